@@ -1,0 +1,14 @@
+//! Compressors that a home lends to the engine.
+
+use alloc::vec::Vec;
+
+/// A compressor that is not part of the engine (zstd is C, so the home brings it).
+pub trait Codec: Send + Sync {
+    /// Appends the compressed form of `raw` to `out`; `false` if the codec cannot compress it,
+    /// in which case `out` is unspecified and the caller stores `raw` as it is.
+    fn compress(&self, raw: &[u8], out: &mut Vec<u8>) -> bool;
+
+    /// Fills `raw` exactly with the decompressed form of `stored`; `false` if `stored` is not the
+    /// compressed form of exactly `raw.len()` bytes.
+    fn decompress(&self, stored: &[u8], raw: &mut [u8]) -> bool;
+}

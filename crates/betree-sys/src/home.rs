@@ -1,0 +1,10 @@
+//! The clock and the dice.
+
+/// The time and the randomness of the place where the file system runs.
+pub trait Home: Send + Sync {
+    /// Nanoseconds since 1970-01-01 00:00 UTC.
+    fn now_ns(&self) -> i64;
+
+    /// 64 bits that no other call has returned, as far as chance allows.
+    fn random_u64(&self) -> u64;
+}

@@ -1,0 +1,22 @@
+//! What the dictionary engine needs of its home, and nothing else.
+//!
+//! The engine and the file system are `no_std`; everything that depends on where they run comes
+//! from here: locks ([`sync`]), the disk ([`device`]), the time and randomness ([`home`]), and
+//! compressors that are not Rust ([`codec`]). A home is chosen by feature: `std` (an ordinary
+//! program), `shuttle` (a model checker), or neither (spinning locks, for a machine without an
+//! operating system and for a simulated world).
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", feature = "shuttle"))]
+extern crate std;
+
+pub mod codec;
+pub mod device;
+pub mod home;
+pub mod sync;
+
+pub use codec::Codec;
+pub use device::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+pub use home::Home;

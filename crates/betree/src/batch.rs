@@ -1,0 +1,205 @@
+//! Changes that take effect together.
+
+use alloc::vec::Vec;
+
+use crate::env::DictId;
+use crate::error::{Error, Result};
+use crate::key::Cut;
+
+/// The longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 1 << 16;
+
+/// A list of changes to any dictionaries of one environment, committed as one: after a crash all
+/// of them are there or none.
+///
+/// It is kept in the form of a log record, so that committing it copies it once.
+#[derive(Clone, Default)]
+pub struct Batch {
+    record: Vec<u8>,
+    changes: u32,
+    puts_bytes: u64,
+    oversized: bool,
+}
+
+/// One change of a batch, borrowed from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'b> {
+    Put { key: &'b [u8], value: &'b [u8] },
+    Delete { key: &'b [u8] },
+    Upsert { key: &'b [u8], delta: &'b [u8] },
+    DeleteRange { lo: Cut, hi: Cut },
+}
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const UPSERT: u8 = 3;
+const DELETE_RANGE: u8 = 4;
+const LO_AFTER: u8 = 1;
+const HI_AFTER: u8 = 2;
+/// kind, dictionary, sides of the cuts, reserved, two lengths.
+const HEAD_BYTES: usize = 12;
+
+impl Batch {
+    /// An empty one.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Sets the value of `key`.
+    pub fn put(&mut self, dict: DictId, key: &[u8], value: &[u8]) {
+        self.push(PUT, dict, 0, key, value);
+        self.puts_bytes += (key.len() + value.len()) as u64;
+    }
+
+    /// Removes `key`, if it is there.
+    pub fn delete(&mut self, dict: DictId, key: &[u8]) {
+        self.push(DELETE, dict, 0, key, &[]);
+    }
+
+    /// Changes the value of `key` by the environment's [`Upsert`](crate::Upsert), without reading it.
+    pub fn upsert(&mut self, dict: DictId, key: &[u8], delta: &[u8]) {
+        self.push(UPSERT, dict, 0, key, delta);
+        self.puts_bytes += (key.len() + delta.len()) as u64;
+    }
+
+    /// Removes every key in `[lo, hi)`. An empty range changes nothing.
+    pub fn delete_range(&mut self, dict: DictId, lo: &Cut, hi: &Cut) {
+        if lo < hi {
+            let sides = if lo.is_after() { LO_AFTER } else { 0 } | if hi.is_after() { HI_AFTER } else { 0 };
+            self.push(DELETE_RANGE, dict, sides, lo.bytes(), hi.bytes());
+        }
+    }
+
+    /// How many changes it holds.
+    pub fn len(&self) -> usize {
+        self.changes as usize
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.changes == 0
+    }
+
+    /// Its size in the log in bytes, by which [`Env::commit`](crate::Env::commit) refuses one that is too large.
+    pub fn bytes(&self) -> usize {
+        self.record.len()
+    }
+
+    fn push(&mut self, kind: u8, dict: DictId, sides: u8, key: &[u8], value: &[u8]) {
+        let (Ok(key_len), Ok(value_len)) = (u32::try_from(key.len()), u32::try_from(value.len())) else {
+            self.oversized = true;
+            return;
+        };
+        self.oversized |= key.len() > KEY_BYTES_MAX;
+        self.record.extend_from_slice(&[kind, dict.0, sides, 0]);
+        self.record.extend_from_slice(&key_len.to_le_bytes());
+        self.record.extend_from_slice(&value_len.to_le_bytes());
+        self.record.extend_from_slice(key);
+        self.record.extend_from_slice(value);
+        self.changes += 1;
+    }
+
+    /// Bytes that puts and upserts add, for the admission of space. Deletes count as nothing.
+    pub(crate) fn puts_bytes(&self) -> u64 {
+        self.puts_bytes
+    }
+
+    pub(crate) fn is_oversized(&self) -> bool {
+        self.oversized
+    }
+
+    pub(crate) fn record(&self) -> &[u8] {
+        &self.record
+    }
+}
+
+/// The changes in a record, in the order in which they were added; an error ends them.
+pub(crate) struct Changes<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Changes<'b> {
+    pub fn of(record: &'b [u8]) -> Changes<'b> {
+        Changes { rest: record }
+    }
+
+    fn take(&mut self) -> Option<(DictId, Change<'b>)> {
+        let (head, rest) = self.rest.split_first_chunk::<HEAD_BYTES>()?;
+        let [kind, dict, sides, _, k0, k1, k2, k3, v0, v1, v2, v3] = *head;
+        let key_len = u32::from_le_bytes([k0, k1, k2, k3]) as usize;
+        let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
+        let key = rest.get(..key_len)?;
+        let value = rest.get(key_len..key_len.checked_add(value_len)?)?;
+        let change = match kind {
+            PUT => Change::Put { key, value },
+            DELETE => Change::Delete { key },
+            UPSERT => Change::Upsert { key, delta: value },
+            DELETE_RANGE => Change::DeleteRange {
+                lo: cut(key, sides & LO_AFTER != 0),
+                hi: cut(value, sides & HI_AFTER != 0),
+            },
+            _ => return None,
+        };
+        self.rest = rest.get(key_len + value_len..)?;
+        Some((DictId(dict), change))
+    }
+}
+
+fn cut(bytes: &[u8], after: bool) -> Cut {
+    if after { Cut::after(bytes) } else { Cut::before(bytes) }
+}
+
+impl<'b> Iterator for Changes<'b> {
+    type Item = Result<(DictId, Change<'b>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let taken = self.take();
+        if taken.is_none() {
+            self.rest = &[];
+        }
+        Some(taken.ok_or(Error::BadRecord))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_the_changes_in_order() {
+        let (a, b) = (DictId(0), DictId(1));
+        let mut batch = Batch::new();
+        batch.put(a, b"k", b"v");
+        batch.delete(b, b"");
+        batch.upsert(a, b"u", b"d");
+        batch.delete_range(b, &Cut::before(*b"x"), &Cut::after(*b"x"));
+        batch.delete_range(b, &Cut::after(*b"x"), &Cut::before(*b"x"));
+        let all: Vec<_> = Changes::of(batch.record()).collect::<Result<_>>().unwrap();
+        assert_eq!(
+            all,
+            [
+                (a, Change::Put { key: b"k", value: b"v" }),
+                (b, Change::Delete { key: b"" }),
+                (a, Change::Upsert { key: b"u", delta: b"d" }),
+                (b, Change::DeleteRange { lo: Cut::before(*b"x"), hi: Cut::after(*b"x") }),
+            ]
+        );
+        assert_eq!(batch.len(), 4);
+    }
+
+    #[test]
+    fn every_truncation_of_a_record_is_an_error_or_a_prefix() {
+        let mut batch = Batch::new();
+        batch.put(DictId(0), b"key", b"value");
+        batch.delete(DictId(0), b"other");
+        let whole = batch.record();
+        for len in 0..whole.len() {
+            let read: Vec<_> = Changes::of(&whole[..len]).collect();
+            let boundary = len == 0 || len == HEAD_BYTES + 8;
+            assert_eq!(read.iter().all(Result::is_ok), boundary, "cut at {len}");
+        }
+    }
+}

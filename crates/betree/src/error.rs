@@ -1,0 +1,73 @@
+//! What can go wrong, with where and why.
+
+use alloc::string::String;
+
+use betree_sys::DeviceError;
+
+/// The result of the engine's calls.
+pub type Result<T> = core::result::Result<T, Error>;
+
+/// What can go wrong in the engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Bytes on the device are not what was written there.
+    #[error("corrupt {what} at byte {offset} ({len} bytes): {why}")]
+    Corrupt {
+        /// The structure.
+        what: &'static str,
+        /// Its place on the device.
+        offset: u64,
+        /// Its length on the device.
+        len: u64,
+        /// What does not fit.
+        why: String,
+    },
+    /// The device holds no volume.
+    #[error("this is not a BetrFS volume: {why}")]
+    NotAVolume {
+        /// How that was seen.
+        why: String,
+    },
+    /// The volume was made by a later version of this program.
+    #[error("the volume has format version {found}; this program reads up to {known}")]
+    NewerFormat {
+        /// The volume's format version.
+        found: u32,
+        /// The latest that this program knows.
+        known: u32,
+    },
+    /// No room for what was asked; nothing was changed.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// The volume takes no more changes since a write or sync failed.
+    #[error("the volume is read-only since an earlier failure: {why}")]
+    ReadOnly {
+        /// The failure.
+        why: String,
+    },
+    /// A key or a batch is over its limit; nothing was changed.
+    #[error("{what} of {bytes} bytes is over the limit of {limit_bytes}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// No memory for a buffer; nothing was changed.
+    #[error("out of memory for a buffer of {bytes} bytes")]
+    NoMemory {
+        /// The buffer's size.
+        bytes: u64,
+    },
+    /// A log record that does not parse.
+    #[error("a log record does not parse")]
+    BadRecord,
+    /// The parameters of a new volume do not fit together.
+    #[error("{0}")]
+    BadGeometry(&'static str),
+}

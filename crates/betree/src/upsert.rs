@@ -1,0 +1,23 @@
+//! Changes that are described instead of made.
+
+use alloc::vec::Vec;
+
+/// The meaning of upsert messages: the user's function from an old value and a delta to a new one
+/// (TOS paper §2.4, *Upserts*).
+pub trait Upsert: Send + Sync {
+    /// The new value of `key`, or `None` where there is to be none.
+    ///
+    /// It must depend on its arguments alone: it runs once for each reader until the message
+    /// reaches its leaf, and again when the log is replayed. It cannot fail; what it does not
+    /// understand it leaves as it was.
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// An upsert that replaces the old value by the delta, for dictionaries that use none.
+pub struct Replace;
+
+impl Upsert for Replace {
+    fn apply(&self, _old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        Some(delta.to_vec())
+    }
+}

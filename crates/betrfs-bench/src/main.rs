@@ -1,0 +1,3 @@
+//! betrfs-bench
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! betrfs-cli
+
+fn main() {}

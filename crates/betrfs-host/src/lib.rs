@@ -1,0 +1,1 @@
+//! betrfs-host
