@@ -1,0 +1,236 @@
+//! What callers give and get.
+
+use alloc::sync::Arc;
+
+use betree_sys::Home;
+
+/// An object in memory: one for each object, whatever its names. Never used twice while a volume is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The root directory.
+    pub const ROOT: NodeId = NodeId(1);
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileType {
+    /// A file with bytes.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A socket's name.
+    Socket,
+}
+
+/// The attributes of an object, as `stat` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// The inode number, stable over remounts and renames.
+    pub ino: u64,
+    /// What it is.
+    pub file_type: FileType,
+    /// Permissions and set-id bits (07777).
+    pub perm: u16,
+    /// Count of names; for a directory 2 + its subdirectories.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, of device files.
+    pub rdev: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Units of 512 bytes in use.
+    pub blocks_512: u64,
+    /// Time of the last read, kept as with the mount option `lazytime,relatime`.
+    pub atime_ns: i64,
+    /// Time of the last change of the contents.
+    pub mtime_ns: i64,
+    /// Time of the last change of contents or attributes.
+    pub ctime_ns: i64,
+    /// Time of creation.
+    pub crtime_ns: i64,
+}
+
+/// An object that was looked up: giving one out counts one lookup, which
+/// [`Volume::forget`](crate::Volume::forget) gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The object.
+    pub node: NodeId,
+    /// Its attributes.
+    pub attr: Attr,
+}
+
+/// What a new object is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// What it is.
+    pub file_type: FileType,
+    /// Permissions, with the umask applied already.
+    pub perm: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group; a set-group-id directory overrides it.
+    pub gid: u32,
+    /// Device number, for device files.
+    pub rdev: u32,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeSet {
+    /// The present.
+    Now,
+    /// Nanoseconds since 1970.
+    At(i64),
+}
+
+/// The attributes to change; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permissions (07777).
+    pub perm: Option<u16>,
+    /// Owner. A change clears set-id bits of what is no directory, unless `perm` is given.
+    pub uid: Option<u32>,
+    /// Group, likewise.
+    pub gid: Option<u32>,
+    /// Size; truncates or extends by a hole.
+    pub size: Option<u64>,
+    /// Time of the last read.
+    pub atime_ns: Option<TimeSet>,
+    /// Time of the last change of the contents.
+    pub mtime_ns: Option<TimeSet>,
+    /// Time of the last change; now, where it is not given.
+    pub ctime_ns: Option<i64>,
+    /// Whether the caller's privileges ask for set-id bits to be cleared.
+    pub kill_set_id: bool,
+}
+
+/// An entry of a directory's listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The inode number.
+    pub ino: u64,
+    /// The cookie that continues the listing behind this entry; at least 3 and below 2^63.
+    pub cookie: u64,
+    /// What it is.
+    pub file_type: FileType,
+    /// Its name.
+    pub name: &'a [u8],
+    /// The object, in a listing *plus*, where it is at hand.
+    pub entry: Option<Entry>,
+}
+
+/// How [`Volume::rename`](crate::Volume::rename) treats the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail if the target exists.
+    pub no_replace: bool,
+    /// Swap the two entries.
+    pub exchange: bool,
+    /// Leave a 0:0 character device at the source.
+    pub whiteout: bool,
+}
+
+/// The room on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// What the volume can hold.
+    pub total_bytes: u64,
+    /// What is free.
+    pub free_bytes: u64,
+    /// What is free to everyone.
+    pub available_bytes: u64,
+    /// Count of objects: not kept, an upper bound from the room.
+    pub files: u64,
+    /// How many more objects there can be, from the room.
+    pub files_free: u64,
+    /// The longest name.
+    pub name_bytes_max: u32,
+    /// The unit of file data.
+    pub block_bytes: u32,
+}
+
+/// Whether an extended attribute must or must not exist when it is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Either.
+    #[default]
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// What [`Volume::fallocate`](crate::Volume::fallocate) does to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FallocateMode {
+    /// Makes sure that the range can be written. There is nothing to reserve in a copy-on-write
+    /// store; the file is extended unless `keep_size`.
+    Allocate {
+        /// Leave the size as it is.
+        keep_size: bool,
+    },
+    /// Makes the range a hole; the size stays.
+    PunchHole,
+    /// Makes the range read as zeros.
+    Zero {
+        /// Leave the size as it is.
+        keep_size: bool,
+    },
+}
+
+/// What [`Volume::seek`](crate::Volume::seek) looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekWhat {
+    /// The next byte that is not in a hole.
+    Data,
+    /// The next byte that is in a hole; there is one at the end of the file.
+    Hole,
+}
+
+/// What is fixed when a volume is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// The engine's geometry; by the size of the volume where `None`.
+    pub geometry: Option<betree::Geometry>,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permissions of the root directory; 0755 where `None`.
+    pub root_perm: Option<u16>,
+}
+
+/// What is chosen each time a volume is opened.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// The engine's node cache in bytes.
+    pub cache_bytes: usize,
+    /// The clock and randomness.
+    pub home: Arc<dyn Home>,
+    /// How many inodes are kept that nobody has open or looked up.
+    pub inodes_max: usize,
+    /// How many names of directories are kept that nobody has open.
+    pub names_max: usize,
+}
+
+impl OpenOptions {
+    /// A cache of 256 MiB, 65,536 inodes and a million names.
+    pub fn new(home: Arc<dyn Home>) -> OpenOptions {
+        OpenOptions { cache_bytes: 256 << 20, home, inodes_max: 1 << 16, names_max: 1 << 20 }
+    }
+}
