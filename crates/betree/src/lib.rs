@@ -15,7 +15,9 @@ extern crate std;
 mod batch;
 mod env;
 mod error;
+mod io;
 mod key;
+mod space;
 mod upsert;
 
 pub use batch::{Batch, KEY_BYTES_MAX};

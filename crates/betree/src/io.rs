@@ -1,0 +1,244 @@
+//! The engine's way to the disk: counted, and closed to changes after a failed one.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::sync::Mutex;
+use betree_sys::sync::atomic::{AtomicU64, Ordering};
+use betree_sys::{BLOCK_BYTES, Device, DeviceError};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::{Error, Result};
+
+#[cfg(test)]
+pub(crate) mod mem;
+
+/// A device with counters and a poison flag.
+///
+/// After a failed write or sync nothing is known of what was written since the last good sync, so
+/// every later write and sync is refused; reads go on.
+pub(crate) struct Disk {
+    device: Arc<dyn Device>,
+    poison: Mutex<Option<DeviceError>>,
+    /// Held over a sync: of two at once, the system may report a lost write to only one of them.
+    sync_turn: Mutex<()>,
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+/// What was asked of a [`Disk`] so far: calls, and the bytes in them. Failed calls count too,
+/// refused ones do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DiskCounts {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub syncs: u64,
+}
+
+impl Disk {
+    pub(crate) fn new(device: Arc<dyn Device>) -> Disk {
+        Disk {
+            device,
+            poison: Mutex::new(None),
+            sync_turn: Mutex::new(()),
+            reads: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            write_bytes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// The device's size in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.device.len()
+    }
+
+    /// Fills `buf` from byte `offset` on; both in whole blocks.
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        debug_assert!(is_in_blocks(offset, buf.len()));
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        Ok(self.device.read_at(offset, buf)?)
+    }
+
+    /// Writes `buf` at byte `offset`; both in whole blocks. A failure poisons the disk.
+    pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        debug_assert!(is_in_blocks(offset, buf.len()));
+        self.refuse_if_poisoned()?;
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.write_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        self.device.write_at(offset, buf).map_err(|e| self.poison(e))
+    }
+
+    /// Makes durable every write that returned before this call. A failure poisons the disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let _turn = self.sync_turn.lock();
+        self.refuse_if_poisoned()?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.device.sync().map_err(|e| self.poison(e))
+    }
+
+    /// Tells the device that a range is no longer needed. A failure loses nothing.
+    pub(crate) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.refuse_if_poisoned()?;
+        Ok(self.device.discard(offset, len)?)
+    }
+
+    /// [`Error::ReadOnly`] after a failed write or sync.
+    pub(crate) fn refuse_if_poisoned(&self) -> Result<()> {
+        match *self.poison.lock() {
+            Some(first) => Err(Error::ReadOnly { why: first.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The counters. They are read one after the other, so under traffic they need not fit together.
+    pub(crate) fn counts(&self) -> DiskCounts {
+        DiskCounts {
+            reads: self.reads.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
+            syncs: self.syncs.load(Ordering::Relaxed),
+        }
+    }
+
+    fn poison(&self, error: DeviceError) -> Error {
+        self.poison.lock().get_or_insert(error);
+        Error::Device(error)
+    }
+}
+
+fn is_in_blocks(offset: u64, len: usize) -> bool {
+    offset.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
+}
+
+/// One block, aligned as direct I/O wants it.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+struct Block([u8; BLOCK_BYTES]);
+
+const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == BLOCK_BYTES);
+
+/// Copied from when buffers grow, so that no block is ever built on the stack.
+static ZEROS: Block = Block([0; BLOCK_BYTES]);
+
+/// A byte buffer of whole blocks, aligned to one.
+#[derive(Default)]
+pub(crate) struct AlignedBuf {
+    blocks: Vec<Block>,
+}
+
+impl AlignedBuf {
+    /// `len_blocks` blocks of zeros.
+    pub(crate) fn zeroed(len_blocks: usize) -> Result<AlignedBuf> {
+        let mut buf = AlignedBuf::default();
+        buf.grow_to(len_blocks)?;
+        Ok(buf)
+    }
+
+    /// Appends zeros up to `len_blocks` blocks; shortens nothing. On an error it is as it was.
+    pub(crate) fn grow_to(&mut self, len_blocks: usize) -> Result<()> {
+        let Some(missing) = len_blocks.checked_sub(self.blocks.len()) else { return Ok(()) };
+        self.blocks
+            .try_reserve(missing)
+            .map_err(|_| Error::NoMemory { bytes: len_blocks as u64 * BLOCK_BYTES as u64 })?;
+        for _ in 0..missing {
+            self.blocks.extend_from_slice(core::slice::from_ref(&ZEROS));
+        }
+        Ok(())
+    }
+
+    /// Empties it and keeps its memory.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+    }
+
+    /// Length in bytes, a multiple of [`BLOCK_BYTES`].
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len() * BLOCK_BYTES
+    }
+
+    /// How many bytes it holds memory for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.blocks.capacity() * BLOCK_BYTES
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.blocks.as_slice().as_bytes()
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.blocks.as_mut_slice().as_mut_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mem::MemDevice;
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_zeroed_and_keep_their_bytes_when_they_grow() {
+        let mut buf = AlignedBuf::zeroed(3).unwrap();
+        assert_eq!(buf.len(), 3 * BLOCK_BYTES);
+        assert!(buf.as_slice().iter().all(|&b| b == 0));
+        buf.as_mut_slice().fill(7);
+        buf.grow_to(2).unwrap();
+        buf.grow_to(40).unwrap();
+        assert_eq!(buf.as_slice().as_ptr() as usize % BLOCK_BYTES, 0);
+        assert_eq!(buf.len(), 40 * BLOCK_BYTES);
+        let (old, new) = buf.as_slice().split_at(3 * BLOCK_BYTES);
+        assert!(old.iter().all(|&b| b == 7) && new.iter().all(|&b| b == 0));
+        buf.clear();
+        assert_eq!((buf.len(), buf.capacity() >= 40 * BLOCK_BYTES), (0, true));
+    }
+
+    #[test]
+    fn a_buffer_that_memory_cannot_hold_is_an_error() {
+        let too_many = usize::MAX / BLOCK_BYTES;
+        assert!(matches!(AlignedBuf::zeroed(too_many), Err(Error::NoMemory { .. })));
+    }
+
+    #[test]
+    fn calls_and_bytes_are_counted() {
+        let disk = Disk::new(MemDevice::new(8));
+        let mut buf = AlignedBuf::zeroed(2).unwrap();
+        disk.write_at(4096, buf.as_slice()).unwrap();
+        disk.read_at(0, buf.as_mut_slice()).unwrap();
+        disk.sync().unwrap();
+        let expected = DiskCounts { reads: 1, read_bytes: 8192, writes: 1, write_bytes: 8192, syncs: 1 };
+        assert_eq!(disk.counts(), expected);
+    }
+
+    #[test]
+    fn after_a_failed_write_or_sync_only_reads_go_on() {
+        for failing_sync in [false, true] {
+            let device = MemDevice::new(8);
+            let disk = Disk::new(device.clone());
+            let mut buf = AlignedBuf::zeroed(1).unwrap();
+            let first = if failing_sync {
+                device.fail_syncs(true);
+                disk.sync()
+            } else {
+                device.fail_writes(true);
+                disk.write_at(0, buf.as_slice())
+            };
+            assert!(matches!(first, Err(Error::Device(_))));
+            device.fail_syncs(false);
+            device.fail_writes(false);
+            let before = disk.counts();
+            assert!(matches!(disk.write_at(0, buf.as_slice()), Err(Error::ReadOnly { .. })));
+            assert!(matches!(disk.sync(), Err(Error::ReadOnly { .. })));
+            assert_eq!(disk.counts(), before);
+            disk.read_at(0, buf.as_mut_slice()).unwrap();
+        }
+    }
+}
