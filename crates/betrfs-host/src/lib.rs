@@ -1,1 +1,16 @@
-//! betrfs-host
+//! The home of an ordinary program: files and block devices as [`FileDevice`], clock and
+//! randomness as [`StdHome`], zstd as [`Zstd`], and the engine's background threads as [`Workers`].
+#![forbid(unsafe_code)]
+
+mod aligned;
+mod file_device;
+mod home;
+mod open_error;
+mod workers;
+mod zstd;
+
+pub use file_device::{Existing, FileDevice};
+pub use home::StdHome;
+pub use open_error::OpenError;
+pub use workers::{Workers, WorkersOptions};
+pub use zstd::Zstd;

@@ -1,0 +1,166 @@
+use tempfile::tempdir;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 7) as u8 ^ seed).collect()
+}
+
+#[test]
+fn what_is_written_is_read_through_any_alignment() {
+    let dir = tempdir().unwrap();
+    let device = FileDevice::create(&dir.path().join("v"), 8 * MIB, Existing::Refuse).unwrap();
+    assert_eq!(device.len(), 8 * MIB);
+    // One byte into an allocation is never aligned; more than a bounce buffer takes several rounds.
+    for (len, offset) in [(4096, 0), (8192, 4096), (3 * MIB as usize + 4096, MIB)] {
+        let data = pattern(len + 1, len as u8);
+        device.write_at(offset, &data[1..]).unwrap();
+        let mut back = vec![0; len + 1];
+        device.read_at(offset, &mut back[1..]).unwrap();
+        assert!(back[1..] == data[1..], "unaligned {len} at {offset}");
+        let mut aligned = AlignedBuf::of_bytes(len).unwrap();
+        device.read_at(offset, aligned.bytes_mut()).unwrap();
+        assert!(aligned.bytes_mut() == &data[1..], "aligned {len} at {offset}");
+    }
+    device.sync().unwrap();
+}
+
+#[test]
+fn contents_survive_close_and_open() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    device.write_at(8192, &pattern(4096, 3)).unwrap();
+    drop(device);
+    let device = FileDevice::open(&path).unwrap();
+    assert_eq!((device.len(), device.path()), (MIB, path.as_path()));
+    let mut back = vec![0; 4096];
+    device.read_at(8192, &mut back).unwrap();
+    assert_eq!(back, pattern(4096, 3));
+    device.read_at(0, &mut back).unwrap();
+    assert!(back.iter().all(|b| *b == 0), "a hole reads as zeros");
+}
+
+#[test]
+fn outside_its_range_or_off_its_blocks_it_answers_with_errors() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let mut buf = vec![0; 8192];
+    let past = device.read_at(MIB - 4096, &mut buf).unwrap_err();
+    assert_eq!((past.op, past.offset, past.len), (DeviceOp::Read, MIB - 4096, 8192));
+    assert!(device.read_at(u64::MAX - 4095, &mut buf).is_err());
+    assert_eq!(device.write_at(MIB, &buf).unwrap_err().errno, Errno::NOSPC.raw_os_error());
+    assert_eq!(device.write_at(512, &buf).unwrap_err().errno, Errno::INVAL.raw_os_error());
+    assert_eq!(device.read_at(0, &mut buf[..100]).unwrap_err().errno, Errno::INVAL.raw_os_error());
+    assert!(device.discard(MIB, 4096).is_err());
+    assert_eq!(fs::metadata(&path).unwrap().len(), MIB, "the file did not grow");
+}
+
+#[test]
+fn a_file_that_shrank_under_it_is_an_error() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(4096 + 100).unwrap();
+    let mut buf = vec![0; 4096];
+    device.read_at(0, &mut buf).unwrap();
+    assert_eq!(device.read_at(4096, &mut buf).unwrap_err().errno, Errno::IO.raw_os_error());
+    assert_eq!(device.read_at(8192, &mut buf).unwrap_err().errno, Errno::IO.raw_os_error());
+}
+
+#[test]
+fn a_second_open_is_told_that_it_is_in_use() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    device.write_at(0, &pattern(4096, 1)).unwrap();
+    assert!(matches!(FileDevice::open(&path), Err(OpenError::InUse { .. })));
+    let refused = FileDevice::create(&path, MIB, Existing::Overwrite);
+    assert!(matches!(refused, Err(OpenError::InUse { .. })), "{refused:?}");
+    let mut back = vec![0; 4096];
+    device.read_at(0, &mut back).unwrap();
+    assert_eq!(back, pattern(4096, 1), "a refused overwrite leaves the contents");
+    let start = Instant::now();
+    let refused = FileDevice::open_waiting(&path, Duration::from_millis(60));
+    assert!(matches!(refused, Err(OpenError::InUse { .. })));
+    assert!(start.elapsed() >= Duration::from_millis(60));
+    drop(device);
+    FileDevice::open(&path).unwrap();
+}
+
+#[test]
+fn a_waiting_open_gets_the_device_once_it_is_free() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| FileDevice::open_waiting(&path, Duration::from_secs(30)));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(device);
+        assert_eq!(waiting.join().unwrap().unwrap().len(), MIB);
+    });
+}
+
+#[test]
+fn an_existing_file_is_overwritten_only_on_demand() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    fs::write(&path, b"precious").unwrap();
+    assert!(matches!(FileDevice::create(&path, MIB, Existing::Refuse), Err(OpenError::Exists { .. })));
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+    let device = FileDevice::create(&path, MIB + 5, Existing::Overwrite).unwrap();
+    assert_eq!(device.len(), MIB, "whole blocks only");
+    let mut back = vec![1; 4096];
+    device.read_at(0, &mut back).unwrap();
+    assert!(back.iter().all(|b| *b == 0), "nothing of the old file is left");
+}
+
+#[test]
+fn refusals_name_the_path_and_the_way_out() {
+    let dir = tempdir().unwrap();
+    let told = FileDevice::open(dir.path()).unwrap_err().to_string();
+    assert!(told.contains(&dir.path().display().to_string()) && told.contains("a directory"), "{told}");
+    let missing = dir.path().join("no").join("such");
+    let told = FileDevice::open(&missing).unwrap_err().to_string();
+    assert!(told.contains("no/such") && told.contains("is the path right?"), "{told}");
+    let told = FileDevice::create(&missing, MIB, Existing::Refuse).unwrap_err().to_string();
+    assert!(told.contains("cannot create"), "{told}");
+    let told = FileDevice::open(Path::new("/dev/null")).unwrap_err().to_string();
+    assert!(told.contains("a character device"), "{told}");
+}
+
+#[test]
+fn discarded_blocks_give_their_room_back_and_the_rest_stays() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, 4 * MIB, Existing::Refuse).unwrap();
+    let data = pattern(4 * MIB as usize, 9);
+    device.write_at(0, &data).unwrap();
+    device.sync().unwrap();
+    let before = fs::metadata(&path).unwrap().blocks();
+    device.discard(MIB, 2 * MIB).unwrap();
+    device.discard(0, 0).unwrap();
+    device.sync().unwrap();
+    assert!(fs::metadata(&path).unwrap().blocks() < before);
+    let mut back = vec![0; MIB as usize];
+    device.read_at(0, &mut back).unwrap();
+    assert!(back == data[..MIB as usize]);
+    device.read_at(3 * MIB, &mut back).unwrap();
+    assert!(back == data[3 * MIB as usize..]);
+}
+
+#[test]
+fn a_file_system_without_direct_io_is_used_through_the_page_cache() {
+    // tmpfs took direct I/O up only lately; either way it works and says which way it went.
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+    let device = FileDevice::create(&dir.path().join("v"), MIB, Existing::Refuse).unwrap();
+    device.write_at(4096, &pattern(4096, 5)).unwrap();
+    device.sync().unwrap();
+    let mut back = vec![0; 4096];
+    device.read_at(4096, &mut back).unwrap();
+    assert_eq!(back, pattern(4096, 5));
+}

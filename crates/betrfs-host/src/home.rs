@@ -1,0 +1,80 @@
+//! The system's clock and random numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use betree_sys::Home;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// The system's real-time clock and random number generator.
+#[derive(Debug, Default)]
+pub struct StdHome {
+    /// Makes two numbers differ on a system without randomness.
+    calls: AtomicU64,
+}
+
+impl StdHome {
+    /// A new one; they are all alike.
+    pub fn new() -> StdHome {
+        StdHome::default()
+    }
+}
+
+impl Home for StdHome {
+    fn now_ns(&self) -> i64 {
+        let ns = |since: std::time::Duration| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => ns(since),
+            Err(before) => -ns(before.duration()),
+        }
+    }
+
+    fn random_u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match getrandom(rest, GetRandomFlags::empty()) {
+                Ok(n) => filled += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return self.without_randomness(),
+            }
+        }
+        u64::from_ne_bytes(bytes)
+    }
+}
+
+impl StdHome {
+    /// The time and a counter, spread over all bits (the finalizer of SplitMix64).
+    fn without_randomness(&self) -> u64 {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut z = (self.now_ns() as u64).wrapping_add(calls.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn the_clock_stands_after_2020_and_does_not_stand_still() {
+        let home = StdHome::new();
+        let before = home.now_ns();
+        assert!(before > 1_577_836_800_000_000_000);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(home.now_ns() > before);
+    }
+
+    #[test]
+    fn random_numbers_do_not_repeat() {
+        let home = StdHome::new();
+        let seen: HashSet<u64> = (0..1000).map(|_| home.random_u64()).collect();
+        assert_eq!(seen.len(), 1000);
+        let seen: HashSet<u64> = (0..1000).map(|_| home.without_randomness()).collect();
+        assert_eq!(seen.len(), 1000);
+    }
+}

@@ -1,0 +1,132 @@
+//! The engine's background threads in an ordinary program.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use betree::Env;
+
+/// How many threads work for an environment, and how often it is written out.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkersOptions {
+    /// Threads that flush and write out.
+    pub threads: usize,
+    /// The longest that something committed stays in memory alone.
+    pub sync_every: Duration,
+    /// The time between checkpoints of a volume that changes.
+    pub checkpoint_every: Duration,
+}
+
+impl Default for WorkersOptions {
+    fn default() -> WorkersOptions {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        WorkersOptions {
+            threads: cores.clamp(1, 4),
+            sync_every: Duration::from_secs(1),
+            checkpoint_every: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Threads that do an environment's background work until they are stopped or dropped.
+pub struct Workers {
+    env: Arc<Env>,
+    threads: Vec<JoinHandle<()>>,
+    /// Dropping it wakes the timer and ends it.
+    stop_timer: Option<mpsc::Sender<()>>,
+}
+
+impl Workers {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system's, where it gives no thread; those started already are stopped.
+    pub fn start(env: Arc<Env>, options: WorkersOptions) -> io::Result<Workers> {
+        let (stop_timer, stopped) = mpsc::channel();
+        let mut workers = Workers { env, threads: Vec::new(), stop_timer: Some(stop_timer) };
+        for i in 0..options.threads {
+            let env = Arc::clone(&workers.env);
+            let spawned =
+                thread::Builder::new().name(format!("betrfs-work-{i}")).spawn(move || env.work())?;
+            workers.threads.push(spawned);
+        }
+        let timer = Timer::new(Arc::clone(&workers.env), options);
+        let spawned =
+            thread::Builder::new().name("betrfs-timer".into()).spawn(move || timer.run(&stopped))?;
+        workers.threads.push(spawned);
+        Ok(workers)
+    }
+
+    /// Ends the threads and waits for them; what they have not written stays to be written.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop_timer = None;
+        self.env.stop();
+        for thread in self.threads.drain(..) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if thread.join().is_err() {
+                tracing::error!("the background thread {name} panicked");
+            }
+        }
+    }
+}
+
+struct Timer {
+    env: Arc<Env>,
+    options: WorkersOptions,
+    /// [`betree::Stats::commits`] as of the last sync and checkpoint that succeeded.
+    synced_commits: u64,
+    checkpointed_commits: u64,
+    next_checkpoint: Instant,
+    reported: bool,
+}
+
+impl Timer {
+    fn new(env: Arc<Env>, options: WorkersOptions) -> Timer {
+        let next_checkpoint = Instant::now() + options.checkpoint_every;
+        // What was committed before the threads started may not be durable yet, so 0 it is.
+        Timer { env, options, synced_commits: 0, checkpointed_commits: 0, next_checkpoint, reported: false }
+    }
+
+    fn run(mut self, stopped: &mpsc::Receiver<()>) {
+        let tick = self.options.sync_every.min(self.options.checkpoint_every);
+        while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
+            self.tick(Instant::now());
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        let commits = self.env.stats().commits;
+        if now >= self.next_checkpoint {
+            self.next_checkpoint = now + self.options.checkpoint_every;
+            if commits != self.checkpointed_commits && self.succeeded(self.env.checkpoint(), "checkpoint") {
+                self.checkpointed_commits = commits;
+                self.synced_commits = commits;
+            }
+        }
+        if commits != self.synced_commits && self.succeeded(self.env.sync(), "sync") {
+            self.synced_commits = commits;
+        }
+    }
+
+    /// Reports the first failure only: the volume refuses changes after it, and those who make
+    /// them hear of it.
+    fn succeeded(&mut self, result: betree::Result<()>, what: &str) -> bool {
+        if let Err(error) = &result
+            && !std::mem::replace(&mut self.reported, true)
+        {
+            tracing::error!("the periodic {what} failed: {error}");
+        }
+        result.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

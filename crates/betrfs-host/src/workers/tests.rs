@@ -1,0 +1,94 @@
+use betree::{Batch, DictId, Geometry, Options, Replace};
+use betree_sys::DeviceOp;
+use betrfs_sim::{EIO, Fault, MemDevice};
+
+use super::*;
+
+const GEOMETRY: Geometry =
+    Geometry { node_bytes: 64 << 10, basement_bytes: 8 << 10, fanout_max: 8, log_bytes: 1 << 20, dicts: 1 };
+
+fn volume() -> (Arc<MemDevice>, Arc<Env>) {
+    let device = Arc::new(MemDevice::new(64 << 20));
+    Env::format(&*device, &GEOMETRY).unwrap();
+    let options = Options { cache_bytes: 4 << 20, upsert: Arc::new(Replace) };
+    let env = Env::open(Arc::clone(&device) as Arc<dyn betree_sys::Device>, options).unwrap();
+    (device, Arc::new(env))
+}
+
+fn put(env: &Env, key: &[u8]) {
+    let mut batch = Batch::new();
+    batch.put(DictId(0), key, b"value");
+    env.commit(&batch).unwrap();
+}
+
+/// Waits for something that must come, and fails when it has not after a long time.
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}: not after 20 s");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn fast(sync_ms: u64, checkpoint_ms: u64) -> WorkersOptions {
+    WorkersOptions {
+        threads: 2,
+        sync_every: Duration::from_millis(sync_ms),
+        checkpoint_every: Duration::from_millis(checkpoint_ms),
+    }
+}
+
+#[test]
+fn what_is_committed_is_synced_before_long_and_once() {
+    let (device, env) = volume();
+    let workers = Workers::start(Arc::clone(&env), fast(5, 1 << 30)).unwrap();
+    for i in 0..3u8 {
+        let before = device.counts().syncs;
+        put(&env, &[i]);
+        wait_until("a sync", || device.counts().syncs > before);
+    }
+    // Ten periods in which nothing is committed: nothing is synced.
+    thread::sleep(Duration::from_millis(10));
+    let idle = device.counts().syncs;
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(device.counts().syncs, idle);
+    workers.stop();
+}
+
+#[test]
+fn a_volume_that_changes_is_checkpointed_and_one_that_rests_is_not() {
+    let (_device, env) = volume();
+    let workers = Workers::start(Arc::clone(&env), fast(1 << 30, 5)).unwrap();
+    let before = env.stats().checkpoints;
+    put(&env, b"a");
+    wait_until("a checkpoint", || env.stats().checkpoints > before);
+    thread::sleep(Duration::from_millis(10));
+    let idle = env.stats().checkpoints;
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(env.stats().checkpoints, idle);
+    workers.stop();
+}
+
+#[test]
+fn stopping_is_prompt_whatever_the_periods_are() {
+    let (_device, env) = volume();
+    let workers = Workers::start(env, fast(1 << 30, 1 << 30)).unwrap();
+    let start = Instant::now();
+    drop(workers);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_failing_device_leaves_the_threads_alive_and_stoppable() {
+    let (device, env) = volume();
+    put(&env, b"a");
+    device.set_fault(Some(Fault { at_call: 1, op: Some(DeviceOp::Sync), errno: EIO, lasting: true }));
+    let mut timer = Timer::new(Arc::clone(&env), fast(5, 1 << 30));
+    assert!(!timer.reported);
+    timer.tick(Instant::now());
+    assert!(timer.reported, "the failure is reported");
+    assert_eq!(timer.synced_commits, 0, "what failed does not count as synced");
+    let workers = Workers::start(env, fast(5, 20)).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    workers.stop();
+}
