@@ -15,6 +15,7 @@ extern crate std;
 mod batch;
 mod env;
 mod error;
+mod format;
 mod io;
 mod key;
 mod space;

@@ -1,0 +1,3 @@
+//! Every byte that reaches the disk, and nothing else.
+
+pub(crate) mod superblock;

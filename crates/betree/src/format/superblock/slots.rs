@@ -1,0 +1,222 @@
+//! The four copies of the superblock, and which of them is believed.
+//!
+//! Generation g is written to the slots 2p and 2p + 1 of its pair p = g & 1: copy A, sync, copy B,
+//! sync. So while one pair is being written the other stands untouched, and a crash leaves in the
+//! pair being written at most one copy that is not good: the first while the second still holds
+//! generation g - 2, or the second while the first holds g. A pair without a good copy is therefore
+//! never the trace of a crash. It may have been the newest, so it ends the mount: to go on from the
+//! other pair would show an old state of which blocks have been used again.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use betree_sys::BLOCK_BYTES;
+
+use super::{Decoded, Superblock, VERSION};
+use crate::error::{Error, Result};
+use crate::io::{AlignedBuf, Disk};
+
+/// How many slots there are.
+const COUNT: usize = 4;
+/// What all slots take at the volume's start, in bytes.
+pub(crate) const BYTES: u64 = (COUNT * BLOCK_BYTES) as u64;
+
+/// The superblock that counts, and the state of the copies.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub superblock: Superblock,
+    /// The copies that hold nothing good. After a crash one may be there without any rot.
+    pub bad_slots: Vec<BadSlot>,
+    /// Slots of the superblock's own pair that do not hold it.
+    missing: Vec<usize>,
+}
+
+/// A slot that holds no good superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadSlot {
+    /// Byte offset on the volume.
+    pub offset: u64,
+    pub why: String,
+}
+
+enum Found {
+    Good(Box<Superblock>),
+    NotOurs,
+    Bad(String),
+    Unreadable(Error),
+}
+
+/// Finds the newest superblock.
+///
+/// # Errors
+/// [`Error::NotAVolume`], [`Error::NewerFormat`]; [`Error::Corrupt`] where both copies of a
+/// generation that was complete have rotted; [`Error::Device`] if no copy can be read.
+pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
+    if disk.len() < BYTES {
+        let why = format!("the device has {} bytes, fewer than the superblocks alone", disk.len());
+        return Err(Error::NotAVolume { why });
+    }
+    let mut found = Vec::with_capacity(COUNT);
+    for slot in 0..COUNT {
+        found.push(read_slot(disk, slot)?);
+    }
+    let good = || found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)));
+    let Some((_, newest)) = good().max_by_key(|(_, s)| s.generation) else {
+        return Err(nothing_good(found));
+    };
+    let newest = *newest;
+    for (slot, other) in good() {
+        let why = if other.volume_id != newest.volume_id {
+            "two copies are of different volumes"
+        } else if other.generation == newest.generation && *other != newest {
+            "two copies of one generation differ"
+        } else {
+            continue;
+        };
+        return Err(corrupt(slot, 1, String::from(why)));
+    }
+    let pair = pair_of(newest.generation);
+    let other_pair = 2 - pair;
+    if good().all(|(slot, _)| slot / 2 != other_pair / 2) {
+        return Err(lost_pair(&found, other_pair, newest.generation));
+    }
+    if newest.volume_bytes > disk.len() {
+        let why =
+            format!("truncated: the volume has {} bytes, the device {}", newest.volume_bytes, disk.len());
+        return Err(Error::NotAVolume { why });
+    }
+    let missing = [pair, pair + 1]
+        .into_iter()
+        .filter(|&slot| good().all(|(s, superblock)| s != slot || *superblock != newest))
+        .collect();
+    let bad_slots = found.iter().enumerate().filter_map(|(slot, f)| f.bad(slot)).collect();
+    Ok(Loaded { superblock: newest, bad_slots, missing })
+}
+
+impl Loaded {
+    /// Completes an unfinished write of the loaded superblock and replaces a rotten copy of it.
+    /// After this it has two good copies. To be done before anything is written: blocks that only
+    /// the older generation uses count as free, and until now rot of one copy could lead back to it.
+    pub(crate) fn settle(&self, disk: &Disk) -> Result<()> {
+        for &slot in &self.missing {
+            write_slot(disk, slot, &self.superblock)?;
+            disk.sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes `superblock` the volume's newest. Everything that it points to has been synced before, and
+/// what only the older one uses is freed after. Its generation follows that of the last one stored.
+pub(crate) fn store(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    let pair = pair_of(superblock.generation);
+    for slot in [pair, pair + 1] {
+        write_slot(disk, slot, superblock)?;
+        disk.sync()?;
+    }
+    Ok(())
+}
+
+/// Makes the device no volume: first thing when a new one is made, so that an interrupted mkfs
+/// leaves no old superblock that points into the new contents.
+pub(crate) fn erase(disk: &Disk) -> Result<()> {
+    disk.write_at(0, AlignedBuf::zeroed(COUNT)?.as_slice())?;
+    disk.sync()
+}
+
+/// Fills all slots of an [erased](erase) device with generations 0 and 1 of `superblock`: the last
+/// thing when a new volume is made. Everything that it points to has been synced before.
+pub(crate) fn format(disk: &Disk, superblock: &Superblock) -> Result<()> {
+    for generation in [0, 1] {
+        store(disk, &Superblock { generation, ..*superblock })?;
+    }
+    Ok(())
+}
+
+/// The first of the two slots of a generation.
+fn pair_of(generation: u64) -> usize {
+    if generation & 1 == 0 { 0 } else { 2 }
+}
+
+fn offset_of(slot: usize) -> u64 {
+    (slot * BLOCK_BYTES) as u64
+}
+
+fn read_slot(disk: &Disk, slot: usize) -> Result<Found> {
+    let mut buf = AlignedBuf::zeroed(1)?;
+    // One by one: a sector that cannot be read must not hide the copies beside it.
+    if let Err(e) = disk.read_at(offset_of(slot), buf.as_mut_slice()) {
+        return Ok(Found::Unreadable(e));
+    }
+    Ok(match Superblock::decode(buf.as_slice()) {
+        Decoded::Good(s) if pair_of(s.generation) / 2 != slot / 2 => {
+            Found::Bad(format!("generation {} stands in the wrong slot", s.generation))
+        }
+        Decoded::Good(superblock) => Found::Good(superblock),
+        Decoded::NotOurs => Found::NotOurs,
+        Decoded::Newer { version } => return Err(Error::NewerFormat { found: version, known: VERSION }),
+        Decoded::Bad { why } => Found::Bad(String::from(why)),
+    })
+}
+
+fn write_slot(disk: &Disk, slot: usize, superblock: &Superblock) -> Result<()> {
+    let mut buf = AlignedBuf::zeroed(1)?;
+    superblock.encode(buf.as_mut_slice())?;
+    disk.write_at(offset_of(slot), buf.as_slice())
+}
+
+fn corrupt(slot: usize, slots: usize, why: String) -> Error {
+    Error::Corrupt { what: "superblock", offset: offset_of(slot), len: (slots * BLOCK_BYTES) as u64, why }
+}
+
+fn nothing_good(found: Vec<Found>) -> Error {
+    for (slot, f) in found.iter().enumerate() {
+        if let Found::Bad(why) = f {
+            return corrupt(slot, 1, format!("no copy is good; of this one {why}"));
+        }
+    }
+    let unreadable = found.into_iter().find_map(|f| match f {
+        Found::Unreadable(e) => Some(e),
+        _ => None,
+    });
+    unreadable.unwrap_or_else(|| Error::NotAVolume { why: String::from("it has no superblock") })
+}
+
+/// The error for a pair without a good copy, beside one that holds `newest`.
+fn lost_pair(found: &[Found], pair: usize, newest: u64) -> Error {
+    let of_pair = || found.iter().skip(pair).take(2);
+    if newest == 0 && of_pair().all(|f| matches!(f, Found::NotOurs)) {
+        return Error::NotAVolume { why: String::from("mkfs did not finish") };
+    }
+    let reasons: Vec<String> =
+        of_pair().enumerate().filter_map(|(i, f)| Some(f.bad(pair + i)?.why)).collect();
+    let why = format!(
+        "both copies are lost ({}), and generation {newest} beside them may be out of date",
+        reasons.join("; ")
+    );
+    corrupt(pair, 2, why)
+}
+
+impl Found {
+    fn good(&self) -> Option<&Superblock> {
+        match self {
+            Found::Good(superblock) => Some(superblock),
+            _ => None,
+        }
+    }
+
+    fn bad(&self, slot: usize) -> Option<BadSlot> {
+        let why = match self {
+            Found::Good(_) => return None,
+            Found::NotOurs => String::from("it does not begin as a superblock"),
+            Found::Bad(why) => why.clone(),
+            Found::Unreadable(e) => e.to_string(),
+        };
+        Some(BadSlot { offset: offset_of(slot), why })
+    }
+}
+
+#[cfg(test)]
+mod tests;
