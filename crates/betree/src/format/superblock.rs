@@ -92,7 +92,7 @@ pub(crate) struct LogStart {
 }
 
 /// What the bytes of a slot turned out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decoded {
     Good(Box<Superblock>),
     /// It does not begin as a superblock.
