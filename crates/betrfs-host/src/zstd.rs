@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn what_was_compressed_comes_back() {
         let codec = Zstd::default();
-        for raw in [Vec::new(), vec![7; 100_000], (0..9000u32).map(|i| (i * i >> 3) as u8).collect()] {
+        for raw in [Vec::new(), vec![7; 100_000], (0..9000u32).map(|i| ((i * i) >> 3) as u8).collect()] {
             let mut stored = vec![1, 2, 3];
             assert!(codec.compress(&raw, &mut stored));
             assert_eq!(stored[..3], [1, 2, 3], "compress appends");

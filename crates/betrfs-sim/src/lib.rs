@@ -1,10 +1,27 @@
-//! What the tests of the engine stand on: disks in memory that lose, tear and fail, reference
-//! models, and histories that come from a seed.
+//! What the tests of the engine stand on: disks in memory that lose, tear and fail
+//! ([`MemDevice`], [`SimDisk`]), the literal model of an environment ([`ModelEnv`], [`History`]),
+//! and histories that come from a seed, are run beside the model ([`Runner`]) and shrunk when they
+//! fail ([`harness`]).
 #![forbid(unsafe_code)]
 
 mod blocks;
+pub mod harness;
+mod history;
 mod mem_device;
+mod model;
 mod rng;
+mod runner;
+mod shrink;
+mod sim_disk;
+mod step;
+mod universe;
 
+pub use history::History;
 pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
+pub use model::{AppendCapped, Change, Map, ModelEnv, batch_of};
 pub use rng::Rng;
+pub use runner::{Failure, Runner, open_env};
+pub use shrink::shrink;
+pub use sim_disk::SimDisk;
+pub use step::{Generator, Mix, Move, Setup, Step, history_of_seed};
+pub use universe::Universe;

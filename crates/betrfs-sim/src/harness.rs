@@ -1,0 +1,117 @@
+//! How the tests run many seeds, and what they say of the one that failed.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::shrink::shrink;
+
+/// How long shrinking may take.
+const SHRINK_TIME: Duration = Duration::from_secs(30);
+/// How long one seed may take before it counts as an endless loop.
+const SEED_TIME: Duration = Duration::from_secs(120);
+
+/// A number from the environment of the process.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The seeds to try: the one in `BETRFS_SEED`, or the first `count`.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    match std::env::var("BETRFS_SEED").ok().and_then(|text| text.parse().ok()) {
+        Some(seed) => seed..seed + 1,
+        None => 0..count,
+    }
+}
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static IS_GUARDED: RefCell<bool> = const { RefCell::new(false) };
+}
+
+/// Runs something that must neither panic nor run for ever: a panic becomes an error; an endless
+/// loop ends the process with `what` said.
+///
+/// # Errors
+/// Its own, or where and why it panicked.
+pub fn guarded(what: &str, body: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IS_GUARDED.with(|guarded| *guarded.borrow()) {
+                PANIC.with(|panic| *panic.borrow_mut() = Some(info.to_string()));
+            } else {
+                usual(info);
+            }
+        }));
+    });
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if is_done.recv_timeout(SEED_TIME) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{what}: not done after {SEED_TIME:?}");
+                std::process::abort();
+            }
+        });
+        let was = IS_GUARDED.with(|guarded| guarded.replace(true));
+        let result = catch_unwind(AssertUnwindSafe(body));
+        IS_GUARDED.with(|guarded| guarded.replace(was));
+        drop(done);
+        result.unwrap_or_else(|_| {
+            let told = PANIC.with(|panic| panic.borrow_mut().take());
+            Err(format!("panic: {}", told.unwrap_or_default()))
+        })
+    })
+}
+
+/// Runs the history of a seed; if it fails, shrinks it and gives the whole report.
+///
+/// # Errors
+/// The report: the command that replays it, the shortest history found, and what is wrong with it.
+pub fn try_history<T: Clone + Debug>(
+    replay: &str,
+    context: &dyn Debug,
+    steps: &[T],
+    run: impl Fn(&[T]) -> Result<(), String>,
+) -> Result<(), String> {
+    let attempt = |steps: &[T]| guarded(replay, || run(steps));
+    let Err(first) = attempt(steps) else { return Ok(()) };
+    let short = shrink(steps, SHRINK_TIME, |steps| attempt(steps).is_err());
+    let last = attempt(&short).err().unwrap_or_else(|| "(not every time)".into());
+    let listed: String = short.iter().map(|step| format!("    {step:?}\n")).collect();
+    Err(format!(
+        "{first}\n  replay: {replay}\n  on {context:?}\n  shrunk to {} of {} steps:\n{listed}  which fails so: {last}",
+        short.len(),
+        steps.len()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_that_says_where() {
+        assert_eq!(guarded("a", || Ok(())), Ok(()));
+        assert_eq!(guarded("b", || Err("no".into())), Err("no".into()));
+        let told = guarded("c", || panic!("the {} is wrong", "seam")).unwrap_err();
+        assert!(told.contains("the seam is wrong") && told.contains("harness.rs"), "{told}");
+    }
+
+    #[test]
+    fn a_failing_history_is_reported_short_and_with_its_command() {
+        let steps: Vec<u32> = (0..50).collect();
+        let run = |steps: &[u32]| {
+            assert!(!(steps.contains(&7) && steps.contains(&31)), "seven and thirty-one");
+            Ok(())
+        };
+        let told = try_history("BETRFS_SEED=1 cargo test", &"a volume", &steps, run).unwrap_err();
+        assert!(told.contains("shrunk to 2 of 50 steps:\n    7\n    31\n"), "{told}");
+        assert!(told.contains("replay: BETRFS_SEED=1 cargo test"), "{told}");
+        assert!(try_history("", &"", &steps[..30], run).is_ok());
+    }
+}

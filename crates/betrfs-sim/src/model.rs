@@ -1,0 +1,242 @@
+//! The literal meaning of batches, and histories that say what a crash may leave.
+
+use std::collections::BTreeMap;
+
+use betree::{Batch, Cut, DictId, Env, Upsert};
+
+/// A dictionary as an ordinary map.
+pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One change to one dictionary.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Sets the value of a key.
+    Put(DictId, Vec<u8>, Vec<u8>),
+    /// Removes a key.
+    Delete(DictId, Vec<u8>),
+    /// Applies [`AppendCapped`] to a key.
+    Upsert(DictId, Vec<u8>, Vec<u8>),
+    /// Removes the keys between two cuts.
+    DeleteRange(DictId, Cut, Cut),
+}
+
+impl std::fmt::Debug for Change {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Change::Put(dict, key, value) => write!(f, "put({}, {}, {})", dict.0, show(key), show(value)),
+            Change::Delete(dict, key) => write!(f, "delete({}, {})", dict.0, show(key)),
+            Change::Upsert(dict, key, delta) => {
+                write!(f, "upsert({}, {}, {})", dict.0, show(key), show(delta))
+            }
+            Change::DeleteRange(dict, lo, hi) => write!(f, "delete_range({}, {lo:?}, {hi:?})", dict.0),
+        }
+    }
+}
+
+/// The engine's batch of a list of changes.
+pub fn batch_of(changes: &[Change]) -> Batch {
+    let mut batch = Batch::new();
+    for change in changes {
+        match change {
+            Change::Put(dict, key, value) => batch.put(*dict, key, value),
+            Change::Delete(dict, key) => batch.delete(*dict, key),
+            Change::Upsert(dict, key, delta) => batch.upsert(*dict, key, delta),
+            Change::DeleteRange(dict, lo, hi) => batch.delete_range(*dict, lo, hi),
+        }
+    }
+    batch
+}
+
+/// The upsert of all histories: it appends, keeps the last [`CAP_BYTES`](AppendCapped::CAP_BYTES),
+/// and removes the key where the delta is empty. Neither order nor repetition goes unnoticed.
+pub struct AppendCapped;
+
+impl AppendCapped {
+    /// The most that a value grows to.
+    pub const CAP_BYTES: usize = 64;
+}
+
+impl Upsert for AppendCapped {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        if delta.is_empty() {
+            return None;
+        }
+        let mut value = old.unwrap_or_default().to_vec();
+        value.extend_from_slice(delta);
+        let excess = value.len().saturating_sub(Self::CAP_BYTES);
+        value.drain(..excess);
+        Some(value)
+    }
+}
+
+/// What an environment should hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelEnv {
+    dicts: Vec<Map>,
+}
+
+impl ModelEnv {
+    /// An empty one of so many dictionaries.
+    pub fn new(dicts: u8) -> ModelEnv {
+        ModelEnv { dicts: vec![Map::new(); usize::from(dicts)] }
+    }
+
+    /// What an environment does hold, read by cursors in both directions.
+    ///
+    /// # Errors
+    /// A sentence, where the engine fails or the directions differ.
+    pub fn read(env: &Env, dicts: u8) -> Result<ModelEnv, String> {
+        let mut found = ModelEnv::new(dicts);
+        for (dict, map) in found.dicts() {
+            let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
+            let mut last: Option<Vec<u8>> = None;
+            while let Some((key, value)) = cursor.next().map_err(|e| format!("a scan failed: {e}"))? {
+                if last.as_deref().is_some_and(|last| last >= key) {
+                    return Err(format!(
+                        "{dict:?}: a scan went from {} to {}",
+                        show(last.as_deref().unwrap_or_default()),
+                        show(key)
+                    ));
+                }
+                last = Some(key.to_vec());
+                map.insert(key.to_vec(), value.to_vec());
+            }
+            let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
+            cursor.seek(&Cut::HIGH);
+            let mut forward = map.iter().rev();
+            loop {
+                let back = cursor.prev().map_err(|e| format!("a backward scan failed: {e}"))?;
+                let expected = forward.next().map(|(key, value)| (key.as_slice(), value.as_slice()));
+                if back != expected {
+                    return Err(format!(
+                        "{dict:?}: the backward scan gives {}, the forward scan gave {}",
+                        show_pair(back),
+                        show_pair(expected)
+                    ));
+                }
+                if back.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Each dictionary with its id.
+    pub fn dicts(&mut self) -> impl Iterator<Item = (DictId, &mut Map)> {
+        self.dicts.iter_mut().enumerate().map(|(i, map)| (DictId(i as u8), map))
+    }
+
+    /// One dictionary.
+    pub fn dict(&self, dict: DictId) -> &Map {
+        &self.dicts[usize::from(dict.0)]
+    }
+
+    /// Makes the changes, one after the other.
+    pub fn commit(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Put(dict, key, value) => {
+                    self.dict_mut(*dict).insert(key.clone(), value.clone());
+                }
+                Change::Delete(dict, key) => {
+                    self.dict_mut(*dict).remove(key);
+                }
+                Change::Upsert(dict, key, delta) => {
+                    let map = self.dict_mut(*dict);
+                    match AppendCapped.apply(map.get(key).map(Vec::as_slice), delta) {
+                        Some(value) => map.insert(key.clone(), value),
+                        None => map.remove(key),
+                    };
+                }
+                Change::DeleteRange(dict, lo, hi) => {
+                    self.dict_mut(*dict).retain(|key, _| lo.is_above(key) || !hi.is_above(key));
+                }
+            }
+        }
+    }
+
+    /// Where two contents first differ, as a sentence.
+    pub fn difference(&self, should: &ModelEnv) -> Option<String> {
+        let pairs = self.dicts.iter().zip(&should.dicts).enumerate();
+        for (i, (is, should)) in pairs {
+            let wrong = is.iter().find(|(key, value)| should.get(*key) != Some(value));
+            if let Some((key, value)) = wrong {
+                let should = should.get(key).map_or("absent".into(), |v| show(v));
+                return Some(format!("dict {i}: {} is {}, should be {should}", show(key), show(value)));
+            }
+            if let Some((key, value)) = should.iter().find(|(key, _)| !is.contains_key(*key)) {
+                return Some(format!("dict {i}: {} is absent, should be {}", show(key), show(value)));
+            }
+        }
+        None
+    }
+
+    fn dict_mut(&mut self, dict: DictId) -> &mut Map {
+        &mut self.dicts[usize::from(dict.0)]
+    }
+}
+
+/// Bytes for a reader: of long values the start, which has their number.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 24;
+    match bytes.get(..SHOWN_MAX) {
+        Some(start) if bytes.len() > SHOWN_MAX => {
+            format!("\"{}\"… ({} bytes)", start.escape_ascii(), bytes.len())
+        }
+        _ => format!("\"{}\"", bytes.escape_ascii()),
+    }
+}
+
+/// A cursor's answer for a reader.
+pub(crate) fn show_pair(pair: Option<(&[u8], &[u8])>) -> String {
+    pair.map_or("nothing".into(), |(key, value)| format!("{} = {}", show(key), show(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const D: DictId = DictId(0);
+
+    #[test]
+    fn changes_mean_what_they_say_in_their_order() {
+        let mut model = ModelEnv::new(2);
+        let key = |s: &str| s.as_bytes().to_vec();
+        model.commit(&[
+            Change::Put(D, key("a"), key("1")),
+            Change::Put(D, key("ab"), key("2")),
+            Change::Put(D, key("b"), key("3")),
+            Change::DeleteRange(D, Cut::before(key("a")), Cut::after(key("a"))),
+            Change::Upsert(D, key("ab"), key("x")),
+            Change::Upsert(D, key("ab"), key("y")),
+            Change::Upsert(D, key("b"), key("")),
+            Change::Put(DictId(1), key("b"), key("4")),
+            Change::Delete(D, key("never there")),
+        ]);
+        assert_eq!(model.dict(D), &Map::from([(key("ab"), key("xy"))]));
+        assert_eq!(model.dict(DictId(1)), &Map::from([(key("b"), key("4"))]));
+    }
+
+    #[test]
+    fn a_difference_is_found_on_either_side() {
+        let mut is = ModelEnv::new(1);
+        let mut should = ModelEnv::new(1);
+        assert_eq!(is.difference(&should), None);
+        should.commit(&[Change::Put(D, b"k".to_vec(), b"v".to_vec())]);
+        assert!(is.difference(&should).unwrap().contains("is absent"));
+        assert!(should.difference(&is).unwrap().contains("should be absent"));
+        is.commit(&[Change::Put(D, b"k".to_vec(), b"w".to_vec())]);
+        assert!(is.difference(&should).unwrap().contains("should be \"v\""));
+    }
+
+    #[test]
+    fn the_upsert_keeps_the_last_of_what_was_appended() {
+        let long = vec![b'l'; AppendCapped::CAP_BYTES];
+        let value = AppendCapped.apply(Some(&long), b"end").unwrap();
+        assert_eq!(value.len(), AppendCapped::CAP_BYTES);
+        assert!(value.ends_with(b"lend"));
+        assert_eq!(AppendCapped.apply(None, b"x"), Some(b"x".to_vec()));
+        assert_eq!(AppendCapped.apply(Some(b"x"), b""), None);
+    }
+}

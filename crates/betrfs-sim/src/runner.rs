@@ -1,0 +1,324 @@
+//! Takes steps on an environment and compares what it says with the model.
+
+use std::sync::Arc;
+
+use betree::{Cut, DictId, Env, Error, Options};
+use betree_sys::Device;
+
+use crate::history::History;
+use crate::model::{AppendCapped, Change, ModelEnv, batch_of, show, show_pair};
+use crate::step::{Move, Setup, Step};
+
+/// The most background work that can be asked for at once: more means that it never ends.
+const PUMPS_MAX: usize = 100_000;
+
+/// Why a step was not as it should be.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The engine said or kept something wrong.
+    Wrong(String),
+    /// The engine failed, which is right only where the disk did or the volume is full.
+    Engine(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Engine(error)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Wrong(what) => f.write_str(what),
+            Failure::Engine(error) => write!(f, "the engine failed: {error}"),
+        }
+    }
+}
+
+fn wrong<T>(what: String) -> Result<T, Failure> {
+    Err(Failure::Wrong(what))
+}
+
+/// An environment beside its model.
+pub struct Runner {
+    device: Arc<dyn Device>,
+    setup: Setup,
+    /// Absent once an open has failed.
+    env: Option<Env>,
+    history: History,
+}
+
+/// Opens the environment of a setup.
+///
+/// # Errors
+/// The engine's.
+pub fn open_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<Env, Error> {
+    Env::open(Arc::clone(device), Options { cache_bytes: setup.cache_bytes, upsert: Arc::new(AppendCapped) })
+}
+
+impl Runner {
+    /// Makes an empty volume and opens it.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn format(device: Arc<dyn Device>, setup: Setup) -> Result<Runner, Failure> {
+        Env::format(&*device, &setup.geometry)?;
+        Runner::open(device, setup, &History::of(ModelEnv::new(setup.geometry.dicts)))
+    }
+
+    /// Opens a volume after a crash and checks that what it holds is what `history` allows; the
+    /// model goes on from there.
+    ///
+    /// # Errors
+    /// The engine's, or what is wrong with the contents.
+    pub fn open(device: Arc<dyn Device>, setup: Setup, history: &History) -> Result<Runner, Failure> {
+        let env = open_env(&device, &setup)?;
+        let found = ModelEnv::read(&env, setup.geometry.dicts).map_err(Failure::Wrong)?;
+        history.prefix_check(&found).map_err(|e| Failure::Wrong(format!("after opening: {e}")))?;
+        Ok(Runner { device, setup, env: Some(env), history: History::of(found) })
+    }
+
+    /// What was committed and synced so far.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The environment.
+    ///
+    /// # Errors
+    /// Says that the volume was not opened again.
+    pub fn env(&self) -> Result<&Env, Failure> {
+        self.env.as_ref().ok_or_else(|| Failure::Wrong("the volume is not open".into()))
+    }
+
+    /// Takes the steps in turn.
+    ///
+    /// # Errors
+    /// The first failure, with the number of its step.
+    pub fn run(&mut self, steps: &[Step]) -> Result<(), (usize, Failure)> {
+        steps.iter().enumerate().try_for_each(|(i, step)| self.step(step).map_err(|e| (i, e)))
+    }
+
+    /// Takes one step.
+    ///
+    /// # Errors
+    /// What was wrong with it.
+    pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        match step {
+            Step::Commit(changes) => self.commit(changes),
+            Step::Get(dict, key) => self.get(*dict, key),
+            Step::Walk(dict, lo, hi, moves) => self.walk(*dict, lo, hi, moves),
+            Step::Sync => {
+                self.env()?.sync()?;
+                self.history.synced();
+                Ok(())
+            }
+            Step::Checkpoint => {
+                self.env()?.checkpoint()?;
+                self.history.synced();
+                Ok(())
+            }
+            Step::Pump(times) => {
+                let env = self.env()?;
+                for _ in 0..*times {
+                    if !env.pump()? {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Step::Check => self.check(),
+            Step::Reopen => {
+                self.env()?.close()?;
+                self.history.synced();
+                self.reopen()
+            }
+            Step::Abandon => self.reopen(),
+        }
+    }
+
+    /// Does all background work there is.
+    ///
+    /// # Errors
+    /// The engine's, or that it never ends.
+    pub fn drain(&self) -> Result<(), Failure> {
+        let env = self.env()?;
+        for _ in 0..PUMPS_MAX {
+            if !env.pump()? {
+                return Ok(());
+            }
+        }
+        wrong(format!("background work goes on after {PUMPS_MAX} pieces of it"))
+    }
+
+    /// Compares everything with the model, in both directions and key by key.
+    ///
+    /// # Errors
+    /// The engine's, or the first difference.
+    pub fn compare_all(&self) -> Result<(), Failure> {
+        let env = self.env()?;
+        let mut found = ModelEnv::read(env, self.setup.geometry.dicts).map_err(Failure::Wrong)?;
+        if let Some(difference) = found.difference(self.history.latest()) {
+            return wrong(difference);
+        }
+        found.dicts().try_for_each(|(dict, map)| map.keys().try_for_each(|key| self.get(dict, key)))
+    }
+
+    /// Lets the engine check the volume.
+    ///
+    /// # Errors
+    /// The engine's, or the problems it finds.
+    pub fn check(&self) -> Result<(), Failure> {
+        let mut problems = Vec::new();
+        self.env()?.check(&mut |problem| problems.push(problem), &mut |_, _| ())?;
+        if problems.is_empty() { Ok(()) } else { wrong(format!("check finds: {}", problems.join("; "))) }
+    }
+
+    fn commit(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let batch = batch_of(changes);
+        let env = self.env.as_ref().ok_or_else(|| Failure::Wrong("the volume is not open".into()))?;
+        env.throttle(batch.bytes())?;
+        self.history.attempt(changes);
+        match env.commit(&batch) {
+            Ok(()) => {
+                self.history.accepted();
+                Ok(())
+            }
+            Err(error) => {
+                let refused =
+                    matches!(error, Error::NoSpace | Error::ReadOnly { .. } | Error::TooLarge { .. });
+                if refused {
+                    self.history.refused();
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    fn get(&self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
+        let found = self.env()?.get(dict, key)?;
+        let should = self.history.latest().dict(dict).get(key);
+        if found.as_ref() == should {
+            return Ok(());
+        }
+        let value = |value: Option<&Vec<u8>>| value.map_or("absent".into(), |value| show(value));
+        wrong(format!(
+            "{dict:?}: get {} gives {}, should be {}",
+            show(key),
+            value(found.as_ref()),
+            value(should)
+        ))
+    }
+
+    fn walk(&mut self, dict: DictId, lo: &Cut, hi: &Cut, moves: &[Move]) -> Result<(), Failure> {
+        // The cursor borrows the environment and commits borrow all of self, so it steps out meanwhile.
+        let env = self.env.take().ok_or_else(|| Failure::Wrong("the volume is not open".into()))?;
+        let mut walked = Ok(());
+        {
+            let mut cursor = env.cursor(dict, lo.clone(), hi.clone());
+            let mut model = ModelCursor { lo: lo.clone(), hi: hi.clone(), at: lo.clone(), ended: false };
+            for (i, step) in moves.iter().enumerate() {
+                let moved = match step {
+                    Move::Next => {
+                        let should = model.next(&self.history, dict);
+                        cursor.next().map(|is| compare_pair(is, should)).map_err(Failure::Engine)
+                    }
+                    Move::Prev => {
+                        let should = model.prev(&self.history, dict);
+                        cursor.prev().map(|is| compare_pair(is, should)).map_err(Failure::Engine)
+                    }
+                    Move::Seek(to) => {
+                        model.seek(to);
+                        cursor.seek(to);
+                        Ok(Ok(()))
+                    }
+                    Move::Commit(changes) => {
+                        let batch = batch_of(changes);
+                        self.history.attempt(changes);
+                        env.throttle(batch.bytes())
+                            .and_then(|()| env.commit(&batch))
+                            .map_err(Failure::Engine)
+                            .map(|()| {
+                                self.history.accepted();
+                                // At an end of its range a cursor may stand anywhere beyond the last pair.
+                                if model.ended {
+                                    let at = model.at.clone();
+                                    cursor.seek(&at);
+                                }
+                                Ok(())
+                            })
+                    }
+                };
+                walked = moved.and_then(|compared| {
+                    compared.map_err(|e| {
+                        Failure::Wrong(format!("{dict:?}: cursor over [{lo:?}, {hi:?}), move {i}: {e}"))
+                    })
+                });
+                if walked.is_err() {
+                    break;
+                }
+            }
+        }
+        self.env = Some(env);
+        walked
+    }
+
+    fn reopen(&mut self) -> Result<(), Failure> {
+        // The old environment must be gone before the new one reads: there is one at a time.
+        drop(self.env.take());
+        let opened = Runner::open(Arc::clone(&self.device), self.setup, &self.history)?;
+        self.env = opened.env;
+        self.history = opened.history;
+        Ok(())
+    }
+}
+
+fn compare_pair(is: Option<(&[u8], &[u8])>, should: Option<(&[u8], &[u8])>) -> Result<(), String> {
+    if is == should {
+        return Ok(());
+    }
+    Err(format!("gives {}, should be {}", show_pair(is), show_pair(should)))
+}
+
+/// What a cursor means.
+struct ModelCursor {
+    lo: Cut,
+    hi: Cut,
+    at: Cut,
+    /// Whether the last move ran into an end of the range.
+    ended: bool,
+}
+
+impl ModelCursor {
+    fn seek(&mut self, to: &Cut) {
+        // An empty range has no inside; any place in it will do.
+        self.at = to.clone().min(self.hi.clone()).max(self.lo.clone());
+        self.ended = false;
+    }
+
+    fn next<'h>(&mut self, history: &'h History, dict: DictId) -> Option<(&'h [u8], &'h [u8])> {
+        let map = history.latest().dict(dict);
+        let found = map
+            .range(self.at.bytes().to_vec()..)
+            .find(|(key, _)| !self.at.is_above(key))
+            .filter(|(key, _)| self.hi.is_above(key));
+        self.ended = found.is_none();
+        let (key, value) = found?;
+        self.at = Cut::just_after(key);
+        Some((key, value))
+    }
+
+    fn prev<'h>(&mut self, history: &'h History, dict: DictId) -> Option<(&'h [u8], &'h [u8])> {
+        let map = history.latest().dict(dict);
+        let found = map
+            .iter()
+            .rev()
+            .find(|(key, _)| self.at.is_above(key))
+            .filter(|(key, _)| !self.lo.is_above(key) && self.hi.is_above(key));
+        self.ended = found.is_none();
+        let (key, value) = found?;
+        self.at = Cut::before(key.as_slice());
+        Some((key, value))
+    }
+}

@@ -1,0 +1,42 @@
+//! Makes failing histories short.
+
+use std::time::{Duration, Instant};
+
+/// Deletes what can be deleted from a failing list so that it still fails (delta debugging), until
+/// no single element can go or the time is up.
+pub fn shrink<T: Clone>(failing: &[T], time: Duration, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
+    let start = Instant::now();
+    let mut list = failing.to_vec();
+    let mut parts = 2;
+    while list.len() > 1 && start.elapsed() < time {
+        let size = list.len().div_ceil(parts);
+        let shorter = (0..list.len()).step_by(size).find_map(|at| {
+            let end = list.len().min(at + size);
+            let candidate = [&list[..at], &list[end..]].concat();
+            (start.elapsed() < time && fails(&candidate)).then_some(candidate)
+        });
+        match shorter {
+            Some(shorter) => {
+                list = shorter;
+                parts = (parts - 1).max(2);
+            }
+            None if size == 1 => break,
+            None => parts = (parts * 2).min(list.len()),
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_failure_needs_is_left() {
+        let all: Vec<u32> = (0..200).collect();
+        let needed = [3, 77, 78, 199];
+        let fails = |list: &[u32]| needed.iter().all(|n| list.contains(n));
+        assert_eq!(shrink(&all, Duration::from_secs(60), fails), needed);
+        assert_eq!(shrink(&all, Duration::ZERO, fails), all);
+    }
+}

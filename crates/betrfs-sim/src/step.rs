@@ -1,0 +1,290 @@
+//! Histories as lists of steps that come from a seed.
+
+use betree::{Cut, DictId, Geometry};
+
+use crate::model::Change;
+use crate::rng::Rng;
+use crate::universe::Universe;
+
+/// How a history's volume is made and opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The shape of the volume.
+    pub geometry: Geometry,
+    /// The node cache's budget in bytes.
+    pub cache_bytes: usize,
+    /// The size of the disk in bytes.
+    pub volume_bytes: u64,
+}
+
+impl Setup {
+    /// Tiny nodes, so that a few hundred keys drive every split, merge and flush, and tiny caches, so
+    /// that nodes are evicted and read again.
+    pub fn of_seed(rng: &mut Rng) -> Setup {
+        let geometry = Geometry {
+            node_bytes: *rng.pick(&[512, 1024, 2048]),
+            basement_bytes: *rng.pick(&[128, 256, 512]),
+            fanout_max: rng.between(4, 8) as u32,
+            log_bytes: *rng.pick(&[64, 128, 256]) << 10,
+            dicts: rng.between(1, 4) as u8,
+        };
+        Setup {
+            geometry,
+            cache_bytes: *rng.pick(&[4, 16, 64]) << 10,
+            volume_bytes: *rng.pick(&[4, 8, 16]) << 20,
+        }
+    }
+}
+
+/// A move of a cursor.
+#[derive(Clone, Debug)]
+pub enum Move {
+    /// To the next pair.
+    Next,
+    /// To the pair before.
+    Prev,
+    /// To a place.
+    Seek(Cut),
+    /// No move of the cursor: the dictionary changes under it.
+    Commit(Vec<Change>),
+}
+
+/// One step of a history. It carries all its choices, so any part of a list replays alike.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Commits a batch.
+    Commit(Vec<Change>),
+    /// Reads one key.
+    Get(DictId, Vec<u8>),
+    /// Walks a cursor over a range.
+    Walk(DictId, Cut, Cut, Vec<Move>),
+    /// Makes everything durable.
+    Sync,
+    /// Writes a checkpoint.
+    Checkpoint,
+    /// Does so many pieces of background work.
+    Pump(usize),
+    /// Checks the volume.
+    Check,
+    /// Closes and opens it.
+    Reopen,
+    /// Opens it without having closed it, as after the death of the process.
+    Abandon,
+}
+
+/// How often each kind of step comes, in parts of their sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// [`Step::Commit`]
+    pub commit: usize,
+    /// [`Step::Get`]
+    pub get: usize,
+    /// [`Step::Walk`]
+    pub walk: usize,
+    /// [`Step::Sync`]
+    pub sync: usize,
+    /// [`Step::Checkpoint`]
+    pub checkpoint: usize,
+    /// [`Step::Pump`]
+    pub pump: usize,
+    /// [`Step::Check`]
+    pub check: usize,
+    /// [`Step::Reopen`]
+    pub reopen: usize,
+    /// [`Step::Abandon`]
+    pub abandon: usize,
+}
+
+impl Mix {
+    /// For what the dictionaries hold.
+    pub const LAWS: Mix = Mix {
+        commit: 50,
+        get: 15,
+        walk: 12,
+        sync: 3,
+        checkpoint: 3,
+        pump: 12,
+        check: 2,
+        reopen: 2,
+        abandon: 1,
+    };
+    /// For what a crash leaves: mostly calls that write.
+    pub const CRASHES: Mix = Mix {
+        commit: 60,
+        get: 2,
+        walk: 2,
+        sync: 14,
+        checkpoint: 8,
+        pump: 13,
+        check: 0,
+        reopen: 1,
+        abandon: 0,
+    };
+
+    fn choose(&self, rng: &mut Rng) -> Kind {
+        let parts = [
+            (self.commit, Kind::Commit),
+            (self.get, Kind::Get),
+            (self.walk, Kind::Walk),
+            (self.sync, Kind::Sync),
+            (self.checkpoint, Kind::Checkpoint),
+            (self.pump, Kind::Pump),
+            (self.check, Kind::Check),
+            (self.reopen, Kind::Reopen),
+            (self.abandon, Kind::Abandon),
+        ];
+        let mut at = rng.below(parts.iter().map(|(part, _)| part).sum());
+        for (part, kind) in parts {
+            if at < part {
+                return kind;
+            }
+            at -= part;
+        }
+        Kind::Commit
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Commit,
+    Get,
+    Walk,
+    Sync,
+    Checkpoint,
+    Pump,
+    Check,
+    Reopen,
+    Abandon,
+}
+
+/// Makes the steps of one history.
+pub struct Generator {
+    rng: Rng,
+    universe: Universe,
+    dicts: u8,
+    mix: Mix,
+    /// Makes every value a new one.
+    values: u64,
+    /// Whether values outgrow basements and nodes now and then.
+    has_large_values: bool,
+}
+
+impl Generator {
+    /// The generator of a history over so many dictionaries.
+    pub fn new(mut rng: Rng, dicts: u8, mix: Mix) -> Generator {
+        let universe = *rng.pick(&Universe::ALL);
+        let has_large_values = rng.percent(40);
+        Generator { rng, universe, dicts, mix, values: 0, has_large_values }
+    }
+
+    /// The next `count` steps.
+    pub fn steps(&mut self, count: usize) -> Vec<Step> {
+        (0..count).map(|_| self.step()).collect()
+    }
+
+    fn step(&mut self) -> Step {
+        match self.mix.choose(&mut self.rng) {
+            Kind::Commit => Step::Commit(self.batch()),
+            Kind::Get => Step::Get(self.dict(), self.universe.key(&mut self.rng)),
+            Kind::Walk => self.walk(),
+            Kind::Sync => Step::Sync,
+            Kind::Checkpoint => Step::Checkpoint,
+            Kind::Pump => Step::Pump(self.rng.between(1, 8)),
+            Kind::Check => Step::Check,
+            Kind::Reopen => Step::Reopen,
+            Kind::Abandon => Step::Abandon,
+        }
+    }
+
+    fn dict(&mut self) -> DictId {
+        DictId(self.rng.below(usize::from(self.dicts)) as u8)
+    }
+
+    fn batch(&mut self) -> Vec<Change> {
+        let count = if self.rng.percent(50) { 1 } else { self.rng.between(2, 6) };
+        (0..count).map(|_| self.change()).collect()
+    }
+
+    fn change(&mut self) -> Change {
+        let dict = self.dict();
+        match self.rng.below(100) {
+            0..55 => Change::Put(dict, self.universe.key(&mut self.rng), self.value()),
+            55..70 => Change::Delete(dict, self.universe.key(&mut self.rng)),
+            70..90 => {
+                self.values += 1;
+                let removes = self.rng.percent(5);
+                let delta = if removes { Vec::new() } else { format!("{},", self.values).into_bytes() };
+                Change::Upsert(dict, self.universe.key(&mut self.rng), delta)
+            }
+            _ => {
+                let (lo, hi) = self.universe.range(&mut self.rng);
+                Change::DeleteRange(dict, lo, hi)
+            }
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.values += 1;
+        let len = match self.rng.below(100) {
+            0..10 => return Vec::new(),
+            10..80 => self.rng.between(1, 40),
+            80..97 => self.rng.between(40, 300),
+            _ if self.has_large_values => self.rng.between(300, 6000),
+            _ => 100,
+        };
+        let mut value = format!("{}:", self.values).into_bytes();
+        // Bytes that do not compress, so that sizes on the disk are what they seem.
+        let mut filler = Rng::new(self.values);
+        value.resize_with(len.max(value.len()), || filler.next_u64() as u8);
+        value
+    }
+
+    fn walk(&mut self) -> Step {
+        let dict = self.dict();
+        let (lo, hi) =
+            if self.rng.percent(30) { (Cut::LOW, Cut::HIGH) } else { self.universe.range(&mut self.rng) };
+        let moves = (0..self.rng.between(1, 16)).map(|_| self.cursor_move()).collect();
+        Step::Walk(dict, lo, hi, moves)
+    }
+
+    fn cursor_move(&mut self) -> Move {
+        match self.rng.below(100) {
+            0..50 => Move::Next,
+            50..85 => Move::Prev,
+            85..95 => Move::Seek(self.universe.cut(&mut self.rng)),
+            _ => Move::Commit(self.batch()),
+        }
+    }
+}
+
+/// The setup and the steps of a seed.
+pub fn history_of_seed(seed: u64, steps: usize, mix: Mix) -> (Setup, Vec<Step>) {
+    let mut rng = Rng::new(seed);
+    let setup = Setup::of_seed(&mut rng);
+    let steps = Generator::new(rng, setup.geometry.dicts, mix).steps(steps);
+    (setup, steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_history_and_another_seed_another() {
+        let show = |seed| format!("{:?}", history_of_seed(seed, 50, Mix::LAWS));
+        assert_eq!(show(5), show(5));
+        assert_ne!(show(5), show(6));
+    }
+
+    #[test]
+    fn every_kind_of_step_and_change_comes() {
+        let steps: Vec<Step> = (0..20).flat_map(|seed| history_of_seed(seed, 200, Mix::LAWS).1).collect();
+        let shown = format!("{steps:?}");
+        for kind in ["Commit", "Get", "Walk", "Sync", "Checkpoint", "Pump", "Check", "Reopen", "Abandon"] {
+            assert!(shown.contains(kind), "{kind}");
+        }
+        for kind in ["put(", "delete(", "upsert(", "delete_range(", "Next", "Prev", "Seek"] {
+            assert!(shown.contains(kind), "{kind}");
+        }
+    }
+}

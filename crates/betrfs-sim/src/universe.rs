@@ -1,0 +1,103 @@
+//! Where keys come from.
+
+use betree::Cut;
+
+use crate::rng::Rng;
+
+/// A way to make keys that collide, nest and sort awkwardly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Universe {
+    /// Path keys of a file system: components behind 00, the last behind 00 00.
+    Paths,
+    /// Short strings over bytes that sit at the edges of every comparison.
+    Awkward,
+    /// Long repetitions of two letters, one of them ff.
+    Deep,
+    /// Numbers: dense, so that ranges are long and trees are high.
+    Numbered,
+}
+
+const NAMES: [&[u8]; 7] = [b"a", b"b", b"\x01", b"\xff", b"a\xff", b"ab", b"a\x01"];
+
+impl Universe {
+    /// All of them.
+    pub const ALL: [Universe; 4] = [Universe::Paths, Universe::Awkward, Universe::Deep, Universe::Numbered];
+
+    /// A key.
+    pub fn key(self, rng: &mut Rng) -> Vec<u8> {
+        match self {
+            Universe::Paths => {
+                let mut key = Vec::new();
+                for _ in 1..rng.between(1, 4) {
+                    key.push(0);
+                    key.extend_from_slice(rng.pick::<&[u8]>(&NAMES));
+                }
+                key.extend_from_slice(&[0, 0]);
+                key.extend_from_slice(rng.pick::<&[u8]>(&NAMES));
+                key
+            }
+            Universe::Awkward => {
+                let len = *rng.pick(&[0, 1, 2, 2, 3, 3, 4, 5]);
+                (0..len).map(|_| *rng.pick(b"\x00\x01ab\xff")).collect()
+            }
+            Universe::Deep => (0..rng.between(0, 9)).map(|_| *rng.pick(b"a\xff")).collect(),
+            Universe::Numbered => {
+                let number = rng.below(500) as u16;
+                [b"n".as_slice(), &number.to_be_bytes()].concat()
+            }
+        }
+    }
+
+    /// The start of some keys.
+    pub fn prefix(self, rng: &mut Rng) -> Vec<u8> {
+        let mut key = self.key(rng);
+        key.truncate(rng.between(0, key.len()));
+        key
+    }
+
+    /// A bound of a range.
+    pub fn cut(self, rng: &mut Rng) -> Cut {
+        match rng.below(10) {
+            0 => Cut::LOW,
+            1 => Cut::HIGH,
+            2 | 3 => Cut::after(self.prefix(rng)),
+            4 => Cut::just_after(&self.key(rng)),
+            5 => Cut::before(self.prefix(rng)),
+            _ => Cut::before(self.key(rng)),
+        }
+    }
+
+    /// A range: mostly all keys with one prefix, as a recursive delete asks for; sometimes empty.
+    pub fn range(self, rng: &mut Rng) -> (Cut, Cut) {
+        if rng.percent(50) {
+            let prefix = self.prefix(rng);
+            return (Cut::before(prefix.clone()), Cut::after(prefix));
+        }
+        let (a, b) = (self.cut(rng), self.cut(rng));
+        if rng.percent(95) { (a.clone().min(b.clone()), a.max(b)) } else { (a, b) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_universe_repeats_keys_and_has_many() {
+        for universe in Universe::ALL {
+            let mut rng = Rng::new(1);
+            let keys: HashSet<Vec<u8>> = (0..2000).map(|_| universe.key(&mut rng)).collect();
+            assert!((100..1900).contains(&keys.len()), "{universe:?}: {}", keys.len());
+        }
+    }
+
+    #[test]
+    fn ranges_are_mostly_in_order_and_sometimes_not() {
+        let mut rng = Rng::new(2);
+        let ranges: Vec<_> = (0..500).map(|_| Universe::Awkward.range(&mut rng)).collect();
+        let ordered = ranges.iter().filter(|(lo, hi)| lo <= hi).count();
+        assert!((450..500).contains(&ordered), "{ordered}");
+    }
+}
