@@ -18,6 +18,7 @@ mod error;
 mod format;
 mod io;
 mod key;
+mod log;
 mod space;
 mod upsert;
 

@@ -71,6 +71,20 @@ impl MemDevice {
         self.state().durable.clone()
     }
 
+    /// What is left after a crash that keeps those unsynced blocks for which `keeps` says so.
+    pub(crate) fn crashed_bytes(&self, mut keeps: impl FnMut() -> bool) -> Vec<u8> {
+        let state = self.state();
+        let mut left = state.durable.clone();
+        for place in &state.unsynced {
+            for block in place.clone().step_by(BLOCK_BYTES).map(|start| start..start + BLOCK_BYTES) {
+                if keeps() {
+                    left[block.clone()].copy_from_slice(&state.bytes[block]);
+                }
+            }
+        }
+        left
+    }
+
     /// Changes bytes behind the engine's back.
     pub(crate) fn poke(&self, offset: usize, bytes: &[u8]) {
         let mut state = self.state();

@@ -1,0 +1,174 @@
+//! Reading the log after a crash.
+
+use alloc::format;
+use alloc::string::String;
+
+use betree_sys::BLOCK_BYTES;
+
+use super::Region;
+use crate::error::{Error, Result};
+use crate::format::segment::{Header, volume_hash};
+use crate::format::superblock::LogStart;
+use crate::io::{AlignedBuf, Disk};
+
+/// How much is read at once, in bytes, where that much is left of the region.
+const READ_BYTES: u64 = 1 << 20;
+/// How far behind the end of the log proof is sought that it is not its true end, in bytes: twice
+/// the size of most segments.
+const PROOF_BYTES: u64 = 16 << 20;
+
+/// Where and why a replay ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Where the next segment of the same epoch would stand; a new epoch may begin at its position.
+    pub next: LogStart,
+    /// Segments replayed.
+    pub segments: u64,
+    /// Records replayed.
+    pub records: u64,
+    /// The last MSN replayed; 0 if none was.
+    pub last_msn: u64,
+    /// [`Error::Corrupt`] where it is proved that durable records stood at the end and beyond: not a
+    /// write that a crash cut short, but rot.
+    pub lost: Option<Error>,
+}
+
+/// What takes a record: its first MSN, its number of changes, the batch's bytes.
+pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
+
+/// Gives `each` the records from `start` on, up to the first
+/// segment that is missing, torn or rotten.
+///
+/// # Errors
+/// Those of `each`; [`Error::Device`] where the log cannot be read: that is not its end;
+/// [`Error::Corrupt`] for a segment that is whole and makes no sense.
+pub(crate) fn replay(
+    disk: &Disk,
+    region: Region,
+    volume_id: &[u8; 16],
+    start: &LogStart,
+    each: &mut EachRecord<'_>,
+) -> Result<End> {
+    let mut window = Window { disk, region, buf: AlignedBuf::default(), start: 0, len: 0 };
+    let volume_hash = volume_hash(volume_id);
+    let mut end = End { next: *start, segments: 0, records: 0, last_msn: 0, lost: None };
+    while let Some((position, header)) = window.find(volume_hash, &end.next)? {
+        let bytes = header.segment_bytes();
+        let segment = window.bytes(position, bytes)?;
+        if !header.fits(segment) {
+            break;
+        }
+        let senseless = |why: &str| Error::Corrupt {
+            what: "log segment",
+            offset: region.offset.saturating_add(position),
+            len: bytes,
+            why: String::from(why),
+        };
+        if end.segments > 0 && header.first_msn <= end.last_msn {
+            return Err(senseless("its numbers do not follow those before it"));
+        }
+        for record in header.records(segment) {
+            let record = record.ok_or_else(|| senseless("its records are not what its header says"))?;
+            each(record.first_msn, record.changes, record.bytes)?;
+            end.records += 1;
+        }
+        end.segments += 1;
+        end.last_msn = header.last_msn;
+        let after = position.saturating_add(bytes);
+        let position = if after < region.len { after } else { 0 };
+        end.next = LogStart { seq: end.next.seq.saturating_add(1), position, ..end.next };
+    }
+    end.lost = window.proof_of_loss(volume_hash, &end.next);
+    Ok(end)
+}
+
+/// A part of the region in memory.
+struct Window<'d> {
+    disk: &'d Disk,
+    region: Region,
+    buf: AlignedBuf,
+    /// Position of its first byte in the region.
+    start: u64,
+    len: u64,
+}
+
+impl Window<'_> {
+    /// The header of the segment `at`: at its position or, where it did not fit before the region's
+    /// end, at the region's start.
+    fn find(&mut self, volume_hash: u64, at: &LogStart) -> Result<Option<(u64, Header)>> {
+        for position in [at.position, 0] {
+            let Some(header) = self.header(position)? else { continue };
+            let id = header.id;
+            let expected = (id.volume_hash, id.epoch, id.seq) == (volume_hash, at.epoch, at.seq);
+            if expected && header.segment_bytes() <= self.region.len.saturating_sub(position) {
+                return Ok(Some((position, header)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn header(&mut self, position: u64) -> Result<Option<Header>> {
+        if position >= self.region.len {
+            return Ok(None);
+        }
+        Ok(Header::decode(self.bytes(position, BLOCK_BYTES as u64)?))
+    }
+
+    /// `need` bytes from `position` on; both are whole blocks within the region.
+    fn bytes(&mut self, position: u64, need: u64) -> Result<&[u8]> {
+        let has =
+            position >= self.start && position.saturating_add(need) <= self.start.saturating_add(self.len);
+        if !has {
+            let ahead = need.max(READ_BYTES).min(self.region.len.saturating_sub(position));
+            // What was read ahead may never have been written; only what is needed must be readable.
+            if ahead <= need || self.read(position, ahead).is_err() {
+                self.read(position, need)?;
+            }
+        }
+        let from = usize::try_from(position.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        let to = usize::try_from(need).map_or(usize::MAX, |need| from.saturating_add(need));
+        self.buf.as_slice().get(from..to).ok_or(Error::NoMemory { bytes: need })
+    }
+
+    fn read(&mut self, position: u64, len: u64) -> Result<()> {
+        self.len = 0;
+        let size = usize::try_from(len).map_err(|_| Error::NoMemory { bytes: len })?;
+        self.buf.grow_to(size.div_ceil(BLOCK_BYTES))?;
+        let Some(buf) = self.buf.as_mut_slice().get_mut(..size) else {
+            return Err(Error::NoMemory { bytes: len });
+        };
+        self.disk.read_at(self.region.offset.saturating_add(position), buf)?;
+        (self.start, self.len) = (position, len);
+        Ok(())
+    }
+
+    /// Looks behind the end of the log for a segment that was written when the missing one was
+    /// durable. Finding none proves nothing; a failed read ends the search.
+    fn proof_of_loss(&mut self, volume_hash: u64, missing: &LogStart) -> Option<Error> {
+        let block = BLOCK_BYTES as u64;
+        let mut position = missing.position;
+        for _ in 0..PROOF_BYTES.min(self.region.len) / block {
+            let Ok(header) = self.header(position) else { return None };
+            if let Some(Header { id, .. }) = header
+                && (id.volume_hash, id.epoch) == (volume_hash, missing.epoch)
+                && id.seq > missing.seq
+                && id.durable_seq > missing.seq
+            {
+                return Some(Error::Corrupt {
+                    what: "log segment",
+                    offset: self.region.offset.saturating_add(missing.position),
+                    len: block,
+                    why: format!(
+                        "segment {} was durable before segment {} was written, and is not there",
+                        missing.seq, id.seq
+                    ),
+                });
+            }
+            position += block;
+            if position >= self.region.len {
+                position = 0;
+            }
+        }
+        None
+    }
+}

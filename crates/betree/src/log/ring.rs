@@ -1,0 +1,98 @@
+//! Where segments stand in the circle, and which of them are still needed.
+
+use alloc::collections::VecDeque;
+
+use crate::format::superblock::LogStart;
+
+/// The circle. Positions and lengths are in bytes, in whole blocks.
+pub(super) struct Ring {
+    len: u64,
+    epoch: u64,
+    /// Where the next segment stands, if there is room for it up to the circle's end.
+    head: u64,
+    next_seq: u64,
+    /// From the oldest to the newest, numbered without a gap.
+    live: VecDeque<Live>,
+}
+
+struct Live {
+    seq: u64,
+    position: u64,
+    last_msn: u64,
+}
+
+/// Where a new segment was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub seq: u64,
+    pub position: u64,
+}
+
+impl Ring {
+    /// One without live segments, whose first one will stand at `start`.
+    pub fn new(len: u64, start: &LogStart) -> Ring {
+        let head = if start.position < len { start.position } else { 0 };
+        Ring { len, epoch: start.epoch, head, next_seq: start.seq, live: VecDeque::new() }
+    }
+
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The number after that of the last placed segment.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Finds room for the next segment: at the head, or at the circle's start if it does not fit
+    /// before the end. `None`, and nothing changed, where it would reach into a live one.
+    pub fn place(&mut self, bytes: u64, last_msn: u64) -> Option<Place> {
+        let fits_at = |from: u64, limit: u64| limit.checked_sub(from).is_some_and(|room| bytes <= room);
+        let position = match self.tail() {
+            Some(tail) if self.head <= tail => fits_at(self.head, tail).then_some(self.head),
+            _ if fits_at(self.head, self.len) => Some(self.head),
+            Some(tail) => fits_at(0, tail).then_some(0),
+            None => fits_at(0, self.len).then_some(0),
+        }?;
+        let seq = self.next_seq;
+        self.live.push_back(Live { seq, position, last_msn });
+        self.next_seq += 1;
+        self.head = position + bytes;
+        if self.head == self.len {
+            self.head = 0;
+        }
+        Some(Place { seq, position })
+    }
+
+    /// From the oldest live segment to the head, what was left out before the circle's end included.
+    pub fn used_bytes(&self) -> u64 {
+        match self.tail() {
+            None => 0,
+            Some(tail) if self.head > tail => self.head - tail,
+            Some(tail) => self.len - tail + self.head,
+        }
+    }
+
+    /// Where a replay begins that needs all changes from `msn` on.
+    pub fn start_for(&self, msn: u64) -> LogStart {
+        let (seq, position) = match self.live.iter().find(|l| l.last_msn >= msn) {
+            Some(oldest) => (oldest.seq, oldest.position),
+            None => (self.next_seq, self.head),
+        };
+        LogStart { epoch: self.epoch, seq, position }
+    }
+
+    /// Gives up the segments before `start`.
+    pub fn trim_to(&mut self, start: &LogStart) {
+        if start.epoch != self.epoch {
+            return;
+        }
+        while self.live.front().is_some_and(|oldest| oldest.seq < start.seq) {
+            self.live.pop_front();
+        }
+    }
+
+    fn tail(&self) -> Option<u64> {
+        self.live.front().map(|oldest| oldest.position)
+    }
+}

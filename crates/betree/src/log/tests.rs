@@ -1,0 +1,427 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+use crate::error::{Error, Result};
+use crate::format::superblock::LogStart;
+use crate::io::Disk;
+use crate::io::mem::MemDevice;
+
+const ID: [u8; 16] = [3; 16];
+const BLOCK: u64 = 4096;
+const REGION: Region = Region { offset: 2 * BLOCK, len: 32 * BLOCK };
+const START: LogStart = LogStart { epoch: 1, seq: 0, position: 0 };
+
+/// A small generator, so that every failure is a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Written {
+    first_msn: u64,
+    changes: u32,
+    bytes: Vec<u8>,
+}
+
+fn device() -> Arc<MemDevice> {
+    MemDevice::new(36)
+}
+
+fn open(device: &Arc<MemDevice>, start: &LogStart) -> (Log, Arc<Disk>) {
+    let disk = Arc::new(Disk::new(device.clone()));
+    (Log::open_at(disk.clone(), REGION, &ID, start), disk)
+}
+
+fn replayed(bytes: Vec<u8>, start: &LogStart) -> (End, Vec<Written>) {
+    let mut all = Vec::new();
+    let mut each = |first_msn, changes, bytes: &[u8]| -> Result<()> {
+        all.push(Written { first_msn, changes, bytes: bytes.to_vec() });
+        Ok(())
+    };
+    let end = replay(&Disk::new(MemDevice::holding(bytes)), REGION, &ID, start, &mut each).unwrap();
+    (end, all)
+}
+
+/// Appends a record whose bytes say its MSN.
+fn append(log: &Log, msn: u64) {
+    log.append(msn, 1, &msn.to_le_bytes()).unwrap();
+}
+
+fn msns(all: &[Written]) -> Vec<u64> {
+    all.iter().map(|w| w.first_msn).collect()
+}
+
+/// Many laps with random sizes, checkpoints, crashes that keep any subset of unsynced blocks, and a
+/// new epoch after each: a replay gives everything durable and nothing but a prefix of the rest.
+#[test]
+fn random_laps_and_crashes_lose_nothing_durable() {
+    let mut laps = 0;
+    for seed in 0..40 {
+        let mut dice = Dice(seed);
+        let mut device = device();
+        let mut start = LogStart { epoch: 1, seq: 0, position: BLOCK * dice.below(32) };
+        let (mut log, _) = open(&device, &start);
+        let mut msn = 1;
+        // Since the durable start: all that was appended, and how much of it is durable.
+        let mut all: Vec<Written> = Vec::new();
+        let mut durable_msn = 0;
+        for step in 0..400 {
+            let case = std::format!("seed {seed} step {step}");
+            match dice.below(12) {
+                0..6 if log.free_bytes() >= log.capacity_bytes() / 2 => {
+                    let len = match dice.below(4) {
+                        0 => log.record_bytes_max(),
+                        1 => 3 * BLOCK,
+                        _ => 200,
+                    };
+                    let bytes = vec![msn as u8; dice.below(len + 1) as usize];
+                    let changes = 1 + dice.below(5) as u32;
+                    log.append(msn, changes, &bytes).unwrap();
+                    all.push(Written { first_msn: msn, changes, bytes });
+                    msn += u64::from(changes);
+                }
+                6 => log.write_out().unwrap(),
+                7 | 8 => {
+                    let upto = msn.saturating_sub(dice.below(4));
+                    log.sync_to(upto).unwrap();
+                    assert!(all.last().is_none() || log.durable_msn() >= upto.min(msn - 1), "{case}");
+                    durable_msn = log.durable_msn().max(durable_msn);
+                }
+                9 | 10 => {
+                    // A checkpoint: everything below `applied` is elsewhere.
+                    log.write_out().unwrap();
+                    let first_unapplied = msn.saturating_sub(dice.below(30));
+                    start = log.start_for(first_unapplied);
+                    log.trim_to(&start);
+                    let (_, from_start) = replayed(device.bytes(), &start);
+                    let kept = all.len() - from_start.len();
+                    let ends = |w: &Written| w.first_msn + u64::from(w.changes) - 1;
+                    assert!(all[..kept].iter().all(|w| ends(w) < first_unapplied), "{case}");
+                    laps += kept;
+                    all.drain(..kept);
+                }
+                11 if dice.below(8) == 0 => {
+                    let left = device.crashed_bytes(|| dice.below(3) > 0);
+                    let (end, read) = replayed(left.clone(), &start);
+                    assert_eq!(read[..], all[..read.len()], "{case}");
+                    assert!(end.lost.is_none(), "{case}: {:?}", end.lost);
+                    let lost = all.get(read.len()).map_or(u64::MAX, |w| w.first_msn);
+                    assert!(lost > durable_msn, "{case}: lost {lost} of {durable_msn}");
+                    // Recovery applies what was read, and the superblock begins a new epoch.
+                    device = MemDevice::holding(left);
+                    start = LogStart { epoch: start.epoch + 1, seq: 0, position: end.next.position };
+                    (log, _) = open(&device, &start);
+                    all.clear();
+                    assert_eq!(replayed(device.bytes(), &start).1, [], "{case}: an older epoch");
+                }
+                _ => {}
+            }
+            // Nothing live was overwritten: what is written is there from the start on.
+            let (end, read) = replayed(device.bytes(), &start);
+            assert_eq!(read[..], all[..read.len()], "{case}");
+            assert!(end.lost.is_none(), "{case}");
+            let unwritten = all.len() - read.len();
+            assert!(unwritten == 0 || log.pending_bytes() > 0, "{case}");
+        }
+    }
+    assert!(laps > 1000, "the test has gone round often: {laps}");
+}
+
+#[test]
+fn a_sync_costs_one_write_and_one_sync_and_a_second_nothing() {
+    let device = device();
+    let (log, disk) = open(&device, &START);
+    let cost = |act: &dyn Fn()| {
+        let before = disk.counts();
+        act();
+        let after = disk.counts();
+        (after.writes - before.writes, after.syncs - before.syncs)
+    };
+    assert_eq!(cost(&|| log.sync_to(u64::MAX).unwrap()), (0, 0), "an empty log");
+    (1..=10).for_each(|msn| append(&log, msn));
+    assert_eq!(cost(&|| log.sync_to(4).unwrap()), (1, 1));
+    assert_eq!(log.durable_msn(), 10, "all that was pending went with it");
+    assert_eq!(cost(&|| log.sync_to(10).unwrap()), (0, 0));
+    (11..=20).for_each(|msn| append(&log, msn));
+    assert_eq!(cost(&|| log.write_out().unwrap()), (1, 0));
+    assert_eq!((log.durable_msn(), log.pending_bytes()), (10, 0));
+    assert_eq!(replayed(device.durable_bytes(), &START).1.len(), 10, "written is not durable");
+    assert_eq!(cost(&|| log.write_out().unwrap()), (0, 0));
+    assert_eq!(cost(&|| log.sync_to(15).unwrap()), (0, 1), "written already: only the sync");
+    assert_eq!(cost(&|| log.sync_to(20).unwrap()), (0, 0));
+    assert_eq!(log.counts(), LogCounts { segments: 2, bytes: 2 * BLOCK });
+    assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), (1..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_pending_is_split_into_segments_but_no_record_is() {
+    let device = device();
+    let (log, disk) = open(&device, &START);
+    let large = vec![7; 15_600];
+    for msn in 1..=6 {
+        log.append(msn, 1, &large[..if msn == 3 { large.len() } else { 1500 }]).unwrap();
+    }
+    // A segment holds an eighth of the region, four blocks: 1 + 2, 3, 4 + 5 + 6.
+    log.sync_to(6).unwrap();
+    assert_eq!((disk.counts().writes, disk.counts().syncs), (3, 1));
+    let too_long = vec![8; 6 * BLOCK as usize];
+    log.append(7, 1, &too_long).unwrap();
+    log.sync_to(7).unwrap();
+    assert_eq!(disk.counts().writes, 4);
+    let (end, all) = replayed(device.durable_bytes(), &START);
+    assert_eq!((end.segments, end.records, end.last_msn), (4, 7, 7));
+    assert_eq!(all[6].bytes, too_long);
+}
+
+#[test]
+fn a_full_region_is_an_error_and_not_overwritten() {
+    let device = device();
+    let (log, _) = open(&device, &START);
+    let mut msn = 0;
+    let refused = loop {
+        msn += 1;
+        log.append(msn, 1, &[msn as u8; 5000]).unwrap();
+        if let Err(e) = log.sync_to(msn) {
+            break e;
+        }
+    };
+    assert_eq!((refused, msn, log.durable_msn()), (Error::NoSpace, 17, 16));
+    assert_eq!(log.write_out(), Err(Error::NoSpace));
+    assert_eq!(log.sync_to(16), Ok(()), "what had room is durable");
+    append(&log, 18);
+    assert_eq!(log.sync_to(18), Err(Error::NoSpace));
+    assert_eq!(msns(&replayed(device.bytes(), &START).1), (1..=16).collect::<Vec<_>>());
+    let start = log.start_for(3);
+    assert_eq!(start, LogStart { epoch: 1, seq: 2, position: 4 * BLOCK });
+    log.trim_to(&start);
+    log.sync_to(18).unwrap();
+    assert_eq!(msns(&replayed(device.durable_bytes(), &start).1), (3..=18).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_start_is_the_oldest_segment_that_is_needed() {
+    let device = device();
+    let (log, _) = open(&device, &START);
+    for msn in [1, 11, 21] {
+        log.append(msn, 10, b"ten").unwrap();
+        log.sync_to(msn).unwrap();
+    }
+    let seq = |msn| log.start_for(msn).seq;
+    assert_eq!([0, 1, 10, 11, 20, 21, 30].map(seq), [0, 0, 0, 1, 1, 2, 2]);
+    let next = LogStart { epoch: 1, seq: 3, position: 3 * BLOCK };
+    assert_eq!(log.start_for(31), next);
+    log.append(31, 1, b"pending").unwrap();
+    assert_eq!(log.start_for(31), next, "where it will stand");
+    let used = log.used_bytes();
+    log.trim_to(&LogStart { epoch: 9, ..next });
+    assert_eq!(log.used_bytes(), used, "a start of another epoch frees nothing");
+    log.trim_to(&next);
+    assert_eq!(log.used_bytes(), BLOCK);
+    log.sync_to(31).unwrap();
+    assert_eq!(msns(&replayed(device.bytes(), &next).1), [31]);
+}
+
+/// Five segments of one record each, all durable but the last.
+fn five_segments() -> Arc<MemDevice> {
+    let device = device();
+    let (log, _) = open(&device, &START);
+    for msn in 1..=5 {
+        append(&log, msn);
+        if msn < 5 {
+            log.sync_to(msn).unwrap()
+        } else {
+            log.write_out().unwrap()
+        };
+    }
+    device
+}
+
+#[test]
+fn every_flip_ends_the_replay_there_and_rot_is_told_from_a_torn_tail() {
+    let whole = five_segments();
+    for segment in 0..5 {
+        for bit in (0..4096 * 8).step_by(61) {
+            let device = MemDevice::holding(whole.bytes());
+            device.flip((REGION.offset + segment * BLOCK) as usize * 8 + bit);
+            let (end, all) = replayed(device.bytes(), &START);
+            assert_eq!(msns(&all), (1..=segment).collect::<Vec<_>>(), "segment {segment} bit {bit}");
+            let next = LogStart { epoch: 1, seq: segment, position: segment * BLOCK };
+            assert_eq!((end.next, end.segments), (next, segment));
+            // Segment 4 was written when 0 to 3 were durable; nothing says that of 4.
+            match end.lost {
+                Some(Error::Corrupt { offset, .. }) => {
+                    assert!(segment < 4);
+                    assert_eq!(offset, REGION.offset + segment * BLOCK);
+                }
+                other => assert_eq!((other, segment), (None, 4)),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hole_before_unsynced_segments_is_no_proof_of_rot() {
+    let device = device();
+    let (log, _) = open(&device, &START);
+    for msn in 1..=4 {
+        append(&log, msn);
+        if msn == 1 {
+            log.sync_to(1).unwrap()
+        } else {
+            log.write_out().unwrap()
+        };
+    }
+    let mut nth = 0;
+    let left = device.crashed_bytes(|| {
+        nth += 1;
+        nth > 1
+    });
+    let (end, all) = replayed(left, &START);
+    assert_eq!((msns(&all), end.lost), (vec![1], None));
+}
+
+#[test]
+fn neither_an_older_epoch_nor_another_volume_is_replayed() {
+    let device = five_segments();
+    let start = LogStart { epoch: 2, seq: 0, position: 0 };
+    let (log, _) = open(&device, &start);
+    append(&log, 100);
+    log.sync_to(100).unwrap();
+    let (end, all) = replayed(device.bytes(), &start);
+    assert_eq!((msns(&all), end.lost), (vec![100], None), "segment 1 of epoch 1 follows and is not read");
+    let mut none = |_, _, _: &[u8]| -> Result<()> { panic!("another volume's record") };
+    let disk = Disk::new(device);
+    assert_eq!(replay(&disk, REGION, &[4; 16], &start, &mut none).unwrap().next, start);
+}
+
+#[test]
+fn an_unreadable_segment_is_an_error_and_not_the_end() {
+    let device = five_segments();
+    let disk = Disk::new(device.clone());
+    let at = |segment: u64| (REGION.offset + segment * BLOCK) as usize;
+    let mut seen = 0;
+    device.fail_reads_of(at(9)..at(10));
+    let mut each = |_, _, _: &[u8]| -> Result<()> {
+        seen += 1;
+        Ok(())
+    };
+    replay(&disk, REGION, &ID, &START, &mut each).unwrap();
+    device.fail_reads_of(at(3)..at(4));
+    assert!(matches!(replay(&disk, REGION, &ID, &START, &mut each), Err(Error::Device(_))));
+    assert_eq!(seen, 5 + 3);
+    let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::BadRecord) };
+    assert_eq!(replay(&disk, REGION, &ID, &START, &mut fails), Err(Error::BadRecord));
+}
+
+#[test]
+fn after_a_failure_nothing_is_called_durable() {
+    for failing_sync in [false, true] {
+        let device = device();
+        let (log, disk) = open(&device, &START);
+        append(&log, 1);
+        log.sync_to(1).unwrap();
+        append(&log, 2);
+        device.fail_writes(!failing_sync);
+        device.fail_syncs(failing_sync);
+        assert!(matches!(log.sync_to(2), Err(Error::Device(_))));
+        device.fail_writes(false);
+        device.fail_syncs(false);
+        append(&log, 3);
+        for msn in [2, 3] {
+            assert!(matches!(log.sync_to(msn), Err(Error::ReadOnly { .. })));
+        }
+        assert!(matches!(log.write_out(), Err(Error::ReadOnly { .. })));
+        assert_eq!((log.sync_to(1), log.durable_msn()), (Ok(()), 1));
+        assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), [1]);
+        assert!(matches!(disk.sync(), Err(Error::ReadOnly { .. })), "the rest of the volume is closed too");
+    }
+}
+
+#[test]
+fn a_failure_elsewhere_on_the_volume_closes_the_log() {
+    let device = device();
+    let (log, disk) = open(&device, &START);
+    append(&log, 1);
+    log.write_out().unwrap();
+    device.fail_syncs(true);
+    assert!(disk.sync().is_err());
+    device.fail_syncs(false);
+    assert!(matches!(log.sync_to(1), Err(Error::ReadOnly { .. })));
+    assert_eq!(log.durable_msn(), 0);
+}
+
+/// Threads append and sync; whenever one is told that its record is durable, it is. In the end
+/// everything is there in order, and syncs were shared or at least not more than the calls.
+#[test]
+fn threads_share_writes_and_syncs() {
+    const EACH: u64 = 60;
+    let device = device();
+    let (log, disk) = open(&device, &START);
+    let next = std::sync::Mutex::new(1);
+    let calls = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (log, next, calls, device) = (&log, &next, &calls, &device);
+            scope.spawn(move || {
+                for i in 0..EACH {
+                    let msn = {
+                        let mut next = next.lock().unwrap();
+                        append(log, *next);
+                        *next += 1;
+                        *next - 1
+                    };
+                    if (i + thread) % 5 == 0 {
+                        log.write_out().unwrap();
+                    } else {
+                        log.sync_to(msn).unwrap();
+                        calls.fetch_add(1, Ordering::Relaxed);
+                        assert!(log.durable_msn() >= msn);
+                    }
+                    // Half of the region at most, by checkpoints that know every durable record.
+                    if log.free_bytes() < log.capacity_bytes() / 2 {
+                        let start = log.start_for(log.durable_msn() + 1);
+                        log.trim_to(&start);
+                        let (_, all) = replayed(device.bytes(), &start);
+                        assert!(msns(&all).windows(2).all(|pair| pair[0] + 1 == pair[1]));
+                    }
+                }
+            });
+        }
+    });
+    let start = log.start_for(1);
+    log.sync_to(u64::MAX).unwrap();
+    assert_eq!(log.durable_msn(), 4 * EACH);
+    let all = msns(&replayed(device.durable_bytes(), &start).1);
+    let first = all.first().copied().unwrap_or(4 * EACH + 1);
+    assert_eq!(all, (first..=4 * EACH).collect::<Vec<_>>());
+    assert!(disk.counts().syncs <= calls.load(Ordering::Relaxed) + 1);
+}
+
+/// All threads that wait on a sync that fails are told so.
+#[test]
+fn a_failed_sync_fails_all_who_wait() {
+    let device = device();
+    let (log, _) = open(&device, &START);
+    (1..=8).for_each(|msn| append(&log, msn));
+    device.fail_syncs(true);
+    let failed = std::thread::scope(|scope| {
+        let waiters: Vec<_> = (1..=8)
+            .map(|msn| {
+                scope.spawn({
+                    let log = &log;
+                    move || log.sync_to(msn).is_err()
+                })
+            })
+            .collect();
+        waiters.into_iter().map(|w| w.join().unwrap()).filter(|&failed| failed).count()
+    });
+    assert_eq!((failed, log.durable_msn()), (8, 0));
+}

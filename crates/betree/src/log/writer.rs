@@ -1,0 +1,304 @@
+//! Appending to the log, and making it durable for all who wait at once.
+
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+
+use betree_sys::BLOCK_BYTES;
+use betree_sys::sync::{Condvar, Mutex, MutexGuard};
+
+use super::Region;
+use super::ring::Ring;
+use crate::error::{Error, Result};
+use crate::format::segment::{HEADER_BYTES, RECORD_HEAD_BYTES, SegmentBuf, SegmentId, last_msn, volume_hash};
+use crate::format::superblock::LogStart;
+use crate::io::Disk;
+
+/// A segment gets no further record beyond this size, in bytes.
+const SEGMENT_BYTES_MAX: usize = 8 << 20;
+
+/// The log of an open volume. It has no thread: whoever needs something durable writes and syncs for
+/// all others that wait meanwhile.
+///
+/// Its lock is held for copies in memory only, never over a device call.
+pub(crate) struct Log {
+    disk: Arc<Disk>,
+    region: Region,
+    volume_hash: u64,
+    segment_bytes_max: usize,
+    shared: Mutex<Shared>,
+    /// Notified whenever `writing` or `syncing` ends.
+    turn: Condvar,
+}
+
+struct Shared {
+    ring: Ring,
+    /// Appended and not given to the device; the last one still grows.
+    pending: VecDeque<SegmentBuf>,
+    pending_bytes: u64,
+    /// The memory of the last segment written, for the next.
+    spare: Option<SegmentBuf>,
+    /// The last MSN appended; of it, written; of it, durable.
+    appended_msn: u64,
+    written_msn: u64,
+    durable_msn: u64,
+    /// All segments below this number are durable.
+    durable_seq: u64,
+    /// One thread at a time writes, so that segments reach the device in order.
+    writing: bool,
+    /// One thread at a time syncs; others that need a sync wait for it and are mostly served by it.
+    syncing: bool,
+    /// Set once; from then on nothing becomes durable.
+    failure: Option<Error>,
+    counts: LogCounts,
+}
+
+/// What was written to the log since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogCounts {
+    pub segments: u64,
+    pub bytes: u64,
+}
+
+impl Log {
+    /// An empty log whose first segment will be `start`. The superblock names that start, or an
+    /// earlier one that a replay reads through to it, before anything is appended.
+    pub(crate) fn open_at(disk: Arc<Disk>, region: Region, volume_id: &[u8; 16], start: &LogStart) -> Log {
+        let shared = Shared {
+            ring: Ring::new(region.len, start),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            spare: None,
+            appended_msn: 0,
+            written_msn: 0,
+            durable_msn: 0,
+            durable_seq: start.seq,
+            writing: false,
+            syncing: false,
+            failure: None,
+            counts: LogCounts::default(),
+        };
+        // A segment of an eighth leaves little unused before the region's end.
+        let eighth = usize::try_from(region.len / 8).unwrap_or(usize::MAX);
+        Log {
+            disk,
+            region,
+            volume_hash: volume_hash(volume_id),
+            segment_bytes_max: SEGMENT_BYTES_MAX.min(eighth),
+            shared: Mutex::new(shared),
+            turn: Condvar::new(),
+        }
+    }
+
+    /// Copies a record into memory to be written later. Its MSNs are above all appended before, so
+    /// it is called where MSNs are given out. Room in the region is not looked at.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::TooLarge`]: nothing was appended.
+    pub(crate) fn append(&self, first_msn: u64, changes: u32, record: &[u8]) -> Result<()> {
+        let shared = &mut *self.shared.lock();
+        debug_assert!(first_msn > shared.appended_msn);
+        let before = match shared.pending.back() {
+            Some(last) if last.bytes_with(record.len()) <= self.segment_bytes_max => last.bytes(),
+            _ => {
+                let fresh = shared.spare.take().unwrap_or_default();
+                shared.pending.push_back(fresh);
+                0
+            }
+        };
+        if let Some(last) = shared.pending.back_mut() {
+            if let Err(e) = last.push(first_msn, changes, record) {
+                if last.bytes() == 0 {
+                    shared.spare = shared.pending.pop_back();
+                }
+                return Err(e);
+            }
+            shared.pending_bytes += (last.bytes() - before) as u64;
+            shared.appended_msn = last_msn(first_msn, changes);
+        }
+        Ok(())
+    }
+
+    /// Returns when every record appended before the call, up to `msn`, is durable. Where they are
+    /// already, the device is not asked; else it costs one write and one sync, shared by all who wait.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where the region has no room: the records stay in memory, and the call may
+    /// be repeated after a [`trim_to`](Log::trim_to). [`Error::Device`] or [`Error::ReadOnly`] after
+    /// a failure: nothing becomes durable any more.
+    pub(crate) fn sync_to(&self, msn: u64) -> Result<()> {
+        let mut shared = self.shared.lock();
+        let msn = msn.min(shared.appended_msn);
+        loop {
+            if shared.durable_msn >= msn {
+                return Ok(());
+            }
+            if let Some(failure) = &shared.failure {
+                return Err(failure.clone());
+            }
+            if !shared.syncing {
+                break;
+            }
+            shared = self.turn.wait(shared);
+        }
+        shared.syncing = true;
+        let (mut shared, result) = self.write_and_sync(shared, msn);
+        shared.syncing = false;
+        drop(shared);
+        self.turn.notify_all();
+        result
+    }
+
+    /// Gives what is pending to the device without a sync, to bound the memory it takes.
+    ///
+    /// # Errors
+    /// Those of [`sync_to`](Log::sync_to).
+    pub(crate) fn write_out(&self) -> Result<()> {
+        self.write_pending(self.shared.lock()).1
+    }
+
+    fn write_and_sync<'s>(
+        &'s self,
+        shared: MutexGuard<'s, Shared>,
+        msn: u64,
+    ) -> (MutexGuard<'s, Shared>, Result<()>) {
+        let (shared, written) = self.write_pending(shared);
+        match written {
+            // Later records found no room; those that this caller needs did.
+            Err(Error::NoSpace) if shared.written_msn >= msn => {}
+            Err(e) => return (shared, Err(e)),
+            Ok(()) => {}
+        }
+        // Only what was written before the sync began counts: a write-out may go on beside it.
+        // Nobody is writing at this moment, so every segment that has a number is written.
+        let written = (shared.written_msn, shared.ring.next_seq());
+        drop(shared);
+        let synced = self.disk.sync();
+        let mut shared = self.shared.lock();
+        match &synced {
+            Ok(()) => (shared.durable_msn, shared.durable_seq) = written,
+            Err(e) => shared.fail(e),
+        }
+        (shared, synced)
+    }
+
+    /// Writes what is pending at the time of the call, in order, one segment after the other.
+    fn write_pending<'s>(
+        &'s self,
+        mut shared: MutexGuard<'s, Shared>,
+    ) -> (MutexGuard<'s, Shared>, Result<()>) {
+        while shared.writing {
+            shared = self.turn.wait(shared);
+        }
+        if let Some(failure) = &shared.failure {
+            let failure = failure.clone();
+            return (shared, Err(failure));
+        }
+        shared.writing = true;
+        let target = shared.appended_msn;
+        let mut result = Ok(());
+        while result.is_ok() && shared.written_msn < target {
+            (shared, result) = self.write_first(shared);
+        }
+        shared.writing = false;
+        self.turn.notify_all();
+        (shared, result)
+    }
+
+    fn write_first<'s>(&'s self, mut shared: MutexGuard<'s, Shared>) -> (MutexGuard<'s, Shared>, Result<()>) {
+        let Some(mut segment) = shared.pending.pop_front() else {
+            // Never while `written_msn` trails: a segment leaves the list to be written or to fail.
+            return (shared, Err(Error::ReadOnly { why: String::from("a segment of the log is gone") }));
+        };
+        let bytes = segment.bytes() as u64;
+        let Some(place) = shared.ring.place(bytes, segment.last_msn()) else {
+            shared.pending.push_front(segment);
+            return (shared, Err(Error::NoSpace));
+        };
+        let id = SegmentId {
+            volume_hash: self.volume_hash,
+            epoch: shared.ring.epoch(),
+            seq: place.seq,
+            durable_seq: shared.durable_seq,
+        };
+        shared.pending_bytes -= bytes;
+        drop(shared);
+        let written = self.disk.write_at(self.region.offset + place.position, segment.seal(&id));
+        let last_msn = segment.last_msn();
+        segment.clear();
+        let mut shared = self.shared.lock();
+        match &written {
+            Ok(()) => {
+                shared.written_msn = last_msn;
+                shared.counts.segments += 1;
+                shared.counts.bytes += bytes;
+                if segment.capacity() <= 2 * self.segment_bytes_max {
+                    shared.spare = Some(segment);
+                }
+            }
+            Err(e) => shared.fail(e),
+        }
+        (shared, written)
+    }
+
+    /// Where a replay begins that needs all changes from `first_unapplied_msn` on: for the
+    /// superblock of a checkpoint that holds everything before it.
+    pub(crate) fn start_for(&self, first_unapplied_msn: u64) -> LogStart {
+        self.shared.lock().ring.start_for(first_unapplied_msn)
+    }
+
+    /// Frees the segments before `start`, which came from [`start_for`](Log::start_for) and stands
+    /// in a superblock that is durable in both copies.
+    pub(crate) fn trim_to(&self, start: &LogStart) {
+        self.shared.lock().ring.trim_to(start);
+    }
+
+    /// The region's size in bytes.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.region.len
+    }
+
+    /// Bytes of the region that are in use or will be by what is pending.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        let shared = self.shared.lock();
+        shared.ring.used_bytes() + shared.pending_bytes
+    }
+
+    /// What is left of the region. While it is at least half of it, a record of
+    /// [`record_bytes_max`](Log::record_bytes_max) finds room.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.region.len.saturating_sub(self.used_bytes())
+    }
+
+    /// Bytes in memory that no device write has taken yet.
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.shared.lock().pending_bytes
+    }
+
+    /// The longest record in bytes for which half a log always has room: of the two parts into which
+    /// the region's end may cut that half, one is a quarter at least.
+    pub(crate) fn record_bytes_max(&self) -> u64 {
+        let quarter = self.region.len / 4 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+        quarter.saturating_sub((HEADER_BYTES + RECORD_HEAD_BYTES) as u64)
+    }
+
+    /// The last MSN that is durable by this log; 0 before its first sync.
+    pub(crate) fn durable_msn(&self) -> u64 {
+        self.shared.lock().durable_msn
+    }
+
+    /// What was written since it was opened.
+    pub(crate) fn counts(&self) -> LogCounts {
+        self.shared.lock().counts
+    }
+}
+
+impl Shared {
+    fn fail(&mut self, cause: &Error) {
+        let failure = match cause {
+            Error::ReadOnly { .. } => cause.clone(),
+            other => Error::ReadOnly { why: other.to_string() },
+        };
+        self.failure.get_or_insert(failure);
+    }
+}
