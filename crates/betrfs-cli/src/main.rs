@@ -1,3 +1,75 @@
-//! betrfs-cli
+//! The command `betrfs`: make, mount, check and watch volumes.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod commands;
+mod failure;
+mod format;
+mod helper;
+mod log;
+mod path;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{check, mkfs, mount, stats, umount};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, nothing wrong
+  1  failed, or a problem was found; what and where is on standard error
+  2  the command line is wrong
+
+Called as mkfs.betrfs, mount.betrfs or fsck.betrfs it is `betrfs mkfs`, `mount` or `check`.";
+
+/// A file system in which every directory can be renamed or deleted in a bounded number of I/Os and
+/// still be scanned at the speed of the disk.
+#[derive(Parser)]
+#[command(name = "betrfs", bin_name = "betrfs", version, after_help = EXIT_CODES)]
+struct Arguments {
+    /// Tell on standard error what is done (twice: everything)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Mkfs(mkfs::Arguments),
+    Mount(mount::Arguments),
+    Umount(umount::Arguments),
+    Check(check::Arguments),
+    Stats(stats::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(helper::command_line(std::env::args_os()));
+    log::start(arguments.verbose);
+    let outcome = match &arguments.command {
+        Command::Mkfs(command) => mkfs::run(command),
+        Command::Mount(command) => mount::run(command, arguments.verbose),
+        Command::Umount(command) => umount::run(command),
+        Command::Check(command) => check::run(command),
+        Command::Stats(command) => stats::run(command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("betrfs: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,112 @@
+//! `betrfs mkfs`: makes a volume.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use betree_sys::Device;
+use betrfs::{FormatOptions, Volume};
+use betrfs_host::{Existing, FileDevice, StdHome};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::format::{Format, print_json};
+use crate::size;
+
+/// How much of what is there already is looked at: every common file system and partition table
+/// has left a mark by then.
+const HEAD_BYTES: u64 = 128 << 10;
+/// The first bytes of a volume.
+const MAGIC: &[u8] = b"BetrFS";
+
+/// Make a volume
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  betrfs mkfs data.betrfs --size 8G    a volume in a file, which grows as it fills
+  betrfs mkfs /dev/sdb1                a volume that takes a whole block device
+Then: betrfs mount data.betrfs /mnt")]
+pub struct Arguments {
+    /// The file to make, or the block device to use
+    volume: PathBuf,
+    /// The volume's size, as in 256M or 8G; needed for a new file
+    #[arg(long, value_parser = size::parse_positive)]
+    size: Option<u64>,
+    /// Overwrite what is there: all of it is lost
+    #[arg(long)]
+    force: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Made<'a> {
+    volume: &'a Path,
+    size_bytes: u64,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let size_bytes = make(&arguments.volume, arguments.size, arguments.force)?;
+    match arguments.format {
+        Format::Text => println!("{}: a volume of {}", arguments.volume.display(), size::show(size_bytes)),
+        Format::Json => print_json(&Made { volume: &arguments.volume, size_bytes })?,
+    }
+    Ok(())
+}
+
+/// Makes a volume; its size.
+pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure> {
+    let shown = path.display();
+    let device = match path.metadata() {
+        Ok(found) if found.file_type().is_block_device() => {
+            if size.is_some() {
+                let sentence = format!("{shown} is a block device and is used whole: leave --size out");
+                return Err(Failure::new(sentence));
+            }
+            refuse_to_overwrite(path, force)?;
+            FileDevice::open(path)?
+        }
+        Ok(found) if found.is_file() => {
+            refuse_to_overwrite(path, force)?;
+            match size {
+                Some(size) => FileDevice::create(path, size, Existing::Overwrite)?,
+                None => FileDevice::open(path)?,
+            }
+        }
+        // The device says what is wrong with anything else.
+        Ok(_) => FileDevice::open(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let size = size.ok_or_else(|| {
+                Failure::new(format!("{shown} does not exist: say how large to make it, as in --size 8G"))
+            })?;
+            FileDevice::create(path, size, Existing::Refuse)?
+        }
+        Err(error) => return Err(Failure::new(format!("cannot examine {shown}: {error}"))),
+    };
+    Volume::format(&device, &FormatOptions::default(), &StdHome::new()).map_err(|error| {
+        Failure::new(format!("cannot make a volume of {} in {shown}: {error}", size::show(device.len())))
+    })?;
+    Ok(device.len())
+}
+
+fn refuse_to_overwrite(path: &Path, force: bool) -> Outcome {
+    if force {
+        return Ok(());
+    }
+    let shown = path.display();
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
+        .map_err(|error| Failure::new(format!("cannot look into {shown}: {error}")))?;
+    let what = if head.starts_with(MAGIC) {
+        "is a BetrFS volume already"
+    } else if head.iter().any(|byte| *byte != 0) {
+        "is not empty"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(format!("{shown} {what}: choose another, or give --force to lose all that is in it")))
+}

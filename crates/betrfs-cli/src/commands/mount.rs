@@ -1,0 +1,99 @@
+//! `betrfs mount`: mounts a volume.
+
+mod background;
+mod options;
+mod signals;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use betrfs_fuse::{Mount, MountOptions, abort_on_stray_panics};
+use options::Options;
+
+use crate::commands::mkfs;
+use crate::failure::{Failure, Outcome};
+use crate::path::absolute;
+use crate::size;
+
+/// Mount a volume on a directory
+#[derive(clap::Args)]
+#[command(after_help = "\
+Returns when the mount answers; the server then goes on in the background. What a server that was
+killed has left at the directory is replaced, and the volume recovered.
+
+Examples:
+  betrfs mount data.betrfs /mnt
+  betrfs mount data.betrfs /mnt --create 8G      makes the volume first if it is not there
+  betrfs mount data.betrfs /mnt --foreground     stays, and ends with Ctrl-C
+To undo it: betrfs umount /mnt")]
+pub struct Arguments {
+    /// The volume's file or block device
+    volume: PathBuf,
+    /// The directory to mount it on
+    dir: PathBuf,
+    /// Stay in the foreground until it is unmounted
+    #[arg(long)]
+    foreground: bool,
+    /// The memory for the tree's nodes, as in 256M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "256M")]
+    cache_size: u64,
+    /// Make the volume, this large, if it is not there
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
+    create: Option<u64>,
+    /// Where the server in the background writes its log; nowhere by default
+    #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
+    log: Option<PathBuf>,
+    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, cache_size=SIZE
+    #[arg(short, value_name = "OPTIONS", default_value = "")]
+    options: Options,
+    /// The server itself, which tells on its standard output when it is ready
+    #[arg(long, hide = true)]
+    server: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
+    if arguments.server {
+        return serve_in_background(arguments);
+    }
+    if let Some(size) = arguments.create
+        && !arguments.volume.exists()
+    {
+        mkfs::make(&arguments.volume, Some(size), false)?;
+    }
+    if arguments.foreground {
+        return serve(arguments, || ());
+    }
+    background::start(arguments, verbose)
+}
+
+/// The server of a mount in the background: one line tells whoever started it how it went.
+fn serve_in_background(arguments: &Arguments) -> Outcome {
+    rustix::process::setsid()?;
+    // A working directory could keep another file system from being unmounted; all paths are absolute.
+    std::env::set_current_dir("/")?;
+    let announced = background::Announcement::new();
+    let ready = announced.clone();
+    let served = serve(arguments, move || ready.ready());
+    if let Err(failure) = &served {
+        announced.failed(failure);
+        tracing::error!("{failure}");
+    }
+    served
+}
+
+fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcome {
+    abort_on_stray_panics();
+    let cache_bytes = arguments.options.cache_bytes.unwrap_or(arguments.cache_size);
+    let options = MountOptions {
+        volume: absolute(&arguments.volume)?,
+        mount_point: absolute(&arguments.dir)?,
+        cache_bytes: usize::try_from(cache_bytes)?,
+        flags: arguments.options.flags,
+    };
+    let mount_point = options.mount_point.clone();
+    let mount = Mount::new(options)?;
+    signals::unmount_on_request(mount_point)?;
+    mount.serve(ready)?;
+    std::io::stdout().flush().map_err(Failure::from)
+}

@@ -1,0 +1,89 @@
+//! The server in the background: this program once more, in a session of its own.
+//!
+//! A process with threads cannot be forked safely, so it is started anew. What it says on its
+//! standard output, a pipe, is how starting it went; then it lets go of the pipe.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Arguments;
+use crate::failure::{Failure, Outcome};
+use crate::path::absolute;
+
+/// What a server says when its mount answers. Anything else is why it does not.
+const READY: &str = "ready\n";
+
+/// Starts a server and waits until its mount answers.
+pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
+    let log = match &arguments.log {
+        Some(path) => OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map(Stdio::from)
+            .map_err(|error| Failure::new(format!("cannot write the log {}: {error}", path.display())))?,
+        None => Stdio::null(),
+    };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("mount").arg("--server");
+    command.arg(format!("--cache-size={}", arguments.cache_size));
+    command.arg("-o").arg(&arguments.options.text);
+    command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
+    command.arg("--").arg(absolute(&arguments.volume)?).arg(absolute(&arguments.dir)?);
+    let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+    let mut said = String::new();
+    if let Some(mut pipe) = server.stdout.take() {
+        pipe.read_to_string(&mut said)?;
+    }
+    if said == READY {
+        return Ok(());
+    }
+    let status = server.wait()?;
+    match said.trim() {
+        "" => Err(Failure::new(format!(
+            "the server ended before the mount answered ({status}); --log FILE keeps what it says"
+        ))),
+        why => Err(Failure::new(why)),
+    }
+}
+
+/// The server's end of the pipe, used once.
+#[derive(Clone)]
+pub struct Announcement {
+    said: Arc<Mutex<bool>>,
+}
+
+impl Announcement {
+    /// Nothing has been said.
+    pub fn new() -> Announcement {
+        Announcement { said: Arc::new(Mutex::new(false)) }
+    }
+
+    /// The mount answers.
+    pub fn ready(&self) {
+        self.say(READY);
+    }
+
+    /// There will be no mount.
+    pub fn failed(&self, why: &Failure) {
+        self.say(&why.to_string());
+    }
+
+    fn say(&self, what: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *said, true) {
+            return;
+        }
+        let mut pipe = std::io::stdout();
+        let told = pipe.write_all(what.as_bytes()).and_then(|()| pipe.flush());
+        let let_go = File::options().write(true).open("/dev/null").and_then(|null| {
+            rustix::stdio::dup2_stdout(&null)?;
+            Ok(())
+        });
+        if let Err(error) = told.and(let_go) {
+            tracing::warn!("cannot tell that the mount is there: {error}");
+        }
+    }
+}

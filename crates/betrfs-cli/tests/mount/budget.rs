@@ -1,0 +1,115 @@
+//! What work costs, in kernel requests and in tree queries.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::mounted::Mounted;
+
+const FILES: u64 = 200;
+
+fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    expected.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+/// Without what the kernel sends when it pleases.
+fn without_forgets(mut requests: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    requests.remove("forget");
+    requests
+}
+
+#[test]
+fn making_a_small_file_takes_five_requests_and_no_query() {
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    let work = || {
+        for i in 0..FILES {
+            fs::write(mounted.path(format!("d/f{i}")), b"two hundred bytes".repeat(12)).unwrap();
+        }
+    };
+    let mut requests = BTreeMap::new();
+    let queries = mounted.tree_queries_of(|| requests = mounted.requests_of(work));
+    assert_eq!(queries, 0);
+    // The kernel asks for the parent's attributes anew before it judges a permission in it.
+    let getattr = requests.remove("getattr").unwrap_or(0);
+    assert!(getattr <= FILES + 1, "{getattr} getattr");
+    assert_eq!(
+        without_forgets(requests),
+        counts([("lookup", FILES), ("create", FILES), ("write", FILES), ("release", FILES)])
+    );
+}
+
+#[test]
+fn removing_a_file_takes_two_requests_and_no_query() {
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    let name = |i| mounted.path(format!("d/f{i}"));
+    (0..FILES).for_each(|i| fs::write(name(i), b"x").unwrap());
+    let mut requests = BTreeMap::new();
+    let work = || (0..FILES).for_each(|i| fs::remove_file(name(i)).unwrap());
+    let queries = mounted.tree_queries_of(|| requests = mounted.requests_of(work));
+    assert_eq!(queries, 0);
+    let getattr = requests.remove("getattr").unwrap_or(0);
+    assert!(getattr <= FILES + 1, "{getattr} getattr");
+    // The files' last RELEASE may come as late as this.
+    requests.remove("release");
+    assert_eq!(without_forgets(requests), counts([("unlink", FILES)]));
+}
+
+#[test]
+fn an_absent_name_is_asked_for_once_and_costs_no_query() {
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    let ask = || (0..FILES).for_each(|i| assert!(!mounted.path(format!("d/absent{i}")).exists()));
+    let mut requests = BTreeMap::new();
+    let queries = mounted.tree_queries_of(|| requests = mounted.requests_of(ask));
+    assert_eq!(queries, 0, "a directory made by this mount is known whole");
+    assert_eq!(requests, counts([("lookup", FILES)]));
+    assert_eq!(mounted.requests_of(ask), counts([]), "the kernel remembers what is absent");
+}
+
+#[test]
+fn what_was_seen_is_not_asked_for_again() {
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    let name = |i| mounted.path(format!("d/f{i}"));
+    (0..FILES).for_each(|i| fs::write(name(i), b"contents").unwrap());
+    let stat = || (0..FILES).for_each(|i| assert_eq!(fs::metadata(name(i)).unwrap().len(), 8));
+    stat();
+    assert_eq!(mounted.requests_of(stat), counts([]));
+    let read = || (0..FILES).for_each(|i| assert_eq!(fs::read(name(i)).unwrap(), b"contents"));
+    read();
+    let requests = mounted.requests_of(read);
+    assert_eq!(without_forgets(requests), counts([("open", FILES), ("release", FILES)]));
+}
+
+#[test]
+fn listing_with_attributes_needs_no_lookups() {
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    (0..FILES).for_each(|i| fs::write(mounted.path(format!("d/f{i}")), b"x").unwrap());
+    mounted.remount();
+    let work = || {
+        let entries = fs::read_dir(mounted.path("d")).unwrap();
+        assert_eq!(entries.map(|e| e.unwrap().metadata().unwrap().len()).sum::<u64>(), FILES);
+    };
+    let mut requests = BTreeMap::new();
+    let queries = mounted.tree_queries_of(|| requests = mounted.requests_of(work));
+    assert!(queries <= 4, "{queries} queries for one directory");
+    let lookups = requests.get("lookup").copied().unwrap_or(0);
+    assert!(lookups <= 1 + FILES / 4, "{lookups} lookups: {requests:?}");
+    assert!(requests.contains_key("readdirplus"));
+}
+
+#[test]
+fn small_overwrites_take_one_request_each_and_no_query() {
+    use std::os::unix::fs::FileExt;
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), vec![0; 1 << 20]).unwrap();
+    mounted.remount();
+    let file = fs::OpenOptions::new().write(true).open(mounted.path("f")).unwrap();
+    file.write_all_at(b"warm", 0).unwrap();
+    let mut requests = BTreeMap::new();
+    let work = || (1..FILES).for_each(|i| file.write_all_at(b"four", i * 5000).unwrap());
+    let queries = mounted.tree_queries_of(|| requests = mounted.requests_of(work));
+    assert_eq!((queries, requests), (0, counts([("write", FILES - 1)])));
+}

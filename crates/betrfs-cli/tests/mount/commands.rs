@@ -1,0 +1,170 @@
+//! Each command, and what it says to bad input.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use crate::mounted::{Mounted, betrfs, ok, refused, run, told};
+
+#[test]
+fn every_help_teaches_by_example_and_names_the_exit_codes() {
+    let help = |arguments: &[&str]| {
+        let output = run(arguments);
+        ok(&output);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(help(&["--help"]).contains("Exit codes:"));
+    for command in ["mkfs", "mount", "umount", "check", "stats"] {
+        let text = help(&[command, "--help"]);
+        assert!(text.contains(&format!("  betrfs {command} ")), "{command}: no example in\n{text}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    for arguments in [&["frobnicate"][..], &["mkfs"], &["mkfs", "v", "--size", "lots"], &["mount", "v"]] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn mkfs_makes_a_file_of_the_size_and_prints_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    let output =
+        betrfs().arg("mkfs").arg(&volume).args(["--size", "256M", "--format", "json"]).output().unwrap();
+    ok(&output);
+    let made: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(made["size_bytes"], 256 << 20);
+    assert_eq!(fs::metadata(&volume).unwrap().len(), 256 << 20);
+}
+
+#[test]
+fn mkfs_does_not_overwrite_without_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    let mkfs = |more: &[&str]| betrfs().arg("mkfs").arg(&volume).args(more).output().unwrap();
+    refused(&mkfs(&[]), &["does not exist", "--size"]);
+    ok(&mkfs(&["--size", "256M"]));
+    refused(&mkfs(&["--size", "512M"]), &["BetrFS volume already", "--force"]);
+    refused(&mkfs(&[]), &["BetrFS volume already", "--force"]);
+    assert_eq!(fs::metadata(&volume).unwrap().len(), 256 << 20);
+    ok(&mkfs(&["--size", "512M", "--force"]));
+    assert_eq!(fs::metadata(&volume).unwrap().len(), 512 << 20);
+    fs::write(&volume, b"a letter").unwrap();
+    refused(&mkfs(&["--size", "256M"]), &["is not empty", "--force"]);
+    assert_eq!(fs::read(&volume).unwrap(), b"a letter");
+}
+
+#[test]
+fn mkfs_refuses_what_cannot_hold_a_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    let mkfs = |path: &std::path::Path, size: &str| {
+        betrfs().arg("mkfs").arg(path).args(["--size", size]).output().unwrap()
+    };
+    refused(&mkfs(dir.path(), "1G"), &["is a directory"]);
+    refused(&mkfs(&dir.path().join("no/such"), "1G"), &["no/such"]);
+    refused(&mkfs(&dir.path().join("small"), "4K"), &["small", "4.0 KiB"]);
+}
+
+#[test]
+fn check_finds_a_new_volume_clean() {
+    let mounted = Mounted::unmounted();
+    let output = betrfs().arg("check").arg(&mounted.volume).args(["--format", "json"]).output().unwrap();
+    ok(&output);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["clean"], true);
+    assert_eq!(report["problems"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn what_is_no_volume_is_refused_by_mount_and_check() {
+    let mounted = Mounted::unmounted();
+    for contents in [Vec::new(), b"a letter".to_vec(), vec![0; 1 << 20], vec![0xa5; 1 << 20]] {
+        fs::write(&mounted.volume, contents).unwrap();
+        let shown = mounted.volume.display().to_string();
+        refused(&mounted.try_mount(), &[&shown, "not a BetrFS volume"]);
+        refused(
+            &betrfs().arg("check").arg(&mounted.volume).output().unwrap(),
+            &[&shown, "not a BetrFS volume"],
+        );
+    }
+    fs::remove_file(&mounted.volume).unwrap();
+    refused(&mounted.try_mount(), &["No such file", "is the path right?"]);
+    refused(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &["No such file"]);
+}
+
+#[test]
+fn a_truncated_volume_is_refused_and_said_to_be_one() {
+    let mounted = Mounted::unmounted();
+    let whole = fs::metadata(&mounted.volume).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&mounted.volume).unwrap().set_len(whole / 2).unwrap();
+    let shown = mounted.volume.display().to_string();
+    let output = mounted.try_mount();
+    refused(&output, &[&shown]);
+    let output = betrfs().arg("check").arg(&mounted.volume).output().unwrap();
+    refused(&output, &[&shown]);
+    assert!(told(&output).contains("bytes"), "{}", told(&output));
+}
+
+#[test]
+fn a_volume_whose_head_is_overwritten_is_reported_with_the_place() {
+    let mounted = Mounted::unmounted();
+    let file = fs::OpenOptions::new().write(true).open(&mounted.volume).unwrap();
+    // The four superblocks, each behind its magic and version.
+    for slot in 0..4 {
+        file.write_all_at(&[0x5a; 2048], slot * 4096 + 64).unwrap();
+    }
+    refused(&mounted.try_mount(), &[mounted.volume.to_str().unwrap()]);
+    refused(
+        &betrfs().arg("check").arg(&mounted.volume).output().unwrap(),
+        &[mounted.volume.to_str().unwrap()],
+    );
+}
+
+#[test]
+fn mount_points_that_will_not_do_are_named_with_the_way_out() {
+    let mounted = Mounted::unmounted();
+    let mount = |dir: &std::path::Path| betrfs().arg("mount").arg(&mounted.volume).arg(dir).output().unwrap();
+    let missing = mounted.dir.join("no");
+    refused(&mount(&missing), &["does not exist", &format!("mkdir -p {}", missing.display())]);
+    let file = mounted.dir.join("file");
+    fs::write(&file, b"").unwrap();
+    refused(&mount(&file), &["is not a directory"]);
+    // One that is not empty will do.
+    mounted.mount();
+    assert!(!file.exists());
+    mounted.umount();
+    assert!(file.exists());
+}
+
+#[test]
+fn stats_and_umount_refuse_what_is_not_mounted() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["stats", "umount"] {
+        let on = |path: &std::path::Path| betrfs().arg(command).arg(path).output().unwrap();
+        refused(&on(dir.path()), &["no BetrFS volume is mounted on"]);
+        refused(&on(&dir.path().join("no")), &["No such file"]);
+    }
+}
+
+#[test]
+fn mount_makes_the_volume_where_it_is_told_to() {
+    let mounted = Mounted::unmounted();
+    fs::remove_file(&mounted.volume).unwrap();
+    let create = || {
+        betrfs()
+            .arg("mount")
+            .arg(&mounted.volume)
+            .arg(&mounted.dir)
+            .args(["--create", "512M"])
+            .output()
+            .unwrap()
+    };
+    ok(&create());
+    fs::write(mounted.path("kept"), b"x").unwrap();
+    mounted.umount();
+    // Only if it is not there.
+    ok(&create());
+    assert_eq!(fs::read(mounted.path("kept")).unwrap(), b"x");
+    assert_eq!(fs::metadata(&mounted.volume).unwrap().len(), 512 << 20);
+}

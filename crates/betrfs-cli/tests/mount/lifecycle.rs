@@ -1,0 +1,175 @@
+//! Mounting, unmounting, dying, and what others see of it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::mounted::{Mounted, betrfs, ok, refused};
+use rustix::process::{PidfdFlags, Signal};
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").unwrap()
+}
+
+/// Waits for the end of a process that is not this one's child.
+fn wait_for_end(pid: rustix::process::Pid) {
+    if let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut ended, Some(&limit)), Ok(1), "the server lives on");
+    }
+}
+
+#[test]
+fn a_mount_answers_when_the_command_returns_and_is_gone_after_umount() {
+    let mounted = Mounted::new();
+    let shown = mounted.dir.display().to_string();
+    let line = mounts().lines().find(|line| line.contains(&shown)).unwrap().to_owned();
+    assert!(line.contains("fuse.betrfs") && line.contains(mounted.volume.to_str().unwrap()), "{line}");
+    let root = rustix::fs::statfs(&mounted.dir).unwrap();
+    assert!(root.f_blocks > 0 && root.f_bfree > 0 && root.f_namelen == 255);
+    let server = mounted.server();
+    mounted.umount();
+    assert!(!mounts().contains(&shown));
+    assert!(rustix::process::test_kill_process(server).is_err(), "the server is gone");
+    // It is closed: nobody has it locked, and check finds nothing.
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn what_was_written_is_there_after_a_remount() {
+    let mounted = Mounted::new();
+    fs::create_dir_all(mounted.path("a/b")).unwrap();
+    fs::write(mounted.path("a/b/f"), vec![7; 300_000]).unwrap();
+    let before = fs::metadata(mounted.path("a/b/f")).unwrap();
+    mounted.remount();
+    assert!(fs::read(mounted.path("a/b/f")).unwrap() == vec![7; 300_000]);
+    let after = fs::metadata(mounted.path("a/b/f")).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(
+        (before.ino(), before.mtime_nsec(), before.mode()),
+        (after.ino(), after.mtime_nsec(), after.mode())
+    );
+}
+
+#[test]
+fn a_volume_in_use_is_refused() {
+    let mounted = Mounted::new();
+    let other = tempfile::tempdir().unwrap();
+    let shown = mounted.volume.display().to_string();
+    refused(
+        &betrfs().arg("mount").arg(&mounted.volume).arg(other.path()).output().unwrap(),
+        &[&shown, "in use"],
+    );
+    refused(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &[&shown, "in use"]);
+    let mkfs = betrfs().arg("mkfs").arg(&mounted.volume).args(["--size", "1G", "--force"]).output().unwrap();
+    refused(&mkfs, &[&shown, "in use"]);
+    fs::write(mounted.path("still"), b"alive").unwrap();
+}
+
+#[test]
+fn a_live_mount_is_not_mounted_over() {
+    let mounted = Mounted::new();
+    let second = mounted.dir.with_file_name("second");
+    let output =
+        betrfs().arg("mount").arg(&second).arg(&mounted.dir).args(["--create", "256M"]).output().unwrap();
+    refused(&output, &["is a mount of", "betrfs umount"]);
+}
+
+#[test]
+fn the_mount_of_a_killed_server_is_replaced_by_the_next() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"before").unwrap();
+    fs::File::open(mounted.path("f")).unwrap().sync_all().unwrap();
+    let server = mounted.server();
+    rustix::process::kill_process(server, Signal::KILL).unwrap();
+    wait_for_end(server);
+    let error = fs::metadata(&mounted.dir).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+    refused(
+        &betrfs().arg("stats").arg(&mounted.dir).output().unwrap(),
+        &["is dead", "mount the volume again"],
+    );
+    mounted.mount();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"before");
+    let shown = mounted.dir.display().to_string();
+    assert_eq!(mounts().lines().filter(|line| line.contains(&shown)).count(), 1, "nothing is left below");
+}
+
+#[test]
+fn umount_of_a_killed_server_frees_the_directory_and_says_so() {
+    let mounted = Mounted::new();
+    let server = mounted.server();
+    rustix::process::kill_process(server, Signal::KILL).unwrap();
+    wait_for_end(server);
+    refused(&betrfs().arg("umount").arg(&mounted.dir).output().unwrap(), &["had died", "recovers"]);
+    assert!(fs::read_dir(&mounted.dir).unwrap().next().is_none());
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn a_busy_mount_is_not_unmounted() {
+    let mounted = Mounted::new();
+    let file = fs::File::create(mounted.path("open")).unwrap();
+    refused(&betrfs().arg("umount").arg(&mounted.dir).output().unwrap(), &["in use"]);
+    assert!(mounted.path("open").exists());
+    drop(file);
+    mounted.umount();
+}
+
+#[test]
+fn sigterm_unmounts_and_closes() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"x").unwrap();
+    let server = mounted.server();
+    rustix::process::kill_process(server, Signal::TERM).unwrap();
+    wait_for_end(server);
+    assert!(!mounts().contains(mounted.dir.to_str().unwrap()));
+    mounted.mount();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"x");
+}
+
+#[test]
+fn in_the_foreground_it_stays_until_it_is_unmounted() {
+    let mounted = Mounted::unmounted();
+    let mut server = betrfs()
+        .args(["mount", "--foreground", "-v"])
+        .arg(&mounted.volume)
+        .arg(&mounted.dir)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !mounts().contains(mounted.dir.to_str().unwrap()) {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(server.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(mounted.stats()["pid"].as_i64(), Some(i64::from(server.id())));
+    mounted.umount();
+    assert!(server.wait().unwrap().success());
+    let said: Vec<String> =
+        BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok).collect();
+    assert!(!said.iter().any(|line| line.contains("ERROR")), "{said:?}");
+}
+
+#[test]
+fn the_server_keeps_below_its_memory_limit() {
+    let mounted = Mounted::of_size("4G");
+    mounted.mount();
+    let block = vec![0x5c; 1 << 20];
+    for i in 0..4 {
+        let mut file = fs::File::create(mounted.path(format!("big{i}"))).unwrap();
+        for _ in 0..200 {
+            std::io::Write::write_all(&mut file, &block).unwrap();
+        }
+    }
+    for i in 0..4 {
+        assert_eq!(fs::read(mounted.path(format!("big{i}"))).unwrap().len(), 200 << 20);
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", mounted.server().as_raw_nonzero())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
+    assert!(kib < 512 << 10, "peak resident memory {kib} KiB with a cache of 256 MiB");
+}

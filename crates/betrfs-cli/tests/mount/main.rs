@@ -1,0 +1,14 @@
+//! The binary `betrfs` as users meet it: its commands, and what processes see on a mount. Needs
+//! /dev/fuse and the right to mount.
+#![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
+
+mod attributes;
+mod budget;
+mod commands;
+mod contents;
+mod directories;
+mod lifecycle;
+mod mounted;
+mod names;
+mod space;
+mod xattrs;

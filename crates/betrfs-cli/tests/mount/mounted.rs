@@ -1,0 +1,180 @@
+//! A volume on a mount by the real binary, which no test can leave hanging.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use rustix::mount::UnmountFlags;
+use tempfile::TempDir;
+
+/// After this long a test is taken to hang: its mount is torn down and the process ended.
+const TEST_TIME_MAX: Duration = Duration::from_secs(100);
+
+/// The binary under test.
+pub fn betrfs() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_betrfs"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary with arguments to its end.
+pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
+    betrfs().args(arguments).output().unwrap()
+}
+
+/// What a command printed on standard error.
+pub fn told(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Asserts that a command succeeded.
+pub fn ok(output: &Output) {
+    assert!(output.status.success(), "{}: {}", output.status, told(output));
+}
+
+/// Asserts that a command failed with exit code 1 and said each of the words.
+pub fn refused(output: &Output, words: &[&str]) {
+    assert_eq!(output.status.code(), Some(1), "{}", told(output));
+    for word in words {
+        assert!(told(output).contains(word), "`{word}` is not in: {}", told(output));
+    }
+    assert!(!told(output).contains("panicked"), "{}", told(output));
+}
+
+/// A volume and a directory to mount it on, both gone when it is dropped.
+pub struct Mounted {
+    pub volume: PathBuf,
+    pub dir: PathBuf,
+    temp: TempDir,
+    _watchdog: Sender<()>,
+}
+
+impl Mounted {
+    /// A volume of 1 GiB, not mounted yet.
+    pub fn unmounted() -> Mounted {
+        Mounted::of_size("1G")
+    }
+
+    /// A volume of a size, not mounted yet.
+    pub fn of_size(size: &str) -> Mounted {
+        let temp = tempfile::tempdir().unwrap();
+        let (volume, dir) = (temp.path().join("volume"), temp.path().join("mnt"));
+        std::fs::create_dir(&dir).unwrap();
+        ok(&betrfs().arg("mkfs").arg(&volume).args(["--size", size]).output().unwrap());
+        let watchdog = watch(dir.clone());
+        Mounted { volume, dir, temp, _watchdog: watchdog }
+    }
+
+    /// A volume of 1 GiB, mounted.
+    pub fn new() -> Mounted {
+        let mounted = Mounted::unmounted();
+        mounted.mount();
+        mounted
+    }
+
+    /// Mounts it.
+    pub fn mount(&self) {
+        ok(&self.try_mount());
+    }
+
+    /// Mounts it, or not.
+    pub fn try_mount(&self) -> Output {
+        let log = self.temp.path().join("log");
+        let mut command = betrfs();
+        command.arg("mount").arg(&self.volume).arg(&self.dir).arg("--log").arg(log);
+        command.output().unwrap()
+    }
+
+    /// Unmounts it; it is closed then.
+    pub fn umount(&self) {
+        let umount = || betrfs().arg("umount").arg(&self.dir).output().unwrap();
+        // A process that another test is starting holds this one's descriptors until it executes.
+        let busy = |output: &Output| told(output).contains("in use");
+        let tries = std::iter::repeat_with(umount).take(50);
+        let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
+        ok(&tries.find(|output| !busy(output)).unwrap());
+    }
+
+    /// Unmounts and mounts it.
+    pub fn remount(&self) {
+        self.umount();
+        self.mount();
+    }
+
+    /// A path on the mount.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.temp.path().join("log")).unwrap_or_default()
+    }
+
+    /// What `betrfs stats` tells.
+    pub fn stats(&self) -> serde_json::Value {
+        let output = betrfs().arg("stats").arg(&self.dir).args(["--format", "json"]).output().unwrap();
+        ok(&output);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// How many kernel requests of each kind a piece of work takes, but those of asking.
+    pub fn requests_of(&self, work: impl FnOnce()) -> std::collections::BTreeMap<String, u64> {
+        let before = self.stats();
+        work();
+        let after = self.stats();
+        let count =
+            |stats: &serde_json::Value, name: &str| stats["requests"][name]["count"].as_u64().unwrap_or(0);
+        let names = after["requests"].as_object().unwrap().keys().filter(|name| *name != "getxattr");
+        let counts = names.map(|name| (name.clone(), count(&after, name) - count(&before, name)));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many queries and scans of the tree a piece of work takes.
+    pub fn tree_queries_of(&self, work: impl FnOnce()) -> u64 {
+        let total = |stats: &serde_json::Value| -> u64 {
+            let kinds = stats["operations"].as_object().unwrap().values();
+            kinds.map(|kind| kind["queries"].as_u64().unwrap() + kind["scans"].as_u64().unwrap()).sum()
+        };
+        let before = total(&self.stats());
+        work();
+        total(&self.stats()) - before
+    }
+
+    /// The server's process.
+    pub fn server(&self) -> rustix::process::Pid {
+        let pid = self.stats()["pid"].as_i64().unwrap();
+        rustix::process::Pid::from_raw(pid as i32).unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+        detach(&self.dir);
+    }
+}
+
+fn detach(dir: &Path) {
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    // Where nothing is mounted there is nothing to do.
+    let _ = rustix::mount::unmount(dir, flags);
+}
+
+/// Ends the process if the sender still lives after the time a test may take.
+fn watch(dir: PathBuf) -> Sender<()> {
+    let (alive, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(TEST_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("a test on {} hangs", dir.display());
+            detach(&dir);
+            std::process::abort();
+        }
+    });
+    alive
+}

@@ -1,0 +1,37 @@
+//! A volume that is full.
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use rustix::io::Errno;
+
+use crate::mounted::Mounted;
+
+#[test]
+fn a_full_volume_says_so_and_deleting_makes_room() {
+    let mounted = Mounted::of_size("256M");
+    mounted.mount();
+    let block = vec![0xee; 1 << 20];
+    let full = (0..).find_map(|i| {
+        let written = File::create(mounted.path(format!("f{i}"))).and_then(|mut f| {
+            // Noise, so that no compression stretches the volume.
+            let block: Vec<u8> = block
+                .iter()
+                .zip(0u64..)
+                .map(|(b, n)| b ^ ((n * n * 2_654_435_761 + i) >> 13) as u8)
+                .collect();
+            (0..8).try_for_each(|_| f.write_all(&block))
+        });
+        assert!(i < 1000, "a volume of 256 MiB took 8 GB");
+        written.err()
+    });
+    assert_eq!(full.unwrap().raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    let stat = rustix::fs::statfs(&mounted.dir).unwrap();
+    assert!(stat.f_bavail * 10 < stat.f_blocks, "statfs: {} of {} are free", stat.f_bavail, stat.f_blocks);
+    for entry in fs::read_dir(&mounted.dir).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    mounted.remount();
+    fs::write(mounted.path("again"), vec![1; 32 << 20]).unwrap();
+    assert_eq!(fs::read(mounted.path("again")).unwrap().len(), 32 << 20);
+}

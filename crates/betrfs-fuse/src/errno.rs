@@ -1,0 +1,74 @@
+//! The one place where a failure of the library becomes an error number of the kernel.
+
+use betrfs::Error;
+pub use rustix::io::Errno;
+
+/// What the kernel is told of a failure.
+pub fn errno(error: &Error) -> Errno {
+    match error {
+        Error::NotFound => Errno::NOENT,
+        Error::Exists => Errno::EXIST,
+        Error::NotADirectory => Errno::NOTDIR,
+        Error::IsADirectory => Errno::ISDIR,
+        Error::NotEmpty => Errno::NOTEMPTY,
+        Error::NameTooLong => Errno::NAMETOOLONG,
+        Error::Invalid(_) => Errno::INVAL,
+        Error::TooManyLinks => Errno::MLINK,
+        Error::NoSpace => Errno::NOSPC,
+        Error::FileTooLarge => Errno::FBIG,
+        Error::CrossDevice => Errno::XDEV,
+        Error::NoData => Errno::NODATA,
+        Error::RangeTooSmall => Errno::RANGE,
+        Error::NotSupported => Errno::OPNOTSUPP,
+        Error::Stale => Errno::STALE,
+        Error::Busy => Errno::BUSY,
+        Error::NoSuchPlace => Errno::NXIO,
+        Error::ReadOnly { .. } => Errno::ROFS,
+        Error::Engine(error) => engine(error),
+        // What has no error number of its own is trouble with the volume.
+        _ => Errno::IO,
+    }
+}
+
+fn engine(error: &betree::Error) -> Errno {
+    match error {
+        betree::Error::NoSpace => Errno::NOSPC,
+        betree::Error::ReadOnly { .. } => Errno::ROFS,
+        betree::Error::TooLarge { .. } => Errno::NAMETOOLONG,
+        betree::Error::NoMemory { .. } => Errno::NOMEM,
+        _ => Errno::IO,
+    }
+}
+
+/// Whether a failure says that the volume or its device is in trouble, so that it belongs in the
+/// log and not only in the answer to whoever asked.
+pub fn is_alarming(error: &Error) -> bool {
+    errno(error) == Errno::IO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_trouble_with_the_volume_is_alarming() {
+        let damaged = Error::Damaged { what: "/a".into(), why: "a block is missing".into() };
+        assert_eq!((errno(&damaged), is_alarming(&damaged)), (Errno::IO, true));
+        let device = betree::Error::Device(betree_sys::DeviceError {
+            op: betree_sys::DeviceOp::Read,
+            offset: 0,
+            len: 4096,
+            errno: 5,
+        });
+        assert!(is_alarming(&Error::from(device)));
+        for (error, number) in [
+            (Error::NotFound, Errno::NOENT),
+            (Error::NameTooLong, Errno::NAMETOOLONG),
+            (Error::from(betree::Error::NoSpace), Errno::NOSPC),
+            (Error::from(betree::Error::NoMemory { bytes: 1 }), Errno::NOMEM),
+            (Error::from(betree::Error::ReadOnly { why: String::new() }), Errno::ROFS),
+        ] {
+            assert_eq!((errno(&error), is_alarming(&error)), (number, false));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A mount from beginning to end: open, mount, serve, close.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use betree_sys::Home;
+use betrfs::{OpenOptions, Volume};
+use betrfs_host::{FileDevice, OpenError, StdHome, Workers, WorkersOptions};
+
+use crate::farewell::Farewell;
+use crate::mount_point::{self, Found, MountFlags, MountPointError};
+use crate::server::Server;
+use crate::status::Identity;
+use crate::transport::Connection;
+
+/// How far the kernel reads ahead in a file that is read in order.
+const READ_AHEAD_KIB: u32 = 1024;
+
+/// What to mount, where and how.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// The volume's file or block device, as an absolute path.
+    pub volume: PathBuf,
+    /// The directory, as an absolute path.
+    pub mount_point: PathBuf,
+    /// The node cache's budget.
+    pub cache_bytes: usize,
+    /// mount(2)'s flags.
+    pub flags: MountFlags,
+}
+
+/// Why a volume cannot be mounted, or was not closed well.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The mount point.
+    #[error(transparent)]
+    MountPoint(#[from] MountPointError),
+    /// The volume's file or block device.
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    /// What is on it.
+    #[error("{}: {source}", .volume.display())]
+    Volume {
+        /// The volume's file or block device.
+        volume: PathBuf,
+        /// What is wrong with it.
+        source: betrfs::Error,
+    },
+    /// The operating system.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The operating system's error.
+        source: io::Error,
+    },
+}
+
+/// A mounted volume that is not yet served: processes that use it wait until it is.
+pub struct Mount {
+    volume: Arc<Volume>,
+    workers: Workers,
+    connection: Connection,
+    farewell: Farewell,
+    options: MountOptions,
+}
+
+impl Mount {
+    /// Opens the volume and mounts it. The mount of a server that died is replaced.
+    ///
+    /// # Errors
+    /// [`MountError`], with what to do about it; nothing is mounted then.
+    pub fn new(options: MountOptions) -> Result<Mount, MountError> {
+        let found = mount_point::examine(&options.mount_point)?;
+        let device = FileDevice::open(&options.volume)?;
+        let home: Arc<dyn Home> = Arc::new(StdHome::new());
+        let farewell = Farewell::listen(home.random_u64())
+            .map_err(|source| MountError::Io { doing: "listen on a socket", source })?;
+        let open = OpenOptions { cache_bytes: options.cache_bytes, ..OpenOptions::new(home) };
+        let volume = Volume::open(Arc::new(device), open)
+            .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
+        let volume = Arc::new(volume);
+        let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())
+            .map_err(|source| MountError::Io { doing: "start threads", source })?;
+        let identity = Identity {
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            volume: options.volume.clone(),
+            mount_point: options.mount_point.clone(),
+            farewell: farewell.name().to_owned(),
+        };
+        let server = Arc::new(Server::new(Arc::clone(&volume), identity));
+        match connect(&options, found, server) {
+            Ok(connection) => Ok(Mount { volume, workers, connection, farewell, options }),
+            Err(error) => {
+                workers.stop();
+                if let Err(error) = volume.close() {
+                    tracing::error!("closing {}: {error}", options.volume.display());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Answers requests until it is unmounted, then closes the volume. `ready` is called once the
+    /// mount has answered.
+    ///
+    /// # Errors
+    /// [`MountError`]: the connection to the kernel broke, or the volume was not closed cleanly.
+    pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
+        let Mount { volume, workers, connection, farewell, options } = self;
+        let mount_point = options.mount_point;
+        let greeter = thread::Builder::new()
+            .name("betrfs-greeter".into())
+            .spawn(move || answer_once(&mount_point, ready))
+            .map_err(|source| MountError::Io { doing: "start a thread", source })?;
+        let served = connection.serve();
+        workers.stop();
+        let closed = volume.close();
+        farewell.tell(&closed);
+        if greeter.join().is_err() {
+            tracing::error!("the thread that announces the mount panicked");
+        }
+        closed.map_err(|source| MountError::Volume { volume: options.volume, source })?;
+        served.map_err(|source| MountError::Io { doing: "go on talking to the kernel", source })
+    }
+}
+
+fn connect(options: &MountOptions, found: Found, server: Arc<Server>) -> Result<Connection, MountError> {
+    let MountOptions { volume, mount_point, flags, .. } = options;
+    if found == Found::DeadMount {
+        tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
+        mount_point::detach(mount_point)?;
+        // Below it there may be another.
+        mount_point::examine(mount_point)?;
+    }
+    let device = mount_point::mount(volume, mount_point, *flags)?;
+    Connection::greet(device, server).map_err(|source| {
+        if let Err(error) = mount_point::detach(mount_point) {
+            tracing::warn!("{error}");
+        }
+        MountError::Io { doing: "greet the kernel", source }
+    })
+}
+
+/// Sets what can be set only once requests are answered, and says that they are.
+fn answer_once(mount_point: &Path, ready: impl FnOnce()) {
+    match rustix::fs::statfs(mount_point) {
+        Ok(_) => {
+            if let Err(error) = mount_point::set_read_ahead(mount_point, READ_AHEAD_KIB) {
+                tracing::info!("the kernel's read-ahead stays as it is: {error}");
+            }
+            ready();
+        }
+        Err(errno) => tracing::error!("{} does not answer: {errno}", mount_point.display()),
+    }
+}

@@ -1,0 +1,303 @@
+//! The directory: is it fit to be mounted on, mount(2), umount(2).
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+pub use rustix::mount::MountFlags;
+use rustix::mount::UnmountFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::status::Status;
+
+/// The type by which `mount` and /proc/mounts show these mounts.
+pub const FS_TYPE: &str = "fuse.betrfs";
+
+const DEV_FUSE: &str = "/dev/fuse";
+const FUSERMOUNT: &str = "fusermount3";
+
+/// Why a directory cannot be mounted on, or a mount not be undone.
+#[derive(Debug, thiserror::Error)]
+pub enum MountPointError {
+    /// It is not there.
+    #[error("the mount point {0} does not exist: make it with `mkdir -p {0}`", .path.display())]
+    Missing {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// It is something else.
+    #[error("the mount point {} is not a directory", .path.display())]
+    NotADirectory {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// A volume is mounted there and alive.
+    #[error("{} is a mount of {} already: unmount that first with `betrfs umount {0}`", .path.display(), .volume.display())]
+    Mounted {
+        /// The mount point.
+        path: PathBuf,
+        /// What is mounted there.
+        volume: PathBuf,
+    },
+    /// The kernel offers no FUSE.
+    #[error("cannot open /dev/fuse: {source}{}", dev_fuse_advice(source))]
+    NoFuse {
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Only with it can others than root mount.
+    #[error(
+        "cannot run {FUSERMOUNT}, which users other than root need to mount and unmount: {source}; install the package fuse3, or do it as root"
+    )]
+    NoFusermount {
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The helper refused.
+    #[error("{FUSERMOUNT} refused {}: {why}", .path.display())]
+    Fusermount {
+        /// The mount point.
+        path: PathBuf,
+        /// What it printed.
+        why: String,
+    },
+    /// Something uses it.
+    #[error("{0} is in use: end what has files open or its working directory there (`fuser -vm {0}` lists it), then try again", .path.display())]
+    Busy {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {doing} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The mount point.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+}
+
+fn dev_fuse_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; load the kernel's module with `modprobe fuse`, or, in a container, pass the device in (`--device /dev/fuse`)"
+        }
+        io::ErrorKind::PermissionDenied => "; do it as root, or get the right to open it",
+        _ => "",
+    }
+}
+
+/// What a directory is before it is mounted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A directory that can be mounted on, empty or not.
+    Directory,
+    /// The mount of a server that has died; [`detach`] removes it.
+    DeadMount,
+}
+
+/// Looks at a directory that is to be mounted on.
+///
+/// # Errors
+/// [`MountPointError`], with what to do about it.
+pub fn examine(path: &Path) -> Result<Found, MountPointError> {
+    match rustix::fs::stat(path) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
+            Err(MountPointError::NotADirectory { path: path.to_owned() })
+        }
+        Ok(_) => match Status::ask(path) {
+            Ok(Some(status)) => {
+                let volume = status.identity.volume;
+                Err(MountPointError::Mounted { path: path.to_owned(), volume })
+            }
+            _ => Ok(Found::Directory),
+        },
+        Err(Errno::NOTCONN) => Ok(Found::DeadMount),
+        Err(Errno::NOENT) => Err(MountPointError::Missing { path: path.to_owned() }),
+        Err(Errno::NOTDIR) => Err(MountPointError::NotADirectory { path: path.to_owned() }),
+        Err(errno) => Err(failed("examine the mount point", path, errno.into())),
+    }
+}
+
+/// Mounts; what comes back is the connection's end for the server.
+///
+/// # Errors
+/// [`MountPointError`], with what to do about it.
+pub fn mount(source: &Path, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
+    if rustix::process::geteuid().is_root() {
+        mount_as_root(source, path, flags)
+    } else {
+        mount_by_helper(source, path, flags)
+    }
+}
+
+/// Undoes a mount; waits for nobody.
+///
+/// # Errors
+/// [`MountPointError::Busy`] where something uses it, or another.
+pub fn unmount(path: &Path) -> Result<(), MountPointError> {
+    undo(path, UnmountFlags::NOFOLLOW, &["-u"])
+}
+
+/// Takes a mount out of sight even if it is in use or its server is dead; what uses it goes on.
+///
+/// # Errors
+/// [`MountPointError`], with what to do about it.
+pub fn detach(path: &Path) -> Result<(), MountPointError> {
+    undo(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
+}
+
+/// Lets the kernel read ahead further than its default of 128 KiB, where it lets us say so.
+pub fn set_read_ahead(path: &Path, kib: u32) -> io::Result<()> {
+    let dev = rustix::fs::stat(path)?.st_dev;
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), kib.to_string())
+}
+
+fn failed(doing: &'static str, path: &Path, source: io::Error) -> MountPointError {
+    MountPointError::Io { doing, path: path.to_owned(), source }
+}
+
+fn mount_as_root(source: &Path, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
+    let device = rustix::fs::open(DEV_FUSE, OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())
+        .map_err(|errno| MountPointError::NoFuse { source: errno.into() })?;
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
+        device.as_raw_fd()
+    );
+    let refused = |source| failed("mount on", path, source);
+    let data = CString::new(data).map_err(|e| refused(e.into()))?;
+    rustix::mount::mount(source, path, FS_TYPE, flags, data.as_c_str()).map_err(|e| refused(e.into()))?;
+    Ok(device)
+}
+
+/// fusermount3 is set-uid root; it sends the descriptor back over the socket that is its standard input.
+fn mount_by_helper(source: &Path, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
+    File::options()
+        .read(true)
+        .write(true)
+        .open(DEV_FUSE)
+        .map_err(|source| MountPointError::NoFuse { source })?;
+    let refused = |source| failed("mount on", path, source);
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(|e| refused(e.into()))?;
+    let child = Command::new(FUSERMOUNT)
+        .arg("-o")
+        .arg(helper_options(source, flags))
+        .arg("--")
+        .arg(path)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| MountPointError::NoFusermount { source })?;
+    let device = receive_descriptor(&ours);
+    let output = child.wait_with_output().map_err(|source| MountPointError::NoFusermount { source })?;
+    match device {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        Err(error) => Err(refused(error)),
+        Ok(_) => Err(MountPointError::Fusermount { path: path.to_owned(), why: printed(&output.stderr) }),
+    }
+}
+
+fn helper_options(source: &Path, flags: MountFlags) -> OsString {
+    let mut options = b"subtype=betrfs,default_permissions,fsname=".to_vec();
+    for byte in source.as_os_str().as_bytes() {
+        if matches!(byte, b',' | b'\\') {
+            options.push(b'\\');
+        }
+        options.push(*byte);
+    }
+    for (flag, name) in
+        [(MountFlags::RDONLY, ",ro"), (MountFlags::NOEXEC, ",noexec"), (MountFlags::NOATIME, ",noatime")]
+    {
+        if flags.contains(flag) {
+            options.extend_from_slice(name.as_bytes());
+        }
+    }
+    std::os::unix::ffi::OsStringExt::from_vec(options)
+}
+
+fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok(descriptors.flatten().next())
+}
+
+fn undo(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<(), MountPointError> {
+    let busy = || MountPointError::Busy { path: path.to_owned() };
+    match rustix::mount::unmount(path, flags) {
+        Ok(()) => return Ok(()),
+        Err(Errno::BUSY) => return Err(busy()),
+        // Others than root go by the helper.
+        Err(Errno::PERM) => {}
+        Err(errno) => return Err(failed("unmount", path, errno.into())),
+    }
+    let output = Command::new(FUSERMOUNT)
+        .args(helper)
+        .arg("--")
+        .arg(path)
+        .output()
+        .map_err(|source| MountPointError::NoFusermount { source })?;
+    let why = printed(&output.stderr);
+    match output.status.success() {
+        true => Ok(()),
+        false if why.contains("busy") => Err(busy()),
+        false => Err(MountPointError::Fusermount { path: path.to_owned(), why }),
+    }
+}
+
+fn printed(stderr: &[u8]) -> String {
+    String::from_utf8_lossy(stderr).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_mounted_on_is_named_with_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(examine(dir.path()).unwrap(), Found::Directory);
+        let missing = dir.path().join("no/such");
+        let told = examine(&missing).unwrap_err().to_string();
+        assert!(told.contains(&format!("mkdir -p {}", missing.display())), "{told}");
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        assert!(matches!(examine(&file), Err(MountPointError::NotADirectory { .. })));
+        assert!(matches!(examine(&file.join("x")), Err(MountPointError::NotADirectory { .. })));
+    }
+
+    #[test]
+    fn a_comma_in_the_volume_path_does_not_end_the_option() {
+        let options = helper_options(Path::new("/a,b\\c"), MountFlags::RDONLY | MountFlags::NOATIME);
+        assert_eq!(options, "subtype=betrfs,default_permissions,fsname=/a\\,b\\\\c,ro,noatime");
+    }
+
+    #[test]
+    fn unmounting_what_is_not_mounted_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(unmount(dir.path()).is_err());
+        assert!(detach(dir.path()).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests about a file's contents.
+
+use betrfs::{FallocateMode, NodeId, SeekWhat, SetAttr};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::{Answer, Caller, IntoAnswer, Server};
+
+/// The most that one COPY_FILE_RANGE copies: the caller asks again for the rest, and meanwhile the
+/// thread can answer others.
+const COPY_BYTES_MAX: u64 = 64 << 20;
+
+impl Server {
+    /// OPEN, with the emptying that O_TRUNC asks for.
+    pub fn open(&self, node: NodeId, flags: OFlags, caller: Caller) -> Answer<()> {
+        self.volume.open_node(node).answer()?;
+        if flags.contains(OFlags::TRUNC) {
+            let set = SetAttr { size: Some(0), kill_set_id: !caller.keeps_set_id(), ..SetAttr::default() };
+            if let Err(error) = self.volume.setattr(node, &set) {
+                self.volume.release_node(node);
+                return Err(Server::refuse(&error));
+            }
+        }
+        Ok(())
+    }
+
+    /// RELEASE: the last descriptor of an OPEN or CREATE is gone, its mappings too.
+    pub fn release(&self, node: NodeId) {
+        self.volume.release_node(node);
+    }
+
+    /// READ; `out` is filled from its start and is short only at the end of the file.
+    pub fn read(&self, node: NodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Answer<()> {
+        out.clear();
+        self.volume.read(node, offset, len, out).answer()
+    }
+
+    /// WRITE, whole or not at all.
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Answer<()> {
+        self.volume.write(node, offset, data, kill_set_id).answer()
+    }
+
+    /// FSYNC
+    pub fn fsync(&self, node: NodeId) -> Answer<()> {
+        self.volume.fsync(node).answer()
+    }
+
+    /// FALLOCATE with fallocate(2)'s mode.
+    pub fn fallocate(&self, node: NodeId, mode: u32, offset: u64, len: u64) -> Answer<()> {
+        let mode = fallocate_mode(FallocateFlags::from_bits_retain(mode)).ok_or(Errno::OPNOTSUPP)?;
+        self.volume.fallocate(node, mode, offset, len).answer()
+    }
+
+    /// LSEEK, which the kernel sends for data and holes only.
+    pub fn lseek(&self, node: NodeId, to: SeekFrom) -> Answer<u64> {
+        let (offset, what) = match to {
+            SeekFrom::Data(offset) => (offset, SeekWhat::Data),
+            SeekFrom::Hole(offset) => (offset, SeekWhat::Hole),
+            _ => return Err(Errno::INVAL),
+        };
+        self.volume.seek(node, offset, what).answer()
+    }
+
+    /// COPY_FILE_RANGE; the number of bytes copied.
+    pub fn copy_file_range(&self, from: (NodeId, u64), to: (NodeId, u64), len: u64) -> Answer<u64> {
+        self.volume.copy_range(from.0, from.1, to.0, to.1, len.min(COPY_BYTES_MAX)).answer()
+    }
+}
+
+/// `None` for what is not offered.
+fn fallocate_mode(flags: FallocateFlags) -> Option<FallocateMode> {
+    let keep_size = flags.contains(FallocateFlags::KEEP_SIZE);
+    match flags - FallocateFlags::KEEP_SIZE {
+        rest if rest.is_empty() => Some(FallocateMode::Allocate { keep_size }),
+        FallocateFlags::PUNCH_HOLE if keep_size => Some(FallocateMode::PunchHole),
+        FallocateFlags::ZERO_RANGE => Some(FallocateMode::Zero { keep_size }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fallocate_does_not_offer_is_refused() {
+        let mode = |bits| fallocate_mode(FallocateFlags::from_bits_retain(bits));
+        assert_eq!(mode(0), Some(FallocateMode::Allocate { keep_size: false }));
+        assert_eq!(mode(1), Some(FallocateMode::Allocate { keep_size: true }));
+        assert_eq!(mode(3), Some(FallocateMode::PunchHole));
+        assert_eq!(mode(0x10), Some(FallocateMode::Zero { keep_size: false }));
+        assert_eq!(mode(0x11), Some(FallocateMode::Zero { keep_size: true }));
+        for refused in [2, 8, 0x12, 0x20, 0x40, 1 << 30] {
+            assert_eq!(mode(refused), None, "{refused:#x}");
+        }
+    }
+}

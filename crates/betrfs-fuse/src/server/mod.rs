@@ -1,0 +1,84 @@
+//! The file-system side of the mount: one method a request, and nothing of how requests travel.
+//!
+//! A transport turns what it reads into a call here and the answer into bytes. What the library's
+//! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
+//! flags mean, and the status that the mount's root answers.
+
+mod directory;
+mod file;
+mod inode;
+mod namespace;
+mod xattr;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use betrfs::Volume;
+use rustix::io::Errno;
+
+use crate::counters::Counters;
+use crate::errno::{errno, is_alarming};
+use crate::status::{Identity, Status};
+
+/// What a request is answered with.
+pub type Answer<T> = Result<T, Errno>;
+
+/// Who sends a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The process's file-system user.
+    pub uid: u32,
+    /// The process's file-system group.
+    pub gid: u32,
+}
+
+impl Caller {
+    /// Whether changes by this caller leave set-id bits alone, as those of the superuser do.
+    fn keeps_set_id(self) -> bool {
+        self.uid == 0
+    }
+}
+
+/// Answers the requests of one mount.
+pub struct Server {
+    volume: Arc<Volume>,
+    counters: Counters,
+    identity: Identity,
+    started: Instant,
+}
+
+impl Server {
+    /// A server of an open volume.
+    pub fn new(volume: Arc<Volume>, identity: Identity) -> Server {
+        Server { volume, counters: Counters::default(), identity, started: Instant::now() }
+    }
+
+    /// The counts of requests.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What `betrfs stats` shows.
+    pub fn status(&self) -> Status {
+        Status::of(&self.identity, &self.volume, &self.counters, self.started.elapsed())
+    }
+
+    /// The answer to a failed call; trouble with the volume goes to the log as well.
+    fn refuse(error: &betrfs::Error) -> Errno {
+        if is_alarming(error) {
+            tracing::error!("{error}");
+        }
+        errno(error)
+    }
+}
+
+/// Turns a library result into an answer.
+trait IntoAnswer<T> {
+    fn answer(self) -> Answer<T>;
+}
+
+impl<T> IntoAnswer<T> for betrfs::Result<T> {
+    fn answer(self) -> Answer<T> {
+        self.map_err(|error| Server::refuse(&error))
+    }
+}

@@ -1,0 +1,98 @@
+//! Requests about names: looking up, making, linking, removing, renaming.
+
+use betrfs::{Entry, Error, NewNode, NodeId, RenameFlags};
+use rustix::io::Errno;
+
+use super::{Answer, Caller, IntoAnswer, Server};
+
+/// renameat2's flags.
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
+
+impl Server {
+    /// LOOKUP: the entry, or `None` where there is no such name.
+    pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Answer<Option<Entry>> {
+        match self.volume.lookup(parent, name) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(Server::refuse(&error)),
+        }
+    }
+
+    /// FORGET: the kernel no longer knows `lookups` of the answers that named the node.
+    pub fn forget(&self, node: NodeId, lookups: u64) {
+        self.volume.forget(node, lookups);
+    }
+
+    /// MKNOD and MKDIR; `new` holds what was asked for.
+    pub fn make(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Answer<Entry> {
+        self.volume.create(parent, name, new).answer()
+    }
+
+    /// CREATE: makes a file and opens it.
+    pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Answer<Entry> {
+        let entry = self.make(parent, name, new)?;
+        match self.volume.open_node(entry.node).answer() {
+            Ok(()) => Ok(entry),
+            Err(errno) => {
+                self.volume.forget(entry.node, 1);
+                Err(errno)
+            }
+        }
+    }
+
+    /// SYMLINK
+    pub fn symlink(&self, parent: NodeId, name: &[u8], target: &[u8], caller: Caller) -> Answer<Entry> {
+        self.volume.symlink(parent, name, target, caller.uid, caller.gid).answer()
+    }
+
+    /// LINK
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Answer<Entry> {
+        self.volume.link(node, parent, name).answer()
+    }
+
+    /// UNLINK
+    pub fn unlink(&self, parent: NodeId, name: &[u8]) -> Answer<()> {
+        self.volume.unlink(parent, name).answer()
+    }
+
+    /// RMDIR
+    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Answer<()> {
+        self.volume.rmdir(parent, name).answer()
+    }
+
+    /// RENAME and RENAME2; a flag that is not known is refused, never ignored.
+    pub fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), flags: u32) -> Answer<()> {
+        let flags = rename_flags(flags)?;
+        self.volume.rename(from.0, from.1, to.0, to.1, flags).answer()
+    }
+}
+
+fn rename_flags(bits: u32) -> Answer<RenameFlags> {
+    let flags = RenameFlags {
+        no_replace: bits & RENAME_NOREPLACE != 0,
+        exchange: bits & RENAME_EXCHANGE != 0,
+        whiteout: bits & RENAME_WHITEOUT != 0,
+    };
+    let known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+    if bits & !known != 0 || (flags.exchange && (flags.no_replace || flags.whiteout)) {
+        return Err(Errno::INVAL);
+    }
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_or_contradictory_rename_flags_are_refused() {
+        assert!(rename_flags(0).is_ok_and(|f| !f.no_replace && !f.exchange && !f.whiteout));
+        assert!(rename_flags(5).is_ok_and(|f| f.no_replace && !f.exchange && f.whiteout));
+        assert!(rename_flags(2).is_ok_and(|f| f.exchange));
+        for bad in [3, 6, 7, 8, 1 << 31] {
+            assert_eq!(rename_flags(bad).err(), Some(Errno::INVAL), "{bad}");
+        }
+    }
+}

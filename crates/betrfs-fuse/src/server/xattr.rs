@@ -1,0 +1,70 @@
+//! Requests about extended attributes.
+
+use betrfs::{NodeId, XattrMode};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+use super::{Answer, IntoAnswer, Server};
+use crate::status::STATUS_XATTR;
+
+/// POSIX ACLs are of no effect here (nothing evaluates them), so that setting one would promise
+/// what is not kept.
+fn is_acl(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
+}
+
+/// The status is asked for by the name of an attribute of the root, which is never listed.
+fn is_status(node: NodeId, name: &[u8]) -> bool {
+    node == NodeId::ROOT && name == STATUS_XATTR.as_bytes()
+}
+
+impl Server {
+    /// GETXATTR, whatever the caller's buffer.
+    pub fn getxattr(&self, node: NodeId, name: &[u8]) -> Answer<Vec<u8>> {
+        if is_status(node, name) {
+            return serde_json::to_vec(&self.status()).map_err(|_| Errno::IO);
+        }
+        if is_acl(name) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        self.volume.get_xattr(node, name).answer()
+    }
+
+    /// SETXATTR
+    pub fn setxattr(&self, node: NodeId, name: &[u8], value: &[u8], flags: XattrFlags) -> Answer<()> {
+        if is_acl(name) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if is_status(node, name) {
+            return Err(Errno::PERM);
+        }
+        let mode = match (flags.contains(XattrFlags::CREATE), flags.contains(XattrFlags::REPLACE)) {
+            (false, false) => XattrMode::Any,
+            (true, false) => XattrMode::Create,
+            (false, true) => XattrMode::Replace,
+            (true, true) => return Err(Errno::INVAL),
+        };
+        self.volume.set_xattr(node, name, value, mode).answer()
+    }
+
+    /// LISTXATTR: the names, each ended by a zero byte.
+    pub fn listxattr(&self, node: NodeId) -> Answer<Vec<u8>> {
+        let mut list = Vec::new();
+        for name in self.volume.list_xattrs(node).answer()? {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        Ok(list)
+    }
+
+    /// REMOVEXATTR
+    pub fn removexattr(&self, node: NodeId, name: &[u8]) -> Answer<()> {
+        if is_acl(name) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if is_status(node, name) {
+            return Err(Errno::PERM);
+        }
+        self.volume.remove_xattr(node, name).answer()
+    }
+}

@@ -1,0 +1,132 @@
+//! What a live mount tells of itself, by an attribute of its root.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use betrfs::{OpCount, OpKind, Volume};
+use serde::{Deserialize, Serialize};
+
+use crate::counters::{Counters, RequestCount};
+
+/// The attribute of a mount's root that answers with its [`Status`] in JSON. No listing shows it.
+pub const STATUS_XATTR: &str = "betrfs.status";
+
+/// The longest value of an attribute on Linux.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// Which mount this is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The server's process.
+    pub pid: i32,
+    /// The volume's file or block device.
+    pub volume: PathBuf,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// The abstract socket on which the server tells how the volume was closed.
+    pub farewell: String,
+}
+
+/// What operations of one kind cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationCount {
+    /// Calls.
+    pub calls: u64,
+    /// Point queries to the tree.
+    pub queries: u64,
+    /// Range queries to the tree.
+    pub scans: u64,
+    /// Batches committed.
+    pub commits: u64,
+}
+
+/// What a live mount tells of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Which mount it is.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// How long it has been mounted.
+    pub uptime_seconds: u64,
+    /// Kernel requests by kind.
+    pub requests: BTreeMap<String, RequestCount>,
+    /// What operations cost the tree, by kind.
+    pub operations: BTreeMap<String, OperationCount>,
+    /// What the engine did, by the names of its counters.
+    pub engine: BTreeMap<String, u64>,
+}
+
+impl Status {
+    pub(crate) fn of(identity: &Identity, volume: &Volume, counters: &Counters, uptime: Duration) -> Status {
+        Status {
+            identity: identity.clone(),
+            uptime_seconds: uptime.as_secs(),
+            requests: counters.snapshot(),
+            operations: operations(volume),
+            engine: engine_counters(volume),
+        }
+    }
+
+    /// Asks the mount at a path. `Ok(None)` where something answers that is no mount of this kind.
+    ///
+    /// # Errors
+    /// The operating system's: the path is not there, or its server is dead (`ENOTCONN`).
+    pub fn ask(mount_point: &Path) -> io::Result<Option<Status>> {
+        let mut answer = Vec::with_capacity(XATTR_BYTES_MAX);
+        let spare = rustix::buffer::spare_capacity(&mut answer);
+        match rustix::fs::getxattr(mount_point, STATUS_XATTR, spare) {
+            Ok(_) => Ok(serde_json::from_slice(&answer).ok()),
+            Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// The library's kinds of operations and their names.
+const OP_KINDS: [(OpKind, &str); 13] = [
+    (OpKind::Lookup, "lookup"),
+    (OpKind::SetAttr, "setattr"),
+    (OpKind::Create, "create"),
+    (OpKind::Link, "link"),
+    (OpKind::Unlink, "unlink"),
+    (OpKind::Rmdir, "rmdir"),
+    (OpKind::Rename, "rename"),
+    (OpKind::Read, "read"),
+    (OpKind::Write, "write"),
+    (OpKind::Readdir, "readdir"),
+    (OpKind::Xattr, "xattr"),
+    (OpKind::Fallocate, "fallocate"),
+    (OpKind::Internal, "internal"),
+];
+
+fn operations(volume: &Volume) -> BTreeMap<String, OperationCount> {
+    let counters = volume.counters();
+    let counts = OP_KINDS.iter().map(|(kind, name)| {
+        let OpCount { calls, queries, scans, commits } = counters.of(*kind);
+        ((*name).to_owned(), OperationCount { calls, queries, scans, commits })
+    });
+    counts.filter(|(_, count)| *count != OperationCount::default()).collect()
+}
+
+fn engine_counters(volume: &Volume) -> BTreeMap<String, u64> {
+    let stats = volume.env().stats();
+    let counters = [
+        ("device_reads", stats.device_reads),
+        ("device_read_bytes", stats.device_read_bytes),
+        ("device_writes", stats.device_writes),
+        ("device_write_bytes", stats.device_write_bytes),
+        ("device_syncs", stats.device_syncs),
+        ("log_writes", stats.log_writes),
+        ("log_write_bytes", stats.log_write_bytes),
+        ("point_queries", stats.point_queries),
+        ("range_queries", stats.range_queries),
+        ("commits", stats.commits),
+        ("checkpoints", stats.checkpoints),
+        ("flushes", stats.flushes),
+        ("cache_bytes", stats.cache_bytes),
+        ("dirty_bytes", stats.dirty_bytes),
+    ];
+    counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
