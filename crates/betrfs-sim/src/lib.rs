@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod crash;
+mod failure;
 pub mod harness;
 mod history;
 mod mem_device;
@@ -16,11 +18,13 @@ mod sim_disk;
 mod step;
 mod universe;
 
+pub use crash::{CrashHistory, first_violation};
+pub use failure::Failure;
 pub use history::History;
 pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
 pub use model::{AppendCapped, Change, Map, ModelEnv, batch_of};
 pub use rng::Rng;
-pub use runner::{Failure, Runner, open_env};
+pub use runner::{Runner, open_env};
 pub use shrink::shrink;
 pub use sim_disk::SimDisk;
 pub use step::{Generator, Mix, Move, Setup, Step, history_of_seed};

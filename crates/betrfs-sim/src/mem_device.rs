@@ -42,14 +42,11 @@ pub struct Counts {
     pub syncs: u64,
     /// Calls of `discard`.
     pub discards: u64,
+    /// Calls of any kind that a [`Fault`] made fail.
+    pub failed: u64,
 }
 
 impl Counts {
-    /// All calls together.
-    pub fn calls(&self) -> u64 {
-        self.reads + self.writes + self.syncs + self.discards
-    }
-
     /// What was done since `earlier`.
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts {
@@ -59,6 +56,7 @@ impl Counts {
             write_bytes: self.write_bytes - earlier.write_bytes,
             syncs: self.syncs - earlier.syncs,
             discards: self.discards - earlier.discards,
+            failed: self.failed - earlier.failed,
         }
     }
 }
@@ -74,6 +72,7 @@ pub struct MemDevice {
     write_bytes: AtomicU64,
     syncs: AtomicU64,
     discards: AtomicU64,
+    failed: AtomicU64,
 }
 
 impl MemDevice {
@@ -93,6 +92,7 @@ impl MemDevice {
             write_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             discards: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -102,7 +102,7 @@ impl MemDevice {
         MemDevice::holding(blocks, self.len)
     }
 
-    /// What it was asked to do so far, the calls that failed included.
+    /// What it was asked to do so far, the calls that failed among them.
     pub fn counts(&self) -> Counts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -112,6 +112,7 @@ impl MemDevice {
             write_bytes: load(&self.write_bytes),
             syncs: load(&self.syncs),
             discards: load(&self.discards),
+            failed: load(&self.failed),
         }
     }
 
@@ -151,6 +152,7 @@ impl MemDevice {
         if let Some(coming) = fault.as_mut().filter(|coming| coming.op.is_none_or(|kind| kind == op)) {
             coming.at_call = coming.at_call.saturating_sub(1);
             if coming.at_call == 0 {
+                self.failed.fetch_add(1, Ordering::Relaxed);
                 let errno = coming.errno;
                 if !coming.lasting {
                     *fault = None;
@@ -221,13 +223,19 @@ mod tests {
         let mut back = vec![1; 16384];
         device.read_at((16 << 30) - 16384, &mut back).unwrap();
         assert!(back[..4096].iter().all(|b| *b == 0) && back[4096..] == data);
-        let counts =
-            Counts { reads: 1, read_bytes: 16384, writes: 1, write_bytes: 12288, syncs: 1, discards: 0 };
+        let counts = Counts {
+            reads: 1,
+            read_bytes: 16384,
+            writes: 1,
+            write_bytes: 12288,
+            syncs: 1,
+            ..Counts::default()
+        };
         assert_eq!(device.counts(), counts);
         assert_eq!(device.written_blocks().len(), 3);
         device.discard((16 << 30) - 12288, 4096).unwrap();
         assert_eq!(device.written_blocks().len(), 2);
-        assert_eq!(device.counts().since(&counts).calls(), 1);
+        assert_eq!(device.counts().since(&counts), Counts { discards: 1, ..Counts::default() });
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::failure::{Failure, wrong};
 use betree::{Batch, Cut, DictId, Env, Upsert};
 
 /// A dictionary as an ordinary map.
@@ -84,15 +85,15 @@ impl ModelEnv {
     /// What an environment does hold, read by cursors in both directions.
     ///
     /// # Errors
-    /// A sentence, where the engine fails or the directions differ.
-    pub fn read(env: &Env, dicts: u8) -> Result<ModelEnv, String> {
+    /// The engine's, or that the directions differ.
+    pub fn read(env: &Env, dicts: u8) -> Result<ModelEnv, Failure> {
         let mut found = ModelEnv::new(dicts);
         for (dict, map) in found.dicts() {
             let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
             let mut last: Option<Vec<u8>> = None;
-            while let Some((key, value)) = cursor.next().map_err(|e| format!("a scan failed: {e}"))? {
+            while let Some((key, value)) = cursor.next()? {
                 if last.as_deref().is_some_and(|last| last >= key) {
-                    return Err(format!(
+                    return wrong(format!(
                         "{dict:?}: a scan went from {} to {}",
                         show(last.as_deref().unwrap_or_default()),
                         show(key)
@@ -105,10 +106,10 @@ impl ModelEnv {
             cursor.seek(&Cut::HIGH);
             let mut forward = map.iter().rev();
             loop {
-                let back = cursor.prev().map_err(|e| format!("a backward scan failed: {e}"))?;
+                let back = cursor.prev()?;
                 let expected = forward.next().map(|(key, value)| (key.as_slice(), value.as_slice()));
                 if back != expected {
-                    return Err(format!(
+                    return wrong(format!(
                         "{dict:?}: the backward scan gives {}, the forward scan gave {}",
                         show_pair(back),
                         show_pair(expected)

@@ -5,40 +5,13 @@ use std::sync::Arc;
 use betree::{Cut, DictId, Env, Error, Options};
 use betree_sys::Device;
 
+use crate::failure::{Failure, wrong};
 use crate::history::History;
 use crate::model::{AppendCapped, Change, ModelEnv, batch_of, show, show_pair};
 use crate::step::{Move, Setup, Step};
 
 /// The most background work that can be asked for at once: more means that it never ends.
 const PUMPS_MAX: usize = 100_000;
-
-/// Why a step was not as it should be.
-#[derive(Clone, Debug)]
-pub enum Failure {
-    /// The engine said or kept something wrong.
-    Wrong(String),
-    /// The engine failed, which is right only where the disk did or the volume is full.
-    Engine(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Engine(error)
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Wrong(what) => f.write_str(what),
-            Failure::Engine(error) => write!(f, "the engine failed: {error}"),
-        }
-    }
-}
-
-fn wrong<T>(what: String) -> Result<T, Failure> {
-    Err(Failure::Wrong(what))
-}
 
 /// An environment beside its model.
 pub struct Runner {
@@ -74,7 +47,7 @@ impl Runner {
     /// The engine's, or what is wrong with the contents.
     pub fn open(device: Arc<dyn Device>, setup: Setup, history: &History) -> Result<Runner, Failure> {
         let env = open_env(&device, &setup)?;
-        let found = ModelEnv::read(&env, setup.geometry.dicts).map_err(Failure::Wrong)?;
+        let found = ModelEnv::read(&env, setup.geometry.dicts)?;
         history.prefix_check(&found).map_err(|e| Failure::Wrong(format!("after opening: {e}")))?;
         Ok(Runner { device, setup, env: Some(env), history: History::of(found) })
     }
@@ -82,6 +55,11 @@ impl Runner {
     /// What was committed and synced so far.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Drops the environment without closing it; what was committed and synced so far is left.
+    pub fn into_history(self) -> History {
+        self.history
     }
 
     /// The environment.
@@ -158,7 +136,7 @@ impl Runner {
     /// The engine's, or the first difference.
     pub fn compare_all(&self) -> Result<(), Failure> {
         let env = self.env()?;
-        let mut found = ModelEnv::read(env, self.setup.geometry.dicts).map_err(Failure::Wrong)?;
+        let mut found = ModelEnv::read(env, self.setup.geometry.dicts)?;
         if let Some(difference) = found.difference(self.history.latest()) {
             return wrong(difference);
         }

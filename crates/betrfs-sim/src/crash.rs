@@ -1,0 +1,147 @@
+//! Cuts the power in the middle of histories and looks at what is found afterwards.
+
+use std::sync::Arc;
+
+use betree_sys::Device;
+
+use crate::failure::Failure;
+use crate::history::History;
+use crate::rng::Rng;
+use crate::runner::{Runner, open_env};
+use crate::sim_disk::SimDisk;
+use crate::step::{Mix, Setup, Step, history_of_seed};
+
+/// Steps before the power is cut.
+const STEPS_BEFORE: usize = 40;
+/// Steps on the recovered volume, which crashes again.
+const STEPS_AFTER: usize = 12;
+/// The calls among which the second crash is.
+const SECOND_CUT_MAX: usize = 24;
+/// The calls of a recovery among which a crash of it is.
+const RECOVERY_CUT_MAX: usize = 8;
+
+/// A history whose power is cut, once at each call.
+#[derive(Clone, Debug)]
+pub struct CrashHistory {
+    /// Decides what each crash does.
+    pub seed: u64,
+    /// Shape and size of the volume.
+    pub setup: Setup,
+    /// What is done until the power fails.
+    pub before: Vec<Step>,
+    /// What is done after the recovery.
+    pub after: Vec<Step>,
+}
+
+impl CrashHistory {
+    /// The history of a seed.
+    pub fn of_seed(seed: u64) -> CrashHistory {
+        let (setup, mut before) = history_of_seed(seed, STEPS_BEFORE + STEPS_AFTER, Mix::CRASHES);
+        let after = before.split_off(STEPS_BEFORE);
+        CrashHistory { seed, setup, before, after }
+    }
+
+    /// How many calls change the disk when nothing goes wrong: the power can fail at each.
+    ///
+    /// # Errors
+    /// What is wrong although nothing went wrong.
+    pub fn calls(&self) -> Result<u64, String> {
+        let (disk, mut runner) = self.format()?;
+        let formatted = disk.changing_calls();
+        runner.run(&self.before).map_err(|(i, e)| format!("without a crash, step {i}: {e}"))?;
+        Ok(disk.changing_calls() - formatted)
+    }
+
+    /// Cuts the power at call `n` and checks all that the recovered volume promises, with a crash
+    /// of the recovery and a second crash later.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn crash_at(&self, n: u64) -> Result<(), String> {
+        let mut rng = Rng::new(self.seed ^ n.rotate_left(32));
+        let (disk, runner) = self.format()?;
+        disk.cut_power_at(n);
+        let history =
+            run_until_cut(&disk, runner, &self.before).map_err(|e| format!("before the crash: {e}"))?;
+        let mut found = disk.crash(rng.next_u64());
+        if rng.percent(50) {
+            found = self.crash_recovery(found, &mut rng)?;
+        }
+        let (disk, runner) = self.recover(found, &history).map_err(|e| format!("after the crash: {e}"))?;
+
+        disk.cut_power_at(rng.between(1, SECOND_CUT_MAX) as u64);
+        let history =
+            run_until_cut(&disk, runner, &self.after).map_err(|e| format!("between the crashes: {e}"))?;
+        let found = disk.crash(rng.next_u64());
+        let (_, mut runner) =
+            self.recover(found, &history).map_err(|e| format!("after the second crash: {e}"))?;
+        let last = |e: Failure| format!("on the volume recovered twice: {e}");
+        runner.run(&self.after).map_err(|(i, e)| format!("step {i} on the volume recovered twice: {e}"))?;
+        runner.drain().map_err(last)?;
+        runner.step(&Step::Reopen).map_err(last)?;
+        runner.compare_all().map_err(last)?;
+        runner.check().map_err(last)
+    }
+
+    fn format(&self) -> Result<(Arc<SimDisk>, Runner), String> {
+        let disk = Arc::new(SimDisk::new(self.setup.volume_bytes));
+        let runner = Runner::format(Arc::clone(&disk) as Arc<dyn Device>, self.setup);
+        runner.map(|runner| (disk, runner)).map_err(|e| format!("format: {e}"))
+    }
+
+    /// Opens the disk as found, with the power cut meanwhile, and gives what is found then.
+    fn crash_recovery(&self, found: SimDisk, rng: &mut Rng) -> Result<SimDisk, String> {
+        let disk = Arc::new(found);
+        disk.cut_power_at(rng.between(1, RECOVERY_CUT_MAX) as u64);
+        let device = Arc::clone(&disk) as Arc<dyn Device>;
+        match open_env(&device, &self.setup) {
+            Err(error) if !disk.is_cut() => Err(format!("after the crash: the engine failed: {error}")),
+            _ => Ok(disk.crash(rng.next_u64())),
+        }
+    }
+
+    fn recover(&self, found: SimDisk, history: &History) -> Result<(Arc<SimDisk>, Runner), Failure> {
+        let disk = Arc::new(found);
+        let runner = Runner::open(Arc::clone(&disk) as Arc<dyn Device>, self.setup, history)?;
+        runner.check()?;
+        Ok((disk, runner))
+    }
+}
+
+/// Takes the steps up to the power cut, if it comes, and gives what was acknowledged.
+fn run_until_cut(disk: &SimDisk, mut runner: Runner, steps: &[Step]) -> Result<History, String> {
+    match runner.run(steps) {
+        Err((_, Failure::Engine(_))) if disk.is_cut() => {}
+        Err((i, failure)) => return Err(format!("step {i} ({:?}): {failure}", steps[i])),
+        Ok(()) => {}
+    }
+    Ok(runner.into_history())
+}
+
+/// Crashes the histories of one seed after the other at each of their calls, `crashes` times in all,
+/// and gives the first that is not recovered as it should be: seed, call and what is wrong.
+pub fn first_violation(
+    crashes: u64,
+    trial: &dyn Fn(&CrashHistory, u64) -> Result<(), String>,
+) -> Option<(u64, u64, String)> {
+    let mut done = 0;
+    for seed in 0.. {
+        let history = CrashHistory::of_seed(seed);
+        let calls = match history.calls() {
+            Ok(calls) => calls,
+            Err(what) => return Some((seed, 0, what)),
+        };
+        for n in 1..=calls {
+            if done == crashes {
+                return None;
+            }
+            done += 1;
+            if let Err(what) = trial(&history, n) {
+                return Some((seed, n, what));
+            }
+        }
+        // A history that never writes would go on for ever.
+        done += u64::from(calls == 0);
+    }
+    None
+}

@@ -1,0 +1,158 @@
+//! What operations cost, as counts of device calls and bytes: these do not depend on the machine.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use betree::{Batch, Cut, DictId, Env, Geometry};
+use betree_sys::Device;
+use betrfs_sim::{Counts, MemDevice, Rng, Setup, open_env};
+
+const D: DictId = DictId(0);
+const MIB: usize = 1 << 20;
+/// Nodes of a real shape, scaled to a sixteenth.
+const SETUP: Setup = Setup {
+    geometry: Geometry {
+        node_bytes: 256 << 10,
+        basement_bytes: 16 << 10,
+        fanout_max: 16,
+        log_bytes: 16 << 20,
+        dicts: 3,
+    },
+    cache_bytes: 32 * MIB,
+    volume_bytes: 512 << 20,
+};
+/// Keys and size of the volume that is larger than its cache.
+const KEYS: u32 = 16 << 10;
+const VALUE_BYTES: usize = 4096;
+
+fn new_volume(setup: &Setup) -> (Arc<MemDevice>, Env) {
+    let device = Arc::new(MemDevice::new(setup.volume_bytes));
+    Env::format(&*device, &setup.geometry).unwrap();
+    let env = open(&device, setup);
+    (device, env)
+}
+
+fn open(device: &Arc<MemDevice>, setup: &Setup) -> Env {
+    open_env(&(Arc::clone(device) as Arc<dyn Device>), setup).unwrap()
+}
+
+fn commit(env: &Env, fill: impl FnOnce(&mut Batch)) {
+    let mut batch = Batch::new();
+    fill(&mut batch);
+    env.throttle(batch.bytes()).unwrap();
+    env.commit(&batch).unwrap();
+}
+
+fn key(number: u32) -> [u8; 12] {
+    let mut key = *b"/dir/...0000";
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let mut rng = Rng::new(u64::from(number));
+    (0..VALUE_BYTES / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
+}
+
+/// 64 MiB in order, closed.
+fn large_volume() -> Arc<MemDevice> {
+    let (device, env) = new_volume(&SETUP);
+    for number in 0..KEYS {
+        commit(&env, |batch| batch.put(D, &key(number), &value(number)));
+    }
+    while env.pump().unwrap() {}
+    env.close().unwrap();
+    device
+}
+
+fn cost(device: &MemDevice, body: impl FnOnce()) -> Counts {
+    let before = device.counts();
+    body();
+    device.counts().since(&before)
+}
+
+#[test]
+fn ten_thousand_small_puts_read_nothing() {
+    let (device, env) = new_volume(&SETUP);
+    let mut rng = Rng::new(1);
+    let puts = cost(&device, || {
+        for _ in 0..10_000 {
+            let value = vec![rng.next_u64() as u8; rng.between(100, 200)];
+            commit(&env, |batch| batch.put(D, &rng.next_u64().to_be_bytes(), &value));
+        }
+    });
+    assert_eq!(puts.reads, 0, "{puts:?}");
+}
+
+#[test]
+fn an_fsync_is_one_write_and_one_sync() {
+    let (device, env) = new_volume(&SETUP);
+    for number in 0..20 {
+        let synced = cost(&device, || {
+            commit(&env, |batch| batch.put(D, &key(number), &[7; 150]));
+            env.sync().unwrap();
+        });
+        assert_eq!((synced.reads, synced.writes, synced.syncs), (0, 1, 1), "sync {number}: {synced:?}");
+    }
+    let idle = cost(&device, || env.sync().unwrap());
+    assert_eq!((idle.reads, idle.writes, idle.syncs), (0, 0, 0), "nothing to make durable");
+}
+
+#[test]
+fn random_updates_of_data_on_the_disk_read_none_of_it() {
+    let device = large_volume();
+    // Room for the buffers of the interior nodes, and for an eighth of the data.
+    let env = open(&device, &Setup { cache_bytes: 8 * MIB, ..SETUP });
+    let mut rng = Rng::new(2);
+    let mut update = |count: usize| {
+        cost(&device, || {
+            for _ in 0..count {
+                let number = rng.below(KEYS as usize) as u32;
+                commit(&env, |batch| batch.upsert(D, &key(number), b"new!"));
+            }
+        })
+    };
+    // The interior nodes come in once.
+    let warm = update(5000);
+    let leaves = KEYS as usize * VALUE_BYTES / SETUP.geometry.node_bytes as usize;
+    assert!(warm.reads < leaves as u64 / 4, "as few reads as there are interior nodes: {warm:?}");
+    let updates = update(10_000);
+    assert_eq!(updates.reads, 0, "{updates:?}");
+}
+
+#[test]
+fn a_full_scan_reads_what_is_there_and_little_more() {
+    let device = large_volume();
+    let env = open(&device, &SETUP);
+    let space = env.space();
+    let mut found = 0;
+    let scan = cost(&device, || {
+        let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
+        while let Some((found_key, found_value)) = cursor.next().unwrap() {
+            assert_eq!(found_key, key(found));
+            assert_eq!(found_value.len(), VALUE_BYTES);
+            found += 1;
+        }
+    });
+    assert_eq!(found, KEYS);
+    let used = space.total_bytes - space.free_bytes;
+    assert!(scan.read_bytes <= used + used / 10, "{scan:?} of {used} bytes in use");
+    assert!(used as usize <= KEYS as usize * VALUE_BYTES * 3 / 2, "{used} bytes in use for 64 MiB");
+}
+
+#[test]
+fn a_point_query_reads_a_piece_of_each_node_on_its_path() {
+    let device = large_volume();
+    // Data of 256 nodes under a fan-out of 16: an interior level or two under the root, and leaves.
+    const PATH_NODES_MAX: u64 = 4;
+    let mut rng = Rng::new(3);
+    for _ in 0..20 {
+        let env = open(&device, &SETUP);
+        let number = rng.below(KEYS as usize) as u32;
+        let get = cost(&device, || assert_eq!(env.get(D, &key(number)).unwrap(), Some(value(number))));
+        // A node's directory and one piece of it.
+        assert!(get.reads <= 2 * PATH_NODES_MAX, "{get:?}");
+        let piece = u64::from(SETUP.geometry.node_bytes) / 4;
+        assert!(get.read_bytes <= PATH_NODES_MAX * piece, "{get:?}");
+    }
+}

@@ -1,0 +1,207 @@
+//! Law: a device that fails is an error, never a panic and never wrong data; what was synced before is
+//! there once the device is well again. A full volume refuses puts and takes deletes, and what they
+//! free can be used.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use betree::{Batch, Cut, DictId, Env, Error, Geometry};
+use betree_sys::{Device, DeviceOp};
+use betrfs_sim::harness::{guarded, seeds, setting};
+use betrfs_sim::{
+    Change, EIO, ENOSPC, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, batch_of,
+    history_of_seed, open_env,
+};
+
+const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
+
+/// Runs the steps on a device with a fault to come and looks at what is left of the volume after it.
+/// Returns whether the fault struck.
+fn run(setup: Setup, steps: &[Step], fault: Fault) -> Result<bool, String> {
+    let device = Arc::new(MemDevice::new(setup.volume_bytes));
+    let mut runner =
+        Runner::format(Arc::clone(&device) as Arc<dyn Device>, setup).map_err(|e| format!("format: {e}"))?;
+    device.set_fault(Some(fault));
+    let has_struck = || device.counts().failed > 0;
+    for (i, step) in steps.iter().enumerate() {
+        match runner.step(step) {
+            Ok(()) => {}
+            Err(Failure::Engine(_)) if has_struck() => {}
+            Err(failure) => return Err(format!("step {i} ({step:?}): {failure}")),
+        }
+        let is_over = runner.history().is_open() || runner.env().is_err();
+        if is_over {
+            break;
+        }
+    }
+    let has_struck = has_struck();
+    device.set_fault(None);
+    if let Ok(env) = runner.env()
+        && has_struck
+        && matches!(fault.op, Some(DeviceOp::Write | DeviceOp::Sync))
+    {
+        must_refuse_changes(env)?;
+    }
+    let history = runner.into_history();
+    let healthy = Arc::new(device.copy());
+    let runner = Runner::open(healthy, setup, &history).map_err(|e| format!("on a healthy device: {e}"))?;
+    runner.check().map_err(|e| format!("on a healthy device: {e}"))?;
+    Ok(has_struck)
+}
+
+/// Once a write or sync has failed nobody knows what is on the device, so nothing more is promised.
+fn must_refuse_changes(env: &Env) -> Result<(), String> {
+    let mut batch = Batch::new();
+    batch.put(DictId(0), b"after the failure", b"");
+    if env.commit(&batch).is_ok() && env.sync().is_ok() {
+        return Err("a change was accepted and synced after a failed write or sync".into());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
+    let mut struck = 0;
+    for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
+        let (setup, steps) = history_of_seed(seed, 40, MIX);
+        for (op, errno, lasting) in [
+            (None, EIO, false),
+            (None, EIO, true),
+            (Some(DeviceOp::Write), ENOSPC, false),
+            (Some(DeviceOp::Sync), EIO, false),
+        ] {
+            for at_call in 1.. {
+                let fault = Fault { at_call, op, errno, lasting };
+                let mut has_struck = false;
+                let tried = guarded(&format!("seed {seed}, {fault:?}"), || {
+                    has_struck = run(setup, &steps, fault)?;
+                    Ok(())
+                });
+                if let Err(what) = tried {
+                    panic!(
+                        "seed {seed}, {fault:?}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betrfs-sim --test engine_faults"
+                    );
+                }
+                if !has_struck {
+                    break;
+                }
+                struck += 1;
+            }
+        }
+    }
+    assert!(struck > 100, "only {struck} faults struck: the histories hardly use the device");
+}
+
+const SMALL: Setup = Setup {
+    geometry: Geometry {
+        node_bytes: 16 << 10,
+        basement_bytes: 4 << 10,
+        fanout_max: 8,
+        log_bytes: 256 << 10,
+        dicts: 1,
+    },
+    cache_bytes: 256 << 10,
+    volume_bytes: 4 << 20,
+};
+const D: DictId = DictId(0);
+
+/// A volume filled to the brim again and again, beside what it should hold.
+struct Full {
+    env: Env,
+    model: ModelEnv,
+    rng: Rng,
+    number: u32,
+}
+
+impl Full {
+    fn commit(&mut self, batch: &Batch, model: &[Change]) -> Result<(), Error> {
+        self.env.throttle(batch.bytes())?;
+        self.env.commit(batch)?;
+        self.model.commit(model);
+        Ok(())
+    }
+
+    fn put(&mut self) -> Result<usize, Error> {
+        let key = self.number.to_be_bytes().to_vec();
+        let value: Vec<u8> = (0..self.rng.between(100, 4000)).map(|_| self.rng.next_u64() as u8).collect();
+        let change = Change::Put(D, key, value.clone());
+        self.commit(&batch_of(std::slice::from_ref(&change)), &[change])?;
+        self.number += 1;
+        Ok(value.len())
+    }
+
+    /// Puts until the volume is full; how many bytes it took.
+    fn fill(&mut self) -> usize {
+        let mut bytes = 0;
+        while bytes as u64 <= SMALL.volume_bytes {
+            match self.put() {
+                Ok(len) => bytes += len,
+                Err(Error::NoSpace) => return bytes,
+                Err(error) => panic!("a full volume says NoSpace, not: {error}"),
+            }
+        }
+        panic!("{bytes} bytes were accepted, more than the disk has")
+    }
+
+    fn delete(&mut self, changes: &[Change]) {
+        let deleted = self.commit(&batch_of(changes), changes);
+        assert_eq!(deleted, Ok(()), "deleting works on a full volume");
+    }
+
+    fn settle(&self) {
+        for _ in 0..100_000 {
+            if !self.env.pump().unwrap() {
+                break;
+            }
+        }
+        self.env.checkpoint().unwrap();
+        self.env.checkpoint().unwrap();
+        let mut problems = Vec::new();
+        self.env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+        let found = ModelEnv::read(&self.env, 1).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(found.difference(&self.model), None);
+    }
+}
+
+#[test]
+fn a_full_volume_refuses_puts_takes_deletes_and_can_be_filled_again() {
+    let device: Arc<dyn Device> = Arc::new(MemDevice::new(SMALL.volume_bytes));
+    Env::format(&*device, &SMALL.geometry).unwrap();
+    let env = open_env(&device, &SMALL).unwrap();
+    let mut full = Full { env, model: ModelEnv::new(1), rng: Rng::new(1), number: 0 };
+    let free_when_empty = full.env.space().free_bytes;
+    let mut first_fill = 0;
+    for round in 0..4 {
+        let took = full.fill();
+        if round == 0 {
+            first_fill = took;
+            assert!(
+                took as u64 > free_when_empty / 2,
+                "took {took} of {free_when_empty} bytes said to be free"
+            );
+        } else {
+            assert!(took > first_fill / 4, "round {round}: {took} bytes fit, {first_fill} at first");
+        }
+        full.settle();
+        let free_when_full = full.env.space().free_bytes;
+
+        // Every second key singly, and half of the range at once.
+        let keys: Vec<Vec<u8>> = full.model.dict(D).keys().cloned().collect();
+        for key in keys.iter().step_by(2) {
+            full.delete(&[Change::Delete(D, key.clone())]);
+        }
+        let middle = keys[keys.len() / 2].clone();
+        full.delete(&[Change::DeleteRange(D, Cut::LOW, Cut::before(middle))]);
+        full.settle();
+        let free_now = full.env.space().free_bytes;
+        assert!(
+            free_now > free_when_full + free_when_empty / 4,
+            "round {round}: {free_now} bytes free after deleting, {free_when_full} before, {free_when_empty} when empty"
+        );
+    }
+    full.env.close().unwrap();
+    drop(full.env);
+    full.env = open_env(&device, &SMALL).unwrap();
+    full.settle();
+}

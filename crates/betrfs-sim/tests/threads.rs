@@ -1,0 +1,203 @@
+//! Many threads at once, with the engine's own at work: each sees what it wrote, and reopening finds
+//! the union.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use betree::{Batch, Cut, DictId, Env, Geometry, Options};
+use betree_sys::Device;
+use betrfs_host::{Workers, WorkersOptions};
+use betrfs_sim::harness::setting;
+use betrfs_sim::{AppendCapped, Change, Map, MemDevice, ModelEnv, Rng, batch_of};
+
+const THREADS: u8 = 6;
+const DICTS: u8 = 2;
+const GEOMETRY: Geometry =
+    Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, log_bytes: 512 << 10, dicts: DICTS };
+
+fn open(device: &Arc<MemDevice>) -> Env {
+    let device = Arc::clone(device) as Arc<dyn Device>;
+    Env::open(device, Options { cache_bytes: 256 << 10, upsert: Arc::new(AppendCapped) }).unwrap()
+}
+
+/// One thread's part of the keys: those that start with its number.
+struct Owner<'e> {
+    env: &'e Env,
+    name: u8,
+    rng: Rng,
+    model: ModelEnv,
+}
+
+impl Owner<'_> {
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.rng.below(400) as u16;
+        [&[self.name][..], &number.to_be_bytes()].concat()
+    }
+
+    fn change(&mut self) -> Change {
+        let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
+        match self.rng.below(100) {
+            0..60 => {
+                let value = vec![self.rng.next_u64() as u8; self.rng.between(0, 200)];
+                Change::Put(dict, self.key(), value)
+            }
+            60..75 => Change::Delete(dict, self.key()),
+            75..95 => Change::Upsert(dict, self.key(), self.rng.next_u64().to_le_bytes().to_vec()),
+            _ => {
+                let (a, b) = (self.key(), self.key());
+                Change::DeleteRange(dict, Cut::before(a.clone().min(b.clone())), Cut::before(a.max(b)))
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(100) {
+            0..70 => {
+                let count = self.rng.between(1, 4);
+                let changes: Vec<Change> = (0..count).map(|_| self.change()).collect();
+                let batch = batch_of(&changes);
+                self.env.throttle(batch.bytes()).unwrap();
+                self.env.commit(&batch).unwrap();
+                self.model.commit(&changes);
+            }
+            70..90 => {
+                let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
+                let key = self.key();
+                let should = self.model.dict(dict).get(&key).cloned();
+                assert_eq!(self.env.get(dict, &key).unwrap(), should, "owner {} get {key:?}", self.name);
+            }
+            90..97 => self.scan(),
+            97..99 => self.env.sync().unwrap(),
+            _ => self.env.checkpoint().unwrap(),
+        }
+    }
+
+    fn scan(&mut self) {
+        let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
+        let (lo, hi) = (Cut::before([self.name]), Cut::after([self.name]));
+        let is_backward = self.rng.percent(50);
+        let mut cursor = self.env.cursor(dict, lo, hi.clone());
+        let mut found = Vec::new();
+        if is_backward {
+            cursor.seek(&hi);
+            while let Some((key, value)) = cursor.prev().unwrap() {
+                found.push((key.to_vec(), value.to_vec()));
+            }
+            found.reverse();
+        } else {
+            while let Some((key, value)) = cursor.next().unwrap() {
+                found.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        assert!(found.is_sorted(), "owner {}: a scan is in order", self.name);
+        let found: Map = found.into_iter().collect();
+        assert_eq!(&found, self.model.dict(dict), "owner {} scan, backward {is_backward}", self.name);
+    }
+}
+
+#[test]
+fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
+    let steps = setting("BETRFS_THREAD_STEPS", 3000);
+    let device = Arc::new(MemDevice::new(64 << 20));
+    Env::format(&*device, &GEOMETRY).unwrap();
+    let mut kept: Option<ModelEnv> = None;
+    for round in 0..3u64 {
+        let env = Arc::new(open(&device));
+        let options = WorkersOptions {
+            threads: 2,
+            sync_every: Duration::from_millis(3),
+            checkpoint_every: Duration::from_millis(20),
+        };
+        let workers = Workers::start(Arc::clone(&env), options).unwrap();
+        let before = kept.take().unwrap_or_else(|| ModelEnv::new(DICTS));
+        let parts: Vec<ModelEnv> = std::thread::scope(|scope| {
+            let spawned: Vec<_> = (0..THREADS)
+                .map(|name| {
+                    let mut owner = Owner {
+                        env: &env,
+                        name,
+                        rng: Rng::new(round << 8 | u64::from(name)),
+                        model: part(&before, name),
+                    };
+                    scope.spawn(move || {
+                        (0..steps).for_each(|_| owner.step());
+                        owner.model
+                    })
+                })
+                .collect();
+            spawned.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let union = union_of(parts);
+        workers.stop();
+        let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(found.difference(&union), None, "round {round}");
+        env.close().unwrap();
+        drop(env);
+
+        let env = open(&device);
+        let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(found.difference(&union), None, "round {round}, reopened");
+        let mut problems = Vec::new();
+        env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        assert!(problems.is_empty(), "round {round}: {problems:?}");
+        kept = Some(union);
+    }
+}
+
+fn part(of: &ModelEnv, name: u8) -> ModelEnv {
+    let mut part = ModelEnv::new(DICTS);
+    for (dict, map) in part.dicts() {
+        map.extend(
+            of.dict(dict)
+                .iter()
+                .filter(|(key, _)| key.first() == Some(&name))
+                .map(|(k, v)| (k.clone(), v.clone())),
+        );
+    }
+    part
+}
+
+fn union_of(parts: Vec<ModelEnv>) -> ModelEnv {
+    let mut union = ModelEnv::new(DICTS);
+    for mut part in parts {
+        for ((_, all), (_, map)) in union.dicts().zip(part.dicts()) {
+            all.append(map);
+        }
+    }
+    union
+}
+
+#[test]
+fn a_batch_is_seen_whole_by_other_threads() {
+    let device = Arc::new(MemDevice::new(64 << 20));
+    Env::format(&*device, &GEOMETRY).unwrap();
+    let env = Arc::new(open(&device));
+    let _workers = Workers::start(Arc::clone(&env), WorkersOptions::default()).unwrap();
+    let write = |number: u32| {
+        let mut batch = Batch::new();
+        batch.put(DictId(0), b"left", &number.to_le_bytes());
+        batch.put(DictId(0), b"right", &number.to_le_bytes());
+        env.throttle(batch.bytes()).unwrap();
+        env.commit(&batch).unwrap();
+    };
+    let read = |key: &[u8]| {
+        let value = env.get(DictId(0), key).unwrap().unwrap();
+        u32::from_le_bytes(value.try_into().unwrap())
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..5000).for_each(write));
+        scope.spawn(|| {
+            // Read in the order in which they are written, the second is never behind the first.
+            while read(b"left") < 4999 {
+                let (left, right) = (read(b"left"), read(b"right"));
+                assert!(right >= left, "left {left}, right {right}");
+            }
+        });
+    });
+    let all: BTreeMap<Vec<u8>, u32> =
+        [(b"left".to_vec(), read(b"left")), (b"right".to_vec(), read(b"right"))].into();
+    assert!(all.values().all(|number| *number == 4999));
+}
