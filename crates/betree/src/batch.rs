@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::env::DictId;
+use crate::settings::DictId;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 
@@ -19,6 +19,8 @@ pub struct Batch {
     changes: u32,
     puts_bytes: u64,
     oversized: bool,
+    /// One bit a dictionary; the highest stands for all that no volume has.
+    dicts: u64,
 }
 
 /// One change of a batch, borrowed from it.
@@ -90,7 +92,8 @@ impl Batch {
             self.oversized = true;
             return;
         };
-        self.oversized |= key.len() > KEY_BYTES_MAX;
+        self.oversized |= key.len() > KEY_BYTES_MAX || (kind == DELETE_RANGE && value.len() > KEY_BYTES_MAX);
+        self.dicts |= 1 << dict.0.min(63);
         self.record.extend_from_slice(&[kind, dict.0, sides, 0]);
         self.record.extend_from_slice(&key_len.to_le_bytes());
         self.record.extend_from_slice(&value_len.to_le_bytes());
@@ -106,6 +109,11 @@ impl Batch {
 
     pub(crate) fn is_oversized(&self) -> bool {
         self.oversized
+    }
+
+    /// The highest dictionary that it changes.
+    pub(crate) fn last_dict(&self) -> Option<u8> {
+        self.dicts.checked_ilog2().map(|bit| bit as u8)
     }
 
     pub(crate) fn record(&self) -> &[u8] {

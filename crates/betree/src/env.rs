@@ -1,235 +1,393 @@
-//! First step: everything in memory.
+//! The environment: dictionaries, log and checkpoints behind one interface.
 
-use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::ops::Bound;
+use alloc::string::String;
+use alloc::string::ToString;
 
-use betree_sys::Device;
-use betree_sys::sync::Mutex;
+use betree_sys::sync::atomic::Ordering;
+use betree_sys::sync::{Condvar, Mutex};
 
-use crate::batch::{Batch, Change, Changes};
-use crate::error::Result;
+use crate::batch::{Batch, KEY_BYTES_MAX};
+use crate::checkpoint::Committed;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::superblock::Superblock;
 use crate::key::Cut;
-use crate::upsert::Upsert;
+use crate::log::Log;
+use crate::message::Msn;
+use crate::settings::DictId;
+use crate::stats::{Space, Stats};
+use crate::tree::Cursor;
 
-/// One dictionary of an environment, by its place in the list that the volume was made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DictId(pub u8);
-
-/// What is fixed when a volume is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Target size of a node in bytes, before compression.
-    pub node_bytes: u32,
-    /// Target size of a basement (the unit of reading in a leaf) in bytes, before compression.
-    pub basement_bytes: u32,
-    /// The most children of a node.
-    pub fanout_max: u32,
-    /// Size of the circular log in bytes.
-    pub log_bytes: u64,
-    /// How many dictionaries, at most 8.
-    pub dicts: u8,
-}
-
-/// What is chosen each time a volume is opened.
-#[derive(Clone)]
-pub struct Options {
-    /// The node cache's budget in bytes.
-    pub cache_bytes: usize,
-    /// The meaning of upserts.
-    pub upsert: Arc<dyn Upsert>,
-}
-
-/// What the engine has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Calls of the device's `read_at`.
-    pub device_reads: u64,
-    /// Bytes read from the device.
-    pub device_read_bytes: u64,
-    /// Calls of the device's `write_at`.
-    pub device_writes: u64,
-    /// Bytes written to the device.
-    pub device_write_bytes: u64,
-    /// Calls of the device's `sync`.
-    pub device_syncs: u64,
-    /// Segments written to the log.
-    pub log_writes: u64,
-    /// Bytes written to the log.
-    pub log_write_bytes: u64,
-    /// Point queries.
-    pub point_queries: u64,
-    /// Steps of cursors that went to the tree.
-    pub range_queries: u64,
-    /// Batches committed.
-    pub commits: u64,
-    /// Checkpoints completed.
-    pub checkpoints: u64,
-    /// Flushes from a node to a child.
-    pub flushes: u64,
-    /// Bytes held by the node cache now.
-    pub cache_bytes: u64,
-    /// Bytes of those that are not on the device yet.
-    pub dirty_bytes: u64,
-}
-
-/// The room on a volume in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    /// What the volume can hold: all but superblocks and log.
-    pub total_bytes: u64,
-    /// What a writer can still be given.
-    pub free_bytes: u64,
-}
+/// What a change costs in buffers beyond what its batch counts, in bytes.
+const CHANGE_OVERHEAD_BYTES: u64 = 64;
+/// The log's pending records are written, though not synced, when they are more than this.
+const LOG_PENDING_BYTES_MAX: u64 = 4 << 20;
 
 /// Several dictionaries in one volume.
+///
+/// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
+/// checkpoint, commit, a dictionary's structure, its state, the node table, the rest.
 pub struct Env {
-    dicts: Mutex<Vec<BTreeMap<Vec<u8>, Vec<u8>>>>,
-    upsert: Arc<dyn Upsert>,
+    pub(crate) engine: Engine,
+    pub(crate) log: Log,
+    /// Gives out sequence numbers: a message's number, its place in the log and its place in the
+    /// memtable are decided in one critical section.
+    commit: Mutex<Committer>,
+    pub(crate) checkpoint: Mutex<Committed>,
+    signal: Mutex<Signal>,
+    /// Work may have come up.
+    work_wanted: Condvar,
+    /// Work has been done.
+    work_done: Condvar,
+}
+
+pub(crate) struct Committer {
+    pub next_msn: Msn,
+    closed: bool,
+    /// Why no change is taken any more, if background work has failed.
+    failed: Option<String>,
+}
+
+#[derive(Default)]
+struct Signal {
+    workers: usize,
+    stop: bool,
+    /// Counts pieces of work that were done, so that nobody waits for one that is past.
+    done: u64,
+    /// Counts calls for work.
+    wanted: u64,
 }
 
 impl Env {
-    /// Makes an empty volume on the device.
-    pub fn format(_device: &dyn Device, _geometry: &Geometry) -> Result<()> {
+    pub(crate) fn new(engine: Engine, log: Log, next_msn: Msn, committed: Committed) -> Env {
+        Env {
+            engine,
+            log,
+            commit: Mutex::new(Committer { next_msn, closed: false, failed: None }),
+            checkpoint: Mutex::new(committed),
+            signal: Mutex::new(Signal::default()),
+            work_wanted: Condvar::new(),
+            work_done: Condvar::new(),
+        }
+    }
+
+    /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`].
+    pub fn batch_bytes_max(&self) -> usize {
+        (self.log.capacity_bytes() / 4).min(256 << 20) as usize
+    }
+
+    /// Takes a batch: all of it or none. It is seen by readers when this returns, and durable after
+    /// a later [`sync`](Env::sync).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::NoSpace`] (never for a batch of deletes alone),
+    /// [`Error::ReadOnly`]; nothing was changed.
+    pub fn commit(&self, batch: &Batch) -> Result<()> {
+        if batch.is_oversized() {
+            let limit_bytes = KEY_BYTES_MAX as u64;
+            return Err(Error::TooLarge { what: "a key", bytes: batch.bytes() as u64, limit_bytes });
+        }
+        if batch.bytes() > self.batch_bytes_max() {
+            return Err(Error::TooLarge {
+                what: "a batch",
+                bytes: batch.bytes() as u64,
+                limit_bytes: self.batch_bytes_max() as u64,
+            });
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if let Some(id) = batch.last_dict().filter(|id| usize::from(*id) >= self.engine.dicts.len()) {
+            return Err(Error::NoSuchDictionary { id });
+        }
+        self.throttle(batch.bytes())?;
+        self.admit(batch)?;
+        {
+            let mut commit = self.commit.lock();
+            self.writable(&commit)?;
+            let first_msn = commit.next_msn;
+            self.log.append(first_msn, batch.len() as u32, batch.record())?;
+            // Nothing after this line fails: the batch was made here and its dictionaries exist.
+            self.engine.take(first_msn, batch.record())?;
+            commit.next_msn = first_msn + batch.len() as u64;
+        }
+        self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
+        if self.engine.freeze(false) {
+            self.call_for_work();
+        }
+        if self.log.pending_bytes() > LOG_PENDING_BYTES_MAX {
+            self.log.write_out()?;
+        }
         Ok(())
     }
 
-    /// Opens a volume and brings it up to its last durable state.
-    pub fn open(_device: Arc<dyn Device>, options: Options) -> Result<Env> {
-        Ok(Env { dicts: Mutex::new(alloc::vec![BTreeMap::new(); 8]), upsert: options.upsert })
+    fn writable(&self, commit: &Committer) -> Result<()> {
+        if let Some(why) = &commit.failed {
+            return Err(Error::ReadOnly { why: why.clone() });
+        }
+        if commit.closed {
+            return Err(Error::ReadOnly { why: "the volume was closed".into() });
+        }
+        self.engine.store.disk.refuse_if_poisoned()
     }
 
-    /// Takes a batch: all of it or none. It is durable after a later [`sync`](Env::sync).
-    pub fn commit(&self, batch: &Batch) -> Result<()> {
-        let mut dicts = self.dicts.lock();
-        for change in Changes::of(batch.record()) {
-            let (dict, change) = change?;
-            let Some(map) = dicts.get_mut(usize::from(dict.0)) else { continue };
-            match change {
-                Change::Put { key, value } => {
-                    map.insert(key.to_vec(), value.to_vec());
+    /// Refuses what could not be kept: everything accepted must fit on the device beside what is
+    /// there, with a reserve for deletes (`Space`).
+    fn admit(&self, batch: &Batch) -> Result<()> {
+        if batch.puts_bytes() == 0 {
+            return Ok(());
+        }
+        let needed = batch.puts_bytes() + batch.len() as u64 * CHANGE_OVERHEAD_BYTES;
+        let engine = &self.engine;
+        let fits = || engine.free_bytes() >= engine.owed_bytes() + needed + engine.reserve_bytes();
+        // Far from full, the exact sum is not worth its locks.
+        let far = engine.store.cache.budget_bytes() as u64 * 4 + engine.reserve_bytes() + needed;
+        if engine.free_bytes() > far || fits() {
+            return Ok(());
+        }
+        // What the last checkpoint alone names can be had by another.
+        self.checkpoint()?;
+        if fits() {
+            return Ok(());
+        }
+        engine.settle_again(true)?;
+        while engine.free_one()? {}
+        self.checkpoint()?;
+        if fits() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Waits, before any lock of the caller's is taken, until there is room in memory and in the log
+    /// to commit about `bytes`. [`commit`](Env::commit) does the same.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; in a home without threads, whatever the work that was due ran into.
+    pub fn throttle(&self, bytes: usize) -> Result<()> {
+        while self.is_crowded(bytes) {
+            let signal = self.signal.lock();
+            let before = signal.done;
+            if signal.workers == 0 || signal.stop {
+                drop(signal);
+                if !self.pump()? {
+                    return Ok(());
                 }
-                Change::Delete { key } => {
-                    map.remove(key);
-                }
-                Change::Upsert { key, delta } => {
-                    match self.upsert.apply(map.get(key).map(Vec::as_slice), delta) {
-                        Some(value) => map.insert(key.to_vec(), value),
-                        None => map.remove(key),
-                    };
-                }
-                Change::DeleteRange { lo, hi } => map.retain(|k, _| lo.is_above(k) || !hi.is_above(k)),
+                continue;
+            }
+            drop(signal);
+            self.writable(&self.commit.lock())?;
+            self.call_for_work();
+            let mut signal = self.signal.lock();
+            while signal.done == before && signal.workers > 0 && !signal.stop {
+                signal = self.work_done.wait(signal);
             }
         }
         Ok(())
     }
 
-    /// Waits, before any lock of the caller's is taken, until there is room to commit about `bytes`.
-    pub fn throttle(&self, _bytes: usize) -> Result<()> {
-        Ok(())
+    fn is_crowded(&self, bytes: usize) -> bool {
+        let log_low = self.log.free_bytes() < self.log.capacity_bytes() / 4 + bytes as u64;
+        let cache = &self.engine.store.cache;
+        log_low || self.engine.is_behind() || cache.dirty_bytes() > cache.budget_bytes() / 3 * 2
     }
 
-    /// Makes everything committed before the call durable.
+    fn checkpoint_is_due(&self) -> bool {
+        let cache = &self.engine.store.cache;
+        self.log.used_bytes() + self.log.pending_bytes() > self.log.capacity_bytes() / 2
+            || cache.dirty_bytes() > cache.budget_bytes() / 3
+    }
+
+    /// Makes everything committed before the call durable: one log write and one device sync,
+    /// shared by all who call at the same time.
+    ///
+    /// # Errors
+    /// The device's; the volume takes no more changes then.
     pub fn sync(&self) -> Result<()> {
-        Ok(())
+        let last = self.commit.lock().next_msn - 1;
+        self.log.sync_to(last)
     }
 
-    /// Writes a checkpoint: the log is empty behind it.
+    /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
+    /// the log is empty behind it.
+    ///
+    /// # Errors
+    /// The device's, [`Error::NoSpace`] or corruption.
     pub fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_as(false)
+    }
+
+    fn checkpoint_as(&self, clean: bool) -> Result<()> {
+        let mut committed = self.checkpoint.lock();
+        self.engine.freeze(true);
+        for dict in &self.engine.dicts {
+            while self.engine.absorb(dict)? {}
+        }
+        let captured = {
+            let commit = self.commit.lock();
+            self.engine.capture(commit.next_msn)
+        };
+        let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
+        self.log.sync_to(captured.last_msn())?;
+        let log_start = self.log.start_for(first_unapplied);
+        let superblock = Superblock { clean, log_start, ..committed.superblock };
+        self.engine.write_checkpoint(&mut committed, captured, superblock)?;
+        self.log.trim_to(&log_start);
         Ok(())
     }
 
-    /// Does one piece of background work (a flush, a write-out, a checkpoint that is due) in the
-    /// caller's thread; `false` where there was nothing to do. For homes without threads.
+    /// Does one piece of background work (a flush, a checkpoint that is due, a freed node) in the
+    /// caller's thread; `false` where there was nothing to do.
+    ///
+    /// # Errors
+    /// What hindered it. Afterwards the volume is read-only, unless it was want of space.
     pub fn pump(&self) -> Result<bool> {
+        let done = self.work_once();
+        match &done {
+            Ok(true) => {
+                self.signal.lock().done += 1;
+                self.work_done.notify_all();
+            }
+            Ok(false) => {}
+            Err(error) => {
+                if *error != Error::NoSpace {
+                    self.commit.lock().failed.get_or_insert_with(|| error.to_string());
+                }
+                self.signal.lock().done += 1;
+                self.work_done.notify_all();
+            }
+        }
+        done
+    }
+
+    fn work_once(&self) -> Result<bool> {
+        self.engine.freeze(false);
+        for dict in &self.engine.dicts {
+            if self.engine.absorb(dict)? {
+                return Ok(true);
+            }
+        }
+        if self.checkpoint_is_due() {
+            self.checkpoint()?;
+            return Ok(true);
+        }
+        if self.engine.free_one()? || self.engine.settle_again(false)? {
+            return Ok(true);
+        }
+        self.engine.evict_headers();
         Ok(false)
+    }
+
+    fn call_for_work(&self) {
+        self.signal.lock().wanted += 1;
+        self.work_wanted.notify_all();
     }
 
     /// Does background work until [`stop`](Env::stop); a home runs it on threads of its own. While
     /// no thread is in it, callers of [`throttle`](Env::throttle) do the work themselves.
-    pub fn work(&self) {}
+    pub fn work(&self) {
+        self.signal.lock().workers += 1;
+        let mut seen = 0;
+        loop {
+            // An error has been kept; it is told to whoever changes something next.
+            let busy = self.pump().unwrap_or(false);
+            let mut signal = self.signal.lock();
+            while !busy && signal.wanted == seen && !signal.stop {
+                signal = self.work_wanted.wait(signal);
+            }
+            seen = if busy { seen } else { signal.wanted };
+            if signal.stop {
+                signal.workers -= 1;
+                drop(signal);
+                self.work_done.notify_all();
+                return;
+            }
+        }
+    }
 
-    /// Makes every [`work`](Env::work) return.
-    pub fn stop(&self) {}
+    /// Makes every [`work`](Env::work) return, now and later.
+    pub fn stop(&self) {
+        self.signal.lock().stop = true;
+        self.work_wanted.notify_all();
+        self.work_done.notify_all();
+    }
 
     /// Writes what is in memory and marks the volume clean. Afterwards every change is refused.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Env::checkpoint).
     pub fn close(&self) -> Result<()> {
-        Ok(())
+        {
+            let mut commit = self.commit.lock();
+            if commit.closed {
+                return Ok(());
+            }
+            self.writable(&commit)?;
+            commit.closed = true;
+        }
+        self.checkpoint_as(true)
     }
 
     /// The counters.
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        let disk = self.engine.store.disk.counts();
+        let log = self.log.counts();
+        let counters = &self.engine.counters;
+        let cache = &self.engine.store.cache;
+        Stats {
+            device_reads: disk.reads,
+            device_read_bytes: disk.read_bytes,
+            device_writes: disk.writes,
+            device_write_bytes: disk.write_bytes,
+            device_syncs: disk.syncs,
+            log_writes: log.segments,
+            log_write_bytes: log.bytes,
+            point_queries: counters.point_queries.load(Ordering::Relaxed),
+            range_queries: counters.range_queries.load(Ordering::Relaxed),
+            commits: counters.commits.load(Ordering::Relaxed),
+            checkpoints: counters.checkpoints.load(Ordering::Relaxed),
+            flushes: counters.flushes.load(Ordering::Relaxed),
+            cache_bytes: cache.resident_bytes() as u64,
+            dirty_bytes: cache.dirty_bytes() as u64,
+        }
     }
 
-    /// What the volume holds.
+    /// The room on the volume.
     pub fn space(&self) -> Space {
-        Space { total_bytes: 1 << 30, free_bytes: 1 << 29 }
-    }
-
-    /// Walks everything on the device and in memory: structure, checksums, references, space. Each
-    /// problem is given to `problem` as a sentence; `progress` hears (nodes done, nodes in all).
-    pub fn check(
-        &self,
-        problem: &mut dyn FnMut(alloc::string::String),
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
-        let _ = (problem, progress);
-        Ok(())
+        let engine = &self.engine;
+        let taken = engine.owed_bytes() + engine.reserve_bytes();
+        Space {
+            total_bytes: engine.store.space.total_blocks() * 4096,
+            free_bytes: engine.free_bytes().saturating_sub(taken),
+        }
     }
 
     /// The value of a key.
-    pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.dicts.lock().get(usize::from(dict.0)).and_then(|m| m.get(key).cloned()))
+    ///
+    /// # Errors
+    /// The device's, or corruption.
+    pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<alloc::vec::Vec<u8>>> {
+        self.engine.counters.point_queries.fetch_add(1, Ordering::Relaxed);
+        self.engine.tree(dict)?.get(key)
     }
 
-    /// A cursor over `[lo, hi)`, standing before its first key.
+    /// A cursor over `[lo, hi)`, standing before its first key. An unknown dictionary is empty.
     pub fn cursor(&self, dict: DictId, lo: Cut, hi: Cut) -> Cursor<'_> {
-        Cursor { env: self, dict, at: lo.clone(), lo, hi, pair: (Vec::new(), Vec::new()) }
+        Cursor::new(self.engine.tree(dict).ok(), lo, hi, &self.engine.counters.range_queries)
     }
 }
 
-/// A place in a key range of a dictionary; it moves both ways and sees changes made meanwhile.
-pub struct Cursor<'e> {
-    env: &'e Env,
-    dict: DictId,
-    lo: Cut,
-    hi: Cut,
-    at: Cut,
-    pair: (Vec<u8>, Vec<u8>),
+impl Engine {
+    /// Forgets headers of leaves that nobody used for a while, when they take too much.
+    pub fn evict_headers(&self) {
+        let cache = &self.store.cache;
+        if cache.resident_bytes() > cache.budget_bytes() / 16 * 15 {
+            for dict in &self.dicts {
+                dict.state.write().evict_headers();
+            }
+        }
+    }
 }
 
-impl Cursor<'_> {
-    /// Moves to a place, clipped to the cursor's range.
-    pub fn seek(&mut self, to: &Cut) {
-        self.at = to.clone().clamp(self.lo.clone(), self.hi.clone());
-    }
-
-    /// Steps over the next pair and gives it, or `None` at the end of the range.
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let dicts = self.env.dicts.lock();
-        let Some(map) = dicts.get(usize::from(self.dict.0)) else { return Ok(None) };
-        let from = Bound::Included(self.at.bytes());
-        let found = map
-            .range::<[u8], _>((from, Bound::Unbounded))
-            .find(|(k, _)| !self.at.is_above(k))
-            .filter(|(k, _)| self.hi.is_above(k));
-        let Some((key, value)) = found else { return Ok(None) };
-        self.pair = (key.clone(), value.clone());
-        self.at = Cut::just_after(&self.pair.0);
-        Ok(Some((&self.pair.0, &self.pair.1)))
-    }
-
-    /// Steps back over the pair before the cursor and gives it, or `None` at the range's start.
-    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let dicts = self.env.dicts.lock();
-        let Some(map) = dicts.get(usize::from(self.dict.0)) else { return Ok(None) };
-        let found = map.iter().rev().find(|(k, _)| self.at.is_above(k)).filter(|(k, _)| !self.lo.is_above(k));
-        let Some((key, value)) = found else { return Ok(None) };
-        self.pair = (key.clone(), value.clone());
-        self.at = Cut::before(self.pair.0.clone());
-        Ok(Some((&self.pair.0, &self.pair.1)))
+impl core::fmt::Debug for Env {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Env({:?})", self.stats())
     }
 }

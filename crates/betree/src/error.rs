@@ -64,6 +64,12 @@ pub enum Error {
         /// The buffer's size.
         bytes: u64,
     },
+    /// The volume has no dictionary of that number; nothing was changed.
+    #[error("the volume has no dictionary {id}")]
+    NoSuchDictionary {
+        /// The number asked for.
+        id: u8,
+    },
     /// A log record that does not parse.
     #[error("a log record does not parse")]
     BadRecord,

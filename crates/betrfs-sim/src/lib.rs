@@ -24,7 +24,7 @@ pub use history::History;
 pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
 pub use model::{AppendCapped, Change, Map, ModelEnv, batch_of};
 pub use rng::Rng;
-pub use runner::{Runner, open_env};
+pub use runner::{Runner, format_env, open_env};
 pub use shrink::shrink;
 pub use sim_disk::SimDisk;
 pub use step::{Generator, Mix, Move, Setup, Step, history_of_seed};

@@ -12,6 +12,8 @@ use crate::step::{Move, Setup, Step};
 
 /// The most background work that can be asked for at once: more means that it never ends.
 const PUMPS_MAX: usize = 100_000;
+/// Every volume's: chance has no place here.
+const VOLUME_ID: [u8; 16] = *b"a simulated disk";
 
 /// An environment beside its model.
 pub struct Runner {
@@ -22,12 +24,20 @@ pub struct Runner {
     history: History,
 }
 
+/// Makes the empty volume of a setup.
+///
+/// # Errors
+/// The engine's.
+pub fn format_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<(), Error> {
+    Env::format(Arc::clone(device), &setup.geometry, VOLUME_ID)
+}
+
 /// Opens the environment of a setup.
 ///
 /// # Errors
 /// The engine's.
 pub fn open_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<Env, Error> {
-    Env::open(Arc::clone(device), Options { cache_bytes: setup.cache_bytes, upsert: Arc::new(AppendCapped) })
+    Env::open(Arc::clone(device), Options::new(setup.cache_bytes, Arc::new(AppendCapped)))
 }
 
 impl Runner {
@@ -36,7 +46,7 @@ impl Runner {
     /// # Errors
     /// The engine's.
     pub fn format(device: Arc<dyn Device>, setup: Setup) -> Result<Runner, Failure> {
-        Env::format(&*device, &setup.geometry)?;
+        Env::format(device.clone(), &setup.geometry, [7; 16])?;
         Runner::open(device, setup, &History::of(ModelEnv::new(setup.geometry.dicts)))
     }
 

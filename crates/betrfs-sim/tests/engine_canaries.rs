@@ -11,8 +11,9 @@ use betrfs_sim::harness::{guarded, setting};
 fn planted_bugs_are_found() {
     let crashes = setting("BETRFS_CRASHES", 400);
     for bug in [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly] {
-        planted::set(bug);
+        planted::set(Some(bug));
         let found = first_violation(crashes, &|history, n| guarded("a canary", || history.crash_at(n)));
+        planted::set(None);
         let (seed, n, what) = found.unwrap_or_else(|| panic!("{bug:?} is not found in {crashes} crashes"));
         println!("{bug:?} is found by seed {seed} at call {n}: {what}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_sys::Device;
-use betrfs_sim::{Counts, MemDevice, Rng, Setup, open_env};
+use betrfs_sim::{Counts, MemDevice, Rng, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
 const MIB: usize = 1 << 20;
@@ -27,7 +27,7 @@ const VALUE_BYTES: usize = 4096;
 
 fn new_volume(setup: &Setup) -> (Arc<MemDevice>, Env) {
     let device = Arc::new(MemDevice::new(setup.volume_bytes));
-    Env::format(&*device, &setup.geometry).unwrap();
+    Env::format(device.clone(), &setup.geometry, [7; 16]).unwrap();
     let env = open(&device, setup);
     (device, env)
 }

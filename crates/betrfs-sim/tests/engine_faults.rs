@@ -10,7 +10,7 @@ use betree_sys::{Device, DeviceOp};
 use betrfs_sim::harness::{guarded, seeds, setting};
 use betrfs_sim::{
     Change, EIO, ENOSPC, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, batch_of,
-    history_of_seed, open_env,
+    format_env, history_of_seed, open_env,
 };
 
 const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
@@ -167,7 +167,7 @@ impl Full {
 #[test]
 fn a_full_volume_refuses_puts_takes_deletes_and_can_be_filled_again() {
     let device: Arc<dyn Device> = Arc::new(MemDevice::new(SMALL.volume_bytes));
-    Env::format(&*device, &SMALL.geometry).unwrap();
+    Env::format(device.clone(), &SMALL.geometry, [7; 16]).unwrap();
     let env = open_env(&device, &SMALL).unwrap();
     let mut full = Full { env, model: ModelEnv::new(1), rng: Rng::new(1), number: 0 };
     let free_when_empty = full.env.space().free_bytes;

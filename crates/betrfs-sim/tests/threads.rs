@@ -6,20 +6,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use betree::{Batch, Cut, DictId, Env, Geometry, Options};
+use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_sys::Device;
 use betrfs_host::{Workers, WorkersOptions};
 use betrfs_sim::harness::setting;
-use betrfs_sim::{AppendCapped, Change, Map, MemDevice, ModelEnv, Rng, batch_of};
+use betrfs_sim::{Change, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
 
 const THREADS: u8 = 6;
 const DICTS: u8 = 2;
-const GEOMETRY: Geometry =
-    Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, log_bytes: 512 << 10, dicts: DICTS };
+const SETUP: Setup = Setup {
+    geometry: Geometry {
+        node_bytes: 4096,
+        basement_bytes: 1024,
+        fanout_max: 6,
+        log_bytes: 512 << 10,
+        dicts: DICTS,
+    },
+    cache_bytes: 256 << 10,
+    volume_bytes: 64 << 20,
+};
 
-fn open(device: &Arc<MemDevice>) -> Env {
-    let device = Arc::clone(device) as Arc<dyn Device>;
-    Env::open(device, Options { cache_bytes: 256 << 10, upsert: Arc::new(AppendCapped) }).unwrap()
+fn new_volume() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemDevice::new(SETUP.volume_bytes));
+    format_env(&device, &SETUP).unwrap();
+    device
 }
 
 /// One thread's part of the keys: those that start with its number.
@@ -101,10 +111,10 @@ impl Owner<'_> {
 fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
     let steps = setting("BETRFS_THREAD_STEPS", 3000);
     let device = Arc::new(MemDevice::new(64 << 20));
-    Env::format(&*device, &GEOMETRY).unwrap();
+    Env::format(device.clone(), &GEOMETRY, [7; 16]).unwrap();
     let mut kept: Option<ModelEnv> = None;
     for round in 0..3u64 {
-        let env = Arc::new(open(&device));
+        let env = Arc::new(open_env(&device, &SETUP).unwrap());
         let options = WorkersOptions {
             threads: 2,
             sync_every: Duration::from_millis(3),
@@ -136,7 +146,7 @@ fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
         env.close().unwrap();
         drop(env);
 
-        let env = open(&device);
+        let env = open_env(&device, &SETUP).unwrap();
         let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&union), None, "round {round}, reopened");
         let mut problems = Vec::new();
@@ -172,8 +182,8 @@ fn union_of(parts: Vec<ModelEnv>) -> ModelEnv {
 #[test]
 fn a_batch_is_seen_whole_by_other_threads() {
     let device = Arc::new(MemDevice::new(64 << 20));
-    Env::format(&*device, &GEOMETRY).unwrap();
-    let env = Arc::new(open(&device));
+    Env::format(device.clone(), &GEOMETRY, [7; 16]).unwrap();
+    let env = Arc::new(open_env(&device, &SETUP).unwrap());
     let _workers = Workers::start(Arc::clone(&env), WorkersOptions::default()).unwrap();
     let write = |number: u32| {
         let mut batch = Batch::new();

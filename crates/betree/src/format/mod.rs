@@ -1,4 +1,7 @@
 //! Every byte that reaches the disk, and nothing else.
 
+pub(crate) mod node;
+pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod superblock;
+pub(crate) mod table;

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Geometry;
+use crate::settings::Geometry;
 use crate::error::{Error, Result};
 
 pub(crate) mod slots;

@@ -61,6 +61,21 @@ impl Cut {
         }
     }
 
+    /// The smallest byte string that lies behind the cut, or `None` if none does.
+    pub fn first_key_behind(&self) -> Option<Vec<u8>> {
+        let mut key = self.bytes.clone();
+        if !self.after {
+            return Some(key);
+        }
+        while let Some(last) = key.pop() {
+            if last < 0xff {
+                key.push(last + 1);
+                return Some(key);
+            }
+        }
+        None
+    }
+
     /// Whether `key` lies before the cut.
     pub fn is_above(&self, key: &[u8]) -> bool {
         self.side_of(key) == Ordering::Less
@@ -143,6 +158,8 @@ mod tests {
             for key in &words {
                 let key_symbols: Vec<u16> = key.iter().map(|b| u16::from(*b)).collect();
                 assert_eq!(a.is_above(key), key_symbols < symbols(a), "{a:?} {key:?}");
+                let behind = a.first_key_behind().is_some_and(|first| *key >= first);
+                assert_eq!(a.is_above(key), !behind, "{a:?} {key:?}");
             }
         }
     }

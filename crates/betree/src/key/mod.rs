@@ -4,4 +4,4 @@ mod cut;
 mod translation;
 
 pub use cut::Cut;
-pub(crate) use translation::Translation;
+pub(crate) use translation::{Translation, shared_len};

@@ -1,5 +1,5 @@
 use betree::{Batch, DictId, Geometry, Options, Replace};
-use betree_sys::DeviceOp;
+use betree_sys::{Device, DeviceOp};
 use betrfs_sim::{EIO, Fault, MemDevice};
 
 use super::*;
@@ -9,8 +9,8 @@ const GEOMETRY: Geometry =
 
 fn volume() -> (Arc<MemDevice>, Arc<Env>) {
     let device = Arc::new(MemDevice::new(64 << 20));
-    Env::format(&*device, &GEOMETRY).unwrap();
-    let options = Options { cache_bytes: 4 << 20, upsert: Arc::new(Replace) };
+    Env::format(device.clone(), &GEOMETRY, [7; 16]).unwrap();
+    let options = Options::new(4 << 20, Arc::new(Replace));
     let env = Env::open(Arc::clone(&device) as Arc<dyn betree_sys::Device>, options).unwrap();
     (device, Arc::new(env))
 }

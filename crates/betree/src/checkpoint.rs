@@ -1,0 +1,187 @@
+//! Checkpoints: what is in memory becomes what the superblock points to.
+//!
+//! A checkpoint captures, in one moment, the versions of nodes that are not on the device and the
+//! node table. The versions never change, so writers go on at once; what they change from then on
+//! are new versions. Then it writes nodes, pages, directory, syncs, and writes the superblock. Only
+//! here, and in recovery, is a root installed.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::BLOCK_BYTES;
+use betree_sys::sync::atomic::Ordering;
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::superblock::{DICTS_MAX, DictRoot, Superblock, TablePlace, slots};
+use crate::format::table::{encode_directory, encode_page};
+use crate::io::AlignedBuf;
+use crate::message::Msn;
+use crate::node::{Node, NodeId};
+use crate::planted;
+use crate::space::Extent;
+use crate::table::{CapturedTable, PagePlace};
+
+/// The last checkpoint: what the superblock on the device points to.
+pub(crate) struct Committed {
+    pub superblock: Superblock,
+    /// The extent of the node table's directory.
+    pub directory: Option<Arc<Extent>>,
+}
+
+/// One moment of an engine, to be written.
+pub(crate) struct Captured {
+    dirty: Vec<HashMap<NodeId, Arc<Node>>>,
+    table: CapturedTable,
+    roots: [DictRoot; DICTS_MAX],
+    next_msn: Msn,
+}
+
+impl Captured {
+    /// The first sequence number that replay needs.
+    pub fn first_unapplied(&self, dicts: usize) -> Msn {
+        let applied = self.roots.iter().take(dicts).map(|d| d.applied_msn).min();
+        applied.map_or(0, |msn| msn + 1).min(self.next_msn)
+    }
+
+    /// The last sequence number that may be in it.
+    pub fn last_msn(&self) -> Msn {
+        self.next_msn - 1
+    }
+}
+
+impl Engine {
+    /// Captures the moment. The caller holds the commit lock, so that no batch is half in it.
+    pub fn capture(&self, next_msn: Msn) -> Captured {
+        let mut states: Vec<_> = self.dicts.iter().map(|d| d.state.write()).collect();
+        let mut table = self.table.lock();
+        let mut roots = [DictRoot::default(); DICTS_MAX];
+        let mut dirty = Vec::with_capacity(states.len());
+        for (state, root) in states.iter_mut().zip(&mut roots) {
+            let oldest = state.frozen.front().map_or(state.active.first_msn(), |m| m.first_msn());
+            let applied_msn = oldest.unwrap_or(next_msn) - 1;
+            *root = DictRoot { slot: state.root.slot, generation: state.root.generation, applied_msn };
+            dirty.push(state.capture_dirty());
+        }
+        let ids = dirty.iter().flat_map(|d| d.keys().copied());
+        let table = table.capture(ids);
+        Captured { dirty, table, roots, next_msn }
+    }
+
+    /// Writes a captured moment and makes it the volume's state, with the log beginning at
+    /// `log_start`. What the log holds of it must be durable already.
+    ///
+    /// # Errors
+    /// Whatever hindered it; what was not written is to be written by the next checkpoint.
+    pub fn write_checkpoint(
+        &self,
+        committed: &mut Committed,
+        mut captured: Captured,
+        superblock: Superblock,
+    ) -> Result<()> {
+        match self.write_captured(committed, &mut captured, superblock) {
+            Ok(()) => {
+                self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+                // Dropping the captured version frees the extents that only the last one named.
+                Ok(())
+            }
+            Err(error) => {
+                for (dict, dirty) in self.dicts.iter().zip(&captured.dirty) {
+                    let mut state = dict.state.write();
+                    dirty.values().for_each(|node| state.capture_done(node, false));
+                }
+                self.table.lock().give_back(captured.table);
+                Err(error)
+            }
+        }
+    }
+
+    fn write_captured(
+        &self,
+        committed: &mut Committed,
+        captured: &mut Captured,
+        superblock: Superblock,
+    ) -> Result<()> {
+        if planted::is(planted::Bug::ExtentReusedOneCheckpointEarly) {
+            captured.table.retired.clear();
+        }
+        for (index, dict) in self.dicts.iter().enumerate() {
+            let Some(dirty) = captured.dirty.get(index) else { continue };
+            let root = captured.roots.get(index).copied().unwrap_or_default();
+            let order = in_key_order(dirty, NodeId { slot: root.slot, generation: root.generation });
+            for node in order {
+                let place = self.store.write_node(&node)?;
+                self.table.lock().written(node.id, &place, &mut captured.table);
+                dict.state.write().capture_done(&node, true);
+                self.store.cache.evict();
+            }
+        }
+        let pages: Vec<_> = captured.table.pages().collect();
+        for (index, slots) in pages {
+            let bytes = encode_page(index, &slots);
+            let extent = self.write_extent(&bytes)?;
+            let place = PagePlace { extent, len_bytes: bytes.len() as u32, checksum: xxh3_64(&bytes) };
+            self.table.lock().page_written(index, place, &mut captured.table);
+        }
+        let bytes = encode_directory(&self.table.lock().directory());
+        let directory = self.write_extent(&bytes)?;
+        if !planted::is(planted::Bug::MissingSyncBeforeSuperblock) {
+            self.store.disk.sync()?;
+        }
+        let superblock = Superblock {
+            generation: committed.superblock.generation + 1,
+            dicts: captured.roots,
+            table: TablePlace {
+                offset: directory.offset(),
+                len: bytes.len() as u32,
+                checksum: xxh3_64(&bytes),
+            },
+            next_msn: captured.next_msn,
+            ..superblock
+        };
+        slots::store(&self.store.disk, &superblock)?;
+        committed.superblock = superblock;
+        captured.table.retired.extend(committed.directory.replace(directory));
+        Ok(())
+    }
+
+    fn write_extent(&self, bytes: &[u8]) -> Result<Arc<Extent>> {
+        let blocks = bytes.len().div_ceil(BLOCK_BYTES);
+        let extent = self.store.space.allocate(blocks as u64).ok_or(Error::NoSpace)?;
+        let mut buffer = AlignedBuf::zeroed(blocks)?;
+        if let Some(room) = buffer.as_mut_slice().get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        self.store.disk.write_at(extent.offset(), buffer.as_slice())?;
+        Ok(extent)
+    }
+}
+
+/// The dirty nodes from left to right, each after its children, so that neighbours in key order
+/// become neighbours on the device. Every dirty node's parent is dirty; should one not be, its
+/// children come last.
+fn in_key_order(dirty: &HashMap<NodeId, Arc<Node>>, root: NodeId) -> Vec<Arc<Node>> {
+    let mut order = Vec::with_capacity(dirty.len());
+    let mut seen: hashbrown::HashSet<NodeId> = hashbrown::HashSet::new();
+    let mut stack: Vec<(NodeId, bool)> = alloc::vec![(root, false)];
+    let mut rest: Vec<NodeId> = dirty.keys().copied().collect();
+    rest.sort_unstable();
+    loop {
+        let Some((id, children_done)) = stack.pop() else {
+            match rest.pop() {
+                Some(id) => stack.push((id, false)),
+                None => return order,
+            }
+            continue;
+        };
+        let Some(node) = dirty.get(&id) else { continue };
+        if children_done {
+            order.push(node.clone());
+        } else if seen.insert(id) {
+            stack.push((id, true));
+            stack.extend(node.edges().iter().rev().filter_map(|e| e.child).map(|child| (child, false)));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One dictionary: its memtables, its root and the versions of its nodes that are in memory.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use betree_sys::sync::atomic::{AtomicBool, Ordering};
+use betree_sys::sync::{Mutex, RwLock};
+use hashbrown::HashMap;
+
+use crate::memtable::Memtable;
+use crate::message::Msn;
+use crate::node::{Node, NodeId};
+
+/// A dictionary of an environment.
+pub(crate) struct Dict {
+    /// What readers see. Held for moments: to take a message, to walk what is in memory, to put new
+    /// versions of nodes in place.
+    pub state: RwLock<DictState>,
+    /// Held by whoever changes the shape of the tree, from reading the old versions to putting the
+    /// new ones in place. Taken before `state`.
+    pub structure: Mutex<()>,
+}
+
+/// What readers of a dictionary see, as one.
+pub(crate) struct DictState {
+    /// The memtable that takes messages.
+    pub active: Memtable,
+    /// Full ones that have not arrived at the root yet, oldest first.
+    pub frozen: VecDeque<Arc<Memtable>>,
+    pub root: NodeId,
+    /// Every message up to this one is in the tree.
+    pub applied_msn: Msn,
+    nodes: HashMap<NodeId, Resident>,
+    dirty_bytes: u64,
+}
+
+/// How a version in memory relates to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    /// It is what the table's place holds.
+    Clean,
+    /// It is nowhere else.
+    Dirty,
+    /// A checkpoint is writing it.
+    Writing,
+}
+
+struct Resident {
+    node: Arc<Node>,
+    kept: Kept,
+    touched: AtomicBool,
+}
+
+impl Dict {
+    /// A dictionary whose tree is on the device.
+    pub fn new(root: NodeId, applied_msn: Msn) -> Dict {
+        Dict {
+            state: RwLock::new(DictState {
+                active: Memtable::default(),
+                frozen: VecDeque::new(),
+                root,
+                applied_msn,
+                nodes: HashMap::new(),
+                dirty_bytes: 0,
+            }),
+            structure: Mutex::new(()),
+        }
+    }
+}
+
+/// What writing a node may take on the device, at most about, in bytes.
+fn device_bytes(node: &Node) -> u64 {
+    node.content_bytes() as u64 + 4096
+}
+
+impl DictState {
+    /// The current version of a node, if it is in memory.
+    pub fn node(&self, id: NodeId) -> Option<&Arc<Node>> {
+        let resident = self.nodes.get(&id)?;
+        resident.touched.store(true, Ordering::Relaxed);
+        Some(&resident.node)
+    }
+
+    /// Keeps a version that was read from the device.
+    pub fn keep_clean(&mut self, node: Arc<Node>) {
+        let id = node.id;
+        self.nodes.insert(id, Resident { node, kept: Kept::Clean, touched: AtomicBool::new(true) });
+    }
+
+    /// Puts a new version in the place of the old one, if there is one.
+    pub fn install(&mut self, node: Arc<Node>) {
+        self.remove(node.id);
+        self.dirty_bytes += device_bytes(&node);
+        let id = node.id;
+        self.nodes.insert(id, Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) });
+    }
+
+    /// Forgets a node, which the tree no longer has.
+    pub fn remove(&mut self, id: NodeId) -> Option<Arc<Node>> {
+        let resident = self.nodes.remove(&id)?;
+        if resident.kept == Kept::Dirty {
+            self.dirty_bytes -= device_bytes(&resident.node);
+        }
+        Some(resident.node)
+    }
+
+    /// The versions that are in memory alone; from now on a checkpoint is writing them.
+    pub fn capture_dirty(&mut self) -> HashMap<NodeId, Arc<Node>> {
+        self.dirty_bytes = 0;
+        let dirty = self.nodes.iter_mut().filter(|(_, r)| r.kept == Kept::Dirty);
+        dirty
+            .map(|(id, resident)| {
+                resident.kept = Kept::Writing;
+                (*id, resident.node.clone())
+            })
+            .collect()
+    }
+
+    /// A captured version has been written, or (`false`) has not and is dirty again.
+    pub fn capture_done(&mut self, node: &Arc<Node>, written: bool) {
+        let Some(resident) = self.nodes.get_mut(&node.id) else { return };
+        if resident.kept == Kept::Writing && Arc::ptr_eq(&resident.node, node) {
+            resident.kept = if written { Kept::Clean } else { Kept::Dirty };
+            if !written {
+                self.dirty_bytes += device_bytes(node);
+            }
+        }
+    }
+
+    /// What the dirty versions may take on the device in bytes.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// How many versions are in memory.
+    pub fn resident_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Forgets leaves that are on the device and were not touched since the last call.
+    pub fn evict_headers(&mut self) -> usize {
+        let before = self.nodes.len();
+        self.nodes.retain(|_, r| {
+            let touched = r.touched.swap(false, Ordering::Relaxed);
+            r.kept != Kept::Clean || touched || r.node.height > 0
+        });
+        before - self.nodes.len()
+    }
+
+    /// The bytes of messages that have not arrived at the root.
+    pub fn memtable_bytes(&self) -> usize {
+        self.active.bytes() + self.frozen.iter().map(|m| m.bytes()).sum::<usize>()
+    }
+}

@@ -1,0 +1,241 @@
+//! The dictionaries of a volume and what they share, without log and checkpoints.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::sync::Mutex;
+use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use betree_sys::BLOCK_BYTES;
+
+use crate::batch::{Change, Changes};
+use crate::dict::{Dict, DictState};
+use crate::settings::{DictId, Geometry};
+use crate::error::{Error, Result};
+use crate::memtable::Memtable;
+use crate::message::Msn;
+use crate::node::NodeId;
+use crate::store::Store;
+use crate::table::Table;
+use crate::tree::Tree;
+use crate::upsert::Upsert;
+
+/// Memtables of one dictionary that wait to arrive at the root before writers have to.
+const FROZEN_MAX: usize = 2;
+
+/// Everything that a tree operation may touch.
+pub(crate) struct Engine {
+    pub store: Store,
+    pub geometry: Geometry,
+    pub upsert: Arc<dyn Upsert>,
+    pub table: Mutex<Table>,
+    /// Nodes without references that are still to be freed.
+    pub dead: Mutex<Vec<NodeId>>,
+    pub dicts: Vec<Dict>,
+    pub counters: Counters,
+    /// A settling of the tree was cut short for want of space.
+    unsettled: AtomicBool,
+}
+
+/// Counts of what was done.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub point_queries: AtomicU64,
+    pub range_queries: AtomicU64,
+    pub commits: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub flushes: AtomicU64,
+}
+
+impl Engine {
+    /// An engine over a store; the dictionaries' roots are in the table.
+    pub fn new(store: Store, geometry: Geometry, upsert: Arc<dyn Upsert>, table: Table, dicts: Vec<Dict>) -> Engine {
+        Engine {
+            store,
+            geometry,
+            upsert,
+            table: Mutex::new(table),
+            dead: Mutex::new(Vec::new()),
+            dicts,
+            counters: Counters::default(),
+            unsettled: AtomicBool::new(false),
+        }
+    }
+
+    /// The tree of a dictionary.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDictionary`].
+    pub fn tree(&self, id: DictId) -> Result<Tree<'_>> {
+        let dict = self.dicts.get(usize::from(id.0)).ok_or(Error::NoSuchDictionary { id: id.0 })?;
+        Ok(self.tree_of(dict))
+    }
+
+    /// The tree of a dictionary at hand.
+    pub fn tree_of<'e>(&'e self, dict: &'e Dict) -> Tree<'e> {
+        Tree {
+            dict,
+            store: &self.store,
+            table: &self.table,
+            dead: &self.dead,
+            geometry: &self.geometry,
+            upsert: &*self.upsert,
+        }
+    }
+
+    /// How large a memtable grows before it is frozen, in bytes.
+    pub fn memtable_bytes_max(&self) -> usize {
+        (self.geometry.node_bytes as usize).min(self.store.cache.budget_bytes() / 8).max(256)
+    }
+
+    /// Puts the changes of a record into the memtables, numbered from `first_msn` on; those that a
+    /// dictionary's tree holds already are passed over. All of it is seen at once.
+    ///
+    /// # Errors
+    /// [`Error::BadRecord`] or [`Error::NoSuchDictionary`], before anything is changed.
+    pub fn take(&self, first_msn: Msn, record: &[u8]) -> Result<()> {
+        let mut used = 0u8;
+        for change in Changes::of(record) {
+            let (id, _) = change?;
+            if usize::from(id.0) >= self.dicts.len() {
+                return Err(Error::NoSuchDictionary { id: id.0 });
+            }
+            used |= 1 << id.0;
+        }
+        let mut states: Vec<_> = self
+            .dicts
+            .iter()
+            .enumerate()
+            .map(|(index, dict)| (used & 1 << index != 0).then(|| dict.state.write()))
+            .collect();
+        for (change, msn) in Changes::of(record).zip(first_msn..) {
+            let (id, change) = change?;
+            let Some(state) = states.get_mut(usize::from(id.0)).and_then(Option::as_mut) else { continue };
+            if msn <= state.applied_msn {
+                continue;
+            }
+            match change {
+                Change::Put { key, value } => state.active.put(key, msn, value),
+                Change::Delete { key } => state.active.delete(key, msn),
+                Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.upsert),
+                Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn),
+            }
+        }
+        Ok(())
+    }
+
+    /// Freezes memtables: those that are full, or all that hold anything. `true` if any was frozen.
+    pub fn freeze(&self, all: bool) -> bool {
+        let mut frozen = false;
+        for dict in &self.dicts {
+            let full = |state: &DictState| {
+                state.active.bytes() >= self.memtable_bytes_max() && state.frozen.len() < FROZEN_MAX
+            };
+            let wanted = |state: &DictState| !state.active.is_empty() && (all || full(state));
+            if !wanted(&dict.state.read()) {
+                continue;
+            }
+            let mut state = dict.state.write();
+            if wanted(&state) {
+                let full = core::mem::take(&mut state.active);
+                state.frozen.push_back(Arc::new(full));
+                frozen = true;
+            }
+        }
+        frozen
+    }
+
+    /// Whether a writer should wait for memtables to arrive.
+    pub fn is_behind(&self) -> bool {
+        self.dicts.iter().any(|dict| {
+            let state = dict.state.read();
+            state.frozen.len() >= FROZEN_MAX && state.active.bytes() >= self.memtable_bytes_max()
+        })
+    }
+
+    /// Brings the oldest frozen memtable of a dictionary into its tree. `false` if there was none.
+    pub fn absorb(&self, dict: &Dict) -> Result<bool> {
+        let _structure = dict.structure.lock();
+        let Some(memtable): Option<Arc<Memtable>> = dict.state.read().frozen.front().cloned() else {
+            return Ok(false);
+        };
+        let tree = self.tree_of(dict);
+        tree.flush_memtable(&memtable)?;
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.settle_tree(&tree, false)?;
+        Ok(true)
+    }
+
+    fn settle_tree(&self, tree: &Tree<'_>, eager: bool) -> Result<()> {
+        tree.settle(eager, &|_| {
+            let room = self.has_room_to_flush();
+            if room {
+                self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.unsettled.store(true, Ordering::Relaxed);
+            }
+            room
+        })
+    }
+
+    /// Goes on with what was cut short for want of space, if there is room again; with `eager`
+    /// everything pending goes down, which is how deletes give space back on a full volume.
+    pub fn settle_again(&self, eager: bool) -> Result<bool> {
+        if !(eager || self.unsettled.load(Ordering::Relaxed)) || !self.has_room_to_flush() {
+            return Ok(false);
+        }
+        self.unsettled.store(false, Ordering::Relaxed);
+        for dict in &self.dicts {
+            let _structure = dict.structure.lock();
+            self.settle_tree(&self.tree_of(dict), eager)?;
+        }
+        Ok(true)
+    }
+
+    /// Frees one dead node. `false` if there is none.
+    pub fn free_one(&self) -> Result<bool> {
+        if self.dead.lock().is_empty() {
+            return Ok(false);
+        }
+        // A dead node is in no tree any more, but its version may be in the memory of any.
+        let locks: Vec<_> = self.dicts.iter().map(|d| d.structure.lock()).collect();
+        let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
+        let home = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
+        let done = home.map_or(Ok(false), |dict| self.tree_of(dict).free_one());
+        drop(locks);
+        done
+    }
+
+    /// Free bytes on the device now.
+    pub fn free_bytes(&self) -> u64 {
+        self.store.space.free_blocks() * BLOCK_BYTES as u64
+    }
+
+    /// What the next checkpoint may have to write, at most, in bytes.
+    pub fn owed_bytes(&self) -> u64 {
+        let trees: u64 = self
+            .dicts
+            .iter()
+            .map(|d| {
+                let state = d.state.read();
+                // A memtable arrives at the root, which is then written with it.
+                state.dirty_bytes() + state.memtable_bytes() as u64
+            })
+            .sum();
+        trees + self.table.lock().dirty_page_bytes(self.table_page_bytes())
+    }
+
+    /// What is kept free so that deletes and checkpoints always work, in bytes.
+    pub fn reserve_bytes(&self) -> u64 {
+        let total = self.store.space.total_blocks() * BLOCK_BYTES as u64;
+        (u64::from(self.geometry.node_bytes) * 8).max(total / 64).min(total / 4)
+    }
+
+    fn has_room_to_flush(&self) -> bool {
+        self.free_bytes() > self.owed_bytes() + u64::from(self.geometry.node_bytes) * 3
+    }
+
+    /// The size of a page of the node table in bytes.
+    pub fn table_page_bytes(&self) -> u32 {
+        (self.geometry.node_bytes / 16).clamp(4096, 256 << 10)
+    }
+}

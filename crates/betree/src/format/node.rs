@@ -1,0 +1,273 @@
+//! The header of a node on the device.
+//!
+//! A node is one extent: the header, then its pieces one after the other. The header's length and
+//! checksum stand in the node table.
+//!
+//! ```text
+//! magic u32 | height u8 | reserved u8 × 3 | slot u32 | generation u32 | lo cut | hi cut
+//! | goto targets u32 (0 in this version) | entries u32 | entries
+//! cut:      side u8 (1: after) | length u32 | bytes
+//! piece:    offset u32 | stored length u32 | raw length u32 | codec u32 | checksum u64
+//! leaf:     first key length u32 | first key | piece
+//! interior: hi cut | strip length u32 | prepend length u32 | prepend | child slot u32 (all ones:
+//!           none) | child generation u32 | longest key u32 | has partition u32 | piece if it has
+//! ```
+//! Offsets of pieces count from the extent's start; checksums are over the stored bytes.
+
+use alloc::vec::Vec;
+
+use crate::key::{Cut, Translation};
+use crate::node::NodeId;
+
+const MAGIC: u32 = 0x6e72_7462;
+const NO_CHILD: u32 = u32::MAX;
+
+/// How a piece is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredAs {
+    /// As it is.
+    Raw,
+    /// An LZ4 block.
+    Lz4,
+    /// A zstd frame.
+    Zstd,
+}
+
+impl StoredAs {
+    fn from_code(code: u32) -> Option<StoredAs> {
+        match code {
+            0 => Some(StoredAs::Raw),
+            1 => Some(StoredAs::Lz4),
+            2 => Some(StoredAs::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// The place and form of a piece inside its node's extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PieceRef {
+    pub offset: u32,
+    pub stored_len: u32,
+    pub raw_len: u32,
+    pub stored_as: StoredAs,
+    pub checksum: u64,
+}
+
+/// The size of an encoded piece reference.
+const PIECE_REF_BYTES: u32 = 24;
+
+/// An edge as stored; its lower bound is the upper bound of the edge before.
+pub(crate) struct StoredEdge {
+    pub hi: Cut,
+    pub translation: Translation,
+    pub child: Option<NodeId>,
+    pub longest_key: u32,
+    pub partition: Option<PieceRef>,
+}
+
+/// What stands in a header.
+pub(crate) struct Header {
+    pub id: NodeId,
+    pub height: u8,
+    pub lo: Cut,
+    pub hi: Cut,
+    pub entries: Entries,
+}
+
+/// The parts of a node as stored.
+pub(crate) enum Entries {
+    /// First keys and basements.
+    Leaf(Vec<(Vec<u8>, PieceRef)>),
+    /// Edges with their partitions.
+    Interior(Vec<StoredEdge>),
+}
+
+impl Header {
+    /// The header's bytes; the pieces' offsets are taken as counted from its end and are stored as
+    /// counted from its start.
+    pub fn encode(&self) -> Vec<u8> {
+        let len = self.encode_with(0).len() as u32;
+        self.encode_with(len)
+    }
+
+    fn encode_with(&self, header_len: u32) -> Vec<u8> {
+        let mut out = Writer { out: Vec::new(), header_len };
+        out.u32(MAGIC);
+        out.u32(u32::from(self.height));
+        out.u32(self.id.slot);
+        out.u32(self.id.generation);
+        out.cut(&self.lo);
+        out.cut(&self.hi);
+        out.u32(0);
+        match &self.entries {
+            Entries::Leaf(basements) => {
+                out.u32(basements.len() as u32);
+                for (first, piece) in basements {
+                    out.bytes(first);
+                    out.piece(piece);
+                }
+            }
+            Entries::Interior(edges) => {
+                out.u32(edges.len() as u32);
+                for edge in edges {
+                    out.cut(&edge.hi);
+                    out.u32(edge.translation.strip_len as u32);
+                    out.bytes(&edge.translation.prepend);
+                    out.u32(edge.child.map_or(NO_CHILD, |c| c.slot));
+                    out.u32(edge.child.map_or(0, |c| c.generation));
+                    out.u32(edge.longest_key);
+                    out.u32(u32::from(edge.partition.is_some()));
+                    if let Some(piece) = &edge.partition {
+                        out.piece(piece);
+                    }
+                }
+            }
+        }
+        out.out
+    }
+
+    /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`.
+    ///
+    /// # Errors
+    /// What does not fit, in words.
+    pub fn decode(bytes: &[u8], extent_bytes: u64) -> Result<Header, &'static str> {
+        let mut from = Reader { rest: bytes, extent_bytes };
+        if from.u32()? != MAGIC {
+            return Err("no node starts here");
+        }
+        let height = u8::try_from(from.u32()?).map_err(|_| "the height is out of range")?;
+        let id = NodeId { slot: from.u32()?, generation: from.u32()? };
+        let (lo, hi) = (from.cut()?, from.cut()?);
+        if lo >= hi {
+            return Err("the bounds are out of order");
+        }
+        if from.u32()? != 0 {
+            return Err("GOTO messages, which this version does not know");
+        }
+        let count = from.u32()?;
+        let entries = if height == 0 {
+            let mut basements: Vec<(Vec<u8>, PieceRef)> = Vec::new();
+            for _ in 0..count {
+                let first = from.bytes()?.to_vec();
+                if basements.last().is_some_and(|(last, _)| *last >= first) {
+                    return Err("basements out of order");
+                }
+                if lo.is_above(&first) || !hi.is_above(&first) {
+                    return Err("a basement outside of the node");
+                }
+                basements.push((first, from.piece()?));
+            }
+            Entries::Leaf(basements)
+        } else {
+            let mut edges: Vec<StoredEdge> = Vec::new();
+            for _ in 0..count {
+                let edge = from.edge()?;
+                let edge_lo = edges.last().map_or(&lo, |last| &last.hi);
+                if edge.hi <= *edge_lo {
+                    return Err("edges out of order");
+                }
+                if edge.translation.strip_len > crate::key::shared_len(edge_lo, &edge.hi) {
+                    return Err("an edge that strips more than its window shares");
+                }
+                edges.push(edge);
+            }
+            if edges.last().is_none_or(|last| last.hi != hi) {
+                return Err("edges that do not span the node");
+            }
+            Entries::Interior(edges)
+        };
+        if !from.rest.is_empty() {
+            return Err("bytes after the last entry");
+        }
+        Ok(Header { id, height, lo, hi, entries })
+    }
+}
+
+struct Writer {
+    out: Vec<u8>,
+    header_len: u32,
+}
+
+impl Writer {
+    fn u32(&mut self, value: u32) {
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn cut(&mut self, cut: &Cut) {
+        self.out.push(u8::from(cut.is_after()));
+        self.bytes(cut.bytes());
+    }
+
+    fn piece(&mut self, piece: &PieceRef) {
+        self.u32(self.header_len + piece.offset);
+        self.u32(piece.stored_len);
+        self.u32(piece.raw_len);
+        self.u32(piece.stored_as as u32);
+        self.out.extend_from_slice(&piece.checksum.to_le_bytes());
+    }
+}
+
+struct Reader<'b> {
+    rest: &'b [u8],
+    extent_bytes: u64,
+}
+
+impl<'b> Reader<'b> {
+    fn take(&mut self, len: usize) -> Result<&'b [u8], &'static str> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or("the header ends too early")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, &'static str> {
+        let bytes = self.take(4)?.first_chunk().ok_or("the header ends too early")?;
+        Ok(u32::from_le_bytes(*bytes))
+    }
+
+    fn bytes(&mut self) -> Result<&'b [u8], &'static str> {
+        let len = self.u32()? as usize;
+        self.take(len)
+    }
+
+    fn cut(&mut self) -> Result<Cut, &'static str> {
+        match self.take(1)? {
+            [0] => Ok(Cut::before(self.bytes()?)),
+            [1] => Ok(Cut::after(self.bytes()?)),
+            _ => Err("a bound on neither side"),
+        }
+    }
+
+    fn piece(&mut self) -> Result<PieceRef, &'static str> {
+        let (offset, stored_len, raw_len) = (self.u32()?, self.u32()?, self.u32()?);
+        let stored_as = StoredAs::from_code(self.u32()?).ok_or("an unknown codec")?;
+        let sum = self.take(8)?.first_chunk().ok_or("the header ends too early")?;
+        if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
+            return Err("a piece outside of the extent");
+        }
+        Ok(PieceRef { offset, stored_len, raw_len, stored_as, checksum: u64::from_le_bytes(*sum) })
+    }
+
+    fn edge(&mut self) -> Result<StoredEdge, &'static str> {
+        let hi = self.cut()?;
+        let strip_len = self.u32()? as usize;
+        let prepend = self.bytes()?.to_vec();
+        let (slot, generation) = (self.u32()?, self.u32()?);
+        let longest_key = self.u32()?;
+        let partition = match self.u32()? {
+            0 => None,
+            1 => Some(self.piece()?),
+            _ => return Err("a partition neither there nor absent"),
+        };
+        let child = (slot != NO_CHILD).then_some(NodeId { slot, generation });
+        Ok(StoredEdge { hi, translation: Translation { strip_len, prepend }, child, longest_key, partition })
+    }
+}
+
+/// Bytes that a header takes besides its cuts and keys, per entry at most; to bound sizes ahead.
+pub(crate) const ENTRY_BYTES_MAX: u32 = PIECE_REF_BYTES + 40;

@@ -1,0 +1,224 @@
+//! The mutable head of the root's buffer.
+//!
+//! A message first comes to stand here, in an ordered map that takes it without copying anything
+//! else. A full memtable is frozen and then arrives at the root as one sorted batch. It holds every
+//! message of its dictionary from its first sequence number to its last, so that one number per
+//! dictionary ("everything up to here is in the tree") says where replay begins.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::vec::Vec;
+use core::ops::{Bound, RangeBounds};
+
+use crate::key::Cut;
+use crate::message::{Kind, Msn, POINT_OVERHEAD_BYTES, Point, RangeDelete, RangeSet};
+use crate::upsert::Upsert;
+
+/// What an entry costs in memory beyond its key and value, in bytes (map node, two vectors).
+const ENTRY_MEMORY_BYTES: usize = 96;
+
+/// One pending change of a key.
+struct Pending {
+    msn: Msn,
+    kind: Kind,
+    value: Vec<u8>,
+}
+
+/// All that is pending for one key, oldest first: a put or a delete alone, or upserts whose base is
+/// elsewhere.
+enum Chain {
+    One(Pending),
+    Upserts(Vec<Pending>),
+}
+
+impl Chain {
+    fn all(&self) -> &[Pending] {
+        match self {
+            Chain::One(one) => core::slice::from_ref(one),
+            Chain::Upserts(all) => all,
+        }
+    }
+}
+
+/// What a buffer says of a key.
+pub(crate) enum Found {
+    /// The value, and no older buffer matters.
+    Value(Vec<u8>),
+    /// There is no value, and no older buffer matters.
+    Absent,
+    /// Older buffers decide.
+    Open,
+}
+
+/// The messages of a dictionary that are not in its tree yet.
+#[derive(Default)]
+pub(crate) struct Memtable {
+    points: BTreeMap<Vec<u8>, Chain>,
+    ranges: RangeSet,
+    point_bytes: usize,
+    first_msn: Option<Msn>,
+    last_msn: Msn,
+}
+
+impl Memtable {
+    fn stamp(&mut self, msn: Msn) {
+        self.first_msn.get_or_insert(msn);
+        self.last_msn = msn;
+    }
+
+    /// Sets a key's value; `msn` is newer than all before.
+    pub fn put(&mut self, key: &[u8], msn: Msn, value: &[u8]) {
+        self.replace(key, Pending { msn, kind: Kind::Put, value: value.to_vec() });
+    }
+
+    /// Removes a key; `msn` is newer than all before.
+    pub fn delete(&mut self, key: &[u8], msn: Msn) {
+        self.replace(key, Pending { msn, kind: Kind::Delete, value: Vec::new() });
+    }
+
+    fn replace(&mut self, key: &[u8], new: Pending) {
+        self.stamp(new.msn);
+        self.point_bytes += cost(key, &new);
+        if let Some(old) = self.points.get_mut(key) {
+            self.point_bytes -= old.all().iter().map(|p| cost(key, p)).sum::<usize>();
+            *old = Chain::One(new);
+        } else {
+            self.points.insert(key.to_vec(), Chain::One(new));
+        }
+    }
+
+    /// Changes a key's value; `msn` is newer than all before. Where the base is known here, the
+    /// function is applied at once.
+    pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert) {
+        self.stamp(msn);
+        let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
+            Some(value) => Pending { msn, kind: Kind::Put, value },
+            None => Pending { msn, kind: Kind::Delete, value: Vec::new() },
+        };
+        let upsert = || Pending { msn, kind: Kind::Upsert, value: delta.to_vec() };
+        let covered = !self.ranges.is_empty() && self.ranges.covers(key);
+        match self.points.entry(key.to_vec()) {
+            Entry::Vacant(entry) => {
+                let new = if covered { resolved(None) } else { upsert() };
+                self.point_bytes += cost(key, &new);
+                entry.insert(if new.kind == Kind::Upsert {
+                    Chain::Upserts(alloc::vec![new])
+                } else {
+                    Chain::One(new)
+                });
+            }
+            Entry::Occupied(mut entry) => match entry.get_mut() {
+                Chain::One(old) => {
+                    self.point_bytes -= cost(key, old);
+                    *old = resolved((old.kind == Kind::Put).then_some(old.value.as_slice()));
+                    self.point_bytes += cost(key, old);
+                }
+                Chain::Upserts(all) => {
+                    let new = upsert();
+                    self.point_bytes += cost(key, &new);
+                    all.push(new);
+                }
+            },
+        }
+    }
+
+    /// Removes every key in `[lo, hi)`; `msn` is newer than all before. What it covers here is
+    /// dropped at once.
+    pub fn delete_range(&mut self, lo: &Cut, hi: &Cut, msn: Msn) {
+        self.stamp(msn);
+        let covered: Vec<Vec<u8>> = match KeyBounds::of(lo, hi) {
+            Some(bounds) => self.points.range::<[u8], _>(&bounds).map(|(key, _)| key.clone()).collect(),
+            None => Vec::new(),
+        };
+        for key in covered {
+            if let Some(chain) = self.points.remove(&key) {
+                self.point_bytes -= chain.all().iter().map(|p| cost(&key, p)).sum::<usize>();
+            }
+        }
+        self.ranges.insert(lo, hi, msn);
+    }
+
+    /// What is known here of a key. Upserts whose base is elsewhere are pushed to `pending`, newest
+    /// first.
+    pub fn get(&self, key: &[u8], pending: &mut Vec<Vec<u8>>) -> Found {
+        match self.points.get(key) {
+            Some(Chain::One(one)) if one.kind == Kind::Put => return Found::Value(one.value.clone()),
+            Some(Chain::One(_)) => return Found::Absent,
+            Some(Chain::Upserts(all)) => pending.extend(all.iter().rev().map(|p| p.value.clone())),
+            None => {}
+        }
+        if self.ranges.covers(key) { Found::Absent } else { Found::Open }
+    }
+
+    /// The points in `[lo, hi)`, in order.
+    pub fn points_within(&self, lo: &Cut, hi: &Cut) -> impl DoubleEndedIterator<Item = Point<'_>> {
+        let range = KeyBounds::of(lo, hi).map(|bounds| self.points.range::<[u8], _>(&bounds));
+        range.into_iter().flatten().flat_map(|(key, chain)| {
+            chain.all().iter().map(move |p| Point {
+                key: Cow::Borrowed(key.as_slice()),
+                msn: p.msn,
+                kind: p.kind,
+                value: &p.value,
+            })
+        })
+    }
+
+    /// The ranges that reach into `[lo, hi)`, clipped to it.
+    pub fn ranges_within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
+        self.ranges.within(lo, hi)
+    }
+
+    /// The first sequence number in it.
+    pub fn first_msn(&self) -> Option<Msn> {
+        self.first_msn
+    }
+
+    /// The last sequence number in it.
+    pub fn last_msn(&self) -> Msn {
+        self.last_msn
+    }
+
+    /// Whether nothing ever arrived.
+    pub fn is_empty(&self) -> bool {
+        self.first_msn.is_none()
+    }
+
+    /// Its size as a buffer in bytes.
+    pub fn bytes(&self) -> usize {
+        self.point_bytes + self.ranges.bytes()
+    }
+
+    /// What it takes in memory, roughly, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes() + self.points.len() * ENTRY_MEMORY_BYTES
+    }
+}
+
+/// The bounds of a range of keys in the terms of an ordered map.
+struct KeyBounds {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl KeyBounds {
+    /// `None` if no key can lie in the range (for which the map's own range would panic).
+    fn of(lo: &Cut, hi: &Cut) -> Option<KeyBounds> {
+        let bounds = KeyBounds { from: lo.first_key_behind()?, to: hi.first_key_behind() };
+        bounds.to.as_ref().is_none_or(|to| *to > bounds.from).then_some(bounds)
+    }
+}
+
+impl RangeBounds<[u8]> for &KeyBounds {
+    fn start_bound(&self) -> Bound<&[u8]> {
+        Bound::Included(&self.from)
+    }
+
+    fn end_bound(&self) -> Bound<&[u8]> {
+        self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded)
+    }
+}
+
+fn cost(key: &[u8], pending: &Pending) -> usize {
+    key.len() + pending.value.len() + POINT_OVERHEAD_BYTES
+}

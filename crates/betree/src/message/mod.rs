@@ -1,0 +1,52 @@
+//! What waits in buffers: changes to keys and to ranges of keys.
+//!
+//! A buffer (the memtable, or a partition of a node) is a set of disjoint *range deletes* under
+//! *points* that are all newer than the range that covers them. Arrival keeps it so: a range delete
+//! drops what it covers at once, and cuts the older ranges that it overlaps. That is why no two
+//! messages of one buffer ever have to be compared by age, except the points of one key, which
+//! stand in the order of their sequence numbers.
+
+mod ranges;
+
+use alloc::borrow::Cow;
+
+pub(crate) use ranges::{RangeDelete, RangeSet, subtract};
+
+/// The message sequence number: one order over all messages of an environment.
+pub(crate) type Msn = u64;
+
+/// What a point message does to its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Sets the value. Pairs of a leaf are puts with sequence number 0.
+    Put = 1,
+    /// Removes the key.
+    Delete = 2,
+    /// Changes the value by the user's function.
+    Upsert = 3,
+}
+
+impl Kind {
+    /// The kind with that code.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        match code {
+            1 => Some(Kind::Put),
+            2 => Some(Kind::Delete),
+            3 => Some(Kind::Upsert),
+            _ => None,
+        }
+    }
+}
+
+/// A point message (or a pair of a leaf), borrowed from where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Point<'a> {
+    pub key: Cow<'a, [u8]>,
+    pub msn: Msn,
+    pub kind: Kind,
+    pub value: &'a [u8],
+}
+
+/// What a point costs in a buffer beyond its key and value, in bytes.
+pub(crate) const POINT_OVERHEAD_BYTES: usize = 17;

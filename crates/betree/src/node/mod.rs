@@ -1,0 +1,142 @@
+//! Nodes in memory: headers of what the tree is made of.
+//!
+//! A node never changes: a flush, split or merge makes new versions of the nodes it touches, which
+//! share the pieces that it did not touch, and puts them in the place of the old ones in one step.
+//! A reader that holds a version therefore holds something whole, without a lock.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::cache::{Charge, Piece};
+use crate::key::{Cut, Translation};
+
+/// The name of a node in the node table. A slot is used again with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId {
+    pub slot: u32,
+    pub generation: u32,
+}
+
+impl core::fmt::Display for NodeId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.slot, self.generation)
+    }
+}
+
+/// A window `[lo, hi)` of a node onto a child, and what is pending for it.
+#[derive(Clone)]
+pub(crate) struct Edge {
+    pub lo: Cut,
+    pub hi: Cut,
+    /// From this node's coordinates to the child's.
+    pub translation: Translation,
+    /// No child: a null edge. All keys of the window are absent but for what is pending.
+    pub child: Option<NodeId>,
+    /// No key in or below the child is longer, in the child's coordinates, in bytes.
+    pub longest_key: u32,
+    /// The messages pending for the window, in this node's coordinates; `None` if there are none.
+    pub partition: Option<Arc<Piece>>,
+}
+
+impl Edge {
+    /// An edge to nothing.
+    pub fn null(lo: Cut, hi: Cut) -> Edge {
+        Edge { lo, hi, translation: Translation::default(), child: None, longest_key: 0, partition: None }
+    }
+
+    /// From the child's coordinates to this node's, for what the window shows.
+    pub fn up(&self) -> Translation {
+        self.translation.inverse(self.lo.bytes())
+    }
+
+    /// The size of what is pending in bytes.
+    pub fn pending_bytes(&self) -> usize {
+        self.partition.as_ref().map_or(0, |p| p.raw_bytes())
+    }
+}
+
+/// A part of a leaf: the pairs from `first` to the next basement's first key.
+#[derive(Clone)]
+pub(crate) struct Basement {
+    /// No key in it is smaller, and it is greater than every key of the basement before.
+    pub first: Vec<u8>,
+    pub piece: Arc<Piece>,
+}
+
+/// What a node holds.
+#[derive(Clone)]
+pub(crate) enum Body {
+    Leaf(Vec<Basement>),
+    Interior(Vec<Edge>),
+}
+
+/// One version of a node.
+pub(crate) struct Node {
+    pub id: NodeId,
+    /// 0 for a leaf; every child is lower than its parent.
+    pub height: u8,
+    /// All keys and edges lie in `[lo, hi)`, in the node's own coordinates.
+    pub lo: Cut,
+    pub hi: Cut,
+    pub body: Body,
+    /// The header's memory, charged to the cache.
+    pub charge: Charge,
+}
+
+impl Node {
+    /// The edges; none for a leaf.
+    pub fn edges(&self) -> &[Edge] {
+        match &self.body {
+            Body::Interior(edges) => edges,
+            Body::Leaf(_) => &[],
+        }
+    }
+
+    /// The basements; none for an interior node.
+    pub fn basements(&self) -> &[Basement] {
+        match &self.body {
+            Body::Leaf(basements) => basements,
+            Body::Interior(_) => &[],
+        }
+    }
+
+    /// The index of the edge whose window holds the key.
+    pub fn edge_of(&self, key: &[u8]) -> usize {
+        self.edges().partition_point(|e| !e.hi.is_above(key))
+    }
+
+    /// The index of the basement where the key would stand.
+    pub fn basement_of(&self, key: &[u8]) -> usize {
+        self.basements().partition_point(|b| b.first.as_slice() <= key).saturating_sub(1)
+    }
+
+    /// All pieces: partitions or basements.
+    pub fn pieces(&self) -> Vec<Arc<Piece>> {
+        match &self.body {
+            Body::Leaf(basements) => basements.iter().map(|b| b.piece.clone()).collect(),
+            Body::Interior(edges) => edges.iter().filter_map(|e| e.partition.clone()).collect(),
+        }
+    }
+
+    /// The size of its contents before compression in bytes: pairs of a leaf, messages of an
+    /// interior node.
+    pub fn content_bytes(&self) -> usize {
+        match &self.body {
+            Body::Leaf(basements) => basements.iter().map(|b| b.piece.raw_bytes()).sum(),
+            Body::Interior(edges) => edges.iter().map(Edge::pending_bytes).sum(),
+        }
+    }
+
+    /// An upper bound of the key lengths in and below it, in its own coordinates, in bytes. For an
+    /// interior node: as its edges say.
+    pub fn longest_key(&self) -> u32 {
+        self.edges()
+            .iter()
+            .map(|e| {
+                let lifted = e.longest_key.saturating_sub(e.translation.prepend.len() as u32);
+                lifted.saturating_add(e.translation.strip_len as u32)
+            })
+            .max()
+            .unwrap_or(0)
+    }
+}

@@ -1,0 +1,223 @@
+//! Making a volume, and opening one: the last checkpoint, then the log behind it.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::{BLOCK_BYTES, Device};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::cache::Cache;
+use crate::checkpoint::Committed;
+use crate::dict::Dict;
+use crate::engine::Engine;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::format::superblock::{DICTS_MAX, LogStart, Superblock, TablePlace, slots};
+use crate::format::table::{decode_directory, decode_page, slots_per_page};
+use crate::io::{AlignedBuf, Disk};
+use crate::key::Cut;
+use crate::log::{Log, Region, replay};
+use crate::node::{Body, Edge, NodeId};
+use crate::settings::{Compression, Geometry, Options};
+use crate::space::{Extent, Space};
+use crate::store::Store;
+use crate::table::{PagePlace, Table};
+use crate::upsert::Replace;
+
+/// The first sequence number of a volume.
+const FIRST_MSN: u64 = 1;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// The size of a page of the node table for a geometry, in bytes.
+fn table_page_bytes(geometry: &Geometry) -> u32 {
+    (geometry.node_bytes / 16).clamp(4096, 256 << 10)
+}
+
+fn region(superblock: &Superblock) -> Region {
+    Region { offset: superblock.log_offset, len: superblock.geometry.log_bytes }
+}
+
+fn space_of(superblock: &Superblock) -> Arc<Space> {
+    let first = (superblock.log_offset + superblock.geometry.log_bytes) / BLOCK;
+    Space::new(first, superblock.volume_bytes / BLOCK - first)
+}
+
+impl Env {
+    /// Makes an empty volume on the device, whatever it held before. `volume_id` is to be random.
+    ///
+    /// # Errors
+    /// [`Error::BadGeometry`] if the device is too small for it; the device's.
+    pub fn format(device: Arc<dyn Device>, geometry: &Geometry, volume_id: [u8; 16]) -> Result<()> {
+        geometry.validate()?;
+        let volume_bytes = device.len() / BLOCK * BLOCK;
+        let taken = slots::BYTES + geometry.log_bytes;
+        if volume_bytes < taken + u64::from(geometry.node_bytes) * 16 + 64 * BLOCK {
+            return Err(Error::BadGeometry("the device is too small for such nodes and such a log"));
+        }
+        let disk = Arc::new(Disk::new(device));
+        slots::erase(&disk)?;
+        let superblock = Superblock {
+            volume_id,
+            generation: 0,
+            clean: true,
+            geometry: *geometry,
+            volume_bytes,
+            log_offset: slots::BYTES,
+            table_page_bytes: table_page_bytes(geometry),
+            dicts: Default::default(),
+            table: TablePlace::default(),
+            log_start: LogStart { epoch: 1, seq: 1, position: 0 },
+            next_msn: FIRST_MSN,
+        };
+        let store = Store {
+            space: space_of(&superblock),
+            disk,
+            cache: Cache::new(1 << 20),
+            compression: Compression::None,
+            zstd: None,
+        };
+        let table = Table::new(slots_per_page(superblock.table_page_bytes));
+        let none = NodeId { slot: 0, generation: 0 };
+        let dicts = (0..geometry.dicts).map(|_| Dict::new(none, FIRST_MSN - 1)).collect();
+        let engine = Engine::new(store, *geometry, Arc::new(Replace), table, dicts);
+        for dict in &engine.dicts {
+            let tree = engine.tree_of(dict);
+            let body = Body::Interior(alloc::vec![Edge::null(Cut::LOW, Cut::HIGH)]);
+            tree.set_root(tree.new_node(1, Cut::LOW, Cut::HIGH, body));
+        }
+        let mut committed = Committed { superblock, directory: None };
+        let captured = engine.capture(FIRST_MSN);
+        engine.write_checkpoint(&mut committed, captured, superblock)?;
+        slots::format(&engine.store.disk, &committed.superblock)
+    }
+
+    /// Opens a volume and brings it up to its last durable state: the last checkpoint, and after it
+    /// what the log holds, up to the first record that was not written whole.
+    ///
+    /// # Errors
+    /// [`Error::NotAVolume`], [`Error::NewerFormat`], [`Error::Corrupt`] with the place, the
+    /// device's.
+    pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
+        let disk = Arc::new(Disk::new(device));
+        let loaded = slots::load(&disk)?;
+        loaded.settle(&disk)?;
+        let superblock = loaded.superblock;
+        let space = space_of(&superblock);
+        let (table, directory) = read_table(&disk, &space, &superblock)?;
+        let mut dicts = Vec::new();
+        for root in superblock.dicts.iter().take(usize::from(superblock.geometry.dicts).min(DICTS_MAX)) {
+            let id = NodeId { slot: root.slot, generation: root.generation };
+            if !table.holds(id) {
+                return Err(Error::Corrupt {
+                    what: "superblock",
+                    offset: 0,
+                    len: BLOCK,
+                    why: alloc::format!("the root {id} of a dictionary is not in the node table"),
+                });
+            }
+            dicts.push(Dict::new(id, root.applied_msn));
+        }
+        let dead: Vec<NodeId> = table.nodes().filter(|(_, _, refs)| *refs == 0).map(|(id, ..)| id).collect();
+        let store = Store {
+            disk: disk.clone(),
+            space,
+            cache: Cache::new(options.cache_bytes),
+            compression: options.compression,
+            zstd: options.zstd,
+        };
+        let engine = Engine::new(store, superblock.geometry, options.upsert, table, dicts);
+        *engine.dead.lock() = dead;
+        let mut committed = Committed { superblock, directory: Some(directory) };
+        let mut next_msn = superblock.next_msn;
+        let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
+            next_msn = next_msn.max(first_msn + u64::from(changes));
+            engine.take(first_msn, record)?;
+            if engine.freeze(false) {
+                for dict in &engine.dicts {
+                    while engine.absorb(dict)? {}
+                }
+                if engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
+                    // The log stays as it is: what is in this checkpoint is passed over if the
+                    // replay has to begin anew.
+                    let captured = engine.capture(next_msn);
+                    engine.write_checkpoint(&mut committed, captured, superblock)?;
+                }
+            }
+            Ok(())
+        };
+        let end = replay(&disk, region(&superblock), &superblock.volume_id, &superblock.log_start, &mut each)?;
+        if let Some(lost) = end.lost {
+            return Err(lost);
+        }
+        // A new epoch, always: what a crash left behind the last good segment (and even where there
+        // is none) is never taken for a successor of what is written from now on.
+        let log_start = LogStart { epoch: superblock.log_start.epoch + 1, seq: 1, position: end.next.position };
+        engine.freeze(true);
+        for dict in &engine.dicts {
+            while engine.absorb(dict)? {}
+        }
+        let captured = engine.capture(next_msn);
+        let superblock = Superblock { clean: false, log_start, ..superblock };
+        engine.write_checkpoint(&mut committed, captured, superblock)?;
+        let log = Log::open_at(disk, region(&superblock), &superblock.volume_id, &log_start);
+        Ok(Env::new(engine, log, next_msn, committed))
+    }
+}
+
+/// Reads the node table and claims all that it names.
+fn read_table(disk: &Disk, space: &Arc<Space>, superblock: &Superblock) -> Result<(Table, Arc<Extent>)> {
+    let place = &superblock.table;
+    let blocks = u64::from(place.len).div_ceil(BLOCK);
+    let directory = space.reserve_exact(place.offset / BLOCK, blocks)?;
+    let bytes = read_checked(disk, "the node table's directory", &directory, place.len, place.checksum)?;
+    let corrupt = |what: &'static str, extent: &Extent, why: &str| Error::Corrupt {
+        what,
+        offset: extent.offset(),
+        len: extent.len_blocks() * BLOCK,
+        why: why.into(),
+    };
+    let pages = decode_directory(bytes_of(&bytes, place.len))
+        .ok_or_else(|| corrupt("the node table's directory", &directory, "it is not one"))?;
+    let mut table = Table::new(slots_per_page(superblock.table_page_bytes));
+    for (index, page) in pages.iter().enumerate() {
+        let what = "a page of the node table";
+        let extent = space.reserve_exact(page.start_block.get(), u64::from(page.len_blocks.get()))?;
+        let len_bytes = page.len_bytes.get();
+        if u64::from(len_bytes) > extent.len_blocks() * BLOCK {
+            return Err(corrupt(what, &extent, "it is longer than its extent"));
+        }
+        let bytes = read_checked(disk, what, &extent, len_bytes, page.checksum.get())?;
+        let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
+            .filter(|slots| slots.len() <= slots_per_page(superblock.table_page_bytes) as usize)
+            .ok_or_else(|| corrupt(what, &extent, "it is not that page"))?;
+        let place = PagePlace { extent, len_bytes, checksum: page.checksum.get() };
+        table.push_page(place, &slots, |slot| {
+            space.reserve_exact(slot.start_block.get(), u64::from(slot.len_blocks.get()))
+        })?;
+    }
+    Ok((table, directory))
+}
+
+fn bytes_of(buffer: &AlignedBuf, len: u32) -> &[u8] {
+    buffer.as_slice().get(..len as usize).unwrap_or_default()
+}
+
+fn read_checked(
+    disk: &Disk,
+    what: &'static str,
+    extent: &Extent,
+    len: u32,
+    checksum: u64,
+) -> Result<AlignedBuf> {
+    let mut buffer = AlignedBuf::zeroed(extent.len_blocks() as usize)?;
+    disk.read_at(extent.offset(), buffer.as_mut_slice())?;
+    if xxh3_64(bytes_of(&buffer, len)) != checksum {
+        return Err(Error::Corrupt {
+            what,
+            offset: extent.offset(),
+            len: u64::from(len),
+            why: "the checksum does not match".into(),
+        });
+    }
+    Ok(buffer)
+}

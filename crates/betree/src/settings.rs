@@ -1,0 +1,90 @@
+//! What a volume is made with, and what it is opened with.
+
+use alloc::sync::Arc;
+
+use betree_sys::Codec;
+
+use crate::error::{Error, Result};
+use crate::upsert::Upsert;
+
+/// One dictionary of an environment, by its place in the list that the volume was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DictId(pub u8);
+
+/// What is fixed when a volume is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Target size of a node in bytes, before compression.
+    pub node_bytes: u32,
+    /// Target size of a basement (the unit of reading in a leaf) in bytes, before compression.
+    pub basement_bytes: u32,
+    /// The most children of a node.
+    pub fanout_max: u32,
+    /// Size of the circular log in bytes.
+    pub log_bytes: u64,
+    /// How many dictionaries, at most 8.
+    pub dicts: u8,
+}
+
+/// How pieces of nodes are compressed when they are written; each says for itself how it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4: fast, about half the size for text.
+    #[default]
+    Lz4,
+    /// zstd, where the home has brought a codec: slower, smaller.
+    Zstd,
+}
+
+/// What is chosen each time a volume is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The node cache's budget in bytes.
+    pub cache_bytes: usize,
+    /// The meaning of upserts.
+    pub upsert: Arc<dyn Upsert>,
+    /// How what is written from now on is compressed.
+    pub compression: Compression,
+    /// zstd, which a volume needs that was ever written with it.
+    pub zstd: Option<Arc<dyn Codec>>,
+}
+
+impl Options {
+    /// The usual choice: LZ4, no zstd.
+    pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
+        Options { cache_bytes, upsert, compression: Compression::default(), zstd: None }
+    }
+}
+
+impl Geometry {
+    /// A geometry that suits a volume of that size and that many dictionaries.
+    pub fn for_volume(volume_bytes: u64, dicts: u8) -> Geometry {
+        let node_bytes = (volume_bytes / 256).next_power_of_two().clamp(64 << 10, 4 << 20) as u32;
+        Geometry {
+            node_bytes,
+            basement_bytes: (node_bytes / 64).max(4 << 10),
+            fanout_max: 16,
+            log_bytes: (volume_bytes / 16 / 4096 * 4096).clamp(1 << 20, 512 << 20),
+            dicts,
+        }
+    }
+
+    /// Whether the parts fit together.
+    ///
+    /// # Errors
+    /// [`Error::BadGeometry`] with what does not.
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.fanout_max < 4 {
+            return Err(Error::BadGeometry("the fan-out must be at least 4"));
+        }
+        if self.basement_bytes > self.node_bytes {
+            return Err(Error::BadGeometry("a basement must not be larger than a node"));
+        }
+        if self.log_bytes % 4096 != 0 {
+            return Err(Error::BadGeometry("the log must be whole blocks of 4096 bytes"));
+        }
+        Ok(())
+    }
+}

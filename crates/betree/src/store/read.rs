@@ -1,0 +1,167 @@
+//! From the device to memory.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::BLOCK_BYTES;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{NodePlace, Store, blocks_around};
+use crate::cache::{Piece, Stored};
+use crate::error::{Error, Result};
+use crate::format::node::{Entries, Header};
+use crate::format::run::Run;
+use crate::io::AlignedBuf;
+use crate::key::Cut;
+use crate::node::{Basement, Body, Edge, Node, NodeId};
+
+/// Pieces this near to each other are read in one go, with what lies between.
+const READ_GAP_BYTES: u64 = 32 << 10;
+/// A read is not made longer than this.
+const READ_BYTES_MAX: u64 = 8 << 20;
+/// A node's header is read together with the whole node when that is no more than this.
+const SMALL_NODE_BYTES: u64 = 32 << 10;
+
+impl Store {
+    /// The contents of a piece, from memory or from the device.
+    pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
+        match piece.resident() {
+            Some(run) => Ok(run),
+            None => {
+                self.load(core::slice::from_ref(piece))?;
+                // Eviction may have been faster than this line: then it is read once more.
+                piece.resident().map_or_else(|| self.run_uncached(piece), Ok)
+            }
+        }
+    }
+
+    fn run_uncached(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
+        let stored = piece.stored().ok_or(Error::BadRecord)?;
+        let bytes = self.read_stored(core::slice::from_ref(&stored))?;
+        let bytes = bytes.first().map(Vec::as_slice).unwrap_or_default();
+        Ok(Arc::new(self.decode(&stored, bytes)?))
+    }
+
+    /// Brings pieces into memory with as few reads as their places allow.
+    pub fn load(&self, pieces: &[Arc<Piece>]) -> Result<()> {
+        let missing: Vec<(&Arc<Piece>, Stored)> = pieces
+            .iter()
+            .filter(|p| !p.is_resident())
+            .filter_map(|p| p.stored().map(|stored| (p, stored)))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let places: Vec<Stored> = missing.iter().map(|(_, stored)| stored.clone()).collect();
+        let bytes = self.read_stored(&places)?;
+        for ((piece, stored), bytes) in missing.iter().zip(&bytes) {
+            let run = self.decode(stored, bytes)?;
+            if piece.fill(run).1 {
+                self.cache.watch(piece);
+            }
+        }
+        self.cache.evict();
+        Ok(())
+    }
+
+    /// The stored bytes of pieces, in the order given; neighbours are read together.
+    pub(super) fn read_stored(&self, places: &[Stored]) -> Result<Vec<Vec<u8>>> {
+        let offset_of = |s: &Stored| s.extent.offset() + u64::from(s.at.offset);
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_by_key(|i| places.get(*i).map_or(0, offset_of));
+        let mut out: Vec<Vec<u8>> = alloc::vec![Vec::new(); places.len()];
+        let mut next = 0;
+        while let Some(first) = order.get(next).and_then(|i| places.get(*i)) {
+            let start = offset_of(first);
+            let mut end = start + u64::from(first.at.stored_len);
+            let from = next;
+            next += 1;
+            while let Some(stored) = order.get(next).and_then(|i| places.get(*i)) {
+                let (offset, len) = (offset_of(stored), u64::from(stored.at.stored_len));
+                if offset > end + READ_GAP_BYTES || offset + len - start > READ_BYTES_MAX {
+                    break;
+                }
+                end = end.max(offset + len);
+                next += 1;
+            }
+            let (block_start, blocks) = blocks_around(start, end - start);
+            let mut buffer = AlignedBuf::zeroed(blocks)?;
+            self.disk.read_at(block_start, buffer.as_mut_slice())?;
+            for index in order.get(from..next).unwrap_or_default() {
+                let Some(stored) = places.get(*index) else { continue };
+                let at = (offset_of(stored) - block_start) as usize;
+                let bytes = buffer.as_slice().get(at..at + stored.at.stored_len as usize);
+                if let (Some(slot), Some(bytes)) = (out.get_mut(*index), bytes) {
+                    *slot = bytes.to_vec();
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Reads a node's header, and its pieces with it if the node is small.
+    pub fn read_node(&self, id: NodeId, place: &NodePlace) -> Result<Arc<Node>> {
+        let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
+        let corrupt = |why: &str| Error::Corrupt {
+            what: "a node's header",
+            offset: place.extent.offset(),
+            len: u64::from(place.header_len),
+            why: why.into(),
+        };
+        if u64::from(place.header_len) > extent_bytes {
+            return Err(corrupt("it is longer than its extent"));
+        }
+        let whole = extent_bytes <= SMALL_NODE_BYTES;
+        let len = if whole { extent_bytes } else { u64::from(place.header_len) };
+        let (start, blocks) = blocks_around(place.extent.offset(), len);
+        let mut buffer = AlignedBuf::zeroed(blocks)?;
+        self.disk.read_at(start, buffer.as_mut_slice())?;
+        let bytes = buffer.as_slice().get(..place.header_len as usize).unwrap_or_default();
+        if xxh3_64(bytes) != place.header_checksum {
+            return Err(corrupt("the checksum does not match"));
+        }
+        let header = Header::decode(bytes, extent_bytes).map_err(corrupt)?;
+        if header.id != id {
+            return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
+        }
+        let node = self.node_of(header, place);
+        if whole {
+            for piece in node.pieces() {
+                let Some(stored) = piece.stored() else { continue };
+                let at = stored.at.offset as usize;
+                let bytes = buffer.as_slice().get(at..at + stored.at.stored_len as usize);
+                if piece.fill(self.decode(&stored, bytes.unwrap_or_default())?).1 {
+                    self.cache.watch(&piece);
+                }
+            }
+            self.cache.evict();
+        }
+        Ok(node)
+    }
+
+    fn node_of(&self, header: Header, place: &NodePlace) -> Arc<Node> {
+        let charge = self.cache.charge(place.header_len as usize * 2);
+        let piece = |at| Piece::on_device(&self.cache, Stored { extent: place.extent.clone(), at });
+        let body = match header.entries {
+            Entries::Leaf(basements) => Body::Leaf(
+                basements.into_iter().map(|(first, at)| Basement { first, piece: piece(at) }).collect(),
+            ),
+            Entries::Interior(stored) => {
+                let mut lo: Cut = header.lo.clone();
+                let mut edges = Vec::with_capacity(stored.len());
+                for edge in stored {
+                    edges.push(Edge {
+                        lo: core::mem::replace(&mut lo, edge.hi.clone()),
+                        hi: edge.hi,
+                        translation: edge.translation,
+                        child: edge.child,
+                        longest_key: edge.longest_key,
+                        partition: edge.partition.map(piece),
+                    });
+                }
+                Body::Interior(edges)
+            }
+        };
+        Arc::new(Node { id: header.id, height: header.height, lo: header.lo, hi: header.hi, body, charge })
+    }
+}

@@ -1,0 +1,281 @@
+//! The node table: what each node id stands for.
+//!
+//! Three versions of it matter: the *committed* one that the superblock points to, the one *in
+//! flight* while a checkpoint is written, and the *current* one in memory. An extent is free when
+//! none of them names it; that is done by counting holders: the current version holds the extents it
+//! names, and what it lets go of is held by a list until the checkpoint that no longer names it is
+//! committed (`retired`).
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use zerocopy::little_endian::{U32, U64};
+
+use crate::format::table::{StoredPage, StoredSlot};
+use crate::node::NodeId;
+use crate::space::Extent;
+use crate::store::NodePlace;
+
+/// What the table knows of a slot.
+#[derive(Clone, Default)]
+struct Slot {
+    generation: u32,
+    references: u32,
+    height: u8,
+    used: bool,
+    place: Option<NodePlace>,
+}
+
+/// The current version of the node table.
+#[derive(Default)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+    free_slots: Vec<u32>,
+    slots_per_page: u32,
+    dirty_pages: BTreeSet<u32>,
+    /// Where each page was last written.
+    pages: Vec<Option<PagePlace>>,
+    /// Extents that the last captured version names and the current one does not.
+    retired: Vec<Arc<Extent>>,
+    nodes: u64,
+}
+
+/// Where a page stands on the device.
+#[derive(Clone)]
+pub(crate) struct PagePlace {
+    pub extent: Arc<Extent>,
+    pub len_bytes: u32,
+    pub checksum: u64,
+}
+
+/// The pages that a checkpoint has to write, as they were when it was captured.
+pub(crate) struct CapturedTable {
+    pages: Vec<(u32, Vec<Slot>)>,
+    slots_per_page: u32,
+    /// Extents that the committed version names and the captured one does not.
+    pub retired: Vec<Arc<Extent>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(slots_per_page: u32) -> Table {
+        Table { slots_per_page, ..Table::default() }
+    }
+
+    /// Adds the next page while a volume is opened; `extent_of` claims the nodes' extents.
+    pub fn push_page<E>(
+        &mut self,
+        place: PagePlace,
+        slots: &[StoredSlot],
+        mut extent_of: impl FnMut(&StoredSlot) -> Result<Arc<Extent>, E>,
+    ) -> Result<(), E> {
+        self.pages.push(Some(place));
+        for stored in slots {
+            let index = self.slots.len() as u32;
+            let mut slot = Slot { generation: stored.generation.get(), ..Slot::default() };
+            if stored.used == 1 {
+                slot.used = true;
+                slot.references = stored.references.get();
+                slot.height = stored.height;
+                slot.place = Some(NodePlace {
+                    extent: extent_of(stored)?,
+                    header_len: stored.header_len.get(),
+                    header_checksum: stored.header_checksum.get(),
+                });
+                self.nodes += 1;
+            } else {
+                self.free_slots.push(index);
+            }
+            self.slots.push(slot);
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, slot: u32) {
+        self.dirty_pages.insert(slot / self.slots_per_page);
+    }
+
+    fn slot(&self, id: NodeId) -> Option<&Slot> {
+        self.slots.get(id.slot as usize).filter(|s| s.used && s.generation == id.generation)
+    }
+
+    fn slot_mut(&mut self, id: NodeId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.slot as usize).filter(|s| s.used && s.generation == id.generation)
+    }
+
+    /// A name for a node that is being built. It is not in the table until it is added, so that a
+    /// checkpoint captured meanwhile does not see it.
+    pub fn reserve(&mut self) -> NodeId {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
+        NodeId { slot, generation: generation.wrapping_add(1) }
+    }
+
+    /// Adds a node under a reserved name, with one reference and no place on the device yet.
+    pub fn add(&mut self, id: NodeId, height: u8) {
+        if let Some(slot) = self.slots.get_mut(id.slot as usize) {
+            *slot = Slot { generation: id.generation, references: 1, height, used: true, place: None };
+            self.nodes += 1;
+            self.touch(id.slot);
+        }
+    }
+
+    /// Takes a node out of the table. Its extent stays until no checkpoint names it.
+    pub fn remove(&mut self, id: NodeId) {
+        let Some(slot) = self.slot_mut(id) else { return };
+        slot.used = false;
+        slot.references = 0;
+        let place = slot.place.take();
+        self.retired.extend(place.map(|p| p.extent));
+        self.nodes -= 1;
+        self.free_slots.push(id.slot);
+        self.touch(id.slot);
+    }
+
+    /// Gives a reference back. The node stays in the table with no reference, which is how a crash
+    /// finds what is still to be freed. `true` if that was the last one.
+    pub fn release(&mut self, id: NodeId) -> bool {
+        let Some(slot) = self.slot_mut(id) else { return false };
+        slot.references = slot.references.saturating_sub(1);
+        let last = slot.references == 0;
+        self.touch(id.slot);
+        last
+    }
+
+    /// The node's place on the device, if it was ever written.
+    pub fn place(&self, id: NodeId) -> Option<NodePlace> {
+        self.slot(id)?.place.clone()
+    }
+
+    /// Whether the table holds the node.
+    pub fn holds(&self, id: NodeId) -> bool {
+        self.slot(id).is_some()
+    }
+
+    /// The node's height.
+    pub fn height(&self, id: NodeId) -> Option<u8> {
+        self.slot(id).map(|s| s.height)
+    }
+
+    /// All nodes: id, height and references.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, u8, u32)> + '_ {
+        self.slots.iter().enumerate().filter(|(_, s)| s.used).map(|(slot, s)| {
+            let id = NodeId { slot: slot as u32, generation: s.generation };
+            (id, s.height, s.references)
+        })
+    }
+
+    /// How many nodes.
+    pub fn len(&self) -> u64 {
+        self.nodes
+    }
+
+    /// How many bytes a checkpoint would write of the table now, at most.
+    pub fn dirty_page_bytes(&self, page_bytes: u32) -> u64 {
+        (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
+    }
+
+    /// Shares the version of this moment with a checkpoint that will write `nodes`.
+    pub fn capture(&mut self, nodes: impl Iterator<Item = NodeId>) -> CapturedTable {
+        let mut dirty = core::mem::take(&mut self.dirty_pages);
+        dirty.extend(nodes.map(|id| id.slot / self.slots_per_page));
+        let pages = dirty
+            .into_iter()
+            .map(|page| {
+                let start = (page * self.slots_per_page) as usize;
+                let end = (start + self.slots_per_page as usize).min(self.slots.len());
+                (page, self.slots.get(start..end).unwrap_or_default().to_vec())
+            })
+            .collect();
+        CapturedTable {
+            pages,
+            slots_per_page: self.slots_per_page,
+            retired: core::mem::take(&mut self.retired),
+        }
+    }
+
+    /// A checkpoint has written a captured version of a node. What it stood at before belongs to
+    /// the checkpoint before, and goes when this one is committed.
+    pub fn written(&mut self, id: NodeId, place: &NodePlace, captured: &mut CapturedTable) {
+        captured.set_place(id, place);
+        match self.slot_mut(id) {
+            Some(slot) => {
+                let old = slot.place.replace(place.clone());
+                captured.retired.extend(old.map(|p| p.extent));
+            }
+            // Removed meanwhile: this checkpoint still names it, the next will not.
+            None => self.retired.push(place.extent.clone()),
+        }
+    }
+
+    /// A checkpoint has written a page.
+    pub fn page_written(&mut self, page: u32, place: PagePlace, captured: &mut CapturedTable) {
+        if self.pages.len() <= page as usize {
+            self.pages.resize(page as usize + 1, None);
+        }
+        if let Some(old) = self.pages.get_mut(page as usize).and_then(|p| p.replace(place)) {
+            captured.retired.push(old.extent);
+        }
+    }
+
+    /// The pages' places, for the directory.
+    pub fn directory(&self) -> Vec<StoredPage> {
+        self.pages
+            .iter()
+            .flatten()
+            .map(|page| StoredPage {
+                start_block: U64::new(page.extent.start_block()),
+                checksum: U64::new(page.checksum),
+                len_blocks: U32::new(page.extent.len_blocks() as u32),
+                len_bytes: U32::new(page.len_bytes),
+            })
+            .collect()
+    }
+
+    /// The checkpoint came to nothing: what it was to write is still to be written.
+    pub fn give_back(&mut self, captured: CapturedTable) {
+        self.dirty_pages.extend(captured.pages.iter().map(|(page, _)| *page));
+        self.retired.extend(captured.retired);
+    }
+
+    /// Every extent that the current version names, for accounting in `check`.
+    pub fn extents(&self) -> impl Iterator<Item = &Arc<Extent>> {
+        let nodes = self.slots.iter().filter_map(|s| s.place.as_ref()).map(|p| &p.extent);
+        nodes.chain(self.pages.iter().flatten().map(|p| &p.extent))
+    }
+}
+
+impl CapturedTable {
+    fn set_place(&mut self, id: NodeId, place: &NodePlace) {
+        let page = id.slot / self.slots_per_page;
+        let found = self.pages.iter_mut().find(|(index, _)| *index == page);
+        let slot = found.and_then(|(_, slots)| slots.get_mut((id.slot % self.slots_per_page) as usize));
+        if let Some(slot) = slot {
+            slot.place = Some(place.clone());
+        }
+    }
+
+    /// The pages to write.
+    pub fn pages(&self) -> impl Iterator<Item = (u32, Vec<StoredSlot>)> + '_ {
+        self.pages.iter().map(|(index, slots)| (*index, slots.iter().map(stored).collect()))
+    }
+}
+
+fn stored(slot: &Slot) -> StoredSlot {
+    let place = slot.place.as_ref();
+    StoredSlot {
+        start_block: U64::new(place.map_or(0, |p| p.extent.start_block())),
+        header_checksum: U64::new(place.map_or(0, |p| p.header_checksum)),
+        len_blocks: U32::new(place.map_or(0, |p| p.extent.len_blocks() as u32)),
+        header_len: U32::new(place.map_or(0, |p| p.header_len)),
+        generation: U32::new(slot.generation),
+        references: U32::new(slot.references),
+        height: slot.height,
+        used: u8::from(slot.used),
+        reserved: [0; 6],
+    }
+}

@@ -1,0 +1,263 @@
+//! Messages come to stand in a node, newer than all that they meet there.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Tree;
+use super::leaf_builder::LeafBuilder;
+use crate::cache::Piece;
+use crate::error::Result;
+use crate::format::run::{Run, RunBuilder};
+use crate::key::{Cut, Translation};
+use crate::message::{Kind, Point, RangeDelete, subtract};
+use crate::node::{Basement, Body, Edge, Node, NodeId};
+use crate::upsert::Upsert;
+
+/// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
+/// coordinates and inside its bounds. A point is newer than a range of the batch that covers it.
+#[derive(Default)]
+pub(crate) struct Batch<'m> {
+    pub points: Vec<Point<'m>>,
+    pub ranges: Vec<RangeDelete>,
+}
+
+impl<'m> Batch<'m> {
+    /// All messages of a partition, in the coordinates behind an edge.
+    pub fn of(run: &'m Run, to: &Translation) -> Batch<'m> {
+        let points = (0..run.len()).map(|index| {
+            let point = run.point(index);
+            let key = match point.key {
+                Cow::Borrowed(key) => to.key(key),
+                Cow::Owned(key) => Cow::Owned(to.key(&key).into_owned()),
+            };
+            Point { key, ..point }
+        });
+        Batch { points: points.collect(), ranges: run.ranges().iter().map(|r| r.translate(to)).collect() }
+    }
+
+    /// The points before the cut, and the rest: points are taken from the front of `points`.
+    fn split_points<'s>(points: &mut &'s [Point<'m>], cut: &Cut) -> &'s [Point<'m>] {
+        let at = points.partition_point(|p| cut.is_above(&p.key));
+        let (head, rest) = points.split_at_checked(at).unwrap_or((points, &[]));
+        *points = rest;
+        head
+    }
+
+    fn ranges_within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
+        let from = self.ranges.partition_point(|r| r.hi <= *lo);
+        let reaching = self.ranges.get(from..).unwrap_or_default();
+        reaching.iter().take_while(|r| r.lo < *hi).filter_map(|r| r.clip(lo, hi)).collect()
+    }
+}
+
+/// What the messages for one key, oldest first, make of its old value.
+pub(crate) fn fold<'v>(
+    old: Option<&'v [u8]>,
+    messages: &[Point<'v>],
+    upsert: &dyn Upsert,
+) -> Option<Cow<'v, [u8]>> {
+    let mut value = old.map(Cow::Borrowed);
+    for message in messages {
+        value = match message.kind {
+            Kind::Put => Some(Cow::Borrowed(message.value)),
+            Kind::Delete => None,
+            Kind::Upsert => upsert.apply(value.as_deref(), message.value).map(Cow::Owned),
+        };
+    }
+    value
+}
+
+/// How many of the first points are for the same key.
+fn same_key(points: &[Point<'_>]) -> usize {
+    let Some(first) = points.first() else { return 0 };
+    points.iter().take_while(|p| p.key == first.key).count()
+}
+
+/// Of the messages for one key, oldest first, those that still matter.
+fn live<'s, 'm>(messages: &'s [Point<'m>]) -> &'s [Point<'m>] {
+    let last_base = messages.iter().rposition(|p| p.kind != Kind::Upsert).unwrap_or(0);
+    messages.get(last_base..).unwrap_or_default()
+}
+
+/// A partition's messages with newer ones over them.
+fn merge_partition(older: Option<&Run>, points: &[Point<'_>], ranges: &[RangeDelete]) -> Run {
+    let mut out = RunBuilder::default();
+    let mut push = |p: &Point<'_>| out.push(&p.key, p.msn, p.kind, p.value);
+    let mut newer = points;
+    let empty = RunBuilder::default().finish();
+    let older = older.unwrap_or(&empty);
+    let mut index = 0;
+    let mut covers = ranges;
+    while index < older.len() {
+        let key = older.key(index);
+        while newer.first().is_some_and(|p| *p.key < *key) {
+            let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+            live(group).iter().for_each(&mut push);
+            newer = rest;
+        }
+        let from = index;
+        while index < older.len() && older.key(index) == key {
+            index += 1;
+        }
+        while covers.first().is_some_and(|r| !r.hi.is_above(key)) {
+            covers = covers.get(1..).unwrap_or_default();
+        }
+        let covered = covers.first().is_some_and(|r| r.covers(key));
+        let group = if newer.first().is_some_and(|p| *p.key == *key) { same_key(newer) } else { 0 };
+        let (group, rest) = newer.split_at_checked(group).unwrap_or_default();
+        newer = rest;
+        if !covered && group.iter().all(|p| p.kind == Kind::Upsert) {
+            older.points(from, index).for_each(|p| push(&p));
+        }
+        live(group).iter().for_each(&mut push);
+    }
+    while !newer.is_empty() {
+        let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+        live(group).iter().for_each(&mut push);
+        newer = rest;
+    }
+    let mut all = subtract(older.ranges(), ranges);
+    all.extend_from_slice(ranges);
+    all.sort_by(|a, b| a.lo.cmp(&b.lo));
+    out.set_ranges(all);
+    out.finish()
+}
+
+impl Tree<'_> {
+    /// The node with the messages in it, and the children that whole-window deletes have dropped.
+    pub fn arrive(&self, node: &Node, batch: &Batch<'_>) -> Result<(Body, Vec<NodeId>, u32)> {
+        match &node.body {
+            Body::Interior(edges) => {
+                let mut dropped = Vec::new();
+                let edges = self.arrive_at_edges(edges, batch, &mut dropped)?;
+                Ok((Body::Interior(edges), dropped, 0))
+            }
+            Body::Leaf(basements) => {
+                let (basements, longest) = self.arrive_at_leaf(basements, &node.lo, &node.hi, batch)?;
+                Ok((Body::Leaf(basements), Vec::new(), longest))
+            }
+        }
+    }
+
+    fn arrive_at_edges(
+        &self,
+        edges: &[Edge],
+        batch: &Batch<'_>,
+        dropped: &mut Vec<NodeId>,
+    ) -> Result<Vec<Edge>> {
+        let mut points = batch.points.as_slice();
+        let mut out = Vec::with_capacity(edges.len());
+        for edge in edges {
+            let mine = Batch::split_points(&mut points, &edge.hi);
+            let mut ranges = batch.ranges_within(&edge.lo, &edge.hi);
+            if mine.is_empty() && ranges.is_empty() {
+                out.push(edge.clone());
+                continue;
+            }
+            let mut edge = edge.clone();
+            if ranges.iter().any(|r| r.lo <= edge.lo && r.hi >= edge.hi) {
+                // All that is below or pending is gone: a null edge, and nothing to keep the range for.
+                dropped.extend(edge.child);
+                edge = Edge::null(edge.lo, edge.hi);
+            }
+            let older = edge.partition.as_ref().map(|p| self.store.run(p)).transpose()?;
+            let mut run = merge_partition(older.as_deref(), mine, &ranges);
+            if edge.child.is_none() && !run.ranges().is_empty() {
+                // Below a null edge there is nothing that a range could hide.
+                ranges.clear();
+                let mut points_only = RunBuilder::default();
+                run.points(0, run.len()).for_each(|p| points_only.push(&p.key, p.msn, p.kind, p.value));
+                run = points_only.finish();
+            }
+            let longest = mine.iter().map(|p| p.key.len()).max().unwrap_or(0);
+            let longest = longest.saturating_sub(edge.translation.strip_len) + edge.translation.prepend.len();
+            edge.longest_key = edge.longest_key.max(longest as u32);
+            edge.partition = (!run.is_empty()).then(|| Piece::new(&self.store.cache, run));
+            out.push(edge);
+        }
+        Ok(out)
+    }
+
+    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key.
+    pub fn arrive_at_leaf(
+        &self,
+        basements: &[Basement],
+        lo: &Cut,
+        hi: &Cut,
+        batch: &Batch<'_>,
+    ) -> Result<(Vec<Basement>, u32)> {
+        let mut windows: Vec<(Cut, Cut)> = Vec::with_capacity(basements.len());
+        for index in 0..basements.len().max(1) {
+            let from = if index == 0 { lo.clone() } else { windows.last().map_or(Cut::LOW, |w| w.1.clone()) };
+            let to = basements.get(index + 1).map_or_else(|| hi.clone(), |b| Cut::before(b.first.clone()));
+            windows.push((from, to));
+        }
+        let mut points = batch.points.as_slice();
+        let parts: Vec<(&[Point<'_>], Vec<RangeDelete>)> = windows
+            .iter()
+            .map(|(lo, hi)| (Batch::split_points(&mut points, hi), batch.ranges_within(lo, hi)))
+            .collect();
+        let covered = |part: &[RangeDelete], window: &(Cut, Cut)| {
+            part.iter().any(|r| r.lo <= window.0 && r.hi >= window.1)
+        };
+        let mut wanted: Vec<Arc<Piece>> = Vec::new();
+        for ((basement, window), (points, ranges)) in basements.iter().zip(&windows).zip(&parts) {
+            if !(points.is_empty() && ranges.is_empty() || covered(ranges, window)) {
+                wanted.push(basement.piece.clone());
+            }
+        }
+        self.store.load(&wanted)?;
+        let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
+        for (index, (window, (points, ranges))) in windows.iter().zip(&parts).enumerate() {
+            let basement = basements.get(index);
+            if points.is_empty() && ranges.is_empty() {
+                basement.into_iter().for_each(|b| out.share(b));
+                continue;
+            }
+            let base = match basement {
+                Some(basement) if !covered(ranges, window) => Some(self.store.run(&basement.piece)?),
+                _ => None,
+            };
+            self.merge_basement(base.as_deref(), points, ranges, &mut out);
+        }
+        Ok(out.finish())
+    }
+
+    fn merge_basement(
+        &self,
+        base: Option<&Run>,
+        points: &[Point<'_>],
+        ranges: &[RangeDelete],
+        out: &mut LeafBuilder<'_>,
+    ) {
+        let mut newer = points;
+        let mut covers = ranges;
+        let mut take_group = |before: Option<&[u8]>, out: &mut LeafBuilder<'_>| {
+            while newer.first().is_some_and(|p| before.is_none_or(|key| *p.key < *key)) {
+                let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+                newer = rest;
+                if let (Some(first), Some(value)) = (group.first(), fold(None, live(group), self.upsert)) {
+                    out.push(&first.key, &value);
+                }
+            }
+            let same = before.is_some_and(|key| newer.first().is_some_and(|p| *p.key == *key));
+            let (group, rest) =
+                newer.split_at_checked(if same { same_key(newer) } else { 0 }).unwrap_or_default();
+            newer = rest;
+            group
+        };
+        for index in 0..base.map_or(0, Run::len) {
+            let Some(pair) = base.map(|b| b.point(index)) else { break };
+            let group = take_group(Some(&pair.key), out);
+            while covers.first().is_some_and(|r| !r.hi.is_above(&pair.key)) {
+                covers = covers.get(1..).unwrap_or_default();
+            }
+            let covered = covers.first().is_some_and(|r| r.covers(&pair.key));
+            if let Some(value) = fold((!covered).then_some(pair.value), live(group), self.upsert) {
+                out.push(&pair.key, &value);
+            }
+        }
+        take_group(None, out);
+    }
+}

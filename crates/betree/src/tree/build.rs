@@ -1,0 +1,144 @@
+//! What an edge shows, and nodes made of it: the two primitives under split, merge, grow and shrink.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Tree;
+use super::leaf_builder::LeafBuilder;
+use crate::cache::Piece;
+use crate::error::Result;
+use crate::format::run::{Run, RunBuilder};
+use crate::key::{Cut, Translation, shared_len};
+use crate::node::{Basement, Body, Edge, Node};
+
+/// Between the coordinates of two nodes, both ways, for what lies in one window.
+pub(super) struct Lift {
+    pub to: Translation,
+    pub back: Translation,
+}
+
+impl Lift {
+    /// From a parent's coordinates to those of a new child for exactly `[lo, hi)`, which strips all
+    /// that these bounds share.
+    pub fn into_child(lo: &Cut, hi: &Cut) -> Lift {
+        let shared = shared_len(lo, hi);
+        let prepend = lo.bytes().get(..shared).unwrap_or_default().to_vec();
+        Lift { to: Translation::strip(shared), back: Translation { strip_len: 0, prepend } }
+    }
+
+    /// From the coordinates of an edge's child to those of the edge's node.
+    pub fn out_of_child(edge: &Edge) -> Lift {
+        Lift { to: edge.up(), back: edge.translation.clone() }
+    }
+
+    /// `self` first, `second` after it.
+    pub fn then(&self, second: &Lift) -> Lift {
+        Lift { to: self.to.then(&second.to), back: second.back.then(&self.back) }
+    }
+
+    fn changes_nothing(&self) -> bool {
+        self.to.is_identity()
+    }
+}
+
+/// A run in other coordinates.
+fn lift_run(run: &Run, to: &Translation) -> Run {
+    let mut out = RunBuilder::default();
+    for point in run.points(0, run.len()) {
+        out.push(&to.key(&point.key), point.msn, point.kind, point.value);
+    }
+    out.set_ranges(run.ranges().iter().map(|r| r.translate(to)).collect());
+    out.finish()
+}
+
+impl Tree<'_> {
+    /// An edge in other coordinates, what is pending for it likewise.
+    pub(super) fn lift_edge(&self, edge: &Edge, lift: &Lift) -> Result<Edge> {
+        let partition = match &edge.partition {
+            Some(piece) if !lift.changes_nothing() => {
+                let run = lift_run(&*self.store.run(piece)?, &lift.to);
+                Some(Piece::new(&self.store.cache, run))
+            }
+            other => other.clone(),
+        };
+        Ok(Edge {
+            lo: lift.to.cut(&edge.lo),
+            hi: lift.to.cut(&edge.hi),
+            translation: lift.back.then(&edge.translation),
+            child: edge.child,
+            longest_key: edge.longest_key,
+            partition,
+        })
+    }
+
+    /// The edges that an edge to an interior child shows, through `lift`.
+    pub(super) fn edges_of(&self, child: &Node, lift: &Lift) -> Result<Vec<Edge>> {
+        child.edges().iter().map(|edge| self.lift_edge(edge, lift)).collect()
+    }
+
+    /// A new interior node for `[lo, hi)` of edges in the same coordinates, and the edge to it.
+    pub(super) fn build_interior(
+        &self,
+        height: u8,
+        lo: &Cut,
+        hi: &Cut,
+        edges: &[Edge],
+    ) -> Result<(Arc<Node>, Edge)> {
+        let lift = Lift::into_child(lo, hi);
+        let edges = edges.iter().map(|edge| self.lift_edge(edge, &lift)).collect::<Result<Vec<_>>>()?;
+        let node = self.new_node(height, lift.to.cut(lo), lift.to.cut(hi), Body::Interior(edges));
+        let longest_key = node.longest_key();
+        Ok(self.edge_to(node, lo, hi, lift, longest_key))
+    }
+
+    /// The edge for `[lo, hi)` to a node that was made for it.
+    pub(super) fn edge_to(
+        &self,
+        node: Arc<Node>,
+        lo: &Cut,
+        hi: &Cut,
+        lift: Lift,
+        longest_key: u32,
+    ) -> (Arc<Node>, Edge) {
+        let edge = Edge {
+            lo: lo.clone(),
+            hi: hi.clone(),
+            translation: lift.to,
+            child: Some(node.id),
+            longest_key,
+            partition: None,
+        };
+        (node, edge)
+    }
+
+    /// Adds the pairs of basements in `[lo, hi)` to a leaf in other coordinates. Basements that lie
+    /// inside as they are, and need no other keys, are shared unless `repack`.
+    pub(super) fn copy_pairs(
+        &self,
+        basements: &[Basement],
+        lo: &Cut,
+        hi: &Cut,
+        lift: &Lift,
+        repack: bool,
+        out: &mut LeafBuilder<'_>,
+    ) -> Result<()> {
+        let mut next = basements.iter().skip(1);
+        for basement in basements {
+            let end = next.next().map(|b| Cut::before(b.first.clone()));
+            if end.as_ref().is_some_and(|end| end <= lo) || !hi.is_above(&basement.first) {
+                continue;
+            }
+            let inside =
+                !lo.is_above(&basement.first) && (end.as_ref().is_some_and(|end| end <= hi) || *hi == Cut::HIGH);
+            if inside && !repack && lift.changes_nothing() {
+                out.share(basement);
+                continue;
+            }
+            let run = self.store.run(&basement.piece)?;
+            for pair in run.points(run.first_behind(lo), run.first_behind(hi)) {
+                out.push(&lift.to.key(&pair.key), pair.value);
+            }
+        }
+        Ok(())
+    }
+}

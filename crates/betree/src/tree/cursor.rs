@@ -1,0 +1,474 @@
+//! The range query: a place in a key range that moves both ways.
+//!
+//! A cursor works a *region* at a time: the largest piece of the key space around its place that one
+//! basement, one null edge or one range delete serves. It merges, for the region alone, what the
+//! memtables and the partitions above hold with the pairs of the basement, newest first, and copies
+//! the result; no node is ever changed for a read (§3.4.4), and no lock is held between steps.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::sync::atomic::{AtomicU64, Ordering};
+
+use super::Tree;
+use super::arrive::fold;
+use crate::cache::Piece;
+use crate::dict::DictState;
+use crate::error::Result;
+use crate::format::run::Run;
+use crate::key::{Cut, Translation};
+use crate::memtable::Memtable;
+use crate::message::{Kind, Point, RangeDelete};
+use crate::node::{Body, Node, NodeId};
+
+/// A region is not made larger than this many messages of one memtable.
+const MEMTABLE_POINTS_MAX: usize = 256;
+
+/// The pairs of a region, copied out of the tree.
+#[derive(Default)]
+pub(crate) struct Region {
+    pub lo: Option<Cut>,
+    pub hi: Option<Cut>,
+    bytes: Vec<u8>,
+    /// Where each pair's key and value end in `bytes`.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Region {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// How many pairs.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The pair at `index`; empty past the end.
+    pub fn pair(&self, index: usize) -> (&[u8], &[u8]) {
+        let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |e| e.1);
+        let (key_end, end) = self.ends.get(index).copied().unwrap_or((start, start));
+        (
+            self.bytes.get(start..key_end).unwrap_or_default(),
+            self.bytes.get(key_end..end).unwrap_or_default(),
+        )
+    }
+
+    /// The index of the first pair behind the cut.
+    fn first_behind(&self, cut: &Cut) -> usize {
+        let (mut lo, mut hi) = (0, self.len());
+        while lo < hi {
+            let middle = lo + (hi - lo) / 2;
+            if cut.is_above(self.pair(middle).0) { lo = middle + 1 } else { hi = middle }
+        }
+        lo
+    }
+}
+
+/// Which way a cursor looks from its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+/// The window that is left of a walk, in the dictionary's coordinates and in the node's.
+struct Window {
+    lo: Cut,
+    hi: Cut,
+}
+
+impl Window {
+    fn meet(&mut self, lo: &Cut, hi: &Cut) {
+        if *lo > self.lo {
+            self.lo = lo.clone();
+        }
+        if *hi < self.hi {
+            self.hi = hi.clone();
+        }
+    }
+}
+
+/// Messages of one buffer for a region, oldest buffers last.
+struct Source {
+    points: Points,
+    ranges: Vec<RangeDelete>,
+}
+
+enum Points {
+    /// Copied out of a memtable.
+    Copied { points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)>, next: usize },
+    /// In a partition or basement, with the way to the dictionary's coordinates.
+    Run { run: Arc<Run>, up: Translation, next: usize, end: usize },
+}
+
+impl Points {
+    fn key(&self) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Points::Copied { points, next } => points.get(*next).map(|p| Cow::Borrowed(p.0.as_slice())),
+            Points::Run { run, up, next, end } => (next < end).then(|| up.key(run.key(*next))),
+        }
+    }
+
+    /// The points for `key`, oldest first, if it is the next.
+    fn take<'s>(&'s mut self, key: &[u8], out: &mut Vec<Point<'s>>) {
+        match self {
+            Points::Copied { points, next } => {
+                let from = *next;
+                while points.get(*next).is_some_and(|p| p.0 == key) {
+                    *next += 1;
+                }
+                out.extend(points.get(from..*next).unwrap_or_default().iter().map(
+                    |(key, msn, kind, value)| Point {
+                        key: Cow::Borrowed(key.as_slice()),
+                        msn: *msn,
+                        kind: *kind,
+                        value,
+                    },
+                ));
+            }
+            Points::Run { run, up, next, end } => {
+                while *next < *end && *up.key(run.key(*next)) == *key {
+                    out.push(run.point(*next));
+                    *next += 1;
+                }
+            }
+        }
+    }
+}
+
+/// A partition or basement on the way, with the coordinates of its node.
+struct Level {
+    piece: Arc<Piece>,
+    /// To the dictionary's coordinates.
+    up: Translation,
+    /// The cursor's place in the node's coordinates.
+    at: Cut,
+    /// The window after this level's edge, in the node's coordinates.
+    window: Window,
+}
+
+impl Tree<'_> {
+    /// Fills `region` with what lies around `at` on the side of `way`, inside `[lo, hi)`.
+    fn read_region(&self, lo: &Cut, hi: &Cut, at: &Cut, way: Way, region: &mut Region) -> Result<()> {
+        loop {
+            if self.try_region(lo, hi, at, way, region)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As above; `false` if a node had to be read and the walk must begin anew.
+    fn try_region(&self, lo: &Cut, hi: &Cut, at: &Cut, way: Way, region: &mut Region) -> Result<bool> {
+        let mut window = Window { lo: lo.clone(), hi: hi.clone() };
+        let mut levels: Vec<Level> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
+        let mut missing: Option<NodeId> = None;
+        let mut leaf: Option<(Arc<Node>, usize)> = None;
+        {
+            let state = self.dict.state.read();
+            self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf);
+            let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
+            for memtable in memtables {
+                sources.push(copy_memtable(memtable, way, &mut window));
+            }
+        }
+        if let Some((leaf, index)) = &leaf {
+            self.read_ahead(leaf, *index, way)?;
+        }
+        let basement = if leaf.is_some() { levels.pop() } else { None };
+        let mut covered = false;
+        for level in &levels {
+            let run = self.store.run(&level.piece)?;
+            if let Some(range) = range_around(&run, &level.at, way) {
+                // What is below is hidden here: the region ends with the range.
+                let part = range.clip(&level.window.lo, &level.window.hi);
+                if let Some(part) = part {
+                    window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
+                }
+                sources.push(source_of(run, level));
+                covered = true;
+                break;
+            }
+            sources.push(source_of(run, level));
+        }
+        if !covered {
+            if let Some(id) = missing {
+                self.find(id)?;
+                return Ok(false);
+            }
+            if let Some(level) = basement {
+                sources.push(source_of(self.store.run(&level.piece)?, &level));
+            }
+        }
+        self.merge_region(sources, &window, region);
+        region.lo = Some(window.lo);
+        region.hi = Some(window.hi);
+        Ok(true)
+    }
+
+    /// From the root towards the place, through what is in memory, narrowing the window.
+    #[allow(clippy::too_many_arguments)]
+    fn walk(
+        &self,
+        state: &DictState,
+        at: &Cut,
+        way: Way,
+        window: &mut Window,
+        levels: &mut Vec<Level>,
+        missing: &mut Option<NodeId>,
+        leaf: &mut Option<(Arc<Node>, usize)>,
+    ) {
+        let mut id = state.root;
+        let mut up = Translation::default();
+        let mut place = at.clone();
+        // The window in the coordinates of the node at hand.
+        let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
+        loop {
+            let Some(node) = state.node(id) else {
+                *missing = Some(id);
+                return;
+            };
+            match &node.body {
+                Body::Interior(edges) => {
+                    let index = match way {
+                        Way::Up => edges.partition_point(|e| e.hi <= place),
+                        Way::Down => edges.partition_point(|e| e.hi < place),
+                    };
+                    let Some(edge) = edges.get(index) else { return };
+                    here.meet(&edge.lo, &edge.hi);
+                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    if let Some(piece) = &edge.partition {
+                        levels.push(Level {
+                            piece: piece.clone(),
+                            up: up.clone(),
+                            at: place.clone(),
+                            window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
+                        });
+                    }
+                    let Some(child) = edge.child else { return };
+                    let down = &edge.translation;
+                    up = down.inverse(edge.lo.bytes()).then(&up);
+                    place = down.cut(&place);
+                    here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
+                    id = child;
+                }
+                Body::Leaf(basements) => {
+                    let index = match way {
+                        Way::Up => basements.partition_point(|b| Cut::before(b.first.as_slice()) <= place),
+                        Way::Down => basements.partition_point(|b| Cut::before(b.first.as_slice()) < place),
+                    }
+                    .saturating_sub(1);
+                    let Some(basement) = basements.get(index) else { return };
+                    if index > 0 {
+                        here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
+                    }
+                    if let Some(next) = basements.get(index + 1) {
+                        here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
+                    }
+                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
+                    *leaf = Some((node.clone(), index));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A basement that is not in memory, next to one that is: somebody is scanning, and the rest of
+    /// the leaf is read in one go.
+    fn read_ahead(&self, leaf: &Node, index: usize, way: Way) -> Result<()> {
+        let basements = leaf.basements();
+        if basements.get(index).is_none_or(|b| b.piece.is_resident()) {
+            return Ok(());
+        }
+        let (before, rest) = match way {
+            Way::Up => (index.checked_sub(1), basements.get(index..)),
+            Way::Down => (Some(index + 1), basements.get(..=index)),
+        };
+        let scanning = before.and_then(|i| basements.get(i)).is_some_and(|b| b.piece.is_resident());
+        if !scanning {
+            return Ok(());
+        }
+        let pieces: Vec<_> = rest.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
+        self.store.load(&pieces)
+    }
+
+    fn merge_region(&self, mut sources: Vec<Source>, window: &Window, region: &mut Region) {
+        region.clear();
+        let mut key: Vec<u8> = Vec::new();
+        loop {
+            let smallest = sources.iter().filter_map(|s| s.points.key()).min();
+            let Some(smallest) = smallest else { return };
+            key.clear();
+            key.extend_from_slice(&smallest);
+            drop(smallest);
+            // Newest buffer first, so that a base ends the search; oldest message first in each.
+            let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
+            let mut ended = false;
+            for source in &mut sources {
+                let mut group = Vec::new();
+                source.points.take(&key, &mut group);
+                if ended {
+                    continue;
+                }
+                ended = group.iter().any(|p| p.kind != Kind::Upsert)
+                    || source.ranges.iter().any(|r| r.covers(&key));
+                if !group.is_empty() {
+                    groups.push(group);
+                }
+            }
+            let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
+            if window.lo.is_above(&key) || !window.hi.is_above(&key) {
+                continue;
+            }
+            if let Some(value) = fold(None, &messages, self.upsert) {
+                region.push(&key, &value);
+            }
+        }
+    }
+}
+
+/// The messages of a memtable in the window, which is narrowed if there are many.
+fn copy_memtable(memtable: &Memtable, way: Way, window: &mut Window) -> Source {
+    let mut points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)> = Vec::new();
+    let mut keep = |point: Point<'_>| -> Option<Vec<u8>> {
+        let known = points.last().is_some_and(|last| *last.0 == *point.key);
+        if points.len() >= MEMTABLE_POINTS_MAX && !known {
+            return Some(point.key.into_owned());
+        }
+        points.push((point.key.into_owned(), point.msn, point.kind, point.value.to_vec()));
+        None
+    };
+    match way {
+        Way::Up => {
+            let too_many = memtable.points_within(&window.lo, &window.hi).find_map(&mut keep);
+            if let Some(key) = too_many {
+                window.hi = Cut::before(key);
+            }
+        }
+        Way::Down => {
+            let too_many = memtable.points_within(&window.lo, &window.hi).rev().find_map(&mut keep);
+            if let Some(key) = too_many {
+                window.lo = Cut::just_after(&key);
+            }
+            points.reverse();
+        }
+    }
+    let ranges = memtable.ranges_within(&window.lo, &window.hi);
+    Source { points: Points::Copied { points, next: 0 }, ranges }
+}
+
+/// The range of a partition that covers the keys next to the place.
+fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete> {
+    match way {
+        Way::Up => {
+            let index = run.ranges().partition_point(|r| r.hi <= *at);
+            run.ranges().get(index).filter(|r| r.lo <= *at)
+        }
+        Way::Down => {
+            let index = run.ranges().partition_point(|r| r.hi < *at);
+            run.ranges().get(index).filter(|r| r.lo < *at)
+        }
+    }
+}
+
+/// What a level holds for its window.
+fn source_of(run: Arc<Run>, level: &Level) -> Source {
+    let (lo, hi) = (&level.window.lo, &level.window.hi);
+    let ranges = run.ranges().iter().filter_map(|r| r.clip(lo, hi)).map(|r| r.translate(&level.up)).collect();
+    let (next, end) = (run.first_behind(lo), run.first_behind(hi));
+    Source { points: Points::Run { run, up: level.up.clone(), next, end }, ranges }
+}
+
+/// A place in a key range of a dictionary. It moves both ways, and each step sees the dictionary as
+/// it was at some moment not before the step's region was read: it is not a snapshot.
+pub struct Cursor<'e> {
+    /// None: a dictionary that is not there, and empty.
+    tree: Option<Tree<'e>>,
+    queries: &'e AtomicU64,
+    lo: Cut,
+    hi: Cut,
+    at: Cut,
+    region: Region,
+}
+
+impl<'e> Cursor<'e> {
+    pub(crate) fn new(tree: Option<Tree<'e>>, lo: Cut, hi: Cut, queries: &'e AtomicU64) -> Cursor<'e> {
+        Cursor { tree, queries, at: lo.clone(), lo, hi, region: Region::default() }
+    }
+
+    fn read(&mut self, way: Way) -> Result<()> {
+        self.queries.fetch_add(1, Ordering::Relaxed);
+        match &self.tree {
+            Some(tree) => tree.read_region(&self.lo, &self.hi, &self.at, way, &mut self.region),
+            None => {
+                (self.region.lo, self.region.hi) = (Some(self.lo.clone()), Some(self.hi.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves to a place, clipped to the cursor's range. What was read before is read anew.
+    pub fn seek(&mut self, to: &Cut) {
+        self.at = to.clone().max(self.lo.clone()).min(self.hi.clone());
+        self.region.lo = None;
+    }
+
+    /// Steps over the next pair and gives it, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// The device's, or corruption; the cursor has not moved.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            if self.at >= self.hi {
+                return Ok(None);
+            }
+            let known = matches!((&self.region.lo, &self.region.hi),
+                (Some(lo), Some(hi)) if *lo <= self.at && self.at < *hi);
+            if !known {
+                self.read(Way::Up)?;
+            }
+            let index = self.region.first_behind(&self.at);
+            if index < self.region.len() {
+                let (key, value) = self.region.pair(index);
+                self.at = Cut::just_after(key);
+                return Ok(Some((key, value)));
+            }
+            self.at = self.region.hi.clone().unwrap_or(Cut::HIGH);
+        }
+    }
+
+    /// Steps back over the pair before the cursor and gives it, or `None` at the range's start.
+    ///
+    /// # Errors
+    /// The device's, or corruption; the cursor has not moved.
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            if self.at <= self.lo {
+                return Ok(None);
+            }
+            let known = matches!((&self.region.lo, &self.region.hi),
+                (Some(lo), Some(hi)) if *lo < self.at && self.at <= *hi);
+            if !known {
+                self.read(Way::Down)?;
+            }
+            if let Some(index) = self.region.first_behind(&self.at).checked_sub(1) {
+                let (key, value) = self.region.pair(index);
+                self.at = Cut::before(key);
+                return Ok(Some((key, value)));
+            }
+            self.at = self.region.lo.clone().unwrap_or(Cut::LOW);
+        }
+    }
+}

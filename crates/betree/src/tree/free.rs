@@ -1,0 +1,34 @@
+//! Nodes without references give back what they hold.
+
+use alloc::vec::Vec;
+
+use super::Tree;
+use crate::error::Result;
+use crate::node::NodeId;
+
+impl Tree<'_> {
+    /// Frees one dead node: its references go and it leaves the table in one step, so that no
+    /// checkpoint sees half of that (§5.3.4). `false` if there was none.
+    ///
+    /// Called with the structure lock held.
+    pub fn free_one(&self) -> Result<bool> {
+        let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
+        let leaf = self.table.lock().height(id) == Some(0);
+        let children: Vec<NodeId> = if leaf {
+            Vec::new()
+        } else {
+            match self.find(id)? {
+                Some(node) => node.edges().iter().filter_map(|e| e.child).collect(),
+                None => Vec::new(),
+            }
+        };
+        let mut state = self.dict.state.write();
+        let mut table = self.table.lock();
+        let mut dead = self.dead.lock();
+        dead.retain(|other| *other != id);
+        dead.extend(children.into_iter().filter(|child| table.release(*child)));
+        state.remove(id);
+        table.remove(id);
+        Ok(true)
+    }
+}

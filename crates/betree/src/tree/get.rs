@@ -1,0 +1,122 @@
+//! The point query.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Tree;
+use crate::cache::Piece;
+use crate::error::Result;
+use crate::memtable::Found;
+use crate::message::Kind;
+use crate::node::{Body, NodeId};
+
+/// The buffers on the way to a key, as they were at one moment.
+struct Path {
+    /// Partitions from the root down, each with the key in its node's coordinates.
+    partitions: Vec<(Arc<Piece>, Vec<u8>)>,
+    end: End,
+}
+
+enum End {
+    /// The basement where the key would stand, with the key in its coordinates.
+    Basement(Arc<Piece>, Vec<u8>),
+    /// A null edge or an empty leaf.
+    Nothing,
+    /// A node that is not in memory.
+    NotHere(NodeId),
+}
+
+impl Tree<'_> {
+    /// The value of a key: from the root down, newest first, until a put, a delete or a range that
+    /// covers it ends the search; upserts met on the way are applied on the way back (§3.1).
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        loop {
+            // Newest first.
+            let mut pending: Vec<Vec<u8>> = Vec::new();
+            let (found, path) = self.look(key, &mut pending);
+            let found = match (found, path) {
+                (Found::Open, Some(path)) => self.search(path, &mut pending)?,
+                (found, _) => Some(found),
+            };
+            let base = match found {
+                None => continue,
+                Some(Found::Value(value)) => Some(value),
+                Some(Found::Absent | Found::Open) => None,
+            };
+            let value = pending.iter().rev().fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
+            return Ok(value);
+        }
+    }
+
+    /// What the memtables say, and if that is not all, the path through the nodes in memory.
+    fn look(&self, key: &[u8], pending: &mut Vec<Vec<u8>>) -> (Found, Option<Path>) {
+        let state = self.dict.state.read();
+        let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
+        for memtable in memtables {
+            match memtable.get(key, pending) {
+                Found::Open => {}
+                found => return (found, None),
+            }
+        }
+        let mut path = Path { partitions: Vec::new(), end: End::Nothing };
+        let mut id = state.root;
+        let mut key = key.to_vec();
+        path.end = loop {
+            let Some(node) = state.node(id) else { break End::NotHere(id) };
+            match &node.body {
+                Body::Leaf(basements) => {
+                    break match basements.get(node.basement_of(&key)) {
+                        Some(basement) => End::Basement(basement.piece.clone(), key),
+                        None => End::Nothing,
+                    };
+                }
+                Body::Interior(edges) => {
+                    let Some(edge) = edges.get(node.edge_of(&key)) else { break End::Nothing };
+                    let below = edge.translation.key(&key).into_owned();
+                    if let Some(piece) = &edge.partition {
+                        path.partitions.push((piece.clone(), key));
+                    }
+                    let Some(child) = edge.child else { break End::Nothing };
+                    (id, key) = (child, below);
+                }
+            }
+        };
+        (Found::Open, Some(path))
+    }
+
+    /// What the tree says; `None` if a node had to be read and the search must begin anew.
+    fn search(&self, path: Path, pending: &mut Vec<Vec<u8>>) -> Result<Option<Found>> {
+        for (piece, key) in &path.partitions {
+            let run = self.store.run(piece)?;
+            let from = run.lower_bound(key);
+            let mut to = from;
+            while to < run.len() && run.key(to) == key.as_slice() {
+                to += 1;
+            }
+            for point in run.points(from, to).rev() {
+                match point.kind {
+                    Kind::Put => return Ok(Some(Found::Value(point.value.to_vec()))),
+                    Kind::Delete => return Ok(Some(Found::Absent)),
+                    Kind::Upsert => pending.push(point.value.to_vec()),
+                }
+            }
+            if run.range_over(key).is_some() {
+                return Ok(Some(Found::Absent));
+            }
+        }
+        match path.end {
+            End::Nothing => Ok(Some(Found::Absent)),
+            End::Basement(piece, key) => {
+                let run = self.store.run(&piece)?;
+                let at = run.lower_bound(&key);
+                let found = at < run.len() && run.key(at) == key.as_slice();
+                Ok(Some(if found { Found::Value(run.point(at).value.to_vec()) } else { Found::Absent }))
+            }
+            End::NotHere(id) => {
+                // A node that is gone was merged or split away meanwhile; the next look shows how.
+                self.find(id)?;
+                Ok(None)
+            }
+        }
+    }
+}

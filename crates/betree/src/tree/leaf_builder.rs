@@ -1,0 +1,64 @@
+//! Basements from pairs in order.
+
+use alloc::vec::Vec;
+
+use crate::cache::{Cache, Piece};
+use crate::format::run::RunBuilder;
+use crate::message::Kind;
+use crate::node::Basement;
+
+/// Packs pairs, given in the order of their keys, into basements of about equal size.
+pub(crate) struct LeafBuilder<'c> {
+    cache: &'c Cache,
+    basement_bytes: usize,
+    first: Vec<u8>,
+    run: RunBuilder,
+    done: Vec<Basement>,
+    longest_key: usize,
+}
+
+impl<'c> LeafBuilder<'c> {
+    /// An empty leaf.
+    pub fn new(cache: &'c Cache, basement_bytes: u32) -> LeafBuilder<'c> {
+        LeafBuilder {
+            cache,
+            basement_bytes: basement_bytes as usize,
+            first: Vec::new(),
+            run: RunBuilder::default(),
+            done: Vec::new(),
+            longest_key: 0,
+        }
+    }
+
+    /// Adds the next pair.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        if !self.run.is_empty() && self.run.bytes() + key.len() + value.len() > self.basement_bytes {
+            self.cut();
+        }
+        if self.run.is_empty() {
+            self.first.clear();
+            self.first.extend_from_slice(key);
+        }
+        self.longest_key = self.longest_key.max(key.len());
+        self.run.push(key, 0, Kind::Put, value);
+    }
+
+    /// Adds a basement of another leaf as it is.
+    pub fn share(&mut self, basement: &Basement) {
+        self.cut();
+        self.done.push(basement.clone());
+    }
+
+    fn cut(&mut self) {
+        if !self.run.is_empty() {
+            let run = core::mem::take(&mut self.run).finish();
+            self.done.push(Basement { first: self.first.clone(), piece: Piece::new(self.cache, run) });
+        }
+    }
+
+    /// The basements, and the length of the longest key that was pushed.
+    pub fn finish(mut self) -> (Vec<Basement>, u32) {
+        self.cut();
+        (self.done, self.longest_key as u32)
+    }
+}

@@ -1,0 +1,147 @@
+//! The Bε-tree: what is asked of it and what is done to its shape, one operation a file.
+
+mod arrive;
+mod build;
+mod cursor;
+mod flush;
+mod free;
+mod get;
+mod leaf_builder;
+mod merge;
+mod settle;
+mod split;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::sync::Mutex;
+
+pub use cursor::Cursor;
+
+use crate::dict::Dict;
+use crate::settings::Geometry;
+use crate::error::{Error, Result};
+use crate::node::{Body, Node, NodeId};
+use crate::key::Cut;
+use crate::store::Store;
+use crate::table::Table;
+use crate::upsert::Upsert;
+
+/// What every operation on a tree needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree<'e> {
+    pub dict: &'e Dict,
+    pub store: &'e Store,
+    pub table: &'e Mutex<Table>,
+    pub dead: &'e Mutex<Vec<NodeId>>,
+    pub geometry: &'e Geometry,
+    pub upsert: &'e dyn Upsert,
+}
+
+/// New versions of nodes, to be put in place in one step.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// New versions of nodes that the table holds.
+    pub changed: Vec<Arc<Node>>,
+    /// Nodes under reserved names, each with one reference.
+    pub added: Vec<Arc<Node>>,
+    /// Nodes whose contents have moved into others.
+    pub removed: Vec<NodeId>,
+    /// Children that lose a reference with everything below them.
+    pub dropped: Vec<NodeId>,
+    /// The new root, if it is another.
+    pub root: Option<NodeId>,
+}
+
+impl Tree<'_> {
+    /// The current version of a node, read from the device if need be; `None` if the tree no longer
+    /// has it.
+    pub fn find(&self, id: NodeId) -> Result<Option<Arc<Node>>> {
+        loop {
+            if let Some(node) = self.dict.state.read().node(id) {
+                return Ok(Some(node.clone()));
+            }
+            let Some(place) = self.table.lock().place(id) else { return Ok(None) };
+            let node = self.store.read_node(id, &place)?;
+            let mut state = self.dict.state.write();
+            if let Some(node) = state.node(id) {
+                return Ok(Some(node.clone()));
+            }
+            // While it was read it may have been read, changed, written and forgotten by others.
+            let now = self.table.lock().place(id);
+            if now.is_some_and(|now| Arc::ptr_eq(&now.extent, &place.extent)) {
+                state.keep_clean(node.clone());
+                return Ok(Some(node));
+            }
+        }
+    }
+
+    /// The current version of a node that the tree has, for whoever holds the structure lock.
+    pub fn node(&self, id: NodeId) -> Result<Arc<Node>> {
+        self.find(id)?.ok_or_else(|| Error::Corrupt {
+            what: "an edge",
+            offset: 0,
+            len: 0,
+            why: alloc::format!("it leads to node {id}, which the node table does not hold"),
+        })
+    }
+
+    /// A new node under a reserved name.
+    pub fn new_node(&self, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
+        let id = self.table.lock().reserve();
+        self.version(id, height, lo, hi, body)
+    }
+
+    /// A version of a node.
+    pub fn version(&self, id: NodeId, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
+        let entries = match &body {
+            Body::Leaf(basements) => basements.iter().map(|b| b.first.len() + 64).sum::<usize>(),
+            Body::Interior(edges) => edges.iter().map(|e| e.lo.bytes().len() * 2 + 160).sum(),
+        };
+        let charge = self.store.cache.charge(entries + 160);
+        Arc::new(Node { id, height, lo, hi, body, charge })
+    }
+
+    /// Another version of the same node with another body.
+    pub fn with_body(&self, node: &Node, body: Body) -> Arc<Node> {
+        self.version(node.id, node.height, node.lo.clone(), node.hi.clone(), body)
+    }
+
+    /// Makes the first root of a dictionary.
+    pub fn set_root(&self, root: Arc<Node>) {
+        self.apply(Change { root: Some(root.id), added: alloc::vec![root], ..Change::default() });
+    }
+
+    /// Puts new versions in place. Readers see all of it or nothing, and so does a checkpoint.
+    pub fn apply(&self, change: Change) {
+        self.apply_with(change, |_| ());
+    }
+
+    /// As [`apply`](Tree::apply), with something else in the same step.
+    pub fn apply_with(&self, change: Change, also: impl FnOnce(&mut crate::dict::DictState)) {
+        let mut state = self.dict.state.write();
+        let mut table = self.table.lock();
+        for node in change.added {
+            table.add(node.id, node.height);
+            state.install(node);
+        }
+        for node in change.changed {
+            state.install(node);
+        }
+        for id in change.removed {
+            state.remove(id);
+            table.remove(id);
+        }
+        let dead: Vec<NodeId> = change.dropped.into_iter().filter(|id| table.release(*id)).collect();
+        if let Some(root) = change.root {
+            state.root = root;
+        }
+        also(&mut state);
+        drop(table);
+        drop(state);
+        if !dead.is_empty() {
+            self.dead.lock().extend(dead);
+        }
+        self.store.cache.evict();
+    }
+}

@@ -1,0 +1,179 @@
+//! Brings a tree back within its bounds, from the root down and up again.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashSet;
+
+use super::build::Lift;
+use super::{Change, Tree};
+use crate::error::Result;
+use crate::key::Cut;
+use crate::node::{Body, Edge, Node, NodeId};
+
+impl Tree<'_> {
+    /// Flushes until no buffer is over the size of a node, splitting and merging on the way back,
+    /// or until `may_go_on` says no. With `eager`, buffers are emptied whatever they hold.
+    ///
+    /// Called with the structure lock held.
+    pub fn settle(&self, eager: bool, may_go_on: &dyn Fn(&Node) -> bool) -> Result<()> {
+        let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
+        // An eager walk visits each child once.
+        let mut visited: HashSet<NodeId> = HashSet::new();
+        while let Some(id) = path.last().copied() {
+            let node = self.node(id)?;
+            let over = node.height > 0 && node.content_bytes() > self.geometry.node_bytes as usize;
+            let fullest = node.edges().iter().enumerate().max_by_key(|(_, e)| e.pending_bytes());
+            let fullest = fullest.filter(|(_, e)| e.pending_bytes() > 0).map(|(index, _)| index);
+            if let Some(index) = fullest.filter(|_| over || eager)
+                && may_go_on(&node)
+            {
+                if let Some(child) = self.flush(&node, index)? {
+                    path.push(child);
+                }
+                continue;
+            }
+            if eager
+                && let Some(child) = node.edges().iter().filter_map(|e| e.child).find(|c| !visited.contains(c))
+            {
+                visited.insert(child);
+                path.push(child);
+                continue;
+            }
+            path.pop();
+            match path.last() {
+                Some(parent) => {
+                    let parent = self.node(*parent)?;
+                    self.mend_child(parent, id)?;
+                }
+                None => {
+                    if let Some(root) = self.mend_root(&node)? {
+                        path.push(root);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits a child that is too large, and merges or drops one that is too small.
+    fn mend_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
+        let Some(index) = parent.edges().iter().position(|e| e.child == Some(id)) else { return Ok(()) };
+        let child = self.node(id)?;
+        if self.is_large(&child) {
+            let mut parent = parent;
+            // The halves may be too large again.
+            let mut at = index;
+            let mut left = 1;
+            while left > 0 {
+                let Some(child) = parent.edges().get(at).and_then(|e| e.child) else { return Ok(()) };
+                let child = self.node(child)?;
+                match if self.is_large(&child) { self.split(&parent, at, &child)? } else { None } {
+                    Some(split) => {
+                        parent = split;
+                        left += 1;
+                    }
+                    None => {
+                        at += 1;
+                        left -= 1;
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let mut parent = match self.drop_if_empty(&parent, index, &child) {
+            Some(parent) => parent,
+            None => match self.pull_up(&parent, index, &child)? {
+                Some(parent) => parent,
+                None => parent,
+            },
+        };
+        let small = |edge: Option<&Edge>| -> Result<bool> {
+            match edge.map(|e| e.child) {
+                Some(Some(child)) => Ok(self.is_small(&*self.node(child)?)),
+                Some(None) => Ok(true),
+                None => Ok(false),
+            }
+        };
+        if small(parent.edges().get(index))? {
+            if small(parent.edges().get(index + 1))?
+                && let Some(merged) = self.merge(&parent, index)?
+            {
+                parent = merged;
+            }
+            if index > 0 && small(parent.edges().get(index - 1))? {
+                self.merge(&parent, index - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_large(&self, node: &Node) -> bool {
+        match &node.body {
+            Body::Leaf(_) => node.content_bytes() > self.geometry.node_bytes as usize,
+            Body::Interior(edges) => edges.len() > self.geometry.fanout_max as usize,
+        }
+    }
+
+    fn is_small(&self, node: &Node) -> bool {
+        match &node.body {
+            Body::Leaf(_) => node.content_bytes() < self.geometry.node_bytes as usize / 4,
+            Body::Interior(edges) => edges.len() < (self.geometry.fanout_max as usize / 4).max(2),
+        }
+    }
+
+    /// Gives the tree a level, or takes one. Gives the root if it is to be looked at again.
+    fn mend_root(&self, root: &Node) -> Result<Option<NodeId>> {
+        let edges = root.edges();
+        if edges.len() > self.geometry.fanout_max as usize {
+            let parts = edges.len().div_ceil(self.geometry.fanout_max as usize).max(2);
+            let mut change = Change { removed: alloc::vec![root.id], ..Change::default() };
+            let mut tops = Vec::with_capacity(parts);
+            for run in edges.chunks(edges.len().div_ceil(parts)) {
+                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+                let (node, edge) = self.build_interior(root.height, &first.lo, &last.hi, run)?;
+                change.added.push(node);
+                tops.push(edge);
+            }
+            let top = self.new_node(root.height + 1, Cut::LOW, Cut::HIGH, Body::Interior(tops));
+            let id = top.id;
+            change.added.push(top);
+            change.root = Some(id);
+            self.apply(change);
+            return Ok(Some(id));
+        }
+        if let [only] = edges
+            && only.partition.is_none()
+        {
+            let below = match only.child {
+                Some(child) => self.node(child)?,
+                None if root.height == 1 => return Ok(None),
+                None => {
+                    let null = Edge::null(Cut::LOW, Cut::HIGH);
+                    let top = self.new_node(1, Cut::LOW, Cut::HIGH, Body::Interior(alloc::vec![null]));
+                    self.replace_root(root, None, top);
+                    return Ok(None);
+                }
+            };
+            if below.height > 0 {
+                let edges = self.edges_of(&below, &Lift::out_of_child(only))?;
+                let top = self.new_node(below.height, Cut::LOW, Cut::HIGH, Body::Interior(edges));
+                let id = top.id;
+                self.replace_root(root, Some(&below), top);
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    fn replace_root(&self, old: &Node, below: Option<&Node>, top: Arc<Node>) {
+        let mut removed = alloc::vec![old.id];
+        removed.extend(below.map(|n| n.id));
+        self.apply(Change {
+            root: Some(top.id),
+            added: alloc::vec![top],
+            removed,
+            ..Change::default()
+        });
+    }
+}
