@@ -96,3 +96,57 @@ impl Ring {
         self.live.front().map(|oldest| oldest.position)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Random placing and trimming on a full and an empty circle against a list of what is live: a
+    /// segment stands at the head or at the start, never in a live one, and is refused only if it
+    /// fits at neither.
+    #[test]
+    fn no_segment_is_placed_in_a_live_one() {
+        let mut refused = 0;
+        for seed in 0..200 {
+            let mut dice = seed;
+            let mut below = |n: u64| {
+                dice = u64::wrapping_mul(dice, 6364136223846793005).wrapping_add(1442695040888963407);
+                (dice >> 33) % n
+            };
+            let len = 8 + below(30);
+            let mut head = below(len);
+            let mut ring = Ring::new(len, &LogStart { epoch: 1, seq: 0, position: head });
+            let mut live: Vec<(Place, u64)> = vec![];
+            for msn in 0..300 {
+                if below(3) == 0 {
+                    let start = ring.start_for(below(msn + 1));
+                    ring.trim_to(&start);
+                    live.retain(|(place, _)| place.seq >= start.seq);
+                    let first = live.first().map(|(place, _)| place.position);
+                    assert_eq!(start.position, first.unwrap_or(head), "seed {seed}");
+                }
+                let bytes = 1 + below(if msn % 5 == 0 { len } else { 6 });
+                let free = |from: u64| {
+                    let to = from + bytes;
+                    to <= len && live.iter().all(|(p, l)| p.position >= to || p.position + l <= from)
+                };
+                let expected = [head, 0].into_iter().find(|&at| free(at));
+                let placed = ring.place(bytes, msn);
+                assert_eq!(placed.map(|p| p.position), expected, "seed {seed}: {bytes} of {len} at {head}");
+                match placed {
+                    Some(place) => {
+                        live.push((place, bytes));
+                        head = (place.position + bytes) % len;
+                    }
+                    None => refused += 1,
+                }
+                let in_live: u64 = live.iter().map(|l| l.1).sum();
+                assert!((in_live..=len).contains(&ring.used_bytes()), "seed {seed}");
+            }
+        }
+        assert!(refused > 1000, "the circle was often full: {refused}");
+    }
+}

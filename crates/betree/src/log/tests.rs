@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec;
 use std::vec::Vec;
 
@@ -8,6 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::superblock::LogStart;
 use crate::io::Disk;
 use crate::io::mem::MemDevice;
+
+mod threads;
 
 const ID: [u8; 16] = [3; 16];
 const BLOCK: u64 = 4096;
@@ -185,15 +186,11 @@ fn what_is_pending_is_split_into_segments_but_no_record_is() {
 fn a_full_region_is_an_error_and_not_overwritten() {
     let device = device();
     let (log, _) = open(&device, &START);
-    let mut msn = 0;
-    let refused = loop {
-        msn += 1;
+    for msn in 1..=17 {
         log.append(msn, 1, &[msn as u8; 5000]).unwrap();
-        if let Err(e) = log.sync_to(msn) {
-            break e;
-        }
-    };
-    assert_eq!((refused, msn, log.durable_msn()), (Error::NoSpace, 17, 16));
+        assert_eq!(log.sync_to(msn), if msn <= 16 { Ok(()) } else { Err(Error::NoSpace) });
+    }
+    assert_eq!(log.durable_msn(), 16);
     assert_eq!(log.write_out(), Err(Error::NoSpace));
     assert_eq!(log.sync_to(16), Ok(()), "what had room is durable");
     append(&log, 18);
@@ -356,72 +353,4 @@ fn a_failure_elsewhere_on_the_volume_closes_the_log() {
     device.fail_syncs(false);
     assert!(matches!(log.sync_to(1), Err(Error::ReadOnly { .. })));
     assert_eq!(log.durable_msn(), 0);
-}
-
-/// Threads append and sync; whenever one is told that its record is durable, it is. In the end
-/// everything is there in order, and syncs were shared or at least not more than the calls.
-#[test]
-fn threads_share_writes_and_syncs() {
-    const EACH: u64 = 60;
-    let device = device();
-    let (log, disk) = open(&device, &START);
-    let next = std::sync::Mutex::new(1);
-    let calls = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (log, next, calls, device) = (&log, &next, &calls, &device);
-            scope.spawn(move || {
-                for i in 0..EACH {
-                    let msn = {
-                        let mut next = next.lock().unwrap();
-                        append(log, *next);
-                        *next += 1;
-                        *next - 1
-                    };
-                    if (i + thread) % 5 == 0 {
-                        log.write_out().unwrap();
-                    } else {
-                        log.sync_to(msn).unwrap();
-                        calls.fetch_add(1, Ordering::Relaxed);
-                        assert!(log.durable_msn() >= msn);
-                    }
-                    // Half of the region at most, by checkpoints that know every durable record.
-                    if log.free_bytes() < log.capacity_bytes() / 2 {
-                        let start = log.start_for(log.durable_msn() + 1);
-                        log.trim_to(&start);
-                        let (_, all) = replayed(device.bytes(), &start);
-                        assert!(msns(&all).windows(2).all(|pair| pair[0] + 1 == pair[1]));
-                    }
-                }
-            });
-        }
-    });
-    let start = log.start_for(1);
-    log.sync_to(u64::MAX).unwrap();
-    assert_eq!(log.durable_msn(), 4 * EACH);
-    let all = msns(&replayed(device.durable_bytes(), &start).1);
-    let first = all.first().copied().unwrap_or(4 * EACH + 1);
-    assert_eq!(all, (first..=4 * EACH).collect::<Vec<_>>());
-    assert!(disk.counts().syncs <= calls.load(Ordering::Relaxed) + 1);
-}
-
-/// All threads that wait on a sync that fails are told so.
-#[test]
-fn a_failed_sync_fails_all_who_wait() {
-    let device = device();
-    let (log, _) = open(&device, &START);
-    (1..=8).for_each(|msn| append(&log, msn));
-    device.fail_syncs(true);
-    let failed = std::thread::scope(|scope| {
-        let waiters: Vec<_> = (1..=8)
-            .map(|msn| {
-                scope.spawn({
-                    let log = &log;
-                    move || log.sync_to(msn).is_err()
-                })
-            })
-            .collect();
-        waiters.into_iter().map(|w| w.join().unwrap()).filter(|&failed| failed).count()
-    });
-    assert_eq!((failed, log.durable_msn()), (8, 0));
 }

@@ -227,6 +227,9 @@ fn a_failed_store_closes_the_disk() {
     device.fail_syncs(true);
     assert!(matches!(store(&disk, &generation(6)), Err(Error::Device(_))));
     device.fail_syncs(false);
+    let first_copy = |bytes: &[u8]| Superblock::decode(&bytes[..4096]);
+    assert_eq!(first_copy(&device.bytes()), Decoded::Good(Box::new(generation(6))));
+    assert_eq!(device.bytes()[4096..], device.durable_bytes()[4096..], "copy B waits for copy A");
     assert!(matches!(store(&disk, &generation(6)), Err(Error::ReadOnly { .. })));
     let crashed = Disk::new(MemDevice::holding(device.durable_bytes()));
     assert_eq!(loaded(&crashed), 5);
