@@ -187,7 +187,7 @@ fn nothing_good(found: Vec<Found>) -> Error {
 /// The error for a pair without a good copy, beside one that holds `newest`.
 fn lost_pair(found: &[Found], pair: usize, newest: u64) -> Error {
     let of_pair = || found.iter().skip(pair).take(2);
-    if newest == 0 && of_pair().all(|f| matches!(f, Found::NotOurs)) {
+    if newest <= 1 && of_pair().all(|f| matches!(f, Found::NotOurs)) {
         return Error::NotAVolume { why: String::from("mkfs did not finish") };
     }
     let reasons: Vec<String> =
