@@ -85,12 +85,6 @@ impl Disk {
         self.device.sync().map_err(|e| self.poison(e))
     }
 
-    /// Tells the device that a range is no longer needed. A failure loses nothing.
-    pub(crate) fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.refuse_if_poisoned()?;
-        Ok(self.device.discard(offset, len)?)
-    }
-
     /// [`Error::ReadOnly`] after a failed write or sync.
     pub(crate) fn refuse_if_poisoned(&self) -> Result<()> {
         match *self.poison.lock() {

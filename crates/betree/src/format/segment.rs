@@ -143,11 +143,6 @@ impl SegmentBuf {
         bytes.saturating_add(len).div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
     }
 
-    /// MSN of the first change in it.
-    pub(crate) fn first_msn(&self) -> u64 {
-        self.first_msn
-    }
-
     /// MSN of the last change in it.
     pub(crate) fn last_msn(&self) -> u64 {
         self.last_msn

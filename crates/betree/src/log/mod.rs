@@ -13,8 +13,8 @@ mod replay;
 mod ring;
 mod writer;
 
-pub(crate) use replay::{End, replay};
-pub(crate) use writer::{Log, LogCounts};
+pub(crate) use replay::replay;
+pub(crate) use writer::Log;
 
 /// The part of the volume that is the log, in bytes, in whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

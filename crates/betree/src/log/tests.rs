@@ -2,6 +2,8 @@ use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
+use super::replay::End;
+use super::writer::LogCounts;
 use super::*;
 use crate::error::{Error, Result};
 use crate::format::superblock::LogStart;

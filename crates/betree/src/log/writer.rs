@@ -283,6 +283,7 @@ impl Log {
     }
 
     /// The last MSN that is durable by this log; 0 before its first sync.
+    #[cfg(test)]
     pub(crate) fn durable_msn(&self) -> u64 {
         self.shared.lock().durable_msn
     }
