@@ -7,6 +7,7 @@ pub type Result<T> = core::result::Result<T, Error>;
 
 /// What can go wrong in the file system. Unless it says otherwise, nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No entry of that name, or its directory was removed.
     #[error("no such entry")]

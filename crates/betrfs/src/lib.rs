@@ -7,6 +7,8 @@ extern crate alloc;
 extern crate std;
 
 mod error;
+mod node;
+mod schema;
 mod types;
 mod volume;
 
@@ -15,4 +17,7 @@ pub use types::{
     Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, NewNode, NodeId, OpenOptions, RenameFlags,
     SeekWhat, SetAttr, StatFs, TimeSet, XattrMode,
 };
+/// The largest file in bytes.
+pub const FILE_BYTES_MAX: u64 = 1 << 62;
+
 pub use volume::{Counters, OpCount, OpKind, Volume};

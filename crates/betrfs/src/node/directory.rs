@@ -1,0 +1,186 @@
+//! What is known of a directory's entries.
+//!
+//! Only names that exist are kept. The directory's record counts its entries exactly, so the
+//! knowledge is *complete* when as many names are known, however they came: by creation, by
+//! lookups or by a scan. No flag could lie about it.
+//!
+//! **Cookies** of listings belong to the name, not to an open directory: they are given out in the
+//! order of keys to all names without one whenever a listing is asked for, ascending for ever. So
+//! they stay valid over other changes: a removed name only leaves a gap, a new one comes last.
+//! Names of a directory that is open are not evicted; after an eviction cookies go on where they
+//! were, so an older cookie leads to the start of the new listing, which repeats entries and
+//! loses none.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Bound;
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree_sys::sync::atomic::AtomicUsize;
+use hashbrown::HashMap;
+
+use crate::types::{FileType, NodeId};
+
+/// The first cookie: the smaller ones are left for `.` and `..`.
+const COOKIE_FIRST: u64 = 3;
+
+/// What is known of one entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name {
+    /// The inode, if it was in memory when last seen; it may have been dropped since.
+    pub node: Option<NodeId>,
+    pub ino: u64,
+    pub file_type: FileType,
+    /// Of a redirect.
+    pub oid: Option<u64>,
+}
+
+/// The known entries of a directory.
+pub(crate) struct Directory {
+    names: HashMap<Arc<[u8]>, (Name, u64)>,
+    /// Cookie → name.
+    listed: BTreeMap<u64, Arc<[u8]>>,
+    /// Names that came since cookies were given out; some may be gone again.
+    fresh: Vec<Arc<[u8]>>,
+    cookie_next: u64,
+    /// Queries that found nothing since the directory came into memory.
+    pub misses: u32,
+    /// Whether it stands in the queue of those whose names may be given up.
+    pub queued: bool,
+    /// Names of all directories, with a budget.
+    total: Arc<AtomicUsize>,
+}
+
+impl Directory {
+    pub fn new(total: Arc<AtomicUsize>) -> Directory {
+        Directory {
+            names: HashMap::new(),
+            listed: BTreeMap::new(),
+            fresh: Vec::new(),
+            cookie_next: COOKIE_FIRST,
+            misses: 0,
+            queued: false,
+            total,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn get(&self, name: &[u8]) -> Option<Name> {
+        self.names.get(name).map(|(known, _)| *known)
+    }
+
+    /// Adds a name, or updates what is known of it.
+    pub fn insert(&mut self, name: &Arc<[u8]>, known: Name) {
+        if let Some((old, _)) = self.names.get_mut(name) {
+            *old = known;
+            return;
+        }
+        self.names.insert(name.clone(), (known, 0));
+        self.total.fetch_add(1, Relaxed);
+        if self.fresh.len() > 2 * self.names.len() + 64 {
+            self.fresh.retain(|fresh| self.names.get(fresh).is_some_and(|(_, cookie)| *cookie == 0));
+        }
+        self.fresh.push(name.clone());
+    }
+
+    pub fn remove(&mut self, name: &[u8]) {
+        if let Some((_, cookie)) = self.names.remove(name) {
+            self.listed.remove(&cookie);
+            self.total.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Forgets the names for which `keep` is false; what is left is no longer complete.
+    pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) {
+        let (before, listed) = (self.names.len(), &mut self.listed);
+        self.names.retain(|_, (name, cookie)| {
+            let kept = keep(name);
+            if !kept {
+                listed.remove(cookie);
+            }
+            kept
+        });
+        self.total.fetch_sub(before - self.names.len(), Relaxed);
+        self.fresh.retain(|fresh| self.names.contains_key(fresh));
+    }
+
+    /// Gives a cookie to each name that has none.
+    pub fn number(&mut self) {
+        let mut fresh = core::mem::take(&mut self.fresh);
+        fresh.sort();
+        for name in fresh {
+            if let Some((_, cookie)) = self.names.get_mut(&name)
+                && *cookie == 0
+            {
+                *cookie = self.cookie_next;
+                self.listed.insert(self.cookie_next, name);
+                self.cookie_next += 1;
+            }
+        }
+    }
+
+    /// The first entry behind a cookie.
+    pub fn after(&self, cookie: u64) -> Option<(u64, Arc<[u8]>, Name)> {
+        let (cookie, name) = self.listed.range((Bound::Excluded(cookie), Bound::Unbounded)).next()?;
+        Some((*cookie, name.clone(), self.get(name)?))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.names.len(), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Name {
+        Name { node: None, ino: 9, file_type: FileType::Regular, oid: None }
+    }
+
+    fn listing(dir: &mut Directory, mut cookie: u64) -> Vec<(u64, Vec<u8>)> {
+        dir.number();
+        let mut all = Vec::new();
+        while let Some((next, name, _)) = dir.after(cookie) {
+            all.push((next, name.to_vec()));
+            cookie = next;
+        }
+        all
+    }
+
+    #[test]
+    fn cookies_survive_other_changes_and_evictions_lose_nothing() {
+        let total = Arc::new(AtomicUsize::new(0));
+        let mut dir = Directory::new(total.clone());
+        for text in [b"c", b"a", b"b"] {
+            dir.insert(&Arc::from(&text[..]), name());
+        }
+        let first = listing(&mut dir, 0);
+        assert_eq!(first, [(3, b"a".to_vec()), (4, b"b".to_vec()), (5, b"c".to_vec())]);
+        dir.remove(b"b");
+        dir.insert(&Arc::from(&b"0"[..]), name());
+        assert_eq!(listing(&mut dir, 3), [(5, b"c".to_vec()), (6, b"0".to_vec())]);
+        dir.evict(|_| false);
+        assert_eq!((dir.len(), total.load(Relaxed)), (0, 0));
+        dir.insert(&Arc::from(&b"c"[..]), name());
+        assert_eq!(listing(&mut dir, 3), [(7, b"c".to_vec())]);
+        drop(dir);
+        assert_eq!(total.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn names_that_come_and_go_do_not_pile_up() {
+        let mut dir = Directory::new(Arc::default());
+        for _ in 0..10_000 {
+            dir.insert(&Arc::from(&b"x"[..]), name());
+            dir.remove(b"x");
+        }
+        assert!(dir.fresh.len() < 100, "{}", dir.fresh.len());
+    }
+}

@@ -1,0 +1,11 @@
+//! What is known of the volume in memory.
+
+mod directory;
+mod inode;
+mod orphans;
+mod table;
+
+pub(crate) use directory::{Directory, Name};
+pub(crate) use inode::{DirPath, Inode, Place, State, ino_of};
+pub(crate) use orphans::Orphans;
+pub(crate) use table::Table;

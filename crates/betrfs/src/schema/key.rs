@@ -1,0 +1,349 @@
+//! Keys of the three dictionaries.
+//!
+//! The components of a path are joined by the byte 00, which no name holds, and the separator
+//! before the last is doubled: `/a/b/c` is `00 a 00 b 00 00 c`. So the entries of a directory are
+//! one prefix ([`entries`]), everything below it is one prefix ([`subtree`]), and an entry's key is
+//! above all that lies below its siblings. A *path* here is the key without the doubling
+//! (`00 a 00 b 00 c`; the root's is empty), from which the keys below it are made.
+//!
+//! What is no name begins with another byte: 01 objects (files with several names), 02 markers of
+//! unlinked files, 03 snapshots, 04 trash, 05 the root's own record and the volume's record.
+//!
+//! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, whose
+//! first is below 80, or ff and the name of a large extended attribute.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use betree::{Cut, KEY_BYTES_MAX};
+
+/// The longest name in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// The longest own key: its data keys must fit as well.
+pub(crate) const OWN_KEY_BYTES_MAX: usize = KEY_BYTES_MAX - 2 - NAME_BYTES_MAX;
+
+const OBJECT: u8 = 0x01;
+const MARKER: u8 = 0x02;
+const ROOT: u8 = 0x05;
+const XATTR: u8 = 0xff;
+/// Block numbers end below this first byte.
+const BLOCKS_END: u8 = 0x80;
+
+/// The key of the root's record.
+pub(crate) const ROOT_KEY: [u8; 1] = [ROOT];
+/// The key of the volume's record.
+pub(crate) const VOLUME_KEY: [u8; 2] = [ROOT, 0x01];
+
+/// The path of `name` in the directory of this path.
+pub(crate) fn child_path(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut child = Vec::with_capacity(path.len() + 1 + name.len());
+    child.extend_from_slice(path);
+    child.push(0);
+    child.extend_from_slice(name);
+    child
+}
+
+/// The own key of `name` in the directory of this path.
+pub(crate) fn entry(path: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(path.len() + 2 + name.len());
+    key.extend_from_slice(path);
+    key.extend_from_slice(&[0, 0]);
+    key.extend_from_slice(name);
+    key
+}
+
+/// The own key of the directory of this path.
+pub(crate) fn own(path: &[u8]) -> Vec<u8> {
+    match path.iter().rposition(|b| *b == 0) {
+        None => ROOT_KEY.to_vec(),
+        Some(at) => {
+            let (parent, name) = path.split_at(at);
+            entry(parent, name.get(1..).unwrap_or(&[]))
+        }
+    }
+}
+
+/// The directory's path and the name in an own key.
+pub(crate) fn split_entry(own: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (path, rest) = split_doubled(own)?;
+    let is_name = !rest.is_empty() && rest.len() <= NAME_BYTES_MAX && !rest.contains(&0);
+    is_name.then_some((path, rest))
+}
+
+/// Splits at the first doubled separator: a well-formed path, and what follows.
+fn split_doubled(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    if key.first() != Some(&0) {
+        return None;
+    }
+    let at = key.windows(2).position(|two| two == [0, 0])?;
+    Some((key.get(..at)?, key.get(at + 2..)?))
+}
+
+/// Bounds of the own keys of a directory's entries.
+pub(crate) fn entries(path: &[u8]) -> (Cut, Cut) {
+    within(entry(path, b""))
+}
+
+/// Bounds of all keys strictly below a directory, in each of the dictionaries.
+pub(crate) fn subtree(path: &[u8]) -> (Cut, Cut) {
+    within(child_path(path, b""))
+}
+
+/// Whether a key lies strictly below a directory.
+pub(crate) fn is_below(path: &[u8], key: &[u8]) -> bool {
+    key.strip_prefix(path).is_some_and(|rest| rest.first() == Some(&0))
+}
+
+fn within(prefix: Vec<u8>) -> (Cut, Cut) {
+    (Cut::before(prefix.clone()), Cut::after(prefix))
+}
+
+/// The key of a file with several names.
+pub(crate) fn object(oid: u64) -> Vec<u8> {
+    numbered(OBJECT, oid)
+}
+
+/// The object id in the key of an object.
+pub(crate) fn object_id(key: &[u8]) -> Option<u64> {
+    let (kind, oid) = key.split_first()?;
+    (*kind == OBJECT).then_some(u64::from_be_bytes(oid.try_into().ok()?))
+}
+
+/// The key of the marker of an unlinked file.
+pub(crate) fn marker(oid: u64) -> Vec<u8> {
+    numbered(MARKER, oid)
+}
+
+/// The number in the key of a marker.
+pub(crate) fn marker_id(key: &[u8]) -> Option<u64> {
+    let (kind, oid) = key.split_first()?;
+    (*kind == MARKER).then_some(u64::from_be_bytes(oid.try_into().ok()?))
+}
+
+/// Bounds of all markers.
+pub(crate) fn markers() -> (Cut, Cut) {
+    within(alloc::vec![MARKER])
+}
+
+fn numbered(kind: u8, number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(9);
+    key.push(kind);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// The key of a block of the file with this own key.
+pub(crate) fn block(own: &[u8], number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(own.len() + 9);
+    key.extend_from_slice(own);
+    key.push(0);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Bounds of the blocks of a file from a block on.
+pub(crate) fn blocks_from(own: &[u8], first: u64) -> (Cut, Cut) {
+    let mut end = own.to_vec();
+    end.extend_from_slice(&[0, BLOCKS_END]);
+    (Cut::before(block(own, first)), Cut::before(end))
+}
+
+/// Bounds of the blocks `[first, end)` of a file.
+pub(crate) fn blocks(own: &[u8], first: u64, end: u64) -> (Cut, Cut) {
+    (Cut::before(block(own, first)), Cut::before(block(own, end)))
+}
+
+/// The key of a large extended attribute.
+pub(crate) fn xattr(own: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(own.len() + 2 + name.len());
+    key.extend_from_slice(own);
+    key.extend_from_slice(&[0, XATTR]);
+    key.extend_from_slice(name);
+    key
+}
+
+/// Bounds of the large extended attributes of an entry.
+pub(crate) fn xattrs(own: &[u8]) -> (Cut, Cut) {
+    within(xattr(own, b""))
+}
+
+/// What a key of `data` belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataTag<'k> {
+    /// A block by its number.
+    Block(u64),
+    /// A large extended attribute by its name.
+    Xattr(&'k [u8]),
+}
+
+/// The own key and the tag in a key of `data`.
+pub(crate) fn split_data(key: &[u8]) -> Option<(&[u8], DataTag<'_>)> {
+    let own_len = match *key.first()? {
+        0 => {
+            let (path, rest) = split_doubled(key)?;
+            path.len() + 2 + rest.iter().position(|b| *b == 0).filter(|len| *len > 0)?
+        }
+        OBJECT => 9,
+        ROOT => 1,
+        _ => return None,
+    };
+    let own = key.get(..own_len)?;
+    let tag = key.get(own_len..)?.strip_prefix(&[0])?;
+    match *tag.first()? {
+        XATTR => Some((own, DataTag::Xattr(tag.get(1..).filter(|name| !name.is_empty())?))),
+        first if first < BLOCKS_END => Some((own, DataTag::Block(u64::from_be_bytes(tag.try_into().ok()?)))),
+        _ => None,
+    }
+}
+
+/// A key for messages: a path where it is one.
+pub(crate) fn describe(key: &[u8]) -> String {
+    if key == ROOT_KEY {
+        return String::from("/");
+    }
+    if key == VOLUME_KEY {
+        return String::from("the volume's record");
+    }
+    if let Some((path, name)) = split_entry(key) {
+        let mut text = String::new();
+        for component in path.split(|b| *b == 0).skip(1).chain([name]) {
+            text.push('/');
+            text.push_str(&String::from_utf8_lossy(component));
+        }
+        return text;
+    }
+    if let Some(oid) = object_id(key) {
+        return alloc::format!("the linked file {oid}");
+    }
+    if let Some(oid) = marker_id(key) {
+        return alloc::format!("the marker {oid} of an unlinked file");
+    }
+    match split_data(key) {
+        Some((own, DataTag::Block(number))) => alloc::format!("{}, block {number}", describe(own)),
+        Some((own, DataTag::Xattr(name))) => {
+            alloc::format!("{}, attribute {}", describe(own), String::from_utf8_lossy(name))
+        }
+        None => alloc::format!("the key \"{}\"", key.escape_ascii()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec;
+
+    const NAMES: [&[u8]; 7] = [b"a", b"a\x01", b"a\xff", b"\x01", b"\xff", b"b", b"ab"];
+
+    /// Every path of up to three of the names.
+    fn paths() -> Vec<Vec<&'static [u8]>> {
+        let mut all: Vec<Vec<&[u8]>> = vec![vec![]];
+        let mut last = all.clone();
+        for _ in 0..3 {
+            last = last
+                .iter()
+                .flat_map(|path| {
+                    NAMES.iter().map(move |name| {
+                        let mut longer = path.clone();
+                        longer.push(*name);
+                        longer
+                    })
+                })
+                .collect();
+            all.extend(last.iter().cloned());
+        }
+        all
+    }
+
+    fn path_bytes(components: &[&[u8]]) -> Vec<u8> {
+        components.iter().fold(Vec::new(), |path, name| child_path(&path, name))
+    }
+
+    fn in_bounds(bounds: &(Cut, Cut), key: &[u8]) -> bool {
+        !bounds.0.is_above(key) && bounds.1.is_above(key)
+    }
+
+    #[test]
+    fn the_keys_are_as_documented() {
+        assert_eq!(own(&path_bytes(&[b"a", b"b", b"c"])), b"\0a\0b\0\0c");
+        assert_eq!(own(&path_bytes(&[b"a"])), b"\0\0a");
+        assert_eq!(own(b""), ROOT_KEY);
+        assert_eq!(block(b"\0\0a", 5), b"\0\0a\0\0\0\0\0\0\0\0\x05");
+        assert_eq!(describe(b"\0a\0b\0\0c"), "/a/b/c");
+    }
+
+    #[test]
+    fn no_two_paths_share_a_key_and_keys_give_back_their_paths() {
+        let mut seen = BTreeMap::new();
+        for path in paths() {
+            let bytes = path_bytes(&path);
+            let key = own(&bytes);
+            if let Some((name, above)) = path.split_last() {
+                assert_eq!(split_entry(&key), Some((path_bytes(above).as_slice(), *name)));
+            }
+            assert_eq!(seen.insert(key, path), None);
+        }
+    }
+
+    #[test]
+    fn entries_and_subtrees_are_one_range_each() {
+        let all = paths();
+        for dir in &all {
+            let path = path_bytes(dir);
+            for other in &all {
+                let key = own(&path_bytes(other));
+                let is_entry = other.len() == dir.len() + 1 && other.starts_with(dir);
+                let is_under = other.len() > dir.len() && other.starts_with(dir);
+                assert_eq!(in_bounds(&entries(&path), &key), is_entry, "{dir:?} {other:?}");
+                assert_eq!(in_bounds(&subtree(&path), &key), is_under, "{dir:?} {other:?}");
+                assert_eq!(is_below(&path, &key), is_under);
+            }
+        }
+    }
+
+    #[test]
+    fn the_layout_is_siblings_first_then_each_subtree_whole() {
+        let mut keys: Vec<_> = paths().into_iter().skip(1).collect();
+        keys.sort_by_key(|path| own(&path_bytes(path)));
+        // The same order, made by walking: the entries of a directory, then what is below each.
+        fn walk<'a>(
+            dir: &[&'static [u8]],
+            all: &'a [Vec<&'static [u8]>],
+            out: &mut Vec<&'a Vec<&'static [u8]>>,
+        ) {
+            let mut children: Vec<_> =
+                all.iter().filter(|p| p.len() == dir.len() + 1 && p.starts_with(dir)).collect();
+            children.sort();
+            out.extend(&children);
+            for child in children {
+                walk(child, all, out);
+            }
+        }
+        let mut walked = Vec::new();
+        walk(&[], &keys, &mut walked);
+        // Subtrees follow in the order of their names, up to the separator: `a 00` is below `a 01`.
+        assert_eq!(keys.iter().collect::<Vec<_>>(), walked);
+    }
+
+    #[test]
+    fn data_keys_of_an_entry_are_one_range_and_parse_back() {
+        let all: Vec<_> = paths().into_iter().map(|p| own(&path_bytes(&p))).chain([object(7)]).collect();
+        for key in &all {
+            let last = block(key, (1 << 50) - 1);
+            assert_eq!(split_data(&last), Some((key.as_slice(), DataTag::Block((1 << 50) - 1))));
+            let attr = xattr(key, b"user.\0x");
+            assert_eq!(split_data(&attr), Some((key.as_slice(), DataTag::Xattr(b"user.\0x"))));
+            for other in &all {
+                let same = key == other;
+                assert_eq!(in_bounds(&blocks_from(other, 0), &last), same);
+                assert_eq!(in_bounds(&xattrs(other), &attr), same);
+                assert!(!in_bounds(&xattrs(other), &last));
+                assert!(!in_bounds(&blocks_from(other, 0), &attr));
+            }
+        }
+        for bad in [&b""[..], b"\0", b"\0\0", b"\0\0a", b"\0\0a\0", b"\0\0a\0\x80", b"\x01abc", b"\x09"] {
+            assert_eq!(split_data(bad), None, "{bad:?}");
+            describe(bad);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The small records of the reserved spaces: markers of unlinked files, and the volume's own.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::{Error, Result};
+use crate::schema::{damaged, key};
+
+const MARKER_VERSION: u8 = 1;
+
+/// A file that was unlinked while it was open: whose blocks are to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    /// The own key under which its blocks are.
+    pub base: Vec<u8>,
+}
+
+impl Marker {
+    /// Its bytes in `meta`.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 + self.base.len());
+        bytes.push(MARKER_VERSION);
+        bytes.extend_from_slice(&self.base);
+        bytes
+    }
+
+    /// Reads the marker at `at`.
+    pub fn decode(at: &[u8], bytes: &[u8]) -> Result<Marker> {
+        match bytes {
+            [MARKER_VERSION, base @ ..]
+                if key::split_entry(base).is_some() || key::object_id(base).is_some() =>
+            {
+                Ok(Marker { base: base.to_vec() })
+            }
+            [MARKER_VERSION, ..] => Err(damaged(at, "it names no file")),
+            _ => Err(damaged(at, "it is of no known version")),
+        }
+    }
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct VolumeBytes {
+    schema: U32,
+    reserved: U32,
+    features: U64,
+    ids: U64,
+    oids: U64,
+    reserved_later: [u8; 32],
+}
+
+const _: () = assert!(size_of::<VolumeBytes>() == 64);
+
+/// The version of keys and records that this library writes.
+const SCHEMA: u32 = 1;
+
+/// The volume's own record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VolumeRecord {
+    /// Properties without whose knowledge the volume must not be opened.
+    pub features: u64,
+    /// No inode id from here on was given out.
+    pub ids: u64,
+    /// No object id from here on was given out.
+    pub oids: u64,
+}
+
+impl VolumeRecord {
+    /// Its bytes in `meta`.
+    pub fn encode(&self) -> Vec<u8> {
+        let bytes = VolumeBytes {
+            schema: U32::new(SCHEMA),
+            reserved: U32::ZERO,
+            features: U64::new(self.features),
+            ids: U64::new(self.ids),
+            oids: U64::new(self.oids),
+            reserved_later: [0; 32],
+        };
+        bytes.as_bytes().to_vec()
+    }
+
+    /// Reads it; a volume of a later version is refused.
+    pub fn decode(bytes: &[u8]) -> Result<VolumeRecord> {
+        let parsed = VolumeBytes::ref_from_bytes(bytes)
+            .map_err(|_| damaged(&key::VOLUME_KEY, "it is not of its size"))?;
+        if parsed.schema.get() != SCHEMA || parsed.features.get() != 0 {
+            let (schema, features) = (parsed.schema.get(), parsed.features.get());
+            return Err(Error::NotAVolume {
+                why: format!("its schema {schema} with features {features:#x} is of a later version"),
+            });
+        }
+        Ok(VolumeRecord { features: 0, ids: parsed.ids.get(), oids: parsed.oids.get() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_come_back_and_other_bytes_are_refused() {
+        let marker = Marker { base: key::entry(b"", b"f") };
+        assert_eq!(Marker::decode(b"m", &marker.encode()), Ok(marker));
+        for bad in [&b""[..], b"\x01", b"\x01xyz", b"\x02\0\0f"] {
+            assert!(Marker::decode(b"m", bad).is_err(), "{bad:?}");
+        }
+        let record = VolumeRecord { features: 0, ids: 3, oids: 4 };
+        assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
+        assert!(VolumeRecord::decode(&record.encode()[1..]).is_err());
+        let later = VolumeRecord { features: 1, ..record };
+        assert!(matches!(VolumeRecord::decode(&later.encode()), Err(Error::NotAVolume { .. })));
+    }
+}

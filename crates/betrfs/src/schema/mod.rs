@@ -1,0 +1,29 @@
+//! What is stored: keys, records, blocks. Nothing else makes or reads bytes of the dictionaries.
+
+pub(crate) mod block;
+pub(crate) mod key;
+mod marker;
+mod record;
+mod xattr;
+
+pub(crate) use marker::{Marker, VolumeRecord};
+pub(crate) use record::{Flags, Record, Redirect, Stored};
+pub(crate) use xattr::{Xattr, XattrValue};
+
+use alloc::string::String;
+
+use betree::DictId;
+
+use crate::error::Error;
+
+/// Path key → inode record or redirect.
+pub(crate) const META: DictId = DictId(0);
+/// Path key and block number → block; path key and name → large extended attribute.
+pub(crate) const DATA: DictId = DictId(1);
+/// Path key of each name of a linked file → its object id.
+pub(crate) const LINKS: DictId = DictId(2);
+
+/// What is stored at `key` cannot be right.
+pub(crate) fn damaged(key: &[u8], why: impl Into<String>) -> Error {
+    Error::Damaged { what: key::describe(key), why: why.into() }
+}

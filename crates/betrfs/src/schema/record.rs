@@ -1,0 +1,371 @@
+//! What `meta` holds under a name: an inode record, or a redirect to the object of a file with
+//! several names.
+//!
+//! An inode record is a head of fixed size, then the target of a symbolic link, then the
+//! extended attributes (the small ones whole, the large ones as name and length).
+
+use alloc::vec::Vec;
+
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::error::Result;
+use crate::schema::damaged;
+use crate::schema::xattr::{self, Xattr};
+use crate::types::FileType;
+
+/// The version of the layouts below.
+const VERSION: u8 = 1;
+const INODE: u8 = 1;
+const REDIRECT: u8 = 2;
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct InodeHead {
+    version: u8,
+    kind: u8,
+    xattrs: U16,
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    rdev: U32,
+    nlink: U32,
+    flags: U32,
+    target_len: U32,
+    size: U64,
+    atime_ns: I64,
+    mtime_ns: I64,
+    ctime_ns: I64,
+    crtime_ns: I64,
+    id: U64,
+    salt: U64,
+    entries: U64,
+    subdirs: U64,
+    snapshots: U32,
+    reserved: [u8; 20],
+}
+
+const _: () = assert!(size_of::<InodeHead>() == 128);
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RedirectHead {
+    version: u8,
+    kind: u8,
+    reserved: U16,
+    mode: U32,
+    oid: U64,
+    ino: U64,
+    reserved_later: U64,
+}
+
+const _: () = assert!(size_of::<RedirectHead>() == 32);
+
+/// Properties of an inode, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u32);
+
+impl Flags {
+    /// Blocks may be absent and read as zeros. In a file without it an absent block is damage.
+    pub const SPARSE: Flags = Flags(1);
+    /// `data` may hold large extended attributes of the entry.
+    pub const LARGE_XATTRS: Flags = Flags(2);
+    const KNOWN: u32 = 3;
+
+    /// Whether all bits of `other` are set.
+    pub fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Sets the bits of `other`.
+    pub fn set(&mut self, other: Flags) {
+        self.0 |= other.0;
+    }
+
+    /// Clears the bits of `other`.
+    pub fn clear(&mut self, other: Flags) {
+        self.0 &= !other.0;
+    }
+}
+
+/// An inode record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub file_type: FileType,
+    pub perm: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+    pub nlink: u32,
+    pub flags: Flags,
+    pub size: u64,
+    pub atime_ns: i64,
+    pub mtime_ns: i64,
+    pub ctime_ns: i64,
+    pub crtime_ns: i64,
+    /// The inode number, less the salts of the directories above.
+    pub id: u64,
+    /// What a directory adds to the inode numbers below it.
+    pub salt: u64,
+    /// Of a directory: how many entries it has.
+    pub entries: u64,
+    /// Of a directory: how many of these are directories.
+    pub subdirs: u64,
+    /// Of a directory: how many snapshots of it there are.
+    pub snapshots: u32,
+    /// Of a symbolic link.
+    pub target: Vec<u8>,
+    pub xattrs: Vec<Xattr>,
+}
+
+/// One name of a file that has, or had, several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub oid: u64,
+    /// The inode number itself: objects are below no salt.
+    pub ino: u64,
+    pub file_type: FileType,
+}
+
+/// What is stored under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    Inode(Record),
+    Redirect(Redirect),
+}
+
+impl Record {
+    /// The record of a new object without bytes, names or attributes.
+    pub fn new(file_type: FileType, perm: u16, id: u64, now_ns: i64) -> Record {
+        Record {
+            file_type,
+            perm: perm & 0o7777,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            nlink: 1,
+            flags: Flags::default(),
+            size: 0,
+            atime_ns: now_ns,
+            mtime_ns: now_ns,
+            ctime_ns: now_ns,
+            crtime_ns: now_ns,
+            id,
+            salt: 0,
+            entries: 0,
+            subdirs: 0,
+            snapshots: 0,
+            target: Vec::new(),
+            xattrs: Vec::new(),
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type == FileType::Directory
+    }
+
+    /// Its bytes in `meta`.
+    pub fn encode(&self) -> Vec<u8> {
+        let head = InodeHead {
+            version: VERSION,
+            kind: INODE,
+            xattrs: U16::new(self.xattrs.len() as u16),
+            mode: U32::new(type_bits(self.file_type) | u32::from(self.perm)),
+            uid: U32::new(self.uid),
+            gid: U32::new(self.gid),
+            rdev: U32::new(self.rdev),
+            nlink: U32::new(self.nlink),
+            flags: U32::new(self.flags.0),
+            target_len: U32::new(self.target.len() as u32),
+            size: U64::new(self.size),
+            atime_ns: I64::new(self.atime_ns),
+            mtime_ns: I64::new(self.mtime_ns),
+            ctime_ns: I64::new(self.ctime_ns),
+            crtime_ns: I64::new(self.crtime_ns),
+            id: U64::new(self.id),
+            salt: U64::new(self.salt),
+            entries: U64::new(self.entries),
+            subdirs: U64::new(self.subdirs),
+            snapshots: U32::new(self.snapshots),
+            reserved: [0; 20],
+        };
+        let mut bytes = Vec::with_capacity(size_of::<InodeHead>() + self.target.len());
+        bytes.extend_from_slice(head.as_bytes());
+        bytes.extend_from_slice(&self.target);
+        for attr in &self.xattrs {
+            xattr::encode(attr, &mut bytes);
+        }
+        bytes
+    }
+}
+
+impl Redirect {
+    /// Its bytes in `meta`.
+    pub fn encode(&self) -> Vec<u8> {
+        let head = RedirectHead {
+            version: VERSION,
+            kind: REDIRECT,
+            reserved: U16::ZERO,
+            mode: U32::new(type_bits(self.file_type)),
+            oid: U64::new(self.oid),
+            ino: U64::new(self.ino),
+            reserved_later: U64::ZERO,
+        };
+        head.as_bytes().to_vec()
+    }
+}
+
+impl Stored {
+    /// Reads what `meta` holds at `key`.
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Stored> {
+        Self::parse(bytes).map_err(|why| damaged(key, why))
+    }
+
+    fn parse(bytes: &[u8]) -> core::result::Result<Stored, &'static str> {
+        match bytes {
+            [VERSION, INODE, ..] => parse_inode(bytes).map(Stored::Inode),
+            [VERSION, REDIRECT, ..] => parse_redirect(bytes).map(Stored::Redirect),
+            [VERSION, ..] => Err("the record is of an unknown kind"),
+            [0, ..] | [] => Err("there is no record"),
+            _ => Err("the record is of a later version"),
+        }
+    }
+}
+
+fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
+    let (head, rest) = InodeHead::ref_from_prefix(bytes).map_err(|_| "the record is too short")?;
+    let mode = head.mode.get();
+    if head.flags.get() & !Flags::KNOWN != 0 {
+        return Err("the record has unknown flags");
+    }
+    if head.size.get() > crate::FILE_BYTES_MAX {
+        return Err("the size is over the limit");
+    }
+    let (target, mut rest) =
+        rest.split_at_checked(head.target_len.get() as usize).ok_or("the link's target is cut off")?;
+    let mut xattrs = Vec::new();
+    for _ in 0..head.xattrs.get() {
+        xattrs.push(xattr::parse(&mut rest).ok_or("an extended attribute is cut off")?);
+    }
+    if !rest.is_empty() {
+        return Err("bytes follow the record");
+    }
+    Ok(Record {
+        file_type: type_of(mode)?,
+        perm: (mode & 0o7777) as u16,
+        uid: head.uid.get(),
+        gid: head.gid.get(),
+        rdev: head.rdev.get(),
+        nlink: head.nlink.get(),
+        flags: Flags(head.flags.get()),
+        size: head.size.get(),
+        atime_ns: head.atime_ns.get(),
+        mtime_ns: head.mtime_ns.get(),
+        ctime_ns: head.ctime_ns.get(),
+        crtime_ns: head.crtime_ns.get(),
+        id: head.id.get(),
+        salt: head.salt.get(),
+        entries: head.entries.get(),
+        subdirs: head.subdirs.get(),
+        snapshots: head.snapshots.get(),
+        target: target.to_vec(),
+        xattrs,
+    })
+}
+
+fn parse_redirect(bytes: &[u8]) -> core::result::Result<Redirect, &'static str> {
+    let head = RedirectHead::ref_from_bytes(bytes).map_err(|_| "the redirect is not of its size")?;
+    let file_type = type_of(head.mode.get())?;
+    if file_type == FileType::Directory {
+        return Err("the redirect is of a directory");
+    }
+    Ok(Redirect { oid: head.oid.get(), ino: head.ino.get(), file_type })
+}
+
+const TYPES: [(FileType, u32); 7] = [
+    (FileType::Fifo, 0o010_000),
+    (FileType::CharDevice, 0o020_000),
+    (FileType::Directory, 0o040_000),
+    (FileType::BlockDevice, 0o060_000),
+    (FileType::Regular, 0o100_000),
+    (FileType::Symlink, 0o120_000),
+    (FileType::Socket, 0o140_000),
+];
+
+fn type_bits(file_type: FileType) -> u32 {
+    TYPES.iter().find(|(known, _)| *known == file_type).map_or(0, |(_, bits)| *bits)
+}
+
+fn type_of(mode: u32) -> core::result::Result<FileType, &'static str> {
+    let found = TYPES.iter().find(|(_, bits)| *bits == mode & 0o170_000);
+    found.map(|(file_type, _)| *file_type).ok_or("the record is of no known type")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::XattrValue;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn sample() -> Record {
+        let mut record = Record::new(FileType::Symlink, 0o1777, 77, -5);
+        record.size = 9;
+        record.flags.set(Flags::SPARSE);
+        record.target = b"elsewhere".to_vec();
+        record.xattrs = vec![
+            Xattr { name: b"user.a".to_vec(), value: XattrValue::Inline(b"".to_vec()) },
+            Xattr { name: b"user.b".to_vec(), value: XattrValue::Stored(65536) },
+        ];
+        record
+    }
+
+    #[test]
+    fn records_come_back() {
+        assert_eq!(Stored::decode(b"k", &sample().encode()), Ok(Stored::Inode(sample())));
+        for (file_type, _) in TYPES {
+            let record = Record::new(file_type, 0o7777, u64::MAX, i64::MAX);
+            assert_eq!(Stored::decode(b"k", &record.encode()), Ok(Stored::Inode(record)));
+        }
+        let redirect = Redirect { oid: 1, ino: 2, file_type: FileType::Fifo };
+        assert_eq!(Stored::decode(b"k", &redirect.encode()), Ok(Stored::Redirect(redirect)));
+    }
+
+    #[test]
+    fn every_truncation_is_damage() {
+        for whole in [sample().encode(), Redirect { oid: 1, ino: 2, file_type: FileType::Fifo }.encode()] {
+            for len in 0..whole.len() {
+                assert!(Stored::decode(b"\0\0a", &whole[..len]).is_err(), "cut at {len}");
+            }
+            let mut longer = whole.clone();
+            longer.push(0);
+            assert!(Stored::decode(b"\0\0a", &longer).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
+            kind in 0u8..4,
+        ) {
+            let _ = Stored::decode(b"k", &bytes);
+            if let [version, second, ..] = bytes.as_mut_slice() {
+                (*version, *second) = (VERSION, kind);
+                let _ = Stored::decode(b"k", &bytes);
+            }
+        }
+
+        #[test]
+        fn flipped_bytes_decode_or_are_damage(at in 0usize..160, with: u8) {
+            let mut bytes = sample().encode();
+            let at = at % bytes.len();
+            bytes[at] ^= with;
+            if let Ok(Stored::Inode(record)) = Stored::decode(b"k", &bytes) {
+                let again = record.encode();
+                prop_assert_eq!(Stored::decode(b"k", &again), Ok(Stored::Inode(record)));
+            }
+        }
+    }
+}

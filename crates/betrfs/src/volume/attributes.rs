@@ -1,0 +1,108 @@
+//! Attributes.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree::Batch;
+
+use crate::FILE_BYTES_MAX;
+use crate::error::{Error, Result};
+use crate::node::{Inode, Place, State};
+use crate::schema::{META, Record};
+use crate::types::{Attr, FileType, NodeId, SetAttr, TimeSet};
+use crate::volume::Volume;
+use crate::volume::op::{Op, OpKind};
+use crate::volume::write::resize;
+
+const SET_USER_ID: u16 = 0o4000;
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
+
+/// Clears the set-id bits, as a change of the contents or the owner does. Without execute
+/// permission for the group, set-group-id means something else and stays.
+pub(super) fn kill_set_id(record: &mut Record) {
+    if !record.is_dir() {
+        record.perm &= !SET_USER_ID;
+        if record.perm & GROUP_EXECUTE != 0 {
+            record.perm &= !SET_GROUP_ID;
+        }
+    }
+}
+
+impl Volume {
+    /// The attributes of an object, also of a removed one that is still held.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it is not held.
+    pub fn getattr(&self, node: NodeId) -> Result<Attr> {
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        Ok(inode.attr(&state.record))
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`]; for a size, that the object is no file.
+    pub fn setattr(&self, node: NodeId, set: &SetAttr) -> Result<Attr> {
+        let op = self.update(OpKind::SetAttr, 0)?;
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let mut state = inode.state.write();
+        let now_ns = self.home.now_ns();
+        let time = |set| match set {
+            TimeSet::Now => now_ns,
+            TimeSet::At(ns) => ns,
+        };
+        let mut record = with_atime(&inode, &state);
+        let mut batch = Batch::new();
+        if let Some(size) = set.size {
+            match record.file_type {
+                FileType::Regular if size > FILE_BYTES_MAX => return Err(Error::FileTooLarge),
+                FileType::Regular => resize(&mut batch, &inode.own_key()?, &mut record, size),
+                FileType::Directory => return Err(Error::IsADirectory),
+                _ => return Err(Error::Invalid("it has no size to set")),
+            }
+            record.mtime_ns = now_ns;
+        }
+        if set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
+            kill_set_id(&mut record);
+        }
+        if let Some(perm) = set.perm {
+            record.perm = perm & 0o7777;
+        }
+        record.uid = set.uid.unwrap_or(record.uid);
+        record.gid = set.gid.unwrap_or(record.gid);
+        record.atime_ns = set.atime_ns.map_or(record.atime_ns, time);
+        record.mtime_ns = set.mtime_ns.map_or(record.mtime_ns, time);
+        record.ctime_ns = set.ctime_ns.unwrap_or(now_ns);
+        self.commit_record(&op, batch, &inode, &mut state, record)?;
+        Ok(inode.attr(&state.record))
+    }
+
+    /// Commits a batch together with the inode's new record, and installs that. The record of what
+    /// is unlinked is in memory only.
+    pub(super) fn commit_record(
+        &self,
+        op: &Op<'_>,
+        mut batch: Batch,
+        inode: &Arc<Inode>,
+        state: &mut State,
+        record: Record,
+    ) -> Result<()> {
+        if !matches!(inode.place(), Place::Orphan { .. } | Place::Gone) {
+            batch.put(META, &inode.own_key()?, &record.encode());
+        }
+        op.commit(&batch)?;
+        inode.atime_ns.store(record.atime_ns, Relaxed);
+        state.record = record;
+        Ok(())
+    }
+}
+
+/// A copy of the record, to be changed, with the time of the last read.
+pub(super) fn with_atime(inode: &Inode, state: &State) -> Record {
+    let mut record = state.record.clone();
+    record.atime_ns = inode.atime_ns.load(Relaxed);
+    record
+}

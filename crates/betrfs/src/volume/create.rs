@@ -1,0 +1,132 @@
+//! New entries.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::{Directory, Inode, Name, Place};
+use crate::schema::{LINKS, META, Record, Redirect, key};
+use crate::types::{Entry, FileType, NewNode, NodeId};
+use crate::volume::lookup::{check_name, entry_of};
+use crate::volume::op::OpKind;
+use crate::volume::{CHANGE_BYTES, Volume};
+
+/// The longest target of a symbolic link.
+const TARGET_BYTES_MAX: usize = 4095;
+const SET_GROUP_ID: u16 = 0o2000;
+
+/// Records that an entry came (1) or went (-1).
+pub(super) fn count_entry(dir: &mut Record, is_dir: bool, by: i64, now_ns: i64) {
+    dir.entries = dir.entries.saturating_add_signed(by);
+    if is_dir {
+        dir.subdirs = dir.subdirs.saturating_add_signed(by);
+    }
+    dir.mtime_ns = now_ns;
+    dir.ctime_ns = now_ns;
+}
+
+impl Volume {
+    /// Makes an entry of any type but a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is one of that name.
+    pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+        if new.file_type == FileType::Symlink {
+            return Err(Error::Invalid("a symbolic link needs a target"));
+        }
+        self.make(parent, name, new, &[])
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an entry of that name.
+    pub fn symlink(&self, parent: NodeId, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<Entry> {
+        if target.len() > TARGET_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if target.is_empty() || target.contains(&0) {
+            return Err(Error::Invalid("the target is empty or holds a 0 byte"));
+        }
+        let new = NewNode { file_type: FileType::Symlink, perm: 0o777, uid, gid, rdev: 0 };
+        self.make(parent, name, &new, target)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is none.
+    pub fn readlink(&self, node: NodeId) -> Result<Vec<u8>> {
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        match state.record.file_type {
+            FileType::Symlink => Ok(state.record.target.clone()),
+            _ => Err(Error::Invalid("it is no symbolic link")),
+        }
+    }
+
+    fn make(&self, parent: NodeId, name: &[u8], new: &NewNode, target: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let op = self.update(OpKind::Create, CHANGE_BYTES + target.len())?;
+        let _shared = self.namespace.read();
+        self.give_up_names();
+        let parent = self.inode(parent)?;
+        let mut state = parent.state.write();
+        state.dir()?;
+        let path = parent.dir_path()?;
+        let at = key::entry(&path.bytes, name);
+        if at.len() > key::OWN_KEY_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if self.find(&op, &parent, &mut state, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+
+        let now_ns = self.home.now_ns();
+        let ino = self.numbers.id(&op)?;
+        let mut record = Record::new(new.file_type, new.perm, ino.wrapping_sub(path.salts), now_ns);
+        (record.uid, record.gid) = (new.uid, new.gid);
+        if matches!(new.file_type, FileType::CharDevice | FileType::BlockDevice) {
+            record.rdev = new.rdev;
+        }
+        if state.record.perm & SET_GROUP_ID != 0 {
+            record.gid = state.record.gid;
+            if record.is_dir() {
+                record.perm |= SET_GROUP_ID;
+            }
+        }
+        record.target = target.to_vec();
+        record.size = target.len() as u64;
+        let mut dir_record = state.record.clone();
+        count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
+
+        let name: Arc<[u8]> = Arc::from(name);
+        let mut batch = Batch::new();
+        let mut place = Place::Named { parent: parent.clone(), name: name.clone() };
+        let mut linked = None;
+        if record.file_type == FileType::Regular && self.orphans.occupy(&at) {
+            // The blocks of an unlinked file are still under this key.
+            let oid = self.numbers.oid(&op)?;
+            record.id = ino;
+            let redirect = Redirect { oid, ino, file_type: record.file_type };
+            batch.put(META, &key::object(oid), &record.encode());
+            batch.put(META, &at, &redirect.encode());
+            batch.put(LINKS, &at, &oid.to_be_bytes());
+            (place, linked) = (Place::Object { oid }, Some(oid));
+        } else {
+            batch.put(META, &at, &record.encode());
+        }
+        batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+        op.commit(&batch)?;
+
+        state.record = dir_record;
+        let file_type = record.file_type;
+        let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
+        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, dir));
+        let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
+        self.learn(&parent, &mut state, &name, known)?;
+        Ok(entry_of(&inode))
+    }
+}

@@ -1,0 +1,118 @@
+//! Holes: making them and finding them.
+
+use betree::Batch;
+
+use crate::FILE_BYTES_MAX;
+use crate::error::{Error, Result};
+use crate::schema::block::{self, BLOCK};
+use crate::schema::key::DataTag;
+use crate::schema::{DATA, Flags, damaged, key};
+use crate::types::{FallocateMode, NodeId, SeekWhat};
+use crate::volume::Volume;
+use crate::volume::attributes::{kill_set_id, with_atime};
+use crate::volume::op::OpKind;
+use crate::volume::read::check_file;
+use crate::volume::unlink::delete_blocks;
+use crate::volume::write::resize;
+
+impl Volume {
+    /// Allocates, punches or zeroes a range of a file.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`].
+    pub fn fallocate(&self, node: NodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Err(Error::Invalid("the range is empty"));
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::FileTooLarge)?;
+        let op = self.update(OpKind::Fallocate, 0)?;
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let mut state = inode.state.write();
+        check_file(&state.record)?;
+        let own = inode.own_key()?;
+        let mut record = with_atime(&inode, &state);
+        let mut batch = Batch::new();
+        let (zeroes, extends) = match mode {
+            FallocateMode::Allocate { keep_size } => (false, !keep_size),
+            FallocateMode::PunchHole => (true, false),
+            FallocateMode::Zero { keep_size } => (true, !keep_size),
+        };
+        if zeroes && offset < record.size {
+            punch(&mut batch, &own, record.size, offset, end.min(record.size));
+            record.flags.set(Flags::SPARSE);
+        }
+        if extends && end > record.size {
+            resize(&mut batch, &own, &mut record, end);
+        }
+        if record.size == state.record.size && batch.is_empty() {
+            // Nothing is reserved in a store that never overwrites.
+            return Ok(());
+        }
+        let now_ns = self.home.now_ns();
+        (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
+        kill_set_id(&mut record);
+        self.commit_record(&op, batch, &inode, &mut state, record)
+    }
+
+    /// The first place at or behind `offset` that is data, or a hole. The end of the file is a hole.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPlace`] if there is none, or `offset` is not before the end.
+    pub fn seek(&self, node: NodeId, offset: u64, what: SeekWhat) -> Result<u64> {
+        let op = self.query(OpKind::Fallocate);
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        check_file(&state.record)?;
+        let size = state.record.size;
+        if offset >= size {
+            return Err(Error::NoSuchPlace);
+        }
+        if !state.record.flags.has(Flags::SPARSE) {
+            return Ok(if what == SeekWhat::Data { offset } else { size });
+        }
+        let own = inode.own_key()?;
+        let mut next = offset / BLOCK;
+        let mut blocks = op.scan(DATA, key::blocks(&own, next, size.div_ceil(BLOCK)));
+        while let Some((at, _)) = blocks.next()? {
+            let Some((_, DataTag::Block(number))) = key::split_data(at) else {
+                return Err(damaged(at, "it is no key of a block"));
+            };
+            match what {
+                SeekWhat::Data => return Ok(offset.max(number.saturating_mul(BLOCK))),
+                SeekWhat::Hole if number != next => break,
+                SeekWhat::Hole => next += 1,
+            }
+        }
+        match what {
+            SeekWhat::Data => Err(Error::NoSuchPlace),
+            SeekWhat::Hole => Ok(offset.max(next.saturating_mul(BLOCK)).min(size)),
+        }
+    }
+}
+
+/// Makes `[from, end)` read as zeros; `end` is not past the size.
+fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) {
+    // Whole blocks go; the last block of the file counts as whole up to the size.
+    let first = from.div_ceil(BLOCK);
+    let after = if end == size { size.div_ceil(BLOCK) } else { end / BLOCK };
+    let mut zero = |at: u64, to: u64| {
+        if at < to {
+            let delta = block::zero((at % BLOCK) as usize, (to - at) as usize);
+            batch.upsert(DATA, &key::block(own, at / BLOCK), &delta);
+        }
+    };
+    zero(from, end.min(first.saturating_mul(BLOCK)));
+    if first <= after && after.saturating_mul(BLOCK) < end {
+        zero(after * BLOCK, end);
+    }
+    if first < after {
+        if after == size.div_ceil(BLOCK) {
+            delete_blocks(batch, own, first, after);
+        } else {
+            let (lo, hi) = key::blocks(own, first, after);
+            batch.delete_range(DATA, &lo, &hi);
+        }
+    }
+}

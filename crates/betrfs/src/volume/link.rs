@@ -1,0 +1,94 @@
+//! Hard links.
+//!
+//! A file with several names is stored under an object id, and each name is a redirect. The first
+//! link moves the record and the blocks there. A file that has lost its other names stays there.
+
+use alloc::sync::Arc;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::{Name, Place};
+use crate::schema::{LINKS, META, Redirect, key};
+use crate::types::{Entry, NodeId};
+use crate::volume::Volume;
+use crate::volume::create::count_entry;
+use crate::volume::lookup::{check_name, entry_of};
+use crate::volume::op::OpKind;
+
+impl Volume {
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`] also for the first link to
+    /// a file that is too large to be moved.
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let op = self.update(OpKind::Link, 0)?;
+        let _alone = self.namespace.write();
+        let inode = self.inode(node)?;
+        let record = inode.state.read().record.clone();
+        if record.is_dir() {
+            return Err(Error::IsADirectory);
+        }
+        let nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
+        let dir = self.live_dir(parent)?;
+        let path = dir.dir_path()?;
+        let at = key::entry(&path.bytes, name);
+        if at.len() > key::OWN_KEY_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let mut state = dir.state.write();
+        if self.find(&op, &dir, &mut state, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+
+        let now_ns = self.home.now_ns();
+        let mut dir_record = state.record.clone();
+        count_entry(&mut dir_record, false, 1, now_ns);
+        let mut batch = Batch::new();
+        let name: Arc<[u8]> = Arc::from(name);
+        let oid = match inode.place() {
+            Place::Object { oid } => {
+                let mut record = record.clone();
+                (record.nlink, record.ctime_ns) = (nlink, now_ns);
+                let redirect = Redirect { oid, ino: inode.ino, file_type: record.file_type };
+                batch.put(META, &key::object(oid), &record.encode());
+                batch.put(META, &at, &redirect.encode());
+                batch.put(LINKS, &at, &oid.to_be_bytes());
+                batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+                op.commit(&batch)?;
+                inode.state.write().record = record;
+                oid
+            }
+            Place::Named { parent: from_dir, name: from_name } => {
+                let from_path = from_dir.dir_path()?;
+                let from_key = key::entry(&from_path.bytes, &from_name);
+                let too_large = |error| if error == Error::CrossDevice { Error::TooManyLinks } else { error };
+                let (mut moving, oid) =
+                    self.carry_to_object(&op, &inode, &from_key, nlink, now_ns).map_err(too_large)?;
+                moving.put_redirect(oid, &from_key)?;
+                moving.put_redirect(oid, &at)?;
+                moving.delete_own(&mut batch, &from_key);
+                moving.put_target(&mut batch);
+                batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+                op.commit(&batch)?;
+                let known = moving.name();
+                self.arrive([moving]);
+                if Arc::ptr_eq(&from_dir, &dir) {
+                    state.dir_mut()?.insert(&from_name, known);
+                } else {
+                    from_dir.state.write().dir_mut()?.insert(&from_name, known);
+                }
+                oid
+            }
+            Place::Orphan { .. } | Place::Gone | Place::Root => return Err(Error::NotFound),
+        };
+        state.record = dir_record;
+        let known =
+            Name { node: Some(inode.id), ino: inode.ino, file_type: record.file_type, oid: Some(oid) };
+        self.learn(&dir, &mut state, &name, known)?;
+        drop(state);
+        Ok(entry_of(&inode))
+    }
+}

@@ -1,0 +1,315 @@
+//! Names to inodes: in memory, then in the tree.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::error::{Error, Result};
+use crate::node::{DirPath, Directory, Inode, Name, Place, State, ino_of};
+use crate::schema::{META, Record, Redirect, Stored, damaged, key};
+use crate::types::{Entry, NodeId};
+use crate::volume::Volume;
+use crate::volume::op::{Op, OpKind};
+
+/// After how many queries for names that are not there a directory is read whole.
+const MISSES_MAX: u32 = 2;
+
+/// Whether a name can be one.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        [] => Err(Error::NotFound),
+        b"." | b".." => Err(Error::Invalid("the name is . or ..")),
+        _ if name.len() > key::NAME_BYTES_MAX => Err(Error::NameTooLong),
+        _ if name.contains(&0) || name.contains(&b'/') => {
+            Err(Error::Invalid("the name holds a 0 byte or a /"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Volume {
+    /// Looks a name up.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none.
+    pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let op = self.query(OpKind::Lookup);
+        let _shared = self.namespace.read();
+        self.give_up_names();
+        let parent = self.inode(parent)?;
+        if parent.is_unlinked() {
+            return Err(Error::NotFound);
+        }
+        {
+            let state = parent.state.read();
+            match state.dir()?.get(name) {
+                Some(known) => {
+                    if let Some(inode) = self.in_memory(&known) {
+                        return Ok(entry_of(&inode));
+                    }
+                }
+                None if state.is_complete() => return Err(Error::NotFound),
+                None => {}
+            }
+        }
+        let mut state = parent.state.write();
+        let inode = self.find(&op, &parent, &mut state, name)?.ok_or(Error::NotFound)?;
+        Ok(entry_of(&inode))
+    }
+
+    /// Walks a path from the root; empty components count for nothing, symbolic links are not
+    /// followed. Counts one lookup of what it gives.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup`].
+    pub fn resolve(&self, path: &[u8]) -> Result<Entry> {
+        let root = self.inode(NodeId::ROOT)?;
+        let mut entry = entry_of(&root);
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            let next = self.lookup(entry.node, name);
+            self.forget(entry.node, 1);
+            entry = next?;
+        }
+        Ok(entry)
+    }
+
+    /// Gives back lookups. What nobody holds may be dropped from memory, and a file that was
+    /// unlinked is deleted.
+    pub fn forget(&self, node: NodeId, lookups: u64) {
+        let Some(inode) = self.table.get(node) else { return };
+        let less = |held: u64| Some(held.saturating_sub(lookups));
+        // The closure always gives a value, so the update cannot fail.
+        let before = inode.lookups.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
+        if before <= lookups {
+            self.let_go(&inode);
+        }
+    }
+
+    /// Counts an opening: the file stays readable and writable even when it is unlinked.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it was removed already.
+    pub fn open_node(&self, node: NodeId) -> Result<()> {
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        if matches!(inode.place(), Place::Gone) {
+            return Err(Error::Stale);
+        }
+        inode.opens.fetch_add(1, Relaxed);
+        drop(state);
+        Ok(())
+    }
+
+    /// Counts a closing.
+    pub fn release_node(&self, node: NodeId) {
+        let Some(inode) = self.table.get(node) else { return };
+        let less = |opens: u32| Some(opens.saturating_sub(1));
+        let before = inode.opens.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
+        if before <= 1 {
+            self.let_go(&inode);
+        }
+    }
+
+    /// Nobody may hold the inode any more.
+    fn let_go(&self, inode: &Arc<Inode>) {
+        if !inode.is_idle() {
+            return;
+        }
+        // A failure here leaves the marker, by which the next opening of the volume deletes the file.
+        let _ = self.reap(inode);
+        self.table.drop_gone(inode);
+        self.table.queue(inode);
+    }
+
+    /// The directory of an identity, if it still has a path.
+    pub(super) fn live_dir(&self, node: NodeId) -> Result<Arc<Inode>> {
+        let inode = self.inode(node)?;
+        inode.state.read().dir()?;
+        if inode.is_unlinked() { Err(Error::NotFound) } else { Ok(inode) }
+    }
+
+    /// The inode of a name, from memory if it is there. The caller holds `state`, the parent's.
+    pub(super) fn find(
+        &self,
+        op: &Op<'_>,
+        parent: &Arc<Inode>,
+        state: &mut State,
+        name: &[u8],
+    ) -> Result<Option<Arc<Inode>>> {
+        let is_large = |state: &State| state.record.entries > self.names_max as u64 / 2;
+        if state.dir()?.get(name).is_none() && !state.is_complete() {
+            if state.dir()?.misses < MISSES_MAX || is_large(state) {
+                return self.load(op, parent, state, name);
+            }
+            self.scan(op, parent, state, false)?;
+        }
+        let Some(known) = state.dir()?.get(name) else { return Ok(None) };
+        match self.in_memory(&known) {
+            Some(inode) => Ok(Some(inode)),
+            None => self.load(op, parent, state, name),
+        }
+    }
+
+    /// The inode of a known name, if it is in memory.
+    pub(super) fn in_memory(&self, known: &Name) -> Option<Arc<Inode>> {
+        let by_node = known.node.and_then(|node| self.table.get(node));
+        by_node.or_else(|| self.table.object(known.oid?))
+    }
+
+    /// Queries the tree for a name.
+    fn load(
+        &self,
+        op: &Op<'_>,
+        parent: &Arc<Inode>,
+        state: &mut State,
+        name: &[u8],
+    ) -> Result<Option<Arc<Inode>>> {
+        let path = parent.dir_path()?;
+        let at = key::entry(&path.bytes, name);
+        if at.len() > key::OWN_KEY_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let Some(bytes) = op.get(META, &at)? else {
+            let dir = state.dir_mut()?;
+            dir.misses = dir.misses.saturating_add(1);
+            return if dir.get(name).is_some() { Err(damaged(&at, "its record is lost")) } else { Ok(None) };
+        };
+        let name: Arc<[u8]> = Arc::from(name);
+        let (inode, known) = match Stored::decode(&at, &bytes)? {
+            Stored::Inode(record) => self.adopt(parent, &path, &name, record),
+            Stored::Redirect(redirect) => {
+                let inode = self.object(op, &at, redirect)?;
+                let known = name_of_redirect(redirect, Some(inode.id));
+                (inode, known)
+            }
+        };
+        self.learn(parent, state, &name, known)?;
+        Ok(Some(inode))
+    }
+
+    /// Takes the record of an entry into memory.
+    pub(super) fn adopt(
+        &self,
+        parent: &Arc<Inode>,
+        path: &DirPath,
+        name: &Arc<[u8]>,
+        record: Record,
+    ) -> (Arc<Inode>, Name) {
+        let ino = ino_of(record.id, path.salts);
+        let file_type = record.file_type;
+        let place = Place::Named { parent: parent.clone(), name: name.clone() };
+        let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
+        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, dir));
+        let known = Name { node: Some(inode.id), ino, file_type, oid: None };
+        (inode, known)
+    }
+
+    /// The object of a redirect at `at`.
+    fn object(&self, op: &Op<'_>, at: &[u8], redirect: Redirect) -> Result<Arc<Inode>> {
+        let _one = self.object_loads.lock();
+        let oid = redirect.oid;
+        if let Some(inode) = self.table.object(oid) {
+            return Ok(inode);
+        }
+        let own = key::object(oid);
+        let bytes = op.get(META, &own)?.ok_or_else(|| damaged(at, "the file that it links to is lost"))?;
+        match Stored::decode(&own, &bytes)? {
+            Stored::Inode(record) if record.file_type == redirect.file_type => {
+                let ino = ino_of(record.id, 0);
+                Ok(self.table.insert(|id| Inode::new(id, ino, Place::Object { oid }, record, None)))
+            }
+            _ => Err(damaged(at, "what it links to is of another type")),
+        }
+    }
+
+    /// Reads all names of a directory in one pass; with `inodes`, takes their records into memory.
+    pub(super) fn scan(&self, op: &Op<'_>, dir: &Arc<Inode>, state: &mut State, inodes: bool) -> Result<()> {
+        let path = dir.dir_path()?;
+        let mut entries = op.scan(META, key::entries(&path.bytes));
+        while let Some((at, bytes)) = entries.next()? {
+            let (_, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
+            let name: Arc<[u8]> = Arc::from(name);
+            let live = state
+                .dir()?
+                .get(&name)
+                .is_some_and(|known| known.node.is_some_and(|node| self.table.get(node).is_some()));
+            if live {
+                continue;
+            }
+            let known = match Stored::decode(at, bytes)? {
+                Stored::Inode(record) if inodes => self.adopt(dir, &path, &name, record).1,
+                Stored::Inode(record) => {
+                    let (ino, file_type) = (ino_of(record.id, path.salts), record.file_type);
+                    Name { node: None, ino, file_type, oid: None }
+                }
+                Stored::Redirect(redirect) => {
+                    name_of_redirect(redirect, self.table.object(redirect.oid).map(|inode| inode.id))
+                }
+            };
+            self.learn(dir, state, &name, known)?;
+        }
+        state.dir_mut()?.misses = 0;
+        Ok(())
+    }
+
+    /// Notes that a directory has an entry.
+    pub(super) fn learn(&self, dir: &Inode, state: &mut State, name: &Arc<[u8]>, known: Name) -> Result<()> {
+        let names = state.dir_mut()?;
+        names.insert(name, known);
+        if !names.queued {
+            names.queued = true;
+            let mut crowded = self.crowded.lock();
+            crowded.push_back(dir.id);
+            if crowded.len() > 2 * self.table.len() + 64 {
+                crowded.retain(|node| self.table.get(*node).is_some());
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the names in memory within their budget. The caller holds no inode's lock.
+    pub(super) fn give_up_names(&self) {
+        // A few at a time: directories that are open are passed over.
+        for _ in 0..8 {
+            if self.names_total.load(Relaxed) <= self.names_max {
+                return;
+            }
+            let Some(node) = self.crowded.lock().pop_front() else { return };
+            let Some(inode) = self.table.get(node) else { continue };
+            let mut state = inode.state.write();
+            let Some(dir) = &mut state.dir else { continue };
+            if inode.opens.load(Relaxed) == 0 {
+                dir.evict(|name| name.node.is_some_and(|node| self.table.get(node).is_some()));
+            }
+            dir.queued = dir.len() > 0;
+            if dir.queued {
+                self.crowded.lock().push_back(node);
+            }
+        }
+    }
+}
+
+/// Counts a lookup.
+pub(super) fn entry_of(inode: &Inode) -> Entry {
+    inode.lookups.fetch_add(1, Relaxed);
+    let attr = inode.attr(&inode.state.read().record);
+    Entry { node: inode.id, attr }
+}
+
+fn name_of_redirect(redirect: Redirect, node: Option<NodeId>) -> Name {
+    Name { node, ino: redirect.ino, file_type: redirect.file_type, oid: Some(redirect.oid) }
+}
+
+/// Whether `inode` is `dir` or above it, as long as the namespace is held.
+pub(super) fn is_within(dir: &Arc<Inode>, inode: &Arc<Inode>) -> bool {
+    let mut at = dir.clone();
+    loop {
+        if Arc::ptr_eq(&at, inode) {
+            return true;
+        }
+        match at.place() {
+            Place::Named { parent, .. } => at = parent,
+            _ => return false,
+        }
+    }
+}

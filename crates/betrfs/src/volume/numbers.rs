@@ -1,0 +1,63 @@
+//! Inode ids and object ids, which are never given out twice.
+//!
+//! They are reserved in chunks: the volume's record names the end of the chunk, and is committed
+//! before the first number of it is used, so that no crash can keep a use and lose the reservation.
+
+use betree::Batch;
+use betree_sys::sync::Mutex;
+
+use crate::error::Result;
+use crate::schema::{META, VolumeRecord, key};
+use crate::volume::op::Op;
+
+const CHUNK: u64 = 4096;
+
+/// The counters of a volume.
+pub(crate) struct Numbers {
+    next: Mutex<Next>,
+}
+
+struct Next {
+    id: u64,
+    oid: u64,
+    reserved: VolumeRecord,
+}
+
+impl Numbers {
+    /// Goes on where an earlier mount reserved last.
+    pub fn new(stored: VolumeRecord) -> Numbers {
+        Numbers { next: Mutex::new(Next { id: stored.ids, oid: stored.oids, reserved: stored }) }
+    }
+
+    /// A new inode id.
+    pub fn id(&self, op: &Op<'_>) -> Result<u64> {
+        let mut next = self.next.lock();
+        if next.id == next.reserved.ids {
+            let more = VolumeRecord { ids: next.id + CHUNK, ..next.reserved };
+            next.reserve(op, more)?;
+        }
+        next.id += 1;
+        Ok(next.id - 1)
+    }
+
+    /// A new object id.
+    pub fn oid(&self, op: &Op<'_>) -> Result<u64> {
+        let mut next = self.next.lock();
+        if next.oid == next.reserved.oids {
+            let more = VolumeRecord { oids: next.oid + CHUNK, ..next.reserved };
+            next.reserve(op, more)?;
+        }
+        next.oid += 1;
+        Ok(next.oid - 1)
+    }
+}
+
+impl Next {
+    fn reserve(&mut self, op: &Op<'_>, more: VolumeRecord) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.put(META, &key::VOLUME_KEY, &more.encode());
+        op.commit(&batch)?;
+        self.reserved = more;
+        Ok(())
+    }
+}

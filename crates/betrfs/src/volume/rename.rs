@@ -1,0 +1,227 @@
+//! Renaming.
+
+use alloc::sync::Arc;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::{Inode, Name};
+use crate::schema::{META, Record, key};
+use crate::types::{FileType, NodeId, RenameFlags};
+use crate::volume::Volume;
+use crate::volume::carry::Spot;
+use crate::volume::create::count_entry;
+use crate::volume::lookup::{check_name, is_within};
+use crate::volume::op::{Op, OpKind};
+use crate::volume::unlink::is_empty;
+
+/// The records of the two directories of a rename, of which the second is the first where both
+/// are the same.
+struct Parents {
+    from: Record,
+    to: Option<Record>,
+}
+
+impl Parents {
+    fn to(&mut self) -> &mut Record {
+        self.to.as_mut().unwrap_or(&mut self.from)
+    }
+}
+
+impl Volume {
+    /// Renames an entry, replacing what is at the target, as `renameat2` has it.
+    ///
+    /// # Errors
+    /// [`Error::CrossDevice`] if the entry is too large to be moved in one batch.
+    pub fn rename(
+        &self,
+        parent: NodeId,
+        name: &[u8],
+        new_parent: NodeId,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<()> {
+        check_name(name)?;
+        check_name(new_name)?;
+        if flags.exchange && (flags.no_replace || flags.whiteout) {
+            return Err(Error::Invalid("exchange goes with no other flag"));
+        }
+        let op = self.update(OpKind::Rename, 0)?;
+        let _alone = self.namespace.write();
+        let (from_dir, to_dir) = (self.live_dir(parent)?, self.live_dir(new_parent)?);
+        let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
+        let target = self.find_in(&op, &to_dir, new_name)?;
+        if target.is_some() && flags.no_replace {
+            return Err(Error::Exists);
+        }
+        if is_within(&to_dir, &source) {
+            return Err(Error::Invalid("a directory cannot be moved below itself"));
+        }
+        let (from_path, to_path) = (from_dir.dir_path()?, to_dir.dir_path()?);
+        let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
+        let from = Spot { dir: &from_dir, path: &from_path, name: &name };
+        let to = Spot { dir: &to_dir, path: &to_path, name: &new_name };
+        match target {
+            None if flags.exchange => Err(Error::NotFound),
+            Some(target) if Arc::ptr_eq(&target, &source) => Ok(()),
+            Some(target) if flags.exchange => self.exchange(&op, &source, &from, &target, &to),
+            target => self.replace(&op, &source, &from, target.as_ref(), &to, flags.whiteout),
+        }
+    }
+
+    fn replace(
+        &self,
+        op: &Op<'_>,
+        source: &Arc<Inode>,
+        from: &Spot<'_>,
+        target: Option<&Arc<Inode>>,
+        to: &Spot<'_>,
+        whiteout: bool,
+    ) -> Result<()> {
+        let source_is_dir = source.state.read().record.is_dir();
+        let target_is_dir = match target {
+            None => None,
+            Some(target) => {
+                // A directory above the source is not empty.
+                let record = &target.state.read().record;
+                match (source_is_dir, record.is_dir()) {
+                    (true, false) => return Err(Error::NotADirectory),
+                    (false, true) => return Err(Error::IsADirectory),
+                    (true, true) if !is_empty(record) => return Err(Error::NotEmpty),
+                    _ => Some(record.is_dir()),
+                }
+            }
+        };
+        if source_is_dir && !self.orphans.below(&to.child_path()).is_empty() {
+            // Files that were unlinked in an earlier directory of this name still occupy keys.
+            return Err(Error::CrossDevice);
+        }
+
+        let now_ns = self.home.now_ns();
+        let to_key = to.key();
+        let mut batch = Batch::new();
+        let dropped = match target {
+            None => None,
+            Some(target) => {
+                let record = target.state.read().record.clone();
+                Some(self.drop_name(op, &mut batch, target, &record, &to_key, now_ns)?)
+            }
+        };
+        let stays_behind = dropped.as_ref().and_then(|dropped| dropped.base()) == Some(to_key.as_slice());
+        let occupied = stays_behind || self.orphans.occupy(&to_key);
+        let moving = self.carry(op, source, from, to, occupied, now_ns)?;
+        moving.delete_source(&mut batch, from);
+        moving.put_target(&mut batch);
+
+        let mut parents = self.parents(from, to);
+        count_entry(&mut parents.from, source_is_dir, -1, now_ns);
+        count_entry(parents.to(), source_is_dir, 1, now_ns);
+        if let Some(is_dir) = target_is_dir {
+            count_entry(parents.to(), is_dir, -1, now_ns);
+        }
+        let whiteout = if whiteout { Some(self.whiteout(op, &mut batch, from, now_ns)?) } else { None };
+        if whiteout.is_some() {
+            count_entry(&mut parents.from, false, 1, now_ns);
+        }
+        put_parents(&mut batch, &parents, from, to);
+        op.commit(&batch)?;
+
+        let known = moving.name();
+        if let (Some(target), Some(dropped)) = (target, dropped) {
+            self.settle(target, &mut target.state.write(), dropped);
+        }
+        self.arrive([moving]);
+        self.install(from, to, parents);
+        self.learn_at(to, known)?;
+        if let Some(whiteout) = whiteout {
+            self.learn_at(from, whiteout)?;
+        }
+        if let Some(target) = target {
+            self.table.drop_gone(target);
+        }
+        Ok(())
+    }
+
+    fn exchange(
+        &self,
+        op: &Op<'_>,
+        one: &Arc<Inode>,
+        from: &Spot<'_>,
+        other: &Arc<Inode>,
+        to: &Spot<'_>,
+    ) -> Result<()> {
+        if is_within(from.dir, other) {
+            return Err(Error::Invalid("a directory cannot be moved below itself"));
+        }
+        let one_is_dir = one.state.read().record.is_dir();
+        let other_is_dir = other.state.read().record.is_dir();
+        let blocked = |spot: &Spot<'_>| !self.orphans.below(&spot.child_path()).is_empty();
+        if one_is_dir && !other_is_dir && blocked(to) || other_is_dir && !one_is_dir && blocked(from) {
+            return Err(Error::CrossDevice);
+        }
+
+        let now_ns = self.home.now_ns();
+        let there = self.carry(op, one, from, to, self.orphans.occupy(&to.key()), now_ns)?;
+        let back = self.carry(op, other, to, from, self.orphans.occupy(&from.key()), now_ns)?;
+        let mut batch = Batch::new();
+        there.delete_source(&mut batch, from);
+        back.delete_source(&mut batch, to);
+        there.put_target(&mut batch);
+        back.put_target(&mut batch);
+        let mut parents = self.parents(from, to);
+        count_entry(&mut parents.from, one_is_dir, -1, now_ns);
+        count_entry(&mut parents.from, other_is_dir, 1, now_ns);
+        count_entry(parents.to(), other_is_dir, -1, now_ns);
+        count_entry(parents.to(), one_is_dir, 1, now_ns);
+        put_parents(&mut batch, &parents, from, to);
+        op.commit(&batch)?;
+
+        let (known_there, known_back) = (there.name(), back.name());
+        self.arrive([there, back]);
+        self.install(from, to, parents);
+        self.learn_at(to, known_there)?;
+        self.learn_at(from, known_back)
+    }
+
+    /// Adds the device that stands for a removed entry of a lower layer.
+    fn whiteout(&self, op: &Op<'_>, batch: &mut Batch, at: &Spot<'_>, now_ns: i64) -> Result<Name> {
+        let ino = self.numbers.id(op)?;
+        let record = Record::new(FileType::CharDevice, 0, ino.wrapping_sub(at.path.salts), now_ns);
+        batch.put(META, &at.key(), &record.encode());
+        Ok(Name { node: None, ino, file_type: FileType::CharDevice, oid: None })
+    }
+
+    fn find_in(&self, op: &Op<'_>, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Arc<Inode>>> {
+        self.find(op, dir, &mut dir.state.write(), name)
+    }
+
+    fn parents(&self, from: &Spot<'_>, to: &Spot<'_>) -> Parents {
+        let record = |dir: &Inode| dir.state.read().record.clone();
+        let to = (!Arc::ptr_eq(from.dir, to.dir)).then(|| record(to.dir));
+        Parents { from: record(from.dir), to }
+    }
+
+    /// Installs the directories' records and takes the old names out.
+    fn install(&self, from: &Spot<'_>, to: &Spot<'_>, parents: Parents) {
+        for (spot, record) in [(from, Some(parents.from)), (to, parents.to)] {
+            let mut state = spot.dir.state.write();
+            if let Some(record) = record {
+                state.record = record;
+            }
+            if let Some(dir) = &mut state.dir {
+                dir.remove(spot.name);
+            }
+        }
+    }
+
+    fn learn_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
+        self.learn(at.dir, &mut at.dir.state.write(), at.name, known)
+    }
+}
+
+fn put_parents(batch: &mut Batch, parents: &Parents, from: &Spot<'_>, to: &Spot<'_>) {
+    batch.put(META, &key::own(&from.path.bytes), &parents.from.encode());
+    if let Some(record) = &parents.to {
+        batch.put(META, &key::own(&to.path.bytes), &record.encode());
+    }
+}

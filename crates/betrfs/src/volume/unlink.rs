@@ -1,0 +1,208 @@
+//! Entries that go.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::{Inode, Place, State};
+use crate::schema::block::BLOCK;
+use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
+use crate::types::{FileType, NodeId};
+use crate::volume::Volume;
+use crate::volume::create::count_entry;
+use crate::volume::lookup::check_name;
+use crate::volume::op::{Op, OpKind};
+
+/// Up to so many blocks are deleted one by one: a range message costs every later query.
+const POINT_DELETES_MAX: u64 = 8;
+
+/// What becomes of an inode that loses a name, once the batch is committed.
+pub(super) struct Dropped {
+    record: Record,
+    /// `None` while there are other names.
+    place: Option<Place>,
+}
+
+impl Dropped {
+    /// The key whose blocks stay behind, if the file is open.
+    pub fn base(&self) -> Option<&[u8]> {
+        match &self.place {
+            Some(Place::Orphan { base, .. }) => Some(base),
+            _ => None,
+        }
+    }
+}
+
+/// Deletes the blocks `[first, end)`, of which the last is the last of the file.
+pub(super) fn delete_blocks(batch: &mut Batch, own: &[u8], first: u64, end: u64) {
+    if end.saturating_sub(first) > POINT_DELETES_MAX {
+        let (lo, hi) = key::blocks_from(own, first);
+        batch.delete_range(DATA, &lo, &hi);
+    } else {
+        for number in first..end {
+            batch.delete(DATA, &key::block(own, number));
+        }
+    }
+}
+
+/// Deletes all that `data` holds of an entry itself.
+pub(super) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
+    if record.file_type == FileType::Regular {
+        delete_blocks(batch, own, 0, record.size.div_ceil(BLOCK));
+    }
+    if record.flags.has(Flags::LARGE_XATTRS) {
+        let (lo, hi) = key::xattrs(own);
+        batch.delete_range(DATA, &lo, &hi);
+    }
+}
+
+impl Volume {
+    /// Removes a name of what is no directory. An open file stays readable and writable.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`]; [`Error::NotFound`].
+    pub fn unlink(&self, parent: NodeId, name: &[u8]) -> Result<()> {
+        self.remove(parent, name, OpKind::Unlink)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::NotFound`].
+    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<()> {
+        self.remove(parent, name, OpKind::Rmdir)
+    }
+
+    fn remove(&self, parent: NodeId, name: &[u8], kind: OpKind) -> Result<()> {
+        check_name(name)?;
+        let op = self.update(kind, 0)?;
+        let _shared = self.namespace.read();
+        self.give_up_names();
+        let parent = self.inode(parent)?;
+        let mut dir = parent.state.write();
+        dir.dir()?;
+        let path = parent.dir_path()?;
+        let inode = self.find(&op, &parent, &mut dir, name)?.ok_or(Error::NotFound)?;
+        let mut state = inode.state.write();
+        match (kind, state.record.is_dir()) {
+            (OpKind::Rmdir, false) => return Err(Error::NotADirectory),
+            (OpKind::Rmdir, true) if !is_empty(&state.record) => return Err(Error::NotEmpty),
+            (OpKind::Rmdir, true) | (_, false) => {}
+            (_, true) => return Err(Error::IsADirectory),
+        }
+
+        let now_ns = self.home.now_ns();
+        let mut dir_record = dir.record.clone();
+        count_entry(&mut dir_record, state.record.is_dir(), -1, now_ns);
+        let mut batch = Batch::new();
+        let at = key::entry(&path.bytes, name);
+        let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, now_ns)?;
+        batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+        op.commit(&batch)?;
+
+        dir.record = dir_record;
+        dir.dir_mut()?.remove(name);
+        self.settle(&inode, &mut state, dropped);
+        drop(state);
+        drop(dir);
+        self.table.drop_gone(&inode);
+        Ok(())
+    }
+
+    /// Adds to the batch what takes the name at `at` from an inode, and the inode with its last
+    /// name. The caller holds its state.
+    pub(super) fn drop_name(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        inode: &Inode,
+        record: &Record,
+        at: &[u8],
+        now_ns: i64,
+    ) -> Result<Dropped> {
+        let mut record = record.clone();
+        record.ctime_ns = now_ns;
+        batch.delete(META, at);
+        let own = match inode.place() {
+            Place::Object { oid } => {
+                batch.delete(LINKS, at);
+                record.nlink = record.nlink.saturating_sub(1);
+                let own = key::object(oid);
+                if record.nlink > 0 {
+                    batch.put(META, &own, &record.encode());
+                    return Ok(Dropped { record, place: None });
+                }
+                batch.delete(META, &own);
+                own
+            }
+            _ => at.to_vec(),
+        };
+        record.nlink = 0;
+        let is_open = inode.opens.load(Relaxed) > 0;
+        if !is_open || record.file_type != FileType::Regular {
+            delete_data(batch, &own, &record);
+            return Ok(Dropped { record, place: Some(Place::Gone) });
+        }
+        if record.flags.has(Flags::LARGE_XATTRS) {
+            self.take_xattrs(op, &own, &mut record)?;
+            let (lo, hi) = key::xattrs(&own);
+            batch.delete_range(DATA, &lo, &hi);
+        }
+        let marker = self.numbers.oid(op)?;
+        batch.put(META, &key::marker(marker), &Marker { base: own.clone() }.encode());
+        Ok(Dropped { record, place: Some(Place::Orphan { marker, base: Arc::from(own) }) })
+    }
+
+    /// Takes large extended attributes into the record, which from then on is in memory only.
+    fn take_xattrs(&self, op: &Op<'_>, own: &[u8], record: &mut Record) -> Result<()> {
+        for attr in &mut record.xattrs {
+            if let XattrValue::Stored(_) = attr.value {
+                let at = key::xattr(own, &attr.name);
+                let value = op.get(DATA, &at)?.ok_or_else(|| damaged(&at, "its value is lost"))?;
+                attr.value = XattrValue::Inline(value);
+            }
+        }
+        record.flags.clear(Flags::LARGE_XATTRS);
+        Ok(())
+    }
+
+    /// Installs what a committed [`drop_name`](Self::drop_name) prepared.
+    pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
+        state.record = dropped.record;
+        if let Some(place) = dropped.place {
+            if let Place::Orphan { base, .. } = &place {
+                self.orphans.insert(base.clone(), inode.clone());
+            }
+            inode.set_place(place);
+        }
+    }
+
+    /// Deletes an unlinked file that nobody holds any more. The caller holds no lock.
+    pub(super) fn reap(&self, inode: &Arc<Inode>) -> Result<()> {
+        if !matches!(inode.place(), Place::Orphan { .. }) {
+            return Ok(());
+        }
+        let op = self.update(OpKind::Internal, 0)?;
+        let _shared = self.namespace.read();
+        let state = inode.state.write();
+        let Place::Orphan { marker, base } = inode.place() else { return Ok(()) };
+        if !inode.is_idle() {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        delete_data(&mut batch, &base, &state.record);
+        batch.delete(META, &key::marker(marker));
+        op.commit(&batch)?;
+        inode.set_place(Place::Gone);
+        drop(state);
+        self.orphans.remove(&base);
+        Ok(())
+    }
+}
+
+/// Whether a directory can be removed.
+pub(super) fn is_empty(dir: &Record) -> bool {
+    dir.entries == 0 && dir.snapshots == 0
+}

@@ -1,0 +1,146 @@
+//! Writing bytes.
+//!
+//! Nothing is read. A block is put whole where the write covers it up to the end of the file, and
+//! otherwise changed by an upsert. What is stored of a block ends at or before the size; a block
+//! within the size may be stored short, and reads as zeros from there.
+
+use betree::Batch;
+
+use crate::FILE_BYTES_MAX;
+use crate::error::{Error, Result};
+use crate::schema::block::{self, BLOCK, BLOCK_BYTES};
+use crate::schema::{DATA, Flags, Record, key};
+use crate::types::NodeId;
+use crate::volume::Volume;
+use crate::volume::attributes::{kill_set_id, with_atime};
+use crate::volume::op::OpKind;
+use crate::volume::read::check_file;
+use crate::volume::unlink::delete_blocks;
+
+/// The most that is written in one batch.
+const PIECE_BYTES: u64 = 1 << 20;
+
+impl Volume {
+    /// Writes all of `data` at `offset`. Up to each multiple of 1 MiB it is atomic: after an error
+    /// or a crash, each such piece is there or not.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`]; [`Error::NoSpace`].
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Result<()> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
+        if end > FILE_BYTES_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        let (mut at, mut rest) = (offset, data);
+        loop {
+            let len = (PIECE_BYTES - at % PIECE_BYTES).min(rest.len() as u64);
+            let (piece, after) = rest.split_at(len as usize);
+            self.write_piece(node, at, piece, kill_set_id)?;
+            (at, rest) = (at + len, after);
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write_piece(&self, node: NodeId, offset: u64, data: &[u8], kill: bool) -> Result<()> {
+        let op = self.update(OpKind::Write, data.len())?;
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let mut state = inode.state.write();
+        check_file(&state.record)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let own = inode.own_key()?;
+        let mut record = with_atime(&inode, &state);
+        let mut batch = Batch::new();
+        put_bytes(&mut batch, &own, record.size, offset, data);
+        grow(&mut record, offset, offset + data.len() as u64);
+        let now_ns = self.home.now_ns();
+        (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
+        if kill {
+            kill_set_id(&mut record);
+        }
+        self.commit_record(&op, batch, &inode, &mut state, record)
+    }
+
+    /// Copies a range from a file to another, or to another place in the same, and gives the count
+    /// of bytes copied: fewer than `len` only at the source's end.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the ranges overlap in one file.
+    pub fn copy_range(
+        &self,
+        from: NodeId,
+        from_offset: u64,
+        to: NodeId,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let overlaps =
+            from_offset < to_offset.saturating_add(len) && to_offset < from_offset.saturating_add(len);
+        if from == to && overlaps {
+            return Err(Error::Invalid("the ranges overlap"));
+        }
+        if to_offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(Error::FileTooLarge);
+        }
+        let mut done = 0;
+        let mut buffer = alloc::vec::Vec::new();
+        while done < len {
+            let piece = (len - done).min(PIECE_BYTES) as usize;
+            self.read(from, from_offset.saturating_add(done), piece, &mut buffer)?;
+            if buffer.is_empty() {
+                break;
+            }
+            self.write(to, to_offset + done, &buffer, true)?;
+            done += buffer.len() as u64;
+        }
+        Ok(done)
+    }
+}
+
+/// Adds the bytes at `offset` to a file of `size` bytes.
+fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, data: &[u8]) {
+    let (mut at, mut rest) = (offset, data);
+    while !rest.is_empty() {
+        let number = at / BLOCK;
+        let within = (at % BLOCK) as usize;
+        let (bytes, after) = rest.split_at(rest.len().min(BLOCK_BYTES - within));
+        let block_key = key::block(own, number);
+        let end = at + bytes.len() as u64;
+        if within == 0 && (bytes.len() == BLOCK_BYTES || end >= size) {
+            batch.put(DATA, &block_key, bytes);
+        } else {
+            batch.upsert(DATA, &block_key, &block::write(within, bytes));
+        }
+        (at, rest) = (end, after);
+    }
+}
+
+/// Lets a file reach to `end` at least, where everything from `from` on is present.
+fn grow(record: &mut Record, from: u64, end: u64) {
+    if from / BLOCK > record.size.div_ceil(BLOCK) {
+        record.flags.set(Flags::SPARSE);
+    }
+    record.size = record.size.max(end);
+}
+
+/// Sets the size: what is cut off is deleted, what is added is a hole.
+pub(super) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u64) {
+    let (blocks, old_blocks) = (size.div_ceil(BLOCK), record.size.div_ceil(BLOCK));
+    if size < record.size {
+        let within = (size % BLOCK) as usize;
+        if within != 0 {
+            batch.upsert(DATA, &key::block(own, size / BLOCK), &block::cut(within));
+        }
+        delete_blocks(batch, own, blocks, old_blocks);
+    } else if blocks > old_blocks {
+        record.flags.set(Flags::SPARSE);
+    }
+    if size == 0 {
+        record.flags.clear(Flags::SPARSE);
+    }
+    record.size = size;
+}

@@ -1,0 +1,147 @@
+//! Extended attributes: small ones in the inode's record, large ones as keys of their own, of
+//! which the record knows name and length. So only a large value is ever queried for.
+
+use alloc::vec::Vec;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::Place;
+use crate::schema::{DATA, Flags, Record, Xattr, XattrValue, damaged, key};
+use crate::types::{NodeId, XattrMode};
+use crate::volume::Volume;
+use crate::volume::attributes::with_atime;
+use crate::volume::op::OpKind;
+
+const NAME_BYTES_MAX: usize = 255;
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// The most that all names of an inode take, each with a 0 byte: what `listxattr` can give.
+const LIST_BYTES_MAX: usize = 64 << 10;
+/// A value up to this size may be in the record,
+const INLINE_BYTES_MAX: usize = 256;
+/// as long as all of them take no more than this.
+const INLINE_TOTAL_MAX: usize = 1024;
+
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+fn check_xattr_name(name: &[u8]) -> Result<()> {
+    let rest = NAMESPACES.iter().find_map(|prefix| name.strip_prefix(*prefix));
+    match rest {
+        None => Err(Error::NotSupported),
+        Some([]) => Err(Error::Invalid("the attribute has no name")),
+        Some(_) if name.len() > NAME_BYTES_MAX => Err(Error::RangeTooSmall),
+        Some(rest) if rest.contains(&0) => Err(Error::Invalid("the attribute's name holds a 0 byte")),
+        Some(_) => Ok(()),
+    }
+}
+
+fn position(record: &Record, name: &[u8]) -> Option<usize> {
+    record.xattrs.iter().position(|attr| attr.name == name)
+}
+
+impl Volume {
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] if there is none; [`Error::NotSupported`] outside of `user.`, `trusted.`
+    /// and `security.`.
+    pub fn get_xattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
+        check_xattr_name(name)?;
+        let op = self.query(OpKind::Xattr);
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        match state.record.xattrs.iter().find(|attr| attr.name == name).map(|attr| &attr.value) {
+            None => Err(Error::NoData),
+            Some(XattrValue::Inline(value)) => Ok(value.clone()),
+            Some(XattrValue::Stored(len)) => {
+                let at = key::xattr(&inode.own_key()?, name);
+                let value = op.get(DATA, &at)?.ok_or_else(|| damaged(&at, "its value is lost"))?;
+                if value.len() == *len as usize {
+                    Ok(value)
+                } else {
+                    Err(damaged(&at, "its length is wrong"))
+                }
+            }
+        }
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] and [`Error::NoData`] by the mode; [`Error::RangeTooSmall`] over 255 bytes
+    /// of name or 64 KiB of value; [`Error::NoSpace`] when all names together take over 64 KiB.
+    pub fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        check_xattr_name(name)?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::RangeTooSmall);
+        }
+        let op = self.update(OpKind::Xattr, value.len())?;
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let mut state = inode.state.write();
+        let mut record = with_atime(&inode, &state);
+        let old = position(&record, name).map(|at| record.xattrs.remove(at));
+        match (mode, &old) {
+            (XattrMode::Create, Some(_)) => return Err(Error::Exists),
+            (XattrMode::Replace, None) => return Err(Error::NoData),
+            _ => {}
+        }
+        let names: usize = record.xattrs.iter().map(|attr| attr.name.len() + 1).sum();
+        if names + name.len() + 1 > LIST_BYTES_MAX {
+            return Err(Error::NoSpace);
+        }
+        let inlined: usize = record.xattrs.iter().map(|attr| attr.value.inline_len()).sum();
+        let fits = value.len() <= INLINE_BYTES_MAX && inlined + value.len() <= INLINE_TOTAL_MAX;
+        let in_memory = matches!(inode.place(), Place::Orphan { .. } | Place::Gone);
+        let mut batch = Batch::new();
+        let value = if fits || in_memory {
+            if let Some(Xattr { value: XattrValue::Stored(_), .. }) = old {
+                batch.delete(DATA, &key::xattr(&inode.own_key()?, name));
+            }
+            XattrValue::Inline(value.to_vec())
+        } else {
+            batch.put(DATA, &key::xattr(&inode.own_key()?, name), value);
+            record.flags.set(Flags::LARGE_XATTRS);
+            XattrValue::Stored(value.len() as u32)
+        };
+        record.xattrs.push(Xattr { name: name.to_vec(), value });
+        record.ctime_ns = self.home.now_ns();
+        self.commit_record(&op, batch, &inode, &mut state, record)
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn list_xattrs(&self, node: NodeId) -> Result<Vec<Vec<u8>>> {
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        Ok(state.record.xattrs.iter().map(|attr| attr.name.clone()).collect())
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] if there is none.
+    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<()> {
+        check_xattr_name(name)?;
+        let op = self.update(OpKind::Xattr, 0)?;
+        let _shared = self.namespace.read();
+        let inode = self.inode(node)?;
+        let mut state = inode.state.write();
+        let mut record = with_atime(&inode, &state);
+        let at = position(&record, name).ok_or(Error::NoData)?;
+        let old = record.xattrs.remove(at);
+        let mut batch = Batch::new();
+        if let XattrValue::Stored(_) = old.value {
+            batch.delete(DATA, &key::xattr(&inode.own_key()?, name));
+        }
+        let is_large = |attr: &Xattr| matches!(attr.value, XattrValue::Stored(_));
+        if !record.xattrs.iter().any(is_large) {
+            record.flags.clear(Flags::LARGE_XATTRS);
+        }
+        record.ctime_ns = self.home.now_ns();
+        self.commit_record(&op, batch, &inode, &mut state, record)
+    }
+}
