@@ -207,6 +207,12 @@ pub enum SeekWhat {
 pub struct FormatOptions {
     /// The engine's geometry; by the size of the volume where `None`.
     pub geometry: Option<betree::Geometry>,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permissions of the root directory; 0755 where `None`.
+    pub root_perm: Option<u16>,
 }
 
 /// What is chosen each time a volume is opened.

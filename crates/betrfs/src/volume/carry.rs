@@ -263,6 +263,14 @@ impl Volume {
         Ok(oid)
     }
 
+    /// Commits a move, if it fits into a batch.
+    pub(super) fn commit_move(&self, op: &Op<'_>, batch: &Batch) -> Result<()> {
+        if batch.bytes() > self.env.batch_bytes_max() {
+            return Err(Error::CrossDevice);
+        }
+        op.commit(batch)
+    }
+
     /// Installs what moved in a committed batch.
     pub(super) fn arrive(&self, moved: impl IntoIterator<Item = Moving>) {
         let mut orphans = Vec::new();

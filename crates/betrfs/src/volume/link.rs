@@ -16,6 +16,11 @@ use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
 
+/// A file that is too large to be moved for its first link can have no other name.
+fn too_large(error: Error) -> Error {
+    if error == Error::CrossDevice { Error::TooManyLinks } else { error }
+}
+
 impl Volume {
     /// Gives a file one more name.
     ///
@@ -64,7 +69,6 @@ impl Volume {
             Place::Named { parent: from_dir, name: from_name } => {
                 let from_path = from_dir.dir_path()?;
                 let from_key = key::entry(&from_path.bytes, &from_name);
-                let too_large = |error| if error == Error::CrossDevice { Error::TooManyLinks } else { error };
                 let (mut moving, oid) =
                     self.carry_to_object(&op, &inode, &from_key, nlink, now_ns).map_err(too_large)?;
                 moving.put_redirect(oid, &from_key)?;
@@ -72,7 +76,7 @@ impl Volume {
                 moving.delete_own(&mut batch, &from_key);
                 moving.put_target(&mut batch);
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-                op.commit(&batch)?;
+                self.commit_move(&op, &batch).map_err(too_large)?;
                 let known = moving.name();
                 self.arrive([moving]);
                 if Arc::ptr_eq(&from_dir, &dir) {

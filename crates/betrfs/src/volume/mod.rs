@@ -37,7 +37,7 @@ mod xattr;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use betree::{Batch, Cut, Env, Geometry, Options};
+use betree::{Batch, Env, Geometry, Options};
 use betree_sys::sync::atomic::AtomicUsize;
 use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
@@ -45,7 +45,7 @@ use betree_sys::{Device, Home};
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Orphans, Place, Table};
 use crate::schema::block::{BLOCK, BlockUpsert};
-use crate::schema::{DATA, LINKS, META, Marker, Record, Stored, VolumeRecord, damaged, key};
+use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{FileType, FormatOptions, NodeId, OpenOptions, StatFs};
 use numbers::Numbers;
 use op::{AllCounts, Op};
@@ -54,6 +54,14 @@ pub use op::{Counters, OpCount, OpKind};
 
 /// What a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;
+/// The most that is written in one batch, where the log allows it.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+/// The dictionaries of a volume.
+const DICTS: u8 = 3;
+/// The engine's cache while a volume is made.
+const FORMAT_CACHE_BYTES: usize = 8 << 20;
+/// How much is deleted at once when a volume is opened.
+const REAP_BATCH_BYTES: usize = 64 << 10;
 /// The root's inode number; numbers below are never given out.
 const ROOT_ID: u64 = 1;
 
@@ -73,18 +81,29 @@ pub struct Volume {
     crowded: Mutex<VecDeque<NodeId>>,
     names_total: Arc<AtomicUsize>,
     names_max: usize,
+    /// The most that is written in one batch.
+    piece_bytes: u64,
 }
 
 impl Volume {
-    /// Makes an empty volume on a device. The root directory, owned by user 0 with permissions
-    /// 0755, is made when it is opened first.
+    /// Makes an empty volume on a device, whatever that held before.
     ///
     /// # Errors
     /// The device's, or that it is too small.
     pub fn format(device: Arc<dyn Device>, options: &FormatOptions, home: &dyn Home) -> Result<()> {
         let id = (u128::from(home.random_u64()) << 64 | u128::from(home.random_u64())).to_le_bytes();
-        let geometry = options.geometry.unwrap_or_else(|| geometry_of(device.len()));
-        Ok(Env::format(device, &geometry, id)?)
+        let geometry = options.geometry.unwrap_or_else(|| Geometry::for_volume(device.len(), DICTS));
+        Env::format(device.clone(), &geometry, id)?;
+        let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
+        let mut root =
+            Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, home.now_ns());
+        (root.uid, root.gid) = (options.root_uid, options.root_gid);
+        let volume = VolumeRecord { features: 0, ids: ROOT_ID + 1, oids: 1 };
+        let mut batch = Batch::new();
+        batch.put(META, &key::VOLUME_KEY, &volume.encode());
+        batch.put(META, &key::ROOT_KEY, &root.encode());
+        env.commit(&batch)?;
+        Ok(env.close()?)
     }
 
     /// The engine's options that a volume needs.
@@ -110,10 +129,10 @@ impl Volume {
         let counts = AllCounts::default();
         let (stored, root) = {
             let op = counts.begin(&env, OpKind::Internal);
-            let stored = match op.get(META, &key::VOLUME_KEY)? {
-                Some(bytes) => VolumeRecord::decode(&bytes)?,
-                None => make_root(&op, options.home.now_ns())?,
-            };
+            let bytes = op.get(META, &key::VOLUME_KEY)?.ok_or_else(|| Error::NotAVolume {
+                why: "there is no file system in it: was its making interrupted?".into(),
+            })?;
+            let stored = VolumeRecord::decode(&bytes)?;
             reap_all(&op)?;
             (stored, read_root(&op)?)
         };
@@ -121,7 +140,10 @@ impl Volume {
         let dir = Directory::new(names_total.clone());
         let table = Table::new(options.inodes_max);
         table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
+        // Half of the largest batch, for the keys and records that go with it.
+        let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
         Ok(Volume {
+            piece_bytes,
             env,
             home: options.home,
             namespace: RwLock::new(()),
@@ -209,22 +231,6 @@ impl Volume {
     }
 }
 
-/// Completes the making of a volume in which there is nothing at all.
-fn make_root(op: &Op<'_>, now_ns: i64) -> Result<VolumeRecord> {
-    for dict in [META, DATA, LINKS] {
-        if op.scan(dict, (Cut::LOW, Cut::HIGH)).next()?.is_some() {
-            return Err(damaged(&key::VOLUME_KEY, "it is not there, but other keys are"));
-        }
-    }
-    let volume = VolumeRecord { features: 0, ids: ROOT_ID + 1, oids: 1 };
-    let root = Record::new(FileType::Directory, 0o755, ROOT_ID, now_ns);
-    let mut batch = Batch::new();
-    batch.put(META, &key::VOLUME_KEY, &volume.encode());
-    batch.put(META, &key::ROOT_KEY, &root.encode());
-    op.commit(&batch)?;
-    Ok(volume)
-}
-
 fn read_root(op: &Op<'_>) -> Result<Record> {
     let bytes =
         op.get(META, &key::ROOT_KEY)?.ok_or_else(|| damaged(&key::ROOT_KEY, "its record is not there"))?;
@@ -243,14 +249,10 @@ fn reap_all(op: &Op<'_>) -> Result<()> {
         let (lo, hi) = key::blocks_from(&marker.base, 0);
         batch.delete_range(DATA, &lo, &hi);
         batch.delete(META, at);
+        if batch.bytes() > REAP_BATCH_BYTES {
+            op.commit(&batch)?;
+            batch = Batch::new();
+        }
     }
     op.commit(&batch)
-}
-
-/// The engine's geometry for a volume of a size.
-fn geometry_of(len_bytes: u64) -> Geometry {
-    const MIB: u64 = 1 << 20;
-    let log_bytes = (len_bytes / 16).clamp(MIB, 256 * MIB) / BLOCK * BLOCK;
-    let node_bytes = if len_bytes < 256 * MIB { 1 << 18 } else { 4 << 20 };
-    Geometry { node_bytes, basement_bytes: 1 << 16, fanout_max: 16, log_bytes, dicts: 3 }
 }

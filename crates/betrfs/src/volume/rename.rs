@@ -124,7 +124,7 @@ impl Volume {
             count_entry(&mut parents.from, false, 1, now_ns);
         }
         put_parents(&mut batch, &parents, from, to);
-        op.commit(&batch)?;
+        self.commit_move(op, &batch)?;
 
         let known = moving.name();
         if let (Some(target), Some(dropped)) = (target, dropped) {
@@ -174,7 +174,7 @@ impl Volume {
         count_entry(parents.to(), other_is_dir, -1, now_ns);
         count_entry(parents.to(), one_is_dir, 1, now_ns);
         put_parents(&mut batch, &parents, from, to);
-        op.commit(&batch)?;
+        self.commit_move(op, &batch)?;
 
         let (known_there, known_back) = (there.name(), back.name());
         self.arrive([there, back]);

@@ -17,12 +17,9 @@ use crate::volume::op::OpKind;
 use crate::volume::read::check_file;
 use crate::volume::unlink::delete_blocks;
 
-/// The most that is written in one batch.
-const PIECE_BYTES: u64 = 1 << 20;
-
 impl Volume {
-    /// Writes all of `data` at `offset`. Up to each multiple of 1 MiB it is atomic: after an error
-    /// or a crash, each such piece is there or not.
+    /// Writes all of `data` at `offset`. Each piece up to a multiple of 1 MiB (less where the log
+    /// is small) is atomic: after an error or a crash it is there or not.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`]; [`Error::NoSpace`].
@@ -33,7 +30,7 @@ impl Volume {
         }
         let (mut at, mut rest) = (offset, data);
         loop {
-            let len = (PIECE_BYTES - at % PIECE_BYTES).min(rest.len() as u64);
+            let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
             let (piece, after) = rest.split_at(len as usize);
             self.write_piece(node, at, piece, kill_set_id)?;
             (at, rest) = (at + len, after);
@@ -89,7 +86,7 @@ impl Volume {
         let mut done = 0;
         let mut buffer = alloc::vec::Vec::new();
         while done < len {
-            let piece = (len - done).min(PIECE_BYTES) as usize;
+            let piece = (len - done).min(self.piece_bytes) as usize;
             self.read(from, from_offset.saturating_add(done), piece, &mut buffer)?;
             if buffer.is_empty() {
                 break;

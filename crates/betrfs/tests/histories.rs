@@ -1,0 +1,603 @@
+//! The library against a map of paths, by random histories with the volume opened anew midway.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use betrfs::{
+    Error, FallocateMode, FileType, NewNode, NodeId, RenameFlags, SeekWhat, SetAttr, Volume, XattrMode,
+};
+use support::*;
+
+const STEPS: usize = 200;
+
+/// A seeded generator (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.roll(from.len() as u64) as usize]
+    }
+}
+
+/// What an object is in the model. The number is the inode number that the volume gave.
+#[derive(Clone, Debug, Default)]
+struct Object {
+    dir: bool,
+    target: Option<Vec<u8>>,
+    fifo: bool,
+    bytes: Vec<u8>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    perm: u16,
+    ino: u64,
+}
+
+/// Paths to objects; an object with several paths has several names.
+#[derive(Default)]
+struct Model {
+    paths: BTreeMap<String, usize>,
+    objects: Vec<Object>,
+}
+
+impl Model {
+    fn object(&self, path: &str) -> Option<&Object> {
+        self.paths.get(path).map(|id| &self.objects[*id])
+    }
+
+    fn is_dir(&self, path: &str) -> bool {
+        path.is_empty() || self.object(path).is_some_and(|object| object.dir)
+    }
+
+    fn children(&self, path: &str) -> Vec<String> {
+        let prefix = format!("{path}/");
+        let below = self.paths.keys().filter_map(|other| other.strip_prefix(&prefix));
+        below.filter(|rest| !rest.contains('/')).map(str::to_owned).collect()
+    }
+
+    fn nlink(&self, id: usize) -> u32 {
+        let names = self.paths.values().filter(|other| **other == id).count() as u32;
+        if !self.objects[id].dir {
+            return names;
+        }
+        let path = self.paths.iter().find(|(_, other)| **other == id).unwrap().0;
+        2 + self.children(path).iter().filter(|name| self.is_dir(&format!("{path}/{name}"))).count() as u32
+    }
+
+    fn add(&mut self, path: String, object: Object) {
+        self.objects.push(object);
+        self.paths.insert(path, self.objects.len() - 1);
+    }
+
+    /// Moves a path and all below it.
+    fn shift(&mut self, from: &str, to: &str) {
+        let below = format!("{from}/");
+        let moved: Vec<String> =
+            self.paths.keys().filter(|p| *p == from || p.starts_with(&below)).cloned().collect();
+        for path in moved {
+            let id = self.paths.remove(&path).unwrap();
+            self.paths.insert(format!("{to}{}", &path[from.len()..]), id);
+        }
+    }
+}
+
+/// A file that is held open, perhaps without a name by now.
+struct Handle {
+    node: NodeId,
+    id: usize,
+}
+
+struct World {
+    disk: Disk,
+    volume: Volume,
+    model: Model,
+    handles: Vec<Handle>,
+    dice: Dice,
+}
+
+const NAMES: [&str; 6] = ["a", "b", "a\u{1}", "ab", "c", "\u{ff}"];
+
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap()
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut disk = Disk::new();
+        let mut dice = Dice(seed);
+        // Often so little memory that inodes and names are dropped all the time.
+        if dice.roll(2) == 0 {
+            disk.options.inodes_max = 1;
+            disk.options.names_max = 2;
+        }
+        let volume = disk.open();
+        World { disk, volume, model: Model::default(), handles: Vec::new(), dice }
+    }
+
+    /// A path that may be there or not: up to three names below what is a directory, mostly.
+    fn path(&mut self) -> String {
+        let mut path = String::new();
+        loop {
+            let name = *self.dice.pick(&NAMES);
+            path = format!("{path}/{name}");
+            let depth = path.matches('/').count();
+            if depth == 4 || !self.model.is_dir(&path) || self.dice.roll(3) == 0 {
+                return path;
+            }
+        }
+    }
+
+    /// A path that is there, if any is.
+    fn known_path(&mut self) -> String {
+        let all: Vec<String> = self.model.paths.keys().cloned().collect();
+        if all.is_empty() || self.dice.roll(8) == 0 { self.path() } else { self.dice.pick(&all).clone() }
+    }
+
+    /// A file, by its path or one that is open.
+    fn file(&mut self) -> Option<(NodeId, usize, bool)> {
+        if !self.handles.is_empty() && self.dice.roll(3) == 0 {
+            let handle = &self.handles[self.dice.roll(self.handles.len() as u64) as usize];
+            return Some((handle.node, handle.id, false));
+        }
+        let path = self.known_path();
+        let id = *self.model.paths.get(&path)?;
+        let object = &self.model.objects[id];
+        if object.dir || object.fifo || object.target.is_some() {
+            return None;
+        }
+        let entry = self.volume.resolve(path.as_bytes()).unwrap();
+        Some((entry.node, id, true))
+    }
+
+    /// Runs something with the node of a path's directory.
+    fn in_dir<T>(&self, path: &str, run: impl FnOnce(NodeId, &[u8]) -> Result<T, Error>) -> Result<T, Error> {
+        let (dir, name) = split(path);
+        let dir = self.volume.resolve(dir.as_bytes())?;
+        let result = run(dir.node, name.as_bytes());
+        self.volume.forget(dir.node, 1);
+        result
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        let len = self.dice.roll(most) as usize;
+        let start = self.dice.roll(255) as u8;
+        (0..len).map(|i| start.wrapping_add((i / 7) as u8) | 1).collect()
+    }
+
+    fn offset(&mut self, size: usize) -> u64 {
+        match self.dice.roll(6) {
+            0 => 0,
+            1 => size as u64,
+            2 => self.dice.roll(12) * 4096,
+            3 => self.dice.roll(100),
+            _ => self.dice.roll(50_000),
+        }
+    }
+
+    fn step(&mut self) -> String {
+        match self.dice.roll(23) {
+            0..=3 => self.create(),
+            4 | 5 => self.mkdir(),
+            6..=8 => self.write(),
+            9 => self.truncate(),
+            10 => self.punch(),
+            11 | 12 => self.unlink(),
+            13 => self.rmdir(),
+            14..=17 => self.rename(),
+            18 | 19 => self.link(),
+            20 => self.xattr(),
+            21 => self.open_or_close(),
+            _ => self.other(),
+        }
+    }
+
+    fn make(&mut self, path: &str, object: Object, result: Result<betrfs::Entry, Error>) {
+        let (dir, _) = split(path);
+        match result {
+            Ok(entry) => {
+                assert!(self.model.is_dir(dir) && self.model.object(path).is_none());
+                let ino = entry.attr.ino;
+                assert!(self.model.objects.iter().all(|other| other.ino != ino), "number {ino} again");
+                self.model.add(path.to_owned(), Object { ino, ..object });
+                self.volume.forget(entry.node, 1);
+            }
+            Err(Error::Exists) => assert!(self.model.object(path).is_some()),
+            Err(Error::NotADirectory) => assert!(self.model.object(dir).is_some_and(|o| !o.dir)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn create(&mut self) -> String {
+        let path = self.path();
+        let kind = self.dice.roll(8);
+        let (object, result) = match kind {
+            0 => {
+                let target = b"some/where".to_vec();
+                let result = self.in_dir(&path, |dir, name| self.volume.symlink(dir, name, &target, 1, 2));
+                (Object { target: Some(target), perm: 0o777, ..Object::default() }, result)
+            }
+            1 => {
+                let new = NewNode { file_type: FileType::Fifo, ..new_file() };
+                let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new));
+                (Object { fifo: true, perm: 0o644, ..Object::default() }, result)
+            }
+            _ => {
+                let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new_file()));
+                (Object { perm: 0o644, ..Object::default() }, result)
+            }
+        };
+        self.make(&path, object, result);
+        format!("create {path}")
+    }
+
+    fn mkdir(&mut self) -> String {
+        let path = self.path();
+        let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new_dir()));
+        self.make(&path, Object { dir: true, perm: 0o755, ..Object::default() }, result);
+        format!("mkdir {path}")
+    }
+
+    fn write(&mut self) -> String {
+        let Some((node, id, forget)) = self.file() else { return "write nothing".into() };
+        let offset = self.offset(self.model.objects[id].bytes.len());
+        let most = *self.dice.pick(&[20, 5000, 20_000]);
+        let data = self.bytes(most);
+        self.volume.write(node, offset, &data, false).unwrap();
+        let bytes = &mut self.model.objects[id].bytes;
+        let end = offset as usize + data.len();
+        if !data.is_empty() {
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[offset as usize..end].copy_from_slice(&data);
+        }
+        self.compare_some(node, id);
+        if forget {
+            self.volume.forget(node, 1);
+        }
+        format!("write {} at {offset} to {id}", data.len())
+    }
+
+    fn truncate(&mut self) -> String {
+        let Some((node, id, forget)) = self.file() else { return "truncate nothing".into() };
+        let size = self.offset(self.model.objects[id].bytes.len());
+        self.volume.setattr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
+        self.model.objects[id].bytes.resize(size as usize, 0);
+        self.compare_some(node, id);
+        if forget {
+            self.volume.forget(node, 1);
+        }
+        format!("truncate {id} to {size}")
+    }
+
+    fn punch(&mut self) -> String {
+        let Some((node, id, forget)) = self.file() else { return "punch nothing".into() };
+        let offset = self.offset(self.model.objects[id].bytes.len());
+        let len = 1 + self.dice.roll(20_000);
+        let mode = *self.dice.pick(&[
+            FallocateMode::PunchHole,
+            FallocateMode::Zero { keep_size: false },
+            FallocateMode::Zero { keep_size: true },
+            FallocateMode::Allocate { keep_size: false },
+            FallocateMode::Allocate { keep_size: true },
+        ]);
+        self.volume.fallocate(node, mode, offset, len).unwrap();
+        let bytes = &mut self.model.objects[id].bytes;
+        let end = (offset + len) as usize;
+        if !matches!(mode, FallocateMode::Allocate { .. }) {
+            let size = bytes.len();
+            bytes[(offset as usize).min(size)..end.min(size)].fill(0);
+        }
+        if let FallocateMode::Allocate { keep_size: false } | FallocateMode::Zero { keep_size: false } = mode
+        {
+            bytes.resize(bytes.len().max(end), 0);
+        }
+        self.compare_some(node, id);
+        if forget {
+            self.volume.forget(node, 1);
+        }
+        format!("{mode:?} {len} at {offset} of {id}")
+    }
+
+    fn compare_some(&mut self, node: NodeId, id: usize) {
+        let bytes = &self.model.objects[id].bytes;
+        let offset = self.dice.roll(bytes.len() as u64 + 10) as usize;
+        let len = self.dice.roll(10_000) as usize;
+        let mut out = Vec::new();
+        self.volume.read(node, offset as u64, len, &mut out).unwrap();
+        assert_eq!(out, bytes[offset.min(bytes.len())..(offset + len).min(bytes.len())]);
+        if let Ok(data) = self.volume.seek(node, offset as u64, SeekWhat::Data) {
+            assert!(bytes[offset..data as usize].iter().all(|b| *b == 0), "data behind a hole");
+        }
+        if let Ok(hole) = self.volume.seek(node, offset as u64, SeekWhat::Hole) {
+            let after = (hole as usize + 1).min(bytes.len());
+            assert!(bytes[hole as usize..after].iter().all(|b| *b == 0), "a hole with bytes");
+        }
+    }
+
+    fn unlink(&mut self) -> String {
+        let path = self.known_path();
+        let result = self.in_dir(&path, |dir, name| self.volume.unlink(dir, name));
+        match self.model.object(&path) {
+            Some(object) if object.dir => assert_eq!(result, Err(Error::IsADirectory)),
+            Some(_) => {
+                assert_eq!(result, Ok(()));
+                self.model.paths.remove(&path);
+            }
+            None => assert!(matches!(result, Err(Error::NotFound | Error::NotADirectory)), "{result:?}"),
+        }
+        format!("unlink {path}")
+    }
+
+    fn rmdir(&mut self) -> String {
+        let path = self.known_path();
+        let result = self.in_dir(&path, |dir, name| self.volume.rmdir(dir, name));
+        match self.model.object(&path) {
+            Some(object) if !object.dir => assert_eq!(result, Err(Error::NotADirectory)),
+            Some(_) if !self.model.children(&path).is_empty() => assert_eq!(result, Err(Error::NotEmpty)),
+            Some(_) => {
+                assert_eq!(result, Ok(()));
+                self.model.paths.remove(&path);
+            }
+            None => assert!(matches!(result, Err(Error::NotFound | Error::NotADirectory)), "{result:?}"),
+        }
+        format!("rmdir {path}")
+    }
+
+    fn rename(&mut self) -> String {
+        let from = self.known_path();
+        let to = if self.dice.roll(2) == 0 { self.known_path() } else { self.path() };
+        let flags = match self.dice.roll(5) {
+            0 => RenameFlags { exchange: true, ..RenameFlags::default() },
+            1 => RenameFlags { no_replace: true, ..RenameFlags::default() },
+            _ => RenameFlags::default(),
+        };
+        let text = format!("rename {from} {to} {flags:?}");
+        let result = self.in_dir(&from, |dir, name| {
+            self.in_dir(&to, |to_dir, to_name| self.volume.rename(dir, name, to_dir, to_name, flags))
+        });
+        let model = &mut self.model;
+        let source = model.paths.get(&from).copied();
+        let target = model.paths.get(&to).copied();
+        let legal = match (source, target) {
+            (None, _) => false,
+            _ if !model.is_dir(split(&to).0) => false,
+            (_, Some(_)) if flags.no_replace => false,
+            (_, None) if flags.exchange => false,
+            _ if to.starts_with(&format!("{from}/")) => false,
+            (Some(one), Some(other)) if one == other => {
+                assert_eq!(result, Ok(()), "{text}");
+                return text;
+            }
+            _ if flags.exchange => !from.starts_with(&format!("{to}/")),
+            (Some(one), Some(other)) => {
+                model.objects[one].dir == model.objects[other].dir && model.children(&to).is_empty()
+            }
+            (Some(_), None) => true,
+        };
+        match result {
+            // Blocks of an unlinked file below the target's path; copying would do.
+            Err(Error::CrossDevice) => assert!(!self.handles.is_empty()),
+            Ok(()) => {
+                assert!(legal, "{text}");
+                if flags.exchange {
+                    model.shift(&from, "/tmp-of-exchange");
+                    model.shift(&to, &from);
+                    model.shift("/tmp-of-exchange", &to);
+                } else {
+                    model.paths.remove(&to);
+                    model.shift(&from, &to);
+                }
+            }
+            Err(error) => assert!(!legal, "{text}: {error}"),
+        }
+        text
+    }
+
+    fn link(&mut self) -> String {
+        let (from, to) = (self.known_path(), self.path());
+        let text = format!("link {from} {to}");
+        let Some(&id) = self.model.paths.get(&from) else { return text };
+        let entry = self.volume.resolve(from.as_bytes()).unwrap();
+        let result = self.in_dir(&to, |dir, name| self.volume.link(entry.node, dir, name));
+        let to_is_free = self.model.object(&to).is_none() && self.model.is_dir(split(&to).0);
+        match result {
+            Ok(other) => {
+                assert_eq!(other.node, entry.node);
+                assert!(to_is_free && !self.model.objects[id].dir, "{text}");
+                self.model.paths.insert(to, id);
+                self.volume.forget(other.node, 1);
+            }
+            Err(error) => assert!(!to_is_free || self.model.objects[id].dir, "{text}: {error}"),
+        }
+        self.volume.forget(entry.node, 1);
+        text
+    }
+
+    fn xattr(&mut self) -> String {
+        let path = self.known_path();
+        let Some(&id) = self.model.paths.get(&path) else { return "xattr of nothing".into() };
+        let entry = self.volume.resolve(path.as_bytes()).unwrap();
+        let name: Vec<u8> = self.dice.pick(&[&b"user.a"[..], b"user.b", b"trusted.c"]).to_vec();
+        let most = *self.dice.pick(&[1, 100, 3000]);
+        let value = self.bytes(most);
+        let mode = *self.dice.pick(&[XattrMode::Any, XattrMode::Any, XattrMode::Create, XattrMode::Replace]);
+        let xattrs = &mut self.model.objects[id].xattrs;
+        if self.dice.roll(3) == 0 {
+            let removed = self.volume.remove_xattr(entry.node, &name);
+            assert_eq!(removed, xattrs.remove(&name).map(|_| ()).ok_or(Error::NoData));
+        } else {
+            let result = self.volume.set_xattr(entry.node, &name, &value, mode);
+            match (mode, xattrs.contains_key(&name)) {
+                (XattrMode::Create, true) => assert_eq!(result, Err(Error::Exists)),
+                (XattrMode::Replace, false) => assert_eq!(result, Err(Error::NoData)),
+                _ => {
+                    assert_eq!(result, Ok(()));
+                    xattrs.insert(name.clone(), value);
+                }
+            }
+        }
+        self.volume.forget(entry.node, 1);
+        format!("xattr of {path}")
+    }
+
+    fn open_or_close(&mut self) -> String {
+        if self.handles.len() > 2 || (!self.handles.is_empty() && self.dice.roll(3) == 0) {
+            let at = self.dice.roll(self.handles.len() as u64) as usize;
+            let handle = self.handles.swap_remove(at);
+            assert_eq!(read_all(&self.volume, handle.node), self.model.objects[handle.id].bytes);
+            self.volume.release_node(handle.node);
+            self.volume.forget(handle.node, 1);
+            return format!("close {}", handle.id);
+        }
+        let Some((node, id, is_ours)) = self.file() else { return "open nothing".into() };
+        if is_ours {
+            self.volume.open_node(node).unwrap();
+            self.handles.push(Handle { node, id });
+        }
+        format!("open {id}")
+    }
+
+    fn other(&mut self) -> String {
+        let path = self.known_path();
+        if let Some(&id) = self.model.paths.get(&path) {
+            let entry = self.volume.resolve(path.as_bytes()).unwrap();
+            let perm = self.dice.roll(0o1000) as u16;
+            self.volume.setattr(entry.node, &SetAttr { perm: Some(perm), ..SetAttr::default() }).unwrap();
+            self.model.objects[id].perm = perm;
+            self.volume.forget(entry.node, 1);
+        } else {
+            assert!(self.volume.resolve(path.as_bytes()).is_err());
+        }
+        format!("chmod {path}")
+    }
+
+    fn compare_object(&self, path: &str, node: NodeId) {
+        let id = self.model.paths[path];
+        let object = &self.model.objects[id];
+        let attr = self.volume.getattr(node).unwrap();
+        let file_type = match object {
+            Object { dir: true, .. } => FileType::Directory,
+            Object { fifo: true, .. } => FileType::Fifo,
+            Object { target: Some(_), .. } => FileType::Symlink,
+            _ => FileType::Regular,
+        };
+        assert_eq!(attr.file_type, file_type, "{path}");
+        assert_eq!((attr.ino, attr.perm), (object.ino, object.perm), "{path}");
+        assert_eq!(attr.nlink, self.model.nlink(id), "{path}");
+        match &object.target {
+            Some(target) => assert_eq!(&self.volume.readlink(node).unwrap(), target),
+            None if file_type == FileType::Regular => {
+                assert!(read_all(&self.volume, node) == object.bytes, "contents of {path}");
+            }
+            None => {}
+        }
+        let mut listed = self.volume.list_xattrs(node).unwrap();
+        listed.sort();
+        assert!(listed.iter().eq(object.xattrs.keys()), "{path}");
+        for (name, value) in &object.xattrs {
+            assert_eq!(&self.volume.get_xattr(node, name).unwrap(), value, "{path}");
+        }
+    }
+
+    /// Compares everything, by lookups and by listings.
+    fn compare(&mut self) {
+        assert_sound(&self.volume);
+        for path in self.model.paths.keys() {
+            let entry = self.volume.resolve(path.as_bytes()).unwrap_or_else(|e| panic!("{path}: {e}"));
+            self.compare_object(path, entry.node);
+            self.volume.forget(entry.node, 1);
+        }
+        let dirs: Vec<String> = self.model.paths.keys().filter(|p| self.model.is_dir(p)).cloned().collect();
+        for path in dirs.iter().map(String::as_str).chain([""]) {
+            let dir = self.volume.resolve(path.as_bytes()).unwrap();
+            self.volume.open_node(dir.node).unwrap();
+            let plus = self.dice.roll(2) == 0;
+            let chunk = 1 + self.dice.roll(4) as usize;
+            let (mut cookie, mut found, mut held) = (0, Vec::new(), Vec::new());
+            loop {
+                let (before, from) = (found.len(), cookie);
+                let mut room = chunk;
+                let mut each = |entry: &betrfs::DirEntry<'_>| {
+                    if room == 0 {
+                        return false;
+                    }
+                    room -= 1;
+                    cookie = entry.cookie;
+                    found.push(String::from_utf8(entry.name.to_vec()).unwrap());
+                    let object = self.model.object(&format!("{path}/{}", found.last().unwrap())).unwrap();
+                    assert_eq!(entry.ino, object.ino);
+                    held.extend(entry.entry.map(|entry| entry.node));
+                    true
+                };
+                self.volume.readdir(dir.node, from, plus, &mut each).unwrap();
+                if found.len() == before {
+                    break;
+                }
+            }
+            for node in held {
+                self.volume.forget(node, 1);
+            }
+            found.sort();
+            assert_eq!(found, self.model.children(path), "entries of {path}");
+            self.volume.release_node(dir.node);
+            self.volume.forget(dir.node, 1);
+        }
+        for handle in &self.handles {
+            assert_eq!(read_all(&self.volume, handle.node), self.model.objects[handle.id].bytes);
+        }
+    }
+
+    /// Opens the volume again, as after a crash: what was open and unlinked is gone.
+    fn reopen(&mut self) {
+        self.handles.clear();
+        if self.dice.roll(2) == 0 {
+            self.volume.close().unwrap();
+        } else {
+            self.volume.sync().unwrap();
+        }
+        self.volume = self.disk.open();
+        self.compare();
+    }
+}
+
+fn history(seed: u64) {
+    let mut world = World::new(seed);
+    let mut log = Vec::new();
+    let reopen_at = 1 + world.dice.roll(STEPS as u64 - 1) as usize;
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        for step in 0..STEPS {
+            log.push(world.step());
+            if step == reopen_at {
+                world.reopen();
+            } else if step % 40 == 0 {
+                world.compare();
+            }
+        }
+        world.compare();
+        world.reopen();
+    }));
+    if let Err(panic) = result {
+        for (at, step) in log.iter().enumerate() {
+            eprintln!("{at}: {step}");
+        }
+        eprintln!("replay: BETRFS_SEED={seed} cargo test -p betrfs --test histories");
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn random_histories_agree_with_a_map_of_paths() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    if let Some(seed) = number("BETRFS_SEED") {
+        return history(seed);
+    }
+    for seed in 0..number("BETRFS_HISTORIES").unwrap_or(200) {
+        history(seed);
+    }
+}

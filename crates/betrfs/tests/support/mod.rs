@@ -1,0 +1,154 @@
+//! A volume in memory, for the tests of the library.
+#![allow(dead_code, missing_docs)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use betree_sys::sync::Mutex;
+use betree_sys::{Device, DeviceError, Home};
+use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpKind, OpenOptions, Volume};
+
+pub const ROOT: NodeId = NodeId::ROOT;
+
+/// A disk that loses nothing.
+pub struct MemDevice(Mutex<Vec<u8>>);
+
+impl MemDevice {
+    pub fn new(len: usize) -> MemDevice {
+        MemDevice(Mutex::new(vec![0; len]))
+    }
+}
+
+impl Device for MemDevice {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let at = offset as usize;
+        buf.copy_from_slice(&self.0.lock()[at..at + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        let at = offset as usize;
+        self.0.lock()[at..at + buf.len()].copy_from_slice(buf);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.0.lock().len() as u64
+    }
+
+    fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// A clock that steps by a microsecond, and a counter for dice.
+pub struct TestHome {
+    now: AtomicI64,
+    dice: AtomicU64,
+}
+
+impl TestHome {
+    pub fn new() -> Arc<TestHome> {
+        Arc::new(TestHome { now: AtomicI64::new(1_000_000_000), dice: AtomicU64::new(1) })
+    }
+}
+
+impl Home for TestHome {
+    fn now_ns(&self) -> i64 {
+        self.now.fetch_add(1000, Relaxed)
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed)
+    }
+}
+
+/// A disk with a volume that can be opened again and again.
+pub struct Disk {
+    device: Arc<dyn Device>,
+    pub options: OpenOptions,
+}
+
+impl Disk {
+    pub fn new() -> Disk {
+        Disk::of_bytes(48 << 20)
+    }
+
+    pub fn of_bytes(bytes: usize) -> Disk {
+        let device: Arc<dyn Device> = Arc::new(MemDevice::new(bytes));
+        let home = TestHome::new();
+        Volume::format(device.clone(), &FormatOptions::default(), &*home).unwrap();
+        Disk { device, options: OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(home) } }
+    }
+
+    /// Opens the volume. An earlier one must not be used any more.
+    pub fn open(&self) -> Volume {
+        Volume::open(self.device.clone(), self.options.clone()).unwrap()
+    }
+}
+
+pub fn volume() -> (Disk, Volume) {
+    let disk = Disk::new();
+    let volume = disk.open();
+    (disk, volume)
+}
+
+pub fn new_file() -> NewNode {
+    NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 1000, rdev: 0 }
+}
+
+pub fn new_dir() -> NewNode {
+    NewNode { file_type: FileType::Directory, perm: 0o755, ..new_file() }
+}
+
+pub fn mkfile(volume: &Volume, parent: NodeId, name: &str) -> Entry {
+    volume.create(parent, name.as_bytes(), &new_file()).unwrap()
+}
+
+pub fn mkdir(volume: &Volume, parent: NodeId, name: &str) -> Entry {
+    volume.create(parent, name.as_bytes(), &new_dir()).unwrap()
+}
+
+pub fn read_all(volume: &Volume, node: NodeId) -> Vec<u8> {
+    let size = volume.getattr(node).unwrap().size;
+    let mut out = Vec::new();
+    volume.read(node, 0, size as usize + 10, &mut out).unwrap();
+    out
+}
+
+/// The contents of the file at a path.
+pub fn contents(volume: &Volume, path: &str) -> Vec<u8> {
+    let entry = volume.resolve(path.as_bytes()).unwrap();
+    let bytes = read_all(volume, entry.node);
+    volume.forget(entry.node, 1);
+    bytes
+}
+
+/// The names in a directory, in the order of the listing.
+pub fn names(volume: &Volume, dir: NodeId) -> Vec<String> {
+    let mut all = Vec::new();
+    volume
+        .readdir(dir, 0, false, &mut |entry| {
+            all.push(String::from_utf8_lossy(entry.name).into_owned());
+            true
+        })
+        .unwrap();
+    all
+}
+
+/// Fails with the problems that a check finds.
+pub fn assert_sound(volume: &Volume) {
+    let mut problems = Vec::new();
+    volume.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+/// Queries of the tree by operations of a kind since `before`.
+pub fn queries(volume: &Volume, kind: OpKind) -> u64 {
+    let count = volume.counters().of(kind);
+    count.queries + count.scans
+}
