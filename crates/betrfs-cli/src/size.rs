@@ -8,10 +8,8 @@ pub fn parse(text: &str) -> Result<u64, String> {
         || format!("`{text}` is not a size: write a number of bytes, or one with K, M, G or T, as in 8G");
     let upper = text.trim().to_ascii_uppercase();
     let short = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
-    let (digits, shift) = match UNITS.iter().find(|(unit, _)| short.ends_with(*unit)) {
-        Some((unit, shift)) => (short.trim_end_matches(*unit), *shift),
-        None => (short, 0),
-    };
+    let with_unit = UNITS.iter().find_map(|(unit, shift)| Some((short.strip_suffix(*unit)?, *shift)));
+    let (digits, shift) = with_unit.unwrap_or((short, 0));
     let count: u64 = digits.trim().parse().map_err(|_| wrong())?;
     count.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is larger than any volume can be"))
 }

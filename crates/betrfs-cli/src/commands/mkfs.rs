@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use betree_sys::Device;
-use betrfs::{FormatOptions, Volume};
+use betrfs::{FormatOptions, NodeId, OpenOptions, SetAttr, Volume};
 use betrfs_host::{Existing, FileDevice, StdHome};
 use serde::Serialize;
 
@@ -86,10 +87,25 @@ pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure>
         }
         Err(error) => return Err(Failure::new(format!("cannot examine {shown}: {error}"))),
     };
-    Volume::format(&device, &FormatOptions::default(), &StdHome::new()).map_err(|error| {
-        Failure::new(format!("cannot make a volume of {} in {shown}: {error}", size::show(device.len())))
+    let size_bytes = device.len();
+    format(Arc::new(device)).map_err(|error| {
+        Failure::new(format!("cannot make a volume of {} in {shown}: {error}", size::show(size_bytes)))
     })?;
-    Ok(device.len())
+    Ok(size_bytes)
+}
+
+/// Makes the volume; its root belongs to whoever makes it.
+fn format(device: Arc<FileDevice>) -> betrfs::Result<()> {
+    let home = Arc::new(StdHome::new());
+    Volume::format(device.clone(), &FormatOptions::default(), &*home)?;
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if (uid, gid) == (0, 0) {
+        return Ok(());
+    }
+    let volume = Volume::open(device, OpenOptions::new(home))?;
+    let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+    volume.setattr(NodeId::ROOT, &owner)?;
+    volume.close()
 }
 
 fn refuse_to_overwrite(path: &Path, force: bool) -> Outcome {

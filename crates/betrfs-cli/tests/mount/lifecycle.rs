@@ -32,7 +32,9 @@ fn a_mount_answers_when_the_command_returns_and_is_gone_after_umount() {
     let server = mounted.server();
     mounted.umount();
     assert!(!mounts().contains(&shown));
-    assert!(rustix::process::test_kill_process(server).is_err(), "the server is gone");
+    // What is left of it, if anything, is a process that nobody has waited for yet.
+    let server = fs::read_to_string(format!("/proc/{}/status", server.as_raw_nonzero()));
+    assert!(server.is_err() || server.is_ok_and(|status| status.contains("zombie")), "the server lives on");
     // It is closed: nobody has it locked, and check finds nothing.
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

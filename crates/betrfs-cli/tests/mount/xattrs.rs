@@ -62,8 +62,9 @@ fn attributes_are_set_listed_changed_and_removed() {
 fn access_control_lists_are_refused() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"").unwrap();
-    // Version 2, one entry for the owner.
-    let acl = [2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255];
+    // Version 2, then tag, permissions and id for the owner, the group and the others.
+    let entry = |tag| [tag, 0, 6, 0, 255, 255, 255, 255];
+    let acl = [&[2, 0, 0, 0][..], &entry(1), &entry(4), &entry(0x20)].concat();
     let set = setxattr(mounted.path("f"), "system.posix_acl_access", &acl, XattrFlags::empty());
     assert_eq!(set, Err(Errno::OPNOTSUPP));
 }
