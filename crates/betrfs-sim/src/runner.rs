@@ -46,7 +46,7 @@ impl Runner {
     /// # Errors
     /// The engine's.
     pub fn format(device: Arc<dyn Device>, setup: Setup) -> Result<Runner, Failure> {
-        Env::format(device.clone(), &setup.geometry, [7; 16])?;
+        format_env(&device, &setup)?;
         Runner::open(device, setup, &History::of(ModelEnv::new(setup.geometry.dicts)))
     }
 
@@ -229,11 +229,9 @@ impl Runner {
                             .map_err(Failure::Engine)
                             .map(|()| {
                                 self.history.accepted();
-                                // At an end of its range a cursor may stand anywhere beyond the last pair.
-                                if model.ended {
-                                    let at = model.at.clone();
-                                    cursor.seek(&at);
-                                }
+                                // A cursor is sure to see a change only after it was placed anew.
+                                let at = model.at.clone();
+                                cursor.seek(&at);
                                 Ok(())
                             })
                     }

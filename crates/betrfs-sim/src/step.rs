@@ -25,7 +25,7 @@ impl Setup {
             node_bytes: *rng.pick(&[512, 1024, 2048]),
             basement_bytes: *rng.pick(&[128, 256, 512]),
             fanout_max: rng.between(4, 8) as u32,
-            log_bytes: *rng.pick(&[64, 128, 256]) << 10,
+            log_bytes: *rng.pick(&[128, 256, 512]) << 10,
             dicts: rng.between(1, 4) as u8,
         };
         Setup {

@@ -27,7 +27,7 @@ const VALUE_BYTES: usize = 4096;
 
 fn new_volume(setup: &Setup) -> (Arc<MemDevice>, Env) {
     let device = Arc::new(MemDevice::new(setup.volume_bytes));
-    Env::format(device.clone(), &setup.geometry, [7; 16]).unwrap();
+    format_env(&(Arc::clone(&device) as Arc<dyn Device>), setup).unwrap();
     let env = open(&device, setup);
     (device, env)
 }

@@ -167,7 +167,7 @@ impl Full {
 #[test]
 fn a_full_volume_refuses_puts_takes_deletes_and_can_be_filled_again() {
     let device: Arc<dyn Device> = Arc::new(MemDevice::new(SMALL.volume_bytes));
-    Env::format(device.clone(), &SMALL.geometry, [7; 16]).unwrap();
+    format_env(&device, &SMALL).unwrap();
     let env = open_env(&device, &SMALL).unwrap();
     let mut full = Full { env, model: ModelEnv::new(1), rng: Rng::new(1), number: 0 };
     let free_when_empty = full.env.space().free_bytes;

@@ -110,8 +110,7 @@ impl Owner<'_> {
 #[test]
 fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
     let steps = setting("BETRFS_THREAD_STEPS", 3000);
-    let device = Arc::new(MemDevice::new(64 << 20));
-    Env::format(device.clone(), &GEOMETRY, [7; 16]).unwrap();
+    let device = new_volume();
     let mut kept: Option<ModelEnv> = None;
     for round in 0..3u64 {
         let env = Arc::new(open_env(&device, &SETUP).unwrap());
@@ -181,8 +180,7 @@ fn union_of(parts: Vec<ModelEnv>) -> ModelEnv {
 
 #[test]
 fn a_batch_is_seen_whole_by_other_threads() {
-    let device = Arc::new(MemDevice::new(64 << 20));
-    Env::format(device.clone(), &GEOMETRY, [7; 16]).unwrap();
+    let device = new_volume();
     let env = Arc::new(open_env(&device, &SETUP).unwrap());
     let _workers = Workers::start(Arc::clone(&env), WorkersOptions::default()).unwrap();
     let write = |number: u32| {

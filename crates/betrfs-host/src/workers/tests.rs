@@ -1,5 +1,5 @@
 use betree::{Batch, DictId, Geometry, Options, Replace};
-use betree_sys::{Device, DeviceOp};
+use betree_sys::DeviceOp;
 use betrfs_sim::{EIO, Fault, MemDevice};
 
 use super::*;
