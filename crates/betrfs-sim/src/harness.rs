@@ -12,7 +12,7 @@ use crate::shrink::shrink;
 /// How long shrinking may take.
 const SHRINK_TIME: Duration = Duration::from_secs(30);
 /// How long one seed may take before it counts as an endless loop.
-const SEED_TIME: Duration = Duration::from_secs(120);
+const SEED_TIME: Duration = Duration::from_secs(60);
 
 /// A number from the environment of the process.
 pub fn setting(name: &str, default: u64) -> u64 {

@@ -205,7 +205,7 @@ impl Runner {
         let mut walked = Ok(());
         {
             let mut cursor = env.cursor(dict, lo.clone(), hi.clone());
-            let mut model = ModelCursor { lo: lo.clone(), hi: hi.clone(), at: lo.clone(), ended: false };
+            let mut model = ModelCursor { lo: lo.clone(), hi: hi.clone(), at: lo.clone() };
             for (i, step) in moves.iter().enumerate() {
                 let moved = match step {
                     Move::Next => {
@@ -272,15 +272,12 @@ struct ModelCursor {
     lo: Cut,
     hi: Cut,
     at: Cut,
-    /// Whether the last move ran into an end of the range.
-    ended: bool,
 }
 
 impl ModelCursor {
     fn seek(&mut self, to: &Cut) {
         // An empty range has no inside; any place in it will do.
         self.at = to.clone().min(self.hi.clone()).max(self.lo.clone());
-        self.ended = false;
     }
 
     fn next<'h>(&mut self, history: &'h History, dict: DictId) -> Option<(&'h [u8], &'h [u8])> {
@@ -289,7 +286,6 @@ impl ModelCursor {
             .range(self.at.bytes().to_vec()..)
             .find(|(key, _)| !self.at.is_above(key))
             .filter(|(key, _)| self.hi.is_above(key));
-        self.ended = found.is_none();
         let (key, value) = found?;
         self.at = Cut::just_after(key);
         Some((key, value))
@@ -302,7 +298,6 @@ impl ModelCursor {
             .rev()
             .find(|(key, _)| self.at.is_above(key))
             .filter(|(key, _)| !self.lo.is_above(key) && self.hi.is_above(key));
-        self.ended = found.is_none();
         let (key, value) = found?;
         self.at = Cut::before(key.as_slice());
         Some((key, value))
