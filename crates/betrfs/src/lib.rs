@@ -1,6 +1,59 @@
 //! A file system as a library, on the write-optimized dictionary [`betree`].
+//!
+//! A [`Volume`] offers what a mount needs, by identities of objects in memory ([`NodeId`]), and
+//! paths for programs that need no mount. Metadata, data and links are three dictionaries, keyed by
+//! whole paths: what is near in the tree of names is near on the disk. An update is one batch of
+//! messages, and asks the tree nothing that memory knows.
+//!
+//! ```
+//! # use std::sync::{Arc, Mutex};
+//! # use betree_sys::{Device, DeviceError, Home};
+//! # struct Memory(Mutex<Vec<u8>>);
+//! # impl Device for Memory {
+//! #     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+//! #         buf.copy_from_slice(&self.0.lock().unwrap()[offset as usize..][..buf.len()]);
+//! #         Ok(())
+//! #     }
+//! #     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+//! #         self.0.lock().unwrap()[offset as usize..][..buf.len()].copy_from_slice(buf);
+//! #         Ok(())
+//! #     }
+//! #     fn sync(&self) -> Result<(), DeviceError> { Ok(()) }
+//! #     fn len(&self) -> u64 { self.0.lock().unwrap().len() as u64 }
+//! #     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> { Ok(()) }
+//! # }
+//! # struct Still;
+//! # impl Home for Still {
+//! #     fn now_ns(&self) -> i64 { 0 }
+//! #     fn random_u64(&self) -> u64 { 4 }
+//! # }
+//! use betrfs::{FileType, FormatOptions, NewNode, OpenOptions, Volume};
+//!
+//! # fn main() -> betrfs::Result<()> {
+//! # let device = Arc::new(Memory(Mutex::new(vec![0; 32 << 20])));
+//! # let home = Arc::new(Still);
+//! Volume::format(device.clone(), &FormatOptions::default(), &*home)?;
+//! let volume = Volume::open(device, OpenOptions::new(home))?;
+//!
+//! let root = volume.resolve(b"/")?;
+//! let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+//! let file = volume.create(root.node, b"greeting", &new)?;
+//! volume.write(file.node, 0, b"hello", false)?;
+//! volume.sync()?;
+//!
+//! let mut bytes = Vec::new();
+//! volume.read(volume.resolve(b"/greeting")?.node, 0, 100, &mut bytes)?;
+//! assert_eq!(bytes, b"hello");
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 extern crate alloc;
 #[cfg(test)]

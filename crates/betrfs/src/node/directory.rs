@@ -82,6 +82,8 @@ impl Directory {
         self.names.insert(name.clone(), (known, 0));
         self.total.fetch_add(1, Relaxed);
         if self.fresh.len() > 2 * self.names.len() + 64 {
+            self.fresh.sort();
+            self.fresh.dedup();
             self.fresh.retain(|fresh| self.names.get(fresh).is_some_and(|(_, cookie)| *cookie == 0));
         }
         self.fresh.push(name.clone());

@@ -1,0 +1,141 @@
+//! Bytes, sizes and holes.
+
+mod support;
+
+use betree::{Batch, DictId};
+use betrfs::{Error, FILE_BYTES_MAX, FallocateMode, NodeId, SeekWhat, SetAttr, Volume};
+use support::*;
+
+fn truncate(volume: &Volume, node: NodeId, size: u64) {
+    volume.setattr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
+}
+
+/// A file of 100 bytes, cut to 50.
+fn cut_file(volume: &Volume, name: &str) -> NodeId {
+    let node = mkfile(volume, ROOT, name).node;
+    volume.write(node, 0, &[7; 100], false).unwrap();
+    truncate(volume, node, 50);
+    node
+}
+
+#[test]
+fn bytes_that_were_cut_off_never_come_back() {
+    let (disk, volume) = volume();
+    let node = cut_file(&volume, "truncate");
+    truncate(&volume, node, 100);
+    let node = cut_file(&volume, "write");
+    volume.write(node, 99, &[0], false).unwrap();
+    let node = cut_file(&volume, "allocate");
+    volume.fallocate(node, FallocateMode::Allocate { keep_size: false }, 0, 100).unwrap();
+    let node = cut_file(&volume, "zero");
+    volume.fallocate(node, FallocateMode::Zero { keep_size: false }, 60, 40).unwrap();
+    let mut expected = [7; 100];
+    expected[50..].fill(0);
+    let compare = |volume: &Volume| {
+        for name in ["truncate", "write", "allocate", "zero"] {
+            assert_eq!(contents(volume, &format!("/{name}")), expected, "{name}");
+        }
+        assert_sound(volume);
+    };
+    compare(&volume);
+    volume.close().unwrap();
+    compare(&disk.open());
+}
+
+#[test]
+fn a_short_block_inside_a_file_reads_as_zeros_to_its_end() {
+    let (disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "f").node;
+    volume.write(node, 0, &[7; 100], false).unwrap();
+    volume.write(node, 8192, &[8; 100], false).unwrap();
+    volume.close().unwrap();
+    let volume = disk.open();
+    let node = volume.resolve(b"/f").unwrap().node;
+    let mut out = Vec::new();
+    volume.read(node, 0, 4096, &mut out).unwrap();
+    assert_eq!(out.len(), 4096);
+    assert!(out[..100] == [7; 100] && out[100..].iter().all(|b| *b == 0));
+    volume.read(node, 50, 8192, &mut out).unwrap();
+    assert_eq!(out.len(), 8192);
+    assert_eq!(volume.getattr(node).unwrap().size, 8292);
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_lost_block_is_an_error_and_a_hole_is_not() {
+    let (_disk, volume) = volume();
+    let dense = mkfile(&volume, ROOT, "dense").node;
+    let sparse = mkfile(&volume, ROOT, "sparse").node;
+    volume.write(dense, 0, &[1; 20_000], false).unwrap();
+    volume.write(sparse, 20_000, &[1; 1], false).unwrap();
+    let mut batch = Batch::new();
+    batch.delete(DictId(1), b"\0\0dense\0\0\0\0\0\0\0\0\x02");
+    volume.env().commit(&batch).unwrap();
+    let mut out = Vec::new();
+    for (offset, len) in [(0, 20_000), (8192, 10), (4096, 8192)] {
+        let error = volume.read(dense, offset, len, &mut out).unwrap_err();
+        assert_eq!(error.to_string(), "damaged: /dense, block 2: the block is lost");
+        volume.read(sparse, offset, len, &mut out).unwrap();
+        assert!(out.len() == len && out.iter().all(|b| *b == 0));
+    }
+    volume.read(dense, 0, 8192, &mut out).unwrap();
+    assert_eq!(out, [1; 8192]);
+}
+
+#[test]
+fn holes_are_found_and_counted() {
+    let (_disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "f").node;
+    volume.write(node, 0, &[1; 16_384], false).unwrap();
+    assert_eq!(volume.getattr(node).unwrap().blocks_512, 32);
+    assert_eq!(volume.seek(node, 5, SeekWhat::Hole), Ok(16_384));
+    volume.fallocate(node, FallocateMode::PunchHole, 4000, 5000).unwrap();
+    assert_eq!(volume.seek(node, 0, SeekWhat::Hole), Ok(4096));
+    assert_eq!(volume.seek(node, 4096, SeekWhat::Data), Ok(8192));
+    assert_eq!(volume.seek(node, 9000, SeekWhat::Hole), Ok(16_384));
+    let attr = volume.getattr(node).unwrap();
+    assert!(attr.blocks_512 > 0 && attr.blocks_512 < attr.size / 512);
+    let mut expected = vec![1; 16_384];
+    expected[4000..9000].fill(0);
+    assert_eq!(read_all(&volume, node), expected);
+    truncate(&volume, node, 1 << 40);
+    assert_eq!(volume.seek(node, 16_384, SeekWhat::Data), Err(Error::NoSuchPlace));
+    assert_eq!(volume.seek(node, 1 << 40, SeekWhat::Hole), Err(Error::NoSuchPlace));
+    assert_sound(&volume);
+    volume.unlink(ROOT, b"f").unwrap();
+    assert_sound(&volume);
+}
+
+#[test]
+fn files_reach_to_two_to_the_62_and_no_further() {
+    let (_disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "f").node;
+    volume.write(node, FILE_BYTES_MAX - 1, b"x", false).unwrap();
+    assert_eq!(volume.write(node, FILE_BYTES_MAX, b"x", false), Err(Error::FileTooLarge));
+    assert_eq!(volume.write(node, u64::MAX, b"xx", false), Err(Error::FileTooLarge));
+    let set = SetAttr { size: Some(FILE_BYTES_MAX + 1), ..SetAttr::default() };
+    assert_eq!(volume.setattr(node, &set), Err(Error::FileTooLarge));
+    let mut out = Vec::new();
+    volume.read(node, FILE_BYTES_MAX - 1, 100, &mut out).unwrap();
+    assert_eq!(out, b"x");
+    volume.fallocate(node, FallocateMode::PunchHole, 4096, FILE_BYTES_MAX - 4096).unwrap();
+    assert_eq!(volume.seek(node, 0, SeekWhat::Data), Err(Error::NoSuchPlace));
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_large_write_is_cut_into_batches_that_the_log_can_hold() {
+    let (_disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "f").node;
+    let data: Vec<u8> = (0..3_000_001u32).map(|i| (i / 1000) as u8).collect();
+    volume.write(node, 777, &data, false).unwrap();
+    let mut out = Vec::new();
+    volume.read(node, 777, data.len() + 1, &mut out).unwrap();
+    assert!(out == data);
+    let copy = mkfile(&volume, ROOT, "g").node;
+    assert_eq!(volume.copy_range(node, 1000, copy, 10, 1 << 40), Ok(2_999_778));
+    volume.read(copy, 10, 2_999_778, &mut out).unwrap();
+    assert!(out == data[223..]);
+    assert!(matches!(volume.copy_range(node, 0, node, 100, 200), Err(Error::Invalid(_))));
+    assert_sound(&volume);
+}

@@ -1,0 +1,143 @@
+//! What operations cost, as counts: no update asks the tree what memory knows.
+
+mod support;
+
+use betrfs::{Error, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+use support::*;
+
+/// Runs something and gives the queries and commits that it caused for operations of a kind.
+fn cost(volume: &Volume, kind: OpKind, run: impl FnOnce()) -> (u64, u64) {
+    let before = (queries(volume, kind), volume.counters().of(kind).commits);
+    run();
+    (queries(volume, kind) - before.0, volume.counters().of(kind).commits - before.1)
+}
+
+#[test]
+fn in_a_directory_that_was_made_here_nothing_asks_the_tree() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d");
+    let creates = cost(&volume, OpKind::Create, || {
+        for i in 0..500 {
+            let file = mkfile(&volume, dir.node, &format!("f{i}"));
+            volume.forget(file.node, 1);
+        }
+    });
+    assert_eq!(creates, (0, 500));
+    let lookups = cost(&volume, OpKind::Lookup, || {
+        for i in 0..500 {
+            assert_eq!(volume.lookup(dir.node, format!("g{i}").as_bytes()), Err(Error::NotFound));
+        }
+    });
+    assert_eq!(lookups, (0, 0));
+    let file = volume.lookup(dir.node, b"f7").unwrap();
+    let writes = cost(&volume, OpKind::Write, || {
+        for i in 0..100 {
+            volume.write(file.node, i * 1000, &[7; 1000], false).unwrap();
+        }
+        volume.write(file.node, 12_345, b"four", false).unwrap();
+    });
+    assert_eq!(writes, (0, 101));
+    let sets = cost(&volume, OpKind::SetAttr, || {
+        volume.setattr(file.node, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();
+        volume.setattr(file.node, &SetAttr { size: Some(50_001), ..SetAttr::default() }).unwrap();
+    });
+    assert_eq!(sets, (0, 2));
+    let xattrs = cost(&volume, OpKind::Xattr, || {
+        volume.set_xattr(file.node, b"user.a", b"small", XattrMode::Create).unwrap();
+        volume.set_xattr(file.node, b"user.b", &[1; 5000], XattrMode::Any).unwrap();
+        assert_eq!(volume.get_xattr(file.node, b"user.a").unwrap(), b"small");
+        assert_eq!(volume.get_xattr(file.node, b"user.c"), Err(Error::NoData));
+        volume.remove_xattr(file.node, b"user.b").unwrap();
+    });
+    assert_eq!(xattrs, (0, 3));
+    let unlinks = cost(&volume, OpKind::Unlink, || {
+        for i in 0..500 {
+            volume.unlink(dir.node, format!("f{i}").as_bytes()).unwrap();
+        }
+    });
+    assert_eq!(unlinks, (0, 500));
+    assert_eq!(cost(&volume, OpKind::Rmdir, || volume.rmdir(ROOT, b"d").unwrap()), (0, 1));
+    assert_sound(&volume);
+}
+
+#[test]
+fn reads_are_one_query_each_and_put_nothing() {
+    let (_disk, volume) = volume();
+    let file = mkfile(&volume, ROOT, "f");
+    volume.write(file.node, 0, &[1; 300_000], false).unwrap();
+    let mut out = Vec::new();
+    let reads = cost(&volume, OpKind::Read, || {
+        volume.read(file.node, 4096, 4096, &mut out).unwrap();
+        volume.read(file.node, 0, 300_000, &mut out).unwrap();
+        volume.read(file.node, 300_000, 10, &mut out).unwrap();
+    });
+    assert_eq!(reads, (2, 0));
+}
+
+#[test]
+fn after_a_remount_a_few_misses_lead_to_one_scan() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d");
+    for i in 0..300 {
+        mkfile(&volume, dir.node, &format!("f{i}"));
+    }
+    volume.close().unwrap();
+    let volume = disk.open();
+    let dir = volume.resolve(b"/d").unwrap();
+    let creates = cost(&volume, OpKind::Create, || {
+        for i in 0..300 {
+            mkfile(&volume, dir.node, &format!("g{i}"));
+        }
+    });
+    assert_eq!(creates, (3, 301), "two queries and a scan; numbers are reserved once");
+    assert_eq!(names(&volume, dir.node).len(), 600);
+    assert_eq!(volume.counters().of(OpKind::Readdir).scans, 0, "the directory was known");
+}
+
+#[test]
+fn a_listing_plus_brings_the_inodes_in_one_range_query() {
+    let (disk, volume) = volume();
+    for i in 0..200 {
+        mkfile(&volume, ROOT, &format!("f{i}"));
+    }
+    volume.close().unwrap();
+    let volume = disk.open();
+    let mut nodes = Vec::new();
+    volume
+        .readdir(ROOT, 0, true, &mut |entry| {
+            nodes.extend(entry.entry.map(|entry| entry.node));
+            true
+        })
+        .unwrap();
+    assert_eq!(nodes.len(), 200);
+    assert_eq!(queries(&volume, OpKind::Readdir), 1);
+    let unlinks = cost(&volume, OpKind::Unlink, || {
+        for i in 0..200 {
+            volume.unlink(ROOT, format!("f{i}").as_bytes()).unwrap();
+        }
+    });
+    assert_eq!(unlinks, (0, 200));
+}
+
+#[test]
+fn renaming_a_small_file_and_linking_again_query_little() {
+    let (_disk, volume) = volume();
+    let file = mkfile(&volume, ROOT, "f");
+    let empty = cost(&volume, OpKind::Rename, || {
+        volume.rename(ROOT, b"f", ROOT, b"g", RenameFlags::default()).unwrap();
+    });
+    assert_eq!(empty, (0, 1));
+    volume.write(file.node, 0, b"bytes", false).unwrap();
+    let small = cost(&volume, OpKind::Rename, || {
+        volume.rename(ROOT, b"g", ROOT, b"h", RenameFlags::default()).unwrap();
+    });
+    assert_eq!(small, (1, 1));
+    volume.link(file.node, ROOT, b"one").unwrap();
+    let links = cost(&volume, OpKind::Link, || {
+        for i in 0..100 {
+            volume.link(file.node, ROOT, format!("l{i}").as_bytes()).unwrap();
+        }
+    });
+    assert_eq!(links, (0, 100));
+    assert_sound(&volume);
+}

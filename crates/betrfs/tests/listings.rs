@@ -1,0 +1,109 @@
+//! Listings of directories.
+
+mod support;
+
+use betrfs::{Error, NodeId, Volume};
+use support::*;
+
+/// Takes up to `most` entries behind a cookie; gives the last cookie and the names.
+fn page(volume: &Volume, dir: NodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {
+    let (mut last, mut names) = (cookie, Vec::new());
+    volume
+        .readdir(dir, cookie, false, &mut |entry| {
+            if names.len() == most {
+                return false;
+            }
+            last = entry.cookie;
+            names.push(String::from_utf8(entry.name.to_vec()).unwrap());
+            true
+        })
+        .unwrap();
+    (last, names)
+}
+
+#[test]
+fn two_readers_see_every_name_once_while_others_are_deleted() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    for i in 0..3000 {
+        let file = mkfile(&volume, dir, &format!("f{i:05}"));
+        volume.forget(file.node, 1);
+    }
+    volume.close().unwrap();
+    let volume = disk.open();
+    let dir = volume.resolve(b"/d").unwrap().node;
+    volume.open_node(dir).unwrap();
+    let (mut one, mut other) = ((0, Vec::new()), (0, Vec::new()));
+    let mut deleted = 0;
+    loop {
+        for (reader, most) in [(&mut one, 70), (&mut other, 31)] {
+            let (cookie, names) = page(&volume, dir, reader.0, most);
+            reader.0 = cookie;
+            reader.1.extend(names);
+        }
+        if deleted < 1000 {
+            // One that both have seen, and one that neither has.
+            let name = format!("f{deleted:05}");
+            deleted += 1;
+            if one.1.contains(&name) && other.1.contains(&name) {
+                volume.unlink(dir, name.as_bytes()).unwrap();
+            }
+        }
+        if page(&volume, dir, other.0, 1).1.is_empty() {
+            break;
+        }
+    }
+    for reader in [one, other] {
+        let mut seen = reader.1;
+        assert!(seen.is_sorted(), "the order is that of the keys");
+        seen.dedup();
+        assert_eq!(seen.len(), 3000);
+    }
+    assert_sound(&volume);
+}
+
+#[test]
+fn names_given_up_in_between_are_listed_again_not_lost() {
+    let mut disk = Disk::new();
+    (disk.options.names_max, disk.options.inodes_max) = (10, 10);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    for i in 0..100 {
+        let file = mkfile(&volume, dir, &format!("f{i:02}"));
+        volume.forget(file.node, 1);
+    }
+    let (cookie, first) = page(&volume, dir, 0, 50);
+    // Each operation gives up names where they are too many.
+    assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
+    let (_, rest) = page(&volume, dir, cookie, 1000);
+    for i in 50..100 {
+        assert!(rest.contains(&format!("f{i:02}")));
+    }
+    assert_eq!(first.len(), 50);
+    // A name that was given up still exists for a creation.
+    assert_eq!(volume.create(dir, b"f07", &new_file()), Err(Error::Exists));
+    // While the directory is open, its names stay and cookies lead on exactly.
+    volume.open_node(dir).unwrap();
+    let (cookie, first) = page(&volume, dir, 0, 50);
+    assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
+    let (_, rest) = page(&volume, dir, cookie, 1000);
+    assert_eq!((first.len(), rest.len()), (50, 50));
+    assert_sound(&volume);
+}
+
+#[test]
+fn an_entry_that_is_not_taken_is_not_held() {
+    let (_disk, volume) = volume();
+    let file = mkfile(&volume, ROOT, "f");
+    volume.forget(file.node, 1);
+    let mut seen = None;
+    volume
+        .readdir(ROOT, 0, true, &mut |entry| {
+            seen = entry.entry;
+            false
+        })
+        .unwrap();
+    assert_eq!(seen.unwrap().node, file.node);
+    volume.unlink(ROOT, b"f").unwrap();
+    assert_eq!(volume.getattr(file.node), Err(Error::Stale), "nobody held it");
+}

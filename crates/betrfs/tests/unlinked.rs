@@ -1,0 +1,205 @@
+//! Files that are unlinked while they are open.
+
+mod support;
+
+use betree::{Cut, DictId};
+use betrfs::{Error, NodeId, RenameFlags, SetAttr, Volume, XattrMode};
+use support::*;
+
+fn open_file(volume: &Volume, parent: NodeId, name: &str, bytes: &[u8]) -> NodeId {
+    let file = mkfile(volume, parent, name);
+    volume.open_node(file.node).unwrap();
+    volume.write(file.node, 0, bytes, false).unwrap();
+    file.node
+}
+
+fn close(volume: &Volume, node: NodeId) {
+    volume.release_node(node);
+    volume.forget(node, 1);
+}
+
+/// How many keys there are in `data`.
+fn data_keys(volume: &Volume) -> usize {
+    let mut cursor = volume.env().cursor(DictId(1), Cut::LOW, Cut::HIGH);
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn it_is_read_and_written_until_the_last_close() {
+    let (_disk, volume) = volume();
+    let node = open_file(&volume, ROOT, "f", &[1; 10_000]);
+    volume.unlink(ROOT, b"f").unwrap();
+    assert_eq!(volume.lookup(ROOT, b"f"), Err(Error::NotFound));
+    assert_eq!(volume.getattr(node).unwrap().nlink, 0);
+    volume.write(node, 20_000, &[2; 10], true).unwrap();
+    volume.setattr(node, &SetAttr { size: Some(15_000), ..SetAttr::default() }).unwrap();
+    volume.set_xattr(node, b"user.x", &[3; 9000], XattrMode::Any).unwrap();
+    assert_eq!(volume.get_xattr(node, b"user.x").unwrap(), [3; 9000]);
+    let mut expected = vec![1; 10_000];
+    expected.resize(15_000, 0);
+    assert_eq!(read_all(&volume, node), expected);
+    assert_eq!(volume.link(node, ROOT, b"again"), Err(Error::NotFound));
+    assert_sound(&volume);
+    close(&volume, node);
+    assert_eq!(volume.getattr(node), Err(Error::Stale));
+    assert_eq!(data_keys(&volume), 0);
+    assert_sound(&volume);
+}
+
+#[test]
+fn without_an_opening_it_is_gone_at_once() {
+    let (_disk, volume) = volume();
+    let file = mkfile(&volume, ROOT, "f");
+    volume.write(file.node, 0, &[1; 100_000], false).unwrap();
+    volume.unlink(ROOT, b"f").unwrap();
+    assert_eq!(data_keys(&volume), 0);
+    assert_eq!(volume.getattr(file.node).unwrap().nlink, 0, "still held by a lookup");
+    assert_eq!(volume.open_node(file.node), Err(Error::Stale));
+    assert_eq!(volume.write(file.node, 0, b"x", false), Err(Error::Stale));
+}
+
+#[test]
+fn a_new_file_of_the_name_is_another() {
+    let (disk, volume) = volume();
+    let old = open_file(&volume, ROOT, "f", &[1; 10_000]);
+    volume.unlink(ROOT, b"f").unwrap();
+    let new = open_file(&volume, ROOT, "f", &[2; 5000]);
+    assert_eq!(read_all(&volume, old), [1; 10_000]);
+    assert_eq!(read_all(&volume, new), [2; 5000]);
+    assert_eq!(volume.getattr(new).unwrap().nlink, 1);
+    assert_sound(&volume);
+    close(&volume, old);
+    assert_eq!(contents(&volume, "/f"), [2; 5000]);
+    volume.unlink(ROOT, b"f").unwrap();
+    let third = open_file(&volume, ROOT, "f", &[3; 5000]);
+    assert_eq!(read_all(&volume, new), [2; 5000]);
+    close(&volume, new);
+    close(&volume, third);
+    assert_sound(&volume);
+    volume.close().unwrap();
+    assert_eq!(contents(&disk.open(), "/f"), [3; 5000]);
+}
+
+#[test]
+fn a_file_renamed_over_an_open_one_leaves_that_readable() {
+    let (_disk, volume) = volume();
+    let old = open_file(&volume, ROOT, "old", &[1; 10_000]);
+    let new = open_file(&volume, ROOT, "new", &[2; 9000]);
+    volume.rename(ROOT, b"new", ROOT, b"old", RenameFlags::default()).unwrap();
+    assert_eq!(read_all(&volume, old), [1; 10_000]);
+    assert_eq!(read_all(&volume, new), [2; 9000]);
+    assert_sound(&volume);
+    // The one that came is itself replaced while it is open, by a third.
+    let third = open_file(&volume, ROOT, "new", &[3; 100]);
+    volume.rename(ROOT, b"new", ROOT, b"old", RenameFlags::default()).unwrap();
+    close(&volume, old);
+    assert_eq!(read_all(&volume, new), [2; 9000]);
+    close(&volume, new);
+    assert_eq!(contents(&volume, "/old"), [3; 100]);
+    close(&volume, third);
+    assert_sound(&volume);
+}
+
+#[test]
+fn directories_of_the_name_come_and_move_and_leave_it_alone() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d");
+    let file = open_file(&volume, dir.node, "f", &[1; 10_000]);
+    volume.unlink(dir.node, b"f").unwrap();
+    // A directory at the very place, with a large attribute.
+    let inner = mkdir(&volume, dir.node, "f");
+    volume.set_xattr(inner.node, b"user.x", &[7; 3000], XattrMode::Any).unwrap();
+    mkfile(&volume, inner.node, "below");
+    volume.rename(dir.node, b"f", dir.node, b"g", RenameFlags::default()).unwrap();
+    assert_eq!(read_all(&volume, file), [1; 10_000]);
+    // The directory above moves, and its blocks with it.
+    volume.rename(ROOT, b"d", ROOT, b"e", RenameFlags::default()).unwrap();
+    assert_eq!(read_all(&volume, file), [1; 10_000]);
+    assert_sound(&volume);
+    // Its old place is free again, the new one is not.
+    let at_old = mkdir(&volume, ROOT, "d");
+    open_file(&volume, at_old.node, "f", b"old place");
+    open_file(&volume, dir.node, "f", b"new place");
+    close(&volume, file);
+    assert_eq!(contents(&volume, "/d/f"), b"old place");
+    assert_eq!(contents(&volume, "/e/f"), b"new place");
+    assert_eq!(volume.get_xattr(inner.node, b"user.x").unwrap(), [7; 3000]);
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_directory_made_anew_does_not_inherit_its_blocks() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d");
+    let file = open_file(&volume, dir.node, "f", &[1; 10_000]);
+    volume.unlink(dir.node, b"f").unwrap();
+    volume.rmdir(ROOT, b"d").unwrap();
+    assert_eq!(volume.create(dir.node, b"x", &new_file()), Err(Error::NotFound));
+    let again = mkdir(&volume, ROOT, "d");
+    let new = mkfile(&volume, again.node, "f");
+    volume.setattr(new.node, &SetAttr { size: Some(9000), ..SetAttr::default() }).unwrap();
+    assert_eq!(read_all(&volume, new.node), [0; 9000]);
+    assert_eq!(read_all(&volume, file), [1; 10_000]);
+    // Another directory cannot be moved over the occupied keys, before they are free.
+    let other = mkdir(&volume, ROOT, "o");
+    open_file(&volume, other.node, "f", b"other");
+    volume.unlink(again.node, b"f").unwrap();
+    let result = volume.rename(ROOT, b"o", ROOT, b"d", RenameFlags::default());
+    assert_eq!(result, Err(Error::CrossDevice));
+    close(&volume, file);
+    volume.rename(ROOT, b"o", ROOT, b"d", RenameFlags::default()).unwrap();
+    assert_eq!(contents(&volume, "/d/f"), b"other");
+    assert_sound(&volume);
+}
+
+#[test]
+fn linked_files_live_on_too() {
+    let (_disk, volume) = volume();
+    let node = open_file(&volume, ROOT, "a", &[1; 10_000]);
+    volume.set_xattr(node, b"user.x", &[7; 3000], XattrMode::Any).unwrap();
+    volume.link(node, ROOT, b"b").unwrap();
+    volume.unlink(ROOT, b"a").unwrap();
+    assert_eq!(volume.getattr(node).unwrap().nlink, 1);
+    volume.unlink(ROOT, b"b").unwrap();
+    assert_eq!(read_all(&volume, node), [1; 10_000]);
+    assert_eq!(volume.get_xattr(node, b"user.x").unwrap(), [7; 3000]);
+    assert_sound(&volume);
+    volume.release_node(node);
+    volume.forget(node, 2);
+    assert_eq!(data_keys(&volume), 0);
+}
+
+#[test]
+fn what_a_crash_leaves_is_deleted_at_the_next_opening() {
+    let (disk, volume) = volume();
+    for i in 0..20 {
+        open_file(&volume, ROOT, &format!("f{i}"), &[1; 10_000]);
+        volume.unlink(ROOT, format!("f{i}").as_bytes()).unwrap();
+    }
+    open_file(&volume, ROOT, "f0", b"new");
+    volume.sync().unwrap();
+    drop(volume);
+    let volume = disk.open();
+    assert_sound(&volume);
+    assert_eq!(contents(&volume, "/f0"), b"new");
+    assert_eq!(data_keys(&volume), 1);
+}
+
+#[test]
+fn a_working_directory_that_was_removed_is_empty_and_takes_nothing() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d");
+    volume.open_node(dir.node).unwrap();
+    volume.rmdir(ROOT, b"d").unwrap();
+    assert_eq!(volume.lookup(dir.node, b"x"), Err(Error::NotFound));
+    assert_eq!(volume.create(dir.node, b"x", &new_file()), Err(Error::NotFound));
+    assert_eq!(names(&volume, dir.node), Vec::<String>::new());
+    assert_eq!(volume.getattr(dir.node).unwrap().nlink, 0);
+    volume.setattr(dir.node, &SetAttr { perm: Some(0o700), ..SetAttr::default() }).unwrap();
+    close(&volume, dir.node);
+    assert_eq!(volume.getattr(dir.node), Err(Error::Stale));
+}
