@@ -1,12 +1,10 @@
 //! Many threads on one volume.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
+use crate::support::*;
 use betrfs::{Error, RenameFlags, SetAttr};
-use support::*;
 
 #[test]
 fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {

@@ -1,9 +1,7 @@
 //! Listings of directories.
 
-mod support;
-
+use crate::support::*;
 use betrfs::{Error, NodeId, Volume};
-use support::*;
 
 /// Takes up to `most` entries behind a cookie; gives the last cookie and the names.
 fn page(volume: &Volume, dir: NodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {

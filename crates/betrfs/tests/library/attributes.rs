@@ -1,9 +1,7 @@
 //! Owners, permissions, times, extended attributes.
 
-mod support;
-
+use crate::support::*;
 use betrfs::{Error, NewNode, SetAttr, TimeSet, XattrMode};
-use support::*;
 
 const SET: SetAttr = SetAttr {
     perm: None,

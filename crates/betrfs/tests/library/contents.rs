@@ -1,10 +1,8 @@
 //! Bytes, sizes and holes.
 
-mod support;
-
+use crate::support::*;
 use betree::{Batch, DictId};
 use betrfs::{Error, FILE_BYTES_MAX, FallocateMode, NodeId, SeekWhat, SetAttr, Volume};
-use support::*;
 
 fn truncate(volume: &Volume, node: NodeId, size: u64) {
     volume.setattr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();

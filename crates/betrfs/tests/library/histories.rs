@@ -1,13 +1,11 @@
 //! The library against a map of paths, by random histories with the volume opened anew midway.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use betrfs::{
     Error, FallocateMode, FileType, NewNode, NodeId, RenameFlags, SeekWhat, SetAttr, Volume, XattrMode,
 };
-use support::*;
 
 const STEPS: usize = 200;
 
@@ -586,7 +584,7 @@ fn history(seed: u64) {
         for (at, step) in log.iter().enumerate() {
             eprintln!("{at}: {step}");
         }
-        eprintln!("replay: BETRFS_SEED={seed} cargo test -p betrfs --test histories");
+        eprintln!("replay: BETRFS_SEED={seed} cargo test -p betrfs --test library histories");
         std::panic::resume_unwind(panic);
     }
 }

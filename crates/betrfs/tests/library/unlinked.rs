@@ -1,10 +1,8 @@
 //! Files that are unlinked while they are open.
 
-mod support;
-
+use crate::support::*;
 use betree::{Cut, DictId};
 use betrfs::{Error, NodeId, RenameFlags, SetAttr, Volume, XattrMode};
-use support::*;
 
 fn open_file(volume: &Volume, parent: NodeId, name: &str, bytes: &[u8]) -> NodeId {
     let file = mkfile(volume, parent, name);

@@ -1,9 +1,7 @@
 //! Renaming: directories with what is below, exchange, refusals.
 
-mod support;
-
+use crate::support::*;
 use betrfs::{Error, FileType, RenameFlags, XattrMode};
-use support::*;
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };

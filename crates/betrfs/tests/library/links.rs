@@ -1,9 +1,7 @@
 //! Files with several names.
 
-mod support;
-
+use crate::support::*;
 use betrfs::{Error, FileType, NewNode, RenameFlags, SetAttr};
-use support::*;
 
 #[test]
 fn all_names_are_one_file_before_and_after_a_remount() {

@@ -1,9 +1,7 @@
 //! What operations cost, as counts: no update asks the tree what memory knows.
 
-mod support;
-
+use crate::support::*;
 use betrfs::{Error, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
-use support::*;
 
 /// Runs something and gives the queries and commits that it caused for operations of a kind.
 fn cost(volume: &Volume, kind: OpKind, run: impl FnOnce()) -> (u64, u64) {

@@ -1,10 +1,8 @@
 //! What `check` says of volumes that were damaged on purpose.
 
-mod support;
-
+use crate::support::*;
 use betree::{Batch, DictId};
 use betrfs::{Error, Volume, XattrMode};
-use support::*;
 
 const META: DictId = DictId(0);
 const DATA: DictId = DictId(1);

@@ -1,5 +1,4 @@
 //! A volume in memory, for the tests of the library.
-#![allow(dead_code, missing_docs)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};

@@ -1,0 +1,14 @@
+//! The library as a whole, one topic a module.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod attributes;
+mod contents;
+mod costs;
+mod damage;
+mod histories;
+mod links;
+mod listings;
+mod renames;
+mod support;
+mod threads;
+mod unlinked;
