@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::settings::DictId;
 use crate::error::{Error, Result};
 use crate::key::Cut;
+use crate::settings::DictId;
 
 /// The longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 1 << 16;

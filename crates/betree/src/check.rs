@@ -37,11 +37,7 @@ impl Env {
     ///
     /// # Errors
     /// What hinders the walk itself; a problem found is not an error.
-    pub fn check(
-        &self,
-        problem: &mut dyn FnMut(String),
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
+    pub fn check(&self, problem: &mut dyn FnMut(String), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.checkpoint()?;
         while self.engine.free_one()? {}
         let mut ears = Ears { problem, progress };
@@ -60,7 +56,10 @@ impl Env {
         match slots::load(&self.engine.store.disk) {
             Ok(loaded) => {
                 for slot in loaded.bad_slots {
-                    (ears.problem)(format!("the superblock's copy at byte {} is bad: {}", slot.offset, slot.why));
+                    (ears.problem)(format!(
+                        "the superblock's copy at byte {} is bad: {}",
+                        slot.offset, slot.why
+                    ));
                 }
             }
             Err(error) => (ears.problem)(error.to_string()),
@@ -185,7 +184,10 @@ impl Env {
                     check_partition(edge, &run, problem);
                     let keys = (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0);
                     if edge.child.is_some() && keys > longest {
-                        problem(format!("a message's key is longer than the bound of the edge from {:?}", edge.lo));
+                        problem(format!(
+                            "a message's key is longer than the bound of the edge from {:?}",
+                            edge.lo
+                        ));
                     }
                     longest = longest.max(keys);
                 }
@@ -207,8 +209,9 @@ impl Env {
                     continue;
                 }
             };
-            let end = basements.get(index + 1).map_or_else(|| node.hi.clone(), |b| Cut::before(b.first.clone()));
-            if run.len() == 0 || !run.ranges().is_empty() {
+            let end =
+                basements.get(index + 1).map_or_else(|| node.hi.clone(), |b| Cut::before(b.first.clone()));
+            if run.is_empty() || !run.ranges().is_empty() {
                 problem(format!("basement {index} is not a run of pairs"));
             }
             for at in 0..run.len() {

@@ -70,7 +70,8 @@ impl Dict {
 
 /// What writing a node may take on the device, at most about, in bytes.
 fn device_bytes(node: &Node) -> u64 {
-    node.content_bytes() as u64 + 4096
+    // The header, as it is charged, and a block that is not filled.
+    (node.content_bytes() + node.charge.bytes()) as u64 + 4096
 }
 
 impl DictState {
@@ -130,11 +131,6 @@ impl DictState {
     /// What the dirty versions may take on the device in bytes.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
-    }
-
-    /// How many versions are in memory.
-    pub fn resident_nodes(&self) -> usize {
-        self.nodes.len()
     }
 
     /// Forgets leaves that are on the device and were not touched since the last call.

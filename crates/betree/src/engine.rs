@@ -3,17 +3,17 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use betree_sys::BLOCK_BYTES;
 
 use crate::batch::{Change, Changes};
 use crate::dict::{Dict, DictState};
-use crate::settings::{DictId, Geometry};
 use crate::error::{Error, Result};
 use crate::memtable::Memtable;
 use crate::message::Msn;
 use crate::node::NodeId;
+use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
 use crate::tree::Tree;
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     pub counters: Counters,
     /// A settling of the tree was cut short for want of space.
     unsettled: AtomicBool,
+    /// How many batches had been committed when everything was last flushed to give space back.
+    drained_at_commit: AtomicU64,
 }
 
 /// Counts of what was done.
@@ -48,7 +50,13 @@ pub(crate) struct Counters {
 
 impl Engine {
     /// An engine over a store; the dictionaries' roots are in the table.
-    pub fn new(store: Store, geometry: Geometry, upsert: Arc<dyn Upsert>, table: Table, dicts: Vec<Dict>) -> Engine {
+    pub fn new(
+        store: Store,
+        geometry: Geometry,
+        upsert: Arc<dyn Upsert>,
+        table: Table,
+        dicts: Vec<Dict>,
+    ) -> Engine {
         Engine {
             store,
             geometry,
@@ -58,6 +66,7 @@ impl Engine {
             dicts,
             counters: Counters::default(),
             unsettled: AtomicBool::new(false),
+            drained_at_commit: AtomicU64::new(0),
         }
     }
 
@@ -177,18 +186,40 @@ impl Engine {
         })
     }
 
-    /// Goes on with what was cut short for want of space, if there is room again; with `eager`
-    /// everything pending goes down, which is how deletes give space back on a full volume.
-    pub fn settle_again(&self, eager: bool) -> Result<bool> {
-        if !(eager || self.unsettled.load(Ordering::Relaxed)) || !self.has_room_to_flush() {
+    /// Goes on with what was cut short for want of space, if there is room again. `false` if there
+    /// was nothing to go on with.
+    pub fn settle_again(&self) -> Result<bool> {
+        if !self.unsettled.load(Ordering::Relaxed) || !self.has_room_to_flush() {
             return Ok(false);
         }
         self.unsettled.store(false, Ordering::Relaxed);
+        self.settle_all(false)?;
+        Ok(true)
+    }
+
+    /// On a volume that is nearly full, brings everything that is pending down to the leaves: that
+    /// is how deletes give space back. `false` if there is space, or nothing new to bring down.
+    pub fn drain_if_short(&self) -> Result<bool> {
+        let commits = self.counters.commits.load(Ordering::Relaxed);
+        if self.free_bytes() > self.owed_bytes() + self.reserve_bytes() * 2
+            || self.drained_at_commit.swap(commits, Ordering::Relaxed) == commits
+        {
+            return Ok(false);
+        }
+        self.freeze(true);
+        for dict in &self.dicts {
+            while self.absorb(dict)? {}
+        }
+        self.settle_all(true)?;
+        Ok(true)
+    }
+
+    fn settle_all(&self, eager: bool) -> Result<()> {
         for dict in &self.dicts {
             let _structure = dict.structure.lock();
             self.settle_tree(&self.tree_of(dict), eager)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Frees one dead node. `false` if there is none.
@@ -227,11 +258,14 @@ impl Engine {
     /// What is kept free so that deletes and checkpoints always work, in bytes.
     pub fn reserve_bytes(&self) -> u64 {
         let total = self.store.space.total_blocks() * BLOCK_BYTES as u64;
-        (u64::from(self.geometry.node_bytes) * 8).max(total / 64).min(total / 4)
+        (u64::from(self.geometry.node_bytes) * 16).max(total / 64).min(total / 4)
     }
 
+    /// Whether a checkpoint would still fit after one more flush: the child, the neighbour that it
+    /// may merge with and their parents are written anew, and free space is not in one piece.
     fn has_room_to_flush(&self) -> bool {
-        self.free_bytes() > self.owed_bytes() + u64::from(self.geometry.node_bytes) * 3
+        let owed = self.owed_bytes();
+        self.free_bytes() > owed + owed / 4 + u64::from(self.geometry.node_bytes) * 6
     }
 
     /// The size of a page of the node table in bytes.

@@ -71,9 +71,10 @@ impl Env {
         }
     }
 
-    /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`].
+    /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`]: an eighth
+    /// of the log, so that a quarter of it, kept free, holds one wherever the log's end falls.
     pub fn batch_bytes_max(&self) -> usize {
-        (self.log.capacity_bytes() / 4).min(256 << 20) as usize
+        (self.log.capacity_bytes() / 8 - 4096).min(256 << 20) as usize
     }
 
     /// Takes a batch: all of it or none. It is seen by readers when this returns, and durable after
@@ -150,10 +151,25 @@ impl Env {
         if fits() {
             return Ok(());
         }
-        engine.settle_again(true)?;
-        while engine.free_one()? {}
-        self.checkpoint()?;
+        if !self.give_space_back()? {
+            return Err(Error::NoSpace);
+        }
         if fits() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// On a volume that is nearly full: deletes take effect in the leaves, step by step, each made
+    /// durable so that the next has room. `false` if there was nothing to gain.
+    fn give_space_back(&self) -> Result<bool> {
+        if !self.engine.drain_if_short()? {
+            return Ok(false);
+        }
+        loop {
+            while self.engine.free_one()? {}
+            self.checkpoint()?;
+            if !self.engine.settle_again()? {
+                return Ok(true);
+            }
+        }
     }
 
     /// Waits, before any lock of the caller's is taken, until there is room in memory and in the log
@@ -191,7 +207,7 @@ impl Env {
 
     fn checkpoint_is_due(&self) -> bool {
         let cache = &self.engine.store.cache;
-        self.log.used_bytes() + self.log.pending_bytes() > self.log.capacity_bytes() / 2
+        self.log.used_bytes() > self.log.capacity_bytes() / 2
             || cache.dirty_bytes() > cache.budget_bytes() / 3
     }
 
@@ -268,7 +284,7 @@ impl Env {
             self.checkpoint()?;
             return Ok(true);
         }
-        if self.engine.free_one()? || self.engine.settle_again(false)? {
+        if self.engine.free_one()? || self.engine.settle_again()? || self.give_space_back()? {
             return Ok(true);
         }
         self.engine.evict_headers();

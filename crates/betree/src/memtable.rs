@@ -15,9 +15,6 @@ use crate::key::Cut;
 use crate::message::{Kind, Msn, POINT_OVERHEAD_BYTES, Point, RangeDelete, RangeSet};
 use crate::upsert::Upsert;
 
-/// What an entry costs in memory beyond its key and value, in bytes (map node, two vectors).
-const ENTRY_MEMORY_BYTES: usize = 96;
-
 /// One pending change of a key.
 struct Pending {
     msn: Msn,
@@ -187,11 +184,6 @@ impl Memtable {
     /// Its size as a buffer in bytes.
     pub fn bytes(&self) -> usize {
         self.point_bytes + self.ranges.bytes()
-    }
-
-    /// What it takes in memory, roughly, in bytes.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes() + self.points.len() * ENTRY_MEMORY_BYTES
     }
 }
 

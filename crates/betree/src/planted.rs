@@ -28,9 +28,9 @@ mod switch {
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use switch::set;
-#[cfg(feature = "planted-bugs")]
 pub(crate) use switch::is;
+#[cfg(feature = "planted-bugs")]
+pub use switch::set;
 
 /// No mistake is planted in an ordinary build.
 #[cfg(not(feature = "planted-bugs"))]

@@ -145,13 +145,15 @@ impl Env {
             }
             Ok(())
         };
-        let end = replay(&disk, region(&superblock), &superblock.volume_id, &superblock.log_start, &mut each)?;
+        let end =
+            replay(&disk, region(&superblock), &superblock.volume_id, &superblock.log_start, &mut each)?;
         if let Some(lost) = end.lost {
             return Err(lost);
         }
         // A new epoch, always: what a crash left behind the last good segment (and even where there
         // is none) is never taken for a successor of what is written from now on.
-        let log_start = LogStart { epoch: superblock.log_start.epoch + 1, seq: 1, position: end.next.position };
+        let log_start =
+            LogStart { epoch: superblock.log_start.epoch + 1, seq: 1, position: end.next.position };
         engine.freeze(true);
         for dict in &engine.dicts {
             while engine.absorb(dict)? {}
@@ -160,6 +162,11 @@ impl Env {
         let superblock = Superblock { clean: false, log_start, ..superblock };
         engine.write_checkpoint(&mut committed, captured, superblock)?;
         let log = Log::open_at(disk, region(&superblock), &superblock.volume_id, &log_start);
+        for dict in &engine.dicts {
+            // Every change ends at a root: with the roots in memory, small changes read nothing.
+            let root = dict.state.read().root;
+            engine.store.load(&engine.tree_of(dict).node(root)?.pieces())?;
+        }
         Ok(Env::new(engine, log, next_msn, committed))
     }
 }

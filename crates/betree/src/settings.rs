@@ -82,7 +82,7 @@ impl Geometry {
         if self.basement_bytes > self.node_bytes {
             return Err(Error::BadGeometry("a basement must not be larger than a node"));
         }
-        if self.log_bytes % 4096 != 0 {
+        if !self.log_bytes.is_multiple_of(4096) {
             return Err(Error::BadGeometry("the log must be whole blocks of 4096 bytes"));
         }
         Ok(())

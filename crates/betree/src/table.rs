@@ -38,7 +38,6 @@ pub(crate) struct Table {
     pages: Vec<Option<PagePlace>>,
     /// Extents that the last captured version names and the current one does not.
     retired: Vec<Arc<Extent>>,
-    nodes: u64,
 }
 
 /// Where a page stands on the device.
@@ -83,7 +82,6 @@ impl Table {
                     header_len: stored.header_len.get(),
                     header_checksum: stored.header_checksum.get(),
                 });
-                self.nodes += 1;
             } else {
                 self.free_slots.push(index);
             }
@@ -119,7 +117,6 @@ impl Table {
     pub fn add(&mut self, id: NodeId, height: u8) {
         if let Some(slot) = self.slots.get_mut(id.slot as usize) {
             *slot = Slot { generation: id.generation, references: 1, height, used: true, place: None };
-            self.nodes += 1;
             self.touch(id.slot);
         }
     }
@@ -131,7 +128,6 @@ impl Table {
         slot.references = 0;
         let place = slot.place.take();
         self.retired.extend(place.map(|p| p.extent));
-        self.nodes -= 1;
         self.free_slots.push(id.slot);
         self.touch(id.slot);
     }
@@ -167,11 +163,6 @@ impl Table {
             let id = NodeId { slot: slot as u32, generation: s.generation };
             (id, s.height, s.references)
         })
-    }
-
-    /// How many nodes.
-    pub fn len(&self) -> u64 {
-        self.nodes
     }
 
     /// How many bytes a checkpoint would write of the table now, at most.

@@ -1,8 +1,8 @@
 //! The node cache's budget: what is in memory, and what may leave it.
 //!
 //! Everything that a node holds is charged here: pieces (partitions and basements) while they are
-//! in memory, node headers, and memtables. What is on the device as well can be dropped; a clock
-//! gives what was touched since it last came by another round.
+//! in memory, and headers. (Memtables are bounded apart, by their number and size.) What is on the
+//! device as well can be dropped; a clock gives what was touched since it last came by another round.
 
 mod piece;
 
@@ -32,6 +32,13 @@ pub(crate) struct Cache {
 pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
+}
+
+impl Charge {
+    /// How many bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for Charge {

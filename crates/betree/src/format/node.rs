@@ -54,9 +54,6 @@ pub(crate) struct PieceRef {
     pub checksum: u64,
 }
 
-/// The size of an encoded piece reference.
-const PIECE_REF_BYTES: u32 = 24;
-
 /// An edge as stored; its lower bound is the upper bound of the edge before.
 pub(crate) struct StoredEdge {
     pub hi: Cut,
@@ -268,6 +265,3 @@ impl<'b> Reader<'b> {
         Ok(StoredEdge { hi, translation: Translation { strip_len, prepend }, child, longest_key, partition })
     }
 }
-
-/// Bytes that a header takes besides its cuts and keys, per entry at most; to bound sizes ahead.
-pub(crate) const ENTRY_BYTES_MAX: u32 = PIECE_REF_BYTES + 40;

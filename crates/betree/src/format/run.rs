@@ -138,10 +138,8 @@ impl Run {
         let msn = entry.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
         let kind = entry.get(8).copied().and_then(Kind::from_code).unwrap_or(Kind::Delete);
         let key_len = u32_at(entry, 9).unwrap_or(0) as usize;
-        let (key, value) = entry
-            .get(POINT_HEAD_BYTES..)
-            .and_then(|rest| rest.split_at_checked(key_len))
-            .unwrap_or_default();
+        let (key, value) =
+            entry.get(POINT_HEAD_BYTES..).and_then(|rest| rest.split_at_checked(key_len)).unwrap_or_default();
         Point { key: Cow::Borrowed(key), msn, kind, value }
     }
 

@@ -9,8 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::settings::Geometry;
 use crate::error::{Error, Result};
+use crate::settings::Geometry;
 
 pub(crate) mod slots;
 

@@ -81,7 +81,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
             match dice.below(12) {
                 0..6 if log.free_bytes() >= log.capacity_bytes() / 2 => {
                     let len = match dice.below(4) {
-                        0 => log.record_bytes_max(),
+                        0 => log.capacity_bytes() / 4 - 2 * BLOCK,
                         1 => 3 * BLOCK,
                         _ => 200,
                     };

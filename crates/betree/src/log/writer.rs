@@ -4,13 +4,12 @@ use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::{Condvar, Mutex, MutexGuard};
 
 use super::Region;
 use super::ring::Ring;
 use crate::error::{Error, Result};
-use crate::format::segment::{HEADER_BYTES, RECORD_HEAD_BYTES, SegmentBuf, SegmentId, last_msn, volume_hash};
+use crate::format::segment::{SegmentBuf, SegmentId, last_msn, volume_hash};
 use crate::format::superblock::LogStart;
 use crate::io::Disk;
 
@@ -265,7 +264,8 @@ impl Log {
     }
 
     /// What is left of the region. While it is at least half of it, a record of
-    /// [`record_bytes_max`](Log::record_bytes_max) finds room.
+    /// almost a quarter finds room: of the two parts into which the region's end may cut that half,
+    /// one is a quarter at least.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.region.len.saturating_sub(self.used_bytes())
     }
@@ -273,13 +273,6 @@ impl Log {
     /// Bytes in memory that no device write has taken yet.
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.shared.lock().pending_bytes
-    }
-
-    /// The longest record in bytes for which half a log always has room: of the two parts into which
-    /// the region's end may cut that half, one is a quarter at least.
-    pub(crate) fn record_bytes_max(&self) -> u64 {
-        let quarter = self.region.len / 4 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
-        quarter.saturating_sub((HEADER_BYTES + RECORD_HEAD_BYTES) as u64)
     }
 
     /// The last MSN that is durable by this log; 0 before its first sync.

@@ -49,6 +49,12 @@ impl Edge {
         self.translation.inverse(self.lo.bytes())
     }
 
+    /// The bound of key lengths behind the edge in this node's coordinates, in bytes.
+    pub fn longest_key_here(&self) -> u32 {
+        let lifted = self.longest_key.saturating_sub(self.translation.prepend.len() as u32);
+        lifted.saturating_add(self.translation.strip_len as u32)
+    }
+
     /// The size of what is pending in bytes.
     pub fn pending_bytes(&self) -> usize {
         self.partition.as_ref().map_or(0, |p| p.raw_bytes())
@@ -130,13 +136,6 @@ impl Node {
     /// An upper bound of the key lengths in and below it, in its own coordinates, in bytes. For an
     /// interior node: as its edges say.
     pub fn longest_key(&self) -> u32 {
-        self.edges()
-            .iter()
-            .map(|e| {
-                let lifted = e.longest_key.saturating_sub(e.translation.prepend.len() as u32);
-                lifted.saturating_add(e.translation.strip_len as u32)
-            })
-            .max()
-            .unwrap_or(0)
+        self.edges().iter().map(Edge::longest_key_here).max().unwrap_or(0)
     }
 }

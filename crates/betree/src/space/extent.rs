@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
@@ -77,12 +76,14 @@ impl Space {
     }
 
     /// The most that one [`allocate`](Space::allocate) could get.
+    #[cfg(test)]
     pub(crate) fn largest_gap_blocks(&self) -> u64 {
         self.gaps.lock().largest()
     }
 
     /// The free ranges (start, length) in blocks, in order of place.
-    pub(crate) fn gaps(&self) -> Vec<(u64, u64)> {
+    #[cfg(test)]
+    pub(crate) fn gaps(&self) -> alloc::vec::Vec<(u64, u64)> {
         self.gaps.lock().iter().collect()
     }
 }
@@ -119,6 +120,7 @@ impl core::fmt::Debug for Extent {
 mod tests {
     use std::collections::BTreeSet;
     use std::vec;
+    use std::vec::Vec;
 
     use super::*;
 

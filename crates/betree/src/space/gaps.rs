@@ -35,6 +35,7 @@ impl Gaps {
         self.by_len.last().map_or(0, |&(len, _)| len)
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.by_start.iter().map(|(&start, &len)| (start, len))
     }

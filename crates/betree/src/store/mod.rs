@@ -10,11 +10,11 @@ use betree_sys::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::{Cache, Stored};
-use crate::settings::Compression;
 use crate::error::{Error, Result};
 use crate::format::node::StoredAs;
 use crate::format::run::Run;
 use crate::io::Disk;
+use crate::settings::Compression;
 use crate::space::{Extent, Space};
 
 /// The device with all that is needed to keep nodes on it.

@@ -49,11 +49,7 @@ impl Store {
                 self.cache.watch(piece);
             }
         }
-        Ok(NodePlace {
-            extent,
-            header_len: header.len() as u32,
-            header_checksum: xxh3_64(&header),
-        })
+        Ok(NodePlace { extent, header_len: header.len() as u32, header_checksum: xxh3_64(&header) })
     }
 
     /// The pieces' stored bytes one after the other, and where each is.

@@ -61,9 +61,19 @@ impl Tree<'_> {
             }
             other => other.clone(),
         };
+        let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
+        if edge.child.is_none() {
+            // Nothing to translate for: its bound is that of what is pending.
+            let keys = |run: &Run| (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0) as u32;
+            let longest_key = match &partition {
+                Some(piece) => keys(&*self.store.run(piece)?),
+                None => 0,
+            };
+            return Ok(Edge { longest_key, partition, ..Edge::null(lo, hi) });
+        }
         Ok(Edge {
-            lo: lift.to.cut(&edge.lo),
-            hi: lift.to.cut(&edge.hi),
+            lo,
+            hi,
             translation: lift.back.then(&edge.translation),
             child: edge.child,
             longest_key: edge.longest_key,
@@ -128,8 +138,8 @@ impl Tree<'_> {
             if end.as_ref().is_some_and(|end| end <= lo) || !hi.is_above(&basement.first) {
                 continue;
             }
-            let inside =
-                !lo.is_above(&basement.first) && (end.as_ref().is_some_and(|end| end <= hi) || *hi == Cut::HIGH);
+            let inside = !lo.is_above(&basement.first)
+                && (end.as_ref().is_some_and(|end| end <= hi) || *hi == Cut::HIGH);
             if inside && !repack && lift.changes_nothing() {
                 out.share(basement);
                 continue;

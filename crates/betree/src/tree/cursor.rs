@@ -57,10 +57,7 @@ impl Region {
     pub fn pair(&self, index: usize) -> (&[u8], &[u8]) {
         let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |e| e.1);
         let (key_end, end) = self.ends.get(index).copied().unwrap_or((start, start));
-        (
-            self.bytes.get(start..key_end).unwrap_or_default(),
-            self.bytes.get(key_end..end).unwrap_or_default(),
-        )
+        (self.bytes.get(start..key_end).unwrap_or_default(), self.bytes.get(key_end..end).unwrap_or_default())
     }
 
     /// The index of the first pair behind the cut.
@@ -390,8 +387,9 @@ fn source_of(run: Arc<Run>, level: &Level) -> Source {
     Source { points: Points::Run { run, up: level.up.clone(), next, end }, ranges }
 }
 
-/// A place in a key range of a dictionary. It moves both ways, and each step sees the dictionary as
-/// it was at some moment not before the step's region was read: it is not a snapshot.
+/// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each region is
+/// seen as it was when it was read, and what was committed since is sure to be seen after a
+/// [`seek`](Cursor::seek).
 pub struct Cursor<'e> {
     /// None: a dictionary that is not there, and empty.
     tree: Option<Tree<'e>>,

@@ -7,8 +7,8 @@ use super::build::Lift;
 use super::{Change, Tree};
 use crate::dict::DictState;
 use crate::error::Result;
-use crate::memtable::Memtable;
 use crate::key::Cut;
+use crate::memtable::Memtable;
 use crate::node::{Body, Edge, Node, NodeId};
 
 impl Tree<'_> {
@@ -52,11 +52,13 @@ impl Tree<'_> {
 
     /// The oldest frozen memtable arrives at the root.
     pub fn flush_memtable(&self, memtable: &Memtable) -> Result<()> {
-        let root = self.node(self.dict.state.read().root)?;
+        let root = self.dict.state.read().root;
+        let root = self.node(root)?;
         let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH).collect();
         let batch = Batch { points, ranges: memtable.ranges_within(&Cut::LOW, &Cut::HIGH) };
         let (body, dropped, _) = self.arrive(&root, &batch)?;
-        let change = Change { changed: alloc::vec![self.with_body(&root, body)], dropped, ..Change::default() };
+        let change =
+            Change { changed: alloc::vec![self.with_body(&root, body)], dropped, ..Change::default() };
         let last = memtable.last_msn();
         self.apply_with(change, |state: &mut DictState| {
             state.frozen.pop_front();

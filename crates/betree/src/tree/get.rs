@@ -43,7 +43,8 @@ impl Tree<'_> {
                 Some(Found::Value(value)) => Some(value),
                 Some(Found::Absent | Found::Open) => None,
             };
-            let value = pending.iter().rev().fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
+            let value =
+                pending.iter().rev().fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
             return Ok(value);
         }
     }

@@ -19,7 +19,11 @@ impl Tree<'_> {
             Body::Interior(edges) => edges.iter().all(|e| e.child.is_none() && e.partition.is_none()),
         };
         let edge = parent.edges().get(index).filter(|_| empty)?;
-        let null = Edge { partition: edge.partition.clone(), ..Edge::null(edge.lo.clone(), edge.hi.clone()) };
+        let null = Edge {
+            partition: edge.partition.clone(),
+            longest_key: edge.longest_key_here(),
+            ..Edge::null(edge.lo.clone(), edge.hi.clone())
+        };
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index, [null]);
         let parent = self.with_body(parent, Body::Interior(edges));
@@ -92,6 +96,7 @@ impl Tree<'_> {
                     Some((edge, child)) => {
                         all.extend(self.edges_of(child, &Lift::out_of_child(edge).then(&into))?);
                     }
+                    // What is pending for it stays above, in the joined partition.
                     None => all.push(Edge::null(into.to.cut(&edge.lo), into.to.cut(&edge.hi))),
                 }
             }
@@ -101,7 +106,8 @@ impl Tree<'_> {
         };
         let (node, mut edge) = self.edge_to(node, &left.lo, &right.hi, into, longest);
         edge.partition = self.joined_partition(left, right)?;
-        edge.longest_key = edge.longest_key.max(left.longest_key).max(right.longest_key);
+        let pending = left.longest_key_here().max(right.longest_key_here());
+        edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));
         change.added.push(node);
         change.removed.extend(children.iter().map(|(_, child)| child.id));
         let mut edges = parent.edges().to_vec();
@@ -115,6 +121,7 @@ impl Tree<'_> {
     fn merge_nulls(&self, parent: &Node, index: usize, left: &Edge, right: &Edge) -> Result<Arc<Node>> {
         let mut edge = Edge::null(left.lo.clone(), right.hi.clone());
         edge.partition = self.joined_partition(left, right)?;
+        edge.longest_key = left.longest_key_here().max(right.longest_key_here());
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index + 1, [edge]);
         let parent = self.with_body(parent, Body::Interior(edges));

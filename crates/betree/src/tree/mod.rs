@@ -19,10 +19,10 @@ use betree_sys::sync::Mutex;
 pub use cursor::Cursor;
 
 use crate::dict::Dict;
-use crate::settings::Geometry;
 use crate::error::{Error, Result};
-use crate::node::{Body, Node, NodeId};
 use crate::key::Cut;
+use crate::node::{Body, Node, NodeId};
+use crate::settings::Geometry;
 use crate::store::Store;
 use crate::table::Table;
 use crate::upsert::Upsert;

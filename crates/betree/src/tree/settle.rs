@@ -34,7 +34,8 @@ impl Tree<'_> {
                 continue;
             }
             if eager
-                && let Some(child) = node.edges().iter().filter_map(|e| e.child).find(|c| !visited.contains(c))
+                && let Some(child) =
+                    node.edges().iter().filter_map(|e| e.child).find(|c| !visited.contains(c))
             {
                 visited.insert(child);
                 path.push(child);
@@ -169,11 +170,6 @@ impl Tree<'_> {
     fn replace_root(&self, old: &Node, below: Option<&Node>, top: Arc<Node>) {
         let mut removed = alloc::vec![old.id];
         removed.extend(below.map(|n| n.id));
-        self.apply(Change {
-            root: Some(top.id),
-            added: alloc::vec![top],
-            removed,
-            ..Change::default()
-        });
+        self.apply(Change { root: Some(top.id), added: alloc::vec![top], removed, ..Change::default() });
     }
 }

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
 use super::{Change, Tree};
+use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
-use crate::cache::Piece;
 use crate::key::Cut;
 use crate::node::{Basement, Body, Edge, Node};
 
@@ -79,39 +79,43 @@ impl Tree<'_> {
         Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
     }
 
-    /// Where to split a leaf: between the keys at a quarter and at three quarters of it, behind the
-    /// shortest run of components that only the lower one has (*preferential splitting*, §5.3.2).
+    /// Where to split a leaf: between the keys at a quarter and at three quarters of it, so that the
+    /// halves share as long a prefix each as can be (*preferential splitting*, §5.3.2), and of such
+    /// places at the one nearest to the middle.
     fn leaf_cut(&self, basements: &[Basement]) -> Result<Option<Cut>> {
-        let (low, high) = if basements.len() >= 4 {
-            let at = |quarters: usize| basements.get(basements.len() * quarters / 4).map(|b| b.first.clone());
-            (at(1), at(3))
-        } else {
-            let mut keys: Vec<Vec<u8>> = Vec::new();
-            for basement in basements {
-                let run = self.store.run(&basement.piece)?;
-                keys.extend((0..run.len()).map(|i| run.key(i).to_vec()));
-            }
-            if keys.len() < 2 {
-                return Ok(None);
-            }
-            let low = (keys.len() / 4).min(keys.len() - 2);
-            let high = (keys.len() * 3 / 4).max(low + 1);
-            (keys.get(low).cloned(), keys.get(high).cloned())
-        };
-        Ok(low.zip(high).map(|(low, high)| cut_between(&low, &high)))
+        let at_quarter =
+            |quarters: usize| basements.get(basements.len() * quarters / 4).map(|b| b.first.clone());
+        if basements.len() >= 4 {
+            let keys = at_quarter(1).zip(at_quarter(2)).zip(at_quarter(3));
+            return Ok(keys.map(|((low, middle), high)| cut_between(&low, &middle, &high)));
+        }
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for basement in basements {
+            let run = self.store.run(&basement.piece)?;
+            keys.extend((0..run.len()).map(|i| run.key(i).to_vec()));
+        }
+        if keys.len() < 2 {
+            return Ok(None);
+        }
+        let key = |quarters: usize| keys.get((keys.len() * quarters / 4).min(keys.len() - 1));
+        let middle = keys.get(keys.len() / 2);
+        let keys = key(1).or(keys.first()).zip(middle).zip(key(3));
+        Ok(keys.map(|((low, middle), high)| cut_between(low.min(middle), middle, high)))
     }
 }
 
-/// A cut above `low` and not above `high`, behind as few components of `low` as can be.
-fn cut_between(low: &[u8], high: &[u8]) -> Cut {
+/// A cut above `low` and not above `high`, at the border of a component of keys near `middle`.
+fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
     let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-    let tail = low.get(shared..).unwrap_or_default();
-    match tail.iter().position(|b| *b == SEPARATOR) {
-        // Not all of `low`: its last component ends without a separator.
-        Some(end) => Cut::after(low.get(..=shared + end).unwrap_or(low)),
-        None if !tail.is_empty() => Cut::after(low),
-        // `low` is a prefix of `high`.
-        None => Cut::before(high),
+    // Up to the end of the first component that not all keys between the two share.
+    let component = |key: &[u8]| {
+        let end = key.get(shared..)?.iter().position(|b| *b == SEPARATOR)?;
+        key.get(..=shared + end).map(Vec::from)
+    };
+    match (component(middle), component(high)) {
+        (Some(middle), high) if high.as_ref() != Some(&middle) => Cut::after(middle),
+        (Some(middle), _) if component(low).as_ref() != Some(&middle) => Cut::before(middle),
+        _ => Cut::before(middle),
     }
 }
 
@@ -124,3 +128,20 @@ fn interior_cut(edges: &[Edge]) -> Option<Cut> {
     shortest.or(middle).cloned()
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_falls_between_components_and_splits_what_it_is_given() {
+        for (low, middle, high, cut) in [
+            (&b"a\0x\0\x001"[..], &b"a\0x\0\x005"[..], &b"a\0y\0\x001"[..], Cut::after(*b"a\0x\0")),
+            (b"a\0x\0\x001", b"a\0y\0\x001", b"a\0y\0\x009", Cut::before(*b"a\0y\0")),
+            (b"a\0x1", b"a\0x5", b"a\0x9", Cut::before(*b"a\0x5")),
+            (b"", b"b", b"c", Cut::before(*b"b")),
+        ] {
+            assert_eq!(cut_between(low, middle, high), cut);
+            assert!(cut.is_above(low) && !cut.is_above(high));
+        }
+    }
+}
