@@ -112,7 +112,7 @@ impl CrashHistory {
 fn run_until_cut(disk: &SimDisk, mut runner: Runner, steps: &[Step]) -> Result<History, String> {
     match runner.run(steps) {
         Err((_, Failure::Engine(_))) if disk.is_cut() => {}
-        Err((i, failure)) => return Err(format!("step {i} ({:?}): {failure}", steps[i])),
+        Err((i, failure)) => return Err(format!("step {i}: {failure}")),
         Ok(()) => {}
     }
     Ok(runner.into_history())

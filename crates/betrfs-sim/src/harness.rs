@@ -7,7 +7,8 @@ use std::sync::Once;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::shrink::shrink;
+use crate::shrink::shrink_steps;
+use crate::step::Step;
 
 /// How long shrinking may take.
 const SHRINK_TIME: Duration = Duration::from_secs(30);
@@ -72,22 +73,38 @@ pub fn guarded(what: &str, body: impl FnOnce() -> Result<(), String>) -> Result<
 ///
 /// # Errors
 /// The report: the command that replays it, the shortest history found, and what is wrong with it.
-pub fn try_history<T: Clone + Debug>(
+pub fn try_history(
     replay: &str,
     context: &dyn Debug,
-    steps: &[T],
-    run: impl Fn(&[T]) -> Result<(), String>,
+    steps: &[Step],
+    run: impl Fn(&[Step]) -> Result<(), String>,
 ) -> Result<(), String> {
-    let attempt = |steps: &[T]| guarded(replay, || run(steps));
+    let attempt = |steps: &[Step]| guarded(replay, || run(steps));
     let Err(first) = attempt(steps) else { return Ok(()) };
-    let short = shrink(steps, SHRINK_TIME, |steps| attempt(steps).is_err());
+    let short = shrink_steps(steps, SHRINK_TIME, |steps| attempt(steps).is_err());
     let last = attempt(&short).err().unwrap_or_else(|| "(not every time)".into());
-    let listed: String = short.iter().map(|step| format!("    {step:?}\n")).collect();
     Err(format!(
-        "{first}\n  replay: {replay}\n  on {context:?}\n  shrunk to {} of {} steps:\n{listed}  which fails so: {last}",
+        "{first}\n  replay: {replay}\n  on {context:?}\n  shrunk to {} of {} steps:\n{}  which fails so: {last}",
         short.len(),
-        steps.len()
+        steps.len(),
+        list_steps(&short)
     ))
+}
+
+/// Steps for a reader, a line each, with the ends of long lines and long lists left out.
+pub fn list_steps(steps: &[Step]) -> String {
+    const STEPS_MAX: usize = 40;
+    const LINE_CHARS_MAX: usize = 300;
+    let mut list = String::new();
+    for step in steps.iter().take(STEPS_MAX) {
+        let line = format!("{step:?}");
+        let shown: String = line.chars().take(LINE_CHARS_MAX).collect();
+        list.push_str(&format!("    {shown}{}\n", if shown.len() < line.len() { "…" } else { "" }));
+    }
+    if steps.len() > STEPS_MAX {
+        list.push_str(&format!("    and {} more\n", steps.len() - STEPS_MAX));
+    }
+    list
 }
 
 #[cfg(test)]
@@ -104,14 +121,21 @@ mod tests {
 
     #[test]
     fn a_failing_history_is_reported_short_and_with_its_command() {
-        let steps: Vec<u32> = (0..50).collect();
-        let run = |steps: &[u32]| {
-            assert!(!(steps.contains(&7) && steps.contains(&31)), "seven and thirty-one");
+        let steps: Vec<Step> = (0..50).map(Step::Pump).collect();
+        let run = |steps: &[Step]| {
+            let has = |n| steps.iter().any(|step| matches!(step, Step::Pump(times) if *times == n));
+            assert!(!(has(7) && has(31)), "seven and thirty-one");
             Ok(())
         };
         let told = try_history("BETRFS_SEED=1 cargo test", &"a volume", &steps, run).unwrap_err();
-        assert!(told.contains("shrunk to 2 of 50 steps:\n    7\n    31\n"), "{told}");
+        assert!(told.contains("shrunk to 2 of 50 steps:\n    Pump(7)\n    Pump(31)\n"), "{told}");
         assert!(told.contains("replay: BETRFS_SEED=1 cargo test"), "{told}");
         assert!(try_history("", &"", &steps[..30], run).is_ok());
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let list = list_steps(&vec![Step::Get(betree::DictId(0), vec![1; 1000]); 100]);
+        assert!(list.ends_with("…\n    and 60 more\n") && list.len() < 20_000, "{list}");
     }
 }

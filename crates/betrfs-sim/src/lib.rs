@@ -25,7 +25,7 @@ pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
 pub use model::{AppendCapped, Change, Map, ModelEnv, batch_of};
 pub use rng::Rng;
 pub use runner::{Runner, format_env, open_env};
-pub use shrink::shrink;
+pub use shrink::{shrink, shrink_steps};
 pub use sim_disk::SimDisk;
 pub use step::{Generator, Mix, Move, Setup, Step, history_of_seed};
 pub use universe::Universe;

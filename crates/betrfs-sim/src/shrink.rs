@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::step::Step;
+
 /// Deletes what can be deleted from a failing list so that it still fails (delta debugging), until
 /// no single element can go or the time is up.
 pub fn shrink<T: Clone>(failing: &[T], time: Duration, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
@@ -27,9 +29,29 @@ pub fn shrink<T: Clone>(failing: &[T], time: Duration, mut fails: impl FnMut(&[T
     list
 }
 
+/// Like [`shrink`], and then the batches of the steps that are left as well.
+pub fn shrink_steps(failing: &[Step], time: Duration, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
+    let start = Instant::now();
+    let mut steps = shrink(failing, time, &mut fails);
+    for at in 0..steps.len() {
+        let Step::Commit(changes) = &steps[at] else { continue };
+        let with = |changes: &[_]| {
+            let mut steps = steps.clone();
+            steps[at] = Step::Commit(changes.to_vec());
+            steps
+        };
+        let shorter = shrink(changes, time.saturating_sub(start.elapsed()), |changes| fails(&with(changes)));
+        steps = with(&shorter);
+    }
+    steps
+}
+
 #[cfg(test)]
 mod tests {
+    use betree::DictId;
+
     use super::*;
+    use crate::model::Change;
 
     #[test]
     fn only_what_the_failure_needs_is_left() {
@@ -38,5 +60,16 @@ mod tests {
         let fails = |list: &[u32]| needed.iter().all(|n| list.contains(n));
         assert_eq!(shrink(&all, Duration::from_secs(60), fails), needed);
         assert_eq!(shrink(&all, Duration::ZERO, fails), all);
+    }
+
+    #[test]
+    fn batches_are_shortened_too() {
+        let put = |key: u8| Change::Put(DictId(0), vec![key], Vec::new());
+        let steps = vec![Step::Sync, Step::Commit((0..50).map(put).collect()), Step::Sync];
+        let fails = |steps: &[Step]| {
+            steps.iter().any(|step| matches!(step, Step::Commit(changes) if changes.contains(&put(33))))
+        };
+        let short = shrink_steps(&steps, Duration::from_secs(60), fails);
+        assert_eq!(format!("{short:?}"), format!("{:?}", [Step::Commit(vec![put(33)])]));
     }
 }

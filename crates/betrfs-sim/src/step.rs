@@ -2,9 +2,12 @@
 
 use betree::{Cut, DictId, Geometry};
 
-use crate::model::Change;
+use crate::model::{Change, batch_of};
 use crate::rng::Rng;
 use crate::universe::Universe;
+
+/// What the smallest log of a setup takes as one batch, in bytes.
+const BATCH_BYTES_MAX: usize = 12 << 10;
 
 /// How a history's volume is made and opened.
 #[derive(Clone, Copy, Debug)]
@@ -167,6 +170,10 @@ pub struct Generator {
     values: u64,
     /// Whether values outgrow basements and nodes now and then.
     has_large_values: bool,
+    /// How many of a hundred changes are range deletes, which keep trees small.
+    range_percent: usize,
+    /// Commits to come that only put, and many keys at once.
+    loads: usize,
 }
 
 impl Generator {
@@ -174,7 +181,9 @@ impl Generator {
     pub fn new(mut rng: Rng, dicts: u8, mix: Mix) -> Generator {
         let universe = *rng.pick(&Universe::ALL);
         let has_large_values = rng.percent(40);
-        Generator { rng, universe, dicts, mix, values: 0, has_large_values }
+        let range_percent = *rng.pick(&[0, 2, 2, 8]);
+        let loads = *rng.pick(&[0, 4, 12, 30]);
+        Generator { rng, universe, dicts, mix, values: 0, has_large_values, range_percent, loads }
     }
 
     /// The next `count` steps.
@@ -201,24 +210,42 @@ impl Generator {
     }
 
     fn batch(&mut self) -> Vec<Change> {
-        let count = if self.rng.percent(50) { 1 } else { self.rng.between(2, 6) };
-        (0..count).map(|_| self.change()).collect()
+        let is_load = self.loads > 0 && self.rng.percent(70);
+        self.loads -= usize::from(is_load);
+        let count = match self.rng.percent(50) {
+            _ if is_load => self.rng.between(10, 40),
+            true => 1,
+            false => self.rng.between(2, 6),
+        };
+        let mut batch: Vec<Change> = Vec::new();
+        for _ in 0..count {
+            let change = if is_load { self.put() } else { self.change() };
+            batch.push(change);
+            if batch_of(&batch).bytes() > BATCH_BYTES_MAX {
+                batch.truncate(1.max(batch.len() - 1));
+                break;
+            }
+        }
+        batch
+    }
+
+    fn put(&mut self) -> Change {
+        Change::Put(self.dict(), self.universe.key(&mut self.rng), self.value())
     }
 
     fn change(&mut self) -> Change {
-        let dict = self.dict();
+        if self.rng.percent(self.range_percent) {
+            let (lo, hi) = self.universe.range(&mut self.rng);
+            return Change::DeleteRange(self.dict(), lo, hi);
+        }
         match self.rng.below(100) {
-            0..55 => Change::Put(dict, self.universe.key(&mut self.rng), self.value()),
-            55..70 => Change::Delete(dict, self.universe.key(&mut self.rng)),
-            70..90 => {
+            0..60 => self.put(),
+            60..75 => Change::Delete(self.dict(), self.universe.key(&mut self.rng)),
+            _ => {
                 self.values += 1;
                 let removes = self.rng.percent(5);
                 let delta = if removes { Vec::new() } else { format!("{},", self.values).into_bytes() };
-                Change::Upsert(dict, self.universe.key(&mut self.rng), delta)
-            }
-            _ => {
-                let (lo, hi) = self.universe.range(&mut self.rng);
-                Change::DeleteRange(dict, lo, hi)
+                Change::Upsert(self.dict(), self.universe.key(&mut self.rng), delta)
             }
         }
     }

@@ -42,7 +42,7 @@ impl Universe {
             }
             Universe::Deep => (0..rng.between(0, 9)).map(|_| *rng.pick(b"a\xff")).collect(),
             Universe::Numbered => {
-                let number = rng.below(500) as u16;
+                let number = rng.below(2000) as u16;
                 [b"n".as_slice(), &number.to_be_bytes()].concat()
             }
         }
@@ -67,14 +67,21 @@ impl Universe {
         }
     }
 
-    /// A range: mostly all keys with one prefix, as a recursive delete asks for; sometimes empty.
+    /// A range: mostly a few keys with one prefix; sometimes many or all, sometimes none.
     pub fn range(self, rng: &mut Rng) -> (Cut, Cut) {
-        if rng.percent(50) {
-            let prefix = self.prefix(rng);
-            return (Cut::before(prefix.clone()), Cut::after(prefix));
-        }
-        let (a, b) = (self.cut(rng), self.cut(rng));
-        if rng.percent(95) { (a.clone().min(b.clone()), a.max(b)) } else { (a, b) }
+        let prefix = match rng.below(10) {
+            0..6 => {
+                let mut key = self.key(rng);
+                key.truncate(key.len().saturating_sub(rng.below(2)));
+                key
+            }
+            6 => self.prefix(rng),
+            _ => {
+                let (a, b) = (self.cut(rng), self.cut(rng));
+                return if rng.percent(90) { (a.clone().min(b.clone()), a.max(b)) } else { (a, b) };
+            }
+        };
+        (Cut::before(prefix.clone()), Cut::after(prefix))
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use betrfs_sim::harness::{guarded, setting};
-use betrfs_sim::{CrashHistory, first_violation, shrink};
+use betrfs_sim::harness::{guarded, list_steps, setting};
+use betrfs_sim::{CrashHistory, first_violation, shrink_steps};
 
 fn replay_of(seed: u64, n: u64) -> String {
     format!(
@@ -25,13 +25,13 @@ fn shrunk(history: &CrashHistory) -> String {
         let calls = part.calls().unwrap_or(0);
         (1..=calls).find_map(|n| trial(&part, n).err().map(|what| (n, what)))
     };
-    let short = shrink(&history.before, Duration::from_secs(60), |before| fails_at(before).is_some());
-    let listed: String = short.iter().map(|step| format!("    {step:?}\n")).collect();
+    let short = shrink_steps(&history.before, Duration::from_secs(60), |before| fails_at(before).is_some());
     let (n, what) = fails_at(&short).unwrap_or_default();
     format!(
-        "  shrunk to {} steps:\n{listed}  cut at call {n}: {what}\n  then {:?}",
+        "  shrunk to {} steps:\n{}  cut at call {n}: {what}\n  and after the recovery:\n{}",
         short.len(),
-        history.after
+        list_steps(&short),
+        list_steps(&history.after)
     )
 }
 
