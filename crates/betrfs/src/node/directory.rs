@@ -5,8 +5,8 @@
 //! lookups or by a scan. No flag could lie about it.
 //!
 //! **Cookies** of listings belong to the name, not to an open directory: they are given out in the
-//! order of keys to all names without one whenever a listing is asked for, ascending for ever. So
-//! they stay valid over other changes: a removed name only leaves a gap, a new one comes last.
+//! order of keys to all names without one whenever a listing begins, ascending for ever. So they
+//! stay valid over other changes: a removed name only leaves a gap, a new one comes last.
 //! Names of a directory that is open are not evicted; after an eviction cookies go on where they
 //! were, so an older cookie leads to the start of the new listing, which repeats entries and
 //! loses none.
@@ -23,7 +23,7 @@ use hashbrown::HashMap;
 use crate::types::{FileType, NodeId};
 
 /// The first cookie: the smaller ones are left for `.` and `..`.
-const COOKIE_FIRST: u64 = 3;
+pub(crate) const COOKIE_FIRST: u64 = 3;
 
 /// What is known of one entry.
 #[derive(Clone, Copy, Debug)]

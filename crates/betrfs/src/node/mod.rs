@@ -5,7 +5,7 @@ mod inode;
 mod orphans;
 mod table;
 
-pub(crate) use directory::{Directory, Name};
+pub(crate) use directory::{COOKIE_FIRST, Directory, Name};
 pub(crate) use inode::{DirPath, Inode, Place, State, ino_of};
 pub(crate) use orphans::Orphans;
 pub(crate) use table::Table;

@@ -62,9 +62,4 @@ impl Orphans {
             .map(|(base, inode)| (base.clone(), inode.clone()))
             .collect()
     }
-
-    /// All of them.
-    pub fn all(&self) -> Vec<Arc<Inode>> {
-        self.by_base.lock().values().cloned().collect()
-    }
 }

@@ -78,6 +78,11 @@ impl Table {
         self.inner.lock().objects.insert(oid, id);
     }
 
+    /// Notes that an object id leads nowhere any more.
+    pub fn remove_object(&self, oid: u64) {
+        self.inner.lock().objects.remove(&oid);
+    }
+
     /// Drops an inode that is not stored any more, if nobody holds it.
     pub fn drop_gone(&self, inode: &Arc<Inode>) {
         let mut inner = self.inner.lock();

@@ -203,15 +203,12 @@ impl Volume {
         })
     }
 
-    /// Deletes the files that are unlinked, open or not, makes everything durable and marks the
-    /// volume clean. Afterwards every change is refused.
+    /// Makes everything durable and marks the volume clean. Afterwards every change is refused.
+    /// What is unlinked but still held is deleted when the volume is opened next.
     ///
     /// # Errors
     /// The engine's.
     pub fn close(&self) -> Result<()> {
-        for orphan in self.orphans.all() {
-            self.reap(&orphan)?;
-        }
         Ok(self.env.close()?)
     }
 

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::{Cursor, Cut};
 
 use crate::error::Result;
-use crate::node::{DirPath, Inode, Name, State};
+use crate::node::{COOKIE_FIRST, DirPath, Inode, Name, State};
 use crate::schema::{META, Stored, key};
 use crate::types::{DirEntry, Entry, NodeId};
 use crate::volume::Volume;
@@ -40,11 +40,17 @@ impl Volume {
         if dir.is_unlinked() {
             return Ok(());
         }
+        // Names that come while a listing goes on are left for the next one: else who renames each
+        // entry that he reads would never come to the end.
+        let mut is_renewed = cookie < COOKIE_FIRST;
         if !state.is_complete() {
+            is_renewed = true;
             let inodes = plus && state.record.entries <= INODES_AT_ONCE;
             self.scan(&op, &dir, &mut state, inodes)?;
         }
-        state.dir_mut()?.number();
+        if is_renewed {
+            state.dir_mut()?.number();
+        }
         let path = dir.dir_path()?;
         let mut records = Records { op: &op, path: &path, cursor: None };
         let mut at = cookie;

@@ -172,6 +172,9 @@ impl Volume {
     pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
         state.record = dropped.record;
         if let Some(place) = dropped.place {
+            if let Place::Object { oid } = inode.place() {
+                self.table.remove_object(oid);
+            }
             if let Place::Orphan { base, .. } = &place {
                 self.orphans.insert(base.clone(), inode.clone());
             }

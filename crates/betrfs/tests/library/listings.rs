@@ -1,7 +1,7 @@
 //! Listings of directories.
 
 use crate::support::*;
-use betrfs::{Error, NodeId, Volume};
+use betrfs::{Error, NodeId, RenameFlags, Volume};
 
 /// Takes up to `most` entries behind a cookie; gives the last cookie and the names.
 fn page(volume: &Volume, dir: NodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {
@@ -104,4 +104,23 @@ fn an_entry_that_is_not_taken_is_not_held() {
     assert_eq!(seen.unwrap().node, file.node);
     volume.unlink(ROOT, b"f").unwrap();
     assert_eq!(volume.getattr(file.node), Err(Error::Stale), "nobody held it");
+}
+
+#[test]
+fn renaming_each_entry_that_is_read_comes_to_an_end() {
+    let (_disk, volume) = volume();
+    for i in 0..10 {
+        mkfile(&volume, ROOT, &format!("f{i}"));
+    }
+    let (mut cookie, mut renamed) = (0, 0);
+    loop {
+        let (next, names) = page(&volume, ROOT, cookie, 1);
+        let [name] = names.as_slice() else { break };
+        let new = format!("{name}.bak");
+        volume.rename(ROOT, name.as_bytes(), ROOT, new.as_bytes(), RenameFlags::default()).unwrap();
+        cookie = next;
+        renamed += 1;
+        assert!(renamed <= 10, "{name}");
+    }
+    assert_eq!(page(&volume, ROOT, 0, 100).1.len(), 10);
 }

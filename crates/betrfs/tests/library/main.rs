@@ -8,6 +8,7 @@ mod damage;
 mod histories;
 mod links;
 mod listings;
+mod model;
 mod renames;
 mod support;
 mod threads;

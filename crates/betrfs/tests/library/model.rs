@@ -1,0 +1,84 @@
+//! A file system as a map of paths, and dice for histories.
+
+use std::collections::BTreeMap;
+
+/// A seeded generator (splitmix64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.roll(from.len() as u64) as usize]
+    }
+}
+
+/// What an object is in the model. The number is the inode number that the volume gave.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    pub dir: bool,
+    pub target: Option<Vec<u8>>,
+    pub fifo: bool,
+    pub bytes: Vec<u8>,
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub perm: u16,
+    pub ino: u64,
+}
+
+/// Paths to objects; an object with several paths has several names.
+#[derive(Default)]
+pub struct Model {
+    pub paths: BTreeMap<String, usize>,
+    pub objects: Vec<Object>,
+}
+
+impl Model {
+    pub fn object(&self, path: &str) -> Option<&Object> {
+        self.paths.get(path).map(|id| &self.objects[*id])
+    }
+
+    pub fn is_dir(&self, path: &str) -> bool {
+        path.is_empty() || self.object(path).is_some_and(|object| object.dir)
+    }
+
+    pub fn children(&self, path: &str) -> Vec<String> {
+        let prefix = format!("{path}/");
+        let below = self.paths.keys().filter_map(|other| other.strip_prefix(&prefix));
+        below.filter(|rest| !rest.contains('/')).map(str::to_owned).collect()
+    }
+
+    pub fn nlink(&self, id: usize) -> u32 {
+        let names = self.paths.values().filter(|other| **other == id).count() as u32;
+        if !self.objects[id].dir {
+            return names;
+        }
+        let path = self.paths.iter().find(|(_, other)| **other == id).unwrap().0;
+        2 + self.children(path).iter().filter(|name| self.is_dir(&format!("{path}/{name}"))).count() as u32
+    }
+
+    pub fn add(&mut self, path: String, object: Object) {
+        self.objects.push(object);
+        self.paths.insert(path, self.objects.len() - 1);
+    }
+
+    /// Moves a path and all below it.
+    pub fn shift(&mut self, from: &str, to: &str) {
+        let below = format!("{from}/");
+        let moved: Vec<String> =
+            self.paths.keys().filter(|p| *p == from || p.starts_with(&below)).cloned().collect();
+        for path in moved {
+            let id = self.paths.remove(&path).unwrap();
+            self.paths.insert(format!("{to}{}", &path[from.len()..]), id);
+        }
+    }
+}
+
+pub fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap()
+}
