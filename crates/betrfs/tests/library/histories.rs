@@ -26,8 +26,8 @@ const NAMES: [&str; 6] = ["a", "b", "a\u{1}", "ab", "c", "\u{ff}"];
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut disk = Disk::new();
         let mut dice = Dice(seed);
+        let mut disk = if dice.roll(2) == 0 { Disk::new() } else { Disk::of_tiny_nodes() };
         // Often so little memory that inodes and names are dropped all the time.
         if dice.roll(2) == 0 {
             disk.options.inodes_max = 1;
@@ -472,6 +472,9 @@ impl World {
     /// Opens the volume again, as after a crash: what was open and unlinked is gone.
     fn reopen(&mut self) {
         self.handles.clear();
+        if self.dice.roll(2) == 0 {
+            self.volume.env().checkpoint().unwrap();
+        }
         if self.dice.roll(2) == 0 {
             self.volume.close().unwrap();
         } else {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use betree::Geometry;
 use betree_sys::sync::Mutex;
 use betree_sys::{Device, DeviceError, Home};
 use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpKind, OpenOptions, Volume};
@@ -78,9 +79,25 @@ impl Disk {
     }
 
     pub fn of_bytes(bytes: usize) -> Disk {
+        Disk::with(bytes, &FormatOptions::default())
+    }
+
+    /// One whose nodes are so small that little is needed for all that a tree does.
+    pub fn of_tiny_nodes() -> Disk {
+        let geometry = Geometry {
+            node_bytes: 16 << 10,
+            basement_bytes: 4 << 10,
+            fanout_max: 4,
+            log_bytes: 8 << 20,
+            dicts: 3,
+        };
+        Disk::with(48 << 20, &FormatOptions { geometry: Some(geometry), ..FormatOptions::default() })
+    }
+
+    fn with(bytes: usize, options: &FormatOptions) -> Disk {
         let device: Arc<dyn Device> = Arc::new(MemDevice::new(bytes));
         let home = TestHome::new();
-        Volume::format(device.clone(), &FormatOptions::default(), &*home).unwrap();
+        Volume::format(device.clone(), options, &*home).unwrap();
         Disk { device, options: OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(home) } }
     }
 

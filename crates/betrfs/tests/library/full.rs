@@ -1,0 +1,50 @@
+//! A full volume.
+
+use betrfs::{Error, Volume};
+
+use crate::support::*;
+
+/// Bytes that do not compress.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
+    let disk = Disk::of_bytes(32 << 20);
+    let volume = disk.open();
+    let mut sizes = Vec::new();
+    let error = loop {
+        let i = sizes.len();
+        let file = match volume.create(ROOT, format!("f{i}").as_bytes(), &new_file()) {
+            Ok(file) => file,
+            Err(error) => break error,
+        };
+        sizes.push(0);
+        match volume.write(file.node, 0, &noise(i as u64, 200_000), false) {
+            Ok(()) => sizes[i] = 200_000,
+            Err(error) => break error,
+        }
+        volume.forget(file.node, 1);
+    };
+    assert_eq!(error, Error::NoSpace);
+    assert!(sizes.len() > 30, "{} files of 200,000 bytes", sizes.len());
+    let compare = |volume: &Volume| {
+        for (i, size) in sizes.iter().enumerate() {
+            let bytes = contents(volume, &format!("/f{i}"));
+            assert!(bytes == noise(i as u64, *size), "f{i}");
+        }
+        assert_eq!(names(volume, ROOT).len(), sizes.len());
+    };
+    compare(&volume);
+    volume.sync().unwrap();
+    drop(volume);
+    compare(&disk.open());
+}
