@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::settings::DictId;
 
+/// No more than this may a batch put that is taken on a full volume, in bytes.
+const FREEING_PUTS_BYTES_MAX: u64 = 64 << 10;
+
 /// The longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 1 << 16;
 
@@ -18,6 +21,7 @@ pub struct Batch {
     record: Vec<u8>,
     changes: u32,
     puts_bytes: u64,
+    frees: bool,
     oversized: bool,
     /// One bit a dictionary; the highest stands for all that no volume has.
     dicts: u64,
@@ -72,6 +76,12 @@ impl Batch {
         }
     }
 
+    /// Says that the batch is there to free space, and that what it puts (a record, a marker) is small
+    /// beside it: it is taken on a full volume too, like one of deletes alone.
+    pub fn mark_freeing(&mut self) {
+        self.frees = true;
+    }
+
     /// How many changes it holds.
     pub fn len(&self) -> usize {
         self.changes as usize
@@ -102,9 +112,10 @@ impl Batch {
         self.changes += 1;
     }
 
-    /// Bytes that puts and upserts add, for the admission of space. Deletes count as nothing.
+    /// Bytes that puts and upserts add, for the admission of space. Deletes count as nothing, nor do
+    /// the few puts of a batch that frees.
     pub(crate) fn puts_bytes(&self) -> u64 {
-        self.puts_bytes
+        if self.frees && self.puts_bytes <= FREEING_PUTS_BYTES_MAX { 0 } else { self.puts_bytes }
     }
 
     pub(crate) fn is_oversized(&self) -> bool {

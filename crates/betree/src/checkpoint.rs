@@ -46,6 +46,14 @@ impl Captured {
         applied.map_or(0, |msn| msn + 1).min(self.next_msn)
     }
 
+    /// Whether it differs in nothing from the checkpoint that `committed` was.
+    pub fn is_same(&self, committed: &Superblock) -> bool {
+        self.dirty.iter().all(HashMap::is_empty)
+            && self.table.is_clean()
+            && self.roots == committed.dicts
+            && self.next_msn == committed.next_msn
+    }
+
     /// The last sequence number that may be in it.
     pub fn last_msn(&self) -> Msn {
         self.next_msn - 1

@@ -244,6 +244,9 @@ impl Env {
         self.log.sync_to(captured.last_msn())?;
         let log_start = self.log.start_for(first_unapplied);
         let superblock = Superblock { clean, log_start, ..committed.superblock };
+        if superblock == committed.superblock && captured.is_same(&superblock) {
+            return Ok(());
+        }
         self.engine.write_checkpoint(&mut committed, captured, superblock)?;
         self.log.trim_to(&log_start);
         Ok(())

@@ -250,6 +250,11 @@ impl CapturedTable {
         }
     }
 
+    /// Whether there is nothing to write and nothing to give back.
+    pub fn is_clean(&self) -> bool {
+        self.pages.is_empty() && self.retired.is_empty()
+    }
+
     /// The pages to write.
     pub fn pages(&self) -> impl Iterator<Item = (u32, Vec<StoredSlot>)> + '_ {
         self.pages.iter().map(|(index, slots)| (*index, slots.iter().map(stored).collect()))
