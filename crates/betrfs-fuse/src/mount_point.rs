@@ -120,6 +120,8 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
                 let volume = status.identity.volume;
                 Err(MountPointError::Mounted { path: path.to_owned(), volume })
             }
+            // stat(2) was answered from what the kernel remembers; this reaches for the server.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(Found::DeadMount),
             _ => Ok(Found::Directory),
         },
         Err(Errno::NOTCONN) => Ok(Found::DeadMount),
