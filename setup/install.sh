@@ -1,0 +1,51 @@
+# Sourced by the commands beside it: installs what they need on a Debian machine, and nothing that is
+# there already.
+
+# Runs a command as root.
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Installs those of the named Debian packages that are missing.
+need_packages() {
+    local missing=() package
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    echo "installing ${missing[*]}"
+    as_root apt-get update -q
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+}
+
+# Makes sure that the toolchain of rust-toolchain.toml is there, with all that it names.
+need_rust() {
+    if ! command -v rustup >/dev/null; then
+        echo "rustup is missing: install it as the home page of Rust tells, then run this again" >&2
+        exit 1
+    fi
+    local channel
+    channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    if ! rustup run "$channel" rustc --version >/dev/null 2>&1; then
+        rustup toolchain install "$channel" --profile minimal
+    fi
+    local have component
+    have=$(rustup component list --toolchain "$channel" --installed)
+    for component in rustfmt clippy; do
+        grep -q "^$component" <<<"$have" || rustup component add --toolchain "$channel" "$component"
+    done
+    if ! grep -q 'rust-std-x86_64-unknown-none' <<<"$have"; then
+        rustup target add --toolchain "$channel" x86_64-unknown-none
+    fi
+    cargo --version
+}
+
+# Makes sure that volumes can be mounted.
+need_fuse() {
+    need_packages fuse3
+    [ -e /dev/fuse ] || as_root modprobe fuse || true
+    if [ ! -e /dev/fuse ]; then
+        echo "there is no /dev/fuse: this machine cannot mount a file system by FUSE" >&2
+        exit 1
+    fi
+}
