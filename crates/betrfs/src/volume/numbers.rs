@@ -56,6 +56,8 @@ impl Next {
     fn reserve(&mut self, op: &Op<'_>, more: VolumeRecord) -> Result<()> {
         let mut batch = Batch::new();
         batch.put(META, &key::VOLUME_KEY, &more.encode());
+        // Without numbers nothing could be unlinked while open.
+        batch.mark_freeing();
         op.commit(&batch)?;
         self.reserved = more;
         Ok(())

@@ -100,6 +100,7 @@ impl Volume {
         let at = key::entry(&path.bytes, name);
         let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+        batch.mark_freeing();
         op.commit(&batch)?;
 
         dir.record = dir_record;

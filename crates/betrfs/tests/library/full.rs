@@ -1,6 +1,6 @@
 //! A full volume.
 
-use betrfs::{Error, Volume};
+use betrfs::{Error, SetAttr, Volume};
 
 use crate::support::*;
 
@@ -46,5 +46,20 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
     compare(&volume);
     volume.sync().unwrap();
     drop(volume);
-    compare(&disk.open());
+    let volume = disk.open();
+    compare(&volume);
+
+    // What frees or only changes attributes is taken, and gives room again.
+    let cut = volume.resolve(b"/f0").unwrap();
+    let shorter = SetAttr { size: Some(100), perm: Some(0o600), ..SetAttr::default() };
+    assert_eq!(volume.setattr(cut.node, &shorter).unwrap().size, 100);
+    for i in 1..sizes.len() {
+        volume.unlink(ROOT, format!("f{i}").as_bytes()).unwrap_or_else(|e| panic!("f{i}: {e}"));
+    }
+    while volume.env().pump().unwrap() {}
+    let again = mkfile(&volume, ROOT, "again");
+    for part in 0..sizes.len() as u64 / 2 {
+        volume.write(again.node, part * 200_000, &noise(part, 200_000), false).unwrap();
+    }
+    assert_sound(&volume);
 }
