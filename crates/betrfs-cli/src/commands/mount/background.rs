@@ -15,6 +15,10 @@ use crate::path::absolute;
 /// What a server says when its mount answers. Anything else is why it does not.
 const READY: &str = "ready\n";
 
+/// glibc's allocator keeps an arena for each thread, and what one thread freed is of no use to the
+/// others: with a cache of 256 MiB that made 500 MiB resident where one arena makes 300.
+const ONE_ARENA: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+
 /// Starts a server and waits until its mount answers.
 pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     let log = match &arguments.log {
@@ -27,6 +31,7 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
         None => Stdio::null(),
     };
     let mut command = Command::new(std::env::current_exe()?);
+    command.env(ONE_ARENA.0, ONE_ARENA.1);
     command.arg("mount").arg("--server");
     command.arg(format!("--cache-size={}", arguments.cache_size));
     command.arg("-o").arg(&arguments.options.text);
