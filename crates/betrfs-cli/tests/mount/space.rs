@@ -18,7 +18,7 @@ fn a_full_volume_says_so_and_deleting_makes_room() {
             let block: Vec<u8> = block
                 .iter()
                 .zip(0u64..)
-                .map(|(b, n)| b ^ ((n * n * 2_654_435_761 + i) >> 13) as u8)
+                .map(|(b, n)| b ^ ((n.wrapping_mul(n).wrapping_mul(2_654_435_761) + i) >> 13) as u8)
                 .collect();
             (0..8).try_for_each(|_| f.write_all(&block))
         });
