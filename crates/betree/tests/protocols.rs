@@ -1,0 +1,210 @@
+//! The protocols between threads that matter, under a model checker that chooses the schedule:
+//! group commit, eviction against use, checkpoint capture against flushes.
+
+use std::sync::{Arc, Mutex};
+
+use betree::{Batch, Cut, DictId, Env, Geometry, Options, Replace};
+use betree_sys::{BLOCK_BYTES, Device, DeviceError};
+use shuttle::thread;
+
+const D: DictId = DictId(0);
+const OTHER: DictId = DictId(1);
+const BLOCKS: usize = 1024;
+
+/// A disk in memory that knows what of it is durable. Its lock is never held where the model
+/// checker could switch threads.
+struct Disk {
+    now: Mutex<Vec<u8>>,
+    durable: Mutex<Vec<u8>>,
+}
+
+impl Disk {
+    fn holding(bytes: Vec<u8>) -> Arc<Disk> {
+        Arc::new(Disk { now: Mutex::new(bytes.clone()), durable: Mutex::new(bytes) })
+    }
+
+    /// What a crash at this moment is sure to leave.
+    fn durable(&self) -> Vec<u8> {
+        self.durable.lock().unwrap().clone()
+    }
+}
+
+impl Device for Disk {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let at = offset as usize;
+        buf.copy_from_slice(&self.now.lock().unwrap()[at..at + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        let at = offset as usize;
+        self.now.lock().unwrap()[at..at + buf.len()].copy_from_slice(buf);
+        thread::yield_now();
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), DeviceError> {
+        let now = self.now.lock().unwrap().clone();
+        thread::yield_now();
+        *self.durable.lock().unwrap() = now;
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        (BLOCKS * BLOCK_BYTES) as u64
+    }
+
+    fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+fn formatted() -> Vec<u8> {
+    let geometry =
+        Geometry { node_bytes: 512, basement_bytes: 128, fanout_max: 4, log_bytes: 256 << 10, dicts: 2 };
+    let disk = Disk::holding(vec![0; BLOCKS * BLOCK_BYTES]);
+    Env::format(disk.clone(), &geometry, [1; 16]).unwrap();
+    disk.durable()
+}
+
+fn open(disk: &Arc<Disk>, cache_bytes: usize) -> Env {
+    Env::open(disk.clone(), Options::new(cache_bytes, Arc::new(Replace))).unwrap()
+}
+
+fn key(thread: usize, number: usize) -> Vec<u8> {
+    format!("t{thread}k{number:03}").into_bytes()
+}
+
+fn put(env: &Env, key: &[u8], value: &[u8]) {
+    let mut batch = Batch::new();
+    batch.put(D, key, value);
+    batch.put(OTHER, key, value);
+    env.commit(&batch).unwrap();
+}
+
+fn problems(env: &Env) -> Vec<String> {
+    let mut all = Vec::new();
+    env.check(&mut |problem| all.push(problem), &mut |_, _| ()).unwrap();
+    all
+}
+
+/// How many schedules to try; more by `BETRFS_SCHEDULES`.
+fn schedules(usual: usize) -> usize {
+    std::env::var("BETRFS_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+}
+
+#[test]
+fn what_a_sync_returned_for_is_durable_whoever_wrote_it() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 1 << 20));
+            let threads: Vec<_> = (0..3)
+                .map(|t| {
+                    let (env, disk) = (env.clone(), disk.clone());
+                    thread::spawn(move || {
+                        for n in 0..2 {
+                            put(&env, &key(t, n), b"value");
+                            env.sync().unwrap();
+                            let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
+                            for n in 0..=n {
+                                let found = after_crash.get(D, &key(t, n)).unwrap();
+                                assert_eq!(found.as_deref(), Some(&b"value"[..]), "thread {t} key {n}");
+                            }
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            assert!(env.stats().log_writes <= 6);
+        },
+        schedules(100),
+    );
+}
+
+#[test]
+fn readers_see_each_key_s_last_value_while_nodes_are_flushed_and_evicted() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 2 << 10));
+            for n in 0..12 {
+                put(&env, &key(0, n), &[b'a'; 60]);
+            }
+            env.checkpoint().unwrap();
+            let writer = {
+                let env = env.clone();
+                thread::spawn(move || {
+                    for n in 0..12 {
+                        put(&env, &key(1, n), &[b'b'; 60]);
+                    }
+                })
+            };
+            let worker = {
+                let env = env.clone();
+                thread::spawn(move || env.work())
+            };
+            for n in (0..12).rev() {
+                assert_eq!(env.get(D, &key(0, n)).unwrap().as_deref(), Some(&[b'a'; 60][..]), "key {n}");
+            }
+            let mut cursor = env.cursor(D, Cut::before(*b"t0"), Cut::after(*b"t0"));
+            for n in 0..12 {
+                let (found, value) = cursor.next().unwrap().unwrap();
+                assert_eq!((found, value), (key(0, n).as_slice(), &[b'a'; 60][..]));
+            }
+            assert_eq!(cursor.next().unwrap(), None);
+            writer.join().unwrap();
+            env.stop();
+            worker.join().unwrap();
+            assert_eq!(problems(&env), Vec::<String>::new());
+        },
+        schedules(60),
+    );
+}
+
+#[test]
+fn a_checkpoint_holds_a_moment_whatever_is_flushed_meanwhile() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 4 << 10));
+            let worker = {
+                let env = env.clone();
+                thread::spawn(move || env.work())
+            };
+            let checkpointer = {
+                let (env, disk) = (env.clone(), disk.clone());
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        env.checkpoint().unwrap();
+                        // A crash right here: a prefix, each batch in both dictionaries or in none.
+                        let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
+                        let there: Vec<bool> = (0..10)
+                            .map(|n| {
+                                let both =
+                                    [D, OTHER].map(|d| after_crash.get(d, &key(0, n)).unwrap().is_some());
+                                assert_eq!(both[0], both[1], "batch {n} is half there");
+                                both[0]
+                            })
+                            .collect();
+                        assert!(there.windows(2).all(|w| w[0] || !w[1]), "no prefix: {there:?}");
+                        assert_eq!(problems(&after_crash), Vec::<String>::new());
+                    }
+                })
+            };
+            for n in 0..10 {
+                put(&env, &key(0, n), &[n as u8; 80]);
+            }
+            checkpointer.join().unwrap();
+            env.stop();
+            worker.join().unwrap();
+            env.close().unwrap();
+            let env = open(&Disk::holding(disk.durable()), 1 << 20);
+            for n in 0..10 {
+                assert_eq!(env.get(D, &key(0, n)).unwrap().as_deref(), Some(&[n as u8; 80][..]));
+            }
+            assert_eq!(problems(&env), Vec::<String>::new());
+        },
+        schedules(60),
+    );
+}
