@@ -17,8 +17,11 @@ const STEPS_BEFORE: usize = 40;
 const STEPS_AFTER: usize = 12;
 /// The calls among which the second crash is.
 const SECOND_CUT_MAX: usize = 24;
-/// The calls of a recovery among which a crash of it is.
-const RECOVERY_CUT_MAX: usize = 8;
+/// The calls of a recovery among which a crash of it is: a short one, or one that writes checkpoints
+/// while it replays.
+const RECOVERY_CUTS_MAX: [usize; 2] = [8, 80];
+/// One history in so many is of a long log.
+const LONG_LOG_EVERY: u64 = 4;
 
 /// A history whose power is cut, once at each call.
 #[derive(Clone, Debug)]
@@ -36,7 +39,8 @@ pub struct CrashHistory {
 impl CrashHistory {
     /// The history of a seed.
     pub fn of_seed(seed: u64) -> CrashHistory {
-        let (setup, mut before) = history_of_seed(seed, STEPS_BEFORE + STEPS_AFTER, Mix::CRASHES);
+        let mix = if seed % LONG_LOG_EVERY == 1 { Mix::LONG_LOG } else { Mix::CRASHES };
+        let (setup, mut before) = history_of_seed(seed, STEPS_BEFORE + STEPS_AFTER, mix);
         let after = before.split_off(STEPS_BEFORE);
         CrashHistory { seed, setup, before, after }
     }
@@ -92,7 +96,8 @@ impl CrashHistory {
     /// Opens the disk as found, with the power cut meanwhile, and gives what is found then.
     fn crash_recovery(&self, found: SimDisk, rng: &mut Rng) -> Result<SimDisk, String> {
         let disk = Arc::new(found);
-        disk.cut_power_at(rng.between(1, RECOVERY_CUT_MAX) as u64);
+        let cut_max = *rng.pick(&RECOVERY_CUTS_MAX);
+        disk.cut_power_at(rng.between(1, cut_max) as u64);
         let device = Arc::clone(&disk) as Arc<dyn Device>;
         match open_env(&device, &self.setup) {
             Err(error) if !disk.is_cut() => Err(format!("after the crash: the engine failed: {error}")),

@@ -124,6 +124,20 @@ impl Mix {
         abandon: 0,
     };
 
+    /// For what a crash leaves of a long log: changes only, so that recovery has much to replay, and
+    /// fills the cache with it.
+    pub const LONG_LOG: Mix = Mix {
+        commit: 90,
+        get: 0,
+        walk: 0,
+        sync: 10,
+        checkpoint: 0,
+        pump: 0,
+        check: 0,
+        reopen: 0,
+        abandon: 0,
+    };
+
     fn choose(&self, rng: &mut Rng) -> Kind {
         let parts = [
             (self.commit, Kind::Commit),
