@@ -22,7 +22,10 @@ use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::node::{Body, Node, NodeId};
 
-/// A region is not made larger than this many messages of one memtable.
+/// A region takes no more messages of one memtable than a basement would hold that are this small,
+/// in bytes.
+const SMALL_MESSAGE_BYTES: u32 = 16;
+/// Nor more than this many.
 const MEMTABLE_POINTS_MAX: usize = 256;
 
 /// The pairs of a region, copied out of the tree.
@@ -174,9 +177,16 @@ impl Tree<'_> {
         {
             let state = self.dict.state.read();
             self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf);
+            // Only what lies ahead: else a memtable of many messages would give the same ones again.
+            match way {
+                Way::Up => window.meet(at, &Cut::HIGH),
+                Way::Down => window.meet(&Cut::LOW, at),
+            }
+            let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
+            let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
             let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
             for memtable in memtables {
-                sources.push(copy_memtable(memtable, way, &mut window));
+                sources.push(copy_memtable(memtable, way, points_max, &mut window));
             }
         }
         if let Some((leaf, index)) = &leaf {
@@ -192,11 +202,11 @@ impl Tree<'_> {
                 if let Some(part) = part {
                     window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                 }
-                sources.push(source_of(run, level));
+                sources.push(source_of(run, level, way));
                 covered = true;
                 break;
             }
-            sources.push(source_of(run, level));
+            sources.push(source_of(run, level, way));
         }
         if !covered {
             if let Some(id) = missing {
@@ -204,7 +214,7 @@ impl Tree<'_> {
                 return Ok(false);
             }
             if let Some(level) = basement {
-                sources.push(source_of(self.store.run(&level.piece)?, &level));
+                sources.push(source_of(self.store.run(&level.piece)?, &level, way));
             }
         }
         self.merge_region(sources, &window, region);
@@ -336,11 +346,11 @@ impl Tree<'_> {
 }
 
 /// The messages of a memtable in the window, which is narrowed if there are many.
-fn copy_memtable(memtable: &Memtable, way: Way, window: &mut Window) -> Source {
+fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut Window) -> Source {
     let mut points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)> = Vec::new();
     let mut keep = |point: Point<'_>| -> Option<Vec<u8>> {
         let known = points.last().is_some_and(|last| *last.0 == *point.key);
-        if points.len() >= MEMTABLE_POINTS_MAX && !known {
+        if points.len() >= points_max && !known {
             return Some(point.key.into_owned());
         }
         points.push((point.key.into_owned(), point.msn, point.kind, point.value.to_vec()));
@@ -379,9 +389,12 @@ fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete>
     }
 }
 
-/// What a level holds for its window.
-fn source_of(run: Arc<Run>, level: &Level) -> Source {
-    let (lo, hi) = (&level.window.lo, &level.window.hi);
+/// What a level holds for its window ahead of the place.
+fn source_of(run: Arc<Run>, level: &Level, way: Way) -> Source {
+    let (lo, hi) = match way {
+        Way::Up => ((&level.window.lo).max(&level.at), &level.window.hi),
+        Way::Down => (&level.window.lo, (&level.window.hi).min(&level.at)),
+    };
     let ranges = run.ranges().iter().filter_map(|r| r.clip(lo, hi)).map(|r| r.translate(&level.up)).collect();
     let (next, end) = (run.first_behind(lo), run.first_behind(hi));
     Source { points: Points::Run { run, up: level.up.clone(), next, end }, ranges }
