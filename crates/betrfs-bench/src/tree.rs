@@ -1,0 +1,96 @@
+//! The tree that is unpacked: a tar archive, given or generated.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{Scale, tool};
+
+/// What `grep` looks for: present in generated trees, and rare in those that are given.
+pub const NEEDLE: &str = "BETREE";
+
+/// A tar archive of a tree.
+pub struct Tree {
+    archive: PathBuf,
+}
+
+impl Tree {
+    /// No archive yet, for those who only ask what could be done with one.
+    pub fn none() -> Tree {
+        Tree { archive: PathBuf::new() }
+    }
+
+    /// The archive at a path, decompressed if it must be, or one of a generated tree.
+    pub fn new(scratch: &Path, given: Option<&Path>, scale: Scale) -> Result<Tree> {
+        let Some(given) = given else { return Tree::generate(scratch, scale) };
+        let given = std::path::absolute(given)?;
+        match given.extension().and_then(|extension| extension.to_str()) {
+            Some("tar") => {
+                std::fs::metadata(&given).with_context(|| format!("cannot use {}", given.display()))?;
+                Ok(Tree { archive: given })
+            }
+            Some("xz") => {
+                let archive = scratch.join("tree.tar");
+                let to = std::fs::File::create(&archive)?;
+                let mut xz = Command::new("xz");
+                xz.args(["-d", "-c", "-T0"]).arg(&given).stdin(Stdio::null()).stdout(to);
+                let status = xz.status().context("cannot run xz (Debian: apt-get install xz-utils)")?;
+                if !status.success() {
+                    bail!("xz cannot decompress {}", given.display());
+                }
+                Ok(Tree { archive })
+            }
+            _ => bail!("{} is neither a .tar nor a .tar.xz", given.display()),
+        }
+    }
+
+    /// Directories of files like those of a source tree: most small, a few large.
+    fn generate(scratch: &Path, scale: Scale) -> Result<Tree> {
+        let (dirs, files) = scale.pick((10, 20), (1000, 60));
+        let root = scratch.join("generated");
+        for dir in 0..dirs {
+            let path = root.join(format!("tree/{}/dir{dir:04}", dir % 10));
+            std::fs::create_dir_all(&path)?;
+            for file in 0..files {
+                let lines = 20 + (dir * 31 + file * 17) % 97 * (1 + file % 7);
+                let mut text =
+                    std::io::BufWriter::new(std::fs::File::create(path.join(format!("file{file}.c")))?);
+                for line in 0..lines {
+                    writeln!(text, "\tint value_{line} = function_{}(argument, {dir});", line * file)?;
+                }
+                if file % 10 == 0 {
+                    writeln!(text, "/* {NEEDLE} */")?;
+                }
+                text.flush()?;
+            }
+        }
+        let archive = scratch.join("tree.tar");
+        tool::run(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg("tree"))?;
+        std::fs::remove_dir_all(&root)?;
+        Ok(Tree { archive })
+    }
+
+    /// Unpacks it.
+    pub fn unpack(&self, into: &Path) -> Result<()> {
+        tool::run(Command::new("tar").arg("-xf").arg(&self.archive).arg("-C").arg(into)).map(drop)
+    }
+
+    /// Compares what was unpacked with it, byte by byte.
+    pub fn compare(&self, with: &Path) -> Result<()> {
+        tool::run(Command::new("tar").arg("-df").arg(&self.archive).arg("-C").arg(with)).map(drop)
+    }
+
+    /// How many entries it has.
+    pub fn entries(&self) -> Result<u64> {
+        tool::count_lines(Command::new("tar").arg("-tf").arg(&self.archive), None)
+    }
+
+    /// Brings the archive into the page cache, so that reading it is not what is timed.
+    pub fn warm(&self) -> Result<()> {
+        let mut archive = std::fs::File::open(&self.archive)?;
+        std::io::copy(&mut archive, &mut std::io::sink())?;
+        Ok(())
+    }
+}
