@@ -5,20 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::mounted::{Mounted, betrfs, ok, refused};
-use rustix::process::{PidfdFlags, Signal};
+use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
+use rustix::process::Signal;
 
 fn mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").unwrap()
-}
-
-/// Waits for the end of a process that is not this one's child.
-fn wait_for_end(pid: rustix::process::Pid) {
-    if let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
-        let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
-        assert_eq!(rustix::event::poll(&mut ended, Some(&limit)), Ok(1), "the server lives on");
-    }
 }
 
 #[test]
@@ -170,8 +161,6 @@ fn the_server_keeps_below_its_memory_limit() {
     for i in 0..4 {
         assert_eq!(fs::read(mounted.path(format!("big{i}"))).unwrap().len(), 200 << 20);
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", mounted.server().as_raw_nonzero())).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let kib: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap();
+    let kib = mounted.server_memory_kib_max();
     assert!(kib < 512 << 10, "peak resident memory {kib} KiB with a cache of 256 MiB");
 }

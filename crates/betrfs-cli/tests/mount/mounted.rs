@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::mount::UnmountFlags;
+use rustix::process::{Pid, PidfdFlags};
 use tempfile::TempDir;
 
 /// After this long a test is taken to hang: its mount is torn down and the process ended.
@@ -60,11 +61,16 @@ impl Mounted {
 
     /// A volume of a size, not mounted yet.
     pub fn of_size(size: &str) -> Mounted {
+        Mounted::lasting(size, TEST_TIME_MAX)
+    }
+
+    /// A volume of a size, not mounted yet, for a test that may take this long.
+    pub fn lasting(size: &str, time_max: Duration) -> Mounted {
         let temp = tempfile::tempdir().unwrap();
         let (volume, dir) = (temp.path().join("volume"), temp.path().join("mnt"));
         std::fs::create_dir(&dir).unwrap();
         ok(&betrfs().arg("mkfs").arg(&volume).args(["--size", size]).output().unwrap());
-        let watchdog = watch(dir.clone());
+        let watchdog = watch(dir.clone(), time_max);
         Mounted { volume, dir, temp, _watchdog: watchdog }
     }
 
@@ -145,9 +151,26 @@ impl Mounted {
     }
 
     /// The server's process.
-    pub fn server(&self) -> rustix::process::Pid {
+    pub fn server(&self) -> Pid {
         let pid = self.stats()["pid"].as_i64().unwrap();
-        rustix::process::Pid::from_raw(pid as i32).unwrap()
+        Pid::from_raw(pid as i32).unwrap()
+    }
+
+    /// The most memory that the server has had resident so far, in KiB.
+    pub fn server_memory_kib_max(&self) -> u64 {
+        let status = format!("/proc/{}/status", self.server().as_raw_nonzero());
+        let status = std::fs::read_to_string(status).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches("kB").trim().parse().unwrap()
+    }
+}
+
+/// Waits for the end of a process that is not this one's child.
+pub fn wait_for_end(pid: Pid) {
+    if let Ok(process) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut ended, Some(&limit)), Ok(1), "the server lives on");
     }
 }
 
@@ -167,10 +190,10 @@ fn detach(dir: &Path) {
 }
 
 /// Ends the process if the sender still lives after the time a test may take.
-fn watch(dir: PathBuf) -> Sender<()> {
+fn watch(dir: PathBuf, time_max: Duration) -> Sender<()> {
     let (alive, ended) = mpsc::channel();
     thread::spawn(move || {
-        if ended.recv_timeout(TEST_TIME_MAX) == Err(RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(time_max) == Err(RecvTimeoutError::Timeout) {
             eprintln!("a test on {} hangs", dir.display());
             detach(&dir);
             std::process::abort();

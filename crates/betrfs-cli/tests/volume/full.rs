@@ -1,0 +1,82 @@
+//! A volume that is filled to its end, again and again.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::mounted::Mounted;
+use crate::programs::{check_is_clean, noise};
+
+const VOLUME_BYTES: u64 = 256 << 20;
+
+fn available(mounted: &Mounted) -> u64 {
+    let stat = rustix::fs::statvfs(&mounted.dir).unwrap();
+    stat.f_bavail * stat.f_frsize
+}
+
+/// Large files and small ones, in turns.
+fn size_of(number: u64) -> usize {
+    if number.is_multiple_of(8) { 3 << 20 } else { 5000 }
+}
+
+fn write(mounted: &Mounted, number: u64) -> io::Result<()> {
+    File::create(mounted.path(format!("f{number}")))?.write_all(&noise(number, size_of(number)))
+}
+
+/// Writes files until there is no room for one, and gives how many were written whole.
+fn fill(mounted: &Mounted) -> u64 {
+    let failed = (0..).find_map(|number| Some((number, write(mounted, number).err()?)));
+    let (whole, error) = failed.unwrap();
+    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{error}");
+    whole
+}
+
+fn assert_whole(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
+    for number in numbers {
+        let contents = fs::read(mounted.path(format!("f{number}"))).unwrap();
+        assert!(contents == noise(number, size_of(number)), "f{number} of {} bytes", contents.len());
+    }
+}
+
+fn remove(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
+    numbers.for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
+}
+
+#[test]
+fn a_full_volume_keeps_what_it_has_and_gives_back_what_is_deleted() {
+    let mounted = Mounted::lasting("256M", Duration::from_secs(600));
+    mounted.mount();
+    let empty = available(&mounted);
+    let bytes_of = |files: u64| (0..files).map(|number| size_of(number) as u64).sum::<u64>();
+    let mut first = 0;
+    for round in 0..4 {
+        let whole = fill(&mounted);
+        let full = available(&mounted);
+        println!("round {round}: {whole} files, {} MiB; {} MiB free", bytes_of(whole) >> 20, full >> 20);
+        first = if round == 0 { whole } else { first };
+        assert!(bytes_of(whole) > VOLUME_BYTES / 2, "{} bytes fill it", bytes_of(whole));
+        assert!(bytes_of(whole) > bytes_of(first) / 10 * 9, "space is lost from round to round");
+        assert_whole(&mounted, 0..whole);
+
+        // Every other file goes; the others stay whole, and there is room for as much again.
+        remove(&mounted, (0..whole).filter(|number| number % 16 < 8));
+        let half = available(&mounted);
+        assert!(half > full + bytes_of(whole) / 4, "{full} bytes were free and now {half} are");
+        for number in (0..whole).filter(|number| number % 16 < 4) {
+            write(&mounted, number).unwrap();
+        }
+        if round % 2 == 1 {
+            mounted.remount();
+        }
+        assert_whole(&mounted, (0..whole).filter(|number| number % 16 < 4 || number % 16 >= 8));
+        for entry in fs::read_dir(&mounted.dir).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        let now = available(&mounted);
+        assert!(now > empty / 10 * 9, "of {empty} bytes {now} came back");
+    }
+    mounted.umount();
+    check_is_clean(&mounted.volume);
+}

@@ -1,0 +1,20 @@
+//! Whole volumes under load: a real source tree, servers that are killed, memory, a full disk, rot.
+//! They take minutes and gigabytes, and the tree that `setup/test` gets for them; none of them is
+//! skipped for want of a mount or of the tree.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
+
+#[expect(dead_code, reason = "the tests of single commands and requests use the rest")]
+#[path = "../mount/mounted.rs"]
+mod mounted;
+
+mod compare;
+mod exerciser;
+mod full;
+mod history;
+mod kill_nine;
+mod memory;
+mod programs;
+mod projects;
+mod real_tree;
+mod rot;

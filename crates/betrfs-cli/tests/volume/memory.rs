@@ -1,0 +1,55 @@
+//! What the server keeps in memory, whatever goes through it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use crate::mounted::{Mounted, betrfs, ok};
+use crate::programs::{check_is_clean, linux_tar, noise, setting, unpack};
+
+const FILE_MIB: u64 = 64;
+
+/// 1 MiB of a file's contents.
+fn block(file: u64, index: u64) -> Vec<u8> {
+    noise(file << 32 | index, 1 << 20)
+}
+
+#[test]
+fn the_server_stays_small_whatever_goes_through_it() {
+    let gib = setting("BETRFS_MEMORY_GIB", 8);
+    let mounted = Mounted::lasting(&format!("{}G", gib + gib / 4 + 4), Duration::from_secs(1800));
+    let mut mount = betrfs();
+    ok(&mount
+        .arg("mount")
+        .arg(&mounted.volume)
+        .arg(&mounted.dir)
+        .args(["--cache-size", "256M"])
+        .output()
+        .unwrap());
+    let start = Instant::now();
+    let lap = |what: &str| {
+        let kib = mounted.server_memory_kib_max();
+        println!("{:6.1} s: {what}; {} MiB resident at most", start.elapsed().as_secs_f64(), kib >> 10);
+        assert!(kib < 512 << 10, "{kib} KiB with a cache of 256 MiB");
+    };
+    let files = gib * 1024 / FILE_MIB;
+    for number in 0..files {
+        let mut file = File::create(mounted.path(format!("noise{number}"))).unwrap();
+        (0..FILE_MIB).for_each(|index| file.write_all(&block(number, index)).unwrap());
+    }
+    lap("noise written");
+    let mut read = vec![0; 1 << 20];
+    for number in 0..files {
+        let mut file = File::open(mounted.path(format!("noise{number}"))).unwrap();
+        for index in 0..FILE_MIB {
+            file.read_exact(&mut read).unwrap();
+            assert!(read == block(number, index), "MiB {index} of noise{number} is not what was written");
+        }
+        assert_eq!(file.read(&mut read).unwrap(), 0);
+    }
+    lap("noise read");
+    unpack(&linux_tar(), &mounted.dir);
+    lap("a tree of small files unpacked");
+    mounted.umount();
+    check_is_clean(&mounted.volume);
+}

@@ -1,0 +1,64 @@
+//! Other programs, run to their end or to a time limit; and the bytes and the tree to run them on.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use betrfs_sim::Rng;
+
+/// A program that is ended if it takes longer than this many seconds.
+pub fn program<A: AsRef<OsStr>>(seconds_max: u32, arguments: impl IntoIterator<Item = A>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &seconds_max.to_string()]).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs a program that has to succeed, and gives its output.
+pub fn succeed(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let stdout = String::from_utf8_lossy(&stdout).into_owned();
+    // Of what a failing diff or make prints, the beginning tells enough.
+    let shown: String = stdout.chars().take(4000).collect();
+    assert!(status.success(), "{command:?}: {status}\n{shown}\n{}", String::from_utf8_lossy(&stderr));
+    stdout
+}
+
+/// Asserts that `betrfs check` finds nothing on a closed volume.
+pub fn check_is_clean(volume: &Path) {
+    let betrfs = Path::new(env!("CARGO_BIN_EXE_betrfs"));
+    let told = succeed(&mut program(600, [betrfs.as_os_str(), "check".as_ref(), volume.as_os_str()]));
+    assert!(told.contains("no problem found"), "{told}");
+}
+
+/// Unpacks a tar file into a directory.
+pub fn unpack(tar: &Path, into: &Path) {
+    let arguments = ["tar".as_ref(), "-xf".as_ref(), tar.as_os_str(), "-C".as_ref(), into.as_os_str()];
+    succeed(&mut program(900, arguments));
+}
+
+/// The tar file of a source tree of Linux.
+pub fn linux_tar() -> PathBuf {
+    let path = std::env::var_os("BETRFS_LINUX_TAR").map(PathBuf::from);
+    let path = path.expect("BETRFS_LINUX_TAR names no tar file of a Linux source tree; setup/test gets one");
+    assert!(path.is_file(), "BETRFS_LINUX_TAR: there is no {}", path.display());
+    path
+}
+
+/// Bytes that no compression makes smaller, the same for the same seed.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// A number that the environment may set.
+pub fn setting(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => default,
+    }
+}

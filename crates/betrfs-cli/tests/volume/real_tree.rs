@@ -1,0 +1,54 @@
+//! A real source tree, as large as they come, through all that is done with one.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::compare::assert_same;
+use crate::mounted::Mounted;
+use crate::programs::{check_is_clean, linux_tar, unpack};
+use crate::projects;
+
+/// The tree has at least this many objects, or it is not the one meant.
+const OBJECTS_MIN: u64 = 70_000;
+
+#[test]
+fn a_linux_tree_comes_back_whole_and_is_worked_in() {
+    let tar = linux_tar();
+    let elsewhere = tempfile::tempdir().unwrap();
+    unpack(&tar, elsewhere.path());
+
+    let start = Instant::now();
+    let lap = |what: &str| println!("{:6.1} s: {what}", start.elapsed().as_secs_f64());
+    let mounted = Mounted::lasting("8G", Duration::from_secs(1800));
+    mounted.mount();
+    fs::create_dir(mounted.path("tree")).unwrap();
+    unpack(&tar, &mounted.path("tree"));
+    lap("unpacked");
+    mounted.remount();
+    lap("mounted again");
+    let objects = assert_same(elsewhere.path(), &mounted.path("tree"));
+    assert!(objects >= OBJECTS_MIN, "{objects} objects");
+    lap("compared");
+    mounted.umount();
+    check_is_clean(&mounted.volume);
+    lap("checked");
+
+    mounted.mount();
+    projects::build_in_c(&mounted.path("program"));
+    lap("a program built");
+    let top = fs::read_dir(mounted.path("tree")).unwrap().next().unwrap().unwrap().path();
+    projects::keep_in_git(&top);
+    lap("kept in git");
+    fs::remove_dir_all(top.join(".git")).unwrap();
+    lap("git's files removed");
+    mounted.remount();
+    // Git touches no file that it only stores.
+    assert_eq!(assert_same(elsewhere.path(), &mounted.path("tree")), objects);
+    lap("compared again");
+    fs::remove_dir_all(&top).unwrap();
+    lap("the tree removed");
+    assert_eq!(fs::read_dir(mounted.path("tree")).unwrap().count(), 0);
+    mounted.umount();
+    check_is_clean(&mounted.volume);
+    lap("checked again");
+}
