@@ -372,8 +372,10 @@ impl Env {
     pub fn space(&self) -> Space {
         let engine = &self.engine;
         let taken = engine.owed_bytes() + engine.reserve_bytes();
+        let space = &engine.store.space;
         Space {
-            total_bytes: engine.store.space.total_blocks() * 4096,
+            total_bytes: space.total_blocks() * 4096,
+            used_bytes: (space.total_blocks() - space.free_blocks()) * 4096,
             free_bytes: engine.free_bytes().saturating_sub(taken),
         }
     }

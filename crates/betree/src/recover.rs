@@ -145,15 +145,20 @@ impl Env {
             }
             Ok(())
         };
-        let end =
-            replay(&disk, region(&superblock), &superblock.volume_id, &superblock.log_start, &mut each)?;
-        if let Some(lost) = end.lost {
-            return Err(lost);
+        let mut log_position = superblock.log_start.position;
+        if !superblock.clean {
+            // After a clean close nothing was logged: opening writes a superblock that is not clean
+            // before anything is.
+            let from = &superblock.log_start;
+            let end = replay(&disk, region(&superblock), &superblock.volume_id, from, &mut each)?;
+            if let Some(lost) = end.lost {
+                return Err(lost);
+            }
+            log_position = end.next.position;
         }
         // A new epoch, always: what a crash left behind the last good segment (and even where there
         // is none) is never taken for a successor of what is written from now on.
-        let log_start =
-            LogStart { epoch: superblock.log_start.epoch + 1, seq: 1, position: end.next.position };
+        let log_start = LogStart { epoch: superblock.log_start.epoch + 1, seq: 1, position: log_position };
         engine.freeze(true);
         for dict in &engine.dicts {
             while engine.absorb(dict)? {}

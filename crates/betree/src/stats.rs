@@ -38,6 +38,8 @@ pub struct Stats {
 pub struct Space {
     /// What the volume can hold: all but superblocks and log.
     pub total_bytes: u64,
+    /// What nodes and the node table take on the device.
+    pub used_bytes: u64,
     /// What a writer can still be given.
     pub free_bytes: u64,
 }

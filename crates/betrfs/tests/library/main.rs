@@ -5,6 +5,7 @@ mod attributes;
 mod contents;
 mod costs;
 mod damage;
+mod device_costs;
 mod full;
 mod histories;
 mod links;

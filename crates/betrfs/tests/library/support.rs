@@ -4,46 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use betree::Geometry;
-use betree_sys::sync::Mutex;
-use betree_sys::{Device, DeviceError, Home};
+use betree_sys::Home;
 use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpKind, OpenOptions, Volume};
+use betrfs_sim::MemDevice;
 
 pub const ROOT: NodeId = NodeId::ROOT;
-
-/// A disk that loses nothing.
-pub struct MemDevice(Mutex<Vec<u8>>);
-
-impl MemDevice {
-    pub fn new(len: usize) -> MemDevice {
-        MemDevice(Mutex::new(vec![0; len]))
-    }
-}
-
-impl Device for MemDevice {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let at = offset as usize;
-        buf.copy_from_slice(&self.0.lock()[at..at + buf.len()]);
-        Ok(())
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        let at = offset as usize;
-        self.0.lock()[at..at + buf.len()].copy_from_slice(buf);
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn len(&self) -> u64 {
-        self.0.lock().len() as u64
-    }
-
-    fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
 
 /// A clock that steps by a microsecond, and a counter for dice.
 pub struct TestHome {
@@ -69,7 +34,7 @@ impl Home for TestHome {
 
 /// A disk with a volume that can be opened again and again.
 pub struct Disk {
-    device: Arc<dyn Device>,
+    pub device: Arc<MemDevice>,
     pub options: OpenOptions,
 }
 
@@ -95,7 +60,7 @@ impl Disk {
     }
 
     fn with(bytes: usize, options: &FormatOptions) -> Disk {
-        let device: Arc<dyn Device> = Arc::new(MemDevice::new(bytes));
+        let device = Arc::new(MemDevice::new(bytes as u64));
         let home = TestHome::new();
         Volume::format(device.clone(), options, &*home).unwrap();
         Disk { device, options: OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(home) } }
