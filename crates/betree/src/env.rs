@@ -56,6 +56,8 @@ struct Signal {
     done: u64,
     /// Counts calls for work.
     wanted: u64,
+    /// The last piece of work found no space.
+    starved: bool,
 }
 
 impl Env {
@@ -176,7 +178,8 @@ impl Env {
     /// to commit about `bytes`. [`commit`](Env::commit) does the same.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; in a home without threads, whatever the work that was due ran into.
+    /// [`Error::ReadOnly`]; [`Error::NoSpace`] if what would make room has none itself; in a home
+    /// without threads, whatever the work that was due ran into.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
         while self.is_crowded(bytes) {
             let signal = self.signal.lock();
@@ -194,6 +197,9 @@ impl Env {
             let mut signal = self.signal.lock();
             while signal.done == before && signal.workers > 0 && !signal.stop {
                 signal = self.work_done.wait(signal);
+            }
+            if signal.starved {
+                return Err(Error::NoSpace);
             }
         }
         Ok(())
@@ -260,20 +266,25 @@ impl Env {
     pub fn pump(&self) -> Result<bool> {
         let done = self.work_once();
         match &done {
-            Ok(true) => {
-                self.signal.lock().done += 1;
-                self.work_done.notify_all();
-            }
+            Ok(true) => self.tell_done(false),
             Ok(false) => {}
             Err(error) => {
-                if *error != Error::NoSpace {
+                let starved = *error == Error::NoSpace;
+                if !starved {
                     self.commit.lock().failed.get_or_insert_with(|| error.to_string());
                 }
-                self.signal.lock().done += 1;
-                self.work_done.notify_all();
+                self.tell_done(starved);
             }
         }
         done
+    }
+
+    fn tell_done(&self, starved: bool) {
+        let mut signal = self.signal.lock();
+        signal.done += 1;
+        signal.starved = starved;
+        drop(signal);
+        self.work_done.notify_all();
     }
 
     fn work_once(&self) -> Result<bool> {

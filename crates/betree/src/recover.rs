@@ -233,3 +233,64 @@ fn read_checked(
     }
     Ok(buffer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::io::mem::MemDevice;
+    use crate::settings::DictId;
+    use crate::upsert::Upsert;
+
+    /// Appends, so that a message applied twice shows.
+    struct Append;
+
+    impl Upsert for Append {
+        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+            Some([old.unwrap_or_default(), delta].concat())
+        }
+    }
+
+    fn open(device: &Arc<MemDevice>) -> Env {
+        Env::open(device.clone(), Options::new(1 << 20, Arc::new(Append))).unwrap()
+    }
+
+    /// A checkpoint in the middle of a replay leaves the log's start where it was: a replay that
+    /// begins anew must pass over exactly what each dictionary's tree holds already.
+    #[test]
+    fn what_a_tree_holds_is_not_replayed_into_it_and_what_it_lacks_is() {
+        let geometry =
+            Geometry { node_bytes: 512, basement_bytes: 128, fanout_max: 4, log_bytes: 128 << 10, dicts: 2 };
+        let device = MemDevice::new(512);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = open(&device);
+        let append = |delta: &[u8]| {
+            let mut batch = Batch::new();
+            batch.upsert(DictId(0), b"k", delta);
+            batch.upsert(DictId(1), b"k", delta);
+            env.commit(&batch).unwrap();
+        };
+        append(b"1,");
+        append(b"2,");
+        // Of the first dictionary two messages are in the tree, of the second none.
+        env.engine.freeze(true);
+        assert!(env.engine.absorb(&env.engine.dicts[0]).unwrap());
+        append(b"3,");
+        env.sync().unwrap();
+        {
+            let mut committed = env.checkpoint.lock();
+            let superblock = committed.superblock;
+            let captured = env.engine.capture(7);
+            assert_eq!(captured.first_unapplied(2), 2, "the second dictionary's first message");
+            env.engine.write_checkpoint(&mut committed, captured, superblock).unwrap();
+        }
+        drop(env);
+        let env = open(&device);
+        for dict in [DictId(0), DictId(1)] {
+            assert_eq!(env.get(dict, b"k").unwrap().as_deref(), Some(&b"1,2,3,"[..]), "{dict:?}");
+        }
+        env.close().unwrap();
+        let env = open(&device);
+        assert_eq!(env.get(DictId(0), b"k").unwrap().as_deref(), Some(&b"1,2,3,"[..]));
+    }
+}
