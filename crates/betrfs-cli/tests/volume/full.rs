@@ -11,7 +11,9 @@ use crate::programs::{check_is_clean, noise};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
+/// The room there is when all that was deleted has been carried out.
 fn available(mounted: &Mounted) -> u64 {
+    rustix::fs::syncfs(File::open(&mounted.dir).unwrap()).unwrap();
     let stat = rustix::fs::statvfs(&mounted.dir).unwrap();
     stat.f_bavail * stat.f_frsize
 }

@@ -30,10 +30,10 @@ pub fn check_is_clean(volume: &Path) {
     assert!(told.contains("no problem found"), "{told}");
 }
 
-/// Unpacks a tar file into a directory.
+/// Unpacks a tar file into a directory, with the times of all directories as they were.
 pub fn unpack(tar: &Path, into: &Path) {
-    let arguments = ["tar".as_ref(), "-xf".as_ref(), tar.as_os_str(), "-C".as_ref(), into.as_os_str()];
-    succeed(&mut program(900, arguments));
+    let mut unpack = program(900, ["tar", "--extract", "--delay-directory-restore", "--file"]);
+    succeed(unpack.arg(tar).arg("--directory").arg(into));
 }
 
 /// The tar file of a source tree of Linux.
