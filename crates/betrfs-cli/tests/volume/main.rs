@@ -2,7 +2,8 @@
 //! They take minutes and gigabytes, and the tree that `setup/test` gets for them; none of them is
 //! skipped for want of a mount or of the tree.
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
+// Also outside of `#[test]` functions, in what they share.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[expect(dead_code, reason = "the tests of single commands and requests use the rest")]
 #[path = "../mount/mounted.rs"]
