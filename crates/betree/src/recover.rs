@@ -20,7 +20,7 @@ use crate::log::{Log, Region, replay};
 use crate::node::{Body, Edge, NodeId};
 use crate::settings::{Compression, Geometry, Options};
 use crate::space::{Extent, Space};
-use crate::store::Store;
+use crate::store::{Reading, Store};
 use crate::table::{PagePlace, Table};
 use crate::upsert::Replace;
 
@@ -75,6 +75,7 @@ impl Env {
             cache: Cache::new(1 << 20),
             compression: Compression::None,
             zstd: None,
+            reading: Reading::default(),
         };
         let table = Table::new(slots_per_page(superblock.table_page_bytes));
         let none = NodeId { slot: 0, generation: 0 };
@@ -124,6 +125,7 @@ impl Env {
             cache: Cache::new(options.cache_bytes),
             compression: options.compression,
             zstd: options.zstd,
+            reading: Reading::default(),
         };
         let engine = Engine::new(store, superblock.geometry, options.upsert, table, dicts);
         *engine.dead.lock() = dead;

@@ -145,16 +145,17 @@ impl Run {
 
     /// The index of the first point whose key is not below `key`.
     pub fn lower_bound(&self, key: &[u8]) -> usize {
-        self.partition_point(|k| k < key)
+        self.partition_point(0, self.points, |k| k < key)
     }
 
     /// The index of the first point behind the cut.
     pub fn first_behind(&self, cut: &Cut) -> usize {
-        self.partition_point(|k| cut.is_above(k))
+        self.partition_point(0, self.points, |k| cut.is_above(k))
     }
 
-    fn partition_point(&self, below: impl Fn(&[u8]) -> bool) -> usize {
-        let (mut lo, mut hi) = (0, self.points);
+    /// The index of the first point in `[lo, hi)` whose key is not `below`, or `hi`.
+    pub fn partition_point(&self, lo: usize, hi: usize, below: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut lo, mut hi) = (lo, hi.min(self.points).max(lo));
         while lo < hi {
             let middle = lo + (hi - lo) / 2;
             if below(self.key(middle)) { lo = middle + 1 } else { hi = middle }

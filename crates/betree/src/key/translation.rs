@@ -64,6 +64,12 @@ impl Translation {
         Cow::Owned(translated)
     }
 
+    /// Appends the key in the child's coordinates to `out`.
+    pub fn append_key(&self, key: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.prepend);
+        out.extend_from_slice(key.get(self.strip_len..).unwrap_or_default());
+    }
+
     /// The cut in the child's coordinates. A cut shorter than what is stripped (the bound of the
     /// whole key space, clipped to nothing) keeps its side.
     pub fn cut(&self, cut: &Cut) -> Cut {

@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 use betree_sys::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use read::Reading;
+
 use crate::cache::{Cache, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::StoredAs;
@@ -25,6 +27,8 @@ pub(crate) struct Store {
     pub compression: Compression,
     /// zstd, where the home has brought it.
     pub zstd: Option<Arc<dyn Codec>>,
+    /// Who reads what ahead.
+    pub reading: Reading,
 }
 
 /// Where a node stands on the device.

@@ -4,6 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
+use betree_sys::sync::{Condvar, Mutex};
+use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{NodePlace, Store, blocks_around};
@@ -22,7 +24,28 @@ const READ_BYTES_MAX: u64 = 8 << 20;
 /// A node's header is read together with the whole node when that is no more than this.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
+/// The nodes whose pieces somebody is reading ahead, so that nobody reads the same a second time.
+#[derive(Default)]
+pub(crate) struct Reading {
+    nodes: Mutex<HashSet<NodeId>>,
+    done: Condvar,
+}
+
 impl Store {
+    /// As [`load`](Store::load), for pieces of one node that others may want at the same time: those
+    /// who come later wait, and find them in memory.
+    pub fn load_together(&self, node: NodeId, pieces: &[Arc<Piece>]) -> Result<()> {
+        let mut nodes = self.reading.nodes.lock();
+        while !nodes.insert(node) {
+            nodes = self.reading.done.wait(nodes);
+        }
+        drop(nodes);
+        let loaded = self.load(pieces);
+        self.reading.nodes.lock().remove(&node);
+        self.reading.done.notify_all();
+        loaded
+    }
+
     /// The contents of a piece, from memory or from the device.
     pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
         match piece.resident() {

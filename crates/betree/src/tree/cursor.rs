@@ -9,7 +9,10 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
+use core::cmp::Ordering;
+
+use betree_sys::sync::atomic::AtomicU64;
+use betree_sys::sync::atomic::Ordering::Relaxed;
 
 use super::Tree;
 use super::arrive::fold;
@@ -98,10 +101,13 @@ impl Window {
     }
 }
 
-/// Messages of one buffer for a region, oldest buffers last.
+/// Messages of one buffer for a region.
 struct Source {
     points: Points,
     ranges: Vec<RangeDelete>,
+    /// The key of the next point, in the dictionary's coordinates, if `more`.
+    head: Vec<u8>,
+    more: bool,
 }
 
 enum Points {
@@ -111,17 +117,70 @@ enum Points {
     Run { run: Arc<Run>, up: Translation, next: usize, end: usize },
 }
 
-impl Points {
-    fn key(&self) -> Option<Cow<'_, [u8]>> {
-        match self {
-            Points::Copied { points, next } => points.get(*next).map(|p| Cow::Borrowed(p.0.as_slice())),
-            Points::Run { run, up, next, end } => (next < end).then(|| up.key(run.key(*next))),
+impl Source {
+    fn new(points: Points, ranges: Vec<RangeDelete>) -> Source {
+        Source { points, ranges, head: Vec::new(), more: false }
+    }
+
+    /// Leaves out the points outside of the window, which all lie before or behind the others.
+    fn clip(&mut self, window: &Window) {
+        match &mut self.points {
+            Points::Copied { points, next } => {
+                *next = points.partition_point(|p| window.lo.is_above(&p.0));
+                points.truncate(points.partition_point(|p| window.hi.is_above(&p.0)));
+            }
+            Points::Run { run, up, next, end } => {
+                let (from, to) = (*next, *end);
+                *next = run.partition_point(from, to, |key| window.lo.is_above(&up.key(key)));
+                *end = run.partition_point(*next, to, |key| window.hi.is_above(&up.key(key)));
+            }
+        }
+        self.look();
+    }
+
+    /// Looks at the next point.
+    fn look(&mut self) {
+        self.head.clear();
+        match &self.points {
+            Points::Copied { points, next } => {
+                let point = points.get(*next);
+                self.more = point.is_some();
+                self.head.extend_from_slice(point.map_or(&[], |p| &p.0));
+            }
+            Points::Run { run, up, next, end } => {
+                self.more = next < end;
+                if self.more {
+                    up.append_key(run.key(*next), &mut self.head);
+                }
+            }
         }
     }
 
-    /// The points for `key`, oldest first, if it is the next.
+    /// The value of the next point, if that is all there is of its key here and it is a put.
+    fn single_put(&self) -> Option<&[u8]> {
+        match &self.points {
+            Points::Copied { points, next } => {
+                let (key, _, kind, value) = points.get(*next)?;
+                let alone = points.get(*next + 1).is_none_or(|p| p.0 != *key);
+                (alone && *kind == Kind::Put).then_some(value)
+            }
+            Points::Run { run, next, end, .. } => {
+                let point = run.point(*next);
+                let alone = *next + 1 >= *end || run.key(*next + 1) != &*point.key;
+                (alone && point.kind == Kind::Put).then_some(point.value)
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let (Points::Copied { next, .. } | Points::Run { next, .. }) = &mut self.points;
+        *next += 1;
+        self.look();
+    }
+
+    /// Takes the points for the key at hand, oldest first.
     fn take<'s>(&'s mut self, key: &[u8], out: &mut Vec<Point<'s>>) {
-        match self {
+        match &mut self.points {
             Points::Copied { points, next } => {
                 let from = *next;
                 while points.get(*next).is_some_and(|p| p.0 == key) {
@@ -136,13 +195,19 @@ impl Points {
                     },
                 ));
             }
-            Points::Run { run, up, next, end } => {
-                while *next < *end && *up.key(run.key(*next)) == *key {
-                    out.push(run.point(*next));
+            Points::Run { run, next, end, .. } => {
+                let here = run.key(*next);
+                let from = *next;
+                while *next < *end && run.key(*next) == here {
                     *next += 1;
                 }
+                out.extend(run.points(from, *next));
             }
         }
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|r| r.covers(key))
     }
 }
 
@@ -307,40 +372,65 @@ impl Tree<'_> {
             return Ok(());
         }
         let pieces: Vec<_> = rest.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
-        self.store.load(&pieces)
+        self.store.load_together(leaf.id, &pieces)
     }
 
+    /// Merges the sources, newest first, for the window.
     fn merge_region(&self, mut sources: Vec<Source>, window: &Window, region: &mut Region) {
         region.clear();
+        sources.iter_mut().for_each(|source| source.clip(window));
         let mut key: Vec<u8> = Vec::new();
         loop {
-            let smallest = sources.iter().filter_map(|s| s.points.key()).min();
-            let Some(smallest) = smallest else { return };
-            key.clear();
-            key.extend_from_slice(&smallest);
-            drop(smallest);
-            // Newest buffer first, so that a base ends the search; oldest message first in each.
-            let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
-            let mut ended = false;
-            for source in &mut sources {
-                let mut group = Vec::new();
-                source.points.take(&key, &mut group);
-                if ended {
-                    continue;
-                }
-                ended = group.iter().any(|p| p.kind != Kind::Upsert)
-                    || source.ranges.iter().any(|r| r.covers(&key));
-                if !group.is_empty() {
-                    groups.push(group);
+            let mut first: Option<(usize, &Source)> = None;
+            let mut holders = 0;
+            for (index, source) in sources.iter().enumerate().filter(|(_, s)| s.more) {
+                match first.map(|(_, s)| source.head.cmp(&s.head)) {
+                    None | Some(Ordering::Less) => (first, holders) = (Some((index, source)), 1),
+                    Some(Ordering::Equal) => holders += 1,
+                    Some(Ordering::Greater) => {}
                 }
             }
-            let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
-            if window.lo.is_above(&key) || !window.hi.is_above(&key) {
+            let Some((index, source)) = first else { return };
+            let newer = sources.get(..index).unwrap_or_default();
+            if holders == 1
+                && let Some(value) = source.single_put()
+            {
+                if !newer.iter().any(|s| s.covers(&source.head)) {
+                    region.push(&source.head, value);
+                }
+                if let Some(source) = sources.get_mut(index) {
+                    source.step();
+                }
                 continue;
             }
-            if let Some(value) = fold(None, &messages, self.upsert) {
-                region.push(&key, &value);
+            key.clear();
+            key.extend_from_slice(&source.head);
+            self.merge_key(&key, &mut sources, region);
+            for source in sources.iter_mut().filter(|s| s.more && s.head == key) {
+                source.look();
             }
+        }
+    }
+
+    /// Merges what several sources, or several messages, say of one key.
+    fn merge_key(&self, key: &[u8], sources: &mut [Source], region: &mut Region) {
+        // Newest buffer first, so that a base ends the search; oldest message first in each.
+        let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
+        let mut ended = false;
+        for source in sources {
+            let covered = source.covers(key);
+            let mut group = Vec::new();
+            if source.more && source.head == key {
+                source.take(key, &mut group);
+            }
+            if !ended {
+                ended = covered || group.iter().any(|p| p.kind != Kind::Upsert);
+                groups.push(group);
+            }
+        }
+        let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
+        if let Some(value) = fold(None, &messages, self.upsert) {
+            region.push(key, &value);
         }
     }
 }
@@ -372,7 +462,7 @@ fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut 
         }
     }
     let ranges = memtable.ranges_within(&window.lo, &window.hi);
-    Source { points: Points::Copied { points, next: 0 }, ranges }
+    Source::new(Points::Copied { points, next: 0 }, ranges)
 }
 
 /// The range of a partition that covers the keys next to the place.
@@ -397,7 +487,7 @@ fn source_of(run: Arc<Run>, level: &Level, way: Way) -> Source {
     };
     let ranges = run.ranges().iter().filter_map(|r| r.clip(lo, hi)).map(|r| r.translate(&level.up)).collect();
     let (next, end) = (run.first_behind(lo), run.first_behind(hi));
-    Source { points: Points::Run { run, up: level.up.clone(), next, end }, ranges }
+    Source::new(Points::Run { run, up: level.up.clone(), next, end }, ranges)
 }
 
 /// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each region is
@@ -419,7 +509,7 @@ impl<'e> Cursor<'e> {
     }
 
     fn read(&mut self, way: Way) -> Result<()> {
-        self.queries.fetch_add(1, Ordering::Relaxed);
+        self.queries.fetch_add(1, Relaxed);
         match &self.tree {
             Some(tree) => tree.read_region(&self.lo, &self.hi, &self.at, way, &mut self.region),
             None => {
