@@ -60,6 +60,4 @@ pub fn keep_in_git(dir: &Path) {
     git(&["commit", "--quiet", "--message", "All of it"]);
     git(&["fsck", "--full"]);
     assert_eq!(git(&["status", "--porcelain"]), "");
-    git(&["repack", "-a", "-d", "--quiet"]);
-    git(&["fsck", "--full"]);
 }
