@@ -1,5 +1,7 @@
 //! Moving an entry from one key to another: everything is read first, then deleted and put in one
-//! batch. What is too large for that is refused before anything changes.
+//! batch. A directory that is too large for that is refused before anything changes. A file that is
+//! too large becomes an object: its blocks are copied to the object's keys in many batches, of which
+//! nobody sees anything (a marker has them deleted after a crash), and one last batch moves the name.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,6 +22,8 @@ use crate::volume::unlink::delete_data;
 const MOVE_BYTES_MAX: usize = 32 << 20;
 /// What a key and its value take besides themselves.
 const PAIR_BYTES: usize = 16;
+/// Blocks of a large file are copied in batches of about this size.
+const COPY_BATCH_BYTES: usize = 1 << 20;
 
 /// A name and where its directory is.
 pub(super) struct Spot<'a> {
@@ -57,6 +61,8 @@ pub(super) struct Moving {
     puts: Vec<(DictId, Vec<u8>, Vec<u8>)>,
     puts_bytes: usize,
     orphans: Vec<MovedOrphan>,
+    /// The marker of blocks that were copied ahead: it goes when the name moves.
+    copied: Option<u64>,
     /// Its record and place when it has arrived.
     record: Record,
     place: Place,
@@ -107,9 +113,6 @@ impl Moving {
     fn read_data(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
         let (size, flags) = (self.record.size, self.record.flags);
         if self.record.file_type == FileType::Regular && size > 0 {
-            if !flags.has(Flags::SPARSE) && size > MOVE_BYTES_MAX as u64 {
-                return Err(Error::CrossDevice);
-            }
             if size <= BLOCK {
                 if let Some(block) = op.get(DATA, &key::block(from, 0))? {
                     self.put(DATA, key::block(to, 0), block)?;
@@ -158,6 +161,9 @@ impl Moving {
         for (dict, at, value) in &self.puts {
             batch.put(*dict, at, value);
         }
+        if let Some(marker) = self.copied {
+            batch.delete(META, &key::marker(marker));
+        }
     }
 
     /// What its new directory knows of it.
@@ -193,7 +199,8 @@ impl Volume {
             moving.put_redirect(oid, &to_key)?;
             return Ok(moving);
         }
-        if to_is_occupied && moving.record.file_type == FileType::Regular {
+        let large = self.is_large(&moving.record);
+        if (to_is_occupied || large) && moving.record.file_type == FileType::Regular {
             let oid = self.become_object(op, &mut moving, &from_key)?;
             moving.put_redirect(oid, &to_key)?;
             return Ok(moving);
@@ -248,6 +255,7 @@ impl Volume {
             puts: Vec::new(),
             puts_bytes: 0,
             orphans: Vec::new(),
+            copied: None,
             record,
             place: inode.place(),
         }
@@ -259,8 +267,41 @@ impl Volume {
         moving.record.id = moving.inode.ino;
         moving.place = Place::Object { oid };
         moving.put(META, own.clone(), moving.record.encode())?;
-        moving.read_data(op, from_key, &own)?;
+        if self.is_large(&moving.record) {
+            self.copy_blocks(op, moving, from_key, &own)?;
+        } else {
+            moving.read_data(op, from_key, &own)?;
+        }
         Ok(oid)
+    }
+
+    /// Whether a file may hold more than is moved in one batch.
+    fn is_large(&self, record: &Record) -> bool {
+        let most = MOVE_BYTES_MAX.min(self.env.batch_bytes_max()) / 2;
+        record.file_type == FileType::Regular && record.size > most as u64
+    }
+
+    /// Copies the blocks of a large file to the keys of the object that it becomes. What is left
+    /// undone by an error or a crash is deleted when the volume is opened next.
+    fn copy_blocks(&self, op: &Op<'_>, moving: &mut Moving, from: &[u8], to: &[u8]) -> Result<()> {
+        let marker = self.numbers.oid(op)?;
+        let mut batch = Batch::new();
+        batch.put(META, &key::marker(marker), &Marker { base: to.to_vec() }.encode());
+        let mut pairs = op.scan(DATA, key::blocks_from(from, 0));
+        while let Some((at, block)) = pairs.next()? {
+            let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
+            batch.put(DATA, &[to, rest].concat(), block);
+            if batch.bytes() > COPY_BATCH_BYTES.min(self.env.batch_bytes_max() / 2) {
+                op.commit(&batch)?;
+                batch = Batch::new();
+            }
+        }
+        op.commit(&batch)?;
+        moving.copied = Some(marker);
+        if moving.record.flags.has(Flags::LARGE_XATTRS) {
+            moving.read(op, DATA, key::xattrs(from), from, to)?;
+        }
+        Ok(())
     }
 
     /// Commits a move, if it fits into a batch.

@@ -16,7 +16,7 @@ use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
 
-/// A file that is too large to be moved for its first link can have no other name.
+/// A file whose extended attributes cannot be moved for its first link can have no other name.
 fn too_large(error: Error) -> Error {
     if error == Error::CrossDevice { Error::TooManyLinks } else { error }
 }
@@ -25,8 +25,8 @@ impl Volume {
     /// Gives a file one more name.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`] also for the first link to
-    /// a file that is too large to be moved.
+    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`] also for a file whose extended
+    /// attributes are too large to be moved for the first link.
     pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;

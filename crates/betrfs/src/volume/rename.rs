@@ -32,7 +32,7 @@ impl Volume {
     /// Renames an entry, replacing what is at the target, as `renameat2` has it.
     ///
     /// # Errors
-    /// [`Error::CrossDevice`] if the entry is too large to be moved in one batch.
+    /// [`Error::CrossDevice`] if a directory is too large to be moved in one batch.
     pub fn rename(
         &self,
         parent: NodeId,
