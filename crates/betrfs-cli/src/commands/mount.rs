@@ -62,6 +62,7 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
         mkfs::make(&arguments.volume, Some(size), false)?;
     }
     if arguments.foreground {
+        background::with_one_arena()?;
         return serve(arguments, || ());
     }
     background::start(arguments, verbose)

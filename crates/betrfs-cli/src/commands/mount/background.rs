@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +19,21 @@ const READY: &str = "ready\n";
 /// glibc's allocator keeps an arena for each thread, and what one thread freed is of no use to the
 /// others: with a cache of 256 MiB that made 500 MiB resident where one arena makes 300.
 const ONE_ARENA: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+
+/// Makes sure that this process, which is to be the server itself, has one arena: the allocator asks
+/// for that once, at the start, so the program is run anew in its place.
+pub fn with_one_arena() -> Outcome {
+    if std::env::var_os(ONE_ARENA.0).is_some() {
+        return Ok(());
+    }
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(std::env::current_exe()?);
+    if let Some(name) = arguments.next() {
+        // It tells which command this is.
+        command.arg0(name);
+    }
+    Err(command.args(arguments).env(ONE_ARENA.0, ONE_ARENA.1).exec().into())
+}
 
 /// Starts a server and waits until its mount answers.
 pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
