@@ -134,13 +134,11 @@ impl DictState {
     }
 
     /// Forgets leaves that are on the device and were not touched since the last call.
-    pub fn evict_headers(&mut self) -> usize {
-        let before = self.nodes.len();
+    pub fn evict_headers(&mut self) {
         self.nodes.retain(|_, r| {
             let touched = r.touched.swap(false, Ordering::Relaxed);
             r.kept != Kept::Clean || touched || r.node.height > 0
         });
-        before - self.nodes.len()
     }
 
     /// The bytes of messages that have not arrived at the root.

@@ -289,6 +289,7 @@ impl Env {
 
     fn work_once(&self) -> Result<bool> {
         self.engine.freeze(false);
+        self.engine.evict_headers();
         for dict in &self.engine.dicts {
             if self.engine.absorb(dict)? {
                 return Ok(true);
@@ -301,7 +302,6 @@ impl Env {
         if self.engine.free_one()? || self.engine.settle_again()? || self.give_space_back()? {
             return Ok(true);
         }
-        self.engine.evict_headers();
         Ok(false)
     }
 
@@ -410,7 +410,7 @@ impl Engine {
     /// Forgets headers of leaves that nobody used for a while, when they take too much.
     pub fn evict_headers(&self) {
         let cache = &self.store.cache;
-        if cache.resident_bytes() > cache.budget_bytes() / 16 * 15 {
+        if cache.header_bytes() > cache.budget_bytes() / 8 {
             for dict in &self.dicts {
                 dict.state.write().evict_headers();
             }

@@ -18,6 +18,7 @@ pub(crate) use piece::{Piece, Stored};
 #[derive(Default)]
 pub(crate) struct Account {
     resident_bytes: AtomicUsize,
+    header_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Cache {
     clock: Mutex<VecDeque<Weak<Piece>>>,
 }
 
-/// Bytes charged to the budget for as long as it lives.
+/// The bytes of a header, charged to the budget for as long as it lives.
 pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
@@ -44,6 +45,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.account.resident_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.account.header_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -63,13 +65,19 @@ impl Cache {
         self.account.resident_bytes.load(Ordering::Relaxed)
     }
 
+    /// What of it is headers of nodes in bytes.
+    pub fn header_bytes(&self) -> usize {
+        self.account.header_bytes.load(Ordering::Relaxed)
+    }
+
     /// What of it is not on the device in bytes.
     pub fn dirty_bytes(&self) -> usize {
         self.account.dirty_bytes.load(Ordering::Relaxed)
     }
 
-    /// Charges bytes that are not a piece's.
+    /// Charges the bytes of a node's header.
     pub fn charge(&self, bytes: usize) -> Charge {
+        self.account.header_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.account.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
         Charge { account: self.account.clone(), bytes }
     }
