@@ -8,7 +8,9 @@ mod free;
 mod get;
 mod leaf_builder;
 mod merge;
+mod region;
 mod settle;
+mod source;
 mod split;
 
 use alloc::sync::Arc;

@@ -1,0 +1,367 @@
+//! What lies around a place: the step of a cursor.
+//!
+//! A *region* is the largest piece of the key space around a place that one basement, one null edge
+//! or one range delete serves. For it alone, what the memtables and the partitions above hold is
+//! merged with the pairs of the basement, newest first, and copied; no node is ever changed for a
+//! read (§3.4.4).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use super::Tree;
+use super::arrive::fold;
+use super::source::{Points, Source, Window};
+use crate::cache::Piece;
+use crate::dict::DictState;
+use crate::error::Result;
+use crate::format::run::Run;
+use crate::key::{Cut, Translation};
+use crate::memtable::Memtable;
+use crate::message::{Kind, Point, RangeDelete};
+use crate::node::{Body, Node, NodeId};
+
+/// A region takes no more messages of one memtable than a basement would hold that are this small,
+/// in bytes.
+const SMALL_MESSAGE_BYTES: u32 = 16;
+/// Nor more than this many.
+const MEMTABLE_POINTS_MAX: usize = 256;
+
+/// The pairs of a region, copied out of the tree.
+#[derive(Default)]
+pub(crate) struct Region {
+    pub lo: Option<Cut>,
+    pub hi: Option<Cut>,
+    bytes: Vec<u8>,
+    /// Where each pair's key and value end in `bytes`.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Region {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// How many pairs.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The pair at `index`; empty past the end.
+    pub fn pair(&self, index: usize) -> (&[u8], &[u8]) {
+        let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |e| e.1);
+        let (key_end, end) = self.ends.get(index).copied().unwrap_or((start, start));
+        (self.bytes.get(start..key_end).unwrap_or_default(), self.bytes.get(key_end..end).unwrap_or_default())
+    }
+
+    /// The index of the first pair behind the cut.
+    pub fn first_behind(&self, cut: &Cut) -> usize {
+        let (mut lo, mut hi) = (0, self.len());
+        while lo < hi {
+            let middle = lo + (hi - lo) / 2;
+            if cut.is_above(self.pair(middle).0) { lo = middle + 1 } else { hi = middle }
+        }
+        lo
+    }
+}
+
+/// Which way a cursor looks from its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Up,
+    Down,
+}
+
+/// A partition or basement on the way, with the coordinates of its node.
+struct Level {
+    piece: Arc<Piece>,
+    /// To the dictionary's coordinates.
+    up: Translation,
+    /// The cursor's place in the node's coordinates.
+    at: Cut,
+    /// The window after this level's edge, in the node's coordinates.
+    window: Window,
+}
+
+impl Tree<'_> {
+    /// Fills `region` with what lies around `at` on the side of `way`, inside `[lo, hi)`.
+    pub(super) fn read_region(
+        &self,
+        lo: &Cut,
+        hi: &Cut,
+        at: &Cut,
+        way: Way,
+        region: &mut Region,
+    ) -> Result<()> {
+        loop {
+            if self.try_region(lo, hi, at, way, region)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As above; `false` if a node had to be read and the walk must begin anew.
+    fn try_region(&self, lo: &Cut, hi: &Cut, at: &Cut, way: Way, region: &mut Region) -> Result<bool> {
+        let mut window = Window { lo: lo.clone(), hi: hi.clone() };
+        let mut levels: Vec<Level> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
+        let mut missing: Option<NodeId> = None;
+        let mut leaf: Option<(Arc<Node>, usize)> = None;
+        {
+            let state = self.dict.state.read();
+            self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf);
+            // Only what lies ahead: else a memtable of many messages would give the same ones again.
+            match way {
+                Way::Up => window.meet(at, &Cut::HIGH),
+                Way::Down => window.meet(&Cut::LOW, at),
+            }
+            let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
+            let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
+            let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
+            for memtable in memtables {
+                sources.push(copy_memtable(memtable, way, points_max, &mut window));
+            }
+        }
+        if let Some((leaf, index)) = &leaf {
+            self.read_ahead(leaf, *index, way)?;
+        }
+        let basement = if leaf.is_some() { levels.pop() } else { None };
+        let mut covered = false;
+        for level in &levels {
+            let run = self.store.run(&level.piece)?;
+            if let Some(range) = range_around(&run, &level.at, way) {
+                // What is below is hidden here: the region ends with the range.
+                let part = range.clip(&level.window.lo, &level.window.hi);
+                if let Some(part) = part {
+                    window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
+                }
+                sources.push(source_of(run, level, way));
+                covered = true;
+                break;
+            }
+            sources.push(source_of(run, level, way));
+        }
+        if !covered {
+            if let Some(id) = missing {
+                self.find(id)?;
+                return Ok(false);
+            }
+            if let Some(level) = basement {
+                sources.push(source_of(self.store.run(&level.piece)?, &level, way));
+            }
+        }
+        self.merge_region(sources, &window, region);
+        region.lo = Some(window.lo);
+        region.hi = Some(window.hi);
+        Ok(true)
+    }
+
+    /// From the root towards the place, through what is in memory, narrowing the window.
+    #[allow(clippy::too_many_arguments)]
+    fn walk(
+        &self,
+        state: &DictState,
+        at: &Cut,
+        way: Way,
+        window: &mut Window,
+        levels: &mut Vec<Level>,
+        missing: &mut Option<NodeId>,
+        leaf: &mut Option<(Arc<Node>, usize)>,
+    ) {
+        let mut id = state.root;
+        let mut up = Translation::default();
+        let mut place = at.clone();
+        // The window in the coordinates of the node at hand.
+        let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
+        loop {
+            let Some(node) = state.node(id) else {
+                *missing = Some(id);
+                return;
+            };
+            match &node.body {
+                Body::Interior(edges) => {
+                    let index = match way {
+                        Way::Up => edges.partition_point(|e| e.hi <= place),
+                        Way::Down => edges.partition_point(|e| e.hi < place),
+                    };
+                    let Some(edge) = edges.get(index) else { return };
+                    here.meet(&edge.lo, &edge.hi);
+                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    if let Some(piece) = &edge.partition {
+                        levels.push(Level {
+                            piece: piece.clone(),
+                            up: up.clone(),
+                            at: place.clone(),
+                            window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
+                        });
+                    }
+                    let Some(child) = edge.child else { return };
+                    let down = &edge.translation;
+                    up = down.inverse(edge.lo.bytes()).then(&up);
+                    place = down.cut(&place);
+                    here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
+                    id = child;
+                }
+                Body::Leaf(basements) => {
+                    let index = match way {
+                        Way::Up => basements.partition_point(|b| Cut::before(b.first.as_slice()) <= place),
+                        Way::Down => basements.partition_point(|b| Cut::before(b.first.as_slice()) < place),
+                    }
+                    .saturating_sub(1);
+                    let Some(basement) = basements.get(index) else { return };
+                    if index > 0 {
+                        here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
+                    }
+                    if let Some(next) = basements.get(index + 1) {
+                        here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
+                    }
+                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
+                    *leaf = Some((node.clone(), index));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A basement that is not in memory, next to one that is: somebody is scanning, and the rest of
+    /// the leaf is read in one go.
+    fn read_ahead(&self, leaf: &Node, index: usize, way: Way) -> Result<()> {
+        let basements = leaf.basements();
+        if basements.get(index).is_none_or(|b| b.piece.is_resident()) {
+            return Ok(());
+        }
+        let (before, rest) = match way {
+            Way::Up => (index.checked_sub(1), basements.get(index..)),
+            Way::Down => (Some(index + 1), basements.get(..=index)),
+        };
+        let scanning = before.and_then(|i| basements.get(i)).is_some_and(|b| b.piece.is_resident());
+        if !scanning {
+            return Ok(());
+        }
+        let pieces: Vec<_> = rest.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
+        self.store.load_together(leaf.id, &pieces)
+    }
+
+    /// Merges the sources, newest first, for the window.
+    fn merge_region(&self, mut sources: Vec<Source>, window: &Window, region: &mut Region) {
+        region.clear();
+        sources.iter_mut().for_each(|source| source.clip(window));
+        let mut key: Vec<u8> = Vec::new();
+        loop {
+            let mut first: Option<(usize, &Source)> = None;
+            let mut holders = 0;
+            for (index, source) in sources.iter().enumerate().filter(|(_, s)| s.more) {
+                match first.map(|(_, s)| source.head.cmp(&s.head)) {
+                    None | Some(Ordering::Less) => (first, holders) = (Some((index, source)), 1),
+                    Some(Ordering::Equal) => holders += 1,
+                    Some(Ordering::Greater) => {}
+                }
+            }
+            let Some((index, source)) = first else { return };
+            let newer = sources.get(..index).unwrap_or_default();
+            if holders == 1
+                && let Some(value) = source.single_put()
+            {
+                if !newer.iter().any(|s| s.covers(&source.head)) {
+                    region.push(&source.head, value);
+                }
+                if let Some(source) = sources.get_mut(index) {
+                    source.step();
+                }
+                continue;
+            }
+            key.clear();
+            key.extend_from_slice(&source.head);
+            self.merge_key(&key, &mut sources, region);
+            for source in sources.iter_mut().filter(|s| s.more && s.head == key) {
+                source.look();
+            }
+        }
+    }
+
+    /// Merges what several sources, or several messages, say of one key.
+    fn merge_key(&self, key: &[u8], sources: &mut [Source], region: &mut Region) {
+        // Newest buffer first, so that a base ends the search; oldest message first in each.
+        let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
+        let mut ended = false;
+        for source in sources {
+            let covered = source.covers(key);
+            let mut group = Vec::new();
+            if source.more && source.head == key {
+                source.take(key, &mut group);
+            }
+            if !ended {
+                ended = covered || group.iter().any(|p| p.kind != Kind::Upsert);
+                groups.push(group);
+            }
+        }
+        let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
+        if let Some(value) = fold(None, &messages, self.upsert) {
+            region.push(key, &value);
+        }
+    }
+}
+
+/// The messages of a memtable in the window, which is narrowed if there are many.
+fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut Window) -> Source {
+    let mut points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)> = Vec::new();
+    let mut keep = |point: Point<'_>| -> Option<Vec<u8>> {
+        let known = points.last().is_some_and(|last| *last.0 == *point.key);
+        if points.len() >= points_max && !known {
+            return Some(point.key.into_owned());
+        }
+        points.push((point.key.into_owned(), point.msn, point.kind, point.value.to_vec()));
+        None
+    };
+    match way {
+        Way::Up => {
+            let too_many = memtable.points_within(&window.lo, &window.hi).find_map(&mut keep);
+            if let Some(key) = too_many {
+                window.hi = Cut::before(key);
+            }
+        }
+        Way::Down => {
+            let too_many = memtable.points_within(&window.lo, &window.hi).rev().find_map(&mut keep);
+            if let Some(key) = too_many {
+                window.lo = Cut::just_after(&key);
+            }
+            points.reverse();
+        }
+    }
+    let ranges = memtable.ranges_within(&window.lo, &window.hi);
+    Source::new(Points::Copied { points, next: 0 }, ranges)
+}
+
+/// The range of a partition that covers the keys next to the place.
+fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete> {
+    match way {
+        Way::Up => {
+            let index = run.ranges().partition_point(|r| r.hi <= *at);
+            run.ranges().get(index).filter(|r| r.lo <= *at)
+        }
+        Way::Down => {
+            let index = run.ranges().partition_point(|r| r.hi < *at);
+            run.ranges().get(index).filter(|r| r.lo < *at)
+        }
+    }
+}
+
+/// What a level holds for its window ahead of the place.
+fn source_of(run: Arc<Run>, level: &Level, way: Way) -> Source {
+    let (lo, hi) = match way {
+        Way::Up => ((&level.window.lo).max(&level.at), &level.window.hi),
+        Way::Down => (&level.window.lo, (&level.window.hi).min(&level.at)),
+    };
+    let ranges = run.ranges().iter().filter_map(|r| r.clip(lo, hi)).map(|r| r.translate(&level.up)).collect();
+    let (next, end) = (run.first_behind(lo), run.first_behind(hi));
+    Source::new(Points::Run { run, up: level.up.clone(), next, end }, ranges)
+}
