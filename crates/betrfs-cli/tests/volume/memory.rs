@@ -16,7 +16,7 @@ fn block(file: u64, index: u64) -> Vec<u8> {
 
 #[test]
 fn the_server_stays_small_whatever_goes_through_it() {
-    let gib = setting("BETRFS_MEMORY_GIB", 2);
+    let gib = setting("BETRFS_MEMORY_GIB", 8);
     let mounted = Mounted::lasting(&format!("{}G", gib + gib / 4 + 4), Duration::from_secs(1800));
     let mut mount = betrfs();
     ok(&mount

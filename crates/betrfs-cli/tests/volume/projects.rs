@@ -45,12 +45,14 @@ fn write_part(dir: &Path, part: u32, value: u32) {
     fs::write(dir.join(format!("part_{part}.c")), text).unwrap();
 }
 
-/// Puts a tree into git, and has git verify all that it stored and find the tree unchanged.
-pub fn keep_in_git(dir: &Path) {
+/// Puts a tree into git, whose own files go into a new directory, and has git pack and verify all that
+/// it stored and find the tree unchanged.
+pub fn keep_in_git(tree: &Path, own: &Path) {
     let git = |arguments: &[&str]| {
         let settings = ["-c", "user.name=Test", "-c", "user.email=test@invalid", "-c", "gc.auto=0"];
         let mut command: Command = program(1200, ["git"]);
-        command.args(settings).args(arguments).current_dir(dir);
+        command.args(settings).args(arguments).current_dir(tree);
+        command.env("GIT_DIR", own).env("GIT_WORK_TREE", tree);
         // Nothing that the machine's own settings of git would change.
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         succeed(&mut command)
@@ -60,4 +62,7 @@ pub fn keep_in_git(dir: &Path) {
     git(&["commit", "--quiet", "--message", "All of it"]);
     git(&["fsck", "--full"]);
     assert_eq!(git(&["status", "--porcelain"]), "");
+    // All in one large file, which is renamed into its place.
+    git(&["repack", "-a", "-d", "--quiet"]);
+    git(&["fsck", "--full"]);
 }

@@ -37,16 +37,15 @@ fn a_linux_tree_comes_back_whole_and_is_worked_in() {
     projects::build_in_c(&mounted.path("program"));
     lap("a program built");
     let top = fs::read_dir(mounted.path("tree")).unwrap().next().unwrap().unwrap().path();
-    projects::keep_in_git(&top);
+    projects::keep_in_git(&top, &mounted.path("git"));
     lap("kept in git");
-    fs::remove_dir_all(top.join(".git")).unwrap();
-    lap("git's files removed");
     mounted.remount();
     // Git touches no file that it only stores.
     assert_eq!(assert_same(elsewhere.path(), &mounted.path("tree")), objects);
     lap("compared again");
     fs::remove_dir_all(&top).unwrap();
-    lap("the tree removed");
+    fs::remove_dir_all(mounted.path("git")).unwrap();
+    lap("all removed");
     assert_eq!(fs::read_dir(mounted.path("tree")).unwrap().count(), 0);
     mounted.umount();
     check_is_clean(&mounted.volume);
