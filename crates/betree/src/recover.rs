@@ -26,6 +26,8 @@ use crate::upsert::Replace;
 
 /// The first sequence number of a volume.
 const FIRST_MSN: u64 = 1;
+/// Of the budget for the cache, one part in so many is left to the memtables.
+const MEMTABLES_SHARE: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The size of a page of the node table for a geometry, in bytes.
@@ -122,7 +124,7 @@ impl Env {
         let store = Store {
             disk: disk.clone(),
             space,
-            cache: Cache::new(options.cache_bytes),
+            cache: Cache::new(options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE),
             compression: options.compression,
             zstd: options.zstd,
             reading: Reading::default(),

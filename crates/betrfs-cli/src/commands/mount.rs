@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
         mkfs::make(&arguments.volume, Some(size), false)?;
     }
     if arguments.foreground {
-        background::with_one_arena()?;
+        background::set_allocator()?;
         return serve(arguments, || ());
     }
     background::start(arguments, verbose)

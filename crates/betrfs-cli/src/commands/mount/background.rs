@@ -16,14 +16,16 @@ use crate::path::absolute;
 /// What a server says when its mount answers. Anything else is why it does not.
 const READY: &str = "ready\n";
 
-/// glibc's allocator keeps an arena for each thread, and what one thread freed is of no use to the
-/// others: with a cache of 256 MiB that made 500 MiB resident where one arena makes 300.
-const ONE_ARENA: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+/// What glibc's allocator is asked for. It keeps an arena for each thread, and what one thread freed
+/// is of no use to the others: with a cache of 256 MiB that made 500 MiB resident where one arena
+/// makes 300. And it learns to take large buffers from the heap, where they leave holes: with a fixed
+/// threshold they are mapped, and go back when they are freed.
+const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072")];
 
-/// Makes sure that this process, which is to be the server itself, has one arena: the allocator asks
-/// for that once, at the start, so the program is run anew in its place.
-pub fn with_one_arena() -> Outcome {
-    if std::env::var_os(ONE_ARENA.0).is_some() {
+/// Makes sure that this process, which is to be the server itself, has its allocator so: that asks
+/// once, at the start, so the program is run anew in its place.
+pub fn set_allocator() -> Outcome {
+    if ALLOCATOR.iter().all(|(name, _)| std::env::var_os(name).is_some()) {
         return Ok(());
     }
     let mut arguments = std::env::args_os();
@@ -32,7 +34,7 @@ pub fn with_one_arena() -> Outcome {
         // It tells which command this is.
         command.arg0(name);
     }
-    Err(command.args(arguments).env(ONE_ARENA.0, ONE_ARENA.1).exec().into())
+    Err(command.args(arguments).envs(ALLOCATOR).exec().into())
 }
 
 /// Starts a server and waits until its mount answers.
@@ -47,7 +49,7 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
         None => Stdio::null(),
     };
     let mut command = Command::new(std::env::current_exe()?);
-    command.env(ONE_ARENA.0, ONE_ARENA.1);
+    command.envs(ALLOCATOR);
     command.arg("mount").arg("--server");
     command.arg(format!("--cache-size={}", arguments.cache_size));
     command.arg("-o").arg(&arguments.options.text);
