@@ -1,0 +1,69 @@
+//! Each way of compressing keeps what it is given, and a volume may be written with several.
+
+use std::sync::Arc;
+
+use betree::{Batch, Compression, Cut, DictId, Env, Error, Geometry, Options, Replace};
+use betrfs_host::Zstd;
+use betrfs_sim::{MemDevice, Rng};
+
+const D: DictId = DictId(0);
+const GEOMETRY: Geometry =
+    Geometry { node_bytes: 64 << 10, basement_bytes: 8 << 10, fanout_max: 8, log_bytes: 1 << 20, dicts: 1 };
+
+fn options(compression: Compression) -> Options {
+    let zstd = Some(Arc::new(Zstd::default()) as Arc<dyn betree_sys::Codec>);
+    Options { compression, zstd, ..Options::new(1 << 20, Arc::new(Replace)) }
+}
+
+/// Text that compresses, and in every fourth value noise that does not.
+fn value(number: u32) -> Vec<u8> {
+    let mut rng = Rng::new(u64::from(number));
+    if number % 4 == 0 {
+        (0..700).map(|_| rng.next_u64() as u8).collect()
+    } else {
+        format!("the value of {number} ").repeat(30).into_bytes()
+    }
+}
+
+fn put(env: &Env, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let mut batch = Batch::new();
+        batch.put(D, &number.to_be_bytes(), &value(number));
+        env.throttle(batch.bytes()).unwrap();
+        env.commit(&batch).unwrap();
+    }
+}
+
+#[test]
+fn what_was_written_in_several_ways_is_read_in_any() {
+    let device = Arc::new(MemDevice::new(64 << 20));
+    Env::format(device.clone(), &GEOMETRY, [3; 16]).unwrap();
+    let mut used = Vec::new();
+    let ways = [Compression::None, Compression::Lz4, Compression::Zstd];
+    for (round, compression) in (0u32..).zip(ways) {
+        let env = Env::open(device.clone(), options(compression)).unwrap();
+        let before = env.space().used_bytes;
+        put(&env, round * 2000..(round + 1) * 2000);
+        env.close().unwrap();
+        used.push(env.space().used_bytes - before);
+    }
+    assert!(used[1] * 10 < used[0] * 7, "LZ4 takes {} where none takes {}", used[1], used[0]);
+    assert!(used[2] * 10 < used[0] * 7, "zstd takes {} where none takes {}", used[2], used[0]);
+    for compression in ways {
+        let env = Env::open(device.clone(), options(compression)).unwrap();
+        let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
+        for number in 0..6000u32 {
+            let (key, found) = cursor.next().unwrap().unwrap();
+            assert_eq!((key, found), (&number.to_be_bytes()[..], value(number).as_slice()));
+        }
+        assert!(cursor.next().unwrap().is_none());
+        let mut problems = Vec::new();
+        env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        assert_eq!(problems, Vec::<String>::new());
+        env.close().unwrap();
+    }
+    // Without zstd at hand, what needs it is an error that says so.
+    let without = Env::open(device, Options::new(1 << 20, Arc::new(Replace)));
+    let error = without.and_then(|env| env.get(D, &5001u32.to_be_bytes())).unwrap_err();
+    assert!(matches!(&error, Error::Corrupt { why, .. } if why.contains("zstd")), "{error}");
+}
