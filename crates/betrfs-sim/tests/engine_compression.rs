@@ -1,5 +1,8 @@
 //! Each way of compressing keeps what it is given, and a volume may be written with several.
 
+// A failing call fails the test, also in what the tests share.
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use betree::{Batch, Compression, Cut, DictId, Env, Error, Geometry, Options, Replace};
@@ -18,7 +21,7 @@ fn options(compression: Compression) -> Options {
 /// Text that compresses, and in every fourth value noise that does not.
 fn value(number: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(number));
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         (0..700).map(|_| rng.next_u64() as u8).collect()
     } else {
         format!("the value of {number} ").repeat(30).into_bytes()
