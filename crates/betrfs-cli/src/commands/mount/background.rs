@@ -18,9 +18,9 @@ const READY: &str = "ready\n";
 
 /// What glibc's allocator is asked for. It keeps an arena for each thread, and what one thread freed
 /// is of no use to the others: with a cache of 256 MiB that made 500 MiB resident where one arena
-/// makes 300. And it learns to take large buffers from the heap, where they leave holes: with a fixed
-/// threshold they are mapped, and go back when they are freed.
-const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072")];
+/// makes 300. And it learns to take from the heap what is as large as a basement, where that leaves
+/// holes: with a fixed threshold it is mapped, and goes back when it is freed.
+const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "49152")];
 
 /// Makes sure that this process, which is to be the server itself, has its allocator so: that asks
 /// once, at the start, so the program is run anew in its place.
