@@ -8,18 +8,18 @@ use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::Arc;
-use std::thread;
-
-use parking_lot::Mutex;
 
 /// What is said of a clean close.
 const CLEAN: &str = "clean";
 
+/// What is heard of a server that said nothing.
+const DIED: &str = "its server ended without closing it";
+
 /// The server's end.
 pub struct Farewell {
     name: String,
-    waiting: Arc<Mutex<Vec<UnixStream>>>,
+    /// Who waits is in its queue until the farewell is said.
+    listener: UnixListener,
 }
 
 impl Farewell {
@@ -30,13 +30,8 @@ impl Farewell {
     pub fn listen(unique: u64) -> io::Result<Farewell> {
         let name = format!("betrfs-{}-{unique:016x}", std::process::id());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        let waiting = Arc::new(Mutex::new(Vec::new()));
-        let accepted = Arc::clone(&waiting);
-        // It ends with the process: nothing is left to tell when the farewell has been said.
-        thread::Builder::new().name("betrfs-farewell".into()).spawn(move || {
-            listener.incoming().map_while(Result::ok).for_each(|stream| accepted.lock().push(stream));
-        })?;
-        Ok(Farewell { name, waiting })
+        listener.set_nonblocking(true)?;
+        Ok(Farewell { name, listener })
     }
 
     /// The socket's name.
@@ -47,7 +42,7 @@ impl Farewell {
     /// Tells those who wait how the volume was closed: cleanly, or why not.
     pub fn tell<E: Display>(&self, closed: &Result<(), E>) {
         let message = closed.as_ref().err().map_or_else(|| CLEAN.to_owned(), ToString::to_string);
-        for mut stream in self.waiting.lock().drain(..) {
+        while let Ok((mut stream, _)) = self.listener.accept() {
             if let Err(error) = stream.write_all(message.as_bytes()) {
                 tracing::debug!("nobody waits any more: {error}");
             }
@@ -78,8 +73,9 @@ impl FarewellReader {
         let mut message = String::new();
         match self.stream.read_to_string(&mut message) {
             Ok(_) if message == CLEAN => Ok(()),
-            Ok(0) => Err("its server ended without closing it".to_owned()),
+            Ok(0) => Err(DIED.to_owned()),
             Ok(_) => Err(message),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(DIED.to_owned()),
             Err(error) => Err(format!("its server cannot be heard: {error}")),
         }
     }
@@ -92,9 +88,6 @@ mod tests {
     fn told(unique: u64, closed: Result<(), String>) -> Result<(), String> {
         let farewell = Farewell::listen(unique).unwrap();
         let reader = FarewellReader::connect(farewell.name()).unwrap();
-        while farewell.waiting.lock().is_empty() {
-            thread::yield_now();
-        }
         farewell.tell(&closed);
         reader.wait()
     }
