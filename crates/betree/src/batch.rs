@@ -22,6 +22,8 @@ pub struct Batch {
     changes: u32,
     puts_bytes: u64,
     frees: bool,
+    frees_bytes: u64,
+    deletes: bool,
     oversized: bool,
     /// One bit a dictionary; the highest stands for all that no volume has.
     dicts: u64,
@@ -60,6 +62,7 @@ impl Batch {
     /// Removes `key`, if it is there.
     pub fn delete(&mut self, dict: DictId, key: &[u8]) {
         self.push(DELETE, dict, 0, key, &[]);
+        self.deletes = true;
     }
 
     /// Changes the value of `key` by the environment's [`Upsert`](crate::Upsert), without reading it.
@@ -73,13 +76,15 @@ impl Batch {
         if lo < hi {
             let sides = if lo.is_after() { LO_AFTER } else { 0 } | if hi.is_after() { HI_AFTER } else { 0 };
             self.push(DELETE_RANGE, dict, sides, lo.bytes(), hi.bytes());
+            self.deletes = true;
         }
     }
 
-    /// Says that the batch is there to free space, and that what it puts (a record, a marker) is small
-    /// beside it: it is taken on a full volume too, like one of deletes alone.
-    pub fn mark_freeing(&mut self) {
+    /// Says that the batch is there to free about so many bytes, and that what it puts (a record, a
+    /// marker) is small beside it: it is taken on a full volume too, like one of deletes alone.
+    pub fn mark_freeing(&mut self, bytes: u64) {
         self.frees = true;
+        self.frees_bytes = self.frees_bytes.saturating_add(bytes);
     }
 
     /// How many changes it holds.
@@ -110,6 +115,16 @@ impl Batch {
         self.record.extend_from_slice(key);
         self.record.extend_from_slice(value);
         self.changes += 1;
+    }
+
+    /// How much space it is to give back, in bytes; 0 where that is not known.
+    pub(crate) fn frees_bytes(&self) -> u64 {
+        self.frees_bytes
+    }
+
+    /// Whether space may come back by it.
+    pub(crate) fn frees(&self) -> bool {
+        self.frees || self.deletes
     }
 
     /// Bytes that puts and upserts add, for the admission of space. Deletes count as nothing, nor do

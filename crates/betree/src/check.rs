@@ -45,7 +45,7 @@ impl Env {
             self.checkpoint()?;
             let committed = self.checkpoint.lock();
             let _structures: Vec<_> = self.engine.dicts.iter().map(|d| d.structure.lock()).collect();
-            if self.engine.dicts.iter().any(|d| d.state.read().dirty_bytes() > 0) {
+            if self.engine.dicts.iter().any(|d| d.state.read().is_dirty()) {
                 continue;
             }
             return self.check_device(&committed, &mut ears);

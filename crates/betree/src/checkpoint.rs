@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::format::superblock::{DICTS_MAX, DictRoot, Superblock, TablePlace, slots};
+use crate::format::superblock::{DICTS_MAX, DIRECTORY_PARTS_MAX, DictRoot, Superblock, TablePlace, slots};
 use crate::format::table::{encode_directory, encode_page};
 use crate::io::AlignedBuf;
 use crate::message::Msn;
@@ -129,23 +129,19 @@ impl Engine {
         let pages: Vec<_> = captured.table.pages().collect();
         for (index, slots) in pages {
             let bytes = encode_page(index, &slots);
-            let extent = self.write_extent(&bytes)?;
+            let extent = self.write_extent(&bytes, usize::MAX)?;
             let place = PagePlace { extent, len_bytes: bytes.len() as u32, checksum: xxh3_64(&bytes) };
             self.table.lock().page_written(index, place, &mut captured.table);
         }
         let bytes = encode_directory(&self.table.lock().directory());
-        let directory = self.write_extent(&bytes)?;
+        let directory = self.write_extent(&bytes, DIRECTORY_PARTS_MAX)?;
         if !planted::is(planted::Bug::MissingSyncBeforeSuperblock) {
             self.store.disk.sync()?;
         }
         let superblock = Superblock {
             generation: committed.superblock.generation + 1,
             dicts: captured.roots,
-            table: TablePlace {
-                offset: directory.offset(),
-                len: bytes.len() as u32,
-                checksum: xxh3_64(&bytes),
-            },
+            table: TablePlace::new(directory.parts(), bytes.len() as u32, xxh3_64(&bytes)),
             next_msn: captured.next_msn,
             ..superblock
         };
@@ -155,14 +151,14 @@ impl Engine {
         Ok(())
     }
 
-    fn write_extent(&self, bytes: &[u8]) -> Result<Arc<Extent>> {
+    fn write_extent(&self, bytes: &[u8], parts_max: usize) -> Result<Arc<Extent>> {
         let blocks = bytes.len().div_ceil(BLOCK_BYTES);
-        let extent = self.store.space.allocate(blocks as u64).ok_or(Error::NoSpace)?;
+        let extent = self.store.space.allocate(blocks as u64, parts_max).ok_or(Error::NoSpace)?;
         let mut buffer = AlignedBuf::zeroed(blocks)?;
         if let Some(room) = buffer.as_mut_slice().get_mut(..bytes.len()) {
             room.copy_from_slice(bytes);
         }
-        self.store.disk.write_at(extent.offset(), buffer.as_slice())?;
+        self.store.disk.write_extent(&extent, buffer.as_slice())?;
         Ok(extent)
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct DictState {
     pub applied_msn: Msn,
     nodes: HashMap<NodeId, Resident>,
     dirty_bytes: u64,
+    /// What a checkpoint has captured and not written yet.
+    writing_bytes: u64,
 }
 
 /// How a version in memory relates to the device.
@@ -62,6 +64,7 @@ impl Dict {
                 applied_msn,
                 nodes: HashMap::new(),
                 dirty_bytes: 0,
+                writing_bytes: 0,
             }),
             structure: Mutex::new(()),
         }
@@ -107,7 +110,7 @@ impl DictState {
 
     /// The versions that are in memory alone; from now on a checkpoint is writing them.
     pub fn capture_dirty(&mut self) -> HashMap<NodeId, Arc<Node>> {
-        self.dirty_bytes = 0;
+        self.writing_bytes += core::mem::take(&mut self.dirty_bytes);
         let dirty = self.nodes.iter_mut().filter(|(_, r)| r.kept == Kept::Dirty);
         dirty
             .map(|(id, resident)| {
@@ -119,6 +122,7 @@ impl DictState {
 
     /// A captured version has been written, or (`false`) has not and is dirty again.
     pub fn capture_done(&mut self, node: &Arc<Node>, written: bool) {
+        self.writing_bytes = self.writing_bytes.saturating_sub(device_bytes(node));
         let Some(resident) = self.nodes.get_mut(&node.id) else { return };
         if resident.kept == Kept::Writing && Arc::ptr_eq(&resident.node, node) {
             resident.kept = if written { Kept::Clean } else { Kept::Dirty };
@@ -128,9 +132,14 @@ impl DictState {
         }
     }
 
-    /// What the dirty versions may take on the device in bytes.
-    pub fn dirty_bytes(&self) -> u64 {
-        self.dirty_bytes
+    /// What the versions that are not on the device may take there in bytes.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.dirty_bytes + self.writing_bytes
+    }
+
+    /// Whether any version is in memory alone.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty_bytes > 0
     }
 
     /// Forgets leaves that are on the device and were not touched since the last call.

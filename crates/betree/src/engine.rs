@@ -10,6 +10,7 @@ use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::batch::{Change, Changes};
 use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
+use crate::format::table::PART_BYTES;
 use crate::memtable::Memtable;
 use crate::message::Msn;
 use crate::node::NodeId;
@@ -36,6 +37,9 @@ pub(crate) struct Engine {
     unsettled: AtomicBool,
     /// How many batches had been committed when everything was last flushed to give space back.
     drained_at_commit: AtomicU64,
+    /// Whether any batch since then may give space back, and how much is known to come.
+    deletes_pending: AtomicBool,
+    pending_freed_bytes: AtomicU64,
 }
 
 /// Counts of what was done.
@@ -67,6 +71,8 @@ impl Engine {
             counters: Counters::default(),
             unsettled: AtomicBool::new(false),
             drained_at_commit: AtomicU64::new(0),
+            deletes_pending: AtomicBool::new(false),
+            pending_freed_bytes: AtomicU64::new(0),
         }
     }
 
@@ -197,21 +203,51 @@ impl Engine {
         Ok(true)
     }
 
-    /// On a volume that is nearly full, brings everything that is pending down to the leaves: that
-    /// is how deletes give space back. `false` if there is space, or nothing new to bring down.
-    pub fn drain_if_short(&self) -> Result<bool> {
+    /// A batch that may give space back was committed.
+    pub fn expect_space(&self, bytes: u64) {
+        self.deletes_pending.store(true, Ordering::Relaxed);
+        self.pending_freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether pending deletes should give their space back now, because there is little.
+    pub fn wants_deletes_back(&self) -> bool {
+        self.deletes_pending.load(Ordering::Relaxed) && self.is_short()
+    }
+
+    /// Whether what pending deletes will give back is much beside what is free.
+    pub fn expects_much(&self) -> bool {
+        self.pending_freed_bytes.load(Ordering::Relaxed) > self.free_bytes() / 16
+    }
+
+    /// Whether free space is within twice the reserve.
+    fn is_short(&self) -> bool {
+        // Far from that, the exact sum is not worth its locks.
+        let (free, reserve) = (self.free_bytes(), self.reserve_bytes());
+        free <= self.store.cache.budget_bytes() as u64 * 4 + reserve * 2
+            && free <= self.owed_bytes() + reserve * 2
+    }
+
+    /// Whether anything was committed since this was asked last.
+    pub fn has_news_to_drain(&self) -> bool {
         let commits = self.counters.commits.load(Ordering::Relaxed);
-        if self.free_bytes() > self.owed_bytes() + self.reserve_bytes() * 2
-            || self.drained_at_commit.swap(commits, Ordering::Relaxed) == commits
-        {
-            return Ok(false);
-        }
+        self.drained_at_commit.swap(commits, Ordering::Relaxed) != commits
+    }
+
+    /// Brings what is pending down to the leaves, as far as there is room: that is how deletes and
+    /// overwrites give space back, once a checkpoint follows. `true` if something was done and
+    /// something is left.
+    pub fn drain(&self) -> Result<bool> {
+        self.deletes_pending.store(false, Ordering::Relaxed);
+        self.pending_freed_bytes.store(0, Ordering::Relaxed);
         self.freeze(true);
         for dict in &self.dicts {
             while self.absorb(dict)? {}
         }
+        let before = self.counters.flushes.load(Ordering::Relaxed);
+        self.unsettled.store(false, Ordering::Relaxed);
         self.settle_all(true)?;
-        Ok(true)
+        let flushed = self.counters.flushes.load(Ordering::Relaxed) != before;
+        Ok(flushed && self.unsettled.load(Ordering::Relaxed))
     }
 
     fn settle_all(&self, eager: bool) -> Result<()> {
@@ -249,10 +285,11 @@ impl Engine {
             .map(|d| {
                 let state = d.state.read();
                 // A memtable arrives at the root, which is then written with it.
-                state.dirty_bytes() + state.memtable_bytes() as u64
+                state.unwritten_bytes() + state.memtable_bytes() as u64
             })
             .sum();
-        trees + self.table.lock().dirty_page_bytes(self.table_page_bytes())
+        let further_parts = self.store.space.further_parts() * PART_BYTES;
+        trees + self.table.lock().dirty_page_bytes(self.table_page_bytes()) + further_parts
     }
 
     /// What is kept free so that deletes and checkpoints always work, in bytes.
@@ -262,10 +299,9 @@ impl Engine {
     }
 
     /// Whether a checkpoint would still fit after one more flush: the child, the neighbour that it
-    /// may merge with and their parents are written anew, and free space is not in one piece.
+    /// may merge with and their parents are written anew.
     fn has_room_to_flush(&self) -> bool {
-        let owed = self.owed_bytes();
-        self.free_bytes() > owed + owed / 4 + u64::from(self.geometry.node_bytes) * 6
+        self.free_bytes() > self.owed_bytes() + u64::from(self.geometry.node_bytes) * 6
     }
 
     /// The size of a page of the node table in bytes.

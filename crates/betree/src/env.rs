@@ -26,7 +26,7 @@ const LOG_PENDING_BYTES_MAX: u64 = 4 << 20;
 /// Several dictionaries in one volume.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
-/// checkpoint, commit, a dictionary's structure, its state, the node table, the rest.
+/// reclaiming, checkpoint, commit, a dictionary's structure, its state, the node table, the rest.
 pub struct Env {
     pub(crate) engine: Engine,
     pub(crate) log: Log,
@@ -34,6 +34,8 @@ pub struct Env {
     /// memtable are decided in one critical section.
     commit: Mutex<Committer>,
     pub(crate) checkpoint: Mutex<Committed>,
+    /// Held by whoever makes deletes give their space back.
+    reclaiming: Mutex<()>,
     signal: Mutex<Signal>,
     /// Work may have come up.
     work_wanted: Condvar,
@@ -67,6 +69,7 @@ impl Env {
             log,
             commit: Mutex::new(Committer { next_msn, closed: false, failed: None }),
             checkpoint: Mutex::new(committed),
+            reclaiming: Mutex::new(()),
             signal: Mutex::new(Signal::default()),
             work_wanted: Condvar::new(),
             work_done: Condvar::new(),
@@ -115,7 +118,10 @@ impl Env {
             commit.next_msn = first_msn + batch.len() as u64;
         }
         self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
-        if self.engine.freeze(false) {
+        if batch.frees() {
+            self.engine.expect_space(batch.frees_bytes());
+        }
+        if self.engine.freeze(false) || batch.frees() && self.engine.wants_deletes_back() {
             self.call_for_work();
         }
         if self.log.pending_bytes() > LOG_PENDING_BYTES_MAX {
@@ -135,16 +141,18 @@ impl Env {
     }
 
     /// Refuses what could not be kept: everything accepted must fit on the device beside what is
-    /// there, with a reserve for deletes (`Space`).
+    /// there, with a reserve for deletes (`Space`). These are taken always, but must not use up the
+    /// reserve faster than they give space back.
     fn admit(&self, batch: &Batch) -> Result<()> {
-        if batch.puts_bytes() == 0 {
-            return Ok(());
-        }
-        let needed = batch.puts_bytes() + batch.len() as u64 * CHANGE_OVERHEAD_BYTES;
         let engine = &self.engine;
-        let fits = || engine.free_bytes() >= engine.owed_bytes() + needed + engine.reserve_bytes();
+        let needed = match batch.puts_bytes() {
+            0 => 0,
+            puts_bytes => puts_bytes + batch.len() as u64 * CHANGE_OVERHEAD_BYTES,
+        };
+        let reserve = if needed == 0 { engine.reserve_bytes() / 2 } else { engine.reserve_bytes() };
         // Far from full, the exact sum is not worth its locks.
-        let far = engine.store.cache.budget_bytes() as u64 * 4 + engine.reserve_bytes() + needed;
+        let far = engine.store.cache.budget_bytes() as u64 * 4 + reserve + needed;
+        let fits = || engine.free_bytes() >= engine.owed_bytes() + needed + reserve;
         if engine.free_bytes() > far || fits() {
             return Ok(());
         }
@@ -153,22 +161,35 @@ impl Env {
         if fits() {
             return Ok(());
         }
-        if !self.give_space_back()? {
-            return Err(Error::NoSpace);
-        }
-        if fits() { Ok(()) } else { Err(Error::NoSpace) }
+        self.give_space_back()?;
+        if needed == 0 || fits() { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// On a volume that is nearly full: deletes take effect in the leaves, step by step, each made
-    /// durable so that the next has room. `false` if there was nothing to gain.
+    /// What was deleted and not yet carried out gives its space back before this returns, if it is
+    /// much beside what is free: then [`space`](Env::space) tells the truth about it.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Env::checkpoint).
+    pub fn reclaim(&self) -> Result<()> {
+        if self.engine.wants_deletes_back() || self.engine.expects_much() {
+            self.give_space_back()?;
+        }
+        Ok(())
+    }
+
+    /// Deletes take effect in the leaves, step by step, each made durable so that the next has
+    /// room. `false` if there was nothing new.
     fn give_space_back(&self) -> Result<bool> {
-        if !self.engine.drain_if_short()? {
+        // Whoever comes while another is at it has what it gained when the turn is his.
+        let _turn = self.reclaiming.lock();
+        if !self.engine.has_news_to_drain() {
             return Ok(false);
         }
         loop {
+            let more = self.engine.drain()?;
             while self.engine.free_one()? {}
             self.checkpoint()?;
-            if !self.engine.settle_again()? {
+            if !more {
                 return Ok(true);
             }
         }
@@ -299,10 +320,10 @@ impl Env {
             self.checkpoint()?;
             return Ok(true);
         }
-        if self.engine.free_one()? || self.engine.settle_again()? || self.give_space_back()? {
+        if self.engine.free_one()? || self.engine.settle_again()? {
             return Ok(true);
         }
-        Ok(false)
+        Ok(self.engine.wants_deletes_back() && self.give_space_back()?)
     }
 
     fn call_for_work(&self) {

@@ -10,6 +10,7 @@ use betree_sys::{BLOCK_BYTES, Device, DeviceError};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
+use crate::space::Extent;
 
 #[cfg(test)]
 pub(crate) mod mem;
@@ -75,6 +76,28 @@ impl Disk {
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.write_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.device.write_at(offset, buf).map_err(|e| self.poison(e))
+    }
+
+    /// Fills `buf` from byte `offset` of an extent on; both in whole blocks. A read for each part.
+    pub(crate) fn read_extent(&self, extent: &Extent, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut rest = buf;
+        for (at, len) in extent.places(offset, rest.len() as u64) {
+            let Some((part, after)) = rest.split_at_mut_checked(len as usize) else { break };
+            self.read_at(at, part)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Writes `buf`, in whole blocks, at the start of an extent. A write for each part.
+    pub(crate) fn write_extent(&self, extent: &Extent, buf: &[u8]) -> Result<()> {
+        let mut rest = buf;
+        for (at, len) in extent.places(0, buf.len() as u64) {
+            let Some((part, after)) = rest.split_at_checked(len as usize) else { break };
+            self.write_at(at, part)?;
+            rest = after;
+        }
+        Ok(())
     }
 
     /// Makes durable every write that returned before this call. A failure poisons the disk.

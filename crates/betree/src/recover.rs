@@ -183,33 +183,31 @@ impl Env {
 /// Reads the node table and claims all that it names.
 fn read_table(disk: &Disk, space: &Arc<Space>, superblock: &Superblock) -> Result<(Table, Arc<Extent>)> {
     let place = &superblock.table;
-    let blocks = u64::from(place.len).div_ceil(BLOCK);
-    let directory = space.reserve_exact(place.offset / BLOCK, blocks)?;
-    let bytes = read_checked(disk, "the node table's directory", &directory, place.len, place.checksum)?;
+    let directory = space.claim(place.parts())?;
+    let what = "the node table's directory";
+    let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
     let corrupt = |what: &'static str, extent: &Extent, why: &str| Error::Corrupt {
         what,
-        offset: extent.offset(),
+        offset: extent.place(0),
         len: extent.len_blocks() * BLOCK,
         why: why.into(),
     };
     let pages = decode_directory(bytes_of(&bytes, place.len))
-        .ok_or_else(|| corrupt("the node table's directory", &directory, "it is not one"))?;
+        .ok_or_else(|| corrupt(what, &directory, "it is not one"))?;
     let mut table = Table::new(slots_per_page(superblock.table_page_bytes));
-    for (index, page) in pages.iter().enumerate() {
+    for (index, page) in pages.entries.iter().enumerate() {
         let what = "a page of the node table";
-        let extent = space.reserve_exact(page.start_block.get(), u64::from(page.len_blocks.get()))?;
+        let extent = space.claim(pages.parts_of(index, page.first_part()))?;
         let len_bytes = page.len_bytes.get();
         if u64::from(len_bytes) > extent.len_blocks() * BLOCK {
             return Err(corrupt(what, &extent, "it is longer than its extent"));
         }
         let bytes = read_checked(disk, what, &extent, len_bytes, page.checksum.get())?;
         let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
-            .filter(|slots| slots.len() <= slots_per_page(superblock.table_page_bytes) as usize)
+            .filter(|slots| slots.entries.len() <= slots_per_page(superblock.table_page_bytes) as usize)
             .ok_or_else(|| corrupt(what, &extent, "it is not that page"))?;
         let place = PagePlace { extent, len_bytes, checksum: page.checksum.get() };
-        table.push_page(place, &slots, |slot| {
-            space.reserve_exact(slot.start_block.get(), u64::from(slot.len_blocks.get()))
-        })?;
+        table.push_page(place, &slots, |parts| space.claim(parts))?;
     }
     Ok((table, directory))
 }
@@ -226,11 +224,11 @@ fn read_checked(
     checksum: u64,
 ) -> Result<AlignedBuf> {
     let mut buffer = AlignedBuf::zeroed(extent.len_blocks() as usize)?;
-    disk.read_at(extent.offset(), buffer.as_mut_slice())?;
+    disk.read_extent(extent, 0, buffer.as_mut_slice())?;
     if xxh3_64(bytes_of(&buffer, len)) != checksum {
         return Err(Error::Corrupt {
             what,
-            offset: extent.offset(),
+            offset: extent.place(0),
             len: u64::from(len),
             why: "the checksum does not match".into(),
         });

@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 
 use zerocopy::little_endian::{U32, U64};
 
-use crate::format::table::{StoredPage, StoredSlot};
+use crate::format::table::{Entries, StoredPage, StoredSlot};
 use crate::node::NodeId;
-use crate::space::Extent;
+use crate::space::{Extent, Part};
 use crate::store::NodePlace;
 
 /// What the table knows of a slot.
@@ -62,15 +62,15 @@ impl Table {
         Table { slots_per_page, ..Table::default() }
     }
 
-    /// Adds the next page while a volume is opened; `extent_of` claims the nodes' extents.
+    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents.
     pub fn push_page<E>(
         &mut self,
         place: PagePlace,
-        slots: &[StoredSlot],
-        mut extent_of: impl FnMut(&StoredSlot) -> Result<Arc<Extent>, E>,
+        slots: &Entries<StoredSlot>,
+        mut claim: impl FnMut(Vec<Part>) -> Result<Arc<Extent>, E>,
     ) -> Result<(), E> {
         self.pages.push(Some(place));
-        for stored in slots {
+        for (entry, stored) in slots.entries.iter().enumerate() {
             let index = self.slots.len() as u32;
             let mut slot = Slot { generation: stored.generation.get(), ..Slot::default() };
             if stored.used == 1 {
@@ -78,7 +78,7 @@ impl Table {
                 slot.references = stored.references.get();
                 slot.height = stored.height;
                 slot.place = Some(NodePlace {
-                    extent: extent_of(stored)?,
+                    extent: claim(slots.parts_of(entry, stored.first_part()))?,
                     header_len: stored.header_len.get(),
                     header_checksum: stored.header_checksum.get(),
                 });
@@ -165,7 +165,8 @@ impl Table {
         })
     }
 
-    /// How many bytes a checkpoint would write of the table now, at most.
+    /// How many bytes a checkpoint would write of the table now, at most, but for further parts of
+    /// extents.
     pub fn dirty_page_bytes(&self, page_bytes: u32) -> u64 {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
     }
@@ -214,17 +215,20 @@ impl Table {
     }
 
     /// The pages' places, for the directory.
-    pub fn directory(&self) -> Vec<StoredPage> {
-        self.pages
-            .iter()
-            .flatten()
-            .map(|page| StoredPage {
-                start_block: U64::new(page.extent.start_block()),
+    pub fn directory(&self) -> Entries<StoredPage> {
+        let mut directory = Entries::new();
+        for page in self.pages.iter().flatten() {
+            let parts = page.extent.parts();
+            let first = parts.first().copied().unwrap_or_default();
+            let stored = StoredPage {
+                start_block: U64::new(first.start_block),
                 checksum: U64::new(page.checksum),
-                len_blocks: U32::new(page.extent.len_blocks() as u32),
+                len_blocks: U32::new(first.len_blocks as u32),
                 len_bytes: U32::new(page.len_bytes),
-            })
-            .collect()
+            };
+            directory.push(stored, parts);
+        }
+        directory
     }
 
     /// The checkpoint came to nothing: what it was to write is still to be written.
@@ -256,17 +260,24 @@ impl CapturedTable {
     }
 
     /// The pages to write.
-    pub fn pages(&self) -> impl Iterator<Item = (u32, Vec<StoredSlot>)> + '_ {
-        self.pages.iter().map(|(index, slots)| (*index, slots.iter().map(stored).collect()))
+    pub fn pages(&self) -> impl Iterator<Item = (u32, Entries<StoredSlot>)> + '_ {
+        self.pages.iter().map(|(index, slots)| {
+            let mut page = Entries::new();
+            for slot in slots {
+                let parts = slot.place.as_ref().map_or(&[][..], |p| p.extent.parts());
+                page.push(stored(slot, parts.first()), parts);
+            }
+            (*index, page)
+        })
     }
 }
 
-fn stored(slot: &Slot) -> StoredSlot {
+fn stored(slot: &Slot, first: Option<&Part>) -> StoredSlot {
     let place = slot.place.as_ref();
     StoredSlot {
-        start_block: U64::new(place.map_or(0, |p| p.extent.start_block())),
+        start_block: U64::new(first.map_or(0, |p| p.start_block)),
         header_checksum: U64::new(place.map_or(0, |p| p.header_checksum)),
-        len_blocks: U32::new(place.map_or(0, |p| p.extent.len_blocks() as u32)),
+        len_blocks: U32::new(first.map_or(0, |p| p.len_blocks as u32)),
         header_len: U32::new(place.map_or(0, |p| p.header_len)),
         generation: U32::new(slot.generation),
         references: U32::new(slot.references),

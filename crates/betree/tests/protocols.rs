@@ -1,5 +1,7 @@
 //! The protocols between threads that matter, under a model checker that chooses the schedule:
 //! group commit, eviction against use, checkpoint capture against flushes.
+// A test that cannot go on says so by panicking.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
 

@@ -3,6 +3,7 @@
 //! One block, kept in four copies at the volume's start; [`slots`] says which copy is believed.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
@@ -11,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Error, Result};
 use crate::settings::Geometry;
+use crate::space::Part;
 
 pub(crate) mod slots;
 
@@ -69,6 +71,9 @@ pub(crate) struct DictRoot {
     pub applied_msn: u64,
 }
 
+/// The most parts that the node table's directory stands in.
+pub(crate) const DIRECTORY_PARTS_MAX: usize = 16;
+
 /// The place of the node table's directory: all zero while there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TablePlace {
@@ -78,6 +83,32 @@ pub(crate) struct TablePlace {
     pub len: u32,
     /// xxh3-64 of these bytes.
     pub checksum: u64,
+    /// The parts of its extent after the first, then zeros.
+    pub further_parts: [Part; DIRECTORY_PARTS_MAX - 1],
+}
+
+impl TablePlace {
+    /// The place of `len` bytes in these parts.
+    pub(crate) fn new(parts: &[Part], len: u32, checksum: u64) -> TablePlace {
+        let mut place = TablePlace { len, checksum, ..TablePlace::default() };
+        place.offset = parts.first().map_or(0, |p| p.start_block * BLOCK_BYTES as u64);
+        for (to, part) in place.further_parts.iter_mut().zip(parts.iter().skip(1)) {
+            *to = *part;
+        }
+        place
+    }
+
+    /// The parts of its extent; the first has the blocks that the others have not.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        let further: Vec<Part> =
+            self.further_parts.iter().take_while(|p| p.len_blocks > 0).copied().collect();
+        let blocks = u64::from(self.len).div_ceil(BLOCK_BYTES as u64);
+        let elsewhere = further.iter().fold(0u64, |sum, p| sum.saturating_add(p.len_blocks));
+        let len_blocks = blocks.saturating_sub(elsewhere);
+        let mut parts = Vec::from([Part { start_block: self.offset / BLOCK_BYTES as u64, len_blocks }]);
+        parts.extend(further);
+        parts
+    }
 }
 
 /// A place in the log: the segment that stands there or will.
@@ -133,7 +164,8 @@ struct Raw {
     dict_count: U32,
     table_checksum: U64,
     dicts: [RawDict; DICTS_MAX],
-    reserved: [u8; 3824],
+    table_further_parts: [RawPart; DIRECTORY_PARTS_MAX - 1],
+    reserved: [u8; 3584],
     /// xxh3-64 of all bytes before it.
     checksum: U64,
 }
@@ -144,6 +176,13 @@ struct RawDict {
     root_slot: U32,
     root_generation: U32,
     applied_msn: U64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawPart {
+    start_block: U64,
+    len_blocks: U64,
 }
 
 const _: () = assert!(size_of::<Raw>() == BLOCK_BYTES && size_of::<RawDict>() == 16);
@@ -182,6 +221,10 @@ impl Superblock {
             raw.root_generation = dict.generation.into();
             raw.applied_msn = dict.applied_msn.into();
         }
+        for (raw, part) in raw.table_further_parts.iter_mut().zip(&self.table.further_parts) {
+            raw.start_block = part.start_block.into();
+            raw.len_blocks = part.len_blocks.into();
+        }
         raw.checksum = checksum(raw).into();
         Ok(())
     }
@@ -219,6 +262,10 @@ impl Superblock {
                 applied_msn: raw.applied_msn.get(),
             };
         }
+        let mut further_parts = [Part::default(); DIRECTORY_PARTS_MAX - 1];
+        for (part, raw) in further_parts.iter_mut().zip(&raw.table_further_parts) {
+            *part = Part { start_block: raw.start_block.get(), len_blocks: raw.len_blocks.get() };
+        }
         Ok(Superblock {
             volume_id: raw.volume_id,
             generation: raw.generation.get(),
@@ -238,6 +285,7 @@ impl Superblock {
                 offset: raw.table_offset.get(),
                 len: raw.table_len.get(),
                 checksum: raw.table_checksum.get(),
+                further_parts,
             },
             log_start: LogStart {
                 epoch: raw.log_epoch.get(),
@@ -255,7 +303,8 @@ impl Superblock {
         let whole = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES as u64);
         let part = |bytes: u32| (1..=PART_BYTES_MAX).contains(&bytes);
         let log_end = log_offset.saturating_add(geometry.log_bytes);
-        let table_end = table.offset.saturating_add(u64::from(table.len));
+        let first_blocks = table.parts().first().map_or(0, |p| p.len_blocks);
+        let table_end = table.offset.saturating_add(first_blocks * BLOCK_BYTES as u64);
         let dicts = usize::from(geometry.dicts);
         let require = [
             (whole(volume_bytes) && volume_bytes <= VOLUME_BYTES_MAX, "the volume's size is senseless"),
@@ -289,7 +338,7 @@ impl Superblock {
             (
                 table == TablePlace::default()
                     || whole(table.offset)
-                        && table.len > 0
+                        && first_blocks > 0
                         && table_end <= volume_bytes
                         && (table.offset >= log_end
                             || table.offset >= slots::BYTES && table_end <= log_offset),
@@ -308,7 +357,6 @@ fn checksum(raw: &Raw) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::vec;
-    use std::vec::Vec;
 
     use super::*;
 
@@ -333,7 +381,11 @@ mod tests {
             log_offset: 4 * 4096,
             table_page_bytes: 1 << 18,
             dicts,
-            table: TablePlace { offset: 40 * 4096, len: 5000, checksum: 0x1122_3344_5566_7788 },
+            table: TablePlace::new(
+                &[Part { start_block: 40, len_blocks: 1 }, Part { start_block: 60, len_blocks: 1 }],
+                5000,
+                0x1122_3344_5566_7788,
+            ),
             log_start: LogStart { epoch: 3, seq: 12, position: 5 * 4096 },
             next_msn: 2000,
         }
@@ -371,7 +423,7 @@ mod tests {
             log_offset: 100 * 4096,
             table_page_bytes: 4096,
             dicts: [DictRoot { slot: u32::MAX, generation: u32::MAX, applied_msn: COUNTER_MAX }; DICTS_MAX],
-            table: TablePlace { offset: 199 * 4096, len: 4096, checksum: u64::MAX },
+            table: TablePlace::new(&[Part { start_block: 199, len_blocks: 1 }], 4096, u64::MAX),
             log_start: LogStart { epoch: COUNTER_MAX, seq: COUNTER_MAX, position: LOG_BYTES_MIN - 4096 },
             next_msn: COUNTER_MAX,
         };
@@ -456,7 +508,7 @@ mod tests {
             assert!(matches!(spoiled.encode(&mut block), Err(Error::BadGeometry(_))), "spoiler {i}");
         }
         // The same from the other side: each number of the block replaced by an extreme one.
-        for at in (12..264).step_by(4).filter(|at| !(16..32).contains(at)) {
+        for at in (12..504).step_by(4).filter(|at| !(16..32).contains(at)) {
             for word in [0, 1, u32::MAX] {
                 let mut block = encoded(&sample());
                 block[at..at + 4].copy_from_slice(&u32::to_le_bytes(word));

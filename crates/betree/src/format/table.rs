@@ -1,13 +1,16 @@
 //! Pages of the node table, and the directory that lists them.
 //!
 //! A page is a head and one fixed entry per slot; the directory is a head and one fixed entry per
-//! page. Both are copy-on-write extents; a page's checksum stands in the directory, the directory's
-//! in the superblock.
+//! page. An entry has the first part of its extent; the further parts of all extents follow the
+//! entries, in their order. Both are copy-on-write extents; a page's checksum stands in the
+//! directory, the directory's in the superblock.
 
 use alloc::vec::Vec;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::space::Part;
 
 const PAGE_MAGIC: u32 = 0x6570_7462;
 const DIRECTORY_MAGIC: u32 = 0x6964_7462;
@@ -18,7 +21,7 @@ struct Head {
     magic: U32,
     index: U32,
     entries: U32,
-    reserved: U32,
+    further_parts: U32,
 }
 
 /// A slot of the node table as stored. All zeros: never used.
@@ -47,7 +50,69 @@ pub(crate) struct StoredPage {
     pub len_bytes: U32,
 }
 
+/// A part of an extent after the first, as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct StoredPart {
+    /// The index of the entry whose extent it belongs to. It never decreases from part to part.
+    pub entry: U32,
+    pub len_blocks: U32,
+    pub start_block: U64,
+}
+
+/// Entries that each have an extent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entries<T> {
+    pub entries: Vec<T>,
+    further_parts: Vec<StoredPart>,
+}
+
+impl<T> Entries<T> {
+    /// None.
+    pub(crate) fn new() -> Entries<T> {
+        Entries { entries: Vec::new(), further_parts: Vec::new() }
+    }
+
+    /// Appends an entry; the first of its `parts` stands in itself.
+    pub(crate) fn push(&mut self, entry: T, parts: &[Part]) {
+        let index = U32::new(self.entries.len() as u32);
+        self.entries.push(entry);
+        self.further_parts.extend(parts.iter().skip(1).map(|part| StoredPart {
+            entry: index,
+            len_blocks: U32::new(part.len_blocks as u32),
+            start_block: U64::new(part.start_block),
+        }));
+    }
+
+    /// The parts of an entry's extent, the `first` of them as the entry has it.
+    pub(crate) fn parts_of(&self, index: usize, first: Part) -> Vec<Part> {
+        let from = self.further_parts.partition_point(|p| (p.entry.get() as usize) < index);
+        let further = self.further_parts.iter().skip(from).take_while(|p| p.entry.get() as usize == index);
+        let further = further
+            .map(|p| Part { start_block: p.start_block.get(), len_blocks: u64::from(p.len_blocks.get()) });
+        core::iter::once(first).chain(further).collect()
+    }
+}
+
+impl StoredSlot {
+    /// The first part of the node's extent.
+    pub(crate) fn first_part(&self) -> Part {
+        Part { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
+    }
+}
+
+impl StoredPage {
+    /// The first part of the page's extent.
+    pub(crate) fn first_part(&self) -> Part {
+        Part { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
+    }
+}
+
+/// What a further part of an extent takes in a page or the directory, in bytes.
+pub(crate) const PART_BYTES: u64 = size_of::<StoredPart>() as u64;
+
 const _: () = assert!(size_of::<Head>() == 16);
+const _: () = assert!(size_of::<StoredPart>() == 16);
 const _: () = assert!(size_of::<StoredSlot>() == 40);
 const _: () = assert!(size_of::<StoredPage>() == 24);
 
@@ -56,15 +121,16 @@ pub(crate) fn slots_per_page(page_bytes: u32) -> u32 {
     (page_bytes.saturating_sub(size_of::<Head>() as u32) / size_of::<StoredSlot>() as u32).max(1)
 }
 
-fn encode<T: IntoBytes + Immutable>(magic: u32, index: u32, entries: &[T]) -> Vec<u8> {
+fn encode<T: IntoBytes + Immutable>(magic: u32, index: u32, all: &Entries<T>) -> Vec<u8> {
     let head = Head {
         magic: U32::new(magic),
         index: U32::new(index),
-        entries: U32::new(entries.len() as u32),
-        reserved: U32::ZERO,
+        entries: U32::new(all.entries.len() as u32),
+        further_parts: U32::new(all.further_parts.len() as u32),
     };
     let mut out = head.as_bytes().to_vec();
-    out.extend_from_slice(entries.as_bytes());
+    out.extend_from_slice(all.entries.as_bytes());
+    out.extend_from_slice(all.further_parts.as_bytes());
     out
 }
 
@@ -72,31 +138,36 @@ fn decode<T: FromBytes + Immutable + KnownLayout + Unaligned + Copy>(
     magic: u32,
     index: u32,
     bytes: &[u8],
-) -> Option<Vec<T>> {
+) -> Option<Entries<T>> {
     let (head, rest) = Head::ref_from_prefix(bytes).ok()?;
     if head.magic.get() != magic || head.index.get() != index {
         return None;
     }
     let (entries, rest) = <[T]>::ref_from_prefix_with_elems(rest, head.entries.get() as usize).ok()?;
-    rest.is_empty().then(|| entries.to_vec())
+    let count = head.further_parts.get() as usize;
+    let (parts, rest) = <[StoredPart]>::ref_from_prefix_with_elems(rest, count).ok()?;
+    let in_order = parts.is_sorted_by_key(|p| p.entry.get());
+    let belong = parts.last().is_none_or(|p| (p.entry.get() as usize) < entries.len());
+    (rest.is_empty() && in_order && belong)
+        .then(|| Entries { entries: entries.to_vec(), further_parts: parts.to_vec() })
 }
 
 /// A page's bytes.
-pub(crate) fn encode_page(index: u32, slots: &[StoredSlot]) -> Vec<u8> {
+pub(crate) fn encode_page(index: u32, slots: &Entries<StoredSlot>) -> Vec<u8> {
     encode(PAGE_MAGIC, index, slots)
 }
 
 /// A page's slots, if these bytes are that page.
-pub(crate) fn decode_page(index: u32, bytes: &[u8]) -> Option<Vec<StoredSlot>> {
+pub(crate) fn decode_page(index: u32, bytes: &[u8]) -> Option<Entries<StoredSlot>> {
     decode(PAGE_MAGIC, index, bytes)
 }
 
 /// The directory's bytes.
-pub(crate) fn encode_directory(pages: &[StoredPage]) -> Vec<u8> {
+pub(crate) fn encode_directory(pages: &Entries<StoredPage>) -> Vec<u8> {
     encode(DIRECTORY_MAGIC, 0, pages)
 }
 
 /// The directory's pages, if these bytes are a directory.
-pub(crate) fn decode_directory(bytes: &[u8]) -> Option<Vec<StoredPage>> {
+pub(crate) fn decode_directory(bytes: &[u8]) -> Option<Entries<StoredPage>> {
     decode(DIRECTORY_MAGIC, 0, bytes)
 }

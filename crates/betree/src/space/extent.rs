@@ -1,10 +1,13 @@
 //! Places on the volume, and their owners.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
+use betree_sys::sync::atomic::{AtomicU64, Ordering};
 
 use super::gaps::Gaps;
 use crate::error::{Error, Result};
@@ -17,13 +20,23 @@ pub(crate) struct Space {
     gaps: Mutex<Gaps>,
     first_block: u64,
     total_blocks: u64,
+    /// How many parts all extents have beyond their first.
+    further_parts: AtomicU64,
 }
 
-/// A range of blocks in use; dropping it gives them back.
+/// Blocks in a row, counted from the volume's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub start_block: u64,
+    pub len_blocks: u64,
+}
+
+/// Blocks in use, in one part wherever that can be had; dropping it gives them back.
+///
+/// Bytes of an extent are counted through its parts in their order.
 pub(crate) struct Extent {
     space: Arc<Space>,
-    start_block: u64,
-    len_blocks: u64,
+    parts: Box<[Part]>,
 }
 
 impl Space {
@@ -31,25 +44,48 @@ impl Space {
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
         let gaps = Mutex::new(Gaps::new(first_block, total_blocks));
-        Arc::new(Space { gaps, first_block, total_blocks })
+        Arc::new(Space { gaps, first_block, total_blocks, further_parts: AtomicU64::new(0) })
     }
 
-    /// Takes `blocks` contiguous blocks, right after the last ones taken if that can be; `None`
-    /// where no gap has so many (or none were asked for).
-    pub(crate) fn allocate(self: &Arc<Space>, blocks: u64) -> Option<Arc<Extent>> {
-        let start = self.gaps.lock().allocate(blocks)?;
-        Some(Arc::new(Extent { space: Arc::clone(self), start_block: start, len_blocks: blocks }))
+    /// Takes `blocks` blocks: in a row, right after the last ones taken if that can be, or in a gap
+    /// that has them; else in as few parts as the gaps allow, at most `parts_max`. `None` where that
+    /// many blocks are not free (or none were asked for), or only in more parts.
+    pub(crate) fn allocate(self: &Arc<Space>, blocks: u64, parts_max: usize) -> Option<Arc<Extent>> {
+        let mut gaps = self.gaps.lock();
+        let parts = match gaps.allocate(blocks) {
+            Some(start_block) => Vec::from([Part { start_block, len_blocks: blocks }]),
+            None => gaps.gather(blocks, parts_max)?,
+        };
+        drop(gaps);
+        Some(self.extent(parts))
     }
 
-    /// Takes exactly these blocks: at mount, what the table says is in use.
+    /// Takes exactly these parts: at mount, what the table says is in use.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the place in bytes, if any of them is outside or in use already.
-    pub(crate) fn reserve_exact(self: &Arc<Space>, start_block: u64, len_blocks: u64) -> Result<Arc<Extent>> {
-        if !self.gaps.lock().take(start_block, len_blocks) {
-            return Err(self.refusal(start_block, len_blocks));
+    pub(crate) fn claim(self: &Arc<Space>, parts: Vec<Part>) -> Result<Arc<Extent>> {
+        let mut gaps = self.gaps.lock();
+        for (index, part) in parts.iter().enumerate() {
+            if !gaps.take(part.start_block, part.len_blocks) {
+                for taken in parts.iter().take(index) {
+                    gaps.give_back(taken.start_block, taken.len_blocks);
+                }
+                return Err(self.refusal(part.start_block, part.len_blocks));
+            }
         }
-        Ok(Arc::new(Extent { space: Arc::clone(self), start_block, len_blocks }))
+        drop(gaps);
+        Ok(self.extent(parts))
+    }
+
+    fn extent(self: &Arc<Space>, parts: Vec<Part>) -> Arc<Extent> {
+        self.further_parts.fetch_add(parts.len().saturating_sub(1) as u64, Ordering::Relaxed);
+        Arc::new(Extent { space: Arc::clone(self), parts: parts.into() })
+    }
+
+    /// How many parts the extents in use have beyond their first.
+    pub(crate) fn further_parts(&self) -> u64 {
+        self.further_parts.load(Ordering::Relaxed)
     }
 
     fn refusal(&self, start: u64, len: u64) -> Error {
@@ -75,12 +111,6 @@ impl Space {
         self.total_blocks
     }
 
-    /// The most that one [`allocate`](Space::allocate) could get.
-    #[cfg(test)]
-    pub(crate) fn largest_gap_blocks(&self) -> u64 {
-        self.gaps.lock().largest()
-    }
-
     /// The free ranges (start, length) in blocks, in order of place.
     #[cfg(test)]
     pub(crate) fn gaps(&self) -> alloc::vec::Vec<(u64, u64)> {
@@ -89,30 +119,51 @@ impl Space {
 }
 
 impl Extent {
-    /// Its first block, counted from the volume's start.
-    pub(crate) fn start_block(&self) -> u64 {
-        self.start_block
+    /// Its parts, at least one.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
+    /// The blocks of all parts.
     pub(crate) fn len_blocks(&self) -> u64 {
-        self.len_blocks
+        self.parts.iter().map(|p| p.len_blocks).sum()
     }
 
-    /// Its first byte, counted from the volume's start.
-    pub(crate) fn offset(&self) -> u64 {
-        self.start_block.saturating_mul(BLOCK_BYTES as u64)
+    /// Where on the volume a range of its bytes stands: (first byte, length) of each piece that is
+    /// in a row. What lies beyond its end is left out.
+    pub(crate) fn places(&self, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let end = offset.saturating_add(len);
+        let mut next = 0u64;
+        self.parts.iter().filter_map(move |part| {
+            let from = next;
+            next += part.len_blocks * BLOCK_BYTES as u64;
+            let (start, stop) = (offset.max(from), end.min(next));
+            (start < stop).then(|| (part.start_block * BLOCK_BYTES as u64 + (start - from), stop - start))
+        })
+    }
+
+    /// Where on the volume one of its bytes stands; its start, if it has no such byte.
+    pub(crate) fn place(&self, offset: u64) -> u64 {
+        let start = self.parts.first().map_or(0, |p| p.start_block * BLOCK_BYTES as u64);
+        self.places(offset, 1).next().map_or(start, |(at, _)| at)
     }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        self.space.gaps.lock().give_back(self.start_block, self.len_blocks);
+        let further = self.parts.len().saturating_sub(1) as u64;
+        self.space.further_parts.fetch_sub(further, Ordering::Relaxed);
+        let mut gaps = self.space.gaps.lock();
+        for part in &self.parts {
+            gaps.give_back(part.start_block, part.len_blocks);
+        }
     }
 }
 
 impl core::fmt::Debug for Extent {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "blocks {}+{}", self.start_block, self.len_blocks)
+        let mut list = f.debug_list();
+        list.entries(self.parts.iter().map(|p| format!("{}+{}", p.start_block, p.len_blocks))).finish()
     }
 }
 
@@ -134,6 +185,10 @@ mod tests {
         }
     }
 
+    fn row(start_block: u64, len_blocks: u64) -> Vec<Part> {
+        vec![Part { start_block, len_blocks }]
+    }
+
     fn agree(space: &Space, used: &[bool], first: u64, seed: u64) {
         let mut expected = Vec::new();
         let mut run = 0;
@@ -145,7 +200,6 @@ mod tests {
         }
         assert_eq!(space.gaps(), expected, "seed {seed}");
         assert_eq!(space.free_blocks(), expected.iter().map(|g| g.1).sum::<u64>());
-        assert_eq!(space.largest_gap_blocks(), expected.iter().map(|g| g.1).max().unwrap_or(0));
     }
 
     #[test]
@@ -157,23 +211,31 @@ mod tests {
             let mut used = vec![false; total as usize];
             let mut held: Vec<Arc<Extent>> = Vec::new();
             let mark = |used: &mut Vec<bool>, e: &Extent, to: bool| {
-                for b in e.start_block()..e.start_block() + e.len_blocks() {
-                    let bit = &mut used[(b - first) as usize];
-                    assert_ne!(*bit, to, "seed {seed}: block {b}");
-                    *bit = to;
+                for part in e.parts() {
+                    for b in part.start_block..part.start_block + part.len_blocks {
+                        let bit = &mut used[(b - first) as usize];
+                        assert_ne!(*bit, to, "seed {seed}: block {b}");
+                        *bit = to;
+                    }
                 }
             };
             for _ in 0..400 {
                 match dice.below(5) {
                     0 | 1 => {
                         let len = 1 + dice.below(12);
-                        match space.allocate(len) {
+                        let parts_max = 1 + dice.below(3) as usize;
+                        let mut gaps: Vec<_> = space.gaps().iter().map(|g| g.1).collect();
+                        gaps.sort_unstable();
+                        let largest: Vec<u64> = gaps.into_iter().rev().take(parts_max).collect();
+                        match space.allocate(len, parts_max) {
                             Some(extent) => {
                                 assert_eq!(extent.len_blocks(), len);
+                                assert!(extent.parts().len() <= parts_max);
+                                assert_eq!(extent.parts().len() == 1, largest[0] >= len, "seed {seed}");
                                 mark(&mut used, &extent, true);
                                 held.push(extent);
                             }
-                            None => assert!(space.largest_gap_blocks() < len, "seed {seed}"),
+                            None => assert!(largest.iter().sum::<u64>() < len, "seed {seed}"),
                         }
                     }
                     2 => {
@@ -184,7 +246,7 @@ mod tests {
                             && used[range.start - first as usize..range.end - first as usize]
                                 .iter()
                                 .all(|u| !u);
-                        match space.reserve_exact(start, len) {
+                        match space.claim(row(start, len)) {
                             Ok(extent) => {
                                 assert!(free, "seed {seed}");
                                 mark(&mut used, &extent, true);
@@ -203,6 +265,8 @@ mod tests {
                     _ => {}
                 }
                 agree(&space, &used, first, seed);
+                let further = held.iter().map(|e| e.parts().len() as u64 - 1).sum::<u64>();
+                assert_eq!(space.further_parts(), further, "seed {seed}");
             }
             held.clear();
             assert_eq!(space.gaps(), [(first, total)], "seed {seed}: all gaps are one again");
@@ -212,44 +276,74 @@ mod tests {
     #[test]
     fn what_is_allocated_in_turn_stands_in_turn() {
         let space = Space::new(10, 100);
-        let all: Vec<_> = (0..10).map(|_| space.allocate(10).unwrap()).collect();
-        let starts: Vec<_> = all.iter().map(|e| e.start_block()).collect();
+        let all: Vec<_> = (0..10).map(|_| space.allocate(10, 1).unwrap()).collect();
+        let starts: Vec<_> = all.iter().map(|e| e.parts()[0].start_block).collect();
         assert_eq!(starts, (1..=10).map(|i| i * 10).collect::<Vec<_>>());
-        assert!(space.allocate(1).is_none());
+        assert!(space.allocate(1, 1).is_none());
     }
 
     #[test]
     fn freed_blocks_behind_the_cursor_wait_until_it_has_gone_round() {
         let space = Space::new(0, 100);
-        let first = space.allocate(30).unwrap();
+        let first = space.allocate(30, 1).unwrap();
         drop(first);
         assert_eq!(space.gaps(), [(0, 100)]);
-        let second = space.allocate(30).unwrap();
-        assert_eq!(second.start_block(), 30, "the cursor goes on within the joined gap");
-        let third = space.allocate(35).unwrap();
-        assert_eq!(third.start_block(), 60);
-        let fourth = space.allocate(10).unwrap();
-        assert_eq!(fourth.start_block(), 0, "5 blocks at the end are too few");
+        let second = space.allocate(30, 1).unwrap();
+        assert_eq!(second.parts()[0].start_block, 30, "the cursor goes on within the joined gap");
+        let third = space.allocate(35, 1).unwrap();
+        assert_eq!(third.parts()[0].start_block, 60);
+        let fourth = space.allocate(10, 1).unwrap();
+        assert_eq!(fourth.parts()[0].start_block, 0, "5 blocks at the end are too few");
     }
 
     #[test]
     fn beyond_many_small_gaps_the_best_fit_is_found() {
         let space = Space::new(0, 1000);
         let wall: BTreeSet<u64> = (0..400).filter(|b| b % 2 == 1).chain([420, 999]).collect();
-        let _walls: Vec<_> = wall.iter().map(|&b| space.reserve_exact(b, 1).unwrap()).collect();
-        let best = space.allocate(15).unwrap();
-        assert_eq!(best.start_block(), 400, "20 blocks fit better than 578");
-        assert_eq!(space.largest_gap_blocks(), 578);
+        let _walls: Vec<_> = wall.iter().map(|&b| space.claim(row(b, 1)).unwrap()).collect();
+        let best = space.allocate(15, 1).unwrap();
+        assert_eq!(best.parts()[0].start_block, 400, "20 blocks fit better than 578");
+        assert_eq!(space.gaps().last(), Some(&(421, 578)));
     }
 
     #[test]
     fn an_extent_is_in_use_until_its_last_holder_lets_go() {
         let space = Space::new(0, 8);
-        let one = space.allocate(8).unwrap();
+        let one = space.allocate(8, 1).unwrap();
         let other = Arc::clone(&one);
         drop(one);
         assert_eq!(space.free_blocks(), 0);
         drop(other);
         assert_eq!(space.free_blocks(), 8);
+    }
+
+    #[test]
+    fn where_no_gap_is_large_enough_the_largest_are_taken_and_bytes_go_through_them() {
+        let space = Space::new(0, 100);
+        // Free: 0..4, 10..16, 30..33.
+        let walls = [(4, 6), (16, 14), (33, 67)];
+        let _walls: Vec<_> = walls.iter().map(|&(at, len)| space.claim(row(at, len)).unwrap()).collect();
+        assert!(space.allocate(7, 1).is_none());
+        assert!(space.allocate(14, 9).is_none());
+        let extent = space.allocate(8, 2).unwrap();
+        assert_eq!(extent.parts(), [row(0, 2), row(10, 6)].concat());
+        const B: u64 = BLOCK_BYTES as u64;
+        let places = |offset, len| extent.places(offset, len).collect::<Vec<_>>();
+        assert_eq!(places(0, 8 * B), [(0, 2 * B), (10 * B, 6 * B)]);
+        assert_eq!(places(2 * B - 1, 2), [(2 * B - 1, 1), (10 * B, 1)]);
+        assert_eq!(places(3 * B + 5, B), [(11 * B + 5, B)]);
+        assert_eq!(places(8 * B - 1, 9), [(16 * B - 1, 1)], "beyond the end there is nothing");
+        assert_eq!((extent.place(2 * B), extent.place(8 * B)), (10 * B, 0));
+        assert_eq!(space.further_parts(), 1);
+        drop(extent);
+        assert_eq!((space.free_blocks(), space.further_parts()), (13, 0));
+    }
+
+    #[test]
+    fn a_claim_that_is_refused_takes_nothing() {
+        let space = Space::new(0, 10);
+        let overlapping = [row(2, 3), row(4, 1)].concat();
+        assert!(matches!(space.claim(overlapping), Err(Error::Corrupt { offset: 16384, .. })));
+        assert_eq!(space.gaps(), [(0, 10)]);
     }
 }

@@ -1,6 +1,9 @@
 //! The free ranges of the volume, by place and by length.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::extent::Part;
 
 /// How many gaps beyond the cursor are looked at before the best fit is taken. On a volume full of
 /// small gaps a longer search would cost more than the contiguity that it finds.
@@ -31,7 +34,7 @@ impl Gaps {
         self.free_blocks
     }
 
-    pub fn largest(&self) -> u64 {
+    fn largest(&self) -> u64 {
         self.by_len.last().map_or(0, |&(len, _)| len)
     }
 
@@ -52,6 +55,30 @@ impl Gaps {
         }
         self.cursor = start + len;
         Some(start)
+    }
+
+    /// Takes `len` blocks in the largest gaps, so in as few parts as can be, at most `parts_max`.
+    /// `None`, and nothing changed, if these do not have so many.
+    pub fn gather(&mut self, len: u64, parts_max: usize) -> Option<Vec<Part>> {
+        let mut parts = Vec::new();
+        let mut missing = len;
+        for &(gap, start_block) in self.by_len.iter().rev().take(parts_max) {
+            if missing == 0 {
+                break;
+            }
+            let len_blocks = gap.min(missing);
+            parts.push(Part { start_block, len_blocks });
+            missing -= len_blocks;
+        }
+        if missing > 0 || parts.is_empty() {
+            return None;
+        }
+        // In the order of place, so that reading it all goes one way.
+        parts.sort_unstable_by_key(|p| p.start_block);
+        for part in &parts {
+            self.take(part.start_block, part.len_blocks);
+        }
+        Some(parts)
     }
 
     /// The cursor itself, when it stands in a gap that goes on for `len`.

@@ -7,4 +7,4 @@
 mod extent;
 mod gaps;
 
-pub(crate) use extent::{Extent, Space};
+pub(crate) use extent::{Extent, Part, Space};

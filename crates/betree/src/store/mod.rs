@@ -56,7 +56,7 @@ impl Store {
         let at = &stored.at;
         let corrupt = |why: &str| Error::Corrupt {
             what: "a node's piece",
-            offset: stored.extent.offset() + u64::from(at.offset),
+            offset: stored.extent.place(u64::from(at.offset)),
             len: u64::from(at.stored_len),
             why: why.into(),
         };

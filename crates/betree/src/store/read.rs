@@ -8,7 +8,7 @@ use betree_sys::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{NodePlace, Store, blocks_around};
+use super::{NodePlace, Store, blocks_around, zeroed};
 use crate::cache::{Piece, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header};
@@ -23,6 +23,15 @@ const READ_GAP_BYTES: u64 = 32 << 10;
 const READ_BYTES_MAX: u64 = 8 << 20;
 /// A node's header is read together with the whole node when that is no more than this.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
+
+/// Bytes in a row on the device that belong to a piece.
+struct Wanted {
+    at: u64,
+    len: u64,
+    /// The piece's index, and where in it the bytes belong.
+    piece: usize,
+    into: usize,
+}
 
 /// The nodes whose pieces somebody is reading ahead, so that nobody reads the same a second time.
 #[derive(Default)]
@@ -88,34 +97,40 @@ impl Store {
     }
 
     /// The stored bytes of pieces, in the order given; neighbours are read together.
-    pub(super) fn read_stored(&self, places: &[Stored]) -> Result<Vec<Vec<u8>>> {
-        let offset_of = |s: &Stored| s.extent.offset() + u64::from(s.at.offset);
-        let mut order: Vec<usize> = (0..places.len()).collect();
-        order.sort_by_key(|i| places.get(*i).map_or(0, offset_of));
-        let mut out: Vec<Vec<u8>> = alloc::vec![Vec::new(); places.len()];
+    pub(super) fn read_stored(&self, pieces: &[Stored]) -> Result<Vec<Vec<u8>>> {
+        let mut out = Vec::with_capacity(pieces.len());
+        let mut wanted: Vec<Wanted> = Vec::with_capacity(pieces.len());
+        for (piece, stored) in pieces.iter().enumerate() {
+            out.push(zeroed(stored.at.stored_len as usize)?);
+            let mut into = 0;
+            for (at, len) in stored.extent.places(stored.at.offset.into(), stored.at.stored_len.into()) {
+                wanted.push(Wanted { at, len, piece, into });
+                into += len as usize;
+            }
+        }
+        wanted.sort_unstable_by_key(|w| w.at);
         let mut next = 0;
-        while let Some(first) = order.get(next).and_then(|i| places.get(*i)) {
-            let start = offset_of(first);
-            let mut end = start + u64::from(first.at.stored_len);
+        while let Some(first) = wanted.get(next) {
+            let start = first.at;
+            let mut end = start + first.len;
             let from = next;
             next += 1;
-            while let Some(stored) = order.get(next).and_then(|i| places.get(*i)) {
-                let (offset, len) = (offset_of(stored), u64::from(stored.at.stored_len));
-                if offset > end + READ_GAP_BYTES || offset + len - start > READ_BYTES_MAX {
+            while let Some(Wanted { at, len, .. }) = wanted.get(next) {
+                if *at > end + READ_GAP_BYTES || at + len - start > READ_BYTES_MAX {
                     break;
                 }
-                end = end.max(offset + len);
+                end = end.max(at + len);
                 next += 1;
             }
             let (block_start, blocks) = blocks_around(start, end - start);
             let mut buffer = AlignedBuf::zeroed(blocks)?;
             self.disk.read_at(block_start, buffer.as_mut_slice())?;
-            for index in order.get(from..next).unwrap_or_default() {
-                let Some(stored) = places.get(*index) else { continue };
-                let at = (offset_of(stored) - block_start) as usize;
-                let bytes = buffer.as_slice().get(at..at + stored.at.stored_len as usize);
-                if let (Some(slot), Some(bytes)) = (out.get_mut(*index), bytes) {
-                    *slot = bytes.to_vec();
+            for Wanted { at, len, piece, into } in wanted.get(from..next).unwrap_or_default() {
+                let from = (at - block_start) as usize;
+                let bytes = buffer.as_slice().get(from..from + *len as usize);
+                let room = out.get_mut(*piece).and_then(|out| out.get_mut(*into..into + *len as usize));
+                if let (Some(room), Some(bytes)) = (room, bytes) {
+                    room.copy_from_slice(bytes);
                 }
             }
         }
@@ -127,7 +142,7 @@ impl Store {
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
         let corrupt = |why: &str| Error::Corrupt {
             what: "a node's header",
-            offset: place.extent.offset(),
+            offset: place.extent.place(0),
             len: u64::from(place.header_len),
             why: why.into(),
         };
@@ -136,9 +151,8 @@ impl Store {
         }
         let whole = extent_bytes <= SMALL_NODE_BYTES;
         let len = if whole { extent_bytes } else { u64::from(place.header_len) };
-        let (start, blocks) = blocks_around(place.extent.offset(), len);
-        let mut buffer = AlignedBuf::zeroed(blocks)?;
-        self.disk.read_at(start, buffer.as_mut_slice())?;
+        let mut buffer = AlignedBuf::zeroed(len.div_ceil(BLOCK_BYTES as u64) as usize)?;
+        self.disk.read_extent(&place.extent, 0, buffer.as_mut_slice())?;
         let bytes = buffer.as_slice().get(..place.header_len as usize).unwrap_or_default();
         if xxh3_64(bytes) != place.header_checksum {
             return Err(corrupt("the checksum does not match"));

@@ -19,7 +19,7 @@ impl Store {
     /// What is in memory is compressed; what is not is copied as it is stored, checked on the way.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if no extent is large enough; then nothing was written.
+    /// [`Error::NoSpace`] if that many blocks are not free; then nothing was written.
     pub fn write_node(&self, node: &Node) -> Result<NodePlace> {
         let pieces = node.pieces();
         let (refs, body) = self.encode_pieces(&pieces)?;
@@ -33,7 +33,7 @@ impl Store {
         .encode();
         let len = header.len() + body.len();
         let blocks = len.div_ceil(BLOCK_BYTES);
-        let extent = self.space.allocate(blocks as u64).ok_or(Error::NoSpace)?;
+        let extent = self.space.allocate(blocks as u64, usize::MAX).ok_or(Error::NoSpace)?;
         let mut buffer = AlignedBuf::zeroed(blocks)?;
         let room = buffer.as_mut_slice();
         if let Some((head, rest)) = room.split_at_mut_checked(header.len()) {
@@ -42,7 +42,7 @@ impl Store {
                 rest.copy_from_slice(&body);
             }
         }
-        self.disk.write_at(extent.offset(), buffer.as_slice())?;
+        self.disk.write_extent(&extent, buffer.as_slice())?;
         for (piece, at) in pieces.iter().zip(refs) {
             let at = PieceRef { offset: at.offset + header.len() as u32, ..at };
             if piece.written(Stored { extent: extent.clone(), at }) {
@@ -80,7 +80,7 @@ impl Store {
                 if xxh3_64(&bytes) != stored.at.checksum {
                     return Err(Error::Corrupt {
                         what: "a node's piece",
-                        offset: stored.extent.offset() + u64::from(stored.at.offset),
+                        offset: stored.extent.place(u64::from(stored.at.offset)),
                         len: u64::from(stored.at.stored_len),
                         why: "the checksum does not match".into(),
                     });

@@ -78,7 +78,7 @@ impl Volume {
         record.ctime_ns = set.ctime_ns.unwrap_or(now_ns);
         if record.size <= state.record.size {
             // Attributes can be changed and files shortened on a full volume.
-            batch.mark_freeing();
+            batch.mark_freeing(state.record.size - record.size);
         }
         self.commit_record(&op, batch, &inode, &mut state, record)?;
         Ok(inode.attr(&state.record))

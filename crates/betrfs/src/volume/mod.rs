@@ -190,6 +190,7 @@ impl Volume {
     /// # Errors
     /// None so far.
     pub fn statfs(&self) -> Result<StatFs> {
+        self.env.reclaim()?;
         let space = self.env.space();
         let objects = |bytes: u64| bytes / 512;
         Ok(StatFs {

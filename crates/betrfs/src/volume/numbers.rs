@@ -57,7 +57,7 @@ impl Next {
         let mut batch = Batch::new();
         batch.put(META, &key::VOLUME_KEY, &more.encode());
         // Without numbers nothing could be unlinked while open.
-        batch.mark_freeing();
+        batch.mark_freeing(0);
         op.commit(&batch)?;
         self.reserved = more;
         Ok(())

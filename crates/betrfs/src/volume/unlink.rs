@@ -51,6 +51,8 @@ pub(super) fn delete_blocks(batch: &mut Batch, own: &[u8], first: u64, end: u64)
 pub(super) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     if record.file_type == FileType::Regular {
         delete_blocks(batch, own, 0, record.size.div_ceil(BLOCK));
+        // A sparse file gives back less; what this is for is a rough figure.
+        batch.mark_freeing(record.size);
     }
     if record.flags.has(Flags::LARGE_XATTRS) {
         let (lo, hi) = key::xattrs(own);
@@ -100,7 +102,7 @@ impl Volume {
         let at = key::entry(&path.bytes, name);
         let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-        batch.mark_freeing();
+        batch.mark_freeing(0);
         op.commit(&batch)?;
 
         dir.record = dir_record;
