@@ -17,7 +17,7 @@ use crate::node::NodeId;
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
-use crate::tree::Tree;
+use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
 use crate::upsert::Upsert;
 
 /// Memtables of one dictionary that wait to arrive at the root before writers have to.
@@ -174,28 +174,25 @@ impl Engine {
             return Ok(false);
         };
         let tree = self.tree_of(dict);
-        tree.flush_memtable(&memtable)?;
+        let reached = tree.flush_memtable(&memtable, self.has_room(PASSING_FLUSH_NODES))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.settle_tree(&tree, false)?;
+        self.settle(&tree, reached, false)?;
         Ok(true)
     }
 
-    fn settle_tree(&self, tree: &Tree<'_>, eager: bool) -> Result<()> {
-        tree.settle(eager, &|_| {
-            let room = self.has_room_to_flush();
-            if room {
-                self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-            } else {
-                self.unsettled.store(true, Ordering::Relaxed);
-            }
-            room
-        })
+    fn settle(&self, tree: &Tree<'_>, reached: Vec<NodeId>, eager: bool) -> Result<()> {
+        let settled = tree.settle(reached, eager, &|nodes| self.has_room(nodes))?;
+        self.counters.flushes.fetch_add(settled.flushes, Ordering::Relaxed);
+        if settled.cut_short {
+            self.unsettled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Goes on with what was cut short for want of space, if there is room again. `false` if there
     /// was nothing to go on with.
     pub fn settle_again(&self) -> Result<bool> {
-        if !self.unsettled.load(Ordering::Relaxed) || !self.has_room_to_flush() {
+        if !self.unsettled.load(Ordering::Relaxed) || !self.has_room(FLUSH_NODES) {
             return Ok(false);
         }
         self.unsettled.store(false, Ordering::Relaxed);
@@ -253,7 +250,7 @@ impl Engine {
     fn settle_all(&self, eager: bool) -> Result<()> {
         for dict in &self.dicts {
             let _structure = dict.structure.lock();
-            self.settle_tree(&self.tree_of(dict), eager)?;
+            self.settle(&self.tree_of(dict), Vec::new(), eager)?;
         }
         Ok(())
     }
@@ -298,10 +295,11 @@ impl Engine {
         (u64::from(self.geometry.node_bytes) * 16).max(total / 64).min(total / 4)
     }
 
-    /// Whether a checkpoint would still fit after one more flush: the child, the neighbour that it
-    /// may merge with and their parents are written anew.
-    fn has_room_to_flush(&self) -> bool {
-        self.free_bytes() > self.owed_bytes() + u64::from(self.geometry.node_bytes) * 6
+    /// Whether a checkpoint would still fit with so many nodes more to write.
+    fn has_room(&self, nodes: u32) -> bool {
+        // Far from full, the exact sum is not worth its locks.
+        let (free, more) = (self.free_bytes(), u64::from(self.geometry.node_bytes) * u64::from(nodes));
+        free > self.store.cache.budget_bytes() as u64 * 4 + more || free > self.owed_bytes() + more
     }
 
     /// The size of a page of the node table in bytes.

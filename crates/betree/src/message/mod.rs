@@ -50,3 +50,10 @@ pub(crate) struct Point<'a> {
 
 /// What a point costs in a buffer beyond its key and value, in bytes.
 pub(crate) const POINT_OVERHEAD_BYTES: usize = 17;
+
+impl Point<'_> {
+    /// What it costs in a buffer in bytes.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.len() + POINT_OVERHEAD_BYTES
+    }
+}

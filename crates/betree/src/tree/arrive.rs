@@ -4,8 +4,9 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Tree;
+use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
+use super::{Change, Tree};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
@@ -23,17 +24,21 @@ pub(crate) struct Batch<'m> {
 }
 
 impl<'m> Batch<'m> {
-    /// All messages of a partition, in the coordinates behind an edge.
-    pub fn of(run: &'m Run, to: &Translation) -> Batch<'m> {
-        let points = (0..run.len()).map(|index| {
-            let point = run.point(index);
-            let key = match point.key {
+    /// All messages of a partition.
+    pub fn of(run: &'m Run) -> Batch<'m> {
+        Batch { points: (0..run.len()).map(|i| run.point(i)).collect(), ranges: run.ranges().to_vec() }
+    }
+
+    /// The same in the coordinates behind an edge.
+    fn translate(&self, to: &Translation) -> Batch<'m> {
+        let points = self.points.iter().map(|point| {
+            let key = match &point.key {
                 Cow::Borrowed(key) => to.key(key),
-                Cow::Owned(key) => Cow::Owned(to.key(&key).into_owned()),
+                Cow::Owned(key) => Cow::Owned(to.key(key).into_owned()),
             };
-            Point { key, ..point }
+            Point { key, ..*point }
         });
-        Batch { points: points.collect(), ranges: run.ranges().iter().map(|r| r.translate(to)).collect() }
+        Batch { points: points.collect(), ranges: self.ranges.iter().map(|r| r.translate(to)).collect() }
     }
 
     /// The points before the cut, and the rest: points are taken from the front of `points`.
@@ -66,6 +71,12 @@ pub(crate) fn fold<'v>(
         };
     }
     value
+}
+
+/// The longest key of the points behind an edge, in the coordinates there, in bytes.
+fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
+    let longest = points.iter().map(|p| p.key.len()).max().unwrap_or(0);
+    (longest.saturating_sub(edge.translation.strip_len) + edge.translation.prepend.len()) as u32
 }
 
 /// How many of the first points are for the same key.
@@ -124,28 +135,28 @@ fn merge_partition(older: Option<&Run>, points: &[Point<'_>], ranges: &[RangeDel
     out.finish()
 }
 
+/// What an arrival does beside the node it comes to.
+#[derive(Default)]
+pub(crate) struct Arrival {
+    /// Whether a large part of it may go on to a child at once.
+    pub may_pass: bool,
+    pub change: Change,
+    /// The children that it went on to.
+    pub reached: Vec<NodeId>,
+}
+
 impl Tree<'_> {
-    /// The node with the messages in it, and the children that whole-window deletes have dropped.
-    pub fn arrive(&self, node: &Node, batch: &Batch<'_>) -> Result<(Body, Vec<NodeId>, u32)> {
+    /// The node's new contents with the messages in it.
+    pub fn arrive(&self, node: &Node, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Body> {
         match &node.body {
-            Body::Interior(edges) => {
-                let mut dropped = Vec::new();
-                let edges = self.arrive_at_edges(edges, batch, &mut dropped)?;
-                Ok((Body::Interior(edges), dropped, 0))
-            }
+            Body::Interior(edges) => Ok(Body::Interior(self.arrive_at_edges(edges, batch, arrival)?)),
             Body::Leaf(basements) => {
-                let (basements, longest) = self.arrive_at_leaf(basements, &node.lo, &node.hi, batch)?;
-                Ok((Body::Leaf(basements), Vec::new(), longest))
+                Ok(Body::Leaf(self.arrive_at_leaf(basements, &node.lo, &node.hi, batch)?.0))
             }
         }
     }
 
-    fn arrive_at_edges(
-        &self,
-        edges: &[Edge],
-        batch: &Batch<'_>,
-        dropped: &mut Vec<NodeId>,
-    ) -> Result<Vec<Edge>> {
+    fn arrive_at_edges(&self, edges: &[Edge], batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Vec<Edge>> {
         let mut points = batch.points.as_slice();
         let mut out = Vec::with_capacity(edges.len());
         for edge in edges {
@@ -158,25 +169,59 @@ impl Tree<'_> {
             let mut edge = edge.clone();
             if ranges.iter().any(|r| r.lo <= edge.lo && r.hi >= edge.hi) {
                 // All that is below or pending is gone: a null edge, and nothing to keep the range for.
-                dropped.extend(edge.child);
+                arrival.change.dropped.extend(edge.child);
                 edge = Edge::null(edge.lo, edge.hi);
+                ranges.clear();
+            }
+            let bytes = mine.iter().map(Point::bytes).sum::<usize>();
+            let passes = arrival.may_pass && self.is_passing(bytes);
+            if passes && edge.partition.is_none() {
+                let mine = Batch { points: mine.to_vec(), ranges };
+                out.push(self.pass(&edge, &mine, arrival)?);
+                continue;
             }
             let older = edge.partition.as_ref().map(|p| self.store.run(p)).transpose()?;
             let mut run = merge_partition(older.as_deref(), mine, &ranges);
             if edge.child.is_none() && !run.ranges().is_empty() {
                 // Below a null edge there is nothing that a range could hide.
-                ranges.clear();
                 let mut points_only = RunBuilder::default();
                 run.points(0, run.len()).for_each(|p| points_only.push(&p.key, p.msn, p.kind, p.value));
                 run = points_only.finish();
             }
-            let longest = mine.iter().map(|p| p.key.len()).max().unwrap_or(0);
-            let longest = longest.saturating_sub(edge.translation.strip_len) + edge.translation.prepend.len();
-            edge.longest_key = edge.longest_key.max(longest as u32);
+            if passes {
+                out.push(self.pass(&edge, &Batch::of(&run), arrival)?);
+                continue;
+            }
+            edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
             edge.partition = (!run.is_empty()).then(|| Piece::new(&self.store.cache, run));
             out.push(edge);
         }
         Ok(out)
+    }
+
+    /// Brings messages, which replace all that is pending, to the child of an edge. A null edge with
+    /// pairs among them gets a leaf. Gives the new edge, with nothing pending.
+    pub(super) fn pass(&self, edge: &Edge, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Edge> {
+        let mut new = Edge { partition: None, ..edge.clone() };
+        if let Some(id) = edge.child {
+            let child = self.node(id)?;
+            new.longest_key = edge.longest_key.max(longest_behind(edge, &batch.points));
+            let body = self.arrive(&child, &batch.translate(&edge.translation), arrival)?;
+            arrival.change.changed.push(self.with_body(&child, body));
+            arrival.reached.push(id);
+            return Ok(new);
+        }
+        let lift = Lift::into_child(&edge.lo, &edge.hi);
+        let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
+        let (basements, longest) = self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to))?;
+        if !basements.is_empty() {
+            let leaf = self.new_node(0, lo, hi, Body::Leaf(basements));
+            let (leaf, edge) = self.edge_to(leaf, &edge.lo, &edge.hi, lift, longest);
+            arrival.reached.push(leaf.id);
+            arrival.change.added.push(leaf);
+            new = edge;
+        }
+        Ok(new)
     }
 
     /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key.

@@ -8,7 +8,7 @@ use super::leaf_builder::LeafBuilder;
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
-use crate::key::{Cut, Translation, shared_len};
+use crate::key::{Cut, SEPARATOR, Translation, shared_len};
 use crate::node::{Basement, Body, Edge, Node};
 
 /// Between the coordinates of two nodes, both ways, for what lies in one window.
@@ -18,10 +18,12 @@ pub(super) struct Lift {
 }
 
 impl Lift {
-    /// From a parent's coordinates to those of a new child for exactly `[lo, hi)`, which strips all
-    /// that these bounds share.
+    /// From a parent's coordinates to those of a new child for exactly `[lo, hi)`, which strips the
+    /// whole components that these bounds share: not more, so that a node split within a directory
+    /// or a file keeps its keys, and its halves can share what it was made of.
     pub fn into_child(lo: &Cut, hi: &Cut) -> Lift {
-        let shared = shared_len(lo, hi);
+        let shared = lo.bytes().get(..shared_len(lo, hi)).unwrap_or_default();
+        let shared = shared.iter().rposition(|b| *b == SEPARATOR).map_or(0, |at| at + 1);
         let prepend = lo.bytes().get(..shared).unwrap_or_default().to_vec();
         Lift { to: Translation::strip(shared), back: Translation { strip_len: 0, prepend } }
     }

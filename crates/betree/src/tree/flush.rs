@@ -2,68 +2,56 @@
 
 use alloc::vec::Vec;
 
-use super::arrive::Batch;
-use super::build::Lift;
-use super::{Change, Tree};
+use super::Tree;
+use super::arrive::{Arrival, Batch};
 use crate::dict::DictState;
 use crate::error::Result;
 use crate::key::Cut;
 use crate::memtable::Memtable;
-use crate::node::{Body, Edge, Node, NodeId};
+use crate::node::{Body, Node, NodeId};
+
+/// Of a partition or a memtable, what is for one child goes past the child's parent if it is at
+/// least this part of a node: it would be flushed next, and to leave it there would be a copy more.
+const PASSING_PARTS: usize = 8;
 
 impl Tree<'_> {
     /// Moves the whole partition of an edge into the child, in one step for all who look. A null
-    /// edge with pairs pending gets a leaf. Gives the child.
-    pub fn flush(&self, parent: &Node, index: usize) -> Result<Option<NodeId>> {
+    /// edge with pairs pending gets a leaf. Gives the nodes that it came to.
+    pub fn flush(&self, parent: &Node, index: usize, may_pass: bool) -> Result<Vec<NodeId>> {
         let edges = parent.edges();
-        let Some(edge) = edges.get(index) else { return Ok(None) };
-        let Some(piece) = &edge.partition else { return Ok(edge.child) };
+        let Some(edge) = edges.get(index) else { return Ok(Vec::new()) };
+        let Some(piece) = &edge.partition else { return Ok(edge.child.into_iter().collect()) };
         let run = self.store.run(piece)?;
-        let mut change = Change::default();
-        let mut new = Edge { partition: None, ..edge.clone() };
-        match edge.child {
-            Some(id) => {
-                let child = self.node(id)?;
-                let (body, dropped, _) = self.arrive(&child, &Batch::of(&run, &edge.translation))?;
-                change.changed.push(self.with_body(&child, body));
-                change.dropped = dropped;
-            }
-            None => {
-                let lift = Lift::into_child(&edge.lo, &edge.hi);
-                let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
-                let (basements, longest) = self.arrive_at_leaf(&[], &lo, &hi, &Batch::of(&run, &lift.to))?;
-                if !basements.is_empty() {
-                    let leaf = self.new_node(0, lo, hi, Body::Leaf(basements));
-                    let (leaf, edge) = self.edge_to(leaf, &edge.lo, &edge.hi, lift, longest);
-                    change.added.push(leaf);
-                    new = edge;
-                }
-            }
-        }
-        let child = new.child;
+        let mut arrival = Arrival { may_pass, ..Arrival::default() };
+        let new = self.pass(edge, &Batch::of(&run), &mut arrival)?;
         let mut edges = edges.to_vec();
         if let Some(slot) = edges.get_mut(index) {
             *slot = new;
         }
-        change.changed.push(self.with_body(parent, Body::Interior(edges)));
-        self.apply(change);
-        Ok(child)
+        arrival.change.changed.push(self.with_body(parent, Body::Interior(edges)));
+        self.apply(arrival.change);
+        Ok(arrival.reached)
     }
 
-    /// The oldest frozen memtable arrives at the root.
-    pub fn flush_memtable(&self, memtable: &Memtable) -> Result<()> {
+    /// The oldest frozen memtable arrives at the root. Gives the nodes that it came to.
+    pub fn flush_memtable(&self, memtable: &Memtable, may_pass: bool) -> Result<Vec<NodeId>> {
         let root = self.dict.state.read().root;
         let root = self.node(root)?;
         let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH).collect();
         let batch = Batch { points, ranges: memtable.ranges_within(&Cut::LOW, &Cut::HIGH) };
-        let (body, dropped, _) = self.arrive(&root, &batch)?;
-        let change =
-            Change { changed: alloc::vec![self.with_body(&root, body)], dropped, ..Change::default() };
+        let mut arrival = Arrival { may_pass, ..Arrival::default() };
+        let body = self.arrive(&root, &batch, &mut arrival)?;
+        arrival.change.changed.push(self.with_body(&root, body));
         let last = memtable.last_msn();
-        self.apply_with(change, |state: &mut DictState| {
+        self.apply_with(arrival.change, |state: &mut DictState| {
             state.frozen.pop_front();
             state.applied_msn = last;
         });
-        Ok(())
+        Ok(arrival.reached)
+    }
+
+    /// Whether so many bytes are enough to go past a node at once.
+    pub(super) fn is_passing(&self, bytes: usize) -> bool {
+        bytes > self.geometry.node_bytes as usize / PASSING_PARTS
     }
 }

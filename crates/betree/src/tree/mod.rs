@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use betree_sys::sync::Mutex;
 
 pub use cursor::Cursor;
+pub(crate) use settle::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
 use crate::dict::Dict;
 use crate::error::{Error, Result};

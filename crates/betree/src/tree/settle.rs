@@ -11,13 +11,35 @@ use crate::error::Result;
 use crate::key::Cut;
 use crate::node::{Body, Edge, Node, NodeId};
 
+/// Room for one flush in nodes: the child, the neighbour that it may merge with, and their parents
+/// are written anew.
+pub(crate) const FLUSH_NODES: u32 = 6;
+/// Room for a flush of which parts go past the child, in nodes.
+pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
+
+/// What a settling did.
+#[derive(Default)]
+pub(crate) struct Settled {
+    pub flushes: u64,
+    /// Something is left to be flushed, for want of room.
+    pub cut_short: bool,
+}
+
 impl Tree<'_> {
-    /// Flushes until no buffer is over the size of a node, splitting and merging on the way back,
-    /// or until `may_go_on` says no. With `eager`, buffers are emptied whatever they hold.
+    /// Flushes until no buffer is over the size of a node, splitting and merging on the way back.
+    /// The nodes `reached` by what came before are visited too. With `eager`, buffers are emptied
+    /// whatever they hold. `has_room` says whether so many nodes more could be written.
     ///
     /// Called with the structure lock held.
-    pub fn settle(&self, eager: bool, may_go_on: &dyn Fn(&Node) -> bool) -> Result<()> {
+    pub fn settle(
+        &self,
+        reached: Vec<NodeId>,
+        eager: bool,
+        has_room: &dyn Fn(u32) -> bool,
+    ) -> Result<Settled> {
+        let mut settled = Settled::default();
         let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
+        let mut to_visit: HashSet<NodeId> = reached.into_iter().collect();
         // An eager walk visits each child once.
         let mut visited: HashSet<NodeId> = HashSet::new();
         while let Some(id) = path.last().copied() {
@@ -25,18 +47,17 @@ impl Tree<'_> {
             let over = node.height > 0 && node.content_bytes() > self.geometry.node_bytes as usize;
             let fullest = node.edges().iter().enumerate().max_by_key(|(_, e)| e.pending_bytes());
             let fullest = fullest.filter(|(_, e)| e.pending_bytes() > 0).map(|(index, _)| index);
-            if let Some(index) = fullest.filter(|_| over || eager)
-                && may_go_on(&node)
-            {
-                if let Some(child) = self.flush(&node, index)? {
-                    path.push(child);
+            if let Some(index) = fullest.filter(|_| over || eager) {
+                if has_room(FLUSH_NODES) {
+                    settled.flushes += 1;
+                    to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
+                    continue;
                 }
-                continue;
+                settled.cut_short = true;
             }
-            if eager
-                && let Some(child) =
-                    node.edges().iter().filter_map(|e| e.child).find(|c| !visited.contains(c))
-            {
+            let mut children = node.edges().iter().filter_map(|e| e.child);
+            let next = children.find(|c| to_visit.remove(c) || eager && !visited.contains(c));
+            if let Some(child) = next {
                 visited.insert(child);
                 path.push(child);
                 continue;
@@ -54,7 +75,7 @@ impl Tree<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// Splits a child that is too large, and merges or drops one that is too small.

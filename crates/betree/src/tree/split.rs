@@ -9,11 +9,8 @@ use super::{Change, Tree};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
-use crate::key::Cut;
+use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node};
-
-/// The byte that ends a component of a key; splits fall behind one where they can.
-const SEPARATOR: u8 = 0;
 
 impl Tree<'_> {
     /// Splits the child of an edge in two. Gives the new version of the parent, or `None` if the
