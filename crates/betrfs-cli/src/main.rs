@@ -15,6 +15,11 @@ use clap::{Parser, Subcommand};
 
 use commands::{check, mkfs, mount, stats, umount};
 
+/// The C library's allocator either maps what is as large as a basement anew each time, and has the
+/// kernel clear it, or keeps holes that nothing fits into.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, nothing wrong

@@ -16,11 +16,11 @@ use crate::path::absolute;
 /// What a server says when its mount answers. Anything else is why it does not.
 const READY: &str = "ready\n";
 
-/// What glibc's allocator is asked for. It keeps an arena for each thread, and what one thread freed
-/// is of no use to the others: with a cache of 256 MiB that made 500 MiB resident where one arena
-/// makes 300. And it learns to take from the heap what is as large as a basement, where that leaves
-/// holes: with a fixed threshold it is mapped, and goes back when it is freed.
-const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "49152")];
+/// What the allocator is asked for. An arena for each thread would keep for itself what others
+/// could use, and freed pages are given back after a second: soon enough for a bound on memory,
+/// late enough that a stream of writes does not have the kernel clear each page anew.
+const ALLOCATOR: [(&str, &str); 1] =
+    [("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true")];
 
 /// Makes sure that this process, which is to be the server itself, has its allocator so: that asks
 /// once, at the start, so the program is run anew in its place.
