@@ -13,6 +13,8 @@ use crate::node::{Node, NodeId};
 
 /// A dictionary of an environment.
 pub(crate) struct Dict {
+    /// Its place in the environment's list.
+    pub index: usize,
     /// What readers see. Held for moments: to take a message, to walk what is in memory, to put new
     /// versions of nodes in place.
     pub state: RwLock<DictState>,
@@ -55,8 +57,9 @@ struct Resident {
 
 impl Dict {
     /// A dictionary whose tree is on the device.
-    pub fn new(root: NodeId, applied_msn: Msn) -> Dict {
+    pub fn new(index: usize, root: NodeId, applied_msn: Msn) -> Dict {
         Dict {
+            index,
             state: RwLock::new(DictState {
                 active: Memtable::default(),
                 frozen: VecDeque::new(),

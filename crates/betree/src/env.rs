@@ -16,6 +16,7 @@ use crate::log::Log;
 use crate::message::Msn;
 use crate::settings::DictId;
 use crate::stats::{Space, Stats};
+use crate::store::Request;
 use crate::tree::Cursor;
 
 /// What a change costs in buffers beyond what its batch counts, in bytes.
@@ -353,8 +354,19 @@ impl Env {
         }
     }
 
-    /// Makes every [`work`](Env::work) return, now and later.
+    /// Reads what scans will want next until [`stop`](Env::stop); a home may lend a thread for it.
+    pub fn read_ahead(&self) {
+        self.engine.store.ahead.serve(|Request { dict, at }| {
+            if let Some(dict) = self.engine.dicts.get(dict) {
+                // An error is met again, and told, by the scan that comes.
+                let _ = self.engine.tree_of(dict).read_leaf(&at);
+            }
+        });
+    }
+
+    /// Makes every [`work`](Env::work) and [`read_ahead`](Env::read_ahead) return, now and later.
     pub fn stop(&self) {
+        self.engine.store.ahead.stop();
         self.signal.lock().stop = true;
         self.work_wanted.notify_all();
         self.work_done.notify_all();

@@ -20,7 +20,7 @@ use crate::log::{Log, Region, replay};
 use crate::node::{Body, Edge, NodeId};
 use crate::settings::{Compression, Geometry, Options};
 use crate::space::{Extent, Space};
-use crate::store::{Reading, Store};
+use crate::store::{Ahead, Reading, Store};
 use crate::table::{PagePlace, Table};
 use crate::upsert::Replace;
 
@@ -78,10 +78,12 @@ impl Env {
             compression: Compression::None,
             zstd: None,
             reading: Reading::default(),
+            ahead: Ahead::default(),
         };
         let table = Table::new(slots_per_page(superblock.table_page_bytes));
         let none = NodeId { slot: 0, generation: 0 };
-        let dicts = (0..geometry.dicts).map(|_| Dict::new(none, FIRST_MSN - 1)).collect();
+        let dicts =
+            (0..usize::from(geometry.dicts)).map(|index| Dict::new(index, none, FIRST_MSN - 1)).collect();
         let engine = Engine::new(store, *geometry, Arc::new(Replace), table, dicts);
         for dict in &engine.dicts {
             let tree = engine.tree_of(dict);
@@ -118,7 +120,7 @@ impl Env {
                     why: alloc::format!("the root {id} of a dictionary is not in the node table"),
                 });
             }
-            dicts.push(Dict::new(id, root.applied_msn));
+            dicts.push(Dict::new(dicts.len(), id, root.applied_msn));
         }
         let dead: Vec<NodeId> = table.nodes().filter(|(_, _, refs)| *refs == 0).map(|(id, ..)| id).collect();
         let store = Store {
@@ -128,6 +130,7 @@ impl Env {
             compression: options.compression,
             zstd: options.zstd,
             reading: Reading::default(),
+            ahead: Ahead::default(),
         };
         let engine = Engine::new(store, superblock.geometry, options.upsert, table, dicts);
         *engine.dead.lock() = dead;

@@ -52,6 +52,9 @@ impl Workers {
                 thread::Builder::new().name(format!("betrfs-work-{i}")).spawn(move || env.work())?;
             workers.threads.push(spawned);
         }
+        let env = Arc::clone(&workers.env);
+        let spawned = thread::Builder::new().name("betrfs-ahead".into()).spawn(move || env.read_ahead())?;
+        workers.threads.push(spawned);
         let timer = Timer::new(Arc::clone(&workers.env), options);
         let spawned =
             thread::Builder::new().name("betrfs-timer".into()).spawn(move || timer.run(&stopped))?;

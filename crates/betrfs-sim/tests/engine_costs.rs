@@ -1,5 +1,5 @@
 //! What operations cost, as counts of device calls and bytes: these do not depend on the machine.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
 
@@ -154,5 +154,30 @@ fn a_point_query_reads_a_piece_of_each_node_on_its_path() {
         assert!(get.reads <= 2 * PATH_NODES_MAX, "{get:?}");
         let piece = u64::from(SETUP.geometry.node_bytes) / 4;
         assert!(get.read_bytes <= PATH_NODES_MAX * piece, "{get:?}");
+    }
+}
+
+/// Splits leave nodes well filled, also where all that comes is behind all that is there.
+#[test]
+fn what_was_put_in_order_or_at_random_takes_little_more_than_it_is() {
+    let geometry = Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, ..SETUP.geometry };
+    let setup = Setup { geometry, cache_bytes: 256 << 10, volume_bytes: 64 << 20 };
+    let mut rng = Rng::new(7);
+    for random in [false, true] {
+        let (_, env) = new_volume(&setup);
+        let empty = env.space().used_bytes;
+        const PAIRS: u32 = 20_000;
+        const PAIR_BYTES: u64 = 4 + 80;
+        for number in 0..PAIRS {
+            let key = if random { rng.next_u64() as u32 } else { number };
+            commit(&env, |batch| batch.put(D, &key.to_be_bytes(), &value(number)[..80]));
+        }
+        env.checkpoint().unwrap();
+        let mut nodes = 0;
+        env.check(&mut |problem| panic!("{problem}"), &mut |_, total| nodes = total).unwrap();
+        // Nodes are not compressible, end within a block, and are two thirds full after splits.
+        let (used, bytes) = (env.space().used_bytes - empty, u64::from(PAIRS) * PAIR_BYTES);
+        assert!(used < bytes * 3, "random {random}: {used} bytes for {bytes}, in {nodes} nodes");
+        assert!(nodes < 3 * bytes / 4096, "random {random}: {nodes} nodes for {bytes} bytes");
     }
 }

@@ -209,3 +209,34 @@ fn a_batch_is_seen_whole_by_other_threads() {
         [(b"left".to_vec(), read(b"left")), (b"right".to_vec(), read(b"right"))].into();
     assert!(all.values().all(|number| *number == 4999));
 }
+
+/// Read-ahead moves reads to another thread; it must not make more of them.
+#[test]
+fn a_scan_that_is_read_ahead_of_reads_every_leaf_once() {
+    const PAIRS: u32 = 20_000;
+    let device = new_volume();
+    let env = open_env(&device, &SETUP).unwrap();
+    let value = |number: u32| Rng::new(u64::from(number)).next_u64().to_le_bytes().repeat(8);
+    for number in 0..PAIRS {
+        let mut batch = Batch::new();
+        batch.put(DictId(0), &number.to_be_bytes(), &value(number));
+        env.commit(&batch).unwrap();
+    }
+    env.close().unwrap();
+    drop(env);
+    let env = Arc::new(open_env(&device, &SETUP).unwrap());
+    let options = WorkersOptions { threads: 1, ..WorkersOptions::default() };
+    let workers = Workers::start(Arc::clone(&env), options).unwrap();
+    let before = env.stats();
+    let mut cursor = env.cursor(DictId(0), Cut::LOW, Cut::HIGH);
+    for number in 0..PAIRS {
+        assert_eq!(cursor.next().unwrap(), Some((&number.to_be_bytes()[..], value(number).as_slice())));
+    }
+    assert_eq!(cursor.next().unwrap(), None);
+    let after = env.stats();
+    drop(cursor);
+    let used_bytes = env.space().used_bytes;
+    let read_bytes = after.device_read_bytes - before.device_read_bytes;
+    assert!(read_bytes < used_bytes / 10 * 11, "{read_bytes} bytes were read of {used_bytes}");
+    workers.stop();
+}

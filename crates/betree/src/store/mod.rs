@@ -1,5 +1,6 @@
 //! Nodes and pieces between memory and device: the one place that compresses, checks and places.
 
+mod ahead;
 mod read;
 mod write;
 
@@ -9,6 +10,7 @@ use alloc::vec::Vec;
 use betree_sys::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub(crate) use ahead::{Ahead, Request};
 pub(crate) use read::Reading;
 
 use crate::cache::{Cache, Stored};
@@ -27,8 +29,10 @@ pub(crate) struct Store {
     pub compression: Compression,
     /// zstd, where the home has brought it.
     pub zstd: Option<Arc<dyn Codec>>,
-    /// Who reads what ahead.
+    /// Who reads what now.
     pub reading: Reading,
+    /// What is to be read ahead.
+    pub ahead: Ahead,
 }
 
 /// Where a node stands on the device.
@@ -52,7 +56,7 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 
 impl Store {
     /// Turns a piece's stored bytes into its contents, verified.
-    fn decode(&self, stored: &Stored, bytes: &[u8]) -> Result<Run> {
+    fn decode(&self, stored: &Stored, bytes: Vec<u8>) -> Result<Run> {
         let at = &stored.at;
         let corrupt = |why: &str| Error::Corrupt {
             what: "a node's piece",
@@ -60,15 +64,15 @@ impl Store {
             len: u64::from(at.stored_len),
             why: why.into(),
         };
-        if xxh3_64(bytes) != at.checksum {
+        if xxh3_64(&bytes) != at.checksum {
             return Err(corrupt("the checksum does not match"));
         }
         let raw = match at.stored_as {
-            StoredAs::Raw if bytes.len() == at.raw_len as usize => bytes.to_vec(),
+            StoredAs::Raw if bytes.len() == at.raw_len as usize => bytes,
             StoredAs::Raw => return Err(corrupt("stored and raw length differ")),
             StoredAs::Lz4 => {
                 let mut raw = zeroed(at.raw_len as usize)?;
-                match lz4_flex::block::decompress_into(bytes, &mut raw) {
+                match lz4_flex::block::decompress_into(&bytes, &mut raw) {
                     Ok(len) if len == raw.len() => raw,
                     _ => return Err(corrupt("it does not decompress")),
                 }
@@ -76,7 +80,7 @@ impl Store {
             StoredAs::Zstd => {
                 let codec = self.zstd.as_ref().ok_or_else(|| corrupt("zstd is not at hand here"))?;
                 let mut raw = zeroed(at.raw_len as usize)?;
-                if !codec.decompress(bytes, &mut raw) {
+                if !codec.decompress(&bytes, &mut raw) {
                     return Err(corrupt("it does not decompress"));
                 }
                 raw

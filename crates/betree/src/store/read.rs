@@ -69,8 +69,7 @@ impl Store {
 
     fn run_uncached(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
         let stored = piece.stored().ok_or(Error::BadRecord)?;
-        let bytes = self.read_stored(core::slice::from_ref(&stored))?;
-        let bytes = bytes.first().map(Vec::as_slice).unwrap_or_default();
+        let bytes = self.read_stored(core::slice::from_ref(&stored))?.pop().unwrap_or_default();
         Ok(Arc::new(self.decode(&stored, bytes)?))
     }
 
@@ -86,7 +85,7 @@ impl Store {
         }
         let places: Vec<Stored> = missing.iter().map(|(_, stored)| stored.clone()).collect();
         let bytes = self.read_stored(&places)?;
-        for ((piece, stored), bytes) in missing.iter().zip(&bytes) {
+        for ((piece, stored), bytes) in missing.iter().zip(bytes) {
             let run = self.decode(stored, bytes)?;
             if piece.fill(run).1 {
                 self.cache.watch(piece);
@@ -101,7 +100,7 @@ impl Store {
         let mut out = Vec::with_capacity(pieces.len());
         let mut wanted: Vec<Wanted> = Vec::with_capacity(pieces.len());
         for (piece, stored) in pieces.iter().enumerate() {
-            out.push(zeroed(stored.at.stored_len as usize)?);
+            out.push(Vec::new());
             let mut into = 0;
             for (at, len) in stored.extent.places(stored.at.offset.into(), stored.at.stored_len.into()) {
                 wanted.push(Wanted { at, len, piece, into });
@@ -127,9 +126,17 @@ impl Store {
             self.disk.read_at(block_start, buffer.as_mut_slice())?;
             for Wanted { at, len, piece, into } in wanted.get(from..next).unwrap_or_default() {
                 let from = (at - block_start) as usize;
-                let bytes = buffer.as_slice().get(from..from + *len as usize);
-                let room = out.get_mut(*piece).and_then(|out| out.get_mut(*into..into + *len as usize));
-                if let (Some(room), Some(bytes)) = (room, bytes) {
+                let bytes = buffer.as_slice().get(from..from + *len as usize).unwrap_or_default();
+                let stored_len = pieces.get(*piece).map_or(0, |p| p.at.stored_len as usize);
+                let Some(out) = out.get_mut(*piece) else { continue };
+                if bytes.len() == stored_len {
+                    out.extend_from_slice(bytes);
+                    continue;
+                }
+                if out.is_empty() {
+                    *out = zeroed(stored_len)?;
+                }
+                if let Some(room) = out.get_mut(*into..into + bytes.len()) {
                     room.copy_from_slice(bytes);
                 }
             }
@@ -167,7 +174,7 @@ impl Store {
                 let Some(stored) = piece.stored() else { continue };
                 let at = stored.at.offset as usize;
                 let bytes = buffer.as_slice().get(at..at + stored.at.stored_len as usize);
-                if piece.fill(self.decode(&stored, bytes.unwrap_or_default())?).1 {
+                if piece.fill(self.decode(&stored, bytes.unwrap_or_default().to_vec())?).1 {
                     self.cache.watch(&piece);
                 }
             }

@@ -20,6 +20,7 @@ use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::node::{Body, Node, NodeId};
+use crate::store::Request;
 
 /// A region takes no more messages of one memtable than a basement would hold that are this small,
 /// in bytes.
@@ -91,6 +92,14 @@ struct Level {
     window: Window,
 }
 
+/// A basement that a walk came to.
+struct LeafPlace {
+    leaf: Arc<Node>,
+    index: usize,
+    /// Where the leaf ends, in the dictionary's coordinates.
+    end: Cut,
+}
+
 impl Tree<'_> {
     /// Fills `region` with what lies around `at` on the side of `way`, inside `[lo, hi)`.
     pub(super) fn read_region(
@@ -114,7 +123,7 @@ impl Tree<'_> {
         let mut levels: Vec<Level> = Vec::new();
         let mut sources: Vec<Source> = Vec::new();
         let mut missing: Option<NodeId> = None;
-        let mut leaf: Option<(Arc<Node>, usize)> = None;
+        let mut leaf: Option<LeafPlace> = None;
         {
             let state = self.dict.state.read();
             self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf);
@@ -130,8 +139,8 @@ impl Tree<'_> {
                 sources.push(copy_memtable(memtable, way, points_max, &mut window));
             }
         }
-        if let Some((leaf, index)) = &leaf {
-            self.read_ahead(leaf, *index, way)?;
+        if let Some(leaf) = &leaf {
+            self.read_ahead(leaf, way)?;
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
         let mut covered = false;
@@ -174,7 +183,7 @@ impl Tree<'_> {
         window: &mut Window,
         levels: &mut Vec<Level>,
         missing: &mut Option<NodeId>,
-        leaf: &mut Option<(Arc<Node>, usize)>,
+        leaf: &mut Option<LeafPlace>,
     ) {
         let mut id = state.root;
         let mut up = Translation::default();
@@ -217,6 +226,7 @@ impl Tree<'_> {
                     }
                     .saturating_sub(1);
                     let Some(basement) = basements.get(index) else { return };
+                    let end = up.cut(&here.hi);
                     if index > 0 {
                         here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
                     }
@@ -225,30 +235,60 @@ impl Tree<'_> {
                     }
                     window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
                     levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
-                    *leaf = Some((node.clone(), index));
+                    *leaf = Some(LeafPlace { leaf: node.clone(), index, end });
                     return;
                 }
             }
         }
     }
 
-    /// A basement that is not in memory, next to one that is: somebody is scanning, and the rest of
-    /// the leaf is read in one go.
-    fn read_ahead(&self, leaf: &Node, index: usize, way: Way) -> Result<()> {
+    /// A basement that is not in memory, next to one that is: somebody is scanning. The rest of the
+    /// leaf is read in one go, and the next leaf meanwhile.
+    fn read_ahead(&self, LeafPlace { leaf, index, end }: &LeafPlace, way: Way) -> Result<()> {
         let basements = leaf.basements();
-        if basements.get(index).is_none_or(|b| b.piece.is_resident()) {
+        let was_expected = self.store.ahead.has_come(leaf.id);
+        let here = basements.get(*index).is_some_and(|b| b.piece.is_resident());
+        let (before, rest) = match way {
+            Way::Up => (index.checked_sub(1), basements.get(*index..)),
+            Way::Down => (Some(index + 1), basements.get(..=*index)),
+        };
+        let beside = before.and_then(|i| basements.get(i)).is_some_and(|b| b.piece.is_resident());
+        if !was_expected && (here || !beside) {
             return Ok(());
         }
-        let (before, rest) = match way {
-            Way::Up => (index.checked_sub(1), basements.get(index..)),
-            Way::Down => (Some(index + 1), basements.get(..=index)),
-        };
-        let scanning = before.and_then(|i| basements.get(i)).is_some_and(|b| b.piece.is_resident());
-        if !scanning {
+        if way == Way::Up && *end != Cut::HIGH {
+            self.store.ahead.ask(Request { dict: self.dict.index, at: end.clone() });
+        }
+        if here {
             return Ok(());
         }
         let pieces: Vec<_> = rest.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
         self.store.load_together(leaf.id, &pieces)
+    }
+
+    /// Brings the leaf behind a place into memory, with what is pending above it, for a scan that
+    /// is coming.
+    pub fn read_leaf(&self, at: &Cut) -> Result<()> {
+        loop {
+            let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
+            let mut levels: Vec<Level> = Vec::new();
+            let mut missing: Option<NodeId> = None;
+            let mut leaf: Option<LeafPlace> = None;
+            let state = self.dict.state.read();
+            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf);
+            drop(state);
+            if let Some(id) = missing {
+                self.find(id)?;
+                continue;
+            }
+            if let Some(LeafPlace { leaf, .. }) = leaf {
+                levels.pop();
+                self.store.ahead.expect(leaf.id);
+                self.store.load_together(leaf.id, &leaf.pieces())?;
+            }
+            let pending: Vec<_> = levels.into_iter().map(|level| level.piece).collect();
+            return self.store.load(&pending);
+        }
     }
 
     /// Merges the sources, newest first, for the window.

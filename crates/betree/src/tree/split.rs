@@ -116,13 +116,14 @@ fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
     }
 }
 
-/// Where to split an interior node: at the pivot of the middle half that is shared least.
+/// Where to split an interior node: at the pivot of the middle half that is shared least, and of
+/// such pivots at the one nearest to the middle.
 fn interior_cut(edges: &[Edge]) -> Option<Cut> {
-    let (from, to) = (edges.len() / 4, edges.len() * 3 / 4);
-    let pivots = edges.get(from.max(1)..=to.min(edges.len().checked_sub(1)?))?;
-    let middle = edges.get(edges.len() / 2).map(|e| &e.lo);
-    let shortest = pivots.iter().map(|e| &e.lo).min_by_key(|cut| cut.bytes().len());
-    shortest.or(middle).cloned()
+    let len = edges.len();
+    let middle_half = (len / 4).max(1)..=(len * 3 / 4).min(len.checked_sub(1)?);
+    let pivots = edges.iter().enumerate().filter(|(index, _)| middle_half.contains(index));
+    let best = pivots.min_by_key(|(index, edge)| (edge.lo.bytes().len(), index.abs_diff(len / 2)));
+    best.map(|(_, edge)| edge.lo.clone())
 }
 
 #[cfg(test)]

@@ -1,0 +1,99 @@
+//! What scans will want next, so that it is in memory when they come to it.
+//!
+//! A scan that goes through a leaf asks for the next one; a thread that the home lends reads it
+//! meanwhile. The scan that then comes to a leaf read so asks for the one after it, and so on: one
+//! leaf ahead of each scan.
+
+use alloc::collections::VecDeque;
+
+use betree_sys::sync::atomic::{AtomicUsize, Ordering};
+use betree_sys::sync::{Condvar, Mutex};
+
+use crate::key::Cut;
+use crate::node::NodeId;
+
+/// Requests that wait, and leaves read ahead that nobody has come to yet, are kept up to this many:
+/// what is older belongs to a scan that went elsewhere.
+const KEPT_MAX: usize = 16;
+
+/// Leaves to be read ahead.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    state: Mutex<State>,
+    wanted: Condvar,
+    /// Threads that read ahead; while there is none, nothing is asked for.
+    threads: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    requests: VecDeque<Request>,
+    /// Leaves that were read because a scan was coming.
+    expecting: VecDeque<NodeId>,
+    stop: bool,
+}
+
+/// The leaf behind a place of a dictionary.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub dict: usize,
+    pub at: Cut,
+}
+
+fn push<T: PartialEq>(queue: &mut VecDeque<T>, new: T) {
+    if !queue.contains(&new) {
+        if queue.len() == KEPT_MAX {
+            queue.pop_front();
+        }
+        queue.push_back(new);
+    }
+}
+
+impl Ahead {
+    /// Asks for the leaf behind a place.
+    pub fn ask(&self, request: Request) {
+        if self.threads.load(Ordering::Relaxed) > 0 {
+            push(&mut self.state.lock().requests, request);
+            self.wanted.notify_all();
+        }
+    }
+
+    /// A leaf is about to be read because a scan is coming.
+    pub fn expect(&self, leaf: NodeId) {
+        push(&mut self.state.lock().expecting, leaf);
+    }
+
+    /// Whether a leaf was read ahead, and this is the first scan to come to it.
+    pub fn has_come(&self, leaf: NodeId) -> bool {
+        if self.threads.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let at = state.expecting.iter().position(|id| *id == leaf);
+        at.and_then(|at| state.expecting.remove(at)).is_some()
+    }
+
+    /// Gives each request to `read`, until [`stop`](Ahead::stop).
+    pub fn serve(&self, mut read: impl FnMut(Request)) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        while !state.stop {
+            match state.requests.pop_front() {
+                Some(request) => {
+                    drop(state);
+                    read(request);
+                    state = self.state.lock();
+                }
+                None => state = self.wanted.wait(state),
+            }
+        }
+        drop(state);
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Makes every [`serve`](Ahead::serve) return, now and later.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.wanted.notify_all();
+    }
+}
