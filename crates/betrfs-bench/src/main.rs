@@ -7,9 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod contender;
+mod data;
 mod measure;
 mod report;
+mod repository;
 mod teardown;
+mod threads;
 mod tool;
 mod tree;
 mod workloads;
@@ -23,6 +26,7 @@ use clap::{Parser, ValueEnum};
 use crate::contender::{Betrfs, Contender, Ext4};
 use crate::teardown::Teardown;
 use crate::tree::Tree;
+use crate::workloads::Inputs;
 
 /// Times workloads on BetrFS and on ext4, side by side
 #[derive(Parser)]
@@ -99,8 +103,12 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let scale = arguments.scale;
     if arguments.what == "list" {
-        for workload in workloads::all(scale, &Tree::none()) {
-            println!("{:<8}{}", workload.name(), workload.about());
+        let tree = Tree::none();
+        for workload in workloads::all(scale, &Inputs::new(&tree, &PathBuf::new())) {
+            let limit = workload.memory_bytes_max();
+            let limit =
+                limit.map_or(String::new(), |bytes| format!(", within {} MiB of memory", bytes >> 20));
+            println!("{:<22}{}{limit}", workload.name(), workload.about());
         }
         return Ok(());
     }
@@ -113,7 +121,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
     let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
-    let mut chosen = workloads::all(scale, &tree);
+    let inputs = Inputs::new(&tree, scratch.path());
+    let mut chosen = workloads::all(scale, &inputs);
     if arguments.what != "all" {
         chosen.retain(|workload| workload.name() == arguments.what);
     }
