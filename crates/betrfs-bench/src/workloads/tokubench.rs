@@ -42,7 +42,7 @@ impl Microfiles {
     }
 
     /// What one thread makes: directories by their numbers, and what names each file and its content.
-    pub fn of_thread(&self, thread: u64) -> impl Iterator<Item = (u64, u64)> {
+    pub fn of_thread(&self, thread: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let part = |all: u64| (all * thread / self.threads, all * (thread + 1) / self.threads);
         let (from, until) = part(self.layout().leaves());
         // With more threads than directories some share one.
@@ -52,9 +52,14 @@ impl Microfiles {
         leaves.into_iter().cycle().take((end - first) as usize).map(move |leaf| (leaf, rng.word()))
     }
 
-    /// A file's name and content.
-    pub fn file(seed: u64) -> (String, Vec<u8>) {
-        (format!("{seed:016x}"), bytes(seed, 0, FILE_BYTES))
+    /// A file's name.
+    pub fn name(seed: u64) -> String {
+        format!("{seed:016x}")
+    }
+
+    /// A file's content.
+    pub fn content(seed: u64) -> Vec<u8> {
+        bytes(seed, 0, FILE_BYTES)
     }
 }
 
@@ -94,10 +99,9 @@ impl Workload for TokuBench {
         let layout = self.microfiles.layout();
         in_threads(self.microfiles.threads, |thread| {
             for (leaf, seed) in self.microfiles.of_thread(thread) {
-                let (name, content) = Microfiles::file(seed);
-                let path = dir.join(layout.leaf(leaf)).join(name);
+                let path = dir.join(layout.leaf(leaf)).join(Microfiles::name(seed));
                 File::create_new(&path)
-                    .and_then(|mut file| file.write_all(&content))
+                    .and_then(|mut file| file.write_all(&Microfiles::content(seed)))
                     .with_context(|| format!("cannot make {}", path.display()))?;
             }
             Ok(())
@@ -113,10 +117,9 @@ impl Workload for TokuBench {
         }
         for (leaf, seeds) in expected {
             for seed in &seeds {
-                let (name, content) = Microfiles::file(*seed);
-                let path = leaf.join(name);
+                let path = leaf.join(Microfiles::name(*seed));
                 let found = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                ensure!(found == content, "{} is wrong", path.display());
+                ensure!(found == Microfiles::content(*seed), "{} is wrong", path.display());
             }
             let entries = fs::read_dir(&leaf)?.collect::<Result<Vec<_>, _>>()?.len();
             ensure!(entries == seeds.len(), "{} has {entries} entries", leaf.display());
