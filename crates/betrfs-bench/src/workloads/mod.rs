@@ -106,7 +106,7 @@ impl<'t> Inputs<'t> {
     }
 }
 
-/// Less than what the workloads beside it write.
+/// The limit for those that are about more than memory holds.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 /// All workloads.

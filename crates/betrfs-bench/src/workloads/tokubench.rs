@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -89,6 +90,11 @@ impl Workload for TokuBench {
 
     fn memory_bytes_max(&self) -> Option<u64> {
         Some(self.memory_bytes_max)
+    }
+
+    fn time_max(&self) -> Duration {
+        // A million files at the few hundred a second that a seeking disk was seen to give.
+        Duration::from_secs(4 * 60 * 60)
     }
 
     fn prepare(&self, dir: &Path) -> Result<()> {
