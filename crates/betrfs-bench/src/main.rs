@@ -7,9 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod contender;
+mod data;
 mod measure;
+mod microfiles;
 mod report;
+mod repository;
 mod teardown;
+mod threads;
 mod tool;
 mod tree;
 mod workloads;
@@ -21,8 +25,10 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 
 use crate::contender::{Betrfs, Contender, Ext4};
+use crate::microfiles::LibraryTest;
 use crate::teardown::Teardown;
 use crate::tree::Tree;
+use crate::workloads::Inputs;
 
 /// Times workloads on BetrFS and on ext4, side by side
 #[derive(Parser)]
@@ -35,7 +41,7 @@ Examples:
   betrfs-bench create --rounds 5 --format json   one of them
   betrfs-bench --scale tiny                      all of them, small, each result checked")]
 struct Arguments {
-    /// `list`, `all`, or a workload's name
+    /// `list`, `all` (but microfiles, which needs no file system), or a workload's name
     #[arg(default_value = "all")]
     what: String,
     /// How often each workload runs on each file system
@@ -99,9 +105,14 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     let scale = arguments.scale;
     if arguments.what == "list" {
-        for workload in workloads::all(scale, &Tree::none()) {
-            println!("{:<8}{}", workload.name(), workload.about());
+        let tree = Tree::none();
+        for workload in workloads::all(scale, &Inputs::new(&tree, &PathBuf::new())) {
+            let limit = workload.memory_bytes_max();
+            let limit =
+                limit.map_or(String::new(), |bytes| format!(", within {} MiB of memory", bytes >> 20));
+            println!("{:<22}{}{limit}", workload.name(), workload.about());
         }
+        println!("{:<22}{}", microfiles::NAME, library_test(scale).about());
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
@@ -112,15 +123,20 @@ fn run(arguments: &Arguments) -> Result<()> {
         .tempdir_in(std::path::absolute(&arguments.dir)?)
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
+    let size_bytes = scale.pick(512 << 20, 4 << 30);
+    if arguments.what == microfiles::NAME {
+        let rounds = library_test(scale).measure(scratch.path(), size_bytes, arguments.rounds)?;
+        return microfiles::print(&rounds, arguments.format);
+    }
     let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
-    let mut chosen = workloads::all(scale, &tree);
+    let inputs = Inputs::new(&tree, scratch.path());
+    let mut chosen = workloads::all(scale, &inputs);
     if arguments.what != "all" {
         chosen.retain(|workload| workload.name() == arguments.what);
     }
     if chosen.is_empty() {
         bail!("there is no workload `{}`: `betrfs-bench list` names them", arguments.what);
     }
-    let size_bytes = scale.pick(512 << 20, 4 << 30);
     let betrfs = Betrfs::new(scratch.path(), size_bytes, betrfs_binary(arguments)?, &teardown)?;
     let ext4 = Ext4::new(scratch.path(), size_bytes, &teardown)?;
     let contenders: [Box<dyn Contender>; 2] = [Box::new(ext4), Box::new(betrfs)];
@@ -129,6 +145,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         .map(|workload| measure::measure(&**workload, &contenders, arguments.rounds, &teardown))
         .collect::<Result<Vec<_>>>()?;
     report::print(&results, arguments.format)
+}
+
+fn library_test(scale: Scale) -> LibraryTest {
+    LibraryTest { files: scale.pick(5000, 1_000_000), warm_files: scale.pick(1000, 50_000) }
 }
 
 fn betrfs_binary(arguments: &Arguments) -> Result<PathBuf> {

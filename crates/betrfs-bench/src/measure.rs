@@ -1,6 +1,6 @@
 //! Rounds of a workload on each contender in turn.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -9,14 +9,14 @@ use crate::contender::{Contender, Usage};
 use crate::teardown::Teardown;
 use crate::workloads::Workload;
 
-/// After this long a workload on one contender is taken to hang.
-const TIME_MAX: Duration = Duration::from_secs(15 * 60);
-
 /// One round of a workload on one contender.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// From the first call until everything is durable.
     pub seconds: f64,
+    /// The same for each time before, while the file system was younger.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub younger_seconds: Vec<f64>,
     /// How long unmounting took after that: what was put off until then.
     pub unmount_seconds: f64,
     /// What the file system did in that time, unmounting excepted.
@@ -60,7 +60,7 @@ pub fn measure(
         }
         for (samples, contender) in turns {
             let name = format!("{} on {}", workload.name(), contender.name());
-            let _watched = teardown.watch(&name, TIME_MAX);
+            let _watched = teardown.watch(&name, workload.time_max());
             let sample = run(workload, &**contender, round == 0).with_context(|| name.clone())?;
             eprintln!("{name}, round {}: {:.2} s", round + 1, sample.seconds);
             samples.rounds.push(sample);
@@ -77,16 +77,13 @@ fn run(workload: &dyn Workload, contender: &dyn Contender, is_first: bool) -> Re
         contender.mount()?;
         workload.prepare(dir)?;
     }
-    contender.mount_cold()?;
-    workload.warm()?;
-    let before = contender.usage()?;
-    let start = Instant::now();
-    workload.run(dir)?;
-    if workload.writes() {
-        contender.sync()?;
+    let mut younger_seconds = Vec::new();
+    for step in 1..=workload.steps() {
+        let (seconds, _) = timed(workload, contender)?;
+        younger_seconds.push(seconds);
+        workload.age(dir, step)?;
     }
-    let seconds = start.elapsed().as_secs_f64();
-    let usage = contender.usage()?.since(&before);
+    let (seconds, usage) = timed(workload, contender)?;
     let start = Instant::now();
     contender.unmount()?;
     let unmount_seconds = start.elapsed().as_secs_f64();
@@ -96,5 +93,19 @@ fn run(workload: &dyn Workload, contender: &dyn Contender, is_first: bool) -> Re
         contender.unmount()?;
     }
     ensure!(seconds > 0.0, "it took no time");
-    Ok(Sample { seconds, unmount_seconds, usage })
+    Ok(Sample { seconds, younger_seconds, unmount_seconds, usage })
+}
+
+/// Does it once, cold.
+fn timed(workload: &dyn Workload, contender: &dyn Contender) -> Result<(f64, Usage)> {
+    contender.mount_cold()?;
+    workload.warm()?;
+    let before = contender.usage()?;
+    let start = Instant::now();
+    workload.run(contender.dir())?;
+    if workload.writes() {
+        contender.sync()?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    Ok((seconds, contender.usage()?.since(&before)))
 }

@@ -49,14 +49,14 @@ pub fn print(results: &[Results], format: Format) -> Result<()> {
 
 fn print_table(result: &Results) {
     println!(
-        "\n{:<10}{:>9}{:>16}{:>9}{:>9}{:>12}{:>12}{:>12}{:>10}",
+        "\n{:<22}{:>9}{:>16}{:>9}{:>9}{:>12}{:>12}{:>12}{:>10}",
         result.workload, "seconds", "", "ratio", "unmount", "server CPU", "read MiB", "write MiB", "requests"
     );
     let Some(base) = result.contenders.first() else { return };
     for samples in &result.contenders {
         let ratio = ratio(base, samples);
         println!(
-            "  {:<8}{:>9.2}{:>16}{ratio:>8.2}{}{:>9.2}{:>12.2}{:>12.1}{:>12.1}{:>10.0}",
+            "  {:<20}{:>9.2}{:>16}{ratio:>8.2}{}{:>9.2}{:>12.2}{:>12.1}{:>12.1}{:>10.0}",
             samples.contender,
             median(samples, |sample| sample.seconds),
             spread(samples),
@@ -70,6 +70,10 @@ fn print_table(result: &Results) {
     }
     for samples in &result.contenders {
         let Some(last) = samples.rounds.last() else { continue };
+        if !last.younger_seconds.is_empty() {
+            let younger: Vec<String> = last.younger_seconds.iter().map(|s| format!("{s:.2}")).collect();
+            println!("  {} while it was younger: {}", samples.contender, younger.join(" "));
+        }
         let mut kinds: Vec<_> = last.usage.requests.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         if !kinds.is_empty() {
@@ -85,8 +89,12 @@ mod tests {
     use crate::contender::Usage;
 
     fn samples(seconds: &[f64]) -> Samples {
-        let sample =
-            |seconds: &f64| Sample { seconds: *seconds, unmount_seconds: 0.0, usage: Usage::default() };
+        let sample = |seconds: &f64| Sample {
+            seconds: *seconds,
+            younger_seconds: Vec::new(),
+            unmount_seconds: 0.0,
+            usage: Usage::default(),
+        };
         Samples { contender: "one", rounds: seconds.iter().map(sample).collect() }
     }
 
