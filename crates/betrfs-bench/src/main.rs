@@ -1,14 +1,17 @@
-//! `betrfs-bench`: times workloads on BetrFS and on ext4, side by side in one run.
+//! `betrfs-bench`: times workloads on BetrFS and on ext4, XFS and Btrfs, side by side in one run.
 //!
-//! Both live on files of one size on the same file system: BetrFS on a volume file, ext4 on an image
-//! behind a loop device with direct I/O. What is told first of all is the ratio: the machine and
-//! what else it does change the times of both.
+//! All of them use the same disk in turn, through the same loop device with direct I/O. What is told
+//! first of all is the ratio: the machine and what else it does change the times of all.
 
 #![forbid(unsafe_code)]
 
+mod calibrate;
+mod confine;
 mod contender;
 mod measure;
+mod plot;
 mod report;
+mod store;
 mod teardown;
 mod tool;
 mod tree;
@@ -16,28 +19,45 @@ mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
-use crate::contender::{Betrfs, Contender, Ext4};
+use crate::contender::{Betrfs, Contender, Kernel, Peer};
+use crate::report::{Figure, Report};
+use crate::store::{Disk, Store};
 use crate::teardown::Teardown;
 use crate::tree::Tree;
+use crate::workloads::Workload;
 
-/// Times workloads on BetrFS and on ext4, side by side
+/// How large the disk is at the tiny scale: the least that every contender can be made on.
+const TINY_DISK_BYTES: u64 = 512 << 20;
+
+/// Times workloads on BetrFS and on the kernel's file systems, side by side
 #[derive(Parser)]
 #[command(after_help = "\
-Needs root (loop devices, mounts, cold caches), and mkfs.ext4 (Debian: apt-get install e2fsprogs).
+Needs root (loop devices, mounts, control groups, cold caches), and the programs that make the peers'
+file systems (Debian: apt-get install e2fsprogs xfsprogs btrfs-progs).
 
 Examples:
   betrfs-bench list                              the workloads
-  betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds
+  betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds, on the disk of this directory
+  betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
   betrfs-bench create --rounds 5 --format json   one of them
+  betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked")]
 struct Arguments {
-    /// `list`, `all`, or a workload's name
+    /// `list`, `all`, `calibrate`, or a workload's name
     #[arg(default_value = "all")]
     what: String,
+    /// The disk that they run on
+    #[arg(long, value_enum, default_value_t = Disk::Fast)]
+    disk: Disk,
+    /// The file systems to compare with
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
+    peers: Vec<Peer>,
     /// How often each workload runs on each file system
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -47,6 +67,9 @@ struct Arguments {
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// A directory for a plot of each figure, made if it is not there
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Where the backing files live while it runs: a directory on the disk to measure
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -56,10 +79,14 @@ struct Arguments {
     /// The binary `betrfs`; by default the one beside this program
     #[arg(long, value_name = "FILE", env = "BETRFS_BIN")]
     betrfs: Option<PathBuf>,
+    /// The server of an emulated disk: its image, and where it appears
+    #[arg(long, hide = true, num_args = 2)]
+    emulate: Vec<PathBuf>,
 }
 
 /// How much each workload does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 enum Scale {
     /// A few seconds in all, to see that everything works
     Tiny,
@@ -97,11 +124,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    if let [image, dir] = arguments.emulate.as_slice() {
+        return store::emulated::serve(image, dir);
+    }
     let scale = arguments.scale;
     if arguments.what == "list" {
-        for workload in workloads::all(scale, &Tree::none()) {
-            println!("{:<8}{}", workload.name(), workload.about());
-        }
+        list(arguments);
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
@@ -113,6 +141,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
     let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
+    if arguments.what == "calibrate" {
+        let figures = calibrate::calibrate(scratch.path(), &tree, scale, &teardown)?;
+        return figures.print(arguments.format);
+    }
     let mut chosen = workloads::all(scale, &tree);
     if arguments.what != "all" {
         chosen.retain(|workload| workload.name() == arguments.what);
@@ -120,15 +152,43 @@ fn run(arguments: &Arguments) -> Result<()> {
     if chosen.is_empty() {
         bail!("there is no workload `{}`: `betrfs-bench list` names them", arguments.what);
     }
-    let size_bytes = scale.pick(512 << 20, 4 << 30);
-    let betrfs = Betrfs::new(scratch.path(), size_bytes, betrfs_binary(arguments)?, &teardown)?;
-    let ext4 = Ext4::new(scratch.path(), size_bytes, &teardown)?;
-    let contenders: [Box<dyn Contender>; 2] = [Box::new(ext4), Box::new(betrfs)];
-    let results = chosen
-        .iter()
-        .map(|workload| measure::measure(&**workload, &contenders, arguments.rounds, &teardown))
-        .collect::<Result<Vec<_>>>()?;
-    report::print(&results, arguments.format)
+    let binary = betrfs_binary(arguments)?;
+    let figure = |workload: &dyn Workload| {
+        // Each has files of its own, gone when it is done.
+        let scratch = tempfile::tempdir_in(scratch.path())?;
+        let (scratch, size_bytes) = (scratch.path(), scale.pick(TINY_DISK_BYTES, workload.disk_bytes()));
+        let store = Rc::new(Store::new(arguments.disk, scratch, size_bytes, &teardown)?);
+        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
+        for peer in &arguments.peers {
+            contenders.push(Box::new(Kernel::new(*peer, scratch, &store, &teardown)?));
+        }
+        contenders.push(Box::new(Betrfs::new(scratch, &store, binary.clone(), &teardown)?));
+        let samples = measure::measure(workload, &contenders, &store, arguments.rounds, &teardown)?;
+        Ok(Figure::new(workload, samples))
+    };
+    let figures = chosen.iter().map(|workload| figure(&**workload)).collect::<Result<Vec<_>>>()?;
+    let report = Report { disk: arguments.disk, scale, figures };
+    if let Some(dir) = &arguments.plots {
+        plot::plot(&report, dir)?;
+    }
+    report.print(arguments.format)
+}
+
+/// Prints the workloads, and how long they take.
+fn list(arguments: &Arguments) {
+    for workload in workloads::all(arguments.scale, &Tree::none()) {
+        println!("{:<10}{}", workload.name(), workload.about());
+        let minutes = |disk| {
+            // The peers and BetrFS.
+            let runs = (arguments.peers.len() as u32 + 1) * arguments.rounds;
+            let seconds = workload.round_seconds(disk)? * runs;
+            Some(format!("{} min", seconds.div_ceil(60)))
+        };
+        if arguments.scale == Scale::Full {
+            let told = |disk| minutes(disk).unwrap_or_else(|| "a time not yet measured".into());
+            println!("{:<10}takes about {} (fast), {} (hdd)", "", told(Disk::Fast), told(Disk::Hdd));
+        }
+    }
 }
 
 fn betrfs_binary(arguments: &Arguments) -> Result<PathBuf> {

@@ -7,11 +7,14 @@ mod random_write;
 mod sequential;
 mod unpack;
 
+pub use sequential::fill;
+
 use std::path::Path;
 
 use anyhow::Result;
 
 use crate::Scale;
+use crate::store::Disk;
 use crate::tree::Tree;
 
 /// Something to do on a file system, which is timed.
@@ -42,6 +45,22 @@ pub trait Workload {
     /// Checks, on a cold mount, what it has written or found; not timed.
     fn check(&self, _dir: &Path) -> Result<()> {
         Ok(())
+    }
+
+    /// How large the disk must be.
+    fn disk_bytes(&self) -> u64 {
+        4 << 30
+    }
+
+    /// How much memory client, server and page cache have together.
+    fn memory_bytes(&self) -> u64 {
+        2 << 30
+    }
+
+    /// About how many seconds one round takes on each file system at full scale, making it ready
+    /// included, where that was measured.
+    fn round_seconds(&self, _disk: Disk) -> Option<u32> {
+        None
     }
 }
 
