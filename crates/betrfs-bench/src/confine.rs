@@ -180,3 +180,41 @@ fn limit_dirty(bytes: u64) -> Result<(&'static str, String)> {
     std::fs::write(DIRTY_BYTES, bytes.to_string()).with_context(|| format!("cannot set {DIRTY_BYTES}"))?;
     Ok(if was_bytes.trim() == "0" { (DIRTY_RATIO, was_ratio) } else { (DIRTY_BYTES, was_bytes) })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn within_it_memory_is_limited_and_time_counted_and_then_all_is_as_before() {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap();
+        let teardown = Teardown::new(Path::new("/nonexistent")).unwrap();
+        // The others wait until the first is done.
+        let alone = wait_until_alone().unwrap();
+        let before = (read(DIRTY_BYTES), read(DIRTY_RATIO), read("/proc/self/cgroup"));
+        drop(alone);
+        let confinement = Confinement::new(100 << 20, &teardown).unwrap();
+        assert_eq!(read(DIRTY_BYTES).trim(), (20 << 20).to_string());
+        let groups = [confinement.memory.dir.clone(), confinement.cpu.dir.clone()];
+        let limit = groups[0].join("memory.limit_in_bytes");
+        assert_eq!(read(limit.to_str().unwrap()).trim(), (100 << 20).to_string());
+        let cpu_before = confinement.cpu_seconds().unwrap();
+        let inside = confinement.within(|| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(50) {}
+            Ok(read("/proc/self/cgroup"))
+        });
+        let name = groups[0].file_name().unwrap().to_str().unwrap();
+        assert_eq!(inside.unwrap().matches(name).count(), 2);
+        assert!(confinement.cpu_seconds().unwrap() > cpu_before);
+        // Whoever is left in it ends with it.
+        let sleep = || Ok(std::process::Command::new("sleep").arg("1000").spawn()?);
+        let mut left = confinement.within(sleep).unwrap();
+        drop(confinement);
+        assert!(!left.wait().unwrap().success());
+        assert_eq!(before, (read(DIRTY_BYTES), read(DIRTY_RATIO), read("/proc/self/cgroup")));
+        assert!(groups.iter().all(|group| !group.exists()));
+    }
+}
