@@ -26,7 +26,7 @@ const SEEK_NS_ACROSS: f64 = 13e6;
 /// What adding up rounded times may come short of a whole turn.
 const ROUNDING_NS: Nanos = 10_000;
 /// The rate of the cable.
-const INTERFACE_BYTES_PER_S: u64 = 300_000_000;
+const INTERFACE_BYTES_PER_S: u64 = 550_000_000;
 /// How far the drive reads on after a request.
 const READ_ON_BYTES: u64 = 2 << 20;
 /// What a segment of the cache holds.
