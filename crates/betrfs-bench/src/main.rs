@@ -8,6 +8,7 @@
 mod calibrate;
 mod confine;
 mod contender;
+mod durations;
 mod measure;
 mod plot;
 mod report;
@@ -179,9 +180,7 @@ fn list(arguments: &Arguments) {
     for workload in workloads::all(arguments.scale, &Tree::none()) {
         println!("{:<10}{}", workload.name(), workload.about());
         let minutes = |disk| {
-            // The peers and BetrFS.
-            let runs = (arguments.peers.len() as u32 + 1) * arguments.rounds;
-            let seconds = workload.round_seconds(disk)? * runs;
+            let seconds = durations::round_seconds(workload.name(), disk)? * arguments.rounds;
             Some(format!("{} min", seconds.div_ceil(60)))
         };
         if arguments.scale == Scale::Full {

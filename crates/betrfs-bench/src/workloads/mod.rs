@@ -14,7 +14,6 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::Scale;
-use crate::store::Disk;
 use crate::tree::Tree;
 
 /// Something to do on a file system, which is timed.
@@ -55,12 +54,6 @@ pub trait Workload {
     /// How much memory client, server and page cache have together.
     fn memory_bytes(&self) -> u64 {
         2 << 30
-    }
-
-    /// About how many seconds one round takes on each file system at full scale, making it ready
-    /// included, where that was measured.
-    fn round_seconds(&self, _disk: Disk) -> Option<u32> {
-        None
     }
 }
 

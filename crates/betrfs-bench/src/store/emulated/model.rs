@@ -28,11 +28,11 @@ const ROUNDING_NS: Nanos = 10_000;
 /// The rate of the cable.
 const INTERFACE_BYTES_PER_S: u64 = 550_000_000;
 /// How far the drive reads on after a request.
-const READ_ON_BYTES: u64 = 2 << 20;
+const READ_ON_BYTES: u64 = 4 << 20;
 /// What a segment of the cache holds.
-const SEGMENT_BYTES: u64 = 2 << 20;
+const SEGMENT_BYTES: u64 = 4 << 20;
 /// How many there are: with the writes that wait, 64 MiB.
-const SEGMENTS: usize = 24;
+const SEGMENTS: usize = 12;
 /// How much may wait to be written.
 const DIRTY_BYTES_MAX: u64 = 16 << 20;
 /// How much of a run is written at a time.
