@@ -53,11 +53,6 @@ impl Captured {
             && self.roots == committed.dicts
             && self.next_msn == committed.next_msn
     }
-
-    /// The last sequence number that may be in it.
-    pub fn last_msn(&self) -> Msn {
-        self.next_msn - 1
-    }
 }
 
 impl Engine {
@@ -78,8 +73,8 @@ impl Engine {
         Captured { dirty, table, roots, next_msn }
     }
 
-    /// Writes a captured moment and makes it the volume's state, with the log beginning at
-    /// `log_start`. What the log holds of it must be durable already.
+    /// Writes a captured moment and makes it the volume's state, with the log beginning at the
+    /// superblock's `log_start`. A batch that is in it in part must be durable in the log already.
     ///
     /// # Errors
     /// Whatever hindered it; what was not written is to be written by the next checkpoint.

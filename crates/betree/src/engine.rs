@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use betree_sys::sync::{Mutex, MutexGuard};
 
 use crate::batch::{Change, Changes};
 use crate::dict::{Dict, DictState};
@@ -180,6 +180,25 @@ impl Engine {
         Ok(true)
     }
 
+    /// Keeps the shape of all trees as it is.
+    pub fn lock_structures(&self) -> Vec<MutexGuard<'_, ()>> {
+        self.dicts.iter().map(|dict| dict.structure.lock()).collect()
+    }
+
+    /// Brings every frozen memtable to its root, and not further. The caller holds all structures.
+    pub fn absorb_at_roots(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<()> {
+        for dict in &self.dicts {
+            loop {
+                let Some(memtable) = dict.state.read().frozen.front().cloned() else { break };
+                self.tree_of(dict).flush_memtable(&memtable, false)?;
+                self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+                // The root may be over its size now.
+                self.unsettled.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
     fn settle(&self, tree: &Tree<'_>, reached: Vec<NodeId>, eager: bool) -> Result<()> {
         let settled = tree.settle(reached, eager, &|nodes| self.has_room(nodes))?;
         self.counters.flushes.fetch_add(settled.flushes, Ordering::Relaxed);
@@ -261,7 +280,7 @@ impl Engine {
             return Ok(false);
         }
         // A dead node is in no tree any more, but its version may be in the memory of any.
-        let locks: Vec<_> = self.dicts.iter().map(|d| d.structure.lock()).collect();
+        let locks = self.lock_structures();
         let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
         let home = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
         let done = home.map_or(Ok(false), |dict| self.tree_of(dict).free_one());

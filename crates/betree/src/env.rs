@@ -7,7 +7,7 @@ use betree_sys::sync::atomic::Ordering;
 use betree_sys::sync::{Condvar, Mutex};
 
 use crate::batch::{Batch, KEY_BYTES_MAX};
-use crate::checkpoint::Committed;
+use crate::checkpoint::{Captured, Committed};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
@@ -21,13 +21,11 @@ use crate::tree::Cursor;
 
 /// What a change costs in buffers beyond what its batch counts, in bytes.
 const CHANGE_OVERHEAD_BYTES: u64 = 64;
-/// The log's pending records are written, though not synced, when they are more than this.
-const LOG_PENDING_BYTES_MAX: u64 = 4 << 20;
 
 /// Several dictionaries in one volume.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
-/// reclaiming, checkpoint, commit, a dictionary's structure, its state, the node table, the rest.
+/// reclaiming, checkpoint, the dictionaries' structures, commit, their states, the node table, the rest.
 pub struct Env {
     pub(crate) engine: Engine,
     pub(crate) log: Log,
@@ -125,7 +123,12 @@ impl Env {
         if self.engine.freeze(false) || batch.frees() && self.engine.wants_deletes_back() {
             self.call_for_work();
         }
-        if self.log.pending_bytes() > LOG_PENDING_BYTES_MAX {
+        let (pending, most) = (self.log.pending_bytes(), self.log_pending_bytes_max());
+        if pending > most {
+            self.call_for_work();
+        }
+        if pending > most * 2 {
+            // The checkpoint is late: so much goes to the log after all.
             self.log.write_out()?;
         }
         Ok(())
@@ -236,17 +239,28 @@ impl Env {
     fn checkpoint_is_due(&self) -> bool {
         let cache = &self.engine.store.cache;
         self.log.used_bytes() > self.log.capacity_bytes() / 2
+            || self.log.pending_bytes() > self.log_pending_bytes_max()
             || cache.dirty_bytes() > cache.budget_bytes() / 3
     }
 
     /// Makes everything committed before the call durable: one log write and one device sync,
-    /// shared by all who call at the same time.
+    /// shared by all who call at the same time. After a large amount of new data, a checkpoint.
     ///
     /// # Errors
     /// The device's; the volume takes no more changes then.
     pub fn sync(&self) -> Result<()> {
+        if self.log.pending_bytes() > self.log_pending_bytes_max() / 4 {
+            // As much of it would go to the log and then to the nodes: once is enough.
+            return self.checkpoint();
+        }
         let last = self.commit.lock().next_msn - 1;
         self.log.sync_to(last)
+    }
+
+    /// How much may be in memory for the log alone. Beyond it a checkpoint is due.
+    fn log_pending_bytes_max(&self) -> u64 {
+        let cache_bytes = self.engine.store.cache.budget_bytes() as u64;
+        (cache_bytes / 4).min(self.log.capacity_bytes() / 4)
     }
 
     /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
@@ -260,24 +274,32 @@ impl Env {
 
     fn checkpoint_as(&self, clean: bool) -> Result<()> {
         let mut committed = self.checkpoint.lock();
-        self.engine.freeze(true);
-        for dict in &self.engine.dicts {
-            while self.engine.absorb(dict)? {}
-        }
-        let captured = {
-            let commit = self.commit.lock();
-            self.engine.capture(commit.next_msn)
-        };
+        let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
-        self.log.sync_to(captured.last_msn())?;
         let log_start = self.log.start_for(first_unapplied);
         let superblock = Superblock { clean, log_start, ..committed.superblock };
         if superblock == committed.superblock && captured.is_same(&superblock) {
             return Ok(());
         }
         self.engine.write_checkpoint(&mut committed, captured, superblock)?;
+        self.log.forget_before(first_unapplied);
         self.log.trim_to(&log_start);
         Ok(())
+    }
+
+    /// Captures a moment at which no memtable holds anything. So the checkpoint needs nothing of
+    /// the log: were a part of a batch only there, it would have to be written first.
+    fn capture(&self) -> Result<Captured> {
+        self.engine.freeze(true);
+        for dict in &self.engine.dicts {
+            while self.engine.absorb(dict)? {}
+        }
+        let structures = self.engine.lock_structures();
+        let commit = self.commit.lock();
+        // What came meanwhile arrives at the roots while writers wait; they are settled later.
+        self.engine.freeze(true);
+        self.engine.absorb_at_roots(&structures)?;
+        Ok(self.engine.capture(commit.next_msn))
     }
 
     /// Does one piece of background work (a flush, a checkpoint that is due, a freed node) in the

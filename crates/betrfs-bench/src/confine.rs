@@ -11,9 +11,9 @@ use rustix::process::{Pid, Signal};
 
 use crate::teardown::Teardown;
 
-/// Where control groups of the first version are mounted.
+/// Where control groups are: those of the first version in a directory for each controller.
 const MOUNTS: &str = "/sys/fs/cgroup";
-/// Its members.
+/// A group's members.
 const MEMBERS: &str = "cgroup.procs";
 /// What of the memory may wait to be written: the kernel throttles writers by the machine's memory,
 /// and in a small group would rather end them.
@@ -30,21 +30,34 @@ struct Group {
 }
 
 impl Group {
-    /// Makes one below the group of this process.
-    fn new(controller: &str) -> Result<Group> {
-        let groups = std::fs::read_to_string("/proc/self/cgroup")?;
-        let own = groups.lines().find_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            controllers.split(',').any(|name| name == controller).then_some(path)
-        });
-        let own = own.with_context(|| {
-            format!("no control group of the first version for {controller}: a memory limit needs them")
-        })?;
-        let home = Path::new(MOUNTS).join(controller).join(own.trim_start_matches('/'));
-        let dir = home.join(format!("betrfs-bench-{}", std::process::id()));
-        std::fs::create_dir(&dir)
-            .with_context(|| format!("cannot make the control group {}", dir.display()))?;
-        Ok(Group { dir, home })
+    /// Makes one of the first version, below the group of this process.
+    fn of_controller(controller: &str) -> Result<Group> {
+        let home = own_group(|controllers| controllers.split(',').any(|name| name == controller))?;
+        let home = home.with_context(|| format!("there is no control group for {controller}"))?;
+        let home = Path::new(MOUNTS).join(controller).join(home);
+        Group { dir: home.join(name()), home }.made()
+    }
+
+    /// Makes one of the second version, below the root: only there a group may have members and limits
+    /// at once.
+    fn unified() -> Result<Group> {
+        let root = Path::new(MOUNTS);
+        let home = own_group(str::is_empty)?.context("there are no control groups of the second version")?;
+        std::fs::write(root.join("cgroup.subtree_control"), "+memory")
+            .context("control groups of the second version cannot limit memory")?;
+        Group { dir: root.join(name()), home: root.join(home) }.made()
+    }
+
+    fn made(self) -> Result<Group> {
+        std::fs::create_dir(&self.dir)
+            .with_context(|| format!("cannot make the control group {}", self.dir.display()))?;
+        Ok(self)
+    }
+
+    fn limit(&self, file: &str, memory_bytes: u64) -> Result<()> {
+        let path = self.dir.join(file);
+        std::fs::write(&path, memory_bytes.to_string())
+            .with_context(|| format!("cannot limit memory by {}", path.display()))
     }
 
     fn enter(&self) -> Result<()> {
@@ -54,6 +67,22 @@ impl Group {
     fn leave(&self) -> Result<()> {
         add_self(&self.home)
     }
+}
+
+/// What groups made here are called.
+fn name() -> String {
+    format!("betrfs-bench-{}", std::process::id())
+}
+
+/// The group of this process in the hierarchy that has certain controllers, the second version's
+/// having none by name.
+fn own_group(is_wanted: impl Fn(&str) -> bool) -> Result<Option<PathBuf>> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
+    let own = groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        is_wanted(controllers).then(|| PathBuf::from(path.trim_start_matches('/')))
+    });
+    Ok(own)
 }
 
 fn add_self(dir: &Path) -> Result<()> {
@@ -105,55 +134,109 @@ fn end_members(dir: &Path) {
     }
 }
 
+/// Groups with a limit on memory in which CPU time is counted.
+enum Groups {
+    /// Of the first version: one for each.
+    First { memory: Group, cpu: Group },
+    /// Of the second version.
+    Second(Group),
+}
+
+impl Groups {
+    /// Makes them; what has to be undone, even on a failure, comes to `undo`.
+    fn new(memory_bytes: u64, undo: &mut Undo) -> Result<Groups> {
+        let mut add = |group: Result<Group>| -> Result<Group> {
+            let group = group?;
+            undo.groups.push(group.clone());
+            Ok(group)
+        };
+        let has_first =
+            own_group(|controllers| controllers.split(',').any(|name| name == "memory"))?.is_some();
+        if has_first {
+            let memory = add(Group::of_controller("memory"))?;
+            memory.limit("memory.limit_in_bytes", memory_bytes)?;
+            Ok(Groups::First { memory, cpu: add(Group::of_controller("cpuacct"))? })
+        } else {
+            let group = add(Group::unified())?;
+            group.limit("memory.max", memory_bytes)?;
+            Ok(Groups::Second(group))
+        }
+    }
+
+    /// The CPU time of all who are or were in it.
+    fn cpu_seconds(&self) -> Result<f64> {
+        let (group, file) = match self {
+            Groups::First { cpu, .. } => (cpu, "cpuacct.usage"),
+            Groups::Second(group) => (group, "cpu.stat"),
+        };
+        let usage = std::fs::read_to_string(group.dir.join(file))?;
+        match self {
+            Groups::First { .. } => Ok(usage.trim().parse::<u64>()? as f64 / 1e9),
+            Groups::Second(_) => {
+                let used = usage.lines().find_map(|line| line.strip_prefix("usage_usec "));
+                Ok(used.context("a group does not tell its CPU time")?.parse::<u64>()? as f64 / 1e6)
+            }
+        }
+    }
+}
+
 /// A limit on memory, for as long as this lives, on those who are started within it.
 pub struct Confinement {
-    memory: Group,
-    cpu: Group,
+    /// None where there is no limit.
+    groups: Option<Groups>,
+    memory_bytes: u64,
     teardown: Teardown,
     _alone: File,
 }
 
 impl Confinement {
-    /// A limit of so many bytes; nobody is in it yet.
-    pub fn new(memory_bytes: u64, teardown: &Teardown) -> Result<Confinement> {
+    /// A limit of so many bytes; nobody is in it yet. Where this machine cannot limit memory, there is
+    /// none if that may be.
+    pub fn new(memory_bytes: u64, may_be_unlimited: bool, teardown: &Teardown) -> Result<Confinement> {
         let alone = wait_until_alone()?;
         let mut undo = Undo { groups: Vec::new(), sysctl: None };
-        let made = (|| {
-            let memory = Group::new("memory")?;
-            undo.groups.push(memory.clone());
-            let cpu = Group::new("cpuacct")?;
-            undo.groups.push(cpu.clone());
-            std::fs::write(memory.dir.join("memory.limit_in_bytes"), memory_bytes.to_string())
-                .context("cannot limit memory")?;
+        let made = Groups::new(memory_bytes, &mut undo).and_then(|groups| {
             undo.sysctl = Some(limit_dirty(memory_bytes / DIRTY_SHARE)?);
-            Ok((memory, cpu))
-        })();
-        match made {
-            Ok((memory, cpu)) => {
+            Ok(groups)
+        });
+        let groups = match made {
+            Ok(groups) => {
                 teardown.confined(undo);
-                Ok(Confinement { memory, cpu, teardown: teardown.clone(), _alone: alone })
+                Some(groups)
             }
             Err(error) => {
                 undo.undo();
-                Err(error)
+                if !may_be_unlimited {
+                    return Err(error);
+                }
+                eprintln!("betrfs-bench: memory is not limited: {error:#}");
+                None
             }
-        }
+        };
+        Ok(Confinement { groups, memory_bytes, teardown: teardown.clone(), _alone: alone })
+    }
+
+    /// How much memory there is, if that is limited.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.groups.as_ref().map(|_| self.memory_bytes)
     }
 
     /// Does something within the limit.
     pub fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.memory.enter()?;
-        self.cpu.enter()?;
+        let groups = match &self.groups {
+            None => Vec::new(),
+            Some(Groups::First { memory, cpu }) => vec![memory, cpu],
+            Some(Groups::Second(group)) => vec![group],
+        };
+        groups.iter().try_for_each(|group| group.enter())?;
         let done = work();
-        self.cpu.leave()?;
-        self.memory.leave()?;
+        groups.iter().try_for_each(|group| group.leave())?;
         done
     }
 
-    /// The CPU time of all who are or were in it.
-    pub fn cpu_seconds(&self) -> Result<f64> {
-        let usage = std::fs::read_to_string(self.cpu.dir.join("cpuacct.usage"))?;
-        Ok(usage.trim().parse::<u64>()? as f64 / 1e9)
+    /// The CPU time of all who are or were in it, if there is a group to count it.
+    pub fn cpu_seconds(&self) -> Result<Option<f64>> {
+        self.groups.as_ref().map(Groups::cpu_seconds).transpose()
     }
 }
 
@@ -163,8 +246,8 @@ impl Drop for Confinement {
     }
 }
 
-/// Two runs at once would disturb each other, and put back what the other had set.
-fn wait_until_alone() -> Result<File> {
+/// Waits until no other run measures: they would disturb each other, and put back what the other had set.
+pub fn wait_until_alone() -> Result<File> {
     let alone = File::open(DIRTY_BYTES).with_context(|| format!("cannot open {DIRTY_BYTES}"))?;
     if let Err(TryLockError::WouldBlock) = alone.try_lock() {
         eprintln!("betrfs-bench: waiting for the end of another run's figure");
@@ -195,11 +278,16 @@ mod tests {
         let alone = wait_until_alone().unwrap();
         let before = (read(DIRTY_BYTES), read(DIRTY_RATIO), read("/proc/self/cgroup"));
         drop(alone);
-        let confinement = Confinement::new(100 << 20, &teardown).unwrap();
+        let confinement = Confinement::new(100 << 20, false, &teardown).unwrap();
         assert_eq!(read(DIRTY_BYTES).trim(), (20 << 20).to_string());
-        let groups = [confinement.memory.dir.clone(), confinement.cpu.dir.clone()];
-        let limit = groups[0].join("memory.limit_in_bytes");
+        let (groups, limit) = match confinement.groups.as_ref().unwrap() {
+            Groups::First { memory, cpu } => {
+                (vec![memory.dir.clone(), cpu.dir.clone()], memory.dir.join("memory.limit_in_bytes"))
+            }
+            Groups::Second(group) => (vec![group.dir.clone()], group.dir.join("memory.max")),
+        };
         assert_eq!(read(limit.to_str().unwrap()).trim(), (100 << 20).to_string());
+        assert_eq!(confinement.memory_bytes(), Some(100 << 20));
         let cpu_before = confinement.cpu_seconds().unwrap();
         let inside = confinement.within(|| {
             let start = Instant::now();
@@ -207,7 +295,7 @@ mod tests {
             Ok(read("/proc/self/cgroup"))
         });
         let name = groups[0].file_name().unwrap().to_str().unwrap();
-        assert_eq!(inside.unwrap().matches(name).count(), 2);
+        assert_eq!(inside.unwrap().matches(name).count(), groups.len());
         assert!(confinement.cpu_seconds().unwrap() > cpu_before);
         // Whoever is left in it ends with it.
         let sleep = || Ok(std::process::Command::new("sleep").arg("1000").spawn()?);

@@ -8,33 +8,41 @@
 mod calibrate;
 mod confine;
 mod contender;
+mod data;
 mod durations;
 mod measure;
+mod microfiles;
 mod plot;
 mod report;
+mod repository;
 mod store;
 mod teardown;
+mod testbed;
+mod threads;
 mod tool;
 mod tree;
 mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
-use crate::contender::{Betrfs, Contender, Kernel, Peer};
-use crate::report::{Figure, Report};
-use crate::store::{Disk, Store};
+use crate::contender::Peer;
+use crate::microfiles::LibraryTest;
+use crate::report::Report;
+use crate::store::Disk;
 use crate::teardown::Teardown;
+use crate::testbed::Parts;
 use crate::tree::Tree;
-use crate::workloads::Workload;
+use crate::workloads::{Inputs, Workload};
 
 /// How large the disk is at the tiny scale: the least that every contender can be made on.
 const TINY_DISK_BYTES: u64 = 512 << 20;
+/// How large it is for what goes through the library.
+const LIBRARY_DISK_BYTES: u64 = 4 << 30;
 
 /// Times workloads on BetrFS and on the kernel's file systems, side by side
 #[derive(Parser)]
@@ -146,29 +154,39 @@ fn run(arguments: &Arguments) -> Result<()> {
         let figures = calibrate::calibrate(scratch.path(), &tree, scale, &teardown)?;
         return figures.print(arguments.format);
     }
-    let mut chosen = workloads::all(scale, &tree);
+    let inputs = Inputs::new(&tree, scratch.path());
+    let mut chosen = workloads::all(scale, &inputs);
     if arguments.what != "all" {
         chosen.retain(|workload| workload.name() == arguments.what);
     }
-    if chosen.is_empty() {
+    let has_library = ["all", microfiles::NAME].contains(&arguments.what.as_str());
+    if chosen.is_empty() && !has_library {
         bail!("there is no workload `{}`: `betrfs-bench list` names them", arguments.what);
     }
-    let binary = betrfs_binary(arguments)?;
-    let figure = |workload: &dyn Workload| {
-        // Each has files of its own, gone when it is done.
-        let scratch = tempfile::tempdir_in(scratch.path())?;
-        let (scratch, size_bytes) = (scratch.path(), scale.pick(TINY_DISK_BYTES, workload.disk_bytes()));
-        let store = Rc::new(Store::new(arguments.disk, scratch, size_bytes, &teardown)?);
-        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
-        for peer in &arguments.peers {
-            contenders.push(Box::new(Kernel::new(*peer, scratch, &store, &teardown)?));
-        }
-        contenders.push(Box::new(Betrfs::new(scratch, &store, binary.clone(), &teardown)?));
-        let samples = measure::measure(workload, &contenders, &store, arguments.rounds, &teardown)?;
-        Ok(Figure::new(workload, samples))
+    let size_bytes = |workload: &dyn Workload| scale.pick(TINY_DISK_BYTES, workload.disk_bytes());
+    if let Some(largest) = chosen.iter().max_by_key(|workload| workload.disk_bytes()) {
+        testbed::ensure_room(scratch.path(), largest.name(), size_bytes(&**largest))?;
+    }
+    let parts = Parts {
+        disk: arguments.disk,
+        peers: &arguments.peers,
+        binary: betrfs_binary(arguments)?,
+        scratch: scratch.path(),
+        teardown: &teardown,
     };
-    let figures = chosen.iter().map(|workload| figure(&**workload)).collect::<Result<Vec<_>>>()?;
-    let report = Report { disk: arguments.disk, scale, figures };
+    let (mut testbed, mut figures) = (None, Vec::new());
+    for workload in &chosen {
+        let made = parts.testbed(testbed.take(), size_bytes(&**workload))?;
+        figures.push(measure::measure(&**workload, &made, arguments.rounds, scale, &teardown)?);
+        testbed = Some(made);
+    }
+    let library = if has_library {
+        let made = parts.testbed(testbed.take(), scale.pick(TINY_DISK_BYTES, LIBRARY_DISK_BYTES))?;
+        vec![library_test(scale).measure(made.store.device(), arguments.rounds)?]
+    } else {
+        Vec::new()
+    };
+    let report = Report { disk: arguments.disk, scale, figures, library };
     if let Some(dir) = &arguments.plots {
         plot::plot(&report, dir)?;
     }
@@ -177,17 +195,24 @@ fn run(arguments: &Arguments) -> Result<()> {
 
 /// Prints the workloads, and how long they take.
 fn list(arguments: &Arguments) {
-    for workload in workloads::all(arguments.scale, &Tree::none()) {
-        println!("{:<10}{}", workload.name(), workload.about());
+    let (scale, tree) = (arguments.scale, Tree::none());
+    for workload in workloads::all(scale, &Inputs::new(&tree, &PathBuf::new())) {
+        let memory_mib = workload.memory_bytes() >> 20;
+        println!("{:<22}{}, with {memory_mib} MiB of memory", workload.name(), workload.about());
         let minutes = |disk| {
             let seconds = durations::round_seconds(workload.name(), disk)? * arguments.rounds;
             Some(format!("{} min", seconds.div_ceil(60)))
         };
-        if arguments.scale == Scale::Full {
+        if scale == Scale::Full {
             let told = |disk| minutes(disk).unwrap_or_else(|| "a time not yet measured".into());
-            println!("{:<10}takes about {} (fast), {} (hdd)", "", told(Disk::Fast), told(Disk::Hdd));
+            println!("{:<22}takes about {} (fast), {} (hdd)", "", told(Disk::Fast), told(Disk::Hdd));
         }
     }
+    println!("{:<22}{}", microfiles::NAME, library_test(scale).about());
+}
+
+fn library_test(scale: Scale) -> LibraryTest {
+    LibraryTest { files: scale.pick(5000, 1_000_000), warm_files: scale.pick(1000, 50_000) }
 }
 
 fn betrfs_binary(arguments: &Arguments) -> Result<PathBuf> {

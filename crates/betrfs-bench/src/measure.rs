@@ -1,28 +1,32 @@
 //! Rounds of a workload on each contender in turn.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
+use crate::Scale;
 use crate::confine::Confinement;
 use crate::contender::{Contender, Work};
+use crate::report::Figure;
 use crate::store::{Counters, Store};
 use crate::teardown::Teardown;
+use crate::testbed::Testbed;
 use crate::workloads::Workload;
-
-/// After this long a round of a workload on one contender is taken to hang.
-const TIME_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// One round of a workload on one contender.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
     /// From the first call until everything is durable.
     pub seconds: f64,
+    /// The same for each time before, while the file system was younger.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub younger_seconds: Vec<f64>,
     /// How long unmounting took after that: what was put off until then.
     pub unmount_seconds: f64,
-    /// CPU time of the client and the server in that time; none of the kernel's own threads.
-    pub cpu_seconds: f64,
+    /// CPU time of the client and the server in that time, if it was counted; none of the kernel's
+    /// own threads.
+    pub cpu_seconds: Option<f64>,
     /// What the disk was asked in that time, unmounting excepted.
     pub device: Counters,
     /// What the server did in that time, if there is one.
@@ -41,32 +45,36 @@ pub struct Samples {
 /// Runs a workload on each contender in turn, round after round, and checks what it did.
 pub fn measure(
     workload: &dyn Workload,
-    contenders: &[Box<dyn Contender>],
-    store: &Store,
+    testbed: &Testbed,
     rounds: u32,
+    scale: Scale,
     teardown: &Teardown,
-) -> Result<Vec<Samples>> {
-    let confinement = Confinement::new(workload.memory_bytes(), teardown)?;
-    let mut all: Vec<Samples> = contenders
+) -> Result<Figure> {
+    // What is small needs no limit: it is there to see that everything works.
+    let may_be_unlimited = scale == Scale::Tiny;
+    let confinement = Confinement::new(workload.memory_bytes(), may_be_unlimited, teardown)?;
+    let mut all: Vec<Samples> = testbed
+        .contenders
         .iter()
         .map(|contender| Samples { contender: contender.name(), rounds: Vec::new() })
         .collect();
     for round in 0..rounds {
         // Whoever comes second finds the disk as the first left it: they take turns.
-        let mut turns: Vec<_> = all.iter_mut().zip(contenders).collect();
+        let mut turns: Vec<_> = all.iter_mut().zip(&testbed.contenders).collect();
         if round % 2 == 1 {
             turns.reverse();
         }
         for (samples, contender) in turns {
             let name = format!("{} on {}", workload.name(), contender.name());
-            let _watched = teardown.watch(&name, TIME_MAX);
-            let run = Run { workload, contender: &**contender, store, confinement: &confinement };
+            let _watched = teardown.watch(&name, workload.time_max());
+            let run =
+                Run { workload, contender: &**contender, store: &testbed.store, confinement: &confinement };
             let sample = run.round(round == 0).with_context(|| name.clone())?;
             eprintln!("{name}, round {}: {:.2} s", round + 1, sample.seconds);
             samples.rounds.push(sample);
         }
     }
-    Ok(all)
+    Ok(Figure::new(workload, confinement.memory_bytes(), all))
 }
 
 struct Run<'a> {
@@ -85,11 +93,13 @@ impl Run<'_> {
         contender.format()?;
         self.confinement.within(|| {
             contender.mount()?;
-            workload.prepare(dir)?;
-            contender.mount_cold()
+            workload.prepare(dir)
         })?;
-        // The workload's input is not held against its memory.
-        workload.warm()?;
+        let mut younger_seconds = Vec::new();
+        for step in 1..=workload.steps() {
+            younger_seconds.push(self.timed()?.seconds);
+            self.confinement.within(|| workload.age(dir, step))?;
+        }
         let sample = self.timed()?;
         let start = Instant::now();
         contender.unmount()?;
@@ -99,10 +109,14 @@ impl Run<'_> {
             workload.check(dir)?;
             contender.unmount()?;
         }
-        Ok(Sample { unmount_seconds, ..sample })
+        Ok(Sample { younger_seconds, unmount_seconds, ..sample })
     }
 
+    /// Does it once, cold.
     fn timed(&self) -> Result<Sample> {
+        self.confinement.within(|| self.contender.mount_cold())?;
+        // The workload's input is not held against its memory.
+        self.workload.warm()?;
         let work_before = self.contender.work()?;
         let device_before = self.store.counters()?;
         let cpu_before = self.confinement.cpu_seconds()?;
@@ -115,9 +129,10 @@ impl Run<'_> {
             Ok(start.elapsed().as_secs_f64())
         })?;
         ensure!(seconds > 0.0, "it took no time");
-        let cpu_seconds = self.confinement.cpu_seconds()? - cpu_before;
+        let cpu_now = self.confinement.cpu_seconds()?;
+        let cpu_seconds = cpu_now.zip(cpu_before).map(|(now, before)| now - before);
         let device = self.store.counters()?.since(&device_before);
         let server = self.contender.work()?.zip(work_before).map(|(now, before)| now.since(&before));
-        Ok(Sample { seconds, unmount_seconds: 0.0, cpu_seconds, device, server })
+        Ok(Sample { seconds, cpu_seconds, device, server, ..Sample::default() })
     }
 }

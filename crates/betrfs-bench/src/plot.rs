@@ -98,7 +98,7 @@ mod tests {
             rounds: Vec::new(),
         };
         let rows = vec![row("ext4", 3.0), row(OURS, 1.5)];
-        let figure = Figure { workload: "work", about: "work hard".into(), memory_bytes: 1, rows };
+        let figure = Figure { workload: "work", about: "work hard".into(), memory_bytes: None, rows };
         let svg = draw(&figure, "hdd").unwrap();
         for text in ["work hard (hdd)", "ext4 (1.00 × best peer)", "BetrFS (2.00 × best peer)"] {
             assert!(svg.contains(text), "{text} is not in {svg}");

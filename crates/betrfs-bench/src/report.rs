@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::measure::{Sample, Samples};
+use crate::microfiles::LibraryFigure;
 use crate::store::Disk;
 use crate::workloads::Workload;
 use crate::{Format, Scale};
@@ -20,6 +21,8 @@ pub struct Report {
     pub scale: Scale,
     /// One for each workload.
     pub figures: Vec<Figure>,
+    /// What was done through the library, without a mount.
+    pub library: Vec<LibraryFigure>,
 }
 
 /// A workload's results.
@@ -29,8 +32,8 @@ pub struct Figure {
     pub workload: &'static str,
     /// What it did.
     pub about: String,
-    /// The memory that client, server and page cache had together.
-    pub memory_bytes: u64,
+    /// The memory that client, server and page cache had together, if it was limited.
+    pub memory_bytes: Option<u64>,
     /// One for each contender.
     pub rows: Vec<Row>,
 }
@@ -54,11 +57,10 @@ pub struct Row {
 
 impl Figure {
     /// Sums up a workload's rounds.
-    pub fn new(workload: &dyn Workload, samples: Vec<Samples>) -> Figure {
+    pub fn new(workload: &dyn Workload, memory_bytes: Option<u64>, samples: Vec<Samples>) -> Figure {
         let peers = samples.iter().filter(|samples| samples.contender != OURS);
         let best = peers.map(|peer| median(&peer.rounds, |round| round.seconds)).min_by(f64::total_cmp);
         let rows = samples.into_iter().map(|samples| Row::new(samples, best)).collect();
-        let memory_bytes = workload.memory_bytes();
         Figure { workload: workload.name(), about: workload.about(), memory_bytes, rows }
     }
 }
@@ -108,6 +110,7 @@ impl Report {
                      within the time."
                 );
                 self.figures.iter().for_each(print_figure);
+                self.library.iter().for_each(LibraryFigure::print);
             }
         }
         Ok(())
@@ -115,7 +118,10 @@ impl Report {
 }
 
 fn print_figure(figure: &Figure) {
-    println!("\n{}: {} ({} MiB of memory)", figure.workload, figure.about, figure.memory_bytes >> 20);
+    let memory = figure
+        .memory_bytes
+        .map_or("memory not limited".into(), |bytes| format!("{} MiB of memory", bytes >> 20));
+    println!("\n{}: {} ({memory})", figure.workload, figure.about);
     println!(
         "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}",
         "",
@@ -134,18 +140,19 @@ fn print_figure(figure: &Figure) {
     );
     for row in &figure.rows {
         let mib = |bytes: fn(&Sample) -> u64| row.median(|round| bytes(round) as f64) / f64::from(1 << 20);
-        let count = |of: fn(&Sample) -> Option<u64>| {
+        let known = |of: &dyn Fn(&Sample) -> Option<f64>, digits: usize| {
             let is_known = row.rounds.iter().all(|round| of(round).is_some());
-            let median = row.median(|round| of(round).unwrap_or_default() as f64);
-            if is_known { format!("{median:.0}") } else { "-".into() }
+            let median = row.median(|round| of(round).unwrap_or_default());
+            if is_known { format!("{median:.digits$}") } else { "-".into() }
         };
+        let count = |of: fn(&Sample) -> Option<u64>| known(&|round| of(round).map(|count| count as f64), 0);
         println!(
-            "  {:<8}{:>9.2}{:>19}{:>9}{:>9.2}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9.2}{:>10}{:>9}",
+            "  {:<8}{:>9.2}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9.2}{:>10}{:>9}",
             row.contender,
             row.median_seconds,
             format!("{:.2}–{:.2}", row.min_seconds, row.max_seconds),
             row.times_best_peer.map_or_else(|| "-".into(), |times| format!("{times:.2} ×")),
-            row.median(|round| round.cpu_seconds),
+            known(&|round| round.cpu_seconds, 2),
             count(|round| Some(round.device.reads)),
             mib(|round| round.device.read_bytes),
             count(|round| Some(round.device.writes)),
@@ -157,7 +164,12 @@ fn print_figure(figure: &Figure) {
         );
     }
     for row in &figure.rows {
-        let Some(work) = row.rounds.last().and_then(|round| round.server.as_ref()) else { continue };
+        let Some(last) = row.rounds.last() else { continue };
+        if !last.younger_seconds.is_empty() {
+            let younger: Vec<String> = last.younger_seconds.iter().map(|s| format!("{s:.2}")).collect();
+            println!("  {} while it was younger: {}", row.contender, younger.join(" "));
+        }
+        let Some(work) = &last.server else { continue };
         let mut kinds: Vec<_> = work.requests.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

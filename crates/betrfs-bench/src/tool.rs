@@ -36,6 +36,7 @@ fn hint(name: &str) -> String {
         "losetup" | "mount" => "mount",
         "xz" => "xz-utils",
         "tar" | "find" | "grep" => "tar findutils grep",
+        "git" | "rsync" => "git rsync",
         _ => return name.to_owned(),
     };
     format!("{name} (Debian: apt-get install {package})")

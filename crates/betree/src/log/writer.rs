@@ -175,7 +175,10 @@ impl Log {
         let synced = self.disk.sync();
         let mut shared = self.shared.lock();
         match &synced {
-            Ok(()) => (shared.durable_msn, shared.durable_seq) = written,
+            Ok(()) => {
+                shared.durable_msn = shared.durable_msn.max(written.0);
+                shared.durable_seq = written.1;
+            }
             Err(e) => shared.fail(e),
         }
         (shared, synced)
@@ -228,7 +231,7 @@ impl Log {
         let mut shared = self.shared.lock();
         match &written {
             Ok(()) => {
-                shared.written_msn = last_msn;
+                shared.written_msn = shared.written_msn.max(last_msn);
                 shared.counts.segments += 1;
                 shared.counts.bytes += bytes;
                 if segment.capacity() <= 2 * self.segment_bytes_max {
@@ -250,6 +253,23 @@ impl Log {
     /// in a superblock that is durable in both copies.
     pub(crate) fn trim_to(&self, start: &LogStart) {
         self.shared.lock().ring.trim_to(start);
+    }
+
+    /// Gives up what is pending before `first_unapplied_msn`: a durable superblock names a checkpoint
+    /// that holds it all, so it need not be written here any more (*late binding*, TOS §3.4, without
+    /// a binding: what is not logged by then never is).
+    pub(crate) fn forget_before(&self, first_unapplied_msn: u64) {
+        let shared = &mut *self.shared.lock();
+        while shared.pending.front().is_some_and(|segment| segment.last_msn() < first_unapplied_msn) {
+            if let Some(mut segment) = shared.pending.pop_front() {
+                shared.pending_bytes -= segment.bytes() as u64;
+                segment.clear();
+                shared.spare.get_or_insert(segment);
+            }
+        }
+        let durable = first_unapplied_msn.saturating_sub(1).min(shared.appended_msn);
+        shared.written_msn = shared.written_msn.max(durable);
+        shared.durable_msn = shared.durable_msn.max(durable);
     }
 
     /// The region's size in bytes.

@@ -18,8 +18,13 @@ pub struct Grep<'t> {
     pub tree: &'t Tree,
 }
 
+/// How many lines below a directory have a text.
+pub fn grep_for(text: &str, options: &[&str], dir: &Path) -> Result<u64> {
+    tool::count_lines(Command::new("grep").args(["-r", text]).args(options).arg(dir), Some(FOUND_NONE))
+}
+
 fn grep(dir: &Path) -> Result<u64> {
-    tool::count_lines(Command::new("grep").args(["-r", NEEDLE]).arg(dir), Some(FOUND_NONE))
+    grep_for(NEEDLE, &[], dir)
 }
 
 impl Workload for Grep<'_> {

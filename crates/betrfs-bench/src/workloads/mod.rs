@@ -1,20 +1,39 @@
 //! The workloads, one a file.
 
+mod age_fileserver;
+mod age_git;
+mod archive;
 mod create;
+mod fileserver;
 mod find;
+mod git_checkout;
+mod git_clone;
+mod git_diff;
 mod grep;
+mod mail;
+mod oltp;
 mod random_write;
+mod remove;
+mod rsync;
 mod sequential;
+mod tokubench;
 mod unpack;
+mod webproxy;
+mod webserver;
 
 pub use sequential::fill;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::Scale;
+use crate::data::{FileSet, History, Layout};
+use crate::repository::Repository;
 use crate::tree::Tree;
+
+pub use tokubench::Microfiles;
 
 /// Something to do on a file system, which is timed.
 pub trait Workload {
@@ -27,6 +46,22 @@ pub trait Workload {
     /// Whether it changes the file system: then each round has a new one, and its time includes the
     /// sync that makes everything durable.
     fn writes(&self) -> bool;
+
+    /// After this long, preparing and checking included, it is taken to hang.
+    fn time_max(&self) -> Duration {
+        Duration::from_secs(60 * 60)
+    }
+
+    /// How often it is done once more, each time after [`age`](Workload::age) and cold again. The
+    /// figure is the last time, those before it are a series.
+    fn steps(&self) -> u64 {
+        0
+    }
+
+    /// Makes the file system older; `step` counts from 1. Not timed.
+    fn age(&self, _dir: &Path, _step: u64) -> Result<()> {
+        Ok(())
+    }
 
     /// What must be there before; not timed, and cold when the time begins.
     fn prepare(&self, _dir: &Path) -> Result<()> {
@@ -48,27 +83,156 @@ pub trait Workload {
 
     /// How large the disk must be.
     fn disk_bytes(&self) -> u64 {
-        4 << 30
+        DISK_BYTES
     }
 
     /// How much memory client, server and page cache have together.
     fn memory_bytes(&self) -> u64 {
-        2 << 30
+        MEMORY_BYTES
     }
 }
 
+/// What workloads work on besides the file system itself.
+pub struct Inputs<'t> {
+    /// The tree that is unpacked.
+    pub tree: &'t Tree,
+    /// A repository for two versions of it.
+    pub tree_repository: Repository,
+    /// A repository for a generated history.
+    pub history_repository: Repository,
+}
+
+impl<'t> Inputs<'t> {
+    /// What is made of a tree, in a directory for it.
+    pub fn new(tree: &'t Tree, scratch: &Path) -> Inputs<'t> {
+        Inputs {
+            tree,
+            tree_repository: Repository::new(scratch, "tree.git"),
+            history_repository: Repository::new(scratch, "history.git"),
+        }
+    }
+}
+
+/// The disk's size for most workloads: room for two trees of Linux.
+const DISK_BYTES: u64 = 4 << 30;
+/// The memory of most workloads: room for a tree of Linux.
+const MEMORY_BYTES: u64 = 2 << 30;
+/// The memory of those that are about more than it holds.
+const MEMORY_BYTES_SMALL: u64 = 512 << 20;
+
 /// All workloads.
-pub fn all(scale: Scale, tree: &Tree) -> Vec<Box<dyn Workload + '_>> {
-    vec![
+pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + 't>> {
+    let tree = inputs.tree;
+    let mut all: Vec<Box<dyn Workload + 't>> = vec![
         Box::new(unpack::Unpack { tree }),
         Box::new(find::Find { tree }),
         Box::new(grep::Grep { tree }),
+        Box::new(archive::Archive { tree }),
+        Box::new(remove::Remove { tree }),
         Box::new(create::Create { dirs: scale.pick(10, 100), files_per_dir: scale.pick(50, 1000) }),
-        Box::new(random_write::RandomWrite {
-            file_mib: scale.pick(16, 1024),
-            writes: scale.pick(200, 10_000),
-        }),
         Box::new(sequential::Write { mib: scale.pick(16, 1024) }),
         Box::new(sequential::Read { mib: scale.pick(16, 1024) }),
+    ];
+    all.extend(random_writes(scale));
+    for (name, threads) in [("tokubench-1", 1), ("tokubench-4", 4)] {
+        let microfiles = Microfiles { files: scale.pick(2000, 1_000_000), threads };
+        all.push(Box::new(tokubench::TokuBench { name, microfiles, memory_bytes: MEMORY_BYTES_SMALL }));
+    }
+    for (name, in_place, older_copy) in [
+        ("rsync", false, false),
+        ("rsync-inplace", true, false),
+        ("rsync-update", false, true),
+        ("rsync-update-inplace", true, true),
+    ] {
+        all.push(Box::new(rsync::Rsync { name, tree, in_place, older_copy }));
+    }
+    let repository = &inputs.tree_repository;
+    all.push(Box::new(git_clone::GitClone { tree, repository }));
+    all.push(Box::new(git_diff::GitDiff { tree, repository }));
+    all.push(Box::new(git_checkout::GitCheckout { tree, repository }));
+    all.push(Box::new(mail::Mail {
+        folders: scale.pick(4, 10),
+        messages: scale.pick(50, 1000),
+        mean_bytes: 8 << 10,
+        clients: 4,
+        operations: scale.pick(50, 5000),
+    }));
+    all.extend(filebench(scale));
+    all.extend(aging(scale, &inputs.history_repository));
+    all
+}
+
+fn random_writes<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't>> {
+    let kinds = [
+        ("random", 1024, 4, 4, MEMORY_BYTES),
+        ("random-beyond", 2048, 4, 4, MEMORY_BYTES_SMALL),
+        ("unaligned", 1024, 4096, 1, MEMORY_BYTES),
+        ("unaligned-beyond", 2048, 4096, 1, MEMORY_BYTES_SMALL),
+    ];
+    kinds.into_iter().map(move |(name, full_mib, write_bytes, align_bytes, memory_bytes)| {
+        let (file_mib, writes) = (scale.pick(16, full_mib), scale.pick(200, 10_000));
+        let workload =
+            random_write::RandomWrite { name, file_mib, writes, write_bytes, align_bytes, memory_bytes };
+        Box::new(workload) as Box<dyn Workload>
+    })
+}
+
+/// filebench's profiles with the sizes and threads that they are published with.
+fn filebench<'t>(scale: Scale) -> [Box<dyn Workload + 't>; 4] {
+    let set = |files: u64, fanout: u64, mean_bytes: u64, present_percent: u64| FileSet {
+        layout: Layout { files, fanout },
+        mean_bytes,
+        present_percent,
+    };
+    [
+        Box::new(oltp::Oltp {
+            files: scale.pick(2, 10),
+            file_bytes: scale.pick(1 << 20, 10 << 20),
+            readers: scale.pick(20, 200),
+            writers: scale.pick(2, 10),
+            batches: scale.pick(1, 10),
+        }),
+        Box::new(fileserver::FileServer {
+            set: set(scale.pick(100, 10_000), 20, scale.pick(16 << 10, 128 << 10), 80),
+            threads: scale.pick(10, 50),
+            loops: scale.pick(5, 80),
+            append_bytes_max: 16 << 10,
+        }),
+        Box::new(webserver::WebServer {
+            set: set(scale.pick(100, 1000), 20, 16 << 10, 100),
+            threads: scale.pick(10, 100),
+            loops: scale.pick(5, 100),
+            append_bytes_max: 16 << 10,
+        }),
+        Box::new(webproxy::WebProxy {
+            set: set(scale.pick(200, 10_000), 1_000_000, 16 << 10, 80),
+            threads: scale.pick(10, 100),
+            loops: scale.pick(5, 100),
+            write_bytes_max: 16 << 10,
+        }),
+    ]
+}
+
+fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't>; 4] {
+    let history =
+        History { files: scale.pick(100, 4000), mean_bytes: 8 << 10, commits: scale.pick(6, 10_000) };
+    let server = || age_fileserver::AgeFileServer {
+        server: fileserver::FileServer {
+            set: FileSet {
+                layout: Layout { files: scale.pick(100, 10_000), fanout: 20 },
+                mean_bytes: 16 << 10,
+                present_percent: 80,
+            },
+            threads: scale.pick(4, 50),
+            loops: scale.pick(5, 100),
+            append_bytes_max: 16 << 10,
+        },
+        steps: scale.pick(2, 10),
+    };
+    [
+        Box::new(age_git::AgeGit { history, repository, pulls_per_step: scale.pick(3, 100) }),
+        Box::new(age_git::AgeGitFresh { history, repository }),
+        Box::new(server()),
+        Box::new(age_fileserver::AgeFileServerFresh { aged: server() }),
     ]
 }

@@ -1,0 +1,293 @@
+//! TokuFS's tests of very small files: through the library, without a mount, on one CPU.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpenOptions, Volume};
+use betrfs_host::{FileDevice, StdHome, Workers, WorkersOptions};
+use rustix::thread::CpuSet;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::confine;
+use crate::data::Rng;
+use crate::workloads::Microfiles;
+
+/// Its name on the command line.
+pub const NAME: &str = "microfiles";
+
+/// The node cache, as a mount has it.
+const CACHE_BYTES: usize = 256 << 20;
+const SEED: u64 = 0x6d69_6372;
+
+/// Very small files in a volume that this program has to itself.
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryTest {
+    /// How many files are created, and read in order.
+    pub files: u64,
+    /// How many of them, the last ones, are opened and read when they are in memory.
+    pub warm_files: u64,
+}
+
+/// A file by its path, with what names its content. Paths are made before the time begins: a program
+/// has them.
+struct NamedFile {
+    dir: Arc<str>,
+    name: String,
+    seed: u64,
+}
+
+/// How many files a second, and how many in a second of this program's CPU time: of a CPU that it has
+/// to itself they are the same, unless it waits for the disk.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rate {
+    /// By the clock.
+    pub per_second: f64,
+    /// By the CPU time of all threads.
+    pub per_cpu_second: f64,
+}
+
+/// What one round came to.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rates {
+    /// Created and written, until all are durable.
+    pub create: Rate,
+    /// Opened by their paths in no order, and read, all of them in memory.
+    pub open_and_read: Rate,
+    /// Found by walking the tree and read, nothing of it in memory at first.
+    pub scan: Rate,
+}
+
+/// All rounds.
+#[derive(Debug, Serialize)]
+pub struct LibraryFigure {
+    /// Its name.
+    pub workload: &'static str,
+    /// What it does.
+    pub about: String,
+    /// What each round came to.
+    pub rounds: Vec<Rates>,
+}
+
+impl LibraryTest {
+    /// What it does, in a line.
+    pub fn about(&self) -> String {
+        format!(
+            "through the library, on one CPU: create {} files of 200 bytes, open and read {} warm ones, scan",
+            self.files, self.warm_files
+        )
+    }
+
+    fn microfiles(&self) -> Microfiles {
+        Microfiles { files: self.files, threads: 1 }
+    }
+
+    /// Rounds of it, each on a new volume on a device.
+    pub fn measure(self, device: &Path, rounds: u32) -> Result<LibraryFigure> {
+        let _alone = confine::wait_until_alone()?;
+        let device = device.to_owned();
+        // A thread of its own: the threads that a thread starts stay on its CPU, those of others do not.
+        let all = thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set(rustix::thread::sched_getcpu());
+            rustix::thread::sched_setaffinity(None, &one)?;
+            (0..rounds).map(|_| self.round(&device)).collect::<Result<_>>()
+        });
+        let rounds = all.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
+    }
+
+    fn round(&self, path: &Path) -> Result<Rates> {
+        let device = FileDevice::open(path)?;
+        Volume::format(Arc::new(device), &FormatOptions::default(), &StdHome::new())?;
+        let (create, open_and_read) = with_volume(path, |volume| {
+            self.make_dirs(volume)?;
+            let files = self.named_files();
+            let create = rate(self.files, || create_files(volume, &files))?;
+            let mut rng = Rng::new(SEED, 0);
+            let mut warm: Vec<(String, u64)> = files[(self.files - self.warm_files) as usize..]
+                .iter()
+                .map(|file| (format!("{}/{}", file.dir, file.name), file.seed))
+                .collect();
+            for at in (1..warm.len()).rev() {
+                warm.swap(at, rng.index(at + 1));
+            }
+            // Once to bring them into memory.
+            open_and_read(volume, &warm)?;
+            Ok((create, rate(self.warm_files, || open_and_read(volume, &warm))?))
+        })?;
+        let scan = with_volume(path, |volume| rate(self.files, || self.scan(volume)))?;
+        Ok(Rates { create, open_and_read, scan })
+    }
+
+    fn make_dirs(&self, volume: &Volume) -> Result<()> {
+        let layout = self.microfiles().layout();
+        for leaf in 0..layout.leaves() {
+            let mut at = NodeId::ROOT;
+            for name in layout.leaf(leaf).iter() {
+                let name = name.as_encoded_bytes();
+                let found = match volume.lookup(at, name) {
+                    Err(betrfs::Error::NotFound) => volume.create(at, name, &new_node(FileType::Directory)),
+                    found => found,
+                };
+                at = found?.node;
+            }
+        }
+        Ok(volume.sync()?)
+    }
+
+    /// The files in the order of their creation.
+    fn named_files(&self) -> Vec<NamedFile> {
+        let layout = self.microfiles().layout();
+        let leaves: Vec<Arc<str>> =
+            (0..layout.leaves()).map(|leaf| layout.leaf(leaf).to_string_lossy().into()).collect();
+        let files = self.microfiles().of_thread(0);
+        files
+            .map(|(leaf, seed)| NamedFile {
+                dir: leaves[leaf as usize].clone(),
+                name: Microfiles::name(seed),
+                seed,
+            })
+            .collect()
+    }
+
+    /// Walks the tree and reads every file.
+    fn scan(&self, volume: &Volume) -> Result<()> {
+        let (mut dirs, mut files) = (vec![NodeId::ROOT], 0);
+        let mut content = Vec::new();
+        while let Some(dir) = dirs.pop() {
+            for (name, entry) in list(volume, dir)? {
+                if entry.attr.file_type == FileType::Directory {
+                    dirs.push(entry.node);
+                    continue;
+                }
+                read(volume, &entry, &mut content)?;
+                volume.forget(entry.node, 1);
+                let seed = u64::from_str_radix(&name, 16).with_context(|| format!("a file named {name}"))?;
+                ensure!(content == Microfiles::content(seed), "{name} is wrong");
+                files += 1;
+            }
+        }
+        ensure!(files == self.files, "it found {files} files of {}", self.files);
+        Ok(())
+    }
+}
+
+fn create_files(volume: &Volume, files: &[NamedFile]) -> Result<()> {
+    for NamedFile { dir, name, seed } in files {
+        let dir = volume.resolve(dir.as_bytes())?;
+        let file = volume.create(dir.node, name.as_bytes(), &new_node(FileType::Regular))?;
+        volume.write(file.node, 0, &Microfiles::content(*seed), false)?;
+        volume.forget(file.node, 1);
+        volume.forget(dir.node, 1);
+    }
+    Ok(volume.sync()?)
+}
+
+fn open_and_read(volume: &Volume, files: &[(String, u64)]) -> Result<()> {
+    let mut content = Vec::new();
+    for (path, seed) in files {
+        let file = volume.resolve(path.as_bytes()).with_context(|| format!("no {path}"))?;
+        volume.open_node(file.node)?;
+        read(volume, &file, &mut content)?;
+        volume.release_node(file.node);
+        volume.forget(file.node, 1);
+        ensure!(content == Microfiles::content(*seed), "{path} is wrong");
+    }
+    Ok(())
+}
+
+fn new_node(file_type: FileType) -> NewNode {
+    NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0 }
+}
+
+fn read(volume: &Volume, file: &Entry, content: &mut Vec<u8>) -> Result<()> {
+    content.clear();
+    Ok(volume.read(file.node, 0, file.attr.size as usize, content)?)
+}
+
+/// All entries of a directory.
+fn list(volume: &Volume, dir: NodeId) -> Result<Vec<(String, Entry)>> {
+    let mut entries = Vec::new();
+    let mut without_object = None;
+    volume.readdir(dir, 0, true, &mut |listed| {
+        let name = String::from_utf8_lossy(listed.name).into_owned();
+        match listed.entry {
+            Some(entry) => entries.push((name, entry)),
+            None => without_object = Some(name),
+        }
+        true
+    })?;
+    match without_object {
+        Some(name) => bail!("{name} is listed without its object"),
+        None => Ok(entries),
+    }
+}
+
+/// Opens a volume for something, and closes it.
+fn with_volume<T>(path: &Path, use_it: impl FnOnce(&Volume) -> Result<T>) -> Result<T> {
+    let device = FileDevice::open(path)?;
+    let home = Arc::new(StdHome::new());
+    let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::new(home) };
+    let volume = Volume::open(Arc::new(device), options)?;
+    let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())?;
+    let used = use_it(&volume);
+    workers.stop();
+    volume.close()?;
+    used
+}
+
+/// The CPU time of this program so far.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// How fast so many of something are done.
+fn rate(count: u64, work: impl FnOnce() -> Result<()>) -> Result<Rate> {
+    let (start, start_cpu) = (Instant::now(), cpu_seconds());
+    work()?;
+    let count = count as f64;
+    Ok(Rate {
+        per_second: count / start.elapsed().as_secs_f64(),
+        per_cpu_second: count / (cpu_seconds() - start_cpu),
+    })
+}
+
+impl LibraryFigure {
+    /// Prints it.
+    pub fn print(&self) {
+        println!("\n{}: {}", self.workload, self.about);
+        println!("  files a second (a second of CPU time), by rounds");
+        let line = |name: &str, of: fn(&Rates) -> Rate| {
+            let rates = self.rounds.iter().map(of);
+            let rates: Vec<String> = rates
+                .map(|rate| {
+                    format!("{:>12.0} {:>12}", rate.per_second, format!("({:.0})", rate.per_cpu_second))
+                })
+                .collect();
+            println!("  {name:<14}{}", rates.join(""));
+        };
+        line("create", |rates| rates.create);
+        line("open and read", |rates| rates.open_and_read);
+        line("scan, cold", |rates| rates.scan);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_created_read_and_found_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(64 << 20).unwrap();
+        let test = LibraryTest { files: 500, warm_files: 100 };
+        let rounds = test.measure(file.path(), 2).unwrap().rounds;
+        assert_eq!(rounds.len(), 2);
+        assert!(rounds.iter().all(|rates| rates.create.per_second > 0.0 && rates.scan.per_cpu_second > 0.0));
+    }
+}

@@ -1,0 +1,106 @@
+//! Aging by a file server's load, and grep between.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::Workload;
+use super::fileserver::FileServer;
+use super::grep::grep_for;
+
+/// In no file: so all of each is read, and nothing is printed.
+const ABSENT: &str = "no line has this";
+
+/// `grep -r` of the files, each time after some more load, cold.
+pub struct AgeFileServer {
+    /// The load.
+    pub server: FileServer,
+    /// How often there is a grep.
+    pub steps: u64,
+}
+
+fn grep(dir: &Path) -> Result<()> {
+    let found = grep_for(ABSENT, &["--binary-files=text"], dir)?;
+    ensure!(found == 0, "it found what no file has");
+    Ok(())
+}
+
+impl Workload for AgeFileServer {
+    fn name(&self) -> &'static str {
+        "age-fileserver"
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "grep -r {} files of {} KiB, cold, {} times, after every {} loops of the file server's load",
+            self.server.set.layout.files * self.server.set.present_percent / 100,
+            self.server.set.mean_bytes >> 10,
+            self.steps,
+            self.server.loops * self.server.threads
+        )
+    }
+
+    fn writes(&self) -> bool {
+        // Each round must begin young.
+        true
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn time_max(&self) -> Duration {
+        Duration::from_secs(4 * 60 * 60)
+    }
+
+    fn prepare(&self, dir: &Path) -> Result<()> {
+        self.server.set.make(dir)
+    }
+
+    fn age(&self, dir: &Path, step: u64) -> Result<()> {
+        let loops = self.server.loops;
+        self.server.load(dir, (step - 1) * loops, step * loops)
+    }
+
+    fn run(&self, dir: &Path) -> Result<()> {
+        grep(dir)
+    }
+
+    fn check(&self, dir: &Path) -> Result<()> {
+        self.server.set.ensure_has(dir, self.server.files_after(self.steps * self.server.loops)?)
+    }
+}
+
+/// `grep -r` of what there is in the end, just written in order.
+pub struct AgeFileServerFresh {
+    /// What it is like when it is aged.
+    pub aged: AgeFileServer,
+}
+
+impl Workload for AgeFileServerFresh {
+    fn name(&self) -> &'static str {
+        "age-fileserver-fresh"
+    }
+
+    fn about(&self) -> String {
+        "grep -r the files that age-fileserver has in the end, just written, cold".into()
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, dir: &Path) -> Result<()> {
+        let server = &self.aged.server;
+        server.set.make_these(dir, server.files_after(self.aged.steps * server.loops)?.into_iter())
+    }
+
+    fn run(&self, dir: &Path) -> Result<()> {
+        grep(dir)
+    }
+
+    fn check(&self, dir: &Path) -> Result<()> {
+        self.aged.check(dir)
+    }
+}

@@ -1,0 +1,131 @@
+//! Aging by version control: a clone that pulls commit after commit, and grep between.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Workload;
+use super::git_clone::{CLONE, clone};
+use super::grep::grep_for;
+use crate::data::History;
+use crate::repository::{MAIN, Repository, ensure_clean, git};
+use crate::tool;
+
+/// In no file: so all of each is read, and nothing is printed.
+const ABSENT: &str = "no line has this";
+
+/// `grep -r` of a clone, each time after some more pulls, cold.
+pub struct AgeGit<'t> {
+    /// What is pulled.
+    pub history: History,
+    /// Where from.
+    pub repository: &'t Repository,
+    /// How many pulls there are before each grep.
+    pub pulls_per_step: u64,
+}
+
+/// Looks through the files of the clone; its `.git` is left out.
+fn grep(dir: &Path) -> Result<()> {
+    let found = grep_for(ABSENT, &["--exclude-dir=.git"], &dir.join(CLONE))?;
+    ensure!(found == 0, "it found what no file has");
+    Ok(())
+}
+
+impl Workload for AgeGit<'_> {
+    fn name(&self) -> &'static str {
+        "age-git"
+    }
+
+    fn about(&self) -> String {
+        format!(
+            "grep -r a clone of {} files, cold, after every {} of {} git pulls",
+            self.history.files, self.pulls_per_step, self.history.commits
+        )
+    }
+
+    fn writes(&self) -> bool {
+        // Each round must begin young.
+        true
+    }
+
+    fn steps(&self) -> u64 {
+        self.history.commits / self.pulls_per_step
+    }
+
+    fn time_max(&self) -> Duration {
+        Duration::from_secs(4 * 60 * 60)
+    }
+
+    fn prepare(&self, dir: &Path) -> Result<()> {
+        self.repository.make_of_history(&self.history)?;
+        let first = self.repository.commits()?.into_iter().next().context("there are no commits")?;
+        let clone = dir.join(CLONE);
+        std::fs::create_dir(&clone)?;
+        tool::run(git(&clone).args(["init", "-q", "-b", MAIN]))?;
+        pull(&clone, self.repository, &first)
+    }
+
+    fn age(&self, dir: &Path, step: u64) -> Result<()> {
+        let from = 1 + (step - 1) * self.pulls_per_step;
+        let commits = self.repository.commits()?;
+        let due = commits.iter().skip(from as usize).take(self.pulls_per_step as usize);
+        due.into_iter().try_for_each(|commit| pull(&dir.join(CLONE), self.repository, commit))
+    }
+
+    fn run(&self, dir: &Path) -> Result<()> {
+        grep(dir)
+    }
+
+    fn check(&self, dir: &Path) -> Result<()> {
+        let clone = dir.join(CLONE);
+        let head = tool::run(git(&clone).args(["rev-parse", "HEAD"]))?;
+        let pulled = self.steps() * self.pulls_per_step;
+        let expected = self.repository.commits()?.into_iter().nth(pulled as usize);
+        ensure!(expected.as_deref() == Some(head.trim()), "it is at {head}");
+        ensure_clean(&clone)?;
+        tool::run(git(&clone).args(["fsck", "--no-dangling"])).map(drop)
+    }
+}
+
+fn pull(clone: &Path, from: &Repository, commit: &str) -> Result<()> {
+    let mut pull: Command = git(clone);
+    pull.args(["pull", "-q", "--ff-only"]).arg(from.dir()).arg(commit);
+    tool::run(&mut pull).map(drop)
+}
+
+/// `grep -r` of what the aged clone has in the end, in a clone that was just made.
+pub struct AgeGitFresh<'t> {
+    /// What is cloned.
+    pub history: History,
+    /// Where from.
+    pub repository: &'t Repository,
+}
+
+impl Workload for AgeGitFresh<'_> {
+    fn name(&self) -> &'static str {
+        "age-git-fresh"
+    }
+
+    fn about(&self) -> String {
+        "grep -r a new clone of the last commit of age-git, cold".into()
+    }
+
+    fn writes(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, dir: &Path) -> Result<()> {
+        self.repository.make_of_history(&self.history)?;
+        clone(self.repository, dir)
+    }
+
+    fn run(&self, dir: &Path) -> Result<()> {
+        grep(dir)
+    }
+
+    fn check(&self, dir: &Path) -> Result<()> {
+        ensure_clean(&dir.join(CLONE))
+    }
+}

@@ -1,0 +1,162 @@
+//! TokuBench: very many small files all over a tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::Workload;
+use crate::data::{Layout, Rng, bytes};
+use crate::threads::in_threads;
+
+const FILE_BYTES: usize = 200;
+const FANOUT: u64 = 128;
+const SEED: u64 = 0x746f_6b75;
+
+/// The files of TokuBench. Each thread has some of the directories, in no order, and goes around
+/// them: one file in each, under a random name.
+#[derive(Clone, Copy, Debug)]
+pub struct Microfiles {
+    /// How many files, in all.
+    pub files: u64,
+    /// How many threads make them.
+    pub threads: u64,
+}
+
+impl Microfiles {
+    /// The tree of directories.
+    pub fn layout(&self) -> Layout {
+        Layout { files: self.files, fanout: FANOUT }
+    }
+
+    /// The directories in no order.
+    fn shuffled(&self) -> Vec<u64> {
+        let mut leaves: Vec<u64> = (0..self.layout().leaves()).collect();
+        let mut rng = Rng::new(SEED, 0);
+        for at in (1..leaves.len()).rev() {
+            leaves.swap(at, rng.index(at + 1));
+        }
+        leaves
+    }
+
+    /// What one thread makes: directories by their numbers, and what names each file and its content.
+    pub fn of_thread(&self, thread: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let part = |all: u64| (all * thread / self.threads, all * (thread + 1) / self.threads);
+        let (from, until) = part(self.layout().leaves());
+        // With more threads than directories some share one.
+        let leaves = self.shuffled()[from as usize..until.max(from + 1) as usize].to_vec();
+        let (first, end) = part(self.files);
+        let mut rng = Rng::new(SEED, thread + 1);
+        leaves.into_iter().cycle().take((end - first) as usize).map(move |leaf| (leaf, rng.word()))
+    }
+
+    /// A file's name.
+    pub fn name(seed: u64) -> String {
+        format!("{seed:016x}")
+    }
+
+    /// A file's content.
+    pub fn content(seed: u64) -> Vec<u8> {
+        bytes(seed, 0, FILE_BYTES)
+    }
+}
+
+/// Creates them on a mount.
+pub struct TokuBench {
+    /// Its name.
+    pub name: &'static str,
+    /// What it creates.
+    pub microfiles: Microfiles,
+    /// How much memory there is.
+    pub memory_bytes: u64,
+}
+
+impl Workload for TokuBench {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> String {
+        let Microfiles { files, threads } = self.microfiles;
+        format!("create {files} files of {FILE_BYTES} bytes, {FANOUT} a directory, with {threads} threads")
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        // ext4 has an inode for every 16 KiB, and a million files need one each.
+        16 << 30
+    }
+
+    fn time_max(&self) -> Duration {
+        // A million files at the few hundred a second that a seeking disk was seen to give.
+        Duration::from_secs(4 * 60 * 60)
+    }
+
+    fn prepare(&self, dir: &Path) -> Result<()> {
+        self.microfiles.layout().make_dirs(dir)
+    }
+
+    fn run(&self, dir: &Path) -> Result<()> {
+        let layout = self.microfiles.layout();
+        in_threads(self.microfiles.threads, |thread| {
+            for (leaf, seed) in self.microfiles.of_thread(thread) {
+                let path = dir.join(layout.leaf(leaf)).join(Microfiles::name(seed));
+                File::create_new(&path)
+                    .and_then(|mut file| file.write_all(&Microfiles::content(seed)))
+                    .with_context(|| format!("cannot make {}", path.display()))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn check(&self, dir: &Path) -> Result<()> {
+        let layout = self.microfiles.layout();
+        let mut expected: BTreeMap<PathBuf, BTreeSet<u64>> = BTreeMap::new();
+        for (leaf, seed) in (0..self.microfiles.threads).flat_map(|thread| self.microfiles.of_thread(thread))
+        {
+            expected.entry(dir.join(layout.leaf(leaf))).or_default().insert(seed);
+        }
+        for (leaf, seeds) in expected {
+            for seed in &seeds {
+                let path = leaf.join(Microfiles::name(*seed));
+                let found = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                ensure!(found == Microfiles::content(*seed), "{} is wrong", path.display());
+            }
+            let entries = fs::read_dir(&leaf)?.collect::<Result<Vec<_>, _>>()?.len();
+            ensure!(entries == seeds.len(), "{} has {entries} entries", leaf.display());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_make_all_files_and_no_directory_overflows() {
+        for (files, threads) in [(1000, 1), (1000, 4), (100, 4), (20_000, 4), (3, 3)] {
+            let microfiles = Microfiles { files, threads };
+            let mut by_leaf: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+            for thread in 0..threads {
+                let made = microfiles.of_thread(thread);
+                assert!(made.eq(microfiles.of_thread(thread)));
+                for (leaf, seed) in microfiles.of_thread(thread) {
+                    assert!(by_leaf.entry(leaf).or_default().insert(seed), "a name twice");
+                }
+            }
+            assert_eq!(by_leaf.values().map(BTreeSet::len).sum::<usize>() as u64, files);
+            assert!(by_leaf.keys().all(|leaf| *leaf < microfiles.layout().leaves()));
+        }
+    }
+}
