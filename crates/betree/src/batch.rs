@@ -53,6 +53,11 @@ impl Batch {
         Batch::default()
     }
 
+    /// An empty one with room for about so many bytes of keys and values.
+    pub fn with_capacity(bytes: usize) -> Batch {
+        Batch { record: Vec::with_capacity(bytes), ..Batch::default() }
+    }
+
     /// Sets the value of `key`.
     pub fn put(&mut self, dict: DictId, key: &[u8], value: &[u8]) {
         self.push(PUT, dict, 0, key, value);

@@ -181,3 +181,28 @@ fn what_was_put_in_order_or_at_random_takes_little_more_than_it_is() {
         assert!(nodes < 3 * bytes / 4096, "random {random}: {nodes} nodes for {bytes} bytes");
     }
 }
+
+/// Reading on pays only for whoever goes on.
+#[test]
+fn a_short_scan_reads_a_few_times_what_it_gives() {
+    let device = large_volume();
+    let env = open(&device, &Setup { cache_bytes: 4 * MIB, ..SETUP });
+    // A volume's headers and roots are in memory after the first queries.
+    for number in (0..KEYS).step_by(64) {
+        env.get(D, &key(number)).unwrap();
+    }
+    let mut rng = Rng::new(3);
+    const SCANS: u64 = 200;
+    const PAIRS: u32 = 8;
+    let scans = cost(&device, || {
+        for _ in 0..SCANS {
+            let from = rng.below((KEYS - PAIRS) as usize) as u32;
+            let mut cursor = env.cursor(D, Cut::before(key(from)), Cut::before(key(from + PAIRS)));
+            for number in from..from + PAIRS {
+                assert_eq!(cursor.next().unwrap().map(|(k, _)| k.to_vec()), Some(key(number).to_vec()));
+            }
+        }
+    });
+    let given = SCANS * u64::from(PAIRS) * VALUE_BYTES as u64;
+    assert!(scans.read_bytes < given * 4, "{} bytes were read to give {given}: {scans:?}", scans.read_bytes);
+}

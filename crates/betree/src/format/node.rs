@@ -23,9 +23,10 @@ const MAGIC: u32 = 0x6e72_7462;
 const NO_CHILD: u32 = u32::MAX;
 
 /// How a piece is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StoredAs {
     /// As it is.
+    #[default]
     Raw,
     /// An LZ4 block.
     Lz4,
@@ -45,7 +46,7 @@ impl StoredAs {
 }
 
 /// The place and form of a piece inside its node's extent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PieceRef {
     pub offset: u32,
     pub stored_len: u32,
@@ -81,15 +82,9 @@ pub(crate) enum Entries {
 }
 
 impl Header {
-    /// The header's bytes; the pieces' offsets are taken as counted from its end and are stored as
-    /// counted from its start.
+    /// The header's bytes. How many they are does not depend on where the pieces are.
     pub fn encode(&self) -> Vec<u8> {
-        let len = self.encode_with(0).len() as u32;
-        self.encode_with(len)
-    }
-
-    fn encode_with(&self, header_len: u32) -> Vec<u8> {
-        let mut out = Writer { out: Vec::new(), header_len };
+        let mut out = Writer { out: Vec::new() };
         out.u32(MAGIC);
         out.u32(u32::from(self.height));
         out.u32(self.id.slot);
@@ -183,7 +178,6 @@ impl Header {
 
 struct Writer {
     out: Vec<u8>,
-    header_len: u32,
 }
 
 impl Writer {
@@ -202,7 +196,7 @@ impl Writer {
     }
 
     fn piece(&mut self, piece: &PieceRef) {
-        self.u32(self.header_len + piece.offset);
+        self.u32(piece.offset);
         self.u32(piece.stored_len);
         self.u32(piece.raw_len);
         self.u32(piece.stored_as as u32);

@@ -215,8 +215,8 @@ impl RunBuilder {
         self.ends.is_empty() && self.ranges.is_empty()
     }
 
-    /// The run.
-    pub fn finish(mut self) -> Run {
+    /// The run. The builder is empty again, and keeps its memory.
+    pub fn finish(&mut self) -> Run {
         let points = self.ends.len();
         for range in &self.ranges {
             let sides = if range.lo.is_after() { LO_AFTER } else { 0 }
@@ -235,7 +235,9 @@ impl RunBuilder {
             bytes.extend_from_slice(&end.to_le_bytes());
         }
         bytes.extend_from_slice(&self.entries);
-        Run { bytes, points, ranges: self.ranges }
+        self.ends.clear();
+        self.entries.clear();
+        Run { bytes, points, ranges: core::mem::take(&mut self.ranges) }
     }
 }
 

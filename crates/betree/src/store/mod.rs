@@ -89,38 +89,42 @@ impl Store {
         Run::parse(raw).map_err(corrupt)
     }
 
-    /// Appends a piece's contents to `out` as they are to be stored: compressed where that saves at
-    /// least a sixteenth.
-    fn encode(&self, raw: &[u8], out: &mut Vec<u8>) -> Result<StoredAs> {
-        let start = out.len();
+    /// The room that [`encode`](Store::encode) may need for so many bytes.
+    fn encoded_len_max(&self, raw_len: usize) -> usize {
+        match self.compression {
+            Compression::Lz4 => lz4_flex::block::get_maximum_output_size(raw_len),
+            Compression::None | Compression::Zstd => raw_len,
+        }
+    }
+
+    /// Puts a piece's contents at the start of `room` as they are to be stored: compressed where
+    /// that is tried and saves at least a sixteenth. Gives how, and how many bytes.
+    fn encode(&self, raw: &[u8], try_it: bool, room: &mut [u8]) -> Result<(StoredAs, usize)> {
         let worth = raw.len() - raw.len() / 16;
         match self.compression {
-            Compression::None => {}
-            Compression::Lz4 => {
-                let most = lz4_flex::block::get_maximum_output_size(raw.len());
-                out.try_reserve(most).map_err(|_| Error::NoMemory { bytes: most as u64 })?;
-                out.resize(start + most, 0);
-                let room = out.get_mut(start..).unwrap_or_default();
+            Compression::Lz4 if try_it => {
                 if let Ok(len) = lz4_flex::block::compress_into(raw, room)
                     && len <= worth
                 {
-                    out.truncate(start + len);
-                    return Ok(StoredAs::Lz4);
+                    return Ok((StoredAs::Lz4, len));
                 }
             }
-            Compression::Zstd => {
+            Compression::Zstd if try_it => {
+                let mut out = Vec::new();
                 if let Some(codec) = &self.zstd
-                    && codec.compress(raw, out)
-                    && out.len() - start <= worth
+                    && codec.compress(raw, &mut out)
+                    && out.len() <= worth
+                    && let Some(room) = room.get_mut(..out.len())
                 {
-                    return Ok(StoredAs::Zstd);
+                    room.copy_from_slice(&out);
+                    return Ok((StoredAs::Zstd, out.len()));
                 }
             }
+            _ => {}
         }
-        out.truncate(start);
-        out.try_reserve(raw.len()).map_err(|_| Error::NoMemory { bytes: raw.len() as u64 })?;
-        out.extend_from_slice(raw);
-        Ok(StoredAs::Raw)
+        let room = room.get_mut(..raw.len()).ok_or(Error::NoMemory { bytes: raw.len() as u64 })?;
+        room.copy_from_slice(raw);
+        Ok((StoredAs::Raw, raw.len()))
     }
 }
 

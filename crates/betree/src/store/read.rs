@@ -59,40 +59,41 @@ impl Store {
     pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
         match piece.resident() {
             Some(run) => Ok(run),
-            None => {
-                self.load(core::slice::from_ref(piece))?;
-                // Eviction may have been faster than this line: then it is read once more.
-                piece.resident().map_or_else(|| self.run_uncached(piece), Ok)
-            }
+            None => self.runs(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord),
         }
-    }
-
-    fn run_uncached(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
-        let stored = piece.stored().ok_or(Error::BadRecord)?;
-        let bytes = self.read_stored(core::slice::from_ref(&stored))?.pop().unwrap_or_default();
-        Ok(Arc::new(self.decode(&stored, bytes)?))
     }
 
     /// Brings pieces into memory with as few reads as their places allow.
     pub fn load(&self, pieces: &[Arc<Piece>]) -> Result<()> {
-        let missing: Vec<(&Arc<Piece>, Stored)> = pieces
+        self.runs(pieces).map(|_| ())
+    }
+
+    /// The contents of pieces, in their order, with as few reads as their places allow. Whoever
+    /// holds them is sure of them: the cache may let go of what was read before this returns.
+    pub fn runs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
+        let mut runs: Vec<Option<Arc<Run>>> = pieces.iter().map(|p| p.resident()).collect();
+        let missing: Vec<(usize, &Arc<Piece>, Stored)> = pieces
             .iter()
-            .filter(|p| !p.is_resident())
-            .filter_map(|p| p.stored().map(|stored| (p, stored)))
+            .enumerate()
+            .filter(|(index, _)| runs.get(*index).is_some_and(Option::is_none))
+            .filter_map(|(index, p)| p.stored().map(|stored| (index, p, stored)))
             .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let places: Vec<Stored> = missing.iter().map(|(_, stored)| stored.clone()).collect();
-        let bytes = self.read_stored(&places)?;
-        for ((piece, stored), bytes) in missing.iter().zip(bytes) {
-            let run = self.decode(stored, bytes)?;
-            if piece.fill(run).1 {
-                self.cache.watch(piece);
+        if !missing.is_empty() {
+            let places: Vec<Stored> = missing.iter().map(|(_, _, stored)| stored.clone()).collect();
+            let bytes = self.read_stored(&places)?;
+            for ((index, piece, stored), bytes) in missing.iter().zip(bytes) {
+                let (run, is_new) = piece.fill(self.decode(stored, bytes)?);
+                if is_new {
+                    self.cache.watch(piece);
+                }
+                if let Some(slot) = runs.get_mut(*index) {
+                    *slot = Some(run);
+                }
             }
+            self.cache.evict();
         }
-        self.cache.evict();
-        Ok(())
+        // A piece is in memory or on the device.
+        runs.into_iter().map(|run| run.ok_or(Error::BadRecord)).collect()
     }
 
     /// The stored bytes of pieces, in the order given; neighbours are read together.

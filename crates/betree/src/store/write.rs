@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{NodePlace, Store};
 use crate::cache::{Piece, Stored};
 use crate::error::{Error, Result};
-use crate::format::node::{Entries, Header, PieceRef, StoredEdge};
+use crate::format::node::{Entries, Header, PieceRef, StoredAs, StoredEdge};
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
 
@@ -22,38 +22,34 @@ impl Store {
     /// [`Error::NoSpace`] if that many blocks are not free; then nothing was written.
     pub fn write_node(&self, node: &Node) -> Result<NodePlace> {
         let pieces = node.pieces();
-        let (refs, body) = self.encode_pieces(&pieces)?;
-        let header = Header {
-            id: node.id,
-            height: node.height,
-            lo: node.lo.clone(),
-            hi: node.hi.clone(),
-            entries: entries(node, &refs),
-        }
-        .encode();
-        let len = header.len() + body.len();
+        let header = |refs: &[PieceRef]| {
+            let entries = entries(node, refs);
+            Header { id: node.id, height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), entries }
+        };
+        let header_len = header(&alloc::vec![PieceRef::default(); pieces.len()]).encode().len();
+        let (refs, mut buffer, len) = self.encode_pieces(&pieces, header_len)?;
+        let header = header(&refs).encode();
         let blocks = len.div_ceil(BLOCK_BYTES);
         let extent = self.space.allocate(blocks as u64, usize::MAX).ok_or(Error::NoSpace)?;
-        let mut buffer = AlignedBuf::zeroed(blocks)?;
-        let room = buffer.as_mut_slice();
-        if let Some((head, rest)) = room.split_at_mut_checked(header.len()) {
-            head.copy_from_slice(&header);
-            if let Some(rest) = rest.get_mut(..body.len()) {
-                rest.copy_from_slice(&body);
-            }
+        if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
+            room.copy_from_slice(&header);
         }
-        self.disk.write_extent(&extent, buffer.as_slice())?;
+        self.disk.write_extent(&extent, buffer.as_slice().get(..blocks * BLOCK_BYTES).unwrap_or_default())?;
         for (piece, at) in pieces.iter().zip(refs) {
-            let at = PieceRef { offset: at.offset + header.len() as u32, ..at };
             if piece.written(Stored { extent: extent.clone(), at }) {
                 self.cache.watch(piece);
             }
         }
-        Ok(NodePlace { extent, header_len: header.len() as u32, header_checksum: xxh3_64(&header) })
+        Ok(NodePlace { extent, header_len: header_len as u32, header_checksum: xxh3_64(&header) })
     }
 
-    /// The pieces' stored bytes one after the other, and where each is.
-    fn encode_pieces(&self, pieces: &[Arc<Piece>]) -> Result<(Vec<PieceRef>, Vec<u8>)> {
+    /// The pieces' stored bytes one after the other from byte `start` of a buffer of whole blocks
+    /// on, where each is, and where the last ends.
+    fn encode_pieces(
+        &self,
+        pieces: &[Arc<Piece>],
+        start: usize,
+    ) -> Result<(Vec<PieceRef>, AlignedBuf, usize)> {
         let resident: Vec<_> = pieces.iter().map(|p| p.resident()).collect();
         let absent: Vec<Stored> = pieces
             .iter()
@@ -61,21 +57,28 @@ impl Store {
             .filter(|(_, run)| run.is_none())
             .filter_map(|(piece, _)| piece.stored())
             .collect();
+        let most = resident.iter().flatten().map(|run| self.encoded_len_max(run.as_bytes().len()));
+        let room = most.sum::<usize>() + absent.iter().map(|s| s.at.stored_len as usize).sum::<usize>();
+        let mut buffer = AlignedBuf::zeroed((start + room).div_ceil(BLOCK_BYTES))?;
         let mut copied = self.read_stored(&absent)?.into_iter().zip(&absent);
         let mut refs = Vec::with_capacity(pieces.len());
-        let mut body = Vec::new();
+        let mut paying = Paying::default();
+        let mut end = start;
         for run in resident {
-            let offset = body.len() as u32;
+            let offset = end as u32;
+            let room = buffer.as_mut_slice().get_mut(end..).unwrap_or_default();
             if let Some(run) = run {
-                let stored_as = self.encode(run.as_bytes(), &mut body)?;
-                let stored = body.get(offset as usize..).unwrap_or_default();
+                let raw = run.as_bytes();
+                let (stored_as, len) = self.encode(raw, paying.is_worth_a_try(), room)?;
+                paying.tell(stored_as != StoredAs::Raw);
                 refs.push(PieceRef {
                     offset,
-                    stored_len: stored.len() as u32,
-                    raw_len: run.as_bytes().len() as u32,
+                    stored_len: len as u32,
+                    raw_len: raw.len() as u32,
                     stored_as,
-                    checksum: xxh3_64(stored),
+                    checksum: xxh3_64(room.get(..len).unwrap_or_default()),
                 });
+                end += len;
             } else if let Some((bytes, stored)) = copied.next() {
                 if xxh3_64(&bytes) != stored.at.checksum {
                     return Err(Error::Corrupt {
@@ -85,11 +88,43 @@ impl Store {
                         why: "the checksum does not match".into(),
                     });
                 }
-                body.extend_from_slice(&bytes);
+                if let Some(room) = room.get_mut(..bytes.len()) {
+                    room.copy_from_slice(&bytes);
+                }
                 refs.push(PieceRef { offset, ..stored.at });
+                end += bytes.len();
             }
         }
-        Ok((refs, body))
+        Ok((refs, buffer, end))
+    }
+}
+
+/// Whether compressing pays, as the pieces of one node so far say: neighbours are alike.
+#[derive(Default)]
+struct Paying {
+    /// Pieces in a row that were not worth it.
+    misses: u32,
+    /// Pieces not tried since.
+    passed_over: u32,
+}
+
+impl Paying {
+    /// After two misses, one piece in eight.
+    fn is_worth_a_try(&mut self) -> bool {
+        if self.misses < 2 || self.passed_over == 7 {
+            self.passed_over = 0;
+            return true;
+        }
+        self.passed_over += 1;
+        false
+    }
+
+    fn tell(&mut self, paid: bool) {
+        if paid {
+            self.misses = 0;
+        } else if self.passed_over == 0 {
+            self.misses += 1;
+        }
     }
 }
 

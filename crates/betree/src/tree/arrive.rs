@@ -252,7 +252,7 @@ impl Tree<'_> {
                 wanted.push(basement.piece.clone());
             }
         }
-        self.store.load(&wanted)?;
+        let mut bases = self.store.runs(&wanted)?.into_iter();
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
         for (index, (window, (points, ranges))) in windows.iter().zip(&parts).enumerate() {
             let basement = basements.get(index);
@@ -261,7 +261,7 @@ impl Tree<'_> {
                 continue;
             }
             let base = match basement {
-                Some(basement) if !covered(ranges, window) => Some(self.store.run(&basement.piece)?),
+                Some(_) if !covered(ranges, window) => bases.next(),
                 _ => None,
             };
             self.merge_basement(base.as_deref(), points, ranges, &mut out);

@@ -51,7 +51,7 @@ impl<'c> LeafBuilder<'c> {
 
     fn cut(&mut self) {
         if !self.run.is_empty() {
-            let run = core::mem::take(&mut self.run).finish();
+            let run = self.run.finish();
             self.done.push(Basement { first: self.first.clone(), piece: Piece::new(self.cache, run) });
         }
     }

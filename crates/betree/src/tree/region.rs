@@ -19,7 +19,7 @@ use crate::format::run::Run;
 use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
-use crate::node::{Body, Node, NodeId};
+use crate::node::{Basement, Body, Node, NodeId};
 use crate::store::Request;
 
 /// A region takes no more messages of one memtable than a basement would hold that are this small,
@@ -242,27 +242,33 @@ impl Tree<'_> {
         }
     }
 
-    /// A basement that is not in memory, next to one that is: somebody is scanning. The rest of the
-    /// leaf is read in one go, and the next leaf meanwhile.
+    /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
+    /// as were read so far are read in one go, so that little is read in vain for whoever stops
+    /// soon; and when that reaches the leaf's end, the next leaf is read meanwhile.
     fn read_ahead(&self, LeafPlace { leaf, index, end }: &LeafPlace, way: Way) -> Result<()> {
         let basements = leaf.basements();
         let was_expected = self.store.ahead.has_come(leaf.id);
-        let here = basements.get(*index).is_some_and(|b| b.piece.is_resident());
-        let (before, rest) = match way {
-            Way::Up => (index.checked_sub(1), basements.get(*index..)),
-            Way::Down => (Some(index + 1), basements.get(..=*index)),
+        let is_here = |b: &Basement| b.piece.is_resident();
+        let here = basements.get(*index).is_some_and(is_here);
+        let behind = match way {
+            Way::Up => basements.iter().take(*index).rev().take_while(|b| is_here(b)).count(),
+            Way::Down => basements.iter().skip(*index + 1).take_while(|b| is_here(b)).count(),
         };
-        let beside = before.and_then(|i| basements.get(i)).is_some_and(|b| b.piece.is_resident());
-        if !was_expected && (here || !beside) {
+        if !was_expected && (here || behind == 0) {
             return Ok(());
         }
-        if way == Way::Up && *end != Cut::HIGH {
+        let ahead = if was_expected { basements.len() } else { behind * 2 };
+        if way == Way::Up && *end != Cut::HIGH && *index + ahead >= basements.len() {
             self.store.ahead.ask(Request { dict: self.dict.index, at: end.clone() });
         }
         if here {
             return Ok(());
         }
-        let pieces: Vec<_> = rest.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
+        let wanted = match way {
+            Way::Up => basements.get(*index..(*index + ahead).min(basements.len())),
+            Way::Down => basements.get((*index + 1).saturating_sub(ahead)..=*index),
+        };
+        let pieces: Vec<_> = wanted.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
         self.store.load_together(leaf.id, &pieces)
     }
 

@@ -104,7 +104,10 @@ impl Volume {
             None => None,
             Some(target) => {
                 let record = target.state.read().record.clone();
-                Some(self.drop_name(op, &mut batch, target, &record, &to_key, now_ns)?)
+                // Who has looked the name up may open it a moment later: at no moment is there no
+                // file of that name.
+                let may_be_read = !target.is_idle();
+                Some(self.drop_name(op, &mut batch, target, &record, &to_key, may_be_read, now_ns)?)
             }
         };
         let stays_behind = dropped.as_ref().and_then(|dropped| dropped.base()) == Some(to_key.as_slice());

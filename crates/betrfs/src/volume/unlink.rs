@@ -100,7 +100,7 @@ impl Volume {
         count_entry(&mut dir_record, state.record.is_dir(), -1, now_ns);
         let mut batch = Batch::new();
         let at = key::entry(&path.bytes, name);
-        let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, now_ns)?;
+        let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, is_open(&inode), now_ns)?;
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         batch.mark_freeing(0);
         op.commit(&batch)?;
@@ -115,7 +115,9 @@ impl Volume {
     }
 
     /// Adds to the batch what takes the name at `at` from an inode, and the inode with its last
-    /// name. The caller holds its state.
+    /// name, whose contents are kept until nobody holds it if they `may_be_read`. The caller holds
+    /// its state.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn drop_name(
         &self,
         op: &Op<'_>,
@@ -123,6 +125,7 @@ impl Volume {
         inode: &Inode,
         record: &Record,
         at: &[u8],
+        may_be_read: bool,
         now_ns: i64,
     ) -> Result<Dropped> {
         let mut record = record.clone();
@@ -143,8 +146,7 @@ impl Volume {
             _ => at.to_vec(),
         };
         record.nlink = 0;
-        let is_open = inode.opens.load(Relaxed) > 0;
-        if !is_open || record.file_type != FileType::Regular {
+        if !may_be_read || record.file_type != FileType::Regular {
             delete_data(batch, &own, &record);
             return Ok(Dropped { record, place: Some(Place::Gone) });
         }
@@ -206,6 +208,10 @@ impl Volume {
         self.orphans.remove(&base);
         Ok(())
     }
+}
+
+fn is_open(inode: &Inode) -> bool {
+    inode.opens.load(Relaxed) > 0
 }
 
 /// Whether a directory can be removed.

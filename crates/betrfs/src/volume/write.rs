@@ -51,7 +51,8 @@ impl Volume {
         }
         let own = inode.own_key()?;
         let mut record = with_atime(&inode, &state);
-        let mut batch = Batch::new();
+        let blocks = data.len() / BLOCK_BYTES + 2;
+        let mut batch = Batch::with_capacity(data.len() + blocks * (own.len() + 64) + 256);
         put_bytes(&mut batch, &own, record.size, offset, data);
         grow(&mut record, offset, offset + data.len() as u64);
         let now_ns = self.home.now_ns();

@@ -102,6 +102,30 @@ fn a_file_renamed_over_an_open_one_leaves_that_readable() {
     assert_sound(&volume);
 }
 
+/// A rename is atomic for whoever opens the name: between the lookup and the opening the file may be
+/// replaced, and must not be gone.
+#[test]
+fn a_file_that_was_looked_up_and_then_replaced_can_still_be_opened() {
+    let (_disk, volume) = volume();
+    for round in 0..3u8 {
+        let new = mkfile(&volume, ROOT, "new");
+        volume.write(new.node, 0, &[round; 9000], false).unwrap();
+        let old = volume.lookup(ROOT, b"f");
+        volume.rename(ROOT, b"new", ROOT, b"f", RenameFlags::default()).unwrap();
+        volume.forget(new.node, 1);
+        if let Ok(old) = old {
+            volume.open_node(old.node).unwrap();
+            assert_eq!(read_all(&volume, old.node), [round - 1; 9000]);
+            volume.release_node(old.node);
+            assert_eq!(volume.getattr(old.node).unwrap().nlink, 0);
+            volume.forget(old.node, 1);
+        }
+        assert_eq!(contents(&volume, "/f"), [round; 9000]);
+        assert_eq!(data_keys(&volume), 3, "what nobody holds any more is deleted");
+        assert_sound(&volume);
+    }
+}
+
 #[test]
 fn directories_of_the_name_come_and_move_and_leave_it_alone() {
     let (_disk, volume) = volume();
