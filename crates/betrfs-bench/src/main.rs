@@ -1,18 +1,23 @@
-//! `betrfs-bench`: times workloads on BetrFS and on ext4, side by side in one run.
+//! `betrfs-bench`: times workloads on BetrFS and on ext4, XFS and Btrfs, side by side in one run.
 //!
-//! Both live on files of one size on the same file system: BetrFS on a volume file, ext4 on an image
-//! behind a loop device with direct I/O. What is told first of all is the ratio: the machine and
-//! what else it does change the times of both.
+//! All of them use the same disk in turn, through the same loop device with direct I/O. What is told
+//! first of all is the ratio: the machine and what else it does change the times of all.
 
 #![forbid(unsafe_code)]
 
+mod calibrate;
+mod confine;
 mod contender;
 mod data;
+mod durations;
 mod measure;
 mod microfiles;
+mod plot;
 mod report;
 mod repository;
+mod store;
 mod teardown;
+mod testbed;
 mod threads;
 mod tool;
 mod tree;
@@ -23,27 +28,45 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
+use serde::Serialize;
 
-use crate::contender::{Betrfs, Contender, Ext4};
+use crate::contender::Peer;
 use crate::microfiles::LibraryTest;
+use crate::report::Report;
+use crate::store::Disk;
 use crate::teardown::Teardown;
+use crate::testbed::Parts;
 use crate::tree::Tree;
-use crate::workloads::Inputs;
+use crate::workloads::{Inputs, Workload};
 
-/// Times workloads on BetrFS and on ext4, side by side
+/// How large the disk is at the tiny scale: the least that every contender can be made on.
+const TINY_DISK_BYTES: u64 = 512 << 20;
+/// How large it is for what goes through the library.
+const LIBRARY_DISK_BYTES: u64 = 4 << 30;
+
+/// Times workloads on BetrFS and on the kernel's file systems, side by side
 #[derive(Parser)]
 #[command(after_help = "\
-Needs root (loop devices, mounts, cold caches), and mkfs.ext4 (Debian: apt-get install e2fsprogs).
+Needs root (loop devices, mounts, control groups, cold caches), and the programs that make the peers'
+file systems (Debian: apt-get install e2fsprogs xfsprogs btrfs-progs).
 
 Examples:
   betrfs-bench list                              the workloads
-  betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds
+  betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds, on the disk of this directory
+  betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
   betrfs-bench create --rounds 5 --format json   one of them
+  betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked")]
 struct Arguments {
-    /// `list`, `all` (but microfiles, which needs no file system), or a workload's name
+    /// `list`, `all`, `calibrate`, or a workload's name
     #[arg(default_value = "all")]
     what: String,
+    /// The disk that they run on
+    #[arg(long, value_enum, default_value_t = Disk::Fast)]
+    disk: Disk,
+    /// The file systems to compare with
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
+    peers: Vec<Peer>,
     /// How often each workload runs on each file system
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -53,6 +76,9 @@ struct Arguments {
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// A directory for a plot of each figure, made if it is not there
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Where the backing files live while it runs: a directory on the disk to measure
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -62,10 +88,14 @@ struct Arguments {
     /// The binary `betrfs`; by default the one beside this program
     #[arg(long, value_name = "FILE", env = "BETRFS_BIN")]
     betrfs: Option<PathBuf>,
+    /// The server of an emulated disk: its image, and where it appears
+    #[arg(long, hide = true, num_args = 2)]
+    emulate: Vec<PathBuf>,
 }
 
 /// How much each workload does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 enum Scale {
     /// A few seconds in all, to see that everything works
     Tiny,
@@ -103,16 +133,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    if let [image, dir] = arguments.emulate.as_slice() {
+        return store::emulated::serve(image, dir);
+    }
     let scale = arguments.scale;
     if arguments.what == "list" {
-        let tree = Tree::none();
-        for workload in workloads::all(scale, &Inputs::new(&tree, &PathBuf::new())) {
-            let limit = workload.memory_bytes_max();
-            let limit =
-                limit.map_or(String::new(), |bytes| format!(", within {} MiB of memory", bytes >> 20));
-            println!("{:<22}{}{limit}", workload.name(), workload.about());
-        }
-        println!("{:<22}{}", microfiles::NAME, library_test(scale).about());
+        list(arguments);
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
@@ -123,28 +149,66 @@ fn run(arguments: &Arguments) -> Result<()> {
         .tempdir_in(std::path::absolute(&arguments.dir)?)
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
-    let size_bytes = scale.pick(512 << 20, 4 << 30);
-    if arguments.what == microfiles::NAME {
-        let rounds = library_test(scale).measure(scratch.path(), size_bytes, arguments.rounds)?;
-        return microfiles::print(&rounds, arguments.format);
-    }
     let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
+    if arguments.what == "calibrate" {
+        let figures = calibrate::calibrate(scratch.path(), &tree, scale, &teardown)?;
+        return figures.print(arguments.format);
+    }
     let inputs = Inputs::new(&tree, scratch.path());
     let mut chosen = workloads::all(scale, &inputs);
     if arguments.what != "all" {
         chosen.retain(|workload| workload.name() == arguments.what);
     }
-    if chosen.is_empty() {
+    let has_library = ["all", microfiles::NAME].contains(&arguments.what.as_str());
+    if chosen.is_empty() && !has_library {
         bail!("there is no workload `{}`: `betrfs-bench list` names them", arguments.what);
     }
-    let betrfs = Betrfs::new(scratch.path(), size_bytes, betrfs_binary(arguments)?, &teardown)?;
-    let ext4 = Ext4::new(scratch.path(), size_bytes, &teardown)?;
-    let contenders: [Box<dyn Contender>; 2] = [Box::new(ext4), Box::new(betrfs)];
-    let results = chosen
-        .iter()
-        .map(|workload| measure::measure(&**workload, &contenders, arguments.rounds, &teardown))
-        .collect::<Result<Vec<_>>>()?;
-    report::print(&results, arguments.format)
+    let size_bytes = |workload: &dyn Workload| scale.pick(TINY_DISK_BYTES, workload.disk_bytes());
+    if let Some(largest) = chosen.iter().max_by_key(|workload| workload.disk_bytes()) {
+        testbed::ensure_room(scratch.path(), largest.name(), size_bytes(&**largest))?;
+    }
+    let parts = Parts {
+        disk: arguments.disk,
+        peers: &arguments.peers,
+        binary: betrfs_binary(arguments)?,
+        scratch: scratch.path(),
+        teardown: &teardown,
+    };
+    let (mut testbed, mut figures) = (None, Vec::new());
+    for workload in &chosen {
+        let made = parts.testbed(testbed.take(), size_bytes(&**workload))?;
+        figures.push(measure::measure(&**workload, &made, arguments.rounds, scale, &teardown)?);
+        testbed = Some(made);
+    }
+    let library = if has_library {
+        let made = parts.testbed(testbed.take(), scale.pick(TINY_DISK_BYTES, LIBRARY_DISK_BYTES))?;
+        vec![library_test(scale).measure(made.store.device(), arguments.rounds)?]
+    } else {
+        Vec::new()
+    };
+    let report = Report { disk: arguments.disk, scale, figures, library };
+    if let Some(dir) = &arguments.plots {
+        plot::plot(&report, dir)?;
+    }
+    report.print(arguments.format)
+}
+
+/// Prints the workloads, and how long they take.
+fn list(arguments: &Arguments) {
+    let (scale, tree) = (arguments.scale, Tree::none());
+    for workload in workloads::all(scale, &Inputs::new(&tree, &PathBuf::new())) {
+        let memory_mib = workload.memory_bytes() >> 20;
+        println!("{:<22}{}, with {memory_mib} MiB of memory", workload.name(), workload.about());
+        let minutes = |disk| {
+            let seconds = durations::round_seconds(workload.name(), disk)? * arguments.rounds;
+            Some(format!("{} min", seconds.div_ceil(60)))
+        };
+        if scale == Scale::Full {
+            let told = |disk| minutes(disk).unwrap_or_else(|| "a time not yet measured".into());
+            println!("{:<22}takes about {} (fast), {} (hdd)", "", told(Disk::Fast), told(Disk::Hdd));
+        }
+    }
+    println!("{:<22}{}", microfiles::NAME, library_test(scale).about());
 }
 
 fn library_test(scale: Scale) -> LibraryTest {

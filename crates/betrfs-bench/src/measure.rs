@@ -5,12 +5,17 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-use crate::contender::{Contender, Usage};
+use crate::Scale;
+use crate::confine::Confinement;
+use crate::contender::{Contender, Work};
+use crate::report::Figure;
+use crate::store::{Counters, Store};
 use crate::teardown::Teardown;
+use crate::testbed::Testbed;
 use crate::workloads::Workload;
 
 /// One round of a workload on one contender.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
     /// From the first call until everything is durable.
     pub seconds: f64,
@@ -19,8 +24,13 @@ pub struct Sample {
     pub younger_seconds: Vec<f64>,
     /// How long unmounting took after that: what was put off until then.
     pub unmount_seconds: f64,
-    /// What the file system did in that time, unmounting excepted.
-    pub usage: Usage,
+    /// CPU time of the client and the server in that time, if it was counted; none of the kernel's
+    /// own threads.
+    pub cpu_seconds: Option<f64>,
+    /// What the disk was asked in that time, unmounting excepted.
+    pub device: Counters,
+    /// What the server did in that time, if there is one.
+    pub server: Option<Work>,
 }
 
 /// All rounds of a workload on one contender.
@@ -32,80 +42,97 @@ pub struct Samples {
     pub rounds: Vec<Sample>,
 }
 
-/// A workload's results.
-#[derive(Debug, Serialize)]
-pub struct Results {
-    /// The workload.
-    pub workload: &'static str,
-    /// What each contender took.
-    pub contenders: Vec<Samples>,
-}
-
 /// Runs a workload on each contender in turn, round after round, and checks what it did.
 pub fn measure(
     workload: &dyn Workload,
-    contenders: &[Box<dyn Contender>],
+    testbed: &Testbed,
     rounds: u32,
+    scale: Scale,
     teardown: &Teardown,
-) -> Result<Results> {
-    let mut all: Vec<Samples> = contenders
+) -> Result<Figure> {
+    // What is small needs no limit: it is there to see that everything works.
+    let may_be_unlimited = scale == Scale::Tiny;
+    let confinement = Confinement::new(workload.memory_bytes(), may_be_unlimited, teardown)?;
+    let mut all: Vec<Samples> = testbed
+        .contenders
         .iter()
         .map(|contender| Samples { contender: contender.name(), rounds: Vec::new() })
         .collect();
     for round in 0..rounds {
         // Whoever comes second finds the disk as the first left it: they take turns.
-        let mut turns: Vec<_> = all.iter_mut().zip(contenders).collect();
+        let mut turns: Vec<_> = all.iter_mut().zip(&testbed.contenders).collect();
         if round % 2 == 1 {
             turns.reverse();
         }
         for (samples, contender) in turns {
             let name = format!("{} on {}", workload.name(), contender.name());
             let _watched = teardown.watch(&name, workload.time_max());
-            let sample = run(workload, &**contender, round == 0).with_context(|| name.clone())?;
+            let run =
+                Run { workload, contender: &**contender, store: &testbed.store, confinement: &confinement };
+            let sample = run.round(round == 0).with_context(|| name.clone())?;
             eprintln!("{name}, round {}: {:.2} s", round + 1, sample.seconds);
             samples.rounds.push(sample);
         }
     }
-    Ok(Results { workload: workload.name(), contenders: all })
+    Ok(Figure::new(workload, confinement.memory_bytes(), all))
 }
 
-fn run(workload: &dyn Workload, contender: &dyn Contender, is_first: bool) -> Result<Sample> {
-    let dir = contender.dir();
-    // What only reads leaves the file system as it was.
-    if is_first || workload.writes() {
+struct Run<'a> {
+    workload: &'a dyn Workload,
+    contender: &'a dyn Contender,
+    store: &'a Store,
+    confinement: &'a Confinement,
+}
+
+impl Run<'_> {
+    /// One round on a new file system.
+    fn round(&self, checks: bool) -> Result<Sample> {
+        let (workload, contender) = (self.workload, self.contender);
+        let dir = contender.dir();
+        self.store.forget()?;
         contender.format()?;
-        contender.mount()?;
-        workload.prepare(dir)?;
-    }
-    let mut younger_seconds = Vec::new();
-    for step in 1..=workload.steps() {
-        let (seconds, _) = timed(workload, contender)?;
-        younger_seconds.push(seconds);
-        workload.age(dir, step)?;
-    }
-    let (seconds, usage) = timed(workload, contender)?;
-    let start = Instant::now();
-    contender.unmount()?;
-    let unmount_seconds = start.elapsed().as_secs_f64();
-    if is_first {
-        contender.mount_cold()?;
-        workload.check(dir)?;
+        self.confinement.within(|| {
+            contender.mount()?;
+            workload.prepare(dir)
+        })?;
+        let mut younger_seconds = Vec::new();
+        for step in 1..=workload.steps() {
+            younger_seconds.push(self.timed()?.seconds);
+            self.confinement.within(|| workload.age(dir, step))?;
+        }
+        let sample = self.timed()?;
+        let start = Instant::now();
         contender.unmount()?;
+        let unmount_seconds = start.elapsed().as_secs_f64();
+        if checks {
+            contender.mount_cold()?;
+            workload.check(dir)?;
+            contender.unmount()?;
+        }
+        Ok(Sample { younger_seconds, unmount_seconds, ..sample })
     }
-    ensure!(seconds > 0.0, "it took no time");
-    Ok(Sample { seconds, younger_seconds, unmount_seconds, usage })
-}
 
-/// Does it once, cold.
-fn timed(workload: &dyn Workload, contender: &dyn Contender) -> Result<(f64, Usage)> {
-    contender.mount_cold()?;
-    workload.warm()?;
-    let before = contender.usage()?;
-    let start = Instant::now();
-    workload.run(contender.dir())?;
-    if workload.writes() {
-        contender.sync()?;
+    /// Does it once, cold.
+    fn timed(&self) -> Result<Sample> {
+        self.confinement.within(|| self.contender.mount_cold())?;
+        // The workload's input is not held against its memory.
+        self.workload.warm()?;
+        let work_before = self.contender.work()?;
+        let device_before = self.store.counters()?;
+        let cpu_before = self.confinement.cpu_seconds()?;
+        let seconds = self.confinement.within(|| {
+            let start = Instant::now();
+            self.workload.run(self.contender.dir())?;
+            if self.workload.writes() {
+                self.contender.sync()?;
+            }
+            Ok(start.elapsed().as_secs_f64())
+        })?;
+        ensure!(seconds > 0.0, "it took no time");
+        let cpu_now = self.confinement.cpu_seconds()?;
+        let cpu_seconds = cpu_now.zip(cpu_before).map(|(now, before)| now - before);
+        let device = self.store.counters()?.since(&device_before);
+        let server = self.contender.work()?.zip(work_before).map(|(now, before)| now.since(&before));
+        Ok(Sample { seconds, cpu_seconds, device, server, ..Sample::default() })
     }
-    let seconds = start.elapsed().as_secs_f64();
-    Ok((seconds, contender.usage()?.since(&before)))
 }

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpenOptions, Volume};
-use betrfs_host::{Existing, FileDevice, StdHome, Workers, WorkersOptions};
+use betrfs_host::{FileDevice, StdHome, Workers, WorkersOptions};
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::Format;
+use crate::confine;
 use crate::data::Rng;
 use crate::workloads::Microfiles;
 
@@ -61,6 +61,17 @@ pub struct Rates {
     pub scan: Rate,
 }
 
+/// All rounds.
+#[derive(Debug, Serialize)]
+pub struct LibraryFigure {
+    /// Its name.
+    pub workload: &'static str,
+    /// What it does.
+    pub about: String,
+    /// What each round came to.
+    pub rounds: Vec<Rates>,
+}
+
 impl LibraryTest {
     /// What it does, in a line.
     pub fn about(&self) -> String {
@@ -74,21 +85,23 @@ impl LibraryTest {
         Microfiles { files: self.files, threads: 1 }
     }
 
-    /// Rounds of it, each on a new volume in a file.
-    pub fn measure(self, scratch: &Path, size_bytes: u64, rounds: u32) -> Result<Vec<Rates>> {
-        let volume = scratch.join("microfiles.betrfs");
+    /// Rounds of it, each on a new volume on a device.
+    pub fn measure(self, device: &Path, rounds: u32) -> Result<LibraryFigure> {
+        let _alone = confine::wait_until_alone()?;
+        let device = device.to_owned();
         // A thread of its own: the threads that a thread starts stay on its CPU, those of others do not.
         let all = thread::spawn(move || {
             let mut one = CpuSet::new();
             one.set(rustix::thread::sched_getcpu());
             rustix::thread::sched_setaffinity(None, &one)?;
-            (0..rounds).map(|_| self.round(&volume, size_bytes)).collect()
+            (0..rounds).map(|_| self.round(&device)).collect::<Result<_>>()
         });
-        all.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let rounds = all.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
     }
 
-    fn round(&self, path: &Path, size_bytes: u64) -> Result<Rates> {
-        let device = FileDevice::create(path, size_bytes, Existing::Overwrite)?;
+    fn round(&self, path: &Path) -> Result<Rates> {
+        let device = FileDevice::open(path)?;
         Volume::format(Arc::new(device), &FormatOptions::default(), &StdHome::new())?;
         let (create, open_and_read) = with_volume(path, |volume| {
             self.make_dirs(volume)?;
@@ -244,27 +257,24 @@ fn rate(count: u64, work: impl FnOnce() -> Result<()>) -> Result<Rate> {
     })
 }
 
-/// Prints rounds.
-pub fn print(rounds: &[Rates], format: Format) -> Result<()> {
-    match format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(rounds)?),
-        Format::Text => {
-            println!("Files through the library, on one CPU: a second (a second of CPU time), by rounds");
-            let line = |name: &str, of: fn(&Rates) -> Rate| {
-                let rates = rounds.iter().map(of);
-                let rates: Vec<String> = rates
-                    .map(|rate| {
-                        format!("{:>12.0} {:>12}", rate.per_second, format!("({:.0})", rate.per_cpu_second))
-                    })
-                    .collect();
-                println!("  {name:<14}{}", rates.join(""));
-            };
-            line("create", |rates| rates.create);
-            line("open and read", |rates| rates.open_and_read);
-            line("scan, cold", |rates| rates.scan);
-        }
+impl LibraryFigure {
+    /// Prints it.
+    pub fn print(&self) {
+        println!("\n{}: {}", self.workload, self.about);
+        println!("  files a second (a second of CPU time), by rounds");
+        let line = |name: &str, of: fn(&Rates) -> Rate| {
+            let rates = self.rounds.iter().map(of);
+            let rates: Vec<String> = rates
+                .map(|rate| {
+                    format!("{:>12.0} {:>12}", rate.per_second, format!("({:.0})", rate.per_cpu_second))
+                })
+                .collect();
+            println!("  {name:<14}{}", rates.join(""));
+        };
+        line("create", |rates| rates.create);
+        line("open and read", |rates| rates.open_and_read);
+        line("scan, cold", |rates| rates.scan);
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -273,9 +283,10 @@ mod tests {
 
     #[test]
     fn files_are_created_read_and_found_again() {
-        let dir = tempfile::tempdir().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(64 << 20).unwrap();
         let test = LibraryTest { files: 500, warm_files: 100 };
-        let rounds = test.measure(dir.path(), 64 << 20, 2).unwrap();
+        let rounds = test.measure(file.path(), 2).unwrap().rounds;
         assert_eq!(rounds.len(), 2);
         assert!(rounds.iter().all(|rates| rates.create.per_second > 0.0 && rates.scan.per_cpu_second > 0.0));
     }

@@ -1,16 +1,93 @@
-//! What is told of the results: medians and ratios.
+//! What is told of the results: medians, spread and ratios.
 
 use anyhow::Result;
+use serde::Serialize;
 
-use crate::Format;
-use crate::measure::{Results, Sample, Samples};
+use crate::measure::{Sample, Samples};
+use crate::microfiles::LibraryFigure;
+use crate::store::Disk;
+use crate::workloads::Workload;
+use crate::{Format, Scale};
 
-/// From this ratio on docs/performance.md owes a reason.
-const RATIO_SLOW: f64 = 3.0;
+/// The contender that all others are the peers of.
+pub const OURS: &str = "BetrFS";
+
+/// All results of a run.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The disk that everything ran on.
+    pub disk: Disk,
+    /// How much each workload did.
+    pub scale: Scale,
+    /// One for each workload.
+    pub figures: Vec<Figure>,
+    /// What was done through the library, without a mount.
+    pub library: Vec<LibraryFigure>,
+}
+
+/// A workload's results.
+#[derive(Debug, Serialize)]
+pub struct Figure {
+    /// The workload.
+    pub workload: &'static str,
+    /// What it did.
+    pub about: String,
+    /// The memory that client, server and page cache had together, if it was limited.
+    pub memory_bytes: Option<u64>,
+    /// One for each contender.
+    pub rows: Vec<Row>,
+}
+
+/// What a workload took on one contender.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The contender.
+    pub contender: &'static str,
+    /// Seconds until everything was durable.
+    pub median_seconds: f64,
+    /// Those of the fastest round.
+    pub min_seconds: f64,
+    /// Those of the slowest round.
+    pub max_seconds: f64,
+    /// How many times as fast as the fastest of the peers, by the medians; a peer among the others too.
+    pub times_best_peer: Option<f64>,
+    /// Each round.
+    pub rounds: Vec<Sample>,
+}
+
+impl Figure {
+    /// Sums up a workload's rounds.
+    pub fn new(workload: &dyn Workload, memory_bytes: Option<u64>, samples: Vec<Samples>) -> Figure {
+        let peers = samples.iter().filter(|samples| samples.contender != OURS);
+        let best = peers.map(|peer| median(&peer.rounds, |round| round.seconds)).min_by(f64::total_cmp);
+        let rows = samples.into_iter().map(|samples| Row::new(samples, best)).collect();
+        Figure { workload: workload.name(), about: workload.about(), memory_bytes, rows }
+    }
+}
+
+impl Row {
+    fn new(samples: Samples, best_peer_seconds: Option<f64>) -> Row {
+        let Samples { contender, rounds } = samples;
+        let median_seconds = median(&rounds, |round| round.seconds);
+        let seconds = || rounds.iter().map(|round| round.seconds);
+        Row {
+            contender,
+            median_seconds,
+            min_seconds: seconds().fold(f64::INFINITY, f64::min),
+            max_seconds: seconds().fold(0.0, f64::max),
+            times_best_peer: best_peer_seconds.map(|best| best / median_seconds),
+            rounds,
+        }
+    }
+
+    fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
+        median(&self.rounds, of)
+    }
+}
 
 /// The median of what is asked of each round; 0 without any.
-fn median(samples: &Samples, of: impl Fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.rounds.iter().map(of).collect();
+fn median(rounds: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match (values.len() % 2, values.get(middle)) {
@@ -20,93 +97,104 @@ fn median(samples: &Samples, of: impl Fn(&Sample) -> f64) -> f64 {
     }
 }
 
-fn spread(samples: &Samples) -> String {
-    let seconds = || samples.rounds.iter().map(|sample| sample.seconds);
-    let (least, most) = (seconds().fold(f64::INFINITY, f64::min), seconds().fold(0.0, f64::max));
-    format!("{least:.2}–{most:.2}")
-}
-
-/// How much longer the second took than the first.
-fn ratio(base: &Samples, other: &Samples) -> f64 {
-    median(other, |sample| sample.seconds) / median(base, |sample| sample.seconds)
-}
-
-fn mib(samples: &Samples, of: impl Fn(&Sample) -> u64) -> f64 {
-    median(samples, |sample| of(sample) as f64) / f64::from(1 << 20)
-}
-
-/// Prints results; those of the first contender are what the others are compared with.
-pub fn print(results: &[Results], format: Format) -> Result<()> {
-    match format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(results)?),
-        Format::Text => {
-            println!("Seconds until everything is durable: median, least–most. Unmounting comes after that.");
-            results.iter().for_each(print_table);
+impl Report {
+    /// Prints it.
+    pub fn print(&self, format: Format) -> Result<()> {
+        match format {
+            Format::Json => println!("{}", serde_json::to_string_pretty(self)?),
+            Format::Text => {
+                println!(
+                    "Medians. Seconds are until everything is durable; unmounting comes after that. `best` is how \
+                     many times\nas fast as the fastest of the kernel's file systems. CPU seconds are those of client \
+                     and server, without the\nkernel's own threads. The device's and the server's work is that \
+                     within the time."
+                );
+                self.figures.iter().for_each(print_figure);
+                self.library.iter().for_each(LibraryFigure::print);
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-fn print_table(result: &Results) {
+fn print_figure(figure: &Figure) {
+    let memory = figure
+        .memory_bytes
+        .map_or("memory not limited".into(), |bytes| format!("{} MiB of memory", bytes >> 20));
+    println!("\n{}: {} ({memory})", figure.workload, figure.about);
     println!(
-        "\n{:<22}{:>9}{:>16}{:>9}{:>9}{:>12}{:>12}{:>12}{:>10}",
-        result.workload, "seconds", "", "ratio", "unmount", "server CPU", "read MiB", "write MiB", "requests"
+        "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}",
+        "",
+        "seconds",
+        "least–most",
+        "best",
+        "CPU s",
+        "reads",
+        "MiB",
+        "writes",
+        "MiB",
+        "seeks",
+        "unmount",
+        "requests",
+        "queries"
     );
-    let Some(base) = result.contenders.first() else { return };
-    for samples in &result.contenders {
-        let ratio = ratio(base, samples);
+    for row in &figure.rows {
+        let mib = |bytes: fn(&Sample) -> u64| row.median(|round| bytes(round) as f64) / f64::from(1 << 20);
+        let known = |of: &dyn Fn(&Sample) -> Option<f64>, digits: usize| {
+            let is_known = row.rounds.iter().all(|round| of(round).is_some());
+            let median = row.median(|round| of(round).unwrap_or_default());
+            if is_known { format!("{median:.digits$}") } else { "-".into() }
+        };
+        let count = |of: fn(&Sample) -> Option<u64>| known(&|round| of(round).map(|count| count as f64), 0);
         println!(
-            "  {:<20}{:>9.2}{:>16}{ratio:>8.2}{}{:>9.2}{:>12.2}{:>12.1}{:>12.1}{:>10.0}",
-            samples.contender,
-            median(samples, |sample| sample.seconds),
-            spread(samples),
-            if ratio > RATIO_SLOW { "!" } else { " " },
-            median(samples, |sample| sample.unmount_seconds),
-            median(samples, |sample| sample.usage.server_cpu_seconds),
-            mib(samples, |sample| sample.usage.device_read_bytes),
-            mib(samples, |sample| sample.usage.device_write_bytes),
-            median(samples, |sample| sample.usage.requests.values().sum::<u64>() as f64),
+            "  {:<8}{:>9.2}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9.2}{:>10}{:>9}",
+            row.contender,
+            row.median_seconds,
+            format!("{:.2}–{:.2}", row.min_seconds, row.max_seconds),
+            row.times_best_peer.map_or_else(|| "-".into(), |times| format!("{times:.2} ×")),
+            known(&|round| round.cpu_seconds, 2),
+            count(|round| Some(round.device.reads)),
+            mib(|round| round.device.read_bytes),
+            count(|round| Some(round.device.writes)),
+            mib(|round| round.device.write_bytes),
+            count(|round| round.device.seeks),
+            row.median(|round| round.unmount_seconds),
+            count(|round| round.server.as_ref().map(|work| work.requests.values().sum())),
+            count(|round| round.server.as_ref().map(|work| work.tree_queries)),
         );
     }
-    for samples in &result.contenders {
-        let Some(last) = samples.rounds.last() else { continue };
+    for row in &figure.rows {
+        let Some(last) = row.rounds.last() else { continue };
         if !last.younger_seconds.is_empty() {
             let younger: Vec<String> = last.younger_seconds.iter().map(|s| format!("{s:.2}")).collect();
-            println!("  {} while it was younger: {}", samples.contender, younger.join(" "));
+            println!("  {} while it was younger: {}", row.contender, younger.join(" "));
         }
-        let mut kinds: Vec<_> = last.usage.requests.iter().collect();
+        let Some(work) = &last.server else { continue };
+        let mut kinds: Vec<_> = work.requests.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        if !kinds.is_empty() {
-            let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-            println!("  requests to {}: {}", samples.contender, kinds.join(", "));
-        }
+        let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        println!("  requests to {}: {}", row.contender, kinds.join(", "));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contender::Usage;
 
-    fn samples(seconds: &[f64]) -> Samples {
-        let sample = |seconds: &f64| Sample {
-            seconds: *seconds,
-            younger_seconds: Vec::new(),
-            unmount_seconds: 0.0,
-            usage: Usage::default(),
-        };
-        Samples { contender: "one", rounds: seconds.iter().map(sample).collect() }
+    fn rounds(seconds: &[f64]) -> Vec<Sample> {
+        seconds.iter().map(|seconds| Sample { seconds: *seconds, ..Sample::default() }).collect()
     }
 
     #[test]
     fn the_median_is_in_the_middle() {
-        let of = |seconds: &[f64]| median(&samples(seconds), |sample| sample.seconds);
+        let of = |seconds: &[f64]| median(&rounds(seconds), |round| round.seconds);
         assert_eq!((of(&[3.0, 1.0, 2.0]), of(&[4.0, 1.0, 2.0, 3.0]), of(&[])), (2.0, 2.5, 0.0));
     }
 
     #[test]
-    fn a_ratio_is_how_much_longer_it_took() {
-        assert_eq!(ratio(&samples(&[2.0]), &samples(&[6.0, 7.0, 5.0])), 3.0);
-        assert_eq!(spread(&samples(&[6.0, 7.0, 5.0])), "5.00–7.00");
+    fn whoever_takes_half_the_time_of_the_best_peer_is_twice_as_fast() {
+        let row = Row::new(Samples { contender: OURS, rounds: rounds(&[6.0, 7.0, 5.0]) }, Some(12.0));
+        assert_eq!(row.times_best_peer, Some(2.0));
+        assert_eq!((row.min_seconds, row.median_seconds, row.max_seconds), (5.0, 6.0, 7.0));
     }
 }

@@ -16,12 +16,15 @@ use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::confine::Undo;
+
 /// What there is to undo now.
 #[derive(Default)]
 struct Held {
     servers: Vec<Pid>,
     mounts: Vec<PathBuf>,
-    loop_devices: Vec<String>,
+    loop_devices: Vec<PathBuf>,
+    confinement: Option<Undo>,
     scratch: PathBuf,
 }
 
@@ -74,13 +77,25 @@ impl Teardown {
     }
 
     /// A loop device is set up.
-    pub fn attached(&self, device: &str) {
+    pub fn attached(&self, device: &Path) {
         self.held(|held| held.loop_devices.push(device.to_owned()));
     }
 
     /// A loop device is free again.
-    pub fn detached(&self, device: &str) {
+    pub fn detached(&self, device: &Path) {
         self.held(|held| held.loop_devices.retain(|attached| attached != device));
+    }
+
+    /// Memory is limited.
+    pub fn confined(&self, undo: Undo) {
+        self.held(|held| held.confinement = Some(undo));
+    }
+
+    /// Ends the limit on memory.
+    pub fn unconfine(&self) {
+        if let Some(undo) = self.held(|held| held.confinement.take()) {
+            undo.undo();
+        }
     }
 
     /// Ends everything if what is returned still lives after the limit.
@@ -106,9 +121,12 @@ impl Teardown {
             for mount in &held.mounts {
                 detach(mount);
             }
+            if let Some(confinement) = &held.confinement {
+                confinement.undo();
+            }
             for device in &held.loop_devices {
                 // The kernel frees it as soon as nothing uses it.
-                let _ = Command::new("losetup").args(["-d", device]).status();
+                let _ = Command::new("losetup").arg("-d").arg(device).status();
             }
             let _ = std::fs::remove_dir_all(&held.scratch);
         });

@@ -31,6 +31,8 @@ pub fn count_lines(command: &mut Command, found_none: Option<i32>) -> Result<u64
 fn hint(name: &str) -> String {
     let package = match name {
         "mkfs.ext4" => "e2fsprogs",
+        "mkfs.xfs" => "xfsprogs",
+        "mkfs.btrfs" => "btrfs-progs",
         "losetup" | "mount" => "mount",
         "xz" => "xz-utils",
         "tar" | "find" | "grep" => "tar findutils grep",

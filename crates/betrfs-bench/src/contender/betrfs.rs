@@ -1,16 +1,18 @@
-//! BetrFS on a volume file, by the binary `betrfs`.
+//! BetrFS, by the binary `betrfs`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal};
 use serde::Deserialize;
 
-use super::{Contender, Usage, preallocate};
+use super::{Contender, Work};
+use crate::store::Store;
 use crate::teardown::{Teardown, detach};
 use crate::tool;
 
@@ -19,7 +21,7 @@ use crate::tool;
 struct Stats {
     pid: i32,
     requests: BTreeMap<String, Requests>,
-    engine: BTreeMap<String, u64>,
+    operations: BTreeMap<String, Cost>,
 }
 
 #[derive(Deserialize)]
@@ -27,22 +29,28 @@ struct Requests {
     count: u64,
 }
 
+#[derive(Deserialize)]
+struct Cost {
+    queries: u64,
+    scans: u64,
+}
+
 /// BetrFS with its defaults.
 pub struct Betrfs {
     binary: PathBuf,
-    volume: PathBuf,
+    store: Rc<Store>,
     dir: PathBuf,
     server: Cell<Option<Pid>>,
     teardown: Teardown,
 }
 
 impl Betrfs {
-    /// A volume file of a size in a directory.
-    pub fn new(scratch: &Path, size_bytes: u64, binary: PathBuf, teardown: &Teardown) -> Result<Betrfs> {
-        let (volume, dir) = (scratch.join("volume.betrfs"), scratch.join("betrfs"));
+    /// One on a disk, to be mounted in a directory.
+    pub fn new(scratch: &Path, store: &Rc<Store>, binary: PathBuf, teardown: &Teardown) -> Result<Betrfs> {
+        let dir = scratch.join("betrfs");
         std::fs::create_dir(&dir)?;
-        preallocate(&volume, size_bytes)?;
-        Ok(Betrfs { binary, volume, dir, server: Cell::new(None), teardown: teardown.clone() })
+        let store = Rc::clone(store);
+        Ok(Betrfs { binary, store, dir, server: Cell::new(None), teardown: teardown.clone() })
     }
 
     fn command(&self, name: &str) -> Command {
@@ -57,16 +65,6 @@ impl Betrfs {
     }
 }
 
-/// The CPU time of a process, its threads included.
-fn cpu_seconds(pid: i32) -> Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in brackets, may hold spaces; user and system time are the 12th and 13th behind it.
-    let (_, fields) = stat.rsplit_once(')').context("no name in a process's statistics")?;
-    let ticks = fields.split_ascii_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    let ticks = ticks.sum::<Result<u64, _>>()?;
-    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
 impl Contender for Betrfs {
     fn name(&self) -> &'static str {
         "BetrFS"
@@ -77,12 +75,12 @@ impl Contender for Betrfs {
     }
 
     fn format(&self) -> Result<()> {
-        tool::run(self.command("mkfs").arg(&self.volume).arg("--force")).map(drop)
+        tool::run(self.command("mkfs").arg(self.store.device()).arg("--force")).map(drop)
     }
 
     fn mount(&self) -> Result<()> {
         self.teardown.will_mount(&self.dir);
-        tool::run(self.command("mount").arg(&self.volume).arg(&self.dir))?;
+        tool::run(self.command("mount").arg(self.store.device()).arg(&self.dir))?;
         let server = Pid::from_raw(self.stats()?.pid).context("the server has no process number")?;
         self.server.set(Some(server));
         self.teardown.started(server);
@@ -107,17 +105,12 @@ impl Contender for Betrfs {
         Ok(root.sync_all()?)
     }
 
-    fn usage(&self) -> Result<Usage> {
+    fn work(&self) -> Result<Option<Work>> {
         let stats = self.stats()?;
-        let count = |name: &str| {
-            stats.engine.get(name).copied().with_context(|| format!("betrfs stats has no {name}"))
-        };
-        Ok(Usage {
-            server_cpu_seconds: cpu_seconds(stats.pid)?,
-            device_read_bytes: count("device_read_bytes")?,
-            device_write_bytes: count("device_write_bytes")?,
+        Ok(Some(Work {
             requests: stats.requests.iter().map(|(kind, requests)| (kind.clone(), requests.count)).collect(),
-        })
+            tree_queries: stats.operations.values().map(|cost| cost.queries + cost.scans).sum(),
+        }))
     }
 }
 

@@ -1,48 +1,40 @@
 //! A file system under test: made, mounted, made cold, unmounted, and asked what it did.
 
 mod betrfs;
-mod ext4;
+mod kernel;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
 pub use betrfs::Betrfs;
-pub use ext4::Ext4;
+pub use kernel::{Kernel, Peer};
 
-/// What a file system has done since it was mounted.
+/// What the server of a file system has done since it was mounted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Usage {
-    /// CPU time of its server's process, if it has one.
-    pub server_cpu_seconds: f64,
-    /// Bytes read from the device.
-    pub device_read_bytes: u64,
-    /// Bytes written to the device.
-    pub device_write_bytes: u64,
-    /// Kernel requests to its server by kind, if it has one.
+pub struct Work {
+    /// Kernel requests by kind.
     pub requests: BTreeMap<String, u64>,
+    /// Queries and scans of the tree.
+    pub tree_queries: u64,
 }
 
-impl Usage {
+impl Work {
     /// What came after an earlier moment of the same mount.
-    pub fn since(&self, earlier: &Usage) -> Usage {
+    pub fn since(&self, earlier: &Work) -> Work {
         let before = |kind: &String| earlier.requests.get(kind).copied().unwrap_or(0);
         let counts =
             self.requests.iter().map(|(kind, count)| (kind.clone(), count.saturating_sub(before(kind))));
-        Usage {
-            server_cpu_seconds: self.server_cpu_seconds - earlier.server_cpu_seconds,
-            device_read_bytes: self.device_read_bytes.saturating_sub(earlier.device_read_bytes),
-            device_write_bytes: self.device_write_bytes.saturating_sub(earlier.device_write_bytes),
+        Work {
             requests: counts.filter(|(_, count)| *count > 0).collect(),
+            tree_queries: self.tree_queries.saturating_sub(earlier.tree_queries),
         }
     }
 }
 
-/// A file system under test. Only one is mounted at a time, so that none works while another is timed.
+/// A file system under test. Only one is on the disk at a time.
 pub trait Contender {
     /// Its name in the tables.
     fn name(&self) -> &'static str;
@@ -62,8 +54,8 @@ pub trait Contender {
     /// Makes everything that was written so far durable.
     fn sync(&self) -> Result<()>;
 
-    /// What it has done since it was mounted.
-    fn usage(&self) -> Result<Usage>;
+    /// What its server has done since it was mounted, if it has one.
+    fn work(&self) -> Result<Option<Work>>;
 
     /// Mounts it with nothing of it in memory.
     fn mount_cold(&self) -> Result<()> {
@@ -71,15 +63,4 @@ pub trait Contender {
         std::fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the kernel's caches")?;
         self.mount()
     }
-}
-
-/// Makes a file of `bytes` with every block written once, so that writing it again asks nothing of
-/// the file system beneath.
-fn preallocate(path: &Path, bytes: u64) -> Result<()> {
-    let zeros = vec![0; 1 << 20];
-    let mut file = File::create(path)?;
-    for _ in 0..bytes >> 20 {
-        file.write_all(&zeros)?;
-    }
-    file.sync_all().with_context(|| format!("cannot write {}", path.display()))
 }

@@ -21,6 +21,8 @@ mod unpack;
 mod webproxy;
 mod webserver;
 
+pub use sequential::fill;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,14 +47,9 @@ pub trait Workload {
     /// sync that makes everything durable.
     fn writes(&self) -> bool;
 
-    /// The most memory that the file system and its clients may use together, if it is limited.
-    fn memory_bytes_max(&self) -> Option<u64> {
-        None
-    }
-
     /// After this long, preparing and checking included, it is taken to hang.
     fn time_max(&self) -> Duration {
-        Duration::from_secs(15 * 60)
+        Duration::from_secs(60 * 60)
     }
 
     /// How often it is done once more, each time after [`age`](Workload::age) and cold again. The
@@ -83,6 +80,16 @@ pub trait Workload {
     fn check(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
+
+    /// How large the disk must be.
+    fn disk_bytes(&self) -> u64 {
+        DISK_BYTES
+    }
+
+    /// How much memory client, server and page cache have together.
+    fn memory_bytes(&self) -> u64 {
+        MEMORY_BYTES
+    }
 }
 
 /// What workloads work on besides the file system itself.
@@ -106,8 +113,12 @@ impl<'t> Inputs<'t> {
     }
 }
 
-/// The limit for those that are about more than memory holds.
-const MEMORY_BYTES_MAX: u64 = 512 << 20;
+/// The disk's size for most workloads: room for two trees of Linux.
+const DISK_BYTES: u64 = 4 << 30;
+/// The memory of most workloads: room for a tree of Linux.
+const MEMORY_BYTES: u64 = 2 << 30;
+/// The memory of those that are about more than it holds.
+const MEMORY_BYTES_SMALL: u64 = 512 << 20;
 
 /// All workloads.
 pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + 't>> {
@@ -125,7 +136,7 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
     all.extend(random_writes(scale));
     for (name, threads) in [("tokubench-1", 1), ("tokubench-4", 4)] {
         let microfiles = Microfiles { files: scale.pick(2000, 1_000_000), threads };
-        all.push(Box::new(tokubench::TokuBench { name, microfiles, memory_bytes_max: MEMORY_BYTES_MAX }));
+        all.push(Box::new(tokubench::TokuBench { name, microfiles, memory_bytes: MEMORY_BYTES_SMALL }));
     }
     for (name, in_place, older_copy) in [
         ("rsync", false, false),
@@ -152,17 +163,16 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
 }
 
 fn random_writes<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't>> {
-    let beyond = Some(MEMORY_BYTES_MAX);
     let kinds = [
-        ("random", 1024, 4, 4, None),
-        ("random-beyond", 2048, 4, 4, beyond),
-        ("unaligned", 1024, 4096, 1, None),
-        ("unaligned-beyond", 2048, 4096, 1, beyond),
+        ("random", 1024, 4, 4, MEMORY_BYTES),
+        ("random-beyond", 2048, 4, 4, MEMORY_BYTES_SMALL),
+        ("unaligned", 1024, 4096, 1, MEMORY_BYTES),
+        ("unaligned-beyond", 2048, 4096, 1, MEMORY_BYTES_SMALL),
     ];
-    kinds.into_iter().map(move |(name, full_mib, write_bytes, align_bytes, memory_bytes_max)| {
+    kinds.into_iter().map(move |(name, full_mib, write_bytes, align_bytes, memory_bytes)| {
         let (file_mib, writes) = (scale.pick(16, full_mib), scale.pick(200, 10_000));
         let workload =
-            random_write::RandomWrite { name, file_mib, writes, write_bytes, align_bytes, memory_bytes_max };
+            random_write::RandomWrite { name, file_mib, writes, write_bytes, align_bytes, memory_bytes };
         Box::new(workload) as Box<dyn Workload>
     })
 }

@@ -26,8 +26,8 @@ pub struct RandomWrite {
     pub write_bytes: u64,
     /// What each place is a multiple of.
     pub align_bytes: u64,
-    /// The limit on memory, if any.
-    pub memory_bytes_max: Option<u64>,
+    /// How much memory there is.
+    pub memory_bytes: u64,
 }
 
 impl RandomWrite {
@@ -79,8 +79,8 @@ impl Workload for RandomWrite {
         true
     }
 
-    fn memory_bytes_max(&self) -> Option<u64> {
-        self.memory_bytes_max
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     fn prepare(&self, dir: &Path) -> Result<()> {
@@ -134,7 +134,7 @@ mod tests {
             writes: 2000,
             write_bytes: 4096,
             align_bytes: 1,
-            memory_bytes_max: None,
+            memory_bytes: 1 << 30,
         };
         let dir = tempfile::tempdir().unwrap();
         workload.prepare(dir.path()).unwrap();

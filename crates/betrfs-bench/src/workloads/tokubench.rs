@@ -70,8 +70,8 @@ pub struct TokuBench {
     pub name: &'static str,
     /// What it creates.
     pub microfiles: Microfiles,
-    /// The limit on memory.
-    pub memory_bytes_max: u64,
+    /// How much memory there is.
+    pub memory_bytes: u64,
 }
 
 impl Workload for TokuBench {
@@ -88,8 +88,13 @@ impl Workload for TokuBench {
         true
     }
 
-    fn memory_bytes_max(&self) -> Option<u64> {
-        Some(self.memory_bytes_max)
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        // ext4 has an inode for every 16 KiB, and a million files need one each.
+        16 << 30
     }
 
     fn time_max(&self) -> Duration {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
 
 mod attributes;
+mod block_device;
 mod budget;
 mod commands;
 mod contents;

@@ -1,0 +1,72 @@
+//! A file as a block device.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::Counters;
+use crate::teardown::Teardown;
+use crate::tool;
+
+/// What the kernel counts a block device's bytes in.
+const SECTOR_BYTES: u64 = 512;
+
+/// A loop device with direct I/O, freed when it is dropped.
+pub struct LoopDevice {
+    path: PathBuf,
+    name: String,
+    teardown: Teardown,
+}
+
+impl LoopDevice {
+    /// One on a file.
+    pub fn attach(file: &Path, teardown: &Teardown) -> Result<LoopDevice> {
+        let mut attach = Command::new("losetup");
+        attach.args(["--find", "--show", "--direct-io=on"]).arg(file);
+        let path = PathBuf::from(tool::run(&mut attach)?.trim());
+        teardown.attached(&path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let device = LoopDevice { path, name, teardown: teardown.clone() };
+        // Whoever discards would have blocks of the file freed and allocated anew: none shall.
+        device.set("discard_max_bytes", "0")?;
+        Ok(device)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Sets an attribute of its queue.
+    pub fn set(&self, attribute: &str, value: &str) -> Result<()> {
+        let path = format!("/sys/block/{}/queue/{attribute}", self.name);
+        std::fs::write(&path, value).with_context(|| format!("cannot write {value} to {path}"))
+    }
+
+    /// What the kernel asked of it so far.
+    pub fn counters(&self) -> Result<Counters> {
+        let stat = std::fs::read_to_string(format!("/sys/block/{}/stat", self.name))?;
+        let column = |number: usize| -> Result<u64> {
+            let field = stat.split_ascii_whitespace().nth(number);
+            Ok(field.context("a short file of statistics")?.parse()?)
+        };
+        Ok(Counters {
+            reads: column(0)?,
+            writes: column(4)?,
+            flushes: column(15)?,
+            read_bytes: column(2)? * SECTOR_BYTES,
+            write_bytes: column(6)? * SECTOR_BYTES,
+            seeks: None,
+        })
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        match tool::run(Command::new("losetup").arg("-d").arg(&self.path)) {
+            Ok(_) => self.teardown.detached(&self.path),
+            Err(error) => eprintln!("betrfs-bench: {}: {error:#}", self.path.display()),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A volume that takes a whole block device: a loop device, as root.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+
+use crate::mounted::{Mounted, betrfs, ok, refused, told};
+
+/// A loop device, freed when it is dropped.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn on(image: &Path) -> LoopDevice {
+        let mut attach = Command::new("losetup");
+        let output = attach.args(["--find", "--show", "--direct-io=on"]).arg(image).output().unwrap();
+        assert!(output.status.success(), "losetup (only root may use it): {}", told(&output));
+        LoopDevice(String::from_utf8(output.stdout).unwrap().trim().into())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // If it is still in use, the kernel frees it when that ends.
+        let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_made_mounted_and_checked_like_a_file() {
+    let mut mounted = Mounted::of_size("256M");
+    let device = LoopDevice::on(&mounted.volume);
+    mounted.volume.clone_from(&device.0);
+    let mkfs = |more: &[&str]| betrfs().arg("mkfs").arg(&device.0).args(more).output().unwrap();
+    refused(&mkfs(&[]), &["BetrFS volume already", "--force"]);
+    refused(&mkfs(&["--size", "128M", "--force"]), &["block device", "--size"]);
+    let made = mkfs(&["--force", "--format", "json"]);
+    ok(&made);
+    let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert_eq!(made["size_bytes"], 256 << 20);
+
+    mounted.mount();
+    fs::create_dir(mounted.path("dir")).unwrap();
+    fs::write(mounted.path("dir/f"), vec![7; 20 << 20]).unwrap();
+    refused(&mkfs(&["--force"]), &["in use"]);
+    mounted.remount();
+    assert!(fs::read(mounted.path("dir/f")).unwrap() == vec![7; 20 << 20]);
+    // What it read and wrote went through the device.
+    let stats = mounted.stats();
+    assert!(stats["engine"]["device_read_bytes"].as_u64().unwrap() > 0);
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&device.0).output().unwrap());
+}
+
+#[test]
+fn a_block_device_that_the_kernel_has_mounted_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let (image, dir) = (temp.path().join("image"), temp.path().join("mnt"));
+    fs::create_dir(&dir).unwrap();
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let device = LoopDevice::on(&image);
+    let made = Command::new("mkfs.ext4").arg("-q").arg(&device.0).output().unwrap();
+    ok(&made);
+    rustix::mount::mount(&device.0, &dir, c"ext4", MountFlags::empty(), None).unwrap();
+    let mkfs = betrfs().arg("mkfs").arg(&device.0).arg("--force").output().unwrap();
+    let busy = rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty());
+    assert_ne!(busy, Err(Errno::BUSY), "its mount is still used");
+    refused(&mkfs, &["in use"]);
+}
