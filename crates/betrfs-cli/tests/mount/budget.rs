@@ -14,6 +14,7 @@ fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
 /// Without what the kernel sends when it pleases.
 fn without_forgets(mut requests: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     requests.remove("forget");
+    requests.remove("batch_forget");
     requests
 }
 
