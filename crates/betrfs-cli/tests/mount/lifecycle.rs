@@ -78,8 +78,8 @@ fn the_mount_of_a_killed_server_is_replaced_by_the_next() {
     let server = mounted.server();
     rustix::process::kill_process(server, Signal::KILL).unwrap();
     wait_for_end(server);
-    // While the last of it ends, requests are taken back.
-    let answers = std::iter::repeat_with(|| rustix::fs::stat(&mounted.dir).unwrap_err());
+    // Nothing that the kernel remembers. While the last of the server ends, requests are taken back.
+    let answers = std::iter::repeat_with(|| rustix::fs::stat(mounted.path("absent")).unwrap_err());
     let last = answers.into_iter().find(|errno| *errno != rustix::io::Errno::CANCELED);
     assert_eq!(last, Some(rustix::io::Errno::NOTCONN));
     refused(

@@ -144,7 +144,8 @@ impl Dispatch {
                 let (create, rest) = r.body.split::<wire::CreateIn>()?;
                 let new = r.new_node(FileType::Regular, create.mode, 0);
                 let entry = server.create(node, wire::name(rest)?.0, &new)?;
-                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(OPENED_FILE) })
+                let flags = created_flags(OFlags::from_bits_retain(create.flags));
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(flags) })
             }
             Opcode::Open => {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
@@ -302,6 +303,15 @@ fn no_entry() -> wire::EntryOut {
 
 fn opened(open_flags: u32) -> wire::OpenOut {
     wire::OpenOut { fh: HANDLE, open_flags, backing_id: 0 }
+}
+
+/// How a new file is opened. What is made anew for writing alone, as tar and cp do, is not read by
+/// the same descriptor, and goes past the kernel's pages: they would not serve a later reader of a
+/// small file either (a page that is written in part is not kept), and before the first write through
+/// them the kernel asks for the file's capabilities, one request more for each file.
+fn created_flags(flags: OFlags) -> u32 {
+    let is_only_written = flags & (OFlags::EXCL | OFlags::ACCMODE) == OFlags::EXCL | OFlags::WRONLY;
+    if is_only_written { OPENED_FILE | fopen::DIRECT_IO } else { OPENED_FILE }
 }
 
 fn from_setattr(set: &wire::SetattrIn) -> SetAttr {

@@ -50,6 +50,8 @@ pub mod init {
 
 /// What the reply to OPEN, CREATE and OPENDIR asks for.
 pub mod fopen {
+    /// Reads and writes go past the pages.
+    pub const DIRECT_IO: u32 = 1 << 0;
     /// The pages that the kernel has of it stay valid.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// The kernel keeps the listing.
