@@ -147,6 +147,11 @@ impl Dispatch {
                 let flags = created_flags(OFlags::from_bits_retain(create.flags));
                 r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(flags) })
             }
+            Opcode::Tmpfile => {
+                let (create, _) = r.body.split::<wire::CreateIn>()?;
+                let entry = server.tmpfile(node, &r.new_node(FileType::Regular, create.mode, 0))?;
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(OPENED_FILE) })
+            }
             Opcode::Open => {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
                 let flags = OFlags::from_bits_retain(open.flags);
@@ -221,7 +226,7 @@ impl Dispatch {
             }
             Opcode::Destroy => Ok(0),
             // INIT comes once, before; and that nothing is ever interrupted ends INTERRUPT.
-            Opcode::Init | Opcode::Interrupt | Opcode::Tmpfile => Err(Errno::NOSYS),
+            Opcode::Init | Opcode::Interrupt => Err(Errno::NOSYS),
         }
     }
 

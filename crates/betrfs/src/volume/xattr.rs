@@ -60,6 +60,22 @@ fn take(batch: &mut Batch, inode: &Inode, record: &mut Record, at: usize) -> Res
     Ok(())
 }
 
+/// Puts the values that do not belong in the record where they do, for a file that had its record in
+/// memory only.
+pub(super) fn store_xattrs(batch: &mut Batch, own: &[u8], record: &mut Record) {
+    let mut inlined = 0;
+    for attr in &mut record.xattrs {
+        let XattrValue::Inline(value) = &attr.value else { continue };
+        if value.len() <= INLINE_BYTES_MAX && inlined + value.len() <= INLINE_TOTAL_MAX {
+            inlined += value.len();
+            continue;
+        }
+        batch.put(DATA, &key::xattr(own, &attr.name), value);
+        attr.value = XattrValue::Stored(value.len() as u32);
+        record.flags.set(Flags::LARGE_XATTRS);
+    }
+}
+
 impl Volume {
     /// The value of an extended attribute.
     ///
