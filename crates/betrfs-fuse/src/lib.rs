@@ -1,10 +1,10 @@
 //! The mount: kernel requests to calls of the library [`betrfs`], and back.
 //!
 //! - [`Server`] is the file-system side: one method a request, no word of how requests travel;
-//! - `transport` carries requests and replies, by the crate `fuser`;
+//! - `wire` is the kernel's protocol, byte for byte; `transport` carries requests and replies;
 //! - [`mount_point`] is what happens to the directory: checks, mount(2), umount(2);
 //! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // One module needs it, and says why.
 
 mod counters;
 mod errno;
@@ -14,11 +14,13 @@ pub mod mount_point;
 mod server;
 mod status;
 mod transport;
+mod wire;
 
-pub use counters::{Counters, Opcode, RequestCount};
+pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno};
 pub use farewell::{Farewell, FarewellReader};
 pub use mount::{Mount, MountError, MountOptions};
 pub use server::{Answer, Caller, Server};
 pub use status::{Identity, OperationCount, STATUS_XATTR, Status};
-pub use transport::abort_on_stray_panics;
+pub use transport::{Transport, abort_on_stray_panics};
+pub use wire::Opcode;

@@ -13,7 +13,7 @@ use crate::farewell::Farewell;
 use crate::mount_point::{self, Found, MountFlags, MountPointError};
 use crate::server::Server;
 use crate::status::Identity;
-use crate::transport::Connection;
+use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
 /// How far the kernel reads ahead in a file that is read in order.
 const READ_AHEAD_KIB: u32 = 1024;
@@ -29,6 +29,8 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// mount(2)'s flags.
     pub flags: MountFlags,
+    /// How requests are to travel; by io_uring if that is possible where `None`.
+    pub transport: Option<Transport>,
 }
 
 /// Why a volume cannot be mounted, or was not closed well.
@@ -79,7 +81,7 @@ impl Mount {
         let farewell = Farewell::listen(home.random_u64())
             .map_err(|source| MountError::Io { doing: "listen on a socket", source })?;
         let open = OpenOptions { cache_bytes: options.cache_bytes, ..OpenOptions::new(home) };
-        let volume = Volume::open(Arc::new(device), open)
+        let volume = Volume::open(Arc::new(SlowDevice(device)), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
         let volume = Arc::new(volume);
         let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())
@@ -91,7 +93,7 @@ impl Mount {
             farewell: farewell.name().to_owned(),
         };
         let server = Arc::new(Server::new(Arc::clone(&volume), identity));
-        match connect(&options, found, server) {
+        match connect(&options, found, &server) {
             Ok(connection) => Ok(Mount { volume, workers, connection, farewell, options }),
             Err(error) => {
                 workers.stop();
@@ -127,16 +129,21 @@ impl Mount {
     }
 }
 
-fn connect(options: &MountOptions, found: Found, server: Arc<Server>) -> Result<Connection, MountError> {
-    let MountOptions { volume, mount_point, flags, .. } = options;
+fn connect(options: &MountOptions, found: Found, server: &Arc<Server>) -> Result<Connection, MountError> {
+    let MountOptions { volume, mount_point, flags, transport, .. } = options;
     if found == Found::DeadMount {
         tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
         mount_point::detach(mount_point)?;
         // Below it there may be another.
         mount_point::examine(mount_point)?;
     }
+    if *transport != Some(Transport::Device)
+        && let Err(error) = enable_io_uring()
+    {
+        tracing::info!("the kernel is not asked to offer io_uring: {error}");
+    }
     let device = mount_point::mount(volume, mount_point, *flags)?;
-    Connection::greet(device, server).map_err(|source| {
+    Connection::greet(device, server, *transport).map_err(|source| {
         if let Err(error) = mount_point::detach(mount_point) {
             tracing::warn!("{error}");
         }

@@ -16,7 +16,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
-use crate::status::Status;
+use crate::status::{Status, is_dead};
 
 /// The type by which `mount` and /proc/mounts show these mounts.
 pub const FS_TYPE: &str = "fuse.betrfs";
@@ -124,7 +124,7 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(Found::DeadMount),
             _ => Ok(Found::Directory),
         },
-        Err(Errno::NOTCONN) => Ok(Found::DeadMount),
+        Err(errno) if is_dead(errno) => Ok(Found::DeadMount),
         Err(Errno::NOENT) => Err(MountPointError::Missing { path: path.to_owned() }),
         Err(Errno::NOTDIR) => Err(MountPointError::NotADirectory { path: path.to_owned() }),
         Err(errno) => Err(failed("examine the mount point", path, errno.into())),

@@ -6,15 +6,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use betrfs::{OpCount, OpKind, Volume};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counters, RequestCount};
+use crate::transport::Transport;
 
 /// The attribute of a mount's root that answers with its [`Status`] in JSON. No listing shows it.
 pub const STATUS_XATTR: &str = "betrfs.status";
 
 /// The longest value of an attribute on Linux.
 const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// Whether an answer tells of a server that is dead, or dying just now.
+pub(crate) fn is_dead(errno: Errno) -> bool {
+    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+}
 
 /// Which mount this is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +55,8 @@ pub struct Status {
     /// Which mount it is.
     #[serde(flatten)]
     pub identity: Identity,
+    /// How requests travel: `io_uring` or `device`.
+    pub transport: String,
     /// How long it has been mounted.
     pub uptime_seconds: u64,
     /// Kernel requests by kind.
@@ -59,9 +68,16 @@ pub struct Status {
 }
 
 impl Status {
-    pub(crate) fn of(identity: &Identity, volume: &Volume, counters: &Counters, uptime: Duration) -> Status {
+    pub(crate) fn of(
+        identity: &Identity,
+        transport: Option<Transport>,
+        volume: &Volume,
+        counters: &Counters,
+        uptime: Duration,
+    ) -> Status {
         Status {
             identity: identity.clone(),
+            transport: transport.map(|transport| transport.to_string()).unwrap_or_default(),
             uptime_seconds: uptime.as_secs(),
             requests: counters.snapshot(),
             operations: operations(volume),
@@ -78,7 +94,8 @@ impl Status {
         let spare = rustix::buffer::spare_capacity(&mut answer);
         match rustix::fs::getxattr(mount_point, STATUS_XATTR, spare) {
             Ok(_) => Ok(serde_json::from_slice(&answer).ok()),
-            Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(None),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) if is_dead(errno) => Err(Errno::NOTCONN.into()),
             Err(errno) => Err(errno.into()),
         }
     }

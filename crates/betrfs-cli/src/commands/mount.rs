@@ -7,7 +7,7 @@ mod signals;
 use std::io::Write;
 use std::path::PathBuf;
 
-use betrfs_fuse::{Mount, MountOptions, abort_on_stray_panics};
+use betrfs_fuse::{Mount, MountOptions, Transport, abort_on_stray_panics};
 use options::Options;
 
 use crate::commands::mkfs;
@@ -51,6 +51,9 @@ pub struct Arguments {
     server: bool,
 }
 
+/// How tests choose the way of requests, so that both are tried; `io_uring` or `device`.
+const TRANSPORT: &str = "BETRFS_TRANSPORT";
+
 /// Runs the command.
 pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     if arguments.server {
@@ -91,10 +94,16 @@ fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcom
         mount_point: absolute(&arguments.dir)?,
         cache_bytes: usize::try_from(cache_bytes)?,
         flags: arguments.options.flags,
+        transport: transport()?,
     };
     let mount_point = options.mount_point.clone();
     let mount = Mount::new(options)?;
     signals::unmount_on_request(mount_point)?;
     mount.serve(ready)?;
     std::io::stdout().flush().map_err(Failure::from)
+}
+
+fn transport() -> Result<Option<Transport>, Failure> {
+    let chosen = std::env::var(TRANSPORT).ok().map(|name| name.parse()).transpose();
+    chosen.map_err(|why: String| Failure::new(format!("{TRANSPORT}: {why}")))
 }

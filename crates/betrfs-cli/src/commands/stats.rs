@@ -1,5 +1,6 @@
 //! `betrfs stats`: the counters of a live mount.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use betrfs_fuse::Status;
@@ -28,7 +29,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let status = ask(&arguments.dir)?;
     match arguments.format {
-        Format::Text => print(&status),
+        Format::Text => match print(&status, &mut std::io::stdout().lock()) {
+            // Whoever reads has seen enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            printed => printed?,
+        },
         Format::Json => print_json(&status)?,
     }
     Ok(())
@@ -49,23 +54,29 @@ pub fn ask(dir: &Path) -> Result<Status, Failure> {
     }
 }
 
-fn print(status: &Status) {
+fn print(status: &Status, out: &mut impl Write) -> std::io::Result<()> {
     let identity = &status.identity;
-    println!("volume       {}", identity.volume.display());
-    println!("mounted on   {}", identity.mount_point.display());
-    println!("server       process {}, up {} s", identity.pid, status.uptime_seconds);
-    println!("\n{:<18}{:>12}{:>10}", "kernel requests", "count", "errors");
+    writeln!(out, "volume       {}", identity.volume.display())?;
+    writeln!(out, "mounted on   {}", identity.mount_point.display())?;
+    writeln!(out, "server       process {}, up {} s", identity.pid, status.uptime_seconds)?;
+    writeln!(out, "requests by  {}", status.transport)?;
+    writeln!(out, "\n{:<18}{:>12}{:>10}", "kernel requests", "count", "errors")?;
     for (name, requests) in &status.requests {
-        println!("  {name:<16}{:>12}{:>10}", requests.count, requests.errors);
+        writeln!(out, "  {name:<16}{:>12}{:>10}", requests.count, requests.errors)?;
     }
-    println!("\n{:<18}{:>12}{:>10}{:>10}{:>10}", "operations", "calls", "queries", "scans", "commits");
+    writeln!(out, "\n{:<18}{:>12}{:>10}{:>10}{:>10}", "operations", "calls", "queries", "scans", "commits")?;
     for (name, cost) in &status.operations {
-        println!("  {name:<16}{:>12}{:>10}{:>10}{:>10}", cost.calls, cost.queries, cost.scans, cost.commits);
+        writeln!(
+            out,
+            "  {name:<16}{:>12}{:>10}{:>10}{:>10}",
+            cost.calls, cost.queries, cost.scans, cost.commits
+        )?;
     }
-    println!("\nengine");
+    writeln!(out, "\nengine")?;
     for (name, count) in &status.engine {
         let note =
             if name.ends_with("_bytes") { format!("  ({})", size::show(*count)) } else { String::new() };
-        println!("  {name:<22}{count:>16}{note}");
+        writeln!(out, "  {name:<22}{count:>16}{note}")?;
     }
+    Ok(())
 }

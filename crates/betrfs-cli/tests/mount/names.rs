@@ -188,3 +188,25 @@ fn a_deep_tree_is_reached_step_by_step() {
     });
     assert_eq!(refused, Some(Errno::NAMETOOLONG));
 }
+
+#[test]
+fn a_file_without_a_name_gets_one_or_is_gone() {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    let unnamed = || {
+        let flags = OFlags::TMPFILE | OFlags::RDWR;
+        fs::File::from(rustix::fs::open(mounted.path("d"), flags, Mode::from_raw_mode(0o600)).unwrap())
+    };
+    let mut files = [unnamed(), unnamed()];
+    files.iter_mut().for_each(|file| std::io::Write::write_all(file, b"contents").unwrap());
+    assert!(fs::read_dir(mounted.path("d")).unwrap().next().is_none());
+    let [kept, lost] = files;
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&kept));
+    rustix::fs::linkat(CWD, path, CWD, mounted.path("d/name"), AtFlags::SYMLINK_FOLLOW).unwrap();
+    drop((kept, lost));
+    assert_eq!(fs::read(mounted.path("d/name")).unwrap(), b"contents");
+    mounted.remount();
+    assert_eq!(fs::read(mounted.path("d/name")).unwrap(), b"contents");
+    assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 1);
+}

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use betrfs_sim::Rng;
+use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 
 use crate::history::History;
@@ -56,5 +57,4 @@ fn a_killed_server_loses_nothing_that_was_synced_and_leaves_nothing_half_done() 
 }
 
 /// What calls fail with when the server of a mount is dead.
-const DEAD: [rustix::io::Errno; 3] =
-    [rustix::io::Errno::NOTCONN, rustix::io::Errno::CONNABORTED, rustix::io::Errno::NODEV];
+const DEAD: [Errno; 4] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::NODEV];

@@ -4,7 +4,7 @@ use betrfs::{FallocateMode, NodeId, SeekWhat, SetAttr};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::{Answer, Caller, IntoAnswer, Server};
+use super::{Answer, IntoAnswer, Server};
 
 /// The most that one COPY_FILE_RANGE copies: the caller asks again for the rest, and meanwhile the
 /// thread can answer others.
@@ -12,10 +12,10 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 
 impl Server {
     /// OPEN, with the emptying that O_TRUNC asks for.
-    pub fn open(&self, node: NodeId, flags: OFlags, caller: Caller) -> Answer<()> {
+    pub fn open(&self, node: NodeId, flags: OFlags, kill_set_id: bool) -> Answer<()> {
         self.volume.open_node(node).answer()?;
         if flags.contains(OFlags::TRUNC) {
-            let set = SetAttr { size: Some(0), kill_set_id: !caller.keeps_set_id(), ..SetAttr::default() };
+            let set = SetAttr { size: Some(0), kill_set_id, ..SetAttr::default() };
             if let Err(error) = self.volume.setattr(node, &set) {
                 self.volume.release_node(node);
                 return Err(Server::refuse(&error));
@@ -29,10 +29,9 @@ impl Server {
         self.volume.release_node(node);
     }
 
-    /// READ; `out` is filled from its start and is short only at the end of the file.
-    pub fn read(&self, node: NodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Answer<()> {
-        out.clear();
-        self.volume.read(node, offset, len, out).answer()
+    /// READ; how many bytes of `out` are filled, all but at the end of the file.
+    pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Answer<usize> {
+        self.volume.read_into(node, offset, out).answer()
     }
 
     /// WRITE, whole or not at all.

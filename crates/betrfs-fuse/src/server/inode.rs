@@ -2,7 +2,7 @@
 
 use betrfs::{Attr, NodeId, SetAttr, StatFs};
 
-use super::{Answer, Caller, IntoAnswer, Server};
+use super::{Answer, IntoAnswer, Server};
 
 impl Server {
     /// GETATTR
@@ -10,16 +10,19 @@ impl Server {
         self.volume.getattr(node).answer()
     }
 
-    /// SETATTR. A change of length by anyone but the superuser clears set-id bits; what a change of
-    /// owner does to them is the library's to know.
-    pub fn setattr(&self, node: NodeId, set: SetAttr, caller: Caller) -> Answer<Attr> {
-        let kill_set_id = set.size.is_some() && !caller.keeps_set_id();
-        self.volume.setattr(node, &SetAttr { kill_set_id, ..set }).answer()
+    /// SETATTR
+    pub fn setattr(&self, node: NodeId, set: &SetAttr) -> Answer<Attr> {
+        self.volume.setattr(node, set).answer()
     }
 
     /// READLINK
     pub fn readlink(&self, node: NodeId) -> Answer<Vec<u8>> {
         self.volume.readlink(node).answer()
+    }
+
+    /// SYNCFS
+    pub fn syncfs(&self) -> Answer<()> {
+        self.volume.sync().answer()
     }
 
     /// STATFS

@@ -10,7 +10,7 @@ mod inode;
 mod namespace;
 mod xattr;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use betrfs::Volume;
@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming};
 use crate::status::{Identity, Status};
+use crate::transport::Transport;
 
 /// What a request is answered with.
 pub type Answer<T> = Result<T, Errno>;
@@ -32,25 +33,25 @@ pub struct Caller {
     pub gid: u32,
 }
 
-impl Caller {
-    /// Whether changes by this caller leave set-id bits alone, as those of the superuser do.
-    fn keeps_set_id(self) -> bool {
-        self.uid == 0
-    }
-}
-
 /// Answers the requests of one mount.
 pub struct Server {
     volume: Arc<Volume>,
     counters: Counters,
     identity: Identity,
+    transport: OnceLock<Transport>,
     started: Instant,
 }
 
 impl Server {
     /// A server of an open volume.
     pub fn new(volume: Arc<Volume>, identity: Identity) -> Server {
-        Server { volume, counters: Counters::default(), identity, started: Instant::now() }
+        let (counters, transport) = (Counters::default(), OnceLock::new());
+        Server { volume, counters, identity, transport, started: Instant::now() }
+    }
+
+    /// Notes, once, how requests travel.
+    pub fn set_transport(&self, transport: Transport) {
+        self.transport.get_or_init(|| transport);
     }
 
     /// The counts of requests.
@@ -60,7 +61,8 @@ impl Server {
 
     /// What `betrfs stats` shows.
     pub fn status(&self) -> Status {
-        Status::of(&self.identity, &self.volume, &self.counters, self.started.elapsed())
+        let transport = self.transport.get().copied();
+        Status::of(&self.identity, transport, &self.volume, &self.counters, self.started.elapsed())
     }
 
     /// The answer to a failed call; trouble with the volume goes to the log as well.

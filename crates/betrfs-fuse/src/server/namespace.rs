@@ -33,6 +33,17 @@ impl Server {
     /// CREATE: makes a file and opens it.
     pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Answer<Entry> {
         let entry = self.make(parent, name, new)?;
+        self.open_new(entry)
+    }
+
+    /// TMPFILE: makes a file without a name and opens it.
+    pub fn tmpfile(&self, parent: NodeId, new: &NewNode) -> Answer<Entry> {
+        let entry = self.volume.create_unnamed(parent, new).answer()?;
+        self.open_new(entry)
+    }
+
+    /// Opens what was just made.
+    fn open_new(&self, entry: Entry) -> Answer<Entry> {
         match self.volume.open_node(entry.node).answer() {
             Ok(()) => Ok(entry),
             Err(errno) => {

@@ -1,32 +1,47 @@
-//! Between fuser's types and the library's.
+//! Between the protocol's structures and the library's types.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use betrfs::{Attr, FileType, TimeSet};
-use fuser::{FileAttr, INodeNo, TimeOrNow};
+use betrfs::{Attr, Entry, FileType};
 use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+
+use super::dispatch::LIFETIME_SECONDS;
+use crate::wire;
 
 /// The unit that `stat` recommends for I/O.
-const BLOCK_BYTES: u32 = 4096;
+pub const BLOCK_BYTES: u32 = 4096;
 
-/// An error number as fuser wants it.
-pub fn to_errno(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno.raw_os_error())
+/// The bits of `statx` that are always answered: all basic ones, and the time of creation.
+const STATX_MASK: u32 = 0xfff;
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// What the kernel is told of an object that it looked up.
+pub fn to_entry(entry: &Entry) -> wire::EntryOut {
+    wire::EntryOut {
+        nodeid: entry.node.0,
+        // A number is never given to another object.
+        generation: 0,
+        entry_valid: LIFETIME_SECONDS,
+        attr_valid: LIFETIME_SECONDS,
+        entry_valid_nsec: 0,
+        attr_valid_nsec: 0,
+        attr: to_attr(&entry.attr),
+    }
 }
 
-/// Attributes as fuser wants them, of the object that the kernel knows by `number`.
-pub fn to_file_attr(number: u64, attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(number),
+/// Attributes as the kernel wants them.
+pub fn to_attr(attr: &Attr) -> wire::Attr {
+    let ((atime, atime_nsec), (mtime, mtime_nsec), (ctime, ctime_nsec)) =
+        (to_time(attr.atime_ns), to_time(attr.mtime_ns), to_time(attr.ctime_ns));
+    wire::Attr {
+        ino: attr.ino,
         size: attr.size,
         blocks: attr.blocks_512,
-        atime: to_time(attr.atime_ns),
-        mtime: to_time(attr.mtime_ns),
-        ctime: to_time(attr.ctime_ns),
-        crtime: to_time(attr.crtime_ns),
-        kind: to_kind(attr.file_type),
-        perm: attr.perm,
+        atime,
+        mtime,
+        ctime,
+        atime_nsec,
+        mtime_nsec,
+        ctime_nsec,
+        mode: to_mode(attr),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
@@ -36,39 +51,49 @@ pub fn to_file_attr(number: u64, attr: &Attr) -> FileAttr {
     }
 }
 
-/// What the kernel is told of `.` and `..` in a listing with attributes: it looks at nothing but
-/// number and type.
-pub fn to_dot_attr(number: u64) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(number),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: fuser::FileType::Directory,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
+/// Attributes with the time of creation.
+pub fn to_statx(attr: &Attr) -> wire::Statx {
+    let time = |ns| {
+        let (seconds, nanoseconds) = to_time(ns);
+        wire::StatxTime { seconds, nanoseconds, reserved: 0 }
+    };
+    let rdev = u64::from(attr.rdev);
+    wire::Statx {
+        mask: STATX_MASK,
         blksize: BLOCK_BYTES,
-        flags: 0,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: to_mode(attr) as u16,
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks_512,
+        atime: time(attr.atime_ns),
+        btime: time(attr.crtime_ns),
+        ctime: time(attr.ctime_ns),
+        mtime: time(attr.mtime_ns),
+        rdev_major: rustix::fs::major(rdev),
+        rdev_minor: rustix::fs::minor(rdev),
+        ..wire::Statx::default()
     }
 }
 
-/// A file type as fuser wants it.
-pub fn to_kind(file_type: FileType) -> fuser::FileType {
-    match file_type {
-        FileType::Regular => fuser::FileType::RegularFile,
-        FileType::Directory => fuser::FileType::Directory,
-        FileType::Symlink => fuser::FileType::Symlink,
-        FileType::Fifo => fuser::FileType::NamedPipe,
-        FileType::CharDevice => fuser::FileType::CharDevice,
-        FileType::BlockDevice => fuser::FileType::BlockDevice,
-        FileType::Socket => fuser::FileType::Socket,
-    }
+fn to_mode(attr: &Attr) -> u32 {
+    to_dirent_kind(attr.file_type) << 12 | u32::from(attr.perm)
+}
+
+/// A file type as listings have it: the upper bits of a mode.
+pub fn to_dirent_kind(file_type: FileType) -> u32 {
+    let file_type = match file_type {
+        FileType::Regular => rustix::fs::FileType::RegularFile,
+        FileType::Directory => rustix::fs::FileType::Directory,
+        FileType::Symlink => rustix::fs::FileType::Symlink,
+        FileType::Fifo => rustix::fs::FileType::Fifo,
+        FileType::CharDevice => rustix::fs::FileType::CharacterDevice,
+        FileType::BlockDevice => rustix::fs::FileType::BlockDevice,
+        FileType::Socket => rustix::fs::FileType::Socket,
+    };
+    file_type.as_raw_mode() >> 12
 }
 
 /// The type in a mode's upper bits; none for what mknod(2) does not make.
@@ -85,39 +110,23 @@ pub fn from_mode(mode: u32) -> Option<FileType> {
     }
 }
 
-fn to_time(ns: i64) -> SystemTime {
-    let distance = Duration::from_nanos(ns.unsigned_abs());
-    if ns >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
+/// Seconds and, forwards from there, nanoseconds.
+fn to_time(ns: i64) -> (i64, u32) {
+    (ns.div_euclid(SECOND_NS), ns.rem_euclid(SECOND_NS) as u32)
 }
 
-/// A time that came by fuser, in nanoseconds since 1970; what does not fit becomes the nearest that does.
-pub fn from_time(time: SystemTime) -> i64 {
-    let ns = match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
-        // fuser counts the nanoseconds of a time before 1970 backwards too, where the kernel's
-        // seconds count backwards and its nanoseconds forwards.
-        Err(before) => {
-            let before = before.duration();
-            i128::from(before.subsec_nanos()) - i128::from(before.as_secs()) * 1_000_000_000
-        }
-    };
+/// A time in nanoseconds since 1970; what does not fit becomes the nearest that does.
+pub fn from_time(seconds: i64, nanoseconds: u32) -> i64 {
+    let ns = i128::from(seconds) * i128::from(SECOND_NS) + i128::from(nanoseconds);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// A time to set.
-pub fn from_time_or_now(time: TimeOrNow) -> TimeSet {
-    match time {
-        TimeOrNow::Now => TimeSet::Now,
-        TimeOrNow::SpecificTime(time) => TimeSet::At(from_time(time)),
-    }
-}
-
 /// lseek(2)'s place in a file, where the kernel asks for one.
-pub fn from_whence(offset: i64, whence: i32) -> Option<SeekFrom> {
+pub fn from_whence(offset: u64, whence: u32) -> Option<SeekFrom> {
     /// The kernel's SEEK_DATA and SEEK_HOLE.
-    const DATA: i32 = 3;
-    const HOLE: i32 = 4;
-    let offset = u64::try_from(offset).ok()?;
+    const DATA: u32 = 3;
+    const HOLE: u32 = 4;
+    let offset = i64::try_from(offset).ok()?.cast_unsigned();
     match whence {
         DATA => Some(SeekFrom::Data(offset)),
         HOLE => Some(SeekFrom::Hole(offset)),
@@ -130,24 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_survive_the_way_out() {
+    fn times_survive_the_way_out_and_in() {
         for ns in [0, 1, 1_700_000_000_123_456_789, -1, -1_500_000_000, i64::MAX, i64::MIN] {
-            let time = to_time(ns);
-            let back = match time.duration_since(UNIX_EPOCH) {
-                Ok(since) => since.as_nanos() as i128,
-                Err(before) => -(before.duration().as_nanos() as i128),
-            };
-            assert_eq!(back, i128::from(ns));
+            let (seconds, nanoseconds) = to_time(ns);
+            assert_eq!(from_time(seconds, nanoseconds), ns);
         }
-    }
-
-    #[test]
-    fn times_before_1970_come_in_as_the_kernel_meant_them() {
-        // The kernel's (-2 s, 800,000,000 ns) is -1.2 s; fuser makes it 2.8 s before 1970.
-        assert_eq!(from_time(UNIX_EPOCH - Duration::new(2, 800_000_000)), -1_200_000_000);
-        assert_eq!(from_time(UNIX_EPOCH + Duration::new(2, 800_000_000)), 2_800_000_000);
-        assert_eq!(from_time(UNIX_EPOCH + Duration::from_secs(1 << 40)), i64::MAX);
-        assert_eq!(from_time(UNIX_EPOCH - Duration::from_secs(1 << 40)), i64::MIN);
+        assert_eq!(to_time(-1_200_000_000), (-2, 800_000_000));
+        assert_eq!(from_time(1 << 40, 0), i64::MAX);
+        assert_eq!(from_time(-(1 << 40), 0), i64::MIN);
     }
 
     #[test]
@@ -157,5 +156,16 @@ mod tests {
         assert_eq!(from_mode(0o010_644), Some(FileType::Fifo));
         assert_eq!(from_mode(0o040_755), None);
         assert_eq!(from_mode(0o120_777), None);
+        for file_type in [FileType::Fifo, FileType::Socket, FileType::BlockDevice, FileType::CharDevice] {
+            assert_eq!(from_mode(to_dirent_kind(file_type) << 12), Some(file_type));
+        }
+    }
+
+    #[test]
+    fn seeking_is_for_data_and_holes_only() {
+        assert_eq!(from_whence(5, 3), Some(SeekFrom::Data(5)));
+        assert_eq!(from_whence(5, 4), Some(SeekFrom::Hole(5)));
+        assert_eq!(from_whence(5, 0), None);
+        assert_eq!(from_whence(u64::MAX, 3), None);
     }
 }

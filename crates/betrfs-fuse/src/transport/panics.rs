@@ -30,7 +30,8 @@ pub fn abort_on_stray_panics() {
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
         tracing::error!("{panic}");
-        let transport = std::thread::current().name().is_some_and(|name| name.starts_with("fuser-"));
+        let transport =
+            std::thread::current().name().is_some_and(|name| name.starts_with(super::THREAD_NAME));
         if transport && !ANSWERING.get() {
             std::process::abort();
         }

@@ -13,6 +13,7 @@ use crate::types::{Attr, FileType, NodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::write::resize;
+use crate::volume::xattr::drop_capabilities;
 
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
@@ -67,6 +68,7 @@ impl Volume {
         }
         if set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
             kill_set_id(&mut record);
+            drop_capabilities(&mut batch, &inode, &mut record)?;
         }
         if let Some(perm) = set.perm {
             record.perm = perm & 0o7777;

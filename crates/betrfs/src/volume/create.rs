@@ -7,7 +7,7 @@ use betree::Batch;
 
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Name, Place};
-use crate::schema::{LINKS, META, Record, Redirect, key};
+use crate::schema::{LINKS, META, Marker, Record, Redirect, key};
 use crate::types::{Entry, FileType, NewNode, NodeId};
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
@@ -25,6 +25,22 @@ pub(super) fn count_entry(dir: &mut Record, is_dir: bool, by: i64, now_ns: i64) 
     }
     dir.mtime_ns = now_ns;
     dir.ctime_ns = now_ns;
+}
+
+/// The record of an object to be made in a directory.
+fn new_record(new: &NewNode, dir: &Record, id: u64, now_ns: i64) -> Record {
+    let mut record = Record::new(new.file_type, new.perm, id, now_ns);
+    (record.uid, record.gid) = (new.uid, new.gid);
+    if matches!(new.file_type, FileType::CharDevice | FileType::BlockDevice) {
+        record.rdev = new.rdev;
+    }
+    if dir.perm & SET_GROUP_ID != 0 {
+        record.gid = dir.gid;
+        if record.is_dir() {
+            record.perm |= SET_GROUP_ID;
+        }
+    }
+    record
 }
 
 impl Volume {
@@ -67,6 +83,32 @@ impl Volume {
         }
     }
 
+    /// Makes a file without a name, which is to be opened: as one that was unlinked while open it is
+    /// gone with its last close, unless [`Volume::link`] has named it.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; [`Error::Invalid`] for what is no regular file.
+    pub fn create_unnamed(&self, parent: NodeId, new: &NewNode) -> Result<Entry> {
+        if new.file_type != FileType::Regular {
+            return Err(Error::Invalid("only a regular file can be without a name"));
+        }
+        let op = self.update(OpKind::Create, CHANGE_BYTES)?;
+        let _shared = self.namespace.read();
+        let parent = self.live_dir(parent)?;
+        let ino = self.numbers.id(&op)?;
+        let mut record = new_record(new, &parent.state.read().record, ino, self.home.now_ns());
+        record.nlink = 0;
+        let (oid, marker) = (self.numbers.oid(&op)?, self.numbers.oid(&op)?);
+        let base: Arc<[u8]> = Arc::from(key::object(oid));
+        let mut batch = Batch::new();
+        batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
+        op.commit(&batch)?;
+        let place = Place::Orphan { marker, base: base.clone() };
+        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, None));
+        self.orphans.insert(base, inode.clone());
+        Ok(entry_of(&inode))
+    }
+
     fn make(&self, parent: NodeId, name: &[u8], new: &NewNode, target: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Create, CHANGE_BYTES + target.len())?;
@@ -86,17 +128,7 @@ impl Volume {
 
         let now_ns = self.home.now_ns();
         let ino = self.numbers.id(&op)?;
-        let mut record = Record::new(new.file_type, new.perm, ino.wrapping_sub(path.salts), now_ns);
-        (record.uid, record.gid) = (new.uid, new.gid);
-        if matches!(new.file_type, FileType::CharDevice | FileType::BlockDevice) {
-            record.rdev = new.rdev;
-        }
-        if state.record.perm & SET_GROUP_ID != 0 {
-            record.gid = state.record.gid;
-            if record.is_dir() {
-                record.perm |= SET_GROUP_ID;
-            }
-        }
+        let mut record = new_record(new, &state.record, ino.wrapping_sub(path.salts), now_ns);
         record.target = target.to_vec();
         record.size = target.len() as u64;
         let mut dir_record = state.record.clone();

@@ -15,6 +15,7 @@ use crate::volume::Volume;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
+use crate::volume::xattr::store_xattrs;
 
 /// A file whose extended attributes cannot be moved for its first link can have no other name.
 fn too_large(error: Error) -> Error {
@@ -22,7 +23,7 @@ fn too_large(error: Error) -> Error {
 }
 
 impl Volume {
-    /// Gives a file one more name.
+    /// Gives a file one more name, or a file without a name its first.
     ///
     /// # Errors
     /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`] also for a file whose extended
@@ -86,7 +87,25 @@ impl Volume {
                 }
                 oid
             }
-            Place::Orphan { .. } | Place::Gone | Place::Root => return Err(Error::NotFound),
+            Place::Orphan { marker, base } => {
+                let oid = key::object_id(&base).ok_or(Error::NotFound)?;
+                let mut record = record.clone();
+                (record.nlink, record.ctime_ns) = (nlink, now_ns);
+                store_xattrs(&mut batch, &base, &mut record);
+                let redirect = Redirect { oid, ino: inode.ino, file_type: record.file_type };
+                batch.put(META, &base, &record.encode());
+                batch.put(META, &at, &redirect.encode());
+                batch.put(LINKS, &at, &oid.to_be_bytes());
+                batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+                batch.delete(META, &key::marker(marker));
+                op.commit(&batch)?;
+                inode.state.write().record = record;
+                inode.set_place(Place::Object { oid });
+                self.table.set_object(oid, inode.id);
+                self.orphans.remove(&base);
+                oid
+            }
+            Place::Gone | Place::Root => return Err(Error::NotFound),
         };
         state.record = dir_record;
         let known =

@@ -32,21 +32,33 @@ impl Volume {
     /// [`Error::Damaged`] where a block is missing that was not left out on purpose.
     pub fn read(&self, node: NodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
+        let size = self.getattr(node)?.size;
+        let bytes = size.saturating_sub(offset).min(len as u64) as usize;
+        out.try_reserve(bytes).map_err(|_| betree::Error::NoMemory { bytes: bytes as u64 })?;
+        out.resize(bytes, 0);
+        let filled = self.read_into(node, offset, out)?;
+        out.truncate(filled);
+        Ok(())
+    }
+
+    /// Fills `out` with the bytes from `offset` on, and gives how many there are: fewer than there
+    /// is room for only at the end of the file.
+    ///
+    /// # Errors
+    /// As [`Volume::read`].
+    pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         let op = self.query(OpKind::Read);
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let state = inode.state.read();
         check_file(&state.record)?;
-        let end = offset.saturating_add(len as u64).min(state.record.size);
-        if offset < end {
-            let own = inode.own_key()?;
-            let bytes = (end - offset) as usize;
-            out.try_reserve(bytes).map_err(|_| betree::Error::NoMemory { bytes: bytes as u64 })?;
-            out.resize(bytes, 0);
-            read_blocks(&op, &own, &state.record, offset, end, out)?;
+        let bytes = state.record.size.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (out, _) = out.split_at_mut(bytes);
+        if !out.is_empty() {
+            read_blocks(&op, &inode.own_key()?, &state.record, offset, out)?;
         }
         self.was_read(&inode, &state);
-        Ok(())
+        Ok(bytes)
     }
 
     /// Keeps the time of the last read as `relatime` does, in memory: it is put with the record's
@@ -62,24 +74,20 @@ impl Volume {
     }
 }
 
-/// Reads `[offset, end)`, not past the size, into `out`, which is all zeros.
-fn read_blocks(
-    op: &Op<'_>,
-    own: &[u8],
-    record: &Record,
-    offset: u64,
-    end: u64,
-    out: &mut [u8],
-) -> Result<()> {
-    let (first, last) = (offset / BLOCK, (end - 1) / BLOCK);
+/// Fills `out`, which is not empty, with what is at `offset`, not past the size.
+fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut [u8]) -> Result<()> {
+    let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
     let is_sparse = record.flags.has(Flags::SPARSE);
+    let mut filled = 0;
     if first == last {
         let at = key::block(own, first);
-        return match op.get(DATA, &at)? {
-            Some(block) => copy_block(&at, first, &block, offset, out),
-            None if is_sparse => Ok(()),
-            None => Err(damaged(&at, "the block is lost")),
-        };
+        match op.get(DATA, &at)? {
+            Some(block) => copy_block(&at, first, &block, offset, out, &mut filled)?,
+            None if is_sparse => {}
+            None => return Err(damaged(&at, "the block is lost")),
+        }
+        fill_up(out, filled);
+        return Ok(());
     }
     let lost = |number| Err(damaged(&key::block(own, number), "the block is lost"));
     let mut expected = first;
@@ -91,14 +99,31 @@ fn read_blocks(
         if number != expected && !is_sparse {
             return lost(expected);
         }
-        copy_block(at, number, block, offset, out)?;
+        copy_block(at, number, block, offset, out, &mut filled)?;
         expected = number + 1;
     }
-    if expected <= last && !is_sparse { lost(expected) } else { Ok(()) }
+    if expected <= last && !is_sparse {
+        return lost(expected);
+    }
+    fill_up(out, filled);
+    Ok(())
 }
 
-/// Copies what a block has of the bytes from `offset` on.
-fn copy_block(at: &[u8], number: u64, block: &[u8], offset: u64, out: &mut [u8]) -> Result<()> {
+/// Makes zeros of what no block has filled.
+fn fill_up(out: &mut [u8], filled: usize) {
+    out.iter_mut().skip(filled).for_each(|byte| *byte = 0);
+}
+
+/// Copies what a block has of the bytes from `offset` on. What lies between `filled` and that is a
+/// hole, or missing from a block that is stored short, and becomes zeros; `filled` moves on.
+fn copy_block(
+    at: &[u8],
+    number: u64,
+    block: &[u8],
+    offset: u64,
+    out: &mut [u8],
+    filled: &mut usize,
+) -> Result<()> {
     if block.len() > BLOCK_BYTES {
         return Err(damaged(at, "the block is too long"));
     }
@@ -108,8 +133,12 @@ fn copy_block(at: &[u8], number: u64, block: &[u8], offset: u64, out: &mut [u8])
     } else {
         (0, block.get((offset - start) as usize..).unwrap_or(&[]))
     };
-    for (to, from) in out.iter_mut().skip(to).zip(from) {
-        *to = *from;
+    let (before, room) = out.split_at_mut_checked(to).unwrap_or_default();
+    fill_up(before, *filled);
+    let len = from.len().min(room.len());
+    if let (Some(room), Some(from)) = (room.get_mut(..len), from.get(..len)) {
+        room.copy_from_slice(from);
     }
+    *filled = to + len;
     Ok(())
 }

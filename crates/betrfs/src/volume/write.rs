@@ -16,6 +16,7 @@ use crate::volume::attributes::{kill_set_id, with_atime};
 use crate::volume::op::OpKind;
 use crate::volume::read::check_file;
 use crate::volume::unlink::delete_blocks;
+use crate::volume::xattr::drop_capabilities;
 
 impl Volume {
     /// Writes all of `data` at `offset`. Each piece up to a multiple of 1 MiB (less where the log
@@ -60,6 +61,7 @@ impl Volume {
         if kill {
             kill_set_id(&mut record);
         }
+        drop_capabilities(&mut batch, &inode, &mut record)?;
         self.commit_record(&op, batch, &inode, &mut state, record)
     }
 

@@ -118,3 +118,29 @@ fn a_large_attribute_of_the_root_goes_without_the_tree() {
     assert_eq!(contents(&volume, "/d/f"), [1; 5000]);
     assert_sound(&volume);
 }
+
+#[test]
+fn a_program_loses_its_capabilities_when_it_changes() {
+    const CAPABILITIES: &[u8] = b"security.capability";
+    let (_disk, volume) = volume();
+    let file = mkfile(&volume, ROOT, "f").node;
+    let set = |set| volume.setattr(file, &set).map(|_| ()).unwrap();
+    let changes: [&dyn Fn(); 4] = [
+        &|| volume.write(file, 0, b"other", false).unwrap(),
+        &|| set(SetAttr { size: Some(2), ..SET }),
+        &|| set(SetAttr { uid: Some(5), ..SET }),
+        &|| set(SetAttr { gid: Some(5), ..SET }),
+    ];
+    for value in [&[1; 20][..], &[1; 5000]] {
+        for change in changes {
+            volume.set_xattr(file, CAPABILITIES, value, XattrMode::Any).unwrap();
+            volume.set_xattr(file, b"user.x", value, XattrMode::Any).unwrap();
+            volume.setattr(file, &SetAttr { perm: Some(0o700), ..SET }).unwrap();
+            assert_eq!(volume.get_xattr(file, CAPABILITIES).unwrap(), value);
+            change();
+            assert_eq!(volume.get_xattr(file, CAPABILITIES), Err(Error::NoData));
+            assert_eq!(volume.get_xattr(file, b"user.x").unwrap(), value);
+            assert_sound(&volume);
+        }
+    }
+}

@@ -225,3 +225,51 @@ fn a_working_directory_that_was_removed_is_empty_and_takes_nothing() {
     close(&volume, dir.node);
     assert_eq!(volume.getattr(dir.node), Err(Error::Stale));
 }
+
+#[test]
+fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    let unnamed = || {
+        let node = volume.create_unnamed(dir, &new_file()).unwrap().node;
+        volume.open_node(node).unwrap();
+        volume.write(node, 0, &[1; 10_000], false).unwrap();
+        volume.set_xattr(node, b"user.large", &[2; 9000], XattrMode::Any).unwrap();
+        volume.set_xattr(node, b"user.small", b"3", XattrMode::Any).unwrap();
+        node
+    };
+    let (lost, named, forgotten) = (unnamed(), unnamed(), unnamed());
+    assert_eq!(volume.getattr(named).unwrap().nlink, 0);
+    assert!(names(&volume, dir).is_empty());
+    assert_sound(&volume);
+    close(&volume, lost);
+    assert_eq!(volume.getattr(lost), Err(Error::Stale));
+
+    let ino = volume.link(named, dir, b"name").unwrap().attr.ino;
+    volume.link(named, ROOT, b"other").unwrap();
+    assert_eq!(volume.getattr(named).unwrap().nlink, 2);
+    assert_eq!(volume.link(named, dir, b"name"), Err(Error::Exists));
+    volume.write(named, 10_000, b"after", false).unwrap();
+    close(&volume, named);
+    assert_sound(&volume);
+    // Never closed, never named: its blocks go when the volume is opened next.
+    volume.write(forgotten, 0, b"x", false).unwrap();
+    volume.close().unwrap();
+    drop(volume);
+
+    let volume = disk.open();
+    assert_sound(&volume);
+    let mut expected = vec![1; 10_000];
+    expected.extend_from_slice(b"after");
+    assert_eq!(contents(&volume, "/d/name"), expected);
+    assert_eq!(contents(&volume, "/other"), expected);
+    let entry = volume.resolve(b"/other").unwrap();
+    assert_eq!((entry.attr.ino, entry.attr.nlink), (ino, 2));
+    assert_eq!(volume.get_xattr(entry.node, b"user.large").unwrap(), [2; 9000]);
+    assert_eq!(volume.get_xattr(entry.node, b"user.small").unwrap(), b"3");
+    volume.forget(entry.node, 1);
+    volume.unlink(ROOT, b"other").unwrap();
+    volume.unlink(dir, b"name").unwrap();
+    assert_eq!(data_keys(&volume), 0);
+    assert_sound(&volume);
+}

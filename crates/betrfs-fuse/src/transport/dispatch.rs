@@ -1,0 +1,353 @@
+//! Each kind of request: its parts taken out, the server asked, its answer put into the reply.
+
+use std::sync::Arc;
+
+use betrfs::{Entry, FileType, NewNode, NodeId, SetAttr, TimeSet};
+use rustix::fs::{OFlags, SeekFrom, XattrFlags};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::convert::{
+    BLOCK_BYTES, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry, to_statx,
+};
+use super::panics::answering;
+use crate::server::{Answer, Caller, Server};
+use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
+
+/// How long the kernel may believe what it was told: nobody else changes the volume.
+pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
+/// Files keep their pages between opens, and closing them sends no FLUSH.
+const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
+/// The kernel keeps listings until it changes the directory itself.
+const OPENED_DIR: u32 = fopen::KEEP_CACHE | fopen::CACHE_DIR;
+/// The longest reply that is no data, listing, or value of an extended attribute.
+pub const SHORT_REPLY_BYTES_MAX: usize = size_of::<wire::StatxOut>();
+/// The file-system side's handles carry nothing: a node's number says all.
+const HANDLE: u64 = 0;
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A reply of so many bytes, or an error.
+    Reply(Answer<usize>),
+    /// The kernel waits for no reply.
+    Silent,
+}
+
+/// Answers requests, however they travel.
+#[derive(Clone)]
+pub struct Dispatch {
+    server: Arc<Server>,
+}
+
+/// One request and the room for its reply.
+struct Request<'a, 'o> {
+    header: &'a InHeader,
+    body: Body<'a>,
+    out: &'o mut [u8],
+}
+
+impl Dispatch {
+    /// Answers by a server.
+    pub fn new(server: Arc<Server>) -> Dispatch {
+        Dispatch { server }
+    }
+
+    /// Answers one request; the reply's bytes behind its header go to the start of `out`.
+    pub fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome {
+        let Some(opcode) = Opcode::of(header.opcode) else {
+            tracing::debug!("the kernel's request {} is not known", header.opcode);
+            return Outcome::Reply(Err(Errno::NOSYS));
+        };
+        let counters = self.server.counters();
+        counters.arrived(opcode);
+        let request = Request { header, body, out };
+        let answer = answering(opcode.name(), || self.compute(opcode, request));
+        if answer.is_err() {
+            counters.failed(opcode);
+        }
+        match opcode {
+            Opcode::Forget | Opcode::BatchForget => Outcome::Silent,
+            _ => Outcome::Reply(answer),
+        }
+    }
+
+    fn compute(&self, opcode: Opcode, mut r: Request<'_, '_>) -> Answer<usize> {
+        let server = &*self.server;
+        let node = NodeId(r.header.nodeid);
+        match opcode {
+            Opcode::Lookup => {
+                let entry = server.lookup(node, r.only_name()?)?;
+                // Node 0: the kernel remembers that there is no such name.
+                let reply = entry.as_ref().map_or_else(no_entry, to_entry);
+                r.reply(&reply)
+            }
+            Opcode::Forget => {
+                let (forget, _) = r.body.split::<wire::ForgetIn>()?;
+                server.forget(node, forget.lookups);
+                Ok(0)
+            }
+            Opcode::BatchForget => {
+                let (batch, mut rest) = r.body.split::<wire::BatchForgetIn>()?;
+                for _ in 0..batch.count {
+                    let (one, after) = wire::ForgetOne::read_from_prefix(rest).map_err(|_| Errno::INVAL)?;
+                    server.forget(NodeId(one.nodeid), one.lookups);
+                    rest = after;
+                }
+                Ok(0)
+            }
+            Opcode::Getattr => r.reply_attr(&server.getattr(node)?),
+            Opcode::Setattr => {
+                let (set, _) = r.body.split::<wire::SetattrIn>()?;
+                r.reply_attr(&server.setattr(node, &from_setattr(&set))?)
+            }
+            Opcode::Statx => {
+                let attr = server.getattr(node)?;
+                r.reply(&wire::StatxOut {
+                    attr_valid: LIFETIME_SECONDS,
+                    stat: to_statx(&attr),
+                    ..wire::StatxOut::default()
+                })
+            }
+            Opcode::Readlink => r.reply_bytes(&server.readlink(node)?),
+            Opcode::Symlink => {
+                let (name, rest) = wire::name(r.body.rest())?;
+                let (target, _) = wire::name(rest)?;
+                r.reply_entry(&server.symlink(node, name, target, r.caller())?)
+            }
+            Opcode::Mknod => {
+                let (mknod, rest) = r.body.split::<wire::MknodIn>()?;
+                let file_type = from_mode(mknod.mode).ok_or(Errno::INVAL)?;
+                let new = r.new_node(file_type, mknod.mode, mknod.rdev);
+                r.reply_entry(&server.make(node, wire::name(rest)?.0, &new)?)
+            }
+            Opcode::Mkdir => {
+                let (mkdir, rest) = r.body.split::<wire::MkdirIn>()?;
+                let new = r.new_node(FileType::Directory, mkdir.mode, 0);
+                r.reply_entry(&server.make(node, wire::name(rest)?.0, &new)?)
+            }
+            Opcode::Unlink => server.unlink(node, r.only_name()?).map(|()| 0),
+            Opcode::Rmdir => server.rmdir(node, r.only_name()?).map(|()| 0),
+            Opcode::Rename => {
+                let (rename, names) = r.body.split::<wire::RenameIn>()?;
+                self.rename(node, NodeId(rename.newdir), names, 0)
+            }
+            Opcode::Rename2 => {
+                let (rename, names) = r.body.split::<wire::Rename2In>()?;
+                self.rename(node, NodeId(rename.newdir), names, rename.flags)
+            }
+            Opcode::Link => {
+                let (link, rest) = r.body.split::<wire::LinkIn>()?;
+                r.reply_entry(&server.link(NodeId(link.oldnodeid), node, wire::name(rest)?.0)?)
+            }
+            Opcode::Create => {
+                let (create, rest) = r.body.split::<wire::CreateIn>()?;
+                let new = r.new_node(FileType::Regular, create.mode, 0);
+                let entry = server.create(node, wire::name(rest)?.0, &new)?;
+                let flags = created_flags(OFlags::from_bits_retain(create.flags));
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(flags) })
+            }
+            Opcode::Tmpfile => {
+                let (create, _) = r.body.split::<wire::CreateIn>()?;
+                let entry = server.tmpfile(node, &r.new_node(FileType::Regular, create.mode, 0))?;
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(OPENED_FILE) })
+            }
+            Opcode::Open => {
+                let (open, _) = r.body.split::<wire::OpenIn>()?;
+                let flags = OFlags::from_bits_retain(open.flags);
+                let kill_set_id = open.open_flags & wire::OPEN_KILL_SUIDGID != 0;
+                server.open(node, flags, kill_set_id)?;
+                r.reply(&opened(OPENED_FILE))
+            }
+            Opcode::Release => {
+                server.release(node);
+                Ok(0)
+            }
+            Opcode::Read => {
+                let (read, _) = r.body.split::<wire::ReadIn>()?;
+                let out = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+                server.read(node, read.offset, out)
+            }
+            Opcode::Write => {
+                let (write, data) = r.body.split::<wire::WriteIn>()?;
+                let data = data.get(..write.size as usize).ok_or(Errno::INVAL)?;
+                let kill_set_id = write.write_flags & wire::WRITE_KILL_SUIDGID != 0;
+                server.write(node, write.offset, data, kill_set_id)?;
+                r.reply(&wire::WriteOut { size: write.size, padding: 0 })
+            }
+            // Only a kernel that does not know FOPEN_NOFLUSH sends it. Closing a file promises nothing.
+            Opcode::Flush => Ok(0),
+            Opcode::Fsync => server.fsync(node).map(|()| 0),
+            Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
+            Opcode::Syncfs => server.syncfs().map(|()| 0),
+            Opcode::Statfs => r.reply(&to_statfs(&server.statfs()?)),
+            Opcode::Opendir => {
+                server.opendir(node)?;
+                r.reply(&opened(OPENED_DIR))
+            }
+            Opcode::Releasedir => {
+                server.releasedir(node);
+                Ok(0)
+            }
+            Opcode::Readdir => self.list(node, false, r),
+            Opcode::Readdirplus => self.list(node, true, r),
+            Opcode::Setxattr => {
+                let (set, rest) = r.body.split::<wire::SetxattrIn>()?;
+                let (name, value) = wire::name(rest)?;
+                let value = value.get(..set.size as usize).ok_or(Errno::INVAL)?;
+                let flags = XattrFlags::from_bits_retain(set.flags);
+                server.setxattr(node, name, value, flags).map(|()| 0)
+            }
+            Opcode::Getxattr => {
+                let (get, rest) = r.body.split::<wire::GetxattrIn>()?;
+                r.reply_sized(get.size, &server.getxattr(node, wire::name(rest)?.0)?)
+            }
+            Opcode::Listxattr => {
+                let (get, _) = r.body.split::<wire::GetxattrIn>()?;
+                r.reply_sized(get.size, &server.listxattr(node)?)
+            }
+            Opcode::Removexattr => server.removexattr(node, r.only_name()?).map(|()| 0),
+            Opcode::Fallocate => {
+                let (f, _) = r.body.split::<wire::FallocateIn>()?;
+                server.fallocate(node, f.mode, f.offset, f.length).map(|()| 0)
+            }
+            Opcode::Lseek => {
+                let (seek, _) = r.body.split::<wire::LseekIn>()?;
+                let to: SeekFrom = from_whence(seek.offset, seek.whence).ok_or(Errno::INVAL)?;
+                r.reply(&wire::LseekOut { offset: server.lseek(node, to)? })
+            }
+            Opcode::CopyFileRange => {
+                let size = u32::try_from(self.copy(node, r.body)?).map_err(|_| Errno::OVERFLOW)?;
+                r.reply(&wire::WriteOut { size, padding: 0 })
+            }
+            Opcode::CopyFileRange64 => {
+                let bytes_copied = self.copy(node, r.body)?;
+                r.reply(&wire::CopyFileRangeOut { bytes_copied })
+            }
+            Opcode::Destroy => Ok(0),
+            // INIT comes once, before; and that nothing is ever interrupted ends INTERRUPT.
+            Opcode::Init | Opcode::Interrupt => Err(Errno::NOSYS),
+        }
+    }
+
+    fn rename(&self, from: NodeId, to: NodeId, names: &[u8], flags: u32) -> Answer<usize> {
+        let (old, rest) = wire::name(names)?;
+        let (new, _) = wire::name(rest)?;
+        self.server.rename((from, old), (to, new), flags).map(|()| 0)
+    }
+
+    fn copy(&self, from: NodeId, body: Body<'_>) -> Answer<u64> {
+        let (c, _) = body.split::<wire::CopyFileRangeIn>()?;
+        self.server.copy_file_range((from, c.offset_in), (NodeId(c.nodeid_out), c.offset_out), c.len)
+    }
+
+    fn list(&self, dir: NodeId, plus: bool, r: Request<'_, '_>) -> Answer<usize> {
+        let (read, _) = r.body.split::<wire::ReadIn>()?;
+        let room = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
+        let mut listing = Listing::new(room);
+        self.server.readdir(dir, read.offset, plus, &mut |found| {
+            // Without its object the kernel learns the name alone.
+            let entry = plus.then(|| found.entry.as_ref().map_or_else(wire::EntryOut::default, to_entry));
+            let kind = to_dirent_kind(found.file_type);
+            let dirent = wire::Dirent { ino: found.ino, cookie: found.cookie, name_len: 0, kind };
+            listing.add(entry.as_ref(), dirent, found.name)
+        })?;
+        Ok(listing.len())
+    }
+}
+
+impl Request<'_, '_> {
+    fn caller(&self) -> Caller {
+        Caller { uid: self.header.uid, gid: self.header.gid }
+    }
+
+    fn new_node(&self, file_type: FileType, mode: u32, rdev: u32) -> NewNode {
+        let Caller { uid, gid } = self.caller();
+        NewNode { file_type, perm: (mode & 0o7777) as u16, uid, gid, rdev }
+    }
+
+    /// The name that is all of the body.
+    fn only_name(&self) -> Answer<&[u8]> {
+        Ok(wire::name(self.body.rest())?.0)
+    }
+
+    fn reply<T: IntoBytes + zerocopy::Immutable>(&mut self, reply: &T) -> Answer<usize> {
+        self.reply_bytes(reply.as_bytes())
+    }
+
+    fn reply_bytes(&mut self, bytes: &[u8]) -> Answer<usize> {
+        self.out.get_mut(..bytes.len()).ok_or(Errno::IO)?.copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn reply_entry(&mut self, entry: &Entry) -> Answer<usize> {
+        self.reply(&to_entry(entry))
+    }
+
+    fn reply_attr(&mut self, attr: &betrfs::Attr) -> Answer<usize> {
+        let attr = to_attr(attr);
+        self.reply(&wire::AttrOut { attr_valid: LIFETIME_SECONDS, attr_valid_nsec: 0, dummy: 0, attr })
+    }
+
+    /// An attribute's value or list: its length where the caller has no room at all.
+    fn reply_sized(&mut self, room: u32, value: &[u8]) -> Answer<usize> {
+        if room == 0 {
+            let size = u32::try_from(value.len()).map_err(|_| Errno::RANGE)?;
+            return self.reply(&wire::GetxattrOut { size, padding: 0 });
+        }
+        if value.len() > room as usize {
+            return Err(Errno::RANGE);
+        }
+        self.reply_bytes(value)
+    }
+}
+
+fn no_entry() -> wire::EntryOut {
+    wire::EntryOut { entry_valid: LIFETIME_SECONDS, ..wire::EntryOut::default() }
+}
+
+fn opened(open_flags: u32) -> wire::OpenOut {
+    wire::OpenOut { fh: HANDLE, open_flags, backing_id: 0 }
+}
+
+/// How a new file is opened. What is made anew for writing alone, as tar and cp do, is not read by
+/// the same descriptor, and goes past the kernel's pages: they would not serve a later reader of a
+/// small file either (a page that is written in part is not kept), and before the first write through
+/// them the kernel asks for the file's capabilities, one request more for each file.
+fn created_flags(flags: OFlags) -> u32 {
+    let is_only_written = flags & (OFlags::EXCL | OFlags::ACCMODE) == OFlags::EXCL | OFlags::WRONLY;
+    if is_only_written { OPENED_FILE | fopen::DIRECT_IO } else { OPENED_FILE }
+}
+
+fn from_setattr(set: &wire::SetattrIn) -> SetAttr {
+    let has = |flag| set.valid & flag != 0;
+    let time = |flag, now, seconds, nanoseconds| {
+        let given = || if has(now) { TimeSet::Now } else { TimeSet::At(from_time(seconds, nanoseconds)) };
+        has(flag).then(given)
+    };
+    SetAttr {
+        perm: has(fattr::MODE).then_some((set.mode & 0o7777) as u16),
+        uid: has(fattr::UID).then_some(set.uid),
+        gid: has(fattr::GID).then_some(set.gid),
+        size: has(fattr::SIZE).then_some(set.size),
+        atime_ns: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atime_nsec),
+        mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtime_nsec),
+        ctime_ns: has(fattr::CTIME).then(|| from_time(set.ctime, set.ctime_nsec)),
+        kill_set_id: has(fattr::KILL_SUIDGID),
+    }
+}
+
+fn to_statfs(stat: &betrfs::StatFs) -> wire::StatfsOut {
+    let unit = u64::from(stat.block_bytes.max(1));
+    wire::StatfsOut {
+        blocks: stat.total_bytes / unit,
+        bfree: stat.free_bytes / unit,
+        bavail: stat.available_bytes / unit,
+        files: stat.files,
+        ffree: stat.files_free,
+        bsize: BLOCK_BYTES,
+        namelen: stat.name_bytes_max,
+        frsize: stat.block_bytes,
+        ..wire::StatfsOut::default()
+    }
+}
