@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 use crate::mounted::{Mounted, betrfs, ok, refused, run, told};
 
@@ -167,4 +168,28 @@ fn mount_makes_the_volume_where_it_is_told_to() {
     ok(&create());
     assert_eq!(fs::read(mounted.path("kept")).unwrap(), b"x");
     assert_eq!(fs::metadata(&mounted.volume).unwrap().len(), 512 << 20);
+}
+
+/// In a name space of mounts of its own, with a `/dev` that has nothing but `null`.
+#[test]
+fn a_machine_without_dev_fuse_is_told_what_is_missing() {
+    let mounted = Mounted::unmounted();
+    let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
+    let mut command = Command::new("timeout");
+    command.args([
+        "60",
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        env!("CARGO_BIN_EXE_betrfs"),
+        "mount",
+    ]);
+    let output = command.arg(&mounted.volume).arg(&mounted.dir).output().unwrap();
+    refused(&output, &["cannot open /dev/fuse", "modprobe fuse"]);
+    // Nothing is left behind: where there is a device it can be mounted.
+    mounted.mount();
+    mounted.umount();
 }
