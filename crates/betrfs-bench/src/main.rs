@@ -4,9 +4,11 @@
 //! behind a loop device with direct I/O. What is told first of all is the ratio: the machine and
 //! what else it does change the times of both.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+#![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
 
 mod contender;
+mod engines;
 mod measure;
 mod report;
 mod teardown;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::contender::{Betrfs, Contender, Ext4};
 use crate::teardown::Teardown;
@@ -33,9 +36,11 @@ Examples:
   betrfs-bench list                              the workloads
   betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds
   betrfs-bench create --rounds 5 --format json   one of them
-  betrfs-bench --scale tiny                      all of them, small, each result checked")]
+  betrfs-bench --scale tiny                      all of them, small, each result checked
+  betrfs-bench kv                                the engine alone beside other key-value stores: those that
+                                                 were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all`, or a workload's name
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), or a workload's name
     #[arg(default_value = "all")]
     what: String,
     /// How often each workload runs on each file system
@@ -56,10 +61,12 @@ struct Arguments {
     /// The binary `betrfs`; by default the one beside this program
     #[arg(long, value_name = "FILE", env = "BETRFS_BIN")]
     betrfs: Option<PathBuf>,
+    #[command(flatten)]
+    kv: engines::Choice,
 }
 
 /// How much each workload does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 enum Scale {
     /// A few seconds in all, to see that everything works
     Tiny,
@@ -100,9 +107,13 @@ fn run(arguments: &Arguments) -> Result<()> {
     let scale = arguments.scale;
     if arguments.what == "list" {
         for workload in workloads::all(scale, &Tree::none()) {
-            println!("{:<8}{}", workload.name(), workload.about());
+            println!("{:<22}{}", workload.name(), workload.about());
         }
+        engines::list(scale, &arguments.kv);
         return Ok(());
+    }
+    if arguments.what == engines::CHILD {
+        return engines::child::run();
     }
     if !rustix::process::geteuid().is_root() {
         bail!("only root can mount and make caches cold: run it as root");
@@ -112,6 +123,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         .tempdir_in(std::path::absolute(&arguments.dir)?)
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
+    if engines::is_named(&arguments.what) {
+        return engines::run(arguments, scratch.path(), &teardown);
+    }
     let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
     let mut chosen = workloads::all(scale, &tree);
     if arguments.what != "all" {
