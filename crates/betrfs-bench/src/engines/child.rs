@@ -38,6 +38,8 @@ pub struct Task {
     pub scale: Scale,
     /// Under which limit.
     pub memory_bytes: u64,
+    /// How many bytes of pairs there are.
+    pub data_bytes: u64,
     /// What of it.
     pub phase: Phase,
     /// Where the database is.
@@ -82,7 +84,7 @@ pub fn run() -> Result<()> {
     let procs = task.cgroup.join("cgroup.procs");
     std::fs::write(&procs, std::process::id().to_string())
         .with_context(|| format!("cannot enter {}", procs.display()))?;
-    let workload = workloads::all(task.scale, task.memory_bytes)
+    let workload = workloads::all(task.scale, task.data_bytes)
         .into_iter()
         .find(|workload| workload.name() == task.workload)
         .with_context(|| format!("there is no workload `{}`", task.workload))?;
@@ -122,8 +124,7 @@ pub fn run() -> Result<()> {
 impl Task {
     /// A quarter of the memory for what an engine keeps, and room on the volume for thrice the data.
     fn budget(&self) -> Budget {
-        let data_bytes = workloads::data_bytes(self.scale, self.memory_bytes);
-        Budget { cache_bytes: self.memory_bytes / 4, volume_bytes: data_bytes * 3 + (64 << 20) }
+        Budget { cache_bytes: self.memory_bytes / 4, volume_bytes: self.data_bytes * 3 + (64 << 20) }
     }
 }
 

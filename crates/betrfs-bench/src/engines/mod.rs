@@ -37,7 +37,7 @@ pub const CHILD: &str = "kv-child";
 /// After this long a child is taken to hang.
 const TIME_MAX: Duration = Duration::from_secs(30 * 60);
 /// A run is cut short after this long, and the rate is that of what it has done.
-const RUN_SECONDS_MAX: u64 = 90;
+const RUN_SECONDS_MAX: u64 = 60;
 /// glibc keeps an arena for each thread; what one has freed is of no use to the others. The mount has
 /// its allocator set in the same way.
 const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "49152")];
@@ -48,9 +48,12 @@ pub struct Choice {
     /// For kv workloads: only these engines; the first is what others are compared with
     #[arg(long, value_enum)]
     engine: Vec<Engine>,
-    /// For kv workloads: the memory limit in MiB; there is four times as much data
+    /// For kv workloads: the memory limit in MiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(64..))]
     kv_memory_mib: u64,
+    /// For kv workloads at full scale: how much data, in MiB [default: four times the memory]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    kv_data_mib: Option<u64>,
 }
 
 impl Choice {
@@ -61,6 +64,10 @@ impl Choice {
     fn memory_bytes(&self) -> u64 {
         self.kv_memory_mib << 20
     }
+
+    fn data_bytes(&self, scale: Scale) -> u64 {
+        scale.pick(16, self.kv_data_mib.unwrap_or(self.kv_memory_mib * 4)) << 20
+    }
 }
 
 /// All rounds of a workload on one engine.
@@ -68,6 +75,8 @@ impl Choice {
 struct Samples {
     contender: String,
     rounds: Vec<Sample>,
+    /// Why there are no more rounds, if one failed.
+    failure: Option<String>,
 }
 
 /// A workload's results.
@@ -86,39 +95,51 @@ pub fn is_named(what: &str) -> bool {
 
 /// Says what there is.
 pub fn list(scale: Scale, choice: &Choice) {
-    for workload in workloads::all(scale, choice.memory_bytes()) {
+    for workload in workloads::all(scale, choice.data_bytes(scale)) {
         println!("{:<22}{}", workload.name(), workload.about());
     }
 }
 
-/// Runs one workload, or all.
+/// Runs all workloads, or those that are named, with commas between them. The databases that they work
+/// on are filled once.
 pub fn run(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<()> {
-    let mut chosen = workloads::all(arguments.scale, arguments.kv.memory_bytes());
+    let data_bytes = arguments.kv.data_bytes(arguments.scale);
+    let mut chosen = workloads::all(arguments.scale, data_bytes);
     if arguments.what != ALL {
-        chosen.retain(|workload| workload.name() == arguments.what);
-    }
-    if chosen.is_empty() {
-        bail!("there is no workload `{}`: `betrfs-bench list` names them", arguments.what);
+        let named: Vec<&str> = arguments.what.split(',').collect();
+        let unknown = named.iter().find(|name| chosen.iter().all(|workload| workload.name() != **name));
+        if let Some(unknown) = unknown {
+            bail!("there is no workload `{unknown}`: `betrfs-bench list` names them");
+        }
+        chosen.retain(|workload| named.contains(&workload.name()));
     }
     let dir = scratch.join("mounted");
     std::fs::create_dir(&dir)?;
     let bench = Bench {
         scale: arguments.scale,
         memory_bytes: arguments.kv.memory_bytes(),
+        data_bytes,
         limited: Limited::new(arguments.kv.memory_bytes())?,
         engines: arguments.kv.engines(),
         scratch,
         dir,
         teardown,
     };
-    let results = chosen.iter().map(|workload| bench.measure(&**workload, arguments.rounds));
-    report::print(&results.collect::<Result<Vec<_>>>()?, arguments.format)
+    let results: Vec<Results> =
+        chosen.iter().map(|workload| bench.measure(&**workload, arguments.rounds)).collect();
+    report::print(&results, arguments.format)?;
+    let failures = results.iter().flat_map(|result| &result.contenders).filter(|all| all.failure.is_some());
+    match failures.count() {
+        0 => Ok(()),
+        count => bail!("{count} of the workloads above failed on an engine"),
+    }
 }
 
 /// What all workloads share.
 struct Bench<'r> {
     scale: Scale,
     memory_bytes: u64,
+    data_bytes: u64,
     limited: Limited,
     engines: Vec<Engine>,
     scratch: &'r Path,
@@ -129,30 +150,40 @@ struct Bench<'r> {
 
 impl Bench<'_> {
     /// Rounds of a workload on each engine in turn.
-    fn measure(&self, workload: &dyn Workload, rounds: u32) -> Result<Results> {
+    fn measure(&self, workload: &dyn Workload, rounds: u32) -> Results {
         let mut all: Vec<(Engine, Samples)> = self
             .engines
             .iter()
             .filter(|engine| workload.suits(**engine))
-            .map(|engine| (*engine, Samples { contender: engine.name(), rounds: Vec::new() }))
+            .map(|engine| (*engine, Samples { contender: engine.name(), rounds: Vec::new(), failure: None }))
             .collect();
         for round in 0..rounds {
-            for (engine, samples) in &mut all {
+            for (engine, samples) in all.iter_mut().filter(|(_, samples)| samples.failure.is_none()) {
                 let name = format!("{} on {}", workload.name(), engine.name());
                 let _watched = self.teardown.watch(&name, TIME_MAX);
-                let sample = self.round(workload, *engine, round == 0).with_context(|| name.clone())?;
-                let per_second = sample.operations as f64 / sample.seconds;
-                let written_mib = sample.device_write_bytes >> 20;
-                eprintln!("{name}, round {}: {per_second:.0}/s, {written_mib} MiB written", round + 1);
-                samples.rounds.push(sample);
+                match self.round(workload, *engine, round == 0) {
+                    Ok(sample) => {
+                        let per_second = sample.operations as f64 / sample.seconds;
+                        let written_mib = sample.device_write_bytes >> 20;
+                        eprintln!(
+                            "{name}, round {}: {per_second:.0}/s, {written_mib} MiB written",
+                            round + 1
+                        );
+                        samples.rounds.push(sample);
+                    }
+                    Err(error) => {
+                        eprintln!("{name}, round {}: {error:#}", round + 1);
+                        samples.failure = Some(format!("{error:#}"));
+                    }
+                }
             }
         }
-        Ok(Results {
+        Results {
             workload: workload.name(),
             about: workload.about(),
             operations: workload.operations(),
             contenders: all.into_iter().map(|(_, samples)| samples).collect(),
-        })
+        }
     }
 
     fn round(&self, workload: &dyn Workload, engine: Engine, is_first: bool) -> Result<Sample> {
@@ -188,15 +219,17 @@ impl Bench<'_> {
         let engine = engine.family();
         let image = self.scratch.join(format!("{}.loaded", engine.name()));
         if !image.exists() {
-            disk::make(&image, self.image_bytes())?;
-            self.child(workload, engine, &image, Phase::Load)?;
+            let unfinished = self.scratch.join("image");
+            disk::make(&unfinished, self.image_bytes())?;
+            self.child(workload, engine, &unfinished, Phase::Load)?;
+            std::fs::rename(&unfinished, &image)?;
         }
         Ok(image)
     }
 
     /// Room for engines that keep much of what they no longer need.
     fn image_bytes(&self) -> u64 {
-        workloads::data_bytes(self.scale, self.memory_bytes) * 6 + (1 << 30)
+        self.data_bytes * 6 + (1 << 30)
     }
 
     /// Runs a phase in a child, on an image that is mounted for it alone.
@@ -208,6 +241,7 @@ impl Bench<'_> {
             workload: workload.name().to_owned(),
             scale: self.scale,
             memory_bytes: self.memory_bytes,
+            data_bytes: self.data_bytes,
             phase,
             dir: self.dir.clone(),
             device: mounted.device().to_owned(),

@@ -52,6 +52,10 @@ fn print_table(result: &Results) {
     );
     let Some(base) = result.contenders.first() else { return };
     for samples in &result.contenders {
+        if let Some(failure) = &samples.failure {
+            println!("  {:<14}{failure}", samples.contender);
+            continue;
+        }
         let rates = || samples.rounds.iter().map(rate);
         let spread =
             format!("{:.0}–{:.0}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
@@ -89,7 +93,7 @@ mod tests {
         let of = |seconds: &[f64]| {
             let sample = |seconds: &f64| Sample { seconds: *seconds, ..Sample::default() };
             let rounds = seconds.iter().map(sample).collect();
-            median(&Samples { contender: String::new(), rounds }, |sample| sample.seconds)
+            median(&Samples { contender: String::new(), rounds, failure: None }, |sample| sample.seconds)
         };
         assert_eq!((of(&[3.0, 1.0, 2.0]), of(&[4.0, 1.0]), of(&[])), (2.0, 2.5, 0.0));
     }

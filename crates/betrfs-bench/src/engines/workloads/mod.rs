@@ -62,20 +62,11 @@ pub trait Workload {
     }
 }
 
-/// How many bytes of pairs each workload has.
-pub fn data_bytes(scale: Scale, memory_bytes: u64) -> u64 {
-    match scale {
-        Scale::Tiny => 16 << 20,
-        // What does not fit in memory, four times over.
-        Scale::Full => memory_bytes * 4,
-    }
-}
-
-/// All workloads.
-pub fn all(scale: Scale, memory_bytes: u64) -> Vec<Box<dyn Workload>> {
+/// All workloads, each on so many bytes of pairs.
+pub fn all(scale: Scale, data_bytes: u64) -> Vec<Box<dyn Workload>> {
     let data = |value_bytes| {
         let one = Data { pairs: 1, value_bytes };
-        Data { pairs: data_bytes(scale, memory_bytes) / one.pair_bytes(), value_bytes }
+        Data { pairs: data_bytes / one.pair_bytes(), value_bytes }
     };
     let (small, large) = (data(100), data(1000));
     vec![
