@@ -27,6 +27,10 @@ use crate::contender::{Betrfs, Contender, Ext4};
 use crate::teardown::Teardown;
 use crate::tree::Tree;
 
+/// That of the mount, so that the engine has it here too; engines in C and C++ have glibc's.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Times workloads on BetrFS and on ext4, side by side
 #[derive(Parser)]
 #[command(after_help = "\

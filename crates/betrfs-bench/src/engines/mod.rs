@@ -38,10 +38,6 @@ pub const CHILD: &str = "kv-child";
 const TIME_MAX: Duration = Duration::from_secs(30 * 60);
 /// A run is cut short after this long, and the rate is that of what it has done.
 const RUN_SECONDS_MAX: u64 = 60;
-/// glibc keeps an arena for each thread; what one has freed is of no use to the others. The mount has
-/// its allocator set in the same way.
-const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "49152")];
-
 /// What is said on the command line of engines alone.
 #[derive(clap::Args)]
 pub struct Choice {
@@ -249,7 +245,6 @@ impl Bench<'_> {
         };
         let mut child = Command::new(std::env::current_exe()?)
             .arg(CHILD)
-            .envs(ALLOCATOR)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
