@@ -3,13 +3,15 @@
 //! All of them use the same disk in turn, through the same loop device with direct I/O. What is told
 //! first of all is the ratio: the machine and what else it does change the times of all.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+#![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
 
 mod calibrate;
 mod confine;
 mod contender;
 mod data;
 mod durations;
+mod engines;
 mod measure;
 mod microfiles;
 mod plot;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::contender::Peer;
 use crate::microfiles::LibraryTest;
@@ -44,6 +46,10 @@ const TINY_DISK_BYTES: u64 = 512 << 20;
 /// How large it is for what goes through the library.
 const LIBRARY_DISK_BYTES: u64 = 4 << 30;
 
+/// That of the mount, so that the engine has it here too; engines in C and C++ have glibc's.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Times workloads on BetrFS and on the kernel's file systems, side by side
 #[derive(Parser)]
 #[command(after_help = "\
@@ -56,9 +62,12 @@ Examples:
   betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
   betrfs-bench create --rounds 5 --format json   one of them
   betrfs-bench calibrate                         how the emulated disk compares with real ones
-  betrfs-bench --scale tiny                      all of them, small, each result checked")]
+  betrfs-bench --scale tiny                      all of them, small, each result checked
+  betrfs-bench kv                                the engine alone beside other key-value stores: those that
+                                                 were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all`, `calibrate`, or a workload's name
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or a
+    /// workload's name
     #[arg(default_value = "all")]
     what: String,
     /// The disk that they run on
@@ -88,13 +97,15 @@ struct Arguments {
     /// The binary `betrfs`; by default the one beside this program
     #[arg(long, value_name = "FILE", env = "BETRFS_BIN")]
     betrfs: Option<PathBuf>,
+    #[command(flatten)]
+    kv: engines::Choice,
     /// The server of an emulated disk: its image, and where it appears
     #[arg(long, hide = true, num_args = 2)]
     emulate: Vec<PathBuf>,
 }
 
 /// How much each workload does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Scale {
     /// A few seconds in all, to see that everything works
@@ -141,6 +152,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         list(arguments);
         return Ok(());
     }
+    if arguments.what == engines::CHILD {
+        return engines::child::run();
+    }
     if !rustix::process::geteuid().is_root() {
         bail!("only root can mount and make caches cold: run it as root");
     }
@@ -149,6 +163,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         .tempdir_in(std::path::absolute(&arguments.dir)?)
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
+    if engines::is_named(&arguments.what) {
+        return engines::run(arguments, scratch.path(), &teardown);
+    }
     let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
     if arguments.what == "calibrate" {
         let figures = calibrate::calibrate(scratch.path(), &tree, scale, &teardown)?;
@@ -209,6 +226,7 @@ fn list(arguments: &Arguments) {
         }
     }
     println!("{:<22}{}", microfiles::NAME, library_test(scale).about());
+    engines::list(scale, &arguments.kv);
 }
 
 fn library_test(scale: Scale) -> LibraryTest {

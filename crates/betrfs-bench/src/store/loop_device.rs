@@ -46,20 +46,26 @@ impl LoopDevice {
 
     /// What the kernel asked of it so far.
     pub fn counters(&self) -> Result<Counters> {
-        let stat = std::fs::read_to_string(format!("/sys/block/{}/stat", self.name))?;
-        let column = |number: usize| -> Result<u64> {
-            let field = stat.split_ascii_whitespace().nth(number);
-            Ok(field.context("a short file of statistics")?.parse()?)
-        };
-        Ok(Counters {
-            reads: column(0)?,
-            writes: column(4)?,
-            flushes: column(15)?,
-            read_bytes: column(2)? * SECTOR_BYTES,
-            write_bytes: column(6)? * SECTOR_BYTES,
-            seeks: None,
-        })
+        counters(&self.path)
     }
+}
+
+/// What the kernel asked of a block device so far.
+pub fn counters(device: &Path) -> Result<Counters> {
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+    let column = |number: usize| -> Result<u64> {
+        let field = stat.split_ascii_whitespace().nth(number);
+        Ok(field.context("a short file of statistics")?.parse()?)
+    };
+    Ok(Counters {
+        reads: column(0)?,
+        writes: column(4)?,
+        flushes: column(15)?,
+        read_bytes: column(2)? * SECTOR_BYTES,
+        write_bytes: column(6)? * SECTOR_BYTES,
+        seeks: None,
+    })
 }
 
 impl Drop for LoopDevice {

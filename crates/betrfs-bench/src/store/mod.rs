@@ -1,7 +1,7 @@
 //! The disk that all contenders use in turn: a block device, and what was asked of it.
 
 pub mod emulated;
-mod loop_device;
+pub mod loop_device;
 
 use std::fs::File;
 use std::io::Write;
