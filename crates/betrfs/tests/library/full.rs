@@ -1,6 +1,8 @@
 //! A full volume.
 
+use betree_sys::DeviceOp;
 use betrfs::{Error, SetAttr, Volume};
+use betrfs_sim::{EIO, Fault};
 
 use crate::support::*;
 
@@ -62,4 +64,21 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
         volume.write(again.node, part * 200_000, &noise(part, 200_000), false).unwrap();
     }
     assert_sound(&volume);
+}
+
+/// Whoever looks for the reason of a failure asks `df` first.
+#[test]
+fn a_volume_whose_disk_fails_still_says_what_room_it_has() {
+    let (disk, volume) = volume();
+    let file = mkfile(&volume, ROOT, "f");
+    let piece = vec![7; 1 << 20];
+    (0..16).for_each(|i| volume.write(file.node, i << 20, &piece, false).unwrap());
+    volume.unlink(ROOT, b"f").unwrap();
+    let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: EIO, lasting: true };
+    disk.device.set_fault(Some(write));
+    // What was deleted cannot be carried out.
+    let total = volume.statfs().unwrap().total_bytes;
+    assert!(disk.device.counts().failed > 0, "there was something to write");
+    assert_eq!(volume.statfs().unwrap().total_bytes, total);
+    assert!(volume.create(ROOT, b"g", &new_file()).is_err(), "it takes no change any more");
 }
