@@ -302,4 +302,52 @@ mod tests {
         let env = open(&device);
         assert_eq!(env.get(DictId(0), b"k").unwrap().as_deref(), Some(&b"1,2,3,"[..]));
     }
+
+    /// Free space in single blocks: every node and page of the table stands in several parts, and
+    /// is found again where these are.
+    #[test]
+    fn what_stands_in_several_parts_is_read_back_after_opening() {
+        let geometry = Geometry {
+            node_bytes: 16 << 10,
+            basement_bytes: 4096,
+            fanout_max: 4,
+            log_bytes: 1 << 20,
+            dicts: 1,
+        };
+        let device = MemDevice::new(4096);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = open(&device);
+        let space = env.engine.store.space.clone();
+        let all: Vec<_> = core::iter::from_fn(|| space.allocate(1, 1)).collect();
+        let walls: Vec<_> = all.into_iter().step_by(2).collect();
+        let value = |number: u32| {
+            let mut state = u64::from(number) << 1 | 1;
+            (0..1000)
+                .map(|_| {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    (state >> 33) as u8
+                })
+                .collect::<Vec<u8>>()
+        };
+        for number in 0..2000u32 {
+            let mut batch = Batch::new();
+            batch.put(DictId(0), &number.to_be_bytes(), &value(number));
+            env.commit(&batch).unwrap();
+        }
+        env.close().unwrap();
+        let in_parts = space.further_parts();
+        assert!(in_parts > 300, "{in_parts} parts beyond the first");
+        let pages_in_parts = env.engine.table.lock().extents().filter(|e| e.parts().len() > 1).count();
+        assert!(pages_in_parts > 100, "{pages_in_parts} nodes and pages are in parts");
+        drop((env, walls));
+
+        let env = open(&device);
+        assert!(env.engine.store.space.further_parts() >= in_parts);
+        for number in 0..2000u32 {
+            assert!(env.get(DictId(0), &number.to_be_bytes()).unwrap() == Some(value(number)), "{number}");
+        }
+        let mut problems = Vec::new();
+        env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+    }
 }
