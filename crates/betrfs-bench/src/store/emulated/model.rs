@@ -15,8 +15,8 @@ pub type Nanos = u64;
 
 /// What a turn takes at 7200 rpm.
 pub const ROTATION_NS: Nanos = 8_333_333;
-/// What passes under the head in a turn; it makes the media's rate 126 MB/s.
-pub const TRACK_BYTES: u64 = 1 << 20;
+/// What passes under the head in a turn; it makes the media's rate 147 MB/s.
+pub const TRACK_BYTES: u64 = 1200 << 10;
 /// The whole disk, of which the image is a part: what seeks are measured by.
 const CAPACITY_BYTES: u64 = 250_000_000_000;
 /// The shortest seek: to start, to stop and to settle.
