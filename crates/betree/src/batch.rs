@@ -1,5 +1,6 @@
 //! Changes that take effect together.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
@@ -15,10 +16,11 @@ pub const KEY_BYTES_MAX: usize = 1 << 16;
 /// A list of changes to any dictionaries of one environment, committed as one: after a crash all
 /// of them are there or none.
 ///
-/// It is kept in the form of a log record, so that committing it copies it once.
+/// It is kept in the form of a log record. Committing it does not copy large ones: log and
+/// memtables share them with the batch.
 #[derive(Clone, Default)]
 pub struct Batch {
-    record: Vec<u8>,
+    record: Arc<Vec<u8>>,
     changes: u32,
     puts_bytes: u64,
     frees: bool,
@@ -55,7 +57,7 @@ impl Batch {
 
     /// An empty one with room for about so many bytes of keys and values.
     pub fn with_capacity(bytes: usize) -> Batch {
-        Batch { record: Vec::with_capacity(bytes), ..Batch::default() }
+        Batch { record: Arc::new(Vec::with_capacity(bytes)), ..Batch::default() }
     }
 
     /// Sets the value of `key`.
@@ -114,11 +116,12 @@ impl Batch {
         };
         self.oversized |= key.len() > KEY_BYTES_MAX || (kind == DELETE_RANGE && value.len() > KEY_BYTES_MAX);
         self.dicts |= 1 << dict.0.min(63);
-        self.record.extend_from_slice(&[kind, dict.0, sides, 0]);
-        self.record.extend_from_slice(&key_len.to_le_bytes());
-        self.record.extend_from_slice(&value_len.to_le_bytes());
-        self.record.extend_from_slice(key);
-        self.record.extend_from_slice(value);
+        let record = Arc::make_mut(&mut self.record);
+        record.extend_from_slice(&[kind, dict.0, sides, 0]);
+        record.extend_from_slice(&key_len.to_le_bytes());
+        record.extend_from_slice(&value_len.to_le_bytes());
+        record.extend_from_slice(key);
+        record.extend_from_slice(value);
         self.changes += 1;
     }
 
@@ -147,7 +150,7 @@ impl Batch {
         self.dicts.checked_ilog2().map(|bit| bit as u8)
     }
 
-    pub(crate) fn record(&self) -> &[u8] {
+    pub(crate) fn record(&self) -> &Arc<Vec<u8>> {
         &self.record
     }
 }
@@ -160,6 +163,11 @@ pub(crate) struct Changes<'b> {
 impl<'b> Changes<'b> {
     pub fn of(record: &'b [u8]) -> Changes<'b> {
         Changes { rest: record }
+    }
+
+    /// How much of the record is left behind the change that came last, which ends with its value.
+    pub fn rest_len(&self) -> usize {
+        self.rest.len()
     }
 
     fn take(&mut self) -> Option<(DictId, Change<'b>)> {
@@ -234,7 +242,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.put(DictId(0), b"key", b"value");
         batch.delete(DictId(0), b"other");
-        let whole = batch.record();
+        let whole = batch.record().as_slice();
         for len in 0..whole.len() {
             let read: Vec<_> = Changes::of(&whole[..len]).collect();
             let boundary = len == 0 || len == HEAD_BYTES + 8;

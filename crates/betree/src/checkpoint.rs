@@ -13,6 +13,7 @@ use betree_sys::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::dict::Dict;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DICTS_MAX, DIRECTORY_PARTS_MAX, DictRoot, Superblock, TablePlace, slots};
@@ -22,6 +23,7 @@ use crate::message::Msn;
 use crate::node::{Node, NodeId};
 use crate::planted;
 use crate::space::Extent;
+use crate::store::Outgoing;
 use crate::table::{CapturedTable, PagePlace};
 
 /// The last checkpoint: what the superblock on the device points to.
@@ -114,12 +116,7 @@ impl Engine {
             let Some(dirty) = captured.dirty.get(index) else { continue };
             let root = captured.roots.get(index).copied().unwrap_or_default();
             let order = in_key_order(dirty, NodeId { slot: root.slot, generation: root.generation });
-            for node in order {
-                let place = self.store.write_node(&node)?;
-                self.table.lock().written(node.id, &place, &mut captured.table);
-                dict.state.write().capture_done(&node, true);
-                self.store.cache.evict();
-            }
+            self.write_nodes(dict, order, &mut captured.table)?;
         }
         let pages: Vec<_> = captured.table.pages().collect();
         for (index, slots) in pages {
@@ -144,6 +141,45 @@ impl Engine {
         committed.superblock = superblock;
         captured.table.retired.extend(committed.directory.replace(directory));
         Ok(())
+    }
+
+    /// Writes nodes of a dictionary, several at a time where the home lends threads for it.
+    fn write_nodes(&self, dict: &Dict, order: Vec<Arc<Node>>, table: &mut CapturedTable) -> Result<()> {
+        let mut sent: Vec<Option<Outgoing>> = Vec::with_capacity(order.len());
+        let mut failed = None;
+        for (ticket, node) in order.into_iter().enumerate() {
+            match self.store.send_node(node, ticket) {
+                Ok(outgoing) => sent.push(Some(outgoing)),
+                Err(error) => failed = Some(error),
+            }
+            self.nodes_written(dict, self.store.behind.take_done(), &mut sent, table, &mut failed);
+            if failed.is_some() {
+                break;
+            }
+        }
+        self.nodes_written(dict, self.store.behind.finish(), &mut sent, table, &mut failed);
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn nodes_written(
+        &self,
+        dict: &Dict,
+        done: Vec<(usize, Result<()>)>,
+        sent: &mut [Option<Outgoing>],
+        table: &mut CapturedTable,
+        failed: &mut Option<Error>,
+    ) {
+        for (ticket, result) in done {
+            let Some(outgoing) = sent.get_mut(ticket).and_then(Option::take) else { continue };
+            match result {
+                Ok(()) => {
+                    self.store.node_written(&outgoing);
+                    self.table.lock().written(outgoing.node.id, &outgoing.place, table);
+                    dict.state.write().capture_done(&outgoing.node, true);
+                }
+                Err(error) => *failed = failed.take().or(Some(error)),
+            }
+        }
     }
 
     fn write_extent(&self, bytes: &[u8], parts_max: usize) -> Result<Arc<Extent>> {

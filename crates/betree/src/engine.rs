@@ -12,7 +12,7 @@ use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
 use crate::format::table::PART_BYTES;
 use crate::memtable::Memtable;
-use crate::message::Msn;
+use crate::message::{Bytes, Msn};
 use crate::node::NodeId;
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
@@ -107,7 +107,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::BadRecord`] or [`Error::NoSuchDictionary`], before anything is changed.
-    pub fn take(&self, first_msn: Msn, record: &[u8]) -> Result<()> {
+    pub fn take(&self, first_msn: Msn, record: &Arc<Vec<u8>>) -> Result<()> {
         let mut used = 0u8;
         for change in Changes::of(record) {
             let (id, _) = change?;
@@ -122,14 +122,19 @@ impl Engine {
             .enumerate()
             .map(|(index, dict)| (used & 1 << index != 0).then(|| dict.state.write()))
             .collect();
-        for (change, msn) in Changes::of(record).zip(first_msn..) {
+        let mut changes = Changes::of(record);
+        for msn in first_msn.. {
+            let Some(change) = changes.next() else { break };
             let (id, change) = change?;
             let Some(state) = states.get_mut(usize::from(id.0)).and_then(Option::as_mut) else { continue };
             if msn <= state.applied_msn {
                 continue;
             }
             match change {
-                Change::Put { key, value } => state.active.put(key, msn, value),
+                Change::Put { key, value } => {
+                    let end = record.len() - changes.rest_len();
+                    state.active.put(key, msn, Bytes::of(record, end - value.len()..end));
+                }
                 Change::Delete { key } => state.active.delete(key, msn),
                 Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.upsert),
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn),
@@ -143,7 +148,7 @@ impl Engine {
         let mut frozen = false;
         for dict in &self.dicts {
             let full = |state: &DictState| {
-                state.active.bytes() >= self.memtable_bytes_max() && state.frozen.len() < FROZEN_MAX
+                state.active.is_full(self.memtable_bytes_max()) && state.frozen.len() < FROZEN_MAX
             };
             let wanted = |state: &DictState| !state.active.is_empty() && (all || full(state));
             if !wanted(&dict.state.read()) {
@@ -163,7 +168,7 @@ impl Engine {
     pub fn is_behind(&self) -> bool {
         self.dicts.iter().any(|dict| {
             let state = dict.state.read();
-            state.frozen.len() >= FROZEN_MAX && state.active.bytes() >= self.memtable_bytes_max()
+            state.frozen.len() >= FROZEN_MAX && state.active.is_full(self.memtable_bytes_max())
         })
     }
 

@@ -128,8 +128,10 @@ impl Env {
             self.call_for_work();
         }
         if pending > most * 2 {
-            // The checkpoint is late: so much goes to the log after all.
-            self.log.write_out()?;
+            // The checkpoint is late: so much goes to the log after all. The batch is taken, so an
+            // error is none of it: the log keeps the failure for whoever comes next, and where it has
+            // no room the checkpoint makes some.
+            let _ = self.log.write_out();
         }
         Ok(())
     }
@@ -386,9 +388,17 @@ impl Env {
         });
     }
 
-    /// Makes every [`work`](Env::work) and [`read_ahead`](Env::read_ahead) return, now and later.
+    /// Writes what checkpoints have ready, several at a time by as many threads as are in here, until
+    /// [`stop`](Env::stop); a home may lend a few. Without any, who makes a checkpoint writes it.
+    pub fn write_behind(&self) {
+        self.engine.store.behind.serve(&self.engine.store.disk);
+    }
+
+    /// Makes every [`work`](Env::work), [`read_ahead`](Env::read_ahead) and
+    /// [`write_behind`](Env::write_behind) return, now and later.
     pub fn stop(&self) {
         self.engine.store.ahead.stop();
+        self.engine.store.behind.stop();
         self.signal.lock().stop = true;
         self.work_wanted.notify_all();
         self.work_done.notify_all();

@@ -8,18 +8,19 @@
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Bound, RangeBounds};
 
 use crate::key::Cut;
-use crate::message::{Kind, Msn, POINT_OVERHEAD_BYTES, Point, RangeDelete, RangeSet};
+use crate::message::{Bytes, Kind, Msn, POINT_OVERHEAD_BYTES, Point, RangeDelete, RangeSet};
 use crate::upsert::Upsert;
 
 /// One pending change of a key.
 struct Pending {
     msn: Msn,
     kind: Kind,
-    value: Vec<u8>,
+    value: Bytes,
 }
 
 /// All that is pending for one key, oldest first: a put or a delete alone, or upserts whose base is
@@ -54,6 +55,9 @@ pub(crate) struct Memtable {
     points: BTreeMap<Vec<u8>, Chain>,
     ranges: RangeSet,
     point_bytes: usize,
+    /// Records that values are a part of, each as long as one of these is here, and the last of them.
+    records_bytes: usize,
+    last_record: Option<Arc<Vec<u8>>>,
     first_msn: Option<Msn>,
     last_msn: Msn,
 }
@@ -65,13 +69,19 @@ impl Memtable {
     }
 
     /// Sets a key's value; `msn` is newer than all before.
-    pub fn put(&mut self, key: &[u8], msn: Msn, value: &[u8]) {
-        self.replace(key, Pending { msn, kind: Kind::Put, value: value.to_vec() });
+    pub fn put(&mut self, key: &[u8], msn: Msn, value: Bytes) {
+        if let Some(record) = value.record()
+            && self.last_record.as_ref().is_none_or(|last| !Arc::ptr_eq(last, record))
+        {
+            self.records_bytes += record.len();
+            self.last_record = Some(record.clone());
+        }
+        self.replace(key, Pending { msn, kind: Kind::Put, value });
     }
 
     /// Removes a key; `msn` is newer than all before.
     pub fn delete(&mut self, key: &[u8], msn: Msn) {
-        self.replace(key, Pending { msn, kind: Kind::Delete, value: Vec::new() });
+        self.replace(key, Pending { msn, kind: Kind::Delete, value: Bytes::Own(Vec::new()) });
     }
 
     fn replace(&mut self, key: &[u8], new: Pending) {
@@ -90,10 +100,10 @@ impl Memtable {
     pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert) {
         self.stamp(msn);
         let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
-            Some(value) => Pending { msn, kind: Kind::Put, value },
-            None => Pending { msn, kind: Kind::Delete, value: Vec::new() },
+            Some(value) => Pending { msn, kind: Kind::Put, value: Bytes::Own(value) },
+            None => Pending { msn, kind: Kind::Delete, value: Bytes::Own(Vec::new()) },
         };
-        let upsert = || Pending { msn, kind: Kind::Upsert, value: delta.to_vec() };
+        let upsert = || Pending { msn, kind: Kind::Upsert, value: delta.into() };
         let covered = !self.ranges.is_empty() && self.ranges.covers(key);
         match self.points.entry(key.to_vec()) {
             Entry::Vacant(entry) => {
@@ -108,7 +118,7 @@ impl Memtable {
             Entry::Occupied(mut entry) => match entry.get_mut() {
                 Chain::One(old) => {
                     self.point_bytes -= cost(key, old);
-                    *old = resolved((old.kind == Kind::Put).then_some(old.value.as_slice()));
+                    *old = resolved((old.kind == Kind::Put).then_some(&*old.value));
                     self.point_bytes += cost(key, old);
                 }
                 Chain::Upserts(all) => {
@@ -140,9 +150,9 @@ impl Memtable {
     /// first.
     pub fn get(&self, key: &[u8], pending: &mut Vec<Vec<u8>>) -> Found {
         match self.points.get(key) {
-            Some(Chain::One(one)) if one.kind == Kind::Put => return Found::Value(one.value.clone()),
+            Some(Chain::One(one)) if one.kind == Kind::Put => return Found::Value(one.value.to_vec()),
             Some(Chain::One(_)) => return Found::Absent,
-            Some(Chain::Upserts(all)) => pending.extend(all.iter().rev().map(|p| p.value.clone())),
+            Some(Chain::Upserts(all)) => pending.extend(all.iter().rev().map(|p| p.value.to_vec())),
             None => {}
         }
         if self.ranges.covers(key) { Found::Absent } else { Found::Open }
@@ -184,6 +194,12 @@ impl Memtable {
     /// Its size as a buffer in bytes.
     pub fn bytes(&self) -> usize {
         self.point_bytes + self.ranges.bytes()
+    }
+
+    /// Whether it is as large as a memtable may be that is allowed so many bytes as a buffer. The
+    /// records that it keeps may take twice as many: what was written and written again is in them.
+    pub fn is_full(&self, bytes_max: usize) -> bool {
+        self.bytes() >= bytes_max || self.records_bytes >= bytes_max * 2
     }
 }
 

@@ -20,7 +20,7 @@ use crate::log::{Log, Region, replay};
 use crate::node::{Body, Edge, NodeId};
 use crate::settings::{Compression, Geometry, Options};
 use crate::space::{Extent, Space};
-use crate::store::{Ahead, Reading, Store};
+use crate::store::{Ahead, Behind, Reading, Store};
 use crate::table::{PagePlace, Table};
 use crate::upsert::Replace;
 
@@ -79,6 +79,7 @@ impl Env {
             zstd: None,
             reading: Reading::default(),
             ahead: Ahead::default(),
+            behind: Behind::default(),
         };
         let table = Table::new(slots_per_page(superblock.table_page_bytes));
         let none = NodeId { slot: 0, generation: 0 };
@@ -131,6 +132,7 @@ impl Env {
             zstd: options.zstd,
             reading: Reading::default(),
             ahead: Ahead::default(),
+            behind: Behind::default(),
         };
         let engine = Engine::new(store, superblock.geometry, options.upsert, table, dicts);
         *engine.dead.lock() = dead;
@@ -138,7 +140,7 @@ impl Env {
         let mut next_msn = superblock.next_msn;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             next_msn = next_msn.max(first_msn + u64::from(changes));
-            engine.take(first_msn, record)?;
+            engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) {
                 for dict in &engine.dicts {
                     while engine.absorb(dict)? {}

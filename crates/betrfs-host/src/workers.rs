@@ -30,6 +30,9 @@ impl Default for WorkersOptions {
     }
 }
 
+/// Threads that take what checkpoints have ready to the device: so many writes at a time.
+const WRITERS: usize = 2;
+
 /// Threads that do an environment's background work until they are stopped or dropped.
 pub struct Workers {
     env: Arc<Env>,
@@ -55,6 +58,11 @@ impl Workers {
         let env = Arc::clone(&workers.env);
         let spawned = thread::Builder::new().name("betrfs-ahead".into()).spawn(move || env.read_ahead())?;
         workers.threads.push(spawned);
+        for i in 0..WRITERS {
+            let env = Arc::clone(&workers.env);
+            let named = thread::Builder::new().name(format!("betrfs-write-{i}"));
+            workers.threads.push(named.spawn(move || env.write_behind())?);
+        }
         let timer = Timer::new(Arc::clone(&workers.env), options);
         let spawned =
             thread::Builder::new().name("betrfs-timer".into()).spawn(move || timer.run(&stopped))?;

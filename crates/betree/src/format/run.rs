@@ -2,13 +2,13 @@
 //! the device.
 //!
 //! ```text
-//! points u32 | ranges u32 | end of each entry u32 × (points + ranges) | entries
+//! entries | end of each entry u32 × (points + ranges) | points u32 | ranges u32
 //! point: msn u64 | kind u8 | key length u32 | key | value
 //! range: msn u64 | sides u8 (1: lo is an after cut, 2: hi is) | lo length u32 | lo | hi
 //! ```
 //! All integers are little-endian; ends count from the first entry. Points are ordered by (key,
 //! msn), ranges by their bounds and disjoint. A basement has no ranges, and each of its points is a
-//! put with msn 0.
+//! put with msn 0. What is known last stands last, so that a run is built where it stays.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -16,15 +16,20 @@ use alloc::vec::Vec;
 use crate::key::Cut;
 use crate::message::{Kind, Msn, Point, RangeDelete};
 
-const HEAD_BYTES: usize = 8;
+const COUNTS_BYTES: usize = 8;
+const END_BYTES: usize = 4;
 const POINT_HEAD_BYTES: usize = 13;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
+/// A run gives back memory that it does not use, if that is more than this part of what it uses.
+const WASTE_PARTS: usize = 8;
 
 /// A sorted run in memory.
 pub(crate) struct Run {
     bytes: Vec<u8>,
     points: usize,
+    /// Where the entries' ends stand.
+    ends_at: usize,
     ranges: Vec<RangeDelete>,
 }
 
@@ -38,49 +43,46 @@ impl Run {
     /// # Errors
     /// What does not fit, in words.
     pub fn parse(bytes: Vec<u8>) -> Result<Run, &'static str> {
-        let points = u32_at(&bytes, 0).ok_or("too short for its counts")? as usize;
-        let ranges = u32_at(&bytes, 4).ok_or("too short for its counts")? as usize;
+        let counts_at = bytes.len().checked_sub(COUNTS_BYTES).ok_or("too short for its counts")?;
+        let points = u32_at(&bytes, counts_at).unwrap_or(0) as usize;
+        let ranges = u32_at(&bytes, counts_at + 4).unwrap_or(0) as usize;
         let entries = points.checked_add(ranges).ok_or("too many entries")?;
-        let ends = entries.checked_mul(4).and_then(|n| n.checked_add(HEAD_BYTES));
-        let body = ends.filter(|at| *at <= bytes.len()).ok_or("too short for its entries")?;
-        let mut run = Run { bytes, points, ranges: Vec::new() };
-        let mut last_end = 0;
+        let ends_bytes = entries.checked_mul(END_BYTES).ok_or("too many entries")?;
+        let ends_at = counts_at.checked_sub(ends_bytes).ok_or("too short for its entries")?;
+        let run = Run { bytes, points, ends_at, ranges: Vec::new() };
+        let (mut start, mut last_key, mut last_msn) = (0, <&[u8]>::default(), 0);
+        let mut all: Vec<RangeDelete> = Vec::new();
         for index in 0..entries {
             let end = run.end(index);
-            if end < last_end + POINT_HEAD_BYTES || end > run.bytes.len() - body {
+            if end < start + POINT_HEAD_BYTES || end > ends_at {
                 return Err("an entry ends outside of the run");
             }
-            last_end = end;
-        }
-        if last_end != run.bytes.len() - body {
-            return Err("bytes after the last entry");
-        }
-        for index in 0..points {
-            let entry = run.entry(index);
-            let key_len = u32_at(entry, 9).unwrap_or(u32::MAX) as usize;
-            if key_len > entry.len() - POINT_HEAD_BYTES {
-                return Err("a key longer than its entry");
+            let entry = run.bytes.get(start..end).unwrap_or_default();
+            start = end;
+            if index >= points {
+                let range = parse_range(entry).ok_or("a range that does not parse")?;
+                if range.lo >= range.hi || all.last().is_some_and(|last| last.hi > range.lo) {
+                    return Err("ranges out of order");
+                }
+                all.push(range);
+                continue;
             }
+            let key_len = u32_at(entry, 9).unwrap_or(u32::MAX) as usize;
+            let key = entry.get(POINT_HEAD_BYTES..).and_then(|rest| rest.get(..key_len));
+            let key = key.ok_or("a key longer than its entry")?;
             if entry.get(8).copied().and_then(Kind::from_code).is_none() {
                 return Err("a message of unknown kind");
             }
-            if index > 0 {
-                let (before, this) = (run.point(index - 1), run.point(index));
-                if (&before.key, before.msn) >= (&this.key, this.msn) {
-                    return Err("keys out of order");
-                }
+            let msn = entry.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+            if index > 0 && (last_key, last_msn) >= (key, msn) {
+                return Err("keys out of order");
             }
+            (last_key, last_msn) = (key, msn);
         }
-        let mut all: Vec<RangeDelete> = Vec::new();
-        for index in points..entries {
-            let range = parse_range(run.entry(index)).ok_or("a range that does not parse")?;
-            if range.lo >= range.hi || all.last().is_some_and(|last| last.hi > range.lo) {
-                return Err("ranges out of order");
-            }
-            all.push(range);
+        if start != ends_at {
+            return Err("bytes after the last entry");
         }
-        run.ranges = all;
-        Ok(run)
+        Ok(Run { ranges: all, ..run })
     }
 
     /// The form in which it is stored.
@@ -116,13 +118,12 @@ impl Run {
     }
 
     fn end(&self, index: usize) -> usize {
-        u32_at(&self.bytes, HEAD_BYTES + index * 4).unwrap_or(0) as usize
+        u32_at(&self.bytes, self.ends_at + index * END_BYTES).unwrap_or(0) as usize
     }
 
     fn entry(&self, index: usize) -> &[u8] {
         let start = if index == 0 { 0 } else { self.end(index - 1) };
-        let body = HEAD_BYTES + 4 * (self.points + u32_at(&self.bytes, 4).unwrap_or(0) as usize);
-        self.bytes.get(body + start..body + self.end(index)).unwrap_or_default()
+        self.bytes.get(start..self.end(index)).unwrap_or_default()
     }
 
     /// The key of the point at `index`; empty past the end.
@@ -181,23 +182,40 @@ fn parse_range(entry: &[u8]) -> Option<RangeDelete> {
     Some(RangeDelete { lo: cut(lo, sides & LO_AFTER != 0), hi: cut(hi, sides & HI_AFTER != 0), msn })
 }
 
-/// Makes a run from points in order and ranges in order.
+/// Makes runs from points in order and ranges in order.
 #[derive(Default)]
 pub(crate) struct RunBuilder {
+    /// How much memory each run is given at first, in bytes.
+    room: usize,
     ends: Vec<u32>,
-    entries: Vec<u8>,
+    bytes: Vec<u8>,
     ranges: Vec<RangeDelete>,
 }
 
 impl RunBuilder {
+    /// One for runs whose points take about so many bytes, by [`bytes`](RunBuilder::bytes).
+    pub fn with_room(bytes: usize) -> RunBuilder {
+        RunBuilder { room: bytes + COUNTS_BYTES, ..RunBuilder::default() }
+    }
+
     /// Adds the next point.
     pub fn push(&mut self, key: &[u8], msn: Msn, kind: Kind, value: &[u8]) {
-        self.entries.extend_from_slice(&msn.to_le_bytes());
-        self.entries.push(kind as u8);
-        self.entries.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        self.entries.extend_from_slice(key);
-        self.entries.extend_from_slice(value);
-        self.ends.push(self.entries.len() as u32);
+        self.push_entry(msn, kind as u8, key, value);
+    }
+
+    fn push_entry(&mut self, msn: Msn, code: u8, first: &[u8], second: &[u8]) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(self.room);
+        }
+        let mut head = [0; POINT_HEAD_BYTES];
+        let [m0, m1, m2, m3, m4, m5, m6, m7, c, l0, l1, l2, l3] = &mut head;
+        [*m0, *m1, *m2, *m3, *m4, *m5, *m6, *m7] = msn.to_le_bytes();
+        *c = code;
+        [*l0, *l1, *l2, *l3] = (first.len() as u32).to_le_bytes();
+        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(first);
+        self.bytes.extend_from_slice(second);
+        self.ends.push(self.bytes.len() as u32);
     }
 
     /// Sets the ranges.
@@ -207,7 +225,12 @@ impl RunBuilder {
 
     /// The size of the points so far in bytes.
     pub fn bytes(&self) -> usize {
-        self.entries.len() + self.ends.len() * 4
+        self.bytes.len() + self.ends.len() * END_BYTES
+    }
+
+    /// What a point adds to it.
+    pub fn bytes_of(key: &[u8], value: &[u8]) -> usize {
+        POINT_HEAD_BYTES + key.len() + value.len() + END_BYTES
     }
 
     /// Whether nothing was added.
@@ -215,29 +238,27 @@ impl RunBuilder {
         self.ends.is_empty() && self.ranges.is_empty()
     }
 
-    /// The run. The builder is empty again, and keeps its memory.
+    /// The run. The builder is empty again.
     pub fn finish(&mut self) -> Run {
         let points = self.ends.len();
-        for range in &self.ranges {
+        let ranges = core::mem::take(&mut self.ranges);
+        for range in &ranges {
             let sides = if range.lo.is_after() { LO_AFTER } else { 0 }
                 | if range.hi.is_after() { HI_AFTER } else { 0 };
-            self.entries.extend_from_slice(&range.msn.to_le_bytes());
-            self.entries.push(sides);
-            self.entries.extend_from_slice(&(range.lo.bytes().len() as u32).to_le_bytes());
-            self.entries.extend_from_slice(range.lo.bytes());
-            self.entries.extend_from_slice(range.hi.bytes());
-            self.ends.push(self.entries.len() as u32);
+            self.push_entry(range.msn, sides, range.lo.bytes(), range.hi.bytes());
         }
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.ends.len() * 4 + self.entries.len());
-        bytes.extend_from_slice(&(points as u32).to_le_bytes());
-        bytes.extend_from_slice(&(self.ranges.len() as u32).to_le_bytes());
-        for end in &self.ends {
+        let mut bytes = core::mem::take(&mut self.bytes);
+        let ends_at = bytes.len();
+        bytes.reserve_exact(self.ends.len() * END_BYTES + COUNTS_BYTES);
+        for end in self.ends.drain(..) {
             bytes.extend_from_slice(&end.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.entries);
-        self.ends.clear();
-        self.entries.clear();
-        Run { bytes, points, ranges: core::mem::take(&mut self.ranges) }
+        bytes.extend_from_slice(&(points as u32).to_le_bytes());
+        bytes.extend_from_slice(&(ranges.len() as u32).to_le_bytes());
+        if bytes.capacity() - bytes.len() > bytes.len() / WASTE_PARTS {
+            bytes.shrink_to_fit();
+        }
+        Run { bytes, points, ends_at, ranges }
     }
 }
 

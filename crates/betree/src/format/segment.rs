@@ -103,6 +103,17 @@ pub(crate) struct SegmentBuf {
 }
 
 impl SegmentBuf {
+    /// [`Error::TooLarge`] where a record is too long for any segment.
+    pub(crate) fn refuse_too_long(record: &[u8]) -> Result<()> {
+        match u32::try_from(record.len().saturating_add(HEADER_BYTES + RECORD_HEAD_BYTES)) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let (bytes, limit_bytes) = (record.len() as u64, u64::from(u32::MAX));
+                Err(Error::TooLarge { what: "a log record", bytes, limit_bytes })
+            }
+        }
+    }
+
     /// Adds a record, whose MSN is above all before it. On an error the segment is as it was.
     ///
     /// # Errors

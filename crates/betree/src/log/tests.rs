@@ -53,9 +53,13 @@ fn replayed(bytes: Vec<u8>, start: &LogStart) -> (End, Vec<Written>) {
     (end, all)
 }
 
+fn record(bytes: &[u8]) -> Arc<Vec<u8>> {
+    Arc::new(bytes.to_vec())
+}
+
 /// Appends a record whose bytes say its MSN.
 fn append(log: &Log, msn: u64) {
-    log.append(msn, 1, &msn.to_le_bytes()).unwrap();
+    log.append(msn, 1, &record(&msn.to_le_bytes())).unwrap();
 }
 
 fn msns(all: &[Written]) -> Vec<u64> {
@@ -87,7 +91,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
                     };
                     let bytes = vec![msn as u8; dice.below(len + 1) as usize];
                     let changes = 1 + dice.below(5) as u32;
-                    log.append(msn, changes, &bytes).unwrap();
+                    log.append(msn, changes, &record(&bytes)).unwrap();
                     all.push(Written { first_msn: msn, changes, bytes });
                     msn += u64::from(changes);
                 }
@@ -170,13 +174,14 @@ fn what_is_pending_is_split_into_segments_but_no_record_is() {
     let (log, disk) = open(&device, &START);
     let large = vec![7; 15_600];
     for msn in 1..=6 {
-        log.append(msn, 1, &large[..if msn == 3 { large.len() } else { 1500 }]).unwrap();
+        let len = if msn == 3 { large.len() } else { 1500 };
+        log.append(msn, 1, &record(&large[..len])).unwrap();
     }
     // A segment holds an eighth of the region, four blocks: 1 + 2, 3, 4 + 5 + 6.
     log.sync_to(6).unwrap();
     assert_eq!((disk.counts().writes, disk.counts().syncs), (3, 1));
     let too_long = vec![8; 6 * BLOCK as usize];
-    log.append(7, 1, &too_long).unwrap();
+    log.append(7, 1, &record(&too_long)).unwrap();
     log.sync_to(7).unwrap();
     assert_eq!(disk.counts().writes, 4);
     let (end, all) = replayed(device.durable_bytes(), &START);
@@ -189,7 +194,7 @@ fn a_full_region_is_an_error_and_not_overwritten() {
     let device = device();
     let (log, _) = open(&device, &START);
     for msn in 1..=17 {
-        log.append(msn, 1, &[msn as u8; 5000]).unwrap();
+        log.append(msn, 1, &record(&[msn as u8; 5000])).unwrap();
         assert_eq!(log.sync_to(msn), if msn <= 16 { Ok(()) } else { Err(Error::NoSpace) });
     }
     assert_eq!(log.durable_msn(), 16);
@@ -210,14 +215,14 @@ fn the_start_is_the_oldest_segment_that_is_needed() {
     let device = device();
     let (log, _) = open(&device, &START);
     for msn in [1, 11, 21] {
-        log.append(msn, 10, b"ten").unwrap();
+        log.append(msn, 10, &record(b"ten")).unwrap();
         log.sync_to(msn).unwrap();
     }
     let seq = |msn| log.start_for(msn).seq;
     assert_eq!([0, 1, 10, 11, 20, 21, 30].map(seq), [0, 0, 0, 1, 1, 2, 2]);
     let next = LogStart { epoch: 1, seq: 3, position: 3 * BLOCK };
     assert_eq!(log.start_for(31), next);
-    log.append(31, 1, b"pending").unwrap();
+    log.append(31, 1, &record(b"pending")).unwrap();
     assert_eq!(log.start_for(31), next, "where it will stand");
     let used = log.used_bytes();
     log.trim_to(&LogStart { epoch: 9, ..next });

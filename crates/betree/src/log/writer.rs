@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_sys::sync::{Condvar, Mutex, MutexGuard};
 
@@ -15,6 +16,9 @@ use crate::io::Disk;
 
 /// A segment gets no further record beyond this size, in bytes.
 const SEGMENT_BYTES_MAX: usize = 8 << 20;
+/// A record of at least this part of a segment is copied into one when that is written, and not
+/// before: a checkpoint may come first.
+const SHARED_PARTS: usize = 128;
 
 /// The log of an open volume. It has no thread: whoever needs something durable writes and syncs for
 /// all others that wait meanwhile.
@@ -33,7 +37,7 @@ pub(crate) struct Log {
 struct Shared {
     ring: Ring,
     /// Appended and not given to the device; the last one still grows.
-    pending: VecDeque<SegmentBuf>,
+    pending: VecDeque<Pending>,
     pending_bytes: u64,
     /// The memory of the last segment written, for the next.
     spare: Option<SegmentBuf>,
@@ -50,6 +54,31 @@ struct Shared {
     /// Set once; from then on nothing becomes durable.
     failure: Option<Error>,
     counts: LogCounts,
+}
+
+/// Records that no device write has taken.
+enum Pending {
+    /// Small ones, in the form of a segment.
+    Filled(SegmentBuf),
+    /// A large one, shared with the batch that it came in.
+    Shared { first_msn: u64, changes: u32, record: Arc<Vec<u8>> },
+}
+
+impl Pending {
+    /// What it takes in the region in bytes, as a segment of its own.
+    fn bytes(&self) -> usize {
+        match self {
+            Pending::Filled(segment) => segment.bytes(),
+            Pending::Shared { record, .. } => SegmentBuf::default().bytes_with(record.len()),
+        }
+    }
+
+    fn last_msn(&self) -> u64 {
+        match self {
+            Pending::Filled(segment) => segment.last_msn(),
+            Pending::Shared { first_msn, changes, .. } => last_msn(*first_msn, *changes),
+        }
+    }
 }
 
 /// What was written to the log since it was opened.
@@ -89,32 +118,23 @@ impl Log {
         }
     }
 
-    /// Copies a record into memory to be written later. Its MSNs are above all appended before, so
-    /// it is called where MSNs are given out. Room in the region is not looked at.
+    /// Keeps a record to be written later: small ones are copied. Its MSNs are above all appended
+    /// before, so it is called where MSNs are given out. Room in the region is not looked at.
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`]: nothing was appended.
-    pub(crate) fn append(&self, first_msn: u64, changes: u32, record: &[u8]) -> Result<()> {
+    pub(crate) fn append(&self, first_msn: u64, changes: u32, record: &Arc<Vec<u8>>) -> Result<()> {
         let shared = &mut *self.shared.lock();
         debug_assert!(first_msn > shared.appended_msn);
-        let before = match shared.pending.back() {
-            Some(last) if last.bytes_with(record.len()) <= self.segment_bytes_max => last.bytes(),
-            _ => {
-                let fresh = shared.spare.take().unwrap_or_default();
-                shared.pending.push_back(fresh);
-                0
-            }
-        };
-        if let Some(last) = shared.pending.back_mut() {
-            if let Err(e) = last.push(first_msn, changes, record) {
-                if last.bytes() == 0 {
-                    shared.spare = shared.pending.pop_back();
-                }
-                return Err(e);
-            }
-            shared.pending_bytes += (last.bytes() - before) as u64;
-            shared.appended_msn = last_msn(first_msn, changes);
+        if record.len() >= self.segment_bytes_max / SHARED_PARTS {
+            SegmentBuf::refuse_too_long(record)?;
+            let new = Pending::Shared { first_msn, changes, record: record.clone() };
+            shared.pending_bytes += new.bytes() as u64;
+            shared.pending.push_back(new);
+        } else {
+            shared.append_copy(first_msn, changes, record, self.segment_bytes_max)?;
         }
+        shared.appended_msn = last_msn(first_msn, changes);
         Ok(())
     }
 
@@ -208,13 +228,14 @@ impl Log {
     }
 
     fn write_first<'s>(&'s self, mut shared: MutexGuard<'s, Shared>) -> (MutexGuard<'s, Shared>, Result<()>) {
-        let Some(mut segment) = shared.pending.pop_front() else {
-            // Never while `written_msn` trails: a segment leaves the list to be written or to fail.
-            return (shared, Err(Error::ReadOnly { why: String::from("a segment of the log is gone") }));
+        let mut segment = match shared.take_segment(self.segment_bytes_max) {
+            Ok(segment) => segment,
+            Err(error) => return (shared, Err(error)),
         };
         let bytes = segment.bytes() as u64;
         let Some(place) = shared.ring.place(bytes, segment.last_msn()) else {
-            shared.pending.push_front(segment);
+            shared.pending_bytes += bytes;
+            shared.pending.push_front(Pending::Filled(segment));
             return (shared, Err(Error::NoSpace));
         };
         let id = SegmentId {
@@ -223,7 +244,6 @@ impl Log {
             seq: place.seq,
             durable_seq: shared.durable_seq,
         };
-        shared.pending_bytes -= bytes;
         drop(shared);
         let written = self.disk.write_at(self.region.offset + place.position, segment.seal(&id));
         let last_msn = segment.last_msn();
@@ -260,9 +280,10 @@ impl Log {
     /// a binding: what is not logged by then never is).
     pub(crate) fn forget_before(&self, first_unapplied_msn: u64) {
         let shared = &mut *self.shared.lock();
-        while shared.pending.front().is_some_and(|segment| segment.last_msn() < first_unapplied_msn) {
-            if let Some(mut segment) = shared.pending.pop_front() {
-                shared.pending_bytes -= segment.bytes() as u64;
+        while shared.pending.front().is_some_and(|pending| pending.last_msn() < first_unapplied_msn) {
+            let Some(pending) = shared.pending.pop_front() else { break };
+            shared.pending_bytes -= pending.bytes() as u64;
+            if let Pending::Filled(mut segment) = pending {
                 segment.clear();
                 shared.spare.get_or_insert(segment);
             }
@@ -308,6 +329,56 @@ impl Log {
 }
 
 impl Shared {
+    fn append_copy(&mut self, first_msn: u64, changes: u32, record: &[u8], bytes_max: usize) -> Result<()> {
+        let fits = |last: &SegmentBuf| last.bytes_with(record.len()) <= bytes_max;
+        if !matches!(self.pending.back(), Some(Pending::Filled(last)) if fits(last)) {
+            let fresh = self.spare.take().unwrap_or_default();
+            self.pending.push_back(Pending::Filled(fresh));
+        }
+        let Some(Pending::Filled(last)) = self.pending.back_mut() else { return Ok(()) };
+        let before = last.bytes();
+        let pushed = last.push(first_msn, changes, record);
+        self.pending_bytes += (last.bytes() - before) as u64;
+        if last.bytes() == 0
+            && let Some(Pending::Filled(unused)) = self.pending.pop_back()
+        {
+            self.spare = Some(unused);
+        }
+        pushed
+    }
+
+    /// Takes what the next segment is to hold: what is pending first, and large records behind it as
+    /// far as there is room. On an error everything is pending still.
+    fn take_segment(&mut self, bytes_max: usize) -> Result<SegmentBuf> {
+        let mut segment = match self.pending.pop_front() {
+            Some(Pending::Filled(segment)) => {
+                self.pending_bytes -= segment.bytes() as u64;
+                segment
+            }
+            Some(large) => {
+                self.pending.push_front(large);
+                self.spare.take().unwrap_or_default()
+            }
+            // Never while `written_msn` trails: a segment leaves the list to be written or to fail.
+            None => return Err(Error::ReadOnly { why: String::from("a segment of the log is gone") }),
+        };
+        while let Some(Pending::Shared { first_msn, changes, record }) = self.pending.front() {
+            if segment.bytes() > 0 && segment.bytes_with(record.len()) > bytes_max {
+                break;
+            }
+            if let Err(error) = segment.push(*first_msn, *changes, record) {
+                if segment.bytes() == 0 {
+                    return Err(error);
+                }
+                break;
+            }
+            if let Some(large) = self.pending.pop_front() {
+                self.pending_bytes -= large.bytes() as u64;
+            }
+        }
+        Ok(segment)
+    }
+
     fn fail(&mut self, cause: &Error) {
         let failure = match cause {
             Error::ReadOnly { .. } => cause.clone(),

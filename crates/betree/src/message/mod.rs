@@ -6,10 +6,12 @@
 //! messages of one buffer ever have to be compared by age, except the points of one key, which
 //! stand in the order of their sequence numbers.
 
+mod bytes;
 mod ranges;
 
 use alloc::borrow::Cow;
 
+pub(crate) use bytes::Bytes;
 pub(crate) use ranges::{RangeDelete, RangeSet, subtract};
 
 /// The message sequence number: one order over all messages of an environment.

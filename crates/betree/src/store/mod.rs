@@ -1,6 +1,7 @@
 //! Nodes and pieces between memory and device: the one place that compresses, checks and places.
 
 mod ahead;
+mod behind;
 mod read;
 mod write;
 
@@ -11,7 +12,9 @@ use betree_sys::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use ahead::{Ahead, Request};
+pub(crate) use behind::Behind;
 pub(crate) use read::Reading;
+pub(crate) use write::Outgoing;
 
 use crate::cache::{Cache, Stored};
 use crate::error::{Error, Result};
@@ -33,6 +36,8 @@ pub(crate) struct Store {
     pub reading: Reading,
     /// What is to be read ahead.
     pub ahead: Ahead,
+    /// What is on its way to the device.
+    pub behind: Behind,
 }
 
 /// Where a node stands on the device.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use betree_sys::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::behind::Job;
 use super::{NodePlace, Store};
 use crate::cache::{Piece, Stored};
 use crate::error::{Error, Result};
@@ -13,17 +14,25 @@ use crate::format::node::{Entries, Header, PieceRef, StoredAs, StoredEdge};
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
 
+/// A node that is ready to be written, or being so.
+pub(crate) struct Outgoing {
+    pub node: Arc<Node>,
+    pub place: NodePlace,
+    pieces: Vec<(Arc<Piece>, PieceRef)>,
+}
+
 impl Store {
-    /// Writes a node to a new extent, all its pieces with it, and from then on they can be evicted.
+    /// Makes a node ready for a new extent, all its pieces with it, and gives it to be written:
+    /// `behind` tells by the ticket when that is done.
     ///
     /// What is in memory is compressed; what is not is copied as it is stored, checked on the way.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if that many blocks are not free; then nothing was written.
-    pub fn write_node(&self, node: &Node) -> Result<NodePlace> {
+    /// [`Error::NoSpace`] if that many blocks are not free; then nothing was given.
+    pub fn send_node(&self, node: Arc<Node>, ticket: usize) -> Result<Outgoing> {
         let pieces = node.pieces();
         let header = |refs: &[PieceRef]| {
-            let entries = entries(node, refs);
+            let entries = entries(&node, refs);
             Header { id: node.id, height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), entries }
         };
         let header_len = header(&alloc::vec![PieceRef::default(); pieces.len()]).encode().len();
@@ -34,17 +43,26 @@ impl Store {
         if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
             room.copy_from_slice(&header);
         }
-        self.disk.write_extent(&extent, buffer.as_slice().get(..blocks * BLOCK_BYTES).unwrap_or_default())?;
-        for (piece, at) in pieces.iter().zip(refs) {
-            if piece.written(Stored { extent: extent.clone(), at }) {
+        if let Some(rest) = buffer.as_mut_slice().get_mut(len..blocks * BLOCK_BYTES) {
+            rest.fill(0);
+        }
+        self.behind.write(&self.disk, Job { buffer, extent: extent.clone(), ticket });
+        let place = NodePlace { extent, header_len: header_len as u32, header_checksum: xxh3_64(&header) };
+        Ok(Outgoing { pieces: pieces.into_iter().zip(refs).collect(), node, place })
+    }
+
+    /// A node that was sent has been written: from now on its pieces can be evicted.
+    pub fn node_written(&self, outgoing: &Outgoing) {
+        for (piece, at) in &outgoing.pieces {
+            if piece.written(Stored { extent: outgoing.place.extent.clone(), at: *at }) {
                 self.cache.watch(piece);
             }
         }
-        Ok(NodePlace { extent, header_len: header_len as u32, header_checksum: xxh3_64(&header) })
+        self.cache.evict();
     }
 
     /// The pieces' stored bytes one after the other from byte `start` of a buffer of whole blocks
-    /// on, where each is, and where the last ends.
+    /// on, where each is, and where the last ends. What lies before and behind them is anything.
     fn encode_pieces(
         &self,
         pieces: &[Arc<Piece>],
@@ -59,7 +77,8 @@ impl Store {
             .collect();
         let most = resident.iter().flatten().map(|run| self.encoded_len_max(run.as_bytes().len()));
         let room = most.sum::<usize>() + absent.iter().map(|s| s.at.stored_len as usize).sum::<usize>();
-        let mut buffer = AlignedBuf::zeroed((start + room).div_ceil(BLOCK_BYTES))?;
+        let mut buffer = self.behind.spare();
+        buffer.grow_to((start + room).div_ceil(BLOCK_BYTES))?;
         let mut copied = self.read_stored(&absent)?.into_iter().zip(&absent);
         let mut refs = Vec::with_capacity(pieces.len());
         let mut paying = Paying::default();

@@ -93,7 +93,8 @@ fn live<'s, 'm>(messages: &'s [Point<'m>]) -> &'s [Point<'m>] {
 
 /// A partition's messages with newer ones over them.
 fn merge_partition(older: Option<&Run>, points: &[Point<'_>], ranges: &[RangeDelete]) -> Run {
-    let mut out = RunBuilder::default();
+    let most = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
+    let mut out = RunBuilder::with_room(most + older.map_or(0, |run| run.as_bytes().len()));
     let mut push = |p: &Point<'_>| out.push(&p.key, p.msn, p.kind, p.value);
     let mut newer = points;
     let empty = RunBuilder::default().finish();

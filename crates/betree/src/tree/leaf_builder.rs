@@ -24,7 +24,7 @@ impl<'c> LeafBuilder<'c> {
             cache,
             basement_bytes: basement_bytes as usize,
             first: Vec::new(),
-            run: RunBuilder::default(),
+            run: RunBuilder::with_room(basement_bytes as usize),
             done: Vec::new(),
             longest_key: 0,
         }
@@ -32,7 +32,7 @@ impl<'c> LeafBuilder<'c> {
 
     /// Adds the next pair.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
-        if !self.run.is_empty() && self.run.bytes() + key.len() + value.len() > self.basement_bytes {
+        if !self.run.is_empty() && self.run.bytes() + RunBuilder::bytes_of(key, value) > self.basement_bytes {
             self.cut();
         }
         if self.run.is_empty() {

@@ -310,13 +310,12 @@ fn opened(open_flags: u32) -> wire::OpenOut {
     wire::OpenOut { fh: HANDLE, open_flags, backing_id: 0 }
 }
 
-/// How a new file is opened. What is made anew for writing alone, as tar and cp do, is not read by
-/// the same descriptor, and goes past the kernel's pages: they would not serve a later reader of a
-/// small file either (a page that is written in part is not kept), and before the first write through
-/// them the kernel asks for the file's capabilities, one request more for each file.
+/// How a new file is opened. What is made anew for writing alone is not read by the same descriptor,
+/// and goes past the kernel's pages: they would not serve a later reader of a small file either (a
+/// page that is written in part is not kept), what is large is copied once less, and before the first
+/// write through them the kernel asks for the file's capabilities, one request more for each file.
 fn created_flags(flags: OFlags) -> u32 {
-    let is_only_written = flags & (OFlags::EXCL | OFlags::ACCMODE) == OFlags::EXCL | OFlags::WRONLY;
-    if is_only_written { OPENED_FILE | fopen::DIRECT_IO } else { OPENED_FILE }
+    if flags & OFlags::ACCMODE == OFlags::WRONLY { OPENED_FILE | fopen::DIRECT_IO } else { OPENED_FILE }
 }
 
 fn from_setattr(set: &wire::SetattrIn) -> SetAttr {

@@ -8,6 +8,7 @@
 mod convert;
 mod device;
 mod dispatch;
+mod giving_way;
 mod panics;
 mod queues;
 mod ring;

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
 use super::dispatch::{Dispatch, Outcome, SHORT_REPLY_BYTES_MAX};
+use super::giving_way::give_way;
 use super::ring::Entry;
 use super::{PAYLOAD_BYTES_MAX, THREAD_NAME};
 use crate::wire::{Body, Opcode};
@@ -105,6 +106,9 @@ impl Worker {
         cpu.set(self.qid);
         if let Err(errno) = rustix::thread::sched_setaffinity(None, &cpu) {
             tracing::debug!("a thread is not bound to CPU {}: {errno}", self.qid);
+        }
+        if let Err(error) = give_way() {
+            tracing::debug!("a thread does not give way: {error}");
         }
         let entry = u16::try_from(self.qid)
             .map_err(io::Error::other)

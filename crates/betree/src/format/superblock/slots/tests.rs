@@ -200,7 +200,7 @@ fn a_newer_format_in_any_slot_is_said() {
         let sum = xxhash_rust::xxh3::xxh3_64(&block[..4088]);
         block[4088..].copy_from_slice(&sum.to_le_bytes());
         device.poke(slot * 4096, &block);
-        assert_eq!(load(&disk).err(), Some(Error::NewerFormat { found: 9, known: 1 }));
+        assert_eq!(load(&disk).err(), Some(Error::NewerFormat { found: 9, known: VERSION }));
     }
 }
 

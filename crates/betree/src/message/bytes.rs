@@ -1,0 +1,50 @@
+//! A message's value while it is in memory.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::{Deref, Range};
+
+/// From this size on a value stays in the record that it came in, in bytes. Below, it is cheaper
+/// to copy it than to keep the record for it.
+const SHARED_BYTES_MIN: usize = 1024;
+
+/// Bytes of its own, or a part of a record that it shares.
+pub(crate) enum Bytes {
+    Own(Vec<u8>),
+    Shared { record: Arc<Vec<u8>>, start: usize, end: usize },
+}
+
+impl Bytes {
+    /// A part of a record; small ones are copied.
+    pub fn of(record: &Arc<Vec<u8>>, part: Range<usize>) -> Bytes {
+        if part.len() < SHARED_BYTES_MIN {
+            return Bytes::Own(record.get(part).unwrap_or_default().to_vec());
+        }
+        Bytes::Shared { record: record.clone(), start: part.start, end: part.end }
+    }
+
+    /// The record that it keeps in memory.
+    pub fn record(&self) -> Option<&Arc<Vec<u8>>> {
+        match self {
+            Bytes::Own(_) => None,
+            Bytes::Shared { record, .. } => Some(record),
+        }
+    }
+}
+
+impl From<&[u8]> for Bytes {
+    fn from(bytes: &[u8]) -> Bytes {
+        Bytes::Own(bytes.to_vec())
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(bytes) => bytes,
+            Bytes::Shared { record, start, end } => record.get(*start..*end).unwrap_or_default(),
+        }
+    }
+}
