@@ -21,6 +21,8 @@ use crate::node::{Basement, Body, Edge, Node, NodeId};
 const READ_GAP_BYTES: u64 = 32 << 10;
 /// A read is not made longer than this.
 const READ_BYTES_MAX: u64 = 8 << 20;
+/// The memory of a read is kept for the next one up to this size: a leaf read ahead fits.
+const SPARE_BYTES_MAX: usize = 5 << 20;
 /// A node's header is read together with the whole node when that is no more than this.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
@@ -38,6 +40,8 @@ struct Wanted {
 pub(crate) struct Reading {
     nodes: Mutex<HashSet<NodeId>>,
     done: Condvar,
+    /// The memory of the last read.
+    spare: Mutex<AlignedBuf>,
 }
 
 impl Store {
@@ -123,8 +127,10 @@ impl Store {
                 next += 1;
             }
             let (block_start, blocks) = blocks_around(start, end - start);
-            let mut buffer = AlignedBuf::zeroed(blocks)?;
-            self.disk.read_at(block_start, buffer.as_mut_slice())?;
+            let mut buffer = core::mem::take(&mut *self.reading.spare.lock());
+            buffer.grow_to(blocks)?;
+            let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
+            self.disk.read_at(block_start, room)?;
             for Wanted { at, len, piece, into } in wanted.get(from..next).unwrap_or_default() {
                 let from = (at - block_start) as usize;
                 let bytes = buffer.as_slice().get(from..from + *len as usize).unwrap_or_default();
@@ -140,6 +146,9 @@ impl Store {
                 if let Some(room) = out.get_mut(*into..into + bytes.len()) {
                     room.copy_from_slice(bytes);
                 }
+            }
+            if buffer.capacity() <= SPARE_BYTES_MAX {
+                *self.reading.spare.lock() = buffer;
             }
         }
         Ok(out)

@@ -28,39 +28,77 @@ const SMALL_MESSAGE_BYTES: u32 = 16;
 /// Nor more than this many.
 const MEMTABLE_POINTS_MAX: usize = 256;
 
-/// The pairs of a region, copied out of the tree.
+/// Values from this size on are not copied, in bytes.
+const LARGE_VALUE_BYTES: usize = 512;
+
+/// The pairs of a region, copied out of the tree but for large values.
 #[derive(Default)]
 pub(crate) struct Region {
     pub lo: Option<Cut>,
     pub hi: Option<Cut>,
     bytes: Vec<u8>,
-    /// Where each pair's key and value end in `bytes`.
-    ends: Vec<(usize, usize)>,
+    pairs: Vec<Pair>,
+    /// What large values are a part of.
+    runs: Vec<Arc<Run>>,
+}
+
+/// A pair: its key ends in the region's bytes here, and begins where the pair before ends.
+struct Pair {
+    key_end: usize,
+    end: usize,
+    /// The run and the point in it whose value this is; else it stands behind the key.
+    shared: Option<(usize, usize)>,
 }
 
 impl Region {
     fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.pairs.clear();
+        self.runs.clear();
     }
 
     fn push(&mut self, key: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        self.ends.push((key_end, self.bytes.len()));
+        self.pairs.push(Pair { key_end, end: self.bytes.len(), shared: None });
+    }
+
+    /// Adds a pair whose value is that of a point of a run.
+    fn push_shared(&mut self, key: &[u8], run: &Arc<Run>, index: usize) {
+        let at = match self.runs.iter().rposition(|known| Arc::ptr_eq(known, run)) {
+            Some(at) => at,
+            None => {
+                self.runs.push(run.clone());
+                self.runs.len() - 1
+            }
+        };
+        self.bytes.extend_from_slice(key);
+        let end = self.bytes.len();
+        self.pairs.push(Pair { key_end: end, end, shared: Some((at, index)) });
     }
 
     /// How many pairs.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.pairs.len()
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).and_then(|i| self.pairs.get(i)).map_or(0, |pair| pair.end);
+        let end = self.pairs.get(index).map_or(start, |pair| pair.key_end);
+        self.bytes.get(start..end).unwrap_or_default()
     }
 
     /// The pair at `index`; empty past the end.
     pub fn pair(&self, index: usize) -> (&[u8], &[u8]) {
-        let start = index.checked_sub(1).and_then(|i| self.ends.get(i)).map_or(0, |e| e.1);
-        let (key_end, end) = self.ends.get(index).copied().unwrap_or((start, start));
-        (self.bytes.get(start..key_end).unwrap_or_default(), self.bytes.get(key_end..end).unwrap_or_default())
+        let value = match self.pairs.get(index) {
+            Some(Pair { shared: Some((run, point)), .. }) => {
+                self.runs.get(*run).map_or(&[][..], |run| run.point(*point).value)
+            }
+            Some(pair) => self.bytes.get(pair.key_end..pair.end).unwrap_or_default(),
+            None => &[],
+        };
+        (self.key(index), value)
     }
 
     /// The index of the first pair behind the cut.
@@ -68,7 +106,7 @@ impl Region {
         let (mut lo, mut hi) = (0, self.len());
         while lo < hi {
             let middle = lo + (hi - lo) / 2;
-            if cut.is_above(self.pair(middle).0) { lo = middle + 1 } else { hi = middle }
+            if cut.is_above(self.key(middle)) { lo = middle + 1 } else { hi = middle }
         }
         lo
     }
@@ -318,7 +356,12 @@ impl Tree<'_> {
                 && let Some(value) = source.single_put()
             {
                 if !newer.iter().any(|s| s.covers(&source.head)) {
-                    region.push(&source.head, value);
+                    match source.place() {
+                        Some((run, at)) if value.len() >= LARGE_VALUE_BYTES => {
+                            region.push_shared(&source.head, run, at);
+                        }
+                        _ => region.push(&source.head, value),
+                    }
                 }
                 if let Some(source) = sources.get_mut(index) {
                     source.step();

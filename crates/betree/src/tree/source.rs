@@ -99,6 +99,14 @@ impl Source {
         }
     }
 
+    /// The run in which the next point stands, and where.
+    pub fn place(&self) -> Option<(&Arc<Run>, usize)> {
+        match &self.points {
+            Points::Copied { .. } => None,
+            Points::Run { run, next, .. } => Some((run, *next)),
+        }
+    }
+
     /// Passes over the next point.
     pub fn step(&mut self) {
         let (Points::Copied { next, .. } | Points::Run { next, .. }) = &mut self.points;

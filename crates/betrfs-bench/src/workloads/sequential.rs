@@ -42,7 +42,8 @@ impl Pattern {
 /// Makes a file.
 pub fn fill(path: &Path, mib: u64) -> Result<()> {
     let mut pattern = Pattern::new();
-    let mut file = File::create_new(path)?;
+    // As dd and cp open it.
+    let mut file = File::options().write(true).create_new(true).open(path)?;
     for number in 0..mib {
         file.write_all(pattern.mib(number))?;
     }
