@@ -1,5 +1,6 @@
 //! Every byte that reaches the disk, and nothing else.
 
+mod fences;
 pub(crate) mod node;
 pub(crate) mod run;
 pub(crate) mod segment;

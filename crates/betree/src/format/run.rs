@@ -13,6 +13,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use super::fences::Fences;
 use crate::key::Cut;
 use crate::message::{Kind, Msn, Point, RangeDelete};
 
@@ -31,6 +32,7 @@ pub(crate) struct Run {
     /// Where the entries' ends stand.
     ends_at: usize,
     ranges: Vec<RangeDelete>,
+    fences: Fences,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -49,7 +51,7 @@ impl Run {
         let entries = points.checked_add(ranges).ok_or("too many entries")?;
         let ends_bytes = entries.checked_mul(END_BYTES).ok_or("too many entries")?;
         let ends_at = counts_at.checked_sub(ends_bytes).ok_or("too short for its entries")?;
-        let run = Run { bytes, points, ends_at, ranges: Vec::new() };
+        let run = Run { bytes, points, ends_at, ranges: Vec::new(), fences: Fences::default() };
         let (mut start, mut last_key, mut last_msn) = (0, <&[u8]>::default(), 0);
         let mut all: Vec<RangeDelete> = Vec::new();
         for index in 0..entries {
@@ -82,7 +84,12 @@ impl Run {
         if start != ends_at {
             return Err("bytes after the last entry");
         }
-        Ok(Run { ranges: all, ..run })
+        Ok(Run { ranges: all, ..run }.fenced())
+    }
+
+    fn fenced(mut self) -> Run {
+        self.fences = Fences::new(self.points, self.ends_at, |index| self.key(index));
+        self
     }
 
     /// The form in which it is stored.
@@ -93,7 +100,7 @@ impl Run {
     /// What it takes in memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         let cuts: usize = self.ranges.iter().map(RangeDelete::bytes).sum();
-        self.bytes.len() + cuts + self.ranges.len() * size_of::<RangeDelete>()
+        self.bytes.len() + cuts + self.ranges.len() * size_of::<RangeDelete>() + self.fences.bytes()
     }
 
     /// How many points.
@@ -146,12 +153,14 @@ impl Run {
 
     /// The index of the first point whose key is not below `key`.
     pub fn lower_bound(&self, key: &[u8]) -> usize {
-        self.partition_point(0, self.points, |k| k < key)
+        let (from, to) = self.fences.around(self.points, key, false);
+        self.partition_point(from, to, |k| k < key)
     }
 
     /// The index of the first point behind the cut.
     pub fn first_behind(&self, cut: &Cut) -> usize {
-        self.partition_point(0, self.points, |k| cut.is_above(k))
+        let (from, to) = self.fences.around(self.points, cut.bytes(), cut.is_after());
+        self.partition_point(from, to, |k| cut.is_above(k))
     }
 
     /// The index of the first point in `[lo, hi)` whose key is not `below`, or `hi`.
@@ -258,7 +267,7 @@ impl RunBuilder {
         if bytes.capacity() - bytes.len() > bytes.len() / WASTE_PARTS {
             bytes.shrink_to_fit();
         }
-        Run { bytes, points, ends_at, ranges }
+        Run { bytes, points, ends_at, ranges, fences: Fences::default() }.fenced()
     }
 }
 
