@@ -94,12 +94,13 @@ impl DictState {
         self.nodes.insert(id, Resident { node, kept: Kept::Clean, touched: AtomicBool::new(true) });
     }
 
-    /// Puts a new version in the place of the old one, if there is one.
-    pub fn install(&mut self, node: Arc<Node>) {
-        self.remove(node.id);
+    /// Puts a new version in the place of the old one, and gives that, if it is in memory.
+    pub fn install(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
+        let old = self.remove(node.id);
         self.dirty_bytes += device_bytes(&node);
         let id = node.id;
         self.nodes.insert(id, Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) });
+        old
     }
 
     /// Forgets a node, which the tree no longer has.

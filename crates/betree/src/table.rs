@@ -113,10 +113,10 @@ impl Table {
         NodeId { slot, generation: generation.wrapping_add(1) }
     }
 
-    /// Adds a node under a reserved name, with one reference and no place on the device yet.
+    /// Adds a node under a reserved name, without references and without a place on the device yet.
     pub fn add(&mut self, id: NodeId, height: u8) {
         if let Some(slot) = self.slots.get_mut(id.slot as usize) {
-            *slot = Slot { generation: id.generation, references: 1, height, used: true, place: None };
+            *slot = Slot { generation: id.generation, references: 0, height, used: true, place: None };
             self.touch(id.slot);
         }
     }
@@ -132,14 +132,21 @@ impl Table {
         self.touch(id.slot);
     }
 
-    /// Gives a reference back. The node stays in the table with no reference, which is how a crash
-    /// finds what is still to be freed. `true` if that was the last one.
-    pub fn release(&mut self, id: NodeId) -> bool {
-        let Some(slot) = self.slot_mut(id) else { return false };
-        slot.references = slot.references.saturating_sub(1);
-        let last = slot.references == 0;
+    /// Adds to a node's references, or takes from them. Without any it stays in the table, which is
+    /// how a crash finds what is still to be freed. How many there are now; `None` where the table
+    /// does not hold the node.
+    pub fn count(&mut self, id: NodeId, more: i64) -> Option<u32> {
+        let slot = self.slot_mut(id)?;
+        let references = i64::from(slot.references).saturating_add(more).max(0);
+        slot.references = u32::try_from(references).unwrap_or(u32::MAX);
+        let references = slot.references;
         self.touch(id.slot);
-        last
+        Some(references)
+    }
+
+    /// How many references there are to a node.
+    pub fn references(&self, id: NodeId) -> u32 {
+        self.slot(id).map_or(0, |slot| slot.references)
     }
 
     /// The node's place on the device, if it was ever written.

@@ -55,6 +55,11 @@ impl Edge {
         lifted.saturating_add(self.translation.strip_len as u32)
     }
 
+    /// What the window shows of the child, in the child's coordinates.
+    pub fn shown(&self) -> (Cut, Cut) {
+        (self.translation.cut(&self.lo), self.translation.cut(&self.hi))
+    }
+
     /// The size of what is pending in bytes.
     pub fn pending_bytes(&self) -> usize {
         self.partition.as_ref().map_or(0, |p| p.raw_bytes())
@@ -98,6 +103,11 @@ impl Node {
         }
     }
 
+    /// The nodes that it names, each as often as it does: for each it holds a reference.
+    pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.edges().iter().filter_map(|edge| edge.child)
+    }
+
     /// The basements; none for an interior node.
     pub fn basements(&self) -> &[Basement] {
         match &self.body {
@@ -130,6 +140,23 @@ impl Node {
         match &self.body {
             Body::Leaf(basements) => basements.iter().map(|b| b.piece.raw_bytes()).sum(),
             Body::Interior(edges) => edges.iter().map(Edge::pending_bytes).sum(),
+        }
+    }
+
+    /// The part of [`content_bytes`](Node::content_bytes) that a window shows, in bytes; what it cuts
+    /// through counts whole.
+    pub fn content_bytes_within(&self, lo: &Cut, hi: &Cut) -> usize {
+        match &self.body {
+            Body::Leaf(basements) => {
+                let ends = basements.iter().skip(1).map(|next| Some(&next.first)).chain([None]);
+                let shown = basements.iter().zip(ends).filter(|(basement, end)| {
+                    hi.is_above(&basement.first) && end.is_none_or(|end| *lo < Cut::before(end.as_slice()))
+                });
+                shown.map(|(basement, _)| basement.piece.raw_bytes()).sum()
+            }
+            Body::Interior(edges) => {
+                edges.iter().filter(|e| e.lo < *hi && e.hi > *lo).map(Edge::pending_bytes).sum()
+            }
         }
     }
 

@@ -170,7 +170,6 @@ impl Tree<'_> {
             let mut edge = edge.clone();
             if ranges.iter().any(|r| r.lo <= edge.lo && r.hi >= edge.hi) {
                 // All that is below or pending is gone: a null edge, and nothing to keep the range for.
-                arrival.change.dropped.extend(edge.child);
                 edge = Edge::null(edge.lo, edge.hi);
                 ranges.clear();
             }

@@ -14,19 +14,13 @@ impl Tree<'_> {
     pub fn free_one(&self) -> Result<bool> {
         let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
         let leaf = self.table.lock().height(id) == Some(0);
-        let children: Vec<NodeId> = if leaf {
-            Vec::new()
-        } else {
-            match self.find(id)? {
-                Some(node) => node.edges().iter().filter_map(|e| e.child).collect(),
-                None => Vec::new(),
-            }
-        };
+        let node = if leaf { None } else { self.find(id)? };
+        let children: Vec<NodeId> = node.iter().flat_map(|node| node.references()).collect();
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
         let mut dead = self.dead.lock();
         dead.retain(|other| *other != id);
-        dead.extend(children.into_iter().filter(|child| table.release(*child)));
+        dead.extend(children.into_iter().filter(|child| table.count(*child, -1) == Some(0)));
         state.remove(id);
         table.remove(id);
         Ok(true)

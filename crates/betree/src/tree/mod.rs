@@ -17,6 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree_sys::sync::Mutex;
+use hashbrown::HashMap;
 
 pub use cursor::Cursor;
 pub(crate) use settle::{FLUSH_NODES, PASSING_FLUSH_NODES};
@@ -41,17 +42,18 @@ pub(crate) struct Tree<'e> {
     pub upsert: &'e dyn Upsert,
 }
 
-/// New versions of nodes, to be put in place in one step.
+/// New versions of nodes, to be put in place in one step. References follow from what the versions
+/// name.
 #[derive(Default)]
 pub(crate) struct Change {
     /// New versions of nodes that the table holds.
     pub changed: Vec<Arc<Node>>,
-    /// Nodes under reserved names, each with one reference.
+    /// Nodes under reserved names.
     pub added: Vec<Arc<Node>>,
-    /// Nodes whose contents have moved into others.
+    /// Nodes whose contents have moved into others, each before those below it: they go with this
+    /// step, unless others still name them. What else is not named any more goes later, and all that
+    /// is below it.
     pub removed: Vec<NodeId>,
-    /// Children that lose a reference with everything below them.
-    pub dropped: Vec<NodeId>,
     /// The new root, if it is another.
     pub root: Option<NodeId>,
 }
@@ -124,21 +126,36 @@ impl Tree<'_> {
     pub fn apply_with(&self, change: Change, also: impl FnOnce(&mut crate::dict::DictState)) {
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
+        let mut counts: HashMap<NodeId, i64> = HashMap::new();
+        let mut count = |id: NodeId, more: i64| *counts.entry(id).or_default() += more;
+        if let Some(root) = change.root {
+            count(root, 1);
+            count(state.root, -1);
+            state.root = root;
+        }
         for node in change.added {
             table.add(node.id, node.height);
+            node.references().for_each(|id| count(id, 1));
             state.install(node);
         }
         for node in change.changed {
-            state.install(node);
+            node.references().for_each(|id| count(id, 1));
+            if let Some(old) = state.install(node) {
+                old.references().for_each(|id| count(id, -1));
+            }
         }
         for id in change.removed {
-            state.remove(id);
+            let more = counts.remove(&id).unwrap_or(0);
+            if table.count(id, more).is_some_and(|references| references > 0) {
+                continue;
+            }
+            if let Some(old) = state.remove(id) {
+                old.references().for_each(|id| *counts.entry(id).or_default() -= 1);
+            }
             table.remove(id);
         }
-        let dead: Vec<NodeId> = change.dropped.into_iter().filter(|id| table.release(*id)).collect();
-        if let Some(root) = change.root {
-            state.root = root;
-        }
+        let unnamed = |(id, more): (NodeId, i64)| (more != 0 && table.count(id, more) == Some(0)).then_some(id);
+        let dead: Vec<NodeId> = counts.into_iter().filter_map(unnamed).collect();
         also(&mut state);
         drop(table);
         drop(state);
