@@ -139,9 +139,9 @@ impl Env {
             problem(format!("its height is {}, no lower than its parent's", node.height));
             return;
         }
-        if node.lo != visit.lo || node.hi != visit.hi {
+        if node.lo > visit.lo || node.hi < visit.hi {
             problem(format!(
-                "it is bounded by [{:?}, {:?}); its parent shows [{:?}, {:?})",
+                "it is bounded by [{:?}, {:?}); its parent shows more: [{:?}, {:?})",
                 node.lo, node.hi, visit.lo, visit.hi
             ));
         }

@@ -143,23 +143,6 @@ impl Node {
         }
     }
 
-    /// The part of [`content_bytes`](Node::content_bytes) that a window shows, in bytes; what it cuts
-    /// through counts whole.
-    pub fn content_bytes_within(&self, lo: &Cut, hi: &Cut) -> usize {
-        match &self.body {
-            Body::Leaf(basements) => {
-                let ends = basements.iter().skip(1).map(|next| Some(&next.first)).chain([None]);
-                let shown = basements.iter().zip(ends).filter(|(basement, end)| {
-                    hi.is_above(&basement.first) && end.is_none_or(|end| *lo < Cut::before(end.as_slice()))
-                });
-                shown.map(|(basement, _)| basement.piece.raw_bytes()).sum()
-            }
-            Body::Interior(edges) => {
-                edges.iter().filter(|e| e.lo < *hi && e.hi > *lo).map(Edge::pending_bytes).sum()
-            }
-        }
-    }
-
     /// An upper bound of the key lengths in and below it, in its own coordinates, in bytes. For an
     /// interior node: as its edges say.
     pub fn longest_key(&self) -> u32 {

@@ -147,17 +147,32 @@ pub(crate) struct Arrival {
 }
 
 impl Tree<'_> {
-    /// The node's new contents with the messages in it.
-    pub fn arrive(&self, node: &Node, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Body> {
+    /// The node's new contents with the messages in it. `is_private` says that no other path than the
+    /// one taken leads to it.
+    pub fn arrive(
+        &self,
+        node: &Node,
+        batch: &Batch<'_>,
+        is_private: bool,
+        arrival: &mut Arrival,
+    ) -> Result<Body> {
         match &node.body {
-            Body::Interior(edges) => Ok(Body::Interior(self.arrive_at_edges(edges, batch, arrival)?)),
+            Body::Interior(edges) => {
+                Ok(Body::Interior(self.arrive_at_edges(edges, batch, is_private, arrival)?))
+            }
             Body::Leaf(basements) => {
                 Ok(Body::Leaf(self.arrive_at_leaf(basements, &node.lo, &node.hi, batch)?.0))
             }
         }
     }
 
-    fn arrive_at_edges(&self, edges: &[Edge], batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Vec<Edge>> {
+    fn arrive_at_edges(
+        &self,
+        edges: &[Edge],
+        batch: &Batch<'_>,
+        is_private: bool,
+        arrival: &mut Arrival,
+    ) -> Result<Vec<Edge>> {
         let mut points = batch.points.as_slice();
         let mut out = Vec::with_capacity(edges.len());
         for edge in edges {
@@ -177,7 +192,7 @@ impl Tree<'_> {
             let passes = arrival.may_pass && self.is_passing(bytes);
             if passes && edge.partition.is_none() {
                 let mine = Batch { points: mine.to_vec(), ranges };
-                out.push(self.pass(&edge, &mine, arrival)?);
+                out.push(self.pass(&edge, &mine, is_private, arrival)?);
                 continue;
             }
             let older = edge.partition.as_ref().map(|p| self.store.run(p)).transpose()?;
@@ -189,7 +204,7 @@ impl Tree<'_> {
                 run = points_only.finish();
             }
             if passes {
-                out.push(self.pass(&edge, &Batch::of(&run), arrival)?);
+                out.push(self.pass(&edge, &Batch::of(&run), is_private, arrival)?);
                 continue;
             }
             edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
@@ -200,15 +215,30 @@ impl Tree<'_> {
     }
 
     /// Brings messages, which replace all that is pending, to the child of an edge. A null edge with
-    /// pairs among them gets a leaf. Gives the new edge, with nothing pending.
-    pub(super) fn pass(&self, edge: &Edge, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Edge> {
+    /// pairs among them gets a leaf. A child that other edges or other paths lead to as well is left
+    /// as it is: a copy takes its place here. Gives the new edge, with nothing pending.
+    pub(super) fn pass(
+        &self,
+        edge: &Edge,
+        batch: &Batch<'_>,
+        is_private: bool,
+        arrival: &mut Arrival,
+    ) -> Result<Edge> {
         let mut new = Edge { partition: None, ..edge.clone() };
         if let Some(id) = edge.child {
             let child = self.node(id)?;
             new.longest_key = edge.longest_key.max(longest_behind(edge, &batch.points));
-            let body = self.arrive(&child, &batch.translate(&edge.translation), arrival)?;
-            arrival.change.changed.push(self.with_body(&child, body));
-            arrival.reached.push(id);
+            let is_private = is_private && self.is_private(id);
+            let body = self.arrive(&child, &batch.translate(&edge.translation), is_private, arrival)?;
+            if is_private {
+                arrival.change.changed.push(self.with_body(&child, body));
+                arrival.reached.push(id);
+            } else {
+                let copy = self.new_node(child.height, child.lo.clone(), child.hi.clone(), body);
+                arrival.reached.push(copy.id);
+                new.child = Some(copy.id);
+                arrival.change.added.push(copy);
+            }
             return Ok(new);
         }
         let lift = Lift::into_child(&edge.lo, &edge.hi);

@@ -83,9 +83,46 @@ impl Tree<'_> {
         })
     }
 
+    /// The part of an edge inside `[lo, hi)`, which shows less of the same child.
+    pub(super) fn narrow(&self, edge: &Edge, lo: &Cut, hi: &Cut) -> Result<Option<Edge>> {
+        let (lo, hi) = ((&edge.lo).max(lo), (&edge.hi).min(hi));
+        if *lo == edge.lo && *hi == edge.hi {
+            return Ok(Some(edge.clone()));
+        }
+        if lo >= hi {
+            return Ok(None);
+        }
+        let partition = self.partition_within(edge, lo, hi)?;
+        Ok(Some(Edge { lo: lo.clone(), hi: hi.clone(), partition, ..edge.clone() }))
+    }
+
+    /// The part of an edge's partition for `[lo, hi)`.
+    pub(super) fn partition_within(&self, edge: &Edge, lo: &Cut, hi: &Cut) -> Result<Option<Arc<Piece>>> {
+        let Some(piece) = &edge.partition else { return Ok(None) };
+        let run: Arc<Run> = self.store.run(piece)?;
+        let mut out = RunBuilder::default();
+        for p in run.points(run.first_behind(lo), run.first_behind(hi)) {
+            out.push(&p.key, p.msn, p.kind, p.value);
+        }
+        out.set_ranges(run.ranges().iter().filter_map(|r| r.clip(lo, hi)).collect());
+        Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
+    }
+
+    /// The edges of an interior node inside `[lo, hi)` of its coordinates, through `lift`.
+    pub(super) fn edges_within(&self, node: &Node, lo: &Cut, hi: &Cut, lift: &Lift) -> Result<Vec<Edge>> {
+        let mut edges = Vec::with_capacity(node.edges().len());
+        for edge in node.edges() {
+            if let Some(edge) = self.narrow(edge, lo, hi)? {
+                edges.push(self.lift_edge(&edge, lift)?);
+            }
+        }
+        Ok(edges)
+    }
+
     /// The edges that an edge to an interior child shows, through `lift`.
-    pub(super) fn edges_of(&self, child: &Node, lift: &Lift) -> Result<Vec<Edge>> {
-        child.edges().iter().map(|edge| self.lift_edge(edge, lift)).collect()
+    pub(super) fn edges_of(&self, child: &Node, edge: &Edge, lift: &Lift) -> Result<Vec<Edge>> {
+        let (lo, hi) = edge.shown();
+        self.edges_within(child, &lo, &hi, lift)
     }
 
     /// A new interior node for `[lo, hi)` of edges in the same coordinates, and the edge to it.

@@ -16,14 +16,15 @@ const PASSING_PARTS: usize = 8;
 
 impl Tree<'_> {
     /// Moves the whole partition of an edge into the child, in one step for all who look. A null
-    /// edge with pairs pending gets a leaf. Gives the nodes that it came to.
+    /// edge with pairs pending gets a leaf. The parent is private, and so are the nodes that it came
+    /// to, which are given.
     pub fn flush(&self, parent: &Node, index: usize, may_pass: bool) -> Result<Vec<NodeId>> {
         let edges = parent.edges();
         let Some(edge) = edges.get(index) else { return Ok(Vec::new()) };
         let Some(piece) = &edge.partition else { return Ok(edge.child.into_iter().collect()) };
         let run = self.store.run(piece)?;
         let mut arrival = Arrival { may_pass, ..Arrival::default() };
-        let new = self.pass(edge, &Batch::of(&run), &mut arrival)?;
+        let new = self.pass(edge, &Batch::of(&run), true, &mut arrival)?;
         let mut edges = edges.to_vec();
         if let Some(slot) = edges.get_mut(index) {
             *slot = new;
@@ -40,7 +41,7 @@ impl Tree<'_> {
         let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH).collect();
         let batch = Batch { points, ranges: memtable.ranges_within(&Cut::LOW, &Cut::HIGH) };
         let mut arrival = Arrival { may_pass, ..Arrival::default() };
-        let body = self.arrive(&root, &batch, &mut arrival)?;
+        let body = self.arrive(&root, &batch, true, &mut arrival)?;
         arrival.change.changed.push(self.with_body(&root, body));
         let last = memtable.last_msn();
         self.apply_with(arrival.change, |state: &mut DictState| {

@@ -41,7 +41,7 @@ impl Tree<'_> {
         if child.edges().len() != 1 || edge.partition.is_some() {
             return Ok(None);
         }
-        let up = self.edges_of(child, &Lift::out_of_child(edge))?;
+        let up = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index, up);
         let parent = self.with_body(parent, Body::Interior(edges));
@@ -85,7 +85,8 @@ impl Tree<'_> {
             for (edge, child) in &children {
                 let lift = Lift::out_of_child(edge).then(&into);
                 self.store.load(&child.pieces())?;
-                self.copy_pairs(child.basements(), &child.lo, &child.hi, &lift, true, &mut leaf)?;
+                let (lo, hi) = edge.shown();
+                self.copy_pairs(child.basements(), &lo, &hi, &lift, true, &mut leaf)?;
             }
             let (basements, longest) = leaf.finish();
             (self.new_node(0, lo, hi, Body::Leaf(basements)), longest)
@@ -94,7 +95,8 @@ impl Tree<'_> {
             for edge in [left, right] {
                 match children.iter().find(|(e, _)| core::ptr::eq(*e, edge)) {
                     Some((edge, child)) => {
-                        all.extend(self.edges_of(child, &Lift::out_of_child(edge).then(&into))?);
+                        let lift = Lift::out_of_child(edge).then(&into);
+                        all.extend(self.edges_of(child, edge, &lift)?);
                     }
                     // What is pending for it stays above, in the joined partition.
                     None => all.push(Edge::null(into.to.cut(&edge.lo), into.to.cut(&edge.hi))),

@@ -154,7 +154,8 @@ impl Tree<'_> {
             }
             table.remove(id);
         }
-        let unnamed = |(id, more): (NodeId, i64)| (more != 0 && table.count(id, more) == Some(0)).then_some(id);
+        let unnamed =
+            |(id, more): (NodeId, i64)| (more != 0 && table.count(id, more) == Some(0)).then_some(id);
         let dead: Vec<NodeId> = counts.into_iter().filter_map(unnamed).collect();
         also(&mut state);
         drop(table);

@@ -56,7 +56,8 @@ impl Tree<'_> {
                 settled.cut_short = true;
             }
             let mut children = node.edges().iter().filter_map(|e| e.child);
-            let next = children.find(|c| to_visit.remove(c) || eager && !visited.contains(c));
+            let next =
+                children.find(|c| to_visit.remove(c) || eager && !visited.contains(c) && self.is_private(*c));
             if let Some(child) = next {
                 visited.insert(child);
                 path.push(child);
@@ -78,10 +79,18 @@ impl Tree<'_> {
         Ok(settled)
     }
 
-    /// Splits a child that is too large, and merges or drops one that is too small.
+    /// Splits a child that is too large, and merges or drops one that is too small. A child that was
+    /// reached is private: no other edge leads to it.
     fn mend_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
         let Some(index) = parent.edges().iter().position(|e| e.child == Some(id)) else { return Ok(()) };
         let child = self.node(id)?;
+        let (parent, child) = match self.mend(&parent, index, &child)? {
+            Some(parent) => match parent.edges().get(index).and_then(|e| e.child) {
+                Some(id) => (parent, self.node(id)?),
+                None => return Ok(()),
+            },
+            None => (parent, child),
+        };
         if self.is_large(&child) {
             let mut parent = parent;
             // The halves may be too large again.
@@ -112,7 +121,8 @@ impl Tree<'_> {
         };
         let small = |edge: Option<&Edge>| -> Result<bool> {
             match edge.map(|e| e.child) {
-                Some(Some(child)) => Ok(self.is_small(&*self.node(child)?)),
+                // What is shared is not copied to be merged.
+                Some(Some(child)) => Ok(self.is_private(child) && self.is_small(&*self.node(child)?)),
                 Some(None) => Ok(true),
                 None => Ok(false),
             }
@@ -128,6 +138,11 @@ impl Tree<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether one edge alone leads to a node. Below a node of which that is not so, it says nothing.
+    pub(super) fn is_private(&self, id: NodeId) -> bool {
+        self.table.lock().references(id) == 1
     }
 
     fn is_large(&self, node: &Node) -> bool {
@@ -178,7 +193,7 @@ impl Tree<'_> {
                 }
             };
             if below.height > 0 {
-                let edges = self.edges_of(&below, &Lift::out_of_child(only))?;
+                let edges = self.edges_of(&below, only, &Lift::out_of_child(only))?;
                 let top = self.new_node(below.height, Cut::LOW, Cut::HIGH, Body::Interior(edges));
                 let id = top.id;
                 self.replace_root(root, Some(&below), top);

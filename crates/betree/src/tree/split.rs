@@ -6,52 +6,73 @@ use alloc::vec::Vec;
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
 use super::{Change, Tree};
-use crate::cache::Piece;
 use crate::error::Result;
-use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node};
 
 impl Tree<'_> {
-    /// Splits the child of an edge in two. Gives the new version of the parent, or `None` if the
-    /// child holds too little to be split.
+    /// Splits what an edge shows of its child in two. Gives the new version of the parent, or `None`
+    /// if that is too little to be split.
     pub fn split(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
-        let cut_below = match &child.body {
-            Body::Leaf(basements) => self.leaf_cut(basements)?,
-            Body::Interior(edges) => interior_cut(edges),
+        let (lo, hi) = edge.shown();
+        let cut = match &child.body {
+            Body::Leaf(basements) => self.leaf_cut(basements, &lo, &hi)?,
+            Body::Interior(edges) => interior_cut(edges, &lo, &hi),
         };
-        let Some(cut_below) = cut_below.filter(|cut| *cut > child.lo && *cut < child.hi) else {
+        match cut.filter(|cut| *cut > lo && *cut < hi) {
+            Some(cut) => self.rebuild(parent, edge, index, child, &[lo, cut, hi]).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Where an edge shows only a part of its child: makes a node of that part (*mending*), so that
+    /// what is hidden can go. Gives the new version of the parent.
+    pub fn mend(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
+        let Some(edge) = parent.edges().get(index) else { return Ok(None) };
+        let (lo, hi) = edge.shown();
+        if lo == child.lo && hi == child.hi {
             return Ok(None);
-        };
+        }
+        self.rebuild(parent, edge, index, child, &[lo, hi]).map(Some)
+    }
+
+    /// Replaces the child of an edge by nodes for the parts of what it shows between the cuts, which
+    /// are in the child's coordinates.
+    fn rebuild(
+        &self,
+        parent: &Node,
+        edge: &Edge,
+        index: usize,
+        child: &Node,
+        cuts: &[Cut],
+    ) -> Result<Arc<Node>> {
         let out = Lift::out_of_child(edge);
-        let cut = out.to.cut(&cut_below);
         let mut change = Change::default();
-        let mut new = Vec::with_capacity(2);
-        for (lo, hi, lo_below, hi_below) in
-            [(&edge.lo, &cut, &child.lo, &cut_below), (&cut, &edge.hi, &cut_below, &child.hi)]
-        {
-            let into = Lift::into_child(lo, hi);
+        let mut new = Vec::with_capacity(cuts.len());
+        let above = |cut: &Cut, bound: &Cut, is_bound: bool| {
+            // A bound keeps the bytes it has in the parent, which its image may not say.
+            if is_bound { bound.clone() } else { out.to.cut(cut) }
+        };
+        for (part, pair) in cuts.windows(2).enumerate() {
+            let [lo_below, hi_below] = pair else { continue };
+            let lo = above(lo_below, &edge.lo, part == 0);
+            let hi = above(hi_below, &edge.hi, part + 2 == cuts.len());
+            let into = Lift::into_child(&lo, &hi);
             let lift = out.then(&into);
-            let (lo_new, hi_new) = (into.to.cut(lo), into.to.cut(hi));
+            let (lo_new, hi_new) = (into.to.cut(&lo), into.to.cut(&hi));
             let body = match &child.body {
                 Body::Leaf(basements) => {
                     let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
                     self.copy_pairs(basements, lo_below, hi_below, &lift, false, &mut leaf)?;
                     Body::Leaf(leaf.finish().0)
                 }
-                Body::Interior(edges) => {
-                    let mine = edges.iter().filter(|e| e.lo >= *lo_below && e.hi <= *hi_below);
-                    let edges = mine.map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
-                    Body::Interior(edges)
-                }
+                Body::Interior(_) => Body::Interior(self.edges_within(child, lo_below, hi_below, &lift)?),
             };
             let node = self.new_node(child.height, lo_new, hi_new, body);
-            // The same keys, without what the edge prepended and what is stripped in addition.
-            let gone = edge.translation.prepend.len() + into.to.strip_len - edge.translation.strip_len;
-            let longest = edge.longest_key.saturating_sub(gone as u32);
-            let (node, mut edge_new) = self.edge_to(node, lo, hi, into, longest);
-            edge_new.partition = self.partition_within(edge, lo, hi)?;
+            let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);
+            let (node, mut edge_new) = self.edge_to(node, &lo, &hi, into, longest);
+            edge_new.partition = self.partition_within(edge, &lo, &hi)?;
             change.added.push(node);
             new.push(edge_new);
         }
@@ -61,25 +82,14 @@ impl Tree<'_> {
         change.changed.push(parent.clone());
         change.removed.push(child.id);
         self.apply(change);
-        Ok(Some(parent))
-    }
-
-    /// The part of an edge's partition for `[lo, hi)`.
-    fn partition_within(&self, edge: &Edge, lo: &Cut, hi: &Cut) -> Result<Option<Arc<Piece>>> {
-        let Some(piece) = &edge.partition else { return Ok(None) };
-        let run: Arc<Run> = self.store.run(piece)?;
-        let mut out = RunBuilder::default();
-        for p in run.points(run.first_behind(lo), run.first_behind(hi)) {
-            out.push(&p.key, p.msn, p.kind, p.value);
-        }
-        out.set_ranges(run.ranges().iter().filter_map(|r| r.clip(lo, hi)).collect());
-        Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
+        Ok(parent)
     }
 
     /// Where to split a leaf: between the keys at a quarter and at three quarters of it, so that the
     /// halves share as long a prefix each as can be (*preferential splitting*, §5.3.2), and of such
     /// places at the one nearest to the middle.
-    fn leaf_cut(&self, basements: &[Basement]) -> Result<Option<Cut>> {
+    fn leaf_cut(&self, basements: &[Basement], lo: &Cut, hi: &Cut) -> Result<Option<Cut>> {
+        let basements = shown_basements(basements, lo, hi);
         let at_quarter =
             |quarters: usize| basements.get(basements.len() * quarters / 4).map(|b| b.first.clone());
         if basements.len() >= 4 {
@@ -89,7 +99,7 @@ impl Tree<'_> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for basement in basements {
             let run = self.store.run(&basement.piece)?;
-            keys.extend((0..run.len()).map(|i| run.key(i).to_vec()));
+            keys.extend((run.first_behind(lo)..run.first_behind(hi)).map(|i| run.key(i).to_vec()));
         }
         if keys.len() < 2 {
             return Ok(None);
@@ -116,9 +126,18 @@ fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
     }
 }
 
+/// The basements that may hold keys in `[lo, hi)`.
+fn shown_basements<'b>(basements: &'b [Basement], lo: &Cut, hi: &Cut) -> &'b [Basement] {
+    let from = basements.partition_point(|b| lo.is_above(&b.first)).saturating_sub(1);
+    let to = basements.partition_point(|b| hi.is_above(&b.first));
+    basements.get(from..to).unwrap_or_default()
+}
+
 /// Where to split an interior node: at the pivot of the middle half that is shared least, and of
 /// such pivots at the one nearest to the middle.
-fn interior_cut(edges: &[Edge]) -> Option<Cut> {
+fn interior_cut(edges: &[Edge], lo: &Cut, hi: &Cut) -> Option<Cut> {
+    let (from, to) = (edges.partition_point(|e| e.hi <= *lo), edges.partition_point(|e| e.lo < *hi));
+    let edges = edges.get(from..to)?;
     let len = edges.len();
     let middle_half = (len / 4).max(1)..=(len * 3 / 4).min(len.checked_sub(1)?);
     let pivots = edges.iter().enumerate().filter(|(index, _)| middle_half.contains(index));
