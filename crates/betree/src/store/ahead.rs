@@ -63,14 +63,18 @@ impl Ahead {
         push(&mut self.state.lock().expecting, leaf);
     }
 
-    /// Whether a leaf was read ahead, and this is the first scan to come to it.
-    pub fn has_come(&self, leaf: NodeId) -> bool {
+    /// Whether a leaf was read ahead, or was to be, and this is the first scan to come to it. A
+    /// request that was not begun is taken back: whoever comes does it.
+    pub fn has_come(&self, leaf: NodeId, dict: usize, at: &Cut) -> bool {
         if self.threads.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let mut state = self.state.lock();
-        let at = state.expecting.iter().position(|id| *id == leaf);
-        at.and_then(|at| state.expecting.remove(at)).is_some()
+        let waiting = state.requests.iter().position(|request| request.dict == dict && request.at == *at);
+        let expected = state.expecting.iter().position(|id| *id == leaf);
+        let taken_back = waiting.and_then(|at| state.requests.remove(at)).is_some();
+        let was_read = expected.and_then(|at| state.expecting.remove(at)).is_some();
+        taken_back || was_read
     }
 
     /// Gives each request to `read`, until [`stop`](Ahead::stop).

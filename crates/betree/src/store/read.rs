@@ -59,6 +59,14 @@ impl Store {
         loaded
     }
 
+    /// Waits until nobody reads ahead of a node: what comes of that need not be read again.
+    pub fn wait_for_reader(&self, node: NodeId) {
+        let mut nodes = self.reading.nodes.lock();
+        while nodes.contains(&node) {
+            nodes = self.reading.done.wait(nodes);
+        }
+    }
+
     /// The contents of a piece, from memory or from the device.
     pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
         match piece.resident() {

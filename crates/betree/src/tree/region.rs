@@ -178,7 +178,7 @@ impl Tree<'_> {
             }
         }
         if let Some(leaf) = &leaf {
-            self.read_ahead(leaf, way)?;
+            self.read_ahead(leaf, at, way)?;
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
         let mut covered = false;
@@ -283,9 +283,9 @@ impl Tree<'_> {
     /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
     /// as were read so far are read in one go, so that little is read in vain for whoever stops
     /// soon; and when that reaches the leaf's end, the next leaf is read meanwhile.
-    fn read_ahead(&self, LeafPlace { leaf, index, end }: &LeafPlace, way: Way) -> Result<()> {
+    fn read_ahead(&self, LeafPlace { leaf, index, end }: &LeafPlace, at: &Cut, way: Way) -> Result<()> {
         let basements = leaf.basements();
-        let was_expected = self.store.ahead.has_come(leaf.id);
+        let was_expected = self.store.ahead.has_come(leaf.id, self.dict.index, at);
         let is_here = |b: &Basement| b.piece.is_resident();
         let here = basements.get(*index).is_some_and(is_here);
         let behind = match way {
@@ -293,6 +293,9 @@ impl Tree<'_> {
             Way::Down => basements.iter().skip(*index + 1).take_while(|b| is_here(b)).count(),
         };
         if !was_expected && (here || behind == 0) {
+            if !here {
+                self.store.wait_for_reader(leaf.id);
+            }
             return Ok(());
         }
         let ahead = if was_expected { basements.len() } else { behind * 2 };
