@@ -26,6 +26,7 @@ pub struct Batch {
     frees: bool,
     frees_bytes: u64,
     deletes: bool,
+    clones: bool,
     oversized: bool,
     /// One bit a dictionary; the highest stands for all that no volume has.
     dicts: u64,
@@ -38,12 +39,27 @@ pub(crate) enum Change<'b> {
     Delete { key: &'b [u8] },
     Upsert { key: &'b [u8], delta: &'b [u8] },
     DeleteRange { lo: Cut, hi: Cut },
+    CloneRange { from: &'b [u8], to: &'b [u8] },
+}
+
+/// A change of a whole range, as the tree takes it.
+pub(crate) enum RangeChange<'b> {
+    Delete {
+        lo: Cut,
+        hi: Cut,
+    },
+    /// All that begins with `to` becomes what begins with `from`.
+    Clone {
+        from: &'b [u8],
+        to: &'b [u8],
+    },
 }
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const UPSERT: u8 = 3;
 const DELETE_RANGE: u8 = 4;
+const CLONE_RANGE: u8 = 5;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
 /// kind, dictionary, sides of the cuts, reserved, two lengths.
@@ -85,6 +101,25 @@ impl Batch {
             self.push(DELETE_RANGE, dict, sides, lo.bytes(), hi.bytes());
             self.deletes = true;
         }
+    }
+
+    /// Makes all that begins with `to` what begins with `from`, as it stands before the batch, at a
+    /// cost that does not depend on how much that is (dissertation §4.2, §5.2). What began with `to`
+    /// before is gone.
+    ///
+    /// A batch with clones takes effect in this order, in which order ever its changes were added:
+    /// all sources are looked at; ranges are deleted; clones are made, in their order; then come its
+    /// other changes, in theirs.
+    pub fn clone_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
+        self.push(CLONE_RANGE, dict, 0, from, to);
+        self.oversized |= to.len() > KEY_BYTES_MAX;
+        self.clones = true;
+    }
+
+    /// As [`clone_range`](Batch::clone_range), and what began with `from` is gone.
+    pub fn rename_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
+        self.delete_range(dict, &Cut::before(from), &Cut::after(from));
+        self.clone_range(dict, from, to);
     }
 
     /// Says that the batch is there to free about so many bytes, and that what it puts (a record, a
@@ -141,6 +176,30 @@ impl Batch {
         if self.frees && self.puts_bytes <= FREEING_PUTS_BYTES_MAX { 0 } else { self.puts_bytes }
     }
 
+    /// Whether it holds clones.
+    pub(crate) fn clones(&self) -> bool {
+        self.clones
+    }
+
+    /// The record with the changes of ranges first, and how many these are.
+    pub(crate) fn ranges_first(&self) -> Result<(Arc<Vec<u8>>, u32)> {
+        let (mut ranges, mut others) = (Batch::new(), Batch::new());
+        for change in Changes::of(&self.record) {
+            let (dict, change) = change?;
+            match change {
+                Change::Put { key, value } => others.put(dict, key, value),
+                Change::Delete { key } => others.delete(dict, key),
+                Change::Upsert { key, delta } => others.upsert(dict, key, delta),
+                Change::DeleteRange { lo, hi } => ranges.delete_range(dict, &lo, &hi),
+                Change::CloneRange { from, to } => ranges.clone_range(dict, from, to),
+            }
+        }
+        let count = ranges.changes;
+        let record = Arc::make_mut(&mut ranges.record);
+        record.extend_from_slice(&others.record);
+        Ok((ranges.record, count))
+    }
+
     pub(crate) fn is_oversized(&self) -> bool {
         self.oversized
     }
@@ -185,6 +244,7 @@ impl<'b> Changes<'b> {
                 lo: cut(key, sides & LO_AFTER != 0),
                 hi: cut(value, sides & HI_AFTER != 0),
             },
+            CLONE_RANGE => Change::CloneRange { from: key, to: value },
             _ => return None,
         };
         self.rest = rest.get(key_len + value_len..)?;

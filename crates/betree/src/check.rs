@@ -147,12 +147,17 @@ impl Env {
         }
         let longest = match &node.body {
             Body::Leaf(_) => self.check_leaf(&node, &mut problem),
-            Body::Interior(edges) => {
-                edges.iter().map(|edge| self.check_edge(&node, edge, stack, &mut problem)).max().unwrap_or(0)
-            }
+            Body::Interior(edges) => edges
+                .iter()
+                .map(|edge| self.check_edge(&node, edge, known, stack, &mut problem))
+                .max()
+                .unwrap_or(0),
         };
         if visit.longest_key.is_some_and(|bound| longest > bound as usize) {
-            problem(format!("a key of {longest} bytes is longer than its parent's bound"));
+            problem(format!(
+                "a key of {longest} bytes is longer than its parent's bound, {:?}; height {} [{:?}, {:?}) seen as [{:?}, {:?})",
+                visit.longest_key, node.height, node.lo, node.hi, visit.lo, visit.hi
+            ));
         }
     }
 
@@ -161,6 +166,7 @@ impl Env {
         &self,
         node: &Node,
         edge: &Edge,
+        known: &HashMap<NodeId, (u8, u32)>,
         stack: &mut Vec<Visit>,
         problem: &mut dyn FnMut(String),
     ) -> usize {
@@ -175,6 +181,23 @@ impl Env {
                 hi: to.cut(&edge.hi),
                 below_height: u16::from(node.height),
                 longest_key: Some(edge.longest_key),
+            });
+        }
+        for goto in &edge.gotos {
+            let height = known.get(&goto.target).map(|(height, _)| *height);
+            let above = edge.child.and_then(|child| known.get(&child)).map(|(height, _)| *height);
+            if height >= above {
+                problem(format!("the GOTO from {:?} leads to a node no lower than the child", goto.lo));
+            }
+            if goto.longest_key_here() > edge.longest_key_here() {
+                problem(format!("the GOTO from {:?} has longer keys than its edge", goto.lo));
+            }
+            stack.push(Visit {
+                id: goto.target,
+                lo: goto.translation.cut(&goto.lo),
+                hi: goto.translation.cut(&goto.hi),
+                below_height: u16::from(node.height),
+                longest_key: Some(goto.longest_key),
             });
         }
         let mut longest = (edge.longest_key as usize + to.strip_len).saturating_sub(to.prepend.len());
@@ -240,11 +263,14 @@ fn check_partition(edge: &Edge, run: &Run, problem: &mut dyn FnMut(String)) {
     if run.ranges().iter().any(|r| r.lo < edge.lo || r.hi > edge.hi) {
         problem(format!("the partition from {:?} holds a range outside of its window", edge.lo));
     }
+    if run.ranges().iter().any(|r| edge.gotos.iter().any(|g| g.clip(&r.lo, &r.hi).is_some())) {
+        problem(format!("the partition from {:?} holds a range that a GOTO overlaps", edge.lo));
+    }
     if edge.child.is_none() && !run.ranges().is_empty() {
         problem(format!("the null edge from {:?} holds a range", edge.lo));
     }
     for point in run.points(0, run.len()) {
-        if run.range_over(&point.key).is_some_and(|range| range.msn >= point.msn) {
+        if run.range_over(&point.key).is_some_and(|range| range.msn > point.msn) {
             problem(format!("the partition from {:?} holds a message older than a range over it", edge.lo));
         }
     }

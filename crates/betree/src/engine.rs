@@ -7,7 +7,7 @@ use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_sys::sync::{Mutex, MutexGuard};
 
-use crate::batch::{Change, Changes};
+use crate::batch::{Change, Changes, RangeChange};
 use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
 use crate::format::table::PART_BYTES;
@@ -17,7 +17,7 @@ use crate::node::NodeId;
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
-use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
+use crate::tree::{Change as TreeChange, FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
 use crate::upsert::Upsert;
 
 /// Memtables of one dictionary that wait to arrive at the root before writers have to.
@@ -138,9 +138,61 @@ impl Engine {
                 Change::Delete { key } => state.active.delete(key, msn),
                 Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.upsert),
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn),
+                // `apply_ranges` has brought it to the tree.
+                Change::CloneRange { .. } => {}
             }
         }
         Ok(())
+    }
+
+    /// What the changes of ranges at the front of a record, numbered from `first_msn` on, make of the
+    /// trees, for [`apply_ranges`](Engine::apply_ranges); those that a dictionary's tree holds
+    /// already are passed over. Every message from before is in the trees.
+    pub fn change_ranges(
+        &self,
+        _structures: &[MutexGuard<'_, ()>],
+        first_msn: Msn,
+        record: &[u8],
+        count: u32,
+    ) -> Result<Vec<(usize, TreeChange)>> {
+        let mut all = Vec::new();
+        for dict in &self.dicts {
+            let applied = dict.state.read().applied_msn;
+            let mut mine = Vec::new();
+            for (change, msn) in Changes::of(record).take(count as usize).zip(first_msn..) {
+                let (id, change) = change?;
+                if usize::from(id.0) >= self.dicts.len() {
+                    return Err(Error::NoSuchDictionary { id: id.0 });
+                }
+                if usize::from(id.0) != dict.index || msn <= applied {
+                    continue;
+                }
+                match change {
+                    Change::DeleteRange { lo, hi } => mine.push((msn, RangeChange::Delete { lo, hi })),
+                    Change::CloneRange { from, to } => mine.push((msn, RangeChange::Clone { from, to })),
+                    _ => return Err(Error::BadRecord),
+                }
+            }
+            if !mine.is_empty() {
+                all.push((dict.index, self.tree_of(dict).change_ranges(&mine)?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Puts what [`change_ranges`](Engine::change_ranges) gave in place; `last_msn` is the last of
+    /// these changes.
+    pub fn apply_ranges(&self, changes: Vec<(usize, TreeChange)>, last_msn: Msn) {
+        for (index, change) in changes {
+            if let Some(dict) = self.dicts.get(index) {
+                self.tree_of(dict).apply(change);
+            }
+        }
+        for dict in &self.dicts {
+            let mut state = dict.state.write();
+            state.applied_msn = state.applied_msn.max(last_msn);
+        }
+        self.unsettled.store(true, Ordering::Relaxed);
     }
 
     /// Freezes memtables: those that are full, or all that hold anything. `true` if any was frozen.

@@ -107,7 +107,9 @@ impl Env {
         }
         self.throttle(batch.bytes())?;
         self.admit(batch)?;
-        {
+        if batch.clones() {
+            self.commit_ranges(batch)?;
+        } else {
             let mut commit = self.commit.lock();
             self.writable(&commit)?;
             let first_msn = commit.next_msn;
@@ -133,6 +135,39 @@ impl Env {
             // no room the checkpoint makes some.
             let _ = self.log.write_out();
         }
+        Ok(())
+    }
+
+    /// Commits a batch with clones: all that came before arrives at the roots, where the changes of
+    /// ranges take effect; the others go to the memtables as ever.
+    fn commit_ranges(&self, batch: &Batch) -> Result<()> {
+        let (record, ranges) = batch.ranges_first()?;
+        let engine = &self.engine;
+        engine.freeze(true);
+        for dict in &engine.dicts {
+            while engine.absorb(dict)? {}
+        }
+        let structures = engine.lock_structures();
+        // Once without the writers' lock, so that what has to be read is in memory.
+        for (index, change) in engine.change_ranges(&structures, Msn::MAX / 2, &record, ranges)? {
+            if let Some(dict) = engine.dicts.get(index) {
+                engine.tree_of(dict).give_up(&change);
+            }
+        }
+        let mut commit = self.commit.lock();
+        self.writable(&commit)?;
+        engine.freeze(true);
+        engine.absorb_at_roots(&structures)?;
+        let first_msn = commit.next_msn;
+        let changes = engine.change_ranges(&structures, first_msn, &record, ranges)?;
+        self.log.append(first_msn, batch.len() as u32, &record)?;
+        // Nothing after this line fails, as in `commit`.
+        engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
+        engine.take(first_msn, &record)?;
+        commit.next_msn = first_msn + batch.len() as u64;
+        drop(commit);
+        drop(structures);
+        self.call_for_work();
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use betree_sys::{BLOCK_BYTES, Device};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::batch::{Change, Changes};
 use crate::cache::Cache;
 use crate::checkpoint::Committed;
 use crate::dict::Dict;
@@ -140,6 +141,14 @@ impl Env {
         let mut next_msn = superblock.next_msn;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             next_msn = next_msn.max(first_msn + u64::from(changes));
+            let ranges = ranges_at_front(record)?;
+            if ranges > 0 {
+                engine.freeze(true);
+                let structures = engine.lock_structures();
+                engine.absorb_at_roots(&structures)?;
+                let changes = engine.change_ranges(&structures, first_msn, record, ranges)?;
+                engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
+            }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) {
                 for dict in &engine.dicts {
@@ -239,6 +248,22 @@ fn read_checked(
         });
     }
     Ok(buffer)
+}
+
+/// How many changes of ranges stand at the front of the record of a batch with clones; 0 for others.
+fn ranges_at_front(record: &[u8]) -> Result<u32> {
+    let (mut ranges, mut clones) = (0, false);
+    for change in Changes::of(record) {
+        match change?.1 {
+            Change::DeleteRange { .. } => ranges += 1,
+            Change::CloneRange { .. } => {
+                ranges += 1;
+                clones = true;
+            }
+            _ => break,
+        }
+    }
+    Ok(if clones { ranges } else { 0 })
 }
 
 #[cfg(test)]

@@ -113,6 +113,13 @@ impl Table {
         NodeId { slot, generation: generation.wrapping_add(1) }
     }
 
+    /// Takes a reserved name back that nothing was added under.
+    pub fn give_up(&mut self, id: NodeId) {
+        if self.slots.get(id.slot as usize).is_some_and(|slot| !slot.used) {
+            self.free_slots.push(id.slot);
+        }
+    }
+
     /// Adds a node under a reserved name, without references and without a place on the device yet.
     pub fn add(&mut self, id: NodeId, height: u8) {
         if let Some(slot) = self.slots.get_mut(id.slot as usize) {

@@ -26,6 +26,17 @@ impl History {
         &self.latest
     }
 
+    /// A batch without its clones where these might make more, or longer, keys than a model is quick
+    /// with: clones of clones double without end.
+    pub fn bounded(&self, changes: &[Change]) -> Vec<Change> {
+        const KEYS_MAX: usize = 2000;
+        const KEY_BYTES_MAX: usize = 200;
+        let (keys, longest) = self.latest.size();
+        let is_large = keys > KEYS_MAX || longest > KEY_BYTES_MAX;
+        let is_kept = |change: &&Change| !(is_large && matches!(change, Change::Clone(..)));
+        changes.iter().filter(is_kept).cloned().collect()
+    }
+
     /// A batch is about to be committed. If nothing is said after it, a crash may leave it or not.
     pub fn attempt(&mut self, changes: &[Change]) {
         self.unsynced.push(changes.to_vec());

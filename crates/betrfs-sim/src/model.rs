@@ -19,6 +19,8 @@ pub enum Change {
     Upsert(DictId, Vec<u8>, Vec<u8>),
     /// Removes the keys between two cuts.
     DeleteRange(DictId, Cut, Cut),
+    /// Makes what begins with the second prefix what begins with the first.
+    Clone(DictId, Vec<u8>, Vec<u8>),
 }
 
 impl std::fmt::Debug for Change {
@@ -30,6 +32,7 @@ impl std::fmt::Debug for Change {
                 write!(f, "upsert({}, {}, {})", dict.0, show(key), show(delta))
             }
             Change::DeleteRange(dict, lo, hi) => write!(f, "delete_range({}, {lo:?}, {hi:?})", dict.0),
+            Change::Clone(dict, from, to) => write!(f, "clone({}, {}, {})", dict.0, show(from), show(to)),
         }
     }
 }
@@ -43,6 +46,7 @@ pub fn batch_of(changes: &[Change]) -> Batch {
             Change::Delete(dict, key) => batch.delete(*dict, key),
             Change::Upsert(dict, key, delta) => batch.upsert(*dict, key, delta),
             Change::DeleteRange(dict, lo, hi) => batch.delete_range(*dict, lo, hi),
+            Change::Clone(dict, from, to) => batch.clone_range(*dict, from, to),
         }
     }
     batch
@@ -133,10 +137,47 @@ impl ModelEnv {
         &self.dicts[usize::from(dict.0)]
     }
 
-    /// Makes the changes, one after the other.
+    /// Makes the changes, one after the other; with clones among them, in the order that a batch of
+    /// these has.
     pub fn commit(&mut self, changes: &[Change]) {
+        let of_clones = |change: &Change| match change {
+            Change::Clone(dict, from, to) => Some((*dict, from.clone(), to.clone())),
+            _ => None,
+        };
+        let clones: Vec<_> = changes.iter().filter_map(of_clones).collect();
+        if clones.is_empty() {
+            return self.make(changes.iter());
+        }
+        let sources: Vec<Vec<(Vec<u8>, Vec<u8>)>> = clones
+            .iter()
+            .map(|(dict, from, _)| {
+                let of_source = self.dict(*dict).iter().filter(|(key, _)| key.starts_with(from));
+                of_source.map(|(key, value)| (key[from.len()..].to_vec(), value.clone())).collect()
+            })
+            .collect();
+        self.make(changes.iter().filter(|change| matches!(change, Change::DeleteRange(..))));
+        for ((dict, from, to), source) in clones.iter().zip(sources) {
+            if from == to {
+                continue;
+            }
+            let map = self.dict_mut(*dict);
+            map.retain(|key, _| !key.starts_with(to));
+            map.extend(source.into_iter().map(|(key, value)| ([to.as_slice(), &key].concat(), value)));
+        }
+        let is_point = |change: &&Change| !matches!(change, Change::DeleteRange(..) | Change::Clone(..));
+        self.make(changes.iter().filter(is_point));
+    }
+
+    /// How many pairs there are, and how long the longest key is.
+    pub fn size(&self) -> (usize, usize) {
+        let keys = || self.dicts.iter().flat_map(|map| map.keys());
+        (keys().count(), keys().map(Vec::len).max().unwrap_or(0))
+    }
+
+    fn make<'c>(&mut self, changes: impl Iterator<Item = &'c Change>) {
         for change in changes {
             match change {
+                Change::Clone(..) => {}
                 Change::Put(dict, key, value) => {
                     self.dict_mut(*dict).insert(key.clone(), value.clone());
                 }

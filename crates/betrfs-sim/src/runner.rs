@@ -164,6 +164,7 @@ impl Runner {
     }
 
     fn commit(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let changes = &self.history.bounded(changes);
         let batch = batch_of(changes);
         let env = self.env.as_ref().ok_or_else(|| Failure::Wrong("the volume is not open".into()))?;
         env.throttle(batch.bytes())?;
@@ -222,6 +223,7 @@ impl Runner {
                         Ok(Ok(()))
                     }
                     Move::Commit(changes) => {
+                        let changes = &self.history.bounded(changes);
                         let batch = batch_of(changes);
                         self.history.attempt(changes);
                         env.throttle(batch.bytes())

@@ -186,6 +186,8 @@ pub struct Generator {
     has_large_values: bool,
     /// How many of a hundred changes are range deletes, which keep trees small.
     range_percent: usize,
+    /// How many of a hundred batches clone or rename ranges.
+    clone_percent: usize,
     /// Commits to come that only put, and many keys at once.
     loads: usize,
 }
@@ -197,7 +199,18 @@ impl Generator {
         let has_large_values = rng.percent(40);
         let range_percent = *rng.pick(&[0, 2, 2, 8]);
         let loads = *rng.pick(&[0, 4, 12, 30]);
-        Generator { rng, universe, dicts, mix, values: 0, has_large_values, range_percent, loads }
+        let clone_percent = *rng.pick(&[0, 3, 10, 25]);
+        Generator {
+            rng,
+            universe,
+            dicts,
+            mix,
+            values: 0,
+            has_large_values,
+            range_percent,
+            clone_percent,
+            loads,
+        }
     }
 
     /// The next `count` steps.
@@ -232,6 +245,14 @@ impl Generator {
             false => self.rng.between(2, 6),
         };
         let mut batch: Vec<Change> = Vec::new();
+        if !is_load && self.rng.percent(self.clone_percent) {
+            for _ in 0..*self.rng.pick(&[1, 1, 1, 2, 3]) {
+                self.clone_into(&mut batch);
+            }
+            if self.rng.percent(60) {
+                return batch;
+            }
+        }
         for _ in 0..count {
             let change = if is_load { self.put() } else { self.change() };
             batch.push(change);
@@ -241,6 +262,27 @@ impl Generator {
             }
         }
         batch
+    }
+
+    /// A clone, a rename or an exchange; now and then into itself or out of itself.
+    fn clone_into(&mut self, batch: &mut Vec<Change>) {
+        let dict = self.dict();
+        let (mut from, mut to) = (self.universe.prefix(&mut self.rng), self.universe.prefix(&mut self.rng));
+        match self.rng.below(100) {
+            0..15 => to = [from.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
+            15..30 => from = [to.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
+            _ => {}
+        }
+        let whole = |prefix: &Vec<u8>| (Cut::before(prefix.clone()), Cut::after(prefix.clone()));
+        let kind = self.rng.below(100);
+        if kind >= 50 {
+            let (lo, hi) = whole(&from);
+            batch.push(Change::DeleteRange(dict, lo, hi));
+        }
+        batch.push(Change::Clone(dict, from.clone(), to.clone()));
+        if kind >= 90 {
+            batch.push(Change::Clone(dict, to, from));
+        }
     }
 
     fn put(&mut self) -> Change {
@@ -324,7 +366,7 @@ mod tests {
         for kind in ["Commit", "Get", "Walk", "Sync", "Checkpoint", "Pump", "Check", "Reopen", "Abandon"] {
             assert!(shown.contains(kind), "{kind}");
         }
-        for kind in ["put(", "delete(", "upsert(", "delete_range(", "Next", "Prev", "Seek"] {
+        for kind in ["put(", "delete(", "upsert(", "delete_range(", "clone(", "Next", "Prev", "Seek"] {
             assert!(shown.contains(kind), "{kind}");
         }
     }

@@ -16,7 +16,14 @@ fn run(setup: Setup, steps: &[Step]) -> Result<(), String> {
     let told = |what: &'static str| move |e: Failure| format!("{what}: {e}");
     let mut runner = Runner::format(device, setup).map_err(told("format"))?;
     let free_at_first = runner.env().map_err(told("space"))?.space().free_bytes;
-    runner.run(steps).map_err(|(i, e)| format!("step {i}: {e}"))?;
+    let after_each = setting("BETRFS_CHECK_EACH_STEP", 0) != 0;
+    for (i, step) in steps.iter().enumerate() {
+        let mut all = runner.step(step);
+        if after_each {
+            all = all.and_then(|()| runner.check()).and_then(|()| runner.compare_all());
+        }
+        all.map_err(|e| format!("step {i}: {e}"))?;
+    }
     runner.compare_all().map_err(told("after the last step"))?;
     runner.drain().map_err(told("draining"))?;
     runner.compare_all().map_err(told("drained"))?;

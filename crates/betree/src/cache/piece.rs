@@ -57,6 +57,27 @@ impl Piece {
         })
     }
 
+    /// Another piece of the same contents, for another node: each is where its own node is stored, once
+    /// that is written, and holds no extent of the other.
+    pub fn twin(&self, cache: &Cache) -> Arc<Piece> {
+        let state = self.state.lock();
+        let bytes = state.run.as_ref().map_or(0, |run| run.memory_bytes());
+        self.account.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if state.stored.is_none() {
+            self.account.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        let twin = Arc::new(Piece {
+            raw_bytes: self.raw_bytes,
+            state: Mutex::new(State { run: state.run.clone(), stored: state.stored.clone() }),
+            touched: AtomicBool::new(false),
+            account: self.account.clone(),
+        });
+        if state.run.is_some() && state.stored.is_some() {
+            cache.watch(&twin);
+        }
+        twin
+    }
+
     /// Its size before compression in bytes.
     pub fn raw_bytes(&self) -> usize {
         self.raw_bytes as usize

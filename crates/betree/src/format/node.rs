@@ -5,19 +5,22 @@
 //!
 //! ```text
 //! magic u32 | height u8 | reserved u8 × 3 | slot u32 | generation u32 | lo cut | hi cut
-//! | goto targets u32 (0 in this version) | entries u32 | entries
+//! | entries u32 | entries
 //! cut:      side u8 (1: after) | length u32 | bytes
 //! piece:    offset u32 | stored length u32 | raw length u32 | codec u32 | checksum u64
 //! leaf:     first key length u32 | first key | piece
 //! interior: hi cut | strip length u32 | prepend length u32 | prepend | child slot u32 (all ones:
 //!           none) | child generation u32 | longest key u32 | has partition u32 | piece if it has
+//!           | GOTOs u32 | GOTOs
+//! GOTO:     lo cut | hi cut | strip length u32 | prepend length u32 | prepend | target slot u32
+//!           | target generation u32 | longest key u32
 //! ```
 //! Offsets of pieces count from the extent's start; checksums are over the stored bytes.
 
 use alloc::vec::Vec;
 
 use crate::key::{Cut, Translation};
-use crate::node::NodeId;
+use crate::node::{Goto, NodeId};
 
 const MAGIC: u32 = 0x6e72_7462;
 const NO_CHILD: u32 = u32::MAX;
@@ -62,6 +65,7 @@ pub(crate) struct StoredEdge {
     pub child: Option<NodeId>,
     pub longest_key: u32,
     pub partition: Option<PieceRef>,
+    pub gotos: Vec<Goto>,
 }
 
 /// What stands in a header.
@@ -91,7 +95,6 @@ impl Header {
         out.u32(self.id.generation);
         out.cut(&self.lo);
         out.cut(&self.hi);
-        out.u32(0);
         match &self.entries {
             Entries::Leaf(basements) => {
                 out.u32(basements.len() as u32);
@@ -113,6 +116,16 @@ impl Header {
                     if let Some(piece) = &edge.partition {
                         out.piece(piece);
                     }
+                    out.u32(edge.gotos.len() as u32);
+                    for goto in &edge.gotos {
+                        out.cut(&goto.lo);
+                        out.cut(&goto.hi);
+                        out.u32(goto.translation.strip_len as u32);
+                        out.bytes(&goto.translation.prepend);
+                        out.u32(goto.target.slot);
+                        out.u32(goto.target.generation);
+                        out.u32(goto.longest_key);
+                    }
                 }
             }
         }
@@ -133,9 +146,6 @@ impl Header {
         let (lo, hi) = (from.cut()?, from.cut()?);
         if lo >= hi {
             return Err("the bounds are out of order");
-        }
-        if from.u32()? != 0 {
-            return Err("GOTO messages, which this version does not know");
         }
         let count = from.u32()?;
         let entries = if height == 0 {
@@ -161,6 +171,19 @@ impl Header {
                 }
                 if edge.translation.strip_len > crate::key::shared_len(edge_lo, &edge.hi) {
                     return Err("an edge that strips more than its window shares");
+                }
+                let mut end = edge_lo;
+                for goto in &edge.gotos {
+                    if goto.lo < *end || goto.hi <= goto.lo || goto.hi > edge.hi {
+                        return Err("GOTOs out of order");
+                    }
+                    if goto.translation.strip_len > crate::key::shared_len(&goto.lo, &goto.hi) {
+                        return Err("a GOTO that strips more than its range shares");
+                    }
+                    end = &goto.hi;
+                }
+                if edge.child.is_none() && !edge.gotos.is_empty() {
+                    return Err("a GOTO above no child");
                 }
                 edges.push(edge);
             }
@@ -256,6 +279,21 @@ impl<'b> Reader<'b> {
             _ => return Err("a partition neither there nor absent"),
         };
         let child = (slot != NO_CHILD).then_some(NodeId { slot, generation });
-        Ok(StoredEdge { hi, translation: Translation { strip_len, prepend }, child, longest_key, partition })
+        let mut gotos = Vec::new();
+        for _ in 0..self.u32()? {
+            gotos.push(self.goto()?);
+        }
+        let translation = Translation { strip_len, prepend };
+        Ok(StoredEdge { hi, translation, child, longest_key, partition, gotos })
+    }
+
+    fn goto(&mut self) -> Result<Goto, &'static str> {
+        Ok(Goto {
+            lo: self.cut()?,
+            hi: self.cut()?,
+            translation: Translation { strip_len: self.u32()? as usize, prepend: self.bytes()?.to_vec() },
+            target: NodeId { slot: self.u32()?, generation: self.u32()? },
+            longest_key: self.u32()?,
+        })
     }
 }

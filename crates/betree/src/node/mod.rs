@@ -4,8 +4,12 @@
 //! share the pieces that it did not touch, and puts them in the place of the old ones in one step.
 //! A reader that holds a version therefore holds something whole, without a lock.
 
+mod goto;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+pub(crate) use goto::{Goto, inside, outside};
 
 use crate::cache::{Charge, Piece};
 use crate::key::{Cut, Translation};
@@ -36,12 +40,16 @@ pub(crate) struct Edge {
     pub longest_key: u32,
     /// The messages pending for the window, in this node's coordinates; `None` if there are none.
     pub partition: Option<Arc<Piece>>,
+    /// The GOTOs pending for it, disjoint and in order. The partition's points are newer than a GOTO
+    /// that covers them; its ranges overlap none. The child is higher than each target.
+    pub gotos: Vec<Goto>,
 }
 
 impl Edge {
     /// An edge to nothing.
     pub fn null(lo: Cut, hi: Cut) -> Edge {
-        Edge { lo, hi, translation: Translation::default(), child: None, longest_key: 0, partition: None }
+        let translation = Translation::default();
+        Edge { lo, hi, translation, child: None, longest_key: 0, partition: None, gotos: Vec::new() }
     }
 
     /// From the child's coordinates to this node's, for what the window shows.
@@ -55,6 +63,12 @@ impl Edge {
         lifted.saturating_add(self.translation.strip_len as u32)
     }
 
+    /// How long a key of this node's coordinates is in the child's, in bytes.
+    pub fn lifted_len(&self, len: u32) -> u32 {
+        len.saturating_sub(self.translation.strip_len as u32)
+            .saturating_add(self.translation.prepend.len() as u32)
+    }
+
     /// What the window shows of the child, in the child's coordinates.
     pub fn shown(&self) -> (Cut, Cut) {
         (self.translation.cut(&self.lo), self.translation.cut(&self.hi))
@@ -62,7 +76,19 @@ impl Edge {
 
     /// The size of what is pending in bytes.
     pub fn pending_bytes(&self) -> usize {
-        self.partition.as_ref().map_or(0, |p| p.raw_bytes())
+        let gotos = self.gotos.iter().map(Goto::bytes).sum::<usize>();
+        self.partition.as_ref().map_or(0, |p| p.raw_bytes()) + gotos
+    }
+
+    /// Whether anything is pending.
+    pub fn has_pending(&self) -> bool {
+        self.partition.is_some() || !self.gotos.is_empty()
+    }
+
+    /// The GOTO that covers the key, if one does.
+    pub fn goto_over(&self, key: &[u8]) -> Option<&Goto> {
+        let at = self.gotos.partition_point(|goto| !goto.hi.is_above(key));
+        self.gotos.get(at).filter(|goto| goto.covers(key))
     }
 }
 
@@ -105,7 +131,7 @@ impl Node {
 
     /// The nodes that it names, each as often as it does: for each it holds a reference.
     pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.edges().iter().filter_map(|edge| edge.child)
+        self.edges().iter().flat_map(|edge| edge.child.into_iter().chain(edge.gotos.iter().map(|g| g.target)))
     }
 
     /// The basements; none for an interior node.
@@ -140,6 +166,23 @@ impl Node {
         match &self.body {
             Body::Leaf(basements) => basements.iter().map(|b| b.piece.raw_bytes()).sum(),
             Body::Interior(edges) => edges.iter().map(Edge::pending_bytes).sum(),
+        }
+    }
+
+    /// The part of [`content_bytes`](Node::content_bytes) that a window shows, in bytes; what it cuts
+    /// through counts whole.
+    pub fn content_bytes_within(&self, lo: &Cut, hi: &Cut) -> usize {
+        match &self.body {
+            Body::Leaf(basements) => {
+                let ends = basements.iter().skip(1).map(|next| Some(&next.first)).chain([None]);
+                let shown = basements.iter().zip(ends).filter(|(basement, end)| {
+                    hi.is_above(&basement.first) && end.is_none_or(|end| *lo < Cut::before(end.as_slice()))
+                });
+                shown.map(|(basement, _)| basement.piece.raw_bytes()).sum()
+            }
+            Body::Interior(edges) => {
+                edges.iter().filter(|e| e.lo < *hi && e.hi > *lo).map(Edge::pending_bytes).sum()
+            }
         }
     }
 

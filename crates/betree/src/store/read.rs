@@ -219,6 +219,7 @@ impl Store {
                         child: edge.child,
                         longest_key: edge.longest_key,
                         partition: edge.partition.map(piece),
+                        gotos: edge.gotos,
                     });
                 }
                 Body::Interior(edges)

@@ -163,6 +163,7 @@ fn entries(node: &Node, refs: &[PieceRef]) -> Entries {
                     child: edge.child,
                     longest_key: edge.longest_key,
                     partition: edge.partition.as_ref().and_then(|_| refs.next()),
+                    gotos: edge.gotos.clone(),
                 })
                 .collect(),
         ),

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, Translation};
 use crate::message::{Kind, Point, RangeDelete, subtract};
-use crate::node::{Basement, Body, Edge, Node, NodeId};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, outside};
 use crate::upsert::Upsert;
 
 /// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
@@ -21,16 +21,22 @@ use crate::upsert::Upsert;
 pub(crate) struct Batch<'m> {
     pub points: Vec<Point<'m>>,
     pub ranges: Vec<RangeDelete>,
+    /// Likewise disjoint, from the ranges too, and older than points that they cover.
+    pub gotos: Vec<Goto>,
 }
 
 impl<'m> Batch<'m> {
-    /// All messages of a partition.
-    pub fn of(run: &'m Run) -> Batch<'m> {
-        Batch { points: (0..run.len()).map(|i| run.point(i)).collect(), ranges: run.ranges().to_vec() }
+    /// All that is pending for an edge, whose partition's run is given.
+    pub fn of(run: Option<&'m Run>, gotos: Vec<Goto>) -> Batch<'m> {
+        Batch {
+            points: run.map_or_else(Vec::new, |run| (0..run.len()).map(|i| run.point(i)).collect()),
+            ranges: run.map_or_else(Vec::new, |run| run.ranges().to_vec()),
+            gotos,
+        }
     }
 
-    /// The same in the coordinates behind an edge.
-    fn translate(&self, to: &Translation) -> Batch<'m> {
+    /// The same in other coordinates, from which `back` leads here.
+    fn translate(&self, to: &Translation, back: &Translation) -> Batch<'m> {
         let points = self.points.iter().map(|point| {
             let key = match &point.key {
                 Cow::Borrowed(key) => to.key(key),
@@ -38,7 +44,11 @@ impl<'m> Batch<'m> {
             };
             Point { key, ..*point }
         });
-        Batch { points: points.collect(), ranges: self.ranges.iter().map(|r| r.translate(to)).collect() }
+        Batch {
+            points: points.collect(),
+            ranges: self.ranges.iter().map(|r| r.translate(to)).collect(),
+            gotos: self.gotos.iter().map(|goto| goto.rebase(to, back)).collect(),
+        }
     }
 
     /// The points before the cut, and the rest: points are taken from the front of `points`.
@@ -75,8 +85,7 @@ pub(crate) fn fold<'v>(
 
 /// The longest key of the points behind an edge, in the coordinates there, in bytes.
 fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
-    let longest = points.iter().map(|p| p.key.len()).max().unwrap_or(0);
-    (longest.saturating_sub(edge.translation.strip_len) + edge.translation.prepend.len()) as u32
+    edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
 }
 
 /// How many of the first points are for the same key.
@@ -173,9 +182,24 @@ impl Tree<'_> {
         is_private: bool,
         arrival: &mut Arrival,
     ) -> Result<Vec<Edge>> {
+        let mut with_gotos;
+        let mut edges = edges;
+        if !batch.gotos.is_empty() {
+            with_gotos = edges.to_vec();
+            for goto in &batch.gotos {
+                with_gotos = self.place_goto(with_gotos, goto, &arrival.change)?;
+            }
+            edges = &with_gotos;
+        }
+        // A GOTO that came may just have made two edges of one, which the node table does not know yet.
+        let others = edges;
+        let is_sole = |edge: &Edge| {
+            batch.gotos.is_empty() || others.iter().filter(|other| other.child == edge.child).count() == 1
+        };
         let mut points = batch.points.as_slice();
         let mut out = Vec::with_capacity(edges.len());
         for edge in edges {
+            let is_private = is_private && is_sole(edge);
             let mine = Batch::split_points(&mut points, &edge.hi);
             let mut ranges = batch.ranges_within(&edge.lo, &edge.hi);
             if mine.is_empty() && ranges.is_empty() {
@@ -188,10 +212,14 @@ impl Tree<'_> {
                 edge = Edge::null(edge.lo, edge.hi);
                 ranges.clear();
             }
+            for range in &ranges {
+                edge.gotos = outside(&edge.gotos, &range.lo, &range.hi);
+            }
             let bytes = mine.iter().map(Point::bytes).sum::<usize>();
             let passes = arrival.may_pass && self.is_passing(bytes);
             if passes && edge.partition.is_none() {
-                let mine = Batch { points: mine.to_vec(), ranges };
+                let gotos = edge.gotos.clone();
+                let mine = Batch { points: mine.to_vec(), ranges, gotos };
                 out.push(self.pass(&edge, &mine, is_private, arrival)?);
                 continue;
             }
@@ -204,7 +232,8 @@ impl Tree<'_> {
                 run = points_only.finish();
             }
             if passes {
-                out.push(self.pass(&edge, &Batch::of(&run), is_private, arrival)?);
+                let all = Batch::of(Some(&run), edge.gotos.clone());
+                out.push(self.pass(&edge, &all, is_private, arrival)?);
                 continue;
             }
             edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
@@ -224,12 +253,15 @@ impl Tree<'_> {
         is_private: bool,
         arrival: &mut Arrival,
     ) -> Result<Edge> {
-        let mut new = Edge { partition: None, ..edge.clone() };
+        let mut new = Edge { partition: None, gotos: Vec::new(), ..edge.clone() };
         if let Some(id) = edge.child {
             let child = self.node(id)?;
-            new.longest_key = edge.longest_key.max(longest_behind(edge, &batch.points));
+            let gotos = batch.gotos.iter().map(|goto| edge.lifted_len(goto.longest_key_here())).max();
+            let longest = longest_behind(edge, &batch.points).max(gotos.unwrap_or(0));
+            new.longest_key = edge.longest_key.max(longest);
             let is_private = is_private && self.is_private(id);
-            let body = self.arrive(&child, &batch.translate(&edge.translation), is_private, arrival)?;
+            let below = batch.translate(&edge.translation, &edge.up());
+            let body = self.arrive(&child, &below, is_private, arrival)?;
             if is_private {
                 arrival.change.changed.push(self.with_body(&child, body));
                 arrival.reached.push(id);
@@ -243,7 +275,8 @@ impl Tree<'_> {
         }
         let lift = Lift::into_child(&edge.lo, &edge.hi);
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
-        let (basements, longest) = self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to))?;
+        let (basements, longest) =
+            self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to, &lift.back))?;
         if !basements.is_empty() {
             let leaf = self.new_node(0, lo, hi, Body::Leaf(basements));
             let (leaf, edge) = self.edge_to(leaf, &edge.lo, &edge.hi, lift, longest);

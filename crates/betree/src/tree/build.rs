@@ -9,7 +9,7 @@ use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, SEPARATOR, Translation, shared_len};
-use crate::node::{Basement, Body, Edge, Node};
+use crate::node::{Basement, Body, Edge, Node, inside};
 
 /// Between the coordinates of two nodes, both ways, for what lies in one window.
 pub(super) struct Lift {
@@ -61,7 +61,7 @@ impl Tree<'_> {
                 let run = lift_run(&*self.store.run(piece)?, &lift.to);
                 Some(Piece::new(&self.store.cache, run))
             }
-            other => other.clone(),
+            other => other.as_ref().map(|piece| piece.twin(&self.store.cache)),
         };
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
         if edge.child.is_none() {
@@ -80,6 +80,7 @@ impl Tree<'_> {
             child: edge.child,
             longest_key: edge.longest_key,
             partition,
+            gotos: edge.gotos.iter().map(|goto| goto.rebase(&lift.to, &lift.back)).collect(),
         })
     }
 
@@ -93,7 +94,8 @@ impl Tree<'_> {
             return Ok(None);
         }
         let partition = self.partition_within(edge, lo, hi)?;
-        Ok(Some(Edge { lo: lo.clone(), hi: hi.clone(), partition, ..edge.clone() }))
+        let gotos = inside(&edge.gotos, lo, hi);
+        Ok(Some(Edge { lo: lo.clone(), hi: hi.clone(), partition, gotos, ..edge.clone() }))
     }
 
     /// The part of an edge's partition for `[lo, hi)`.
@@ -156,6 +158,7 @@ impl Tree<'_> {
             child: Some(node.id),
             longest_key,
             partition: None,
+            gotos: Vec::new(),
         };
         (node, edge)
     }

@@ -21,10 +21,13 @@ impl Tree<'_> {
     pub fn flush(&self, parent: &Node, index: usize, may_pass: bool) -> Result<Vec<NodeId>> {
         let edges = parent.edges();
         let Some(edge) = edges.get(index) else { return Ok(Vec::new()) };
-        let Some(piece) = &edge.partition else { return Ok(edge.child.into_iter().collect()) };
-        let run = self.store.run(piece)?;
+        if !edge.has_pending() {
+            return Ok(edge.child.into_iter().collect());
+        }
+        let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
         let mut arrival = Arrival { may_pass, ..Arrival::default() };
-        let new = self.pass(edge, &Batch::of(&run), true, &mut arrival)?;
+        let batch = Batch::of(run.as_deref(), edge.gotos.clone());
+        let new = self.pass(edge, &batch, true, &mut arrival)?;
         let mut edges = edges.to_vec();
         if let Some(slot) = edges.get_mut(index) {
             *slot = new;
@@ -39,7 +42,8 @@ impl Tree<'_> {
         let root = self.dict.state.read().root;
         let root = self.node(root)?;
         let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH).collect();
-        let batch = Batch { points, ranges: memtable.ranges_within(&Cut::LOW, &Cut::HIGH) };
+        let ranges = memtable.ranges_within(&Cut::LOW, &Cut::HIGH);
+        let batch = Batch { points, ranges, gotos: Vec::new() };
         let mut arrival = Arrival { may_pass, ..Arrival::default() };
         let body = self.arrive(&root, &batch, true, &mut arrival)?;
         arrival.change.changed.push(self.with_body(&root, body));

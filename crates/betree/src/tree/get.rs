@@ -73,11 +73,14 @@ impl Tree<'_> {
                 }
                 Body::Interior(edges) => {
                     let Some(edge) = edges.get(node.edge_of(&key)) else { break End::Nothing };
-                    let below = edge.translation.key(&key).into_owned();
+                    let (child, below) = match edge.goto_over(&key) {
+                        Some(goto) => (Some(goto.target), goto.translation.key(&key).into_owned()),
+                        None => (edge.child, edge.translation.key(&key).into_owned()),
+                    };
                     if let Some(piece) = &edge.partition {
                         path.partitions.push((piece.clone(), key));
                     }
-                    let Some(child) = edge.child else { break End::Nothing };
+                    let Some(child) = child else { break End::Nothing };
                     (id, key) = (child, below);
                 }
             }

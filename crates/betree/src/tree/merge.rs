@@ -16,9 +16,9 @@ impl Tree<'_> {
     pub fn drop_if_empty(&self, parent: &Node, index: usize, child: &Node) -> Option<Arc<Node>> {
         let empty = match &child.body {
             Body::Leaf(basements) => basements.is_empty(),
-            Body::Interior(edges) => edges.iter().all(|e| e.child.is_none() && e.partition.is_none()),
+            Body::Interior(edges) => edges.iter().all(|e| e.child.is_none() && !e.has_pending()),
         };
-        let edge = parent.edges().get(index).filter(|_| empty)?;
+        let edge = parent.edges().get(index).filter(|edge| empty && edge.gotos.is_empty())?;
         let null = Edge {
             partition: edge.partition.clone(),
             longest_key: edge.longest_key_here(),
@@ -38,7 +38,7 @@ impl Tree<'_> {
     /// Brings the single edge of an interior child up in its place, if nothing is pending above it.
     pub fn pull_up(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
-        if child.edges().len() != 1 || edge.partition.is_some() {
+        if child.edges().len() != 1 || edge.has_pending() {
             return Ok(None);
         }
         let up = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
@@ -108,6 +108,7 @@ impl Tree<'_> {
         };
         let (node, mut edge) = self.edge_to(node, &left.lo, &right.hi, into, longest);
         edge.partition = self.joined_partition(left, right)?;
+        edge.gotos = left.gotos.iter().chain(&right.gotos).cloned().collect();
         let pending = left.longest_key_here().max(right.longest_key_here());
         edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));
         change.added.push(node);

@@ -2,6 +2,8 @@
 
 mod arrive;
 mod build;
+mod clone;
+mod convert;
 mod cursor;
 mod flush;
 mod free;
@@ -91,9 +93,20 @@ impl Tree<'_> {
         })
     }
 
-    /// A new node under a reserved name.
+    /// A new node under a reserved name. What it has of other nodes' pieces it has for itself: these
+    /// may stay, or go, without it.
     pub fn new_node(&self, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
         let id = self.table.lock().reserve();
+        let mut body = body;
+        match &mut body {
+            Body::Leaf(basements) => {
+                basements.iter_mut().for_each(|b| b.piece = b.piece.twin(&self.store.cache));
+            }
+            Body::Interior(edges) => {
+                let pieces = edges.iter_mut().filter_map(|edge| edge.partition.as_mut());
+                pieces.for_each(|piece| *piece = piece.twin(&self.store.cache));
+            }
+        }
         self.version(id, height, lo, hi, body)
     }
 
@@ -127,6 +140,7 @@ impl Tree<'_> {
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
         let mut counts: HashMap<NodeId, i64> = HashMap::new();
+        let mut added = Vec::with_capacity(change.added.len());
         let mut count = |id: NodeId, more: i64| *counts.entry(id).or_default() += more;
         if let Some(root) = change.root {
             count(root, 1);
@@ -135,6 +149,7 @@ impl Tree<'_> {
         }
         for node in change.added {
             table.add(node.id, node.height);
+            added.push(node.id);
             node.references().for_each(|id| count(id, 1));
             state.install(node);
         }
@@ -156,7 +171,13 @@ impl Tree<'_> {
         }
         let unnamed =
             |(id, more): (NodeId, i64)| (more != 0 && table.count(id, more) == Some(0)).then_some(id);
-        let dead: Vec<NodeId> = counts.into_iter().filter_map(unnamed).collect();
+        let mut dead: Vec<NodeId> = counts.into_iter().filter_map(unnamed).collect();
+        // What was made and then covered by a later change of the same batch.
+        for id in added {
+            if table.references(id) == 0 && !dead.contains(&id) {
+                dead.push(id);
+            }
+        }
         also(&mut state);
         drop(table);
         drop(state);

@@ -19,7 +19,7 @@ use crate::format::run::Run;
 use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
-use crate::node::{Basement, Body, Node, NodeId};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId};
 use crate::store::Request;
 
 /// A region takes no more messages of one memtable than a basement would hold that are this small,
@@ -241,6 +241,7 @@ impl Tree<'_> {
                     };
                     let Some(edge) = edges.get(index) else { return };
                     here.meet(&edge.lo, &edge.hi);
+                    let goto = goto_at(edge, &place, way, &mut here);
                     window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
                     if let Some(piece) = &edge.partition {
                         levels.push(Level {
@@ -250,9 +251,12 @@ impl Tree<'_> {
                             window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
                         });
                     }
-                    let Some(child) = edge.child else { return };
-                    let down = &edge.translation;
-                    up = down.inverse(edge.lo.bytes()).then(&up);
+                    let (child, down, bound) = match goto {
+                        Some(goto) => (Some(goto.target), &goto.translation, &goto.lo),
+                        None => (edge.child, &edge.translation, &edge.lo),
+                    };
+                    let Some(child) = child else { return };
+                    up = down.inverse(bound.bytes()).then(&up);
                     place = down.cut(&place);
                     here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
                     id = child;
@@ -401,6 +405,30 @@ impl Tree<'_> {
             region.push(key, &value);
         }
     }
+}
+
+/// The GOTO that leads on from a place of an edge's window, if one does; what is at hand becomes its
+/// window, or the gap between GOTOs that the place lies in.
+fn goto_at<'e>(edge: &'e Edge, place: &Cut, way: Way, here: &mut Window) -> Option<&'e Goto> {
+    let at = match way {
+        Way::Up => edge.gotos.partition_point(|goto| goto.hi <= *place),
+        Way::Down => edge.gotos.partition_point(|goto| goto.hi < *place),
+    };
+    let is_in = |goto: &&Goto| match way {
+        Way::Up => goto.lo <= *place,
+        Way::Down => goto.lo < *place,
+    };
+    if let Some(goto) = edge.gotos.get(at).filter(is_in) {
+        here.meet(&goto.lo, &goto.hi);
+        return Some(goto);
+    }
+    if let Some(before) = at.checked_sub(1).and_then(|at| edge.gotos.get(at)) {
+        here.meet(&before.hi, &Cut::HIGH);
+    }
+    if let Some(next) = edge.gotos.get(at) {
+        here.meet(&Cut::LOW, &next.lo);
+    }
+    None
 }
 
 /// The messages of a memtable in the window, which is narrowed if there are many.

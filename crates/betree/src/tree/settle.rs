@@ -55,6 +55,10 @@ impl Tree<'_> {
                 }
                 settled.cut_short = true;
             }
+            if eager && has_room(FLUSH_NODES) && self.mend_one(&node)? {
+                settled.flushes += 1;
+                continue;
+            }
             let mut children = node.edges().iter().filter_map(|e| e.child);
             let next =
                 children.find(|c| to_visit.remove(c) || eager && !visited.contains(c) && self.is_private(*c));
@@ -140,6 +144,19 @@ impl Tree<'_> {
         Ok(())
     }
 
+    /// Mends the first edge of a node that shows a part of its child only: what is hidden, and all
+    /// below it, is mostly kept by nothing else. `false` if there is none.
+    fn mend_one(&self, node: &Node) -> Result<bool> {
+        for (index, edge) in node.edges().iter().enumerate() {
+            if let Some(id) = edge.child
+                && self.mend(node, index, &*self.node(id)?)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether one edge alone leads to a node. Below a node of which that is not so, it says nothing.
     pub(super) fn is_private(&self, id: NodeId) -> bool {
         self.table.lock().references(id) == 1
@@ -180,7 +197,7 @@ impl Tree<'_> {
             return Ok(Some(id));
         }
         if let [only] = edges
-            && only.partition.is_none()
+            && !only.has_pending()
         {
             let below = match only.child {
                 Some(child) => self.node(child)?,

@@ -8,7 +8,7 @@ use super::leaf_builder::LeafBuilder;
 use super::{Change, Tree};
 use crate::error::Result;
 use crate::key::{Cut, SEPARATOR};
-use crate::node::{Basement, Body, Edge, Node};
+use crate::node::{Basement, Body, Edge, Node, inside};
 
 impl Tree<'_> {
     /// Splits what an edge shows of its child in two. Gives the new version of the parent, or `None`
@@ -73,6 +73,7 @@ impl Tree<'_> {
             let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);
             let (node, mut edge_new) = self.edge_to(node, &lo, &hi, into, longest);
             edge_new.partition = self.partition_within(edge, &lo, &hi)?;
+            edge_new.gotos = inside(&edge.gotos, &lo, &hi);
             change.added.push(node);
             new.push(edge_new);
         }

@@ -1,0 +1,397 @@
+//! Ranges of keys as values: what a prefix holds is taken as it stands and put behind another.
+//!
+//! *Carving* in place of flushing the source (the dissertation, §5.2.1, flushes): what is pending for
+//! the source is collected from the root down to the first node whose edges part inside it, and a new
+//! node is made there of these edges, narrowed, with the collected messages in it. The source's own
+//! path stays as it is.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::sync::atomic::AtomicU64;
+
+use super::arrive::{Arrival, Batch};
+use super::build::Lift;
+use super::{Change, Cursor, Tree};
+use crate::batch::{KEY_BYTES_MAX, RangeChange};
+use crate::error::{Error, Result};
+use crate::key::{Cut, Translation};
+use crate::message::{Kind, Msn, Point, RangeDelete};
+use crate::node::{Body, Edge, Goto, Node};
+
+/// A source below this part of a node is copied as messages: windows of nodes that are full of small
+/// directories would cost more than they spare.
+const SMALL_PARTS: usize = 4;
+
+/// What a prefix holds, behind the prefix.
+enum Captured {
+    /// Little: the pairs.
+    Pairs(Vec<(Vec<u8>, Vec<u8>)>),
+    /// Edges that show all of it.
+    Edges(Vec<Edge>),
+}
+
+/// The messages of one node on the way that are pending for a source, in the root's coordinates.
+#[derive(Default)]
+struct Pending {
+    points: Vec<(Vec<u8>, Msn, Kind, Vec<u8>)>,
+    ranges: Vec<RangeDelete>,
+    gotos: Vec<Goto>,
+}
+
+impl Pending {
+    fn is_empty(&self) -> bool {
+        self.points.is_empty() && self.ranges.is_empty() && self.gotos.is_empty()
+    }
+
+    fn as_batch(&self, to: &Translation, back: &Translation) -> Batch<'_> {
+        let points = self.points.iter().map(|(key, msn, kind, value)| Point {
+            key: to.key(key),
+            msn: *msn,
+            kind: *kind,
+            value,
+        });
+        Batch {
+            points: points.collect(),
+            ranges: self.ranges.iter().map(|range| range.translate(to)).collect(),
+            gotos: self.gotos.iter().map(|goto| goto.rebase(to, back)).collect(),
+        }
+    }
+}
+
+/// Between a dictionary's keys and what follows a prefix.
+fn behind(prefix: &[u8]) -> Lift {
+    Lift {
+        to: Translation::strip(prefix.len()),
+        back: Translation { strip_len: 0, prepend: prefix.to_vec() },
+    }
+}
+
+/// A clone's keys may be longer than any that was put.
+fn refuse_too_long(longest_key: Option<usize>) -> Result<()> {
+    match longest_key {
+        Some(len) if len > KEY_BYTES_MAX => {
+            let (bytes, limit_bytes) = (len as u64, KEY_BYTES_MAX as u64);
+            Err(Error::TooLarge { what: "a key of a clone", bytes, limit_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Tree<'_> {
+    /// What the changes of one batch, numbered, make of the tree, in which every message is that came
+    /// before them. All sources are captured before anything is changed; then deletes take effect,
+    /// then clones in their order. Nothing is in place until the change is applied.
+    ///
+    /// Called with the structure lock held.
+    pub fn change_ranges(&self, changes: &[(Msn, RangeChange<'_>)]) -> Result<Change> {
+        let mut arrival = Arrival::default();
+        let mut at_sources = Vec::new();
+        let mut captured = Vec::new();
+        let root = self.dict.state.read().root;
+        let root = self.node(root)?;
+        for (_, change) in changes {
+            if let RangeChange::Clone { from, to } = change
+                && from != to
+            {
+                captured.push(self.capture(&root, from, &mut arrival.change, &mut at_sources)?);
+            }
+        }
+        let mut at = root.clone();
+        for goto in at_sources {
+            let batch = Batch { gotos: Vec::from([goto]), ..Batch::default() };
+            at = self.arrived(&at, &batch, &mut arrival)?;
+        }
+        for (msn, change) in changes {
+            if let RangeChange::Delete { lo, hi } = change {
+                at = self.without(&at, lo, hi, *msn, &mut arrival)?;
+            }
+        }
+        let mut captured = captured.into_iter();
+        for (msn, change) in changes {
+            if let RangeChange::Clone { from, to } = change
+                && from != to
+                && let Some(source) = captured.next()
+            {
+                at = self.put_behind(&at, to, source, *msn, &mut arrival)?;
+            }
+        }
+        let mut change = arrival.change;
+        change.changed.push(at);
+        Ok(change)
+    }
+
+    /// Gives back the names of nodes that a change was to add.
+    pub fn give_up(&self, change: &Change) {
+        let mut table = self.table.lock();
+        change.added.iter().for_each(|node| table.give_up(node.id));
+    }
+
+    /// The next version of a root to which messages have come.
+    fn arrived(&self, root: &Arc<Node>, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Arc<Node>> {
+        let body = self.arrive(root, batch, true, arrival)?;
+        Ok(self.with_body(root, body))
+    }
+
+    fn without(
+        &self,
+        root: &Arc<Node>,
+        lo: &Cut,
+        hi: &Cut,
+        msn: Msn,
+        arrival: &mut Arrival,
+    ) -> Result<Arc<Node>> {
+        let ranges = Vec::from([RangeDelete { lo: lo.clone(), hi: hi.clone(), msn }]);
+        self.arrived(root, &Batch { ranges, ..Batch::default() }, arrival)
+    }
+
+    fn put_behind(
+        &self,
+        root: &Arc<Node>,
+        prefix: &[u8],
+        source: Captured,
+        msn: Msn,
+        arrival: &mut Arrival,
+    ) -> Result<Arc<Node>> {
+        let (lo, hi) = (Cut::before(prefix), Cut::after(prefix));
+        match source {
+            Captured::Pairs(pairs) => {
+                let root = self.without(root, &lo, &hi, msn, arrival)?;
+                refuse_too_long(pairs.iter().map(|(key, _)| prefix.len() + key.len()).max())?;
+                let keys: Vec<Vec<u8>> = pairs.iter().map(|(key, _)| [prefix, key].concat()).collect();
+                let points = keys.iter().zip(&pairs).map(|(key, (_, value))| Point {
+                    key: Cow::Borrowed(key.as_slice()),
+                    msn,
+                    kind: Kind::Put,
+                    value,
+                });
+                let batch = Batch { points: points.collect(), ..Batch::default() };
+                self.arrived(&root, &batch, arrival)
+            }
+            Captured::Edges(edges) => {
+                let behind = behind(prefix);
+                let lift = Lift { to: behind.back, back: behind.to };
+                let edges = edges.iter().map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
+                refuse_too_long(edges.iter().map(|edge| edge.longest_key_here() as usize).max())?;
+                if let [only] = edges.as_slice()
+                    && let Some(target) = only.child
+                    && !only.has_pending()
+                {
+                    let goto = Goto {
+                        lo,
+                        hi,
+                        translation: only.translation.clone(),
+                        target,
+                        longest_key: only.longest_key,
+                    };
+                    let batch = Batch { gotos: Vec::from([goto]), ..Batch::default() };
+                    return self.arrived(root, &batch, arrival);
+                }
+                let all = self.insert_edges(root.edges(), &lo, &hi, edges)?;
+                Ok(self.with_body(root, Body::Interior(all)))
+            }
+        }
+    }
+
+    /// What a prefix holds, as the tree is under `root`. Nodes that are made for it are added to
+    /// `change`; where one holds what was pending for the source, a GOTO to it for the source itself is
+    /// pushed to `at_sources`, so that the next clone finds it.
+    fn capture(
+        &self,
+        root: &Arc<Node>,
+        prefix: &[u8],
+        change: &mut Change,
+        at_sources: &mut Vec<Goto>,
+    ) -> Result<Captured> {
+        let (lo, hi) = (Cut::before(prefix), Cut::after(prefix));
+        let small_bytes = self.geometry.node_bytes as usize / SMALL_PARTS;
+        let mut whole = Edge::null(Cut::LOW, Cut::HIGH);
+        whole.child = Some(root.id);
+        whole.longest_key = root.longest_key();
+        if self.estimate(&whole, root, &lo, &hi, small_bytes)? <= small_bytes {
+            return Ok(Captured::Pairs(self.pairs(&lo, &hi, prefix.len())?));
+        }
+        let mut way = Edge { lo: lo.clone(), hi: hi.clone(), ..whole };
+        let mut collected: Vec<Pending> = Vec::new();
+        let mut at_root = true;
+        let parts = loop {
+            let Some(id) = way.child else { break Vec::from([way]) };
+            let node = if at_root { root.clone() } else { self.node(id)? };
+            if node.height == 0 {
+                break Vec::from([way]);
+            }
+            let mut parts = self.edges_of(&node, &way, &Lift::out_of_child(&way))?;
+            let [part] = parts.as_mut_slice() else { break parts };
+            let (next, pending) = self.step(part, &lo, &hi)?;
+            if next.child.is_none() && at_root {
+                break parts;
+            }
+            if let Some(child) = next.child {
+                // A leaf, or a node as low as a collected target, could not hold what is collected.
+                let targets = collected.iter().chain([&pending]).flat_map(|p| &p.gotos);
+                let highest = targets.map(|goto| self.height_of(goto.target, change) + 1).max();
+                if highest.is_some_and(|highest| self.height_of(child, change) < highest) {
+                    break parts;
+                }
+            }
+            collected.push(pending);
+            way = next;
+            at_root = false;
+            if let Some(child) = way.child
+                && collected.iter().all(Pending::is_empty)
+            {
+                let child = self.node(child)?;
+                if way.shown() == (child.lo.clone(), child.hi.clone()) {
+                    break Vec::from([way]);
+                }
+            }
+        };
+        let is_whole = matches!(parts.as_slice(), [only] if !only.has_pending()
+            && (only.child.is_none() || !self.is_windowed_leaf(only)?));
+        let nothing_collected = collected.iter().all(Pending::is_empty);
+        let behind = behind(prefix);
+        let lift_all = |parts: &[Edge]| -> Result<Vec<Edge>> {
+            parts.iter().map(|part| self.lift_edge(part, &behind)).collect()
+        };
+        if nothing_collected && (at_root || is_whole) {
+            return Ok(Captured::Edges(lift_all(&parts)?));
+        }
+        let target = self.carve(&lo, &hi, &parts, &collected, change)?;
+        if let Some(id) = target.child {
+            at_sources.push(Goto {
+                lo,
+                hi,
+                translation: target.translation.clone(),
+                target: id,
+                longest_key: target.longest_key,
+            });
+        }
+        Ok(Captured::Edges(lift_all(&[target])?))
+    }
+
+    /// Where the single edge that covers a source leads on to, and what is pending on it.
+    fn step(&self, part: &Edge, lo: &Cut, hi: &Cut) -> Result<(Edge, Pending)> {
+        let mut pending = Pending::default();
+        let mut next = Edge { partition: None, gotos: Vec::new(), ..part.clone() };
+        if let Some(piece) = &part.partition {
+            let run = self.store.run(piece)?;
+            let points = run.points(0, run.len());
+            pending.points = points.map(|p| (p.key.into_owned(), p.msn, p.kind, p.value.to_vec())).collect();
+            pending.ranges = run.ranges().to_vec();
+        }
+        match (part.gotos.as_slice(), pending.ranges.as_slice()) {
+            ([goto], _) if goto.lo == *lo && goto.hi == *hi => {
+                next.translation = goto.translation.clone();
+                next.child = Some(goto.target);
+                next.longest_key = goto.longest_key;
+            }
+            (_, [range]) if range.lo <= *lo && range.hi >= *hi => {
+                next = Edge::null(lo.clone(), hi.clone());
+                pending.ranges.clear();
+            }
+            _ => pending.gotos = part.gotos.clone(),
+        }
+        Ok((next, pending))
+    }
+
+    /// Whether an edge leads to a leaf of which it shows a part only.
+    fn is_windowed_leaf(&self, edge: &Edge) -> Result<bool> {
+        let Some(id) = edge.child else { return Ok(false) };
+        let child = self.node(id)?;
+        Ok(child.height == 0 && edge.shown() != (child.lo.clone(), child.hi.clone()))
+    }
+
+    /// A new node of the parts of a source, with what was collected above them arrived in it, newest
+    /// last; `collected` begins with the newest. Gives the edge to it, in the root's coordinates.
+    fn carve(
+        &self,
+        lo: &Cut,
+        hi: &Cut,
+        parts: &[Edge],
+        collected: &[Pending],
+        change: &mut Change,
+    ) -> Result<Edge> {
+        let leaf = match parts {
+            [only] => match only.child {
+                Some(id) if self.height_of(id, change) == 0 && !only.has_pending() => Some((only, id)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let mut arrival = Arrival::default();
+        let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
+        let (mut node, edge) = match leaf.filter(|_| is_plain) {
+            Some((edge, id)) => {
+                let child = self.node(id)?;
+                let into = Lift::into_child(lo, hi);
+                let lift = Lift::out_of_child(edge).then(&into);
+                let mut out =
+                    super::leaf_builder::LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
+                let (from, to) = edge.shown();
+                self.copy_pairs(child.basements(), &from, &to, &lift, false, &mut out)?;
+                let body = Body::Leaf(out.finish().0);
+                let node = self.new_node(0, into.to.cut(lo), into.to.cut(hi), body);
+                let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);
+                self.edge_to(node, lo, hi, into, longest)
+            }
+            None => {
+                let named =
+                    parts.iter().flat_map(|e| e.child.into_iter().chain(e.gotos.iter().map(|g| g.target)));
+                let collected = collected.iter().flat_map(|p| p.gotos.iter().map(|goto| goto.target));
+                let heights = named.chain(collected).map(|id| self.height_of(id, change) + 1);
+                self.build_interior(heights.max().unwrap_or(1), lo, hi, parts)?
+            }
+        };
+        let mut edge = edge;
+        let (to, back) = (edge.translation.clone(), edge.up());
+        for pending in collected.iter().rev() {
+            let batch = pending.as_batch(&to, &back);
+            let longest = batch.points.iter().map(|p| p.key.len() as u32).max().unwrap_or(0);
+            let gotos = batch.gotos.iter().map(Goto::longest_key_here).max().unwrap_or(0);
+            edge.longest_key = edge.longest_key.max(longest).max(gotos);
+            let body = self.arrive(&node, &batch, true, &mut arrival)?;
+            node = self.with_body(&node, body);
+        }
+        change.added.append(&mut arrival.change.added);
+        change.added.push(node);
+        Ok(edge)
+    }
+
+    /// About how many bytes of pairs and messages `[lo, hi)` holds behind an edge; where that is soon
+    /// seen to be more than `most`, more than that.
+    fn estimate(&self, edge: &Edge, node: &Arc<Node>, lo: &Cut, hi: &Cut, most: usize) -> Result<usize> {
+        let (from, to) = (edge.translation.cut((&edge.lo).max(lo)), edge.translation.cut((&edge.hi).min(hi)));
+        let mut bytes = node.content_bytes_within(&from, &to);
+        if node.height == 0 || bytes > most {
+            return Ok(bytes);
+        }
+        let shown: Vec<&Edge> = node.edges().iter().filter(|e| e.lo < to && e.hi > from).collect();
+        if shown.len() > 2 {
+            return Ok(most + 1);
+        }
+        for edge in shown {
+            if edge.gotos.iter().any(|goto| goto.lo < to && goto.hi > from) {
+                return Ok(most + 1);
+            }
+            if let Some(child) = edge.child {
+                bytes += self.estimate(edge, &self.node(child)?, &from, &to, most)?;
+            }
+            if bytes > most {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The pairs of a range, without so many bytes of their keys.
+    fn pairs(&self, lo: &Cut, hi: &Cut, strip_len: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let queries = AtomicU64::new(0);
+        let mut cursor = Cursor::new(Some(*self), lo.clone(), hi.clone(), &queries);
+        let mut pairs = Vec::new();
+        while let Some((key, value)) = cursor.next()? {
+            pairs.push((key.get(strip_len..).unwrap_or_default().to_vec(), value.to_vec()));
+        }
+        Ok(pairs)
+    }
+}

@@ -1,0 +1,197 @@
+//! What clones, renames and deletes of whole ranges cost, as counts: nothing that depends on how much
+//! they hold.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use betree::{Batch, Cut, DictId, Env, Geometry};
+use betree_sys::Device;
+use betrfs_sim::{Counts, MemDevice, Setup, format_env, open_env};
+
+const D: DictId = DictId(0);
+/// Nodes so small that the largest directory makes a tree of several levels.
+const SETUP: Setup = Setup {
+    geometry: Geometry {
+        node_bytes: 8 << 10,
+        basement_bytes: 2 << 10,
+        fanout_max: 8,
+        log_bytes: 4 << 20,
+        dicts: 1,
+    },
+    cache_bytes: 1 << 20,
+    volume_bytes: 256 << 20,
+};
+/// The directories, by how many entries they have.
+const SIZES: [u32; 3] = [10, 1_000, 100_000];
+/// Nodes that an operation may read, and that it may make the next checkpoint write: a path or two of
+/// at most eight levels, and what is mended beside it.
+const NODES_MAX: u64 = 40;
+
+fn open(device: &Arc<MemDevice>) -> Env {
+    open_env(&(Arc::clone(device) as Arc<dyn Device>), &SETUP).unwrap()
+}
+
+fn commit(env: &Env, fill: impl FnOnce(&mut Batch)) {
+    let mut batch = Batch::new();
+    fill(&mut batch);
+    env.throttle(batch.bytes()).unwrap();
+    env.commit(&batch).unwrap();
+}
+
+fn dir(size: u32) -> Vec<u8> {
+    format!("/dir{size}\0").into_bytes()
+}
+
+fn key(dir: &[u8], number: u32) -> Vec<u8> {
+    [dir, format!("{number:08}").as_bytes()].concat()
+}
+
+/// A volume with the three directories.
+fn volume() -> Arc<MemDevice> {
+    let device = Arc::new(MemDevice::new(SETUP.volume_bytes));
+    format_env(&(Arc::clone(&device) as Arc<dyn Device>), &SETUP).unwrap();
+    let env = open(&device);
+    for size in SIZES {
+        let dir = dir(size);
+        for number in 0..size {
+            // In an order that is not the keys', so that buffers fill.
+            let number = (u64::from(number) * 7919 % u64::from(size)) as u32;
+            commit(&env, |batch| batch.put(D, &key(&dir, number), &number.to_be_bytes().repeat(6)));
+        }
+    }
+    while env.pump().unwrap() {}
+    env.close().unwrap();
+    device
+}
+
+fn count(env: &Env, dir: &[u8]) -> usize {
+    let mut cursor = env.cursor(D, Cut::before(dir), Cut::after(dir));
+    let mut count = 0;
+    while cursor.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
+}
+
+fn assert_sound(env: &Env) {
+    let mut problems = Vec::new();
+    env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+/// What an operation on a volume that was just opened reads, and what it makes a checkpoint write.
+fn costs(device: &Arc<MemDevice>, change: impl FnOnce(&mut Batch)) -> (Counts, Counts) {
+    let env = open(device);
+    env.checkpoint().unwrap();
+    let before = device.counts();
+    commit(&env, change);
+    let read = device.counts().since(&before);
+    let before = device.counts();
+    env.checkpoint().unwrap();
+    let written = device.counts().since(&before);
+    while env.pump().unwrap() {}
+    env.close().unwrap();
+    (read, written)
+}
+
+#[test]
+fn a_clone_a_rename_and_a_delete_cost_the_same_whatever_they_hold() {
+    let device = volume();
+    for (index, size) in SIZES.into_iter().enumerate() {
+        let source = dir(size);
+        let (copy, moved) = (format!("/copy{index}\0").into_bytes(), format!("/moved{index}\0").into_bytes());
+        let (read, written) = costs(&device, |batch| batch.clone_range(D, &source, &copy));
+        assert!(
+            read.reads <= 2 * NODES_MAX && written.writes <= NODES_MAX,
+            "clone of {size}: {read:?} {written:?}"
+        );
+        let (read, written) = costs(&device, |batch| batch.rename_range(D, &copy, &moved));
+        assert!(
+            read.reads <= 2 * NODES_MAX && written.writes <= NODES_MAX,
+            "rename of {size}: {read:?} {written:?}"
+        );
+        let env = open(&device);
+        assert_eq!((count(&env, &source), count(&env, &copy)), (size as usize, 0), "{size}");
+        assert_eq!(count(&env, &moved), size as usize);
+        let value = env.get(D, &key(&moved, size / 2)).unwrap();
+        assert_eq!(value, Some((size / 2).to_be_bytes().repeat(6)));
+        drop(env);
+        let (read, written) = costs(&device, |batch| {
+            batch.delete_range(D, &Cut::before(moved.clone()), &Cut::after(moved.clone()))
+        });
+        assert!(
+            read.reads <= 2 * NODES_MAX && written.writes <= NODES_MAX,
+            "delete of {size}: {read:?} {written:?}"
+        );
+    }
+    assert_sound(&open(&device));
+}
+
+#[test]
+fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
+    let device = volume();
+    let env = open(&device);
+    let source = dir(100_000);
+    let name = |number: u32| format!("/clone{number:04}\0").into_bytes();
+    let settle = || {
+        for _ in 0..3 {
+            while env.pump().unwrap() {}
+            env.checkpoint().unwrap();
+        }
+    };
+    // All that is pending carried down, as at the end.
+    let carry_down = || {
+        commit(&env, |batch| {
+            batch.delete(D, b"/nothing");
+            batch.mark_freeing(SETUP.volume_bytes);
+        });
+        env.reclaim().unwrap();
+        settle();
+    };
+    carry_down();
+    let used_before = env.space().used_bytes;
+    commit(&env, |batch| batch.clone_range(D, &source, &name(0)));
+    settle();
+    let used_by_one = env.space().used_bytes;
+    for number in 1..1000 {
+        commit(&env, |batch| batch.clone_range(D, &source, &name(number)));
+    }
+    settle();
+    let each = env.space().used_bytes.saturating_sub(used_by_one) / 999;
+    assert!(each < 2048, "a clone takes {each} bytes");
+    assert_eq!(count(&env, &name(500)), 100_000);
+    // Each is its own.
+    commit(&env, |batch| batch.put(D, &key(&name(7), 5), b"changed"));
+    assert_eq!(env.get(D, &key(&name(8), 5)).unwrap(), Some(5u32.to_be_bytes().repeat(6)));
+    assert_eq!(env.get(D, &key(&source, 5)).unwrap(), Some(5u32.to_be_bytes().repeat(6)));
+    assert_eq!(env.get(D, &key(&name(7), 5)).unwrap(), Some(b"changed".to_vec()));
+    assert_sound(&env);
+    for number in 0..1000 {
+        let name = name(number);
+        commit(&env, |batch| batch.delete_range(D, &Cut::before(name.clone()), &Cut::after(name.clone())));
+    }
+    carry_down();
+    assert_sound(&env);
+    let used = env.space().used_bytes;
+    assert!(used <= used_before + used_before / 32, "{used} bytes are used, before it was {used_before}");
+    assert_eq!(count(&env, b"/clone"), 0);
+    assert_eq!(count(&env, &source), 100_000);
+}
+
+#[test]
+fn two_hundred_clones_of_clones_are_all_there() {
+    let device = volume();
+    let env = open(&device);
+    let name = |number: u32| format!("/nested{number:03}\0").into_bytes();
+    let mut source = dir(1_000);
+    for number in 0..200 {
+        commit(&env, |batch| batch.clone_range(D, &source, &name(number)));
+        source = name(number);
+        commit(&env, |batch| batch.put(D, &key(&source, 1_000_000 + number), b"own"));
+        while number % 7 == 0 && env.pump().unwrap() {}
+    }
+    for number in [0, 1, 99, 199] {
+        assert_eq!(count(&env, &name(number)), 1_001 + number as usize, "{number}");
+    }
+    assert_sound(&env);
+}
