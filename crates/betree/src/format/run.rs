@@ -202,9 +202,10 @@ pub(crate) struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// One for runs whose points take about so many bytes, by [`bytes`](RunBuilder::bytes).
+    /// One for runs of about so many bytes, by [`bytes`](RunBuilder::bytes). They get as much memory at
+    /// once and not a byte more: allocators have sizes, and a little over one is the next.
     pub fn with_room(bytes: usize) -> RunBuilder {
-        RunBuilder { room: bytes + COUNTS_BYTES, ..RunBuilder::default() }
+        RunBuilder { room: bytes, ..RunBuilder::default() }
     }
 
     /// Adds the next point.
@@ -232,9 +233,9 @@ impl RunBuilder {
         self.ranges = ranges;
     }
 
-    /// The size of the points so far in bytes.
+    /// The size of the run with the points so far in bytes.
     pub fn bytes(&self) -> usize {
-        self.bytes.len() + self.ends.len() * END_BYTES
+        self.bytes.len() + self.ends.len() * END_BYTES + COUNTS_BYTES
     }
 
     /// What a point adds to it.
