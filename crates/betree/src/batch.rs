@@ -26,7 +26,7 @@ pub struct Batch {
     frees: bool,
     frees_bytes: u64,
     deletes: bool,
-    clones: bool,
+    clones: u32,
     oversized: bool,
     /// One bit a dictionary; the highest stands for all that no volume has.
     dicts: u64,
@@ -113,7 +113,7 @@ impl Batch {
     pub fn clone_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
         self.push(CLONE_RANGE, dict, 0, from, to);
         self.oversized |= to.len() > KEY_BYTES_MAX;
-        self.clones = true;
+        self.clones += 1;
     }
 
     /// As [`clone_range`](Batch::clone_range), and what began with `from` is gone.
@@ -176,8 +176,8 @@ impl Batch {
         if self.frees && self.puts_bytes <= FREEING_PUTS_BYTES_MAX { 0 } else { self.puts_bytes }
     }
 
-    /// Whether it holds clones.
-    pub(crate) fn clones(&self) -> bool {
+    /// How many clones it holds.
+    pub(crate) fn clones(&self) -> u32 {
         self.clones
     }
 

@@ -70,9 +70,7 @@ impl Engine {
             *root = DictRoot { slot: state.root.slot, generation: state.root.generation, applied_msn };
             dirty.push(state.capture_dirty());
         }
-        let ids = dirty.iter().flat_map(|d| d.keys().copied());
-        let table = table.capture(ids);
-        Captured { dirty, table, roots, next_msn }
+        Captured { dirty, table: table.capture(), roots, next_msn }
     }
 
     /// Writes a captured moment and makes it the volume's state, with the log beginning at the

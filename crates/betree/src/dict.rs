@@ -33,9 +33,6 @@ pub(crate) struct DictState {
     /// Every message up to this one is in the tree.
     pub applied_msn: Msn,
     nodes: HashMap<NodeId, Resident>,
-    dirty_bytes: u64,
-    /// What a checkpoint has captured and not written yet.
-    writing_bytes: u64,
 }
 
 /// How a version in memory relates to the device.
@@ -55,6 +52,17 @@ struct Resident {
     touched: AtomicBool,
 }
 
+impl Resident {
+    /// The version, of which the device needs nothing any more, unless a checkpoint is writing it.
+    fn replaced(self) -> Arc<Node> {
+        self.node.charge.set_current(false);
+        if self.kept == Kept::Dirty {
+            self.node.charge.set_unwritten(false);
+        }
+        self.node
+    }
+}
+
 impl Dict {
     /// A dictionary whose tree is on the device.
     pub fn new(index: usize, root: NodeId, applied_msn: Msn) -> Dict {
@@ -66,18 +74,10 @@ impl Dict {
                 root,
                 applied_msn,
                 nodes: HashMap::new(),
-                dirty_bytes: 0,
-                writing_bytes: 0,
             }),
             structure: Mutex::new(()),
         }
     }
-}
-
-/// What writing a node may take on the device, at most about, in bytes.
-fn device_bytes(node: &Node) -> u64 {
-    // The header, as it is charged, and a block that is not filled.
-    (node.content_bytes() + node.charge.bytes()) as u64 + 4096
 }
 
 impl DictState {
@@ -90,31 +90,27 @@ impl DictState {
 
     /// Keeps a version that was read from the device.
     pub fn keep_clean(&mut self, node: Arc<Node>) {
+        node.charge.set_current(true);
         let id = node.id;
         self.nodes.insert(id, Resident { node, kept: Kept::Clean, touched: AtomicBool::new(true) });
     }
 
     /// Puts a new version in the place of the old one, and gives that, if it is in memory.
     pub fn install(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
-        let old = self.remove(node.id);
-        self.dirty_bytes += device_bytes(&node);
+        node.charge.set_unwritten(true);
+        node.charge.set_current(true);
         let id = node.id;
-        self.nodes.insert(id, Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) });
-        old
+        let new = Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) };
+        self.nodes.insert(id, new).map(Resident::replaced)
     }
 
     /// Forgets a node, which the tree no longer has.
     pub fn remove(&mut self, id: NodeId) -> Option<Arc<Node>> {
-        let resident = self.nodes.remove(&id)?;
-        if resident.kept == Kept::Dirty {
-            self.dirty_bytes -= device_bytes(&resident.node);
-        }
-        Some(resident.node)
+        self.nodes.remove(&id).map(Resident::replaced)
     }
 
     /// The versions that are in memory alone; from now on a checkpoint is writing them.
     pub fn capture_dirty(&mut self) -> HashMap<NodeId, Arc<Node>> {
-        self.writing_bytes += core::mem::take(&mut self.dirty_bytes);
         let dirty = self.nodes.iter_mut().filter(|(_, r)| r.kept == Kept::Dirty);
         dirty
             .map(|(id, resident)| {
@@ -126,24 +122,18 @@ impl DictState {
 
     /// A captured version has been written, or (`false`) has not and is dirty again.
     pub fn capture_done(&mut self, node: &Arc<Node>, written: bool) {
-        self.writing_bytes = self.writing_bytes.saturating_sub(device_bytes(node));
+        if written {
+            node.charge.set_unwritten(false);
+        }
         let Some(resident) = self.nodes.get_mut(&node.id) else { return };
         if resident.kept == Kept::Writing && Arc::ptr_eq(&resident.node, node) {
             resident.kept = if written { Kept::Clean } else { Kept::Dirty };
-            if !written {
-                self.dirty_bytes += device_bytes(node);
-            }
         }
-    }
-
-    /// What the versions that are not on the device may take there in bytes.
-    pub fn unwritten_bytes(&self) -> u64 {
-        self.dirty_bytes + self.writing_bytes
     }
 
     /// Whether any version is in memory alone.
     pub fn is_dirty(&self) -> bool {
-        self.dirty_bytes > 0
+        self.nodes.values().any(|resident| resident.kept == Kept::Dirty)
     }
 
     /// Forgets leaves that are on the device and were not touched since the last call.

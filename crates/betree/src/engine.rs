@@ -237,6 +237,14 @@ impl Engine {
         Ok(true)
     }
 
+    /// Brings every frozen memtable into its tree.
+    pub fn absorb_all(&self) -> Result<()> {
+        for dict in &self.dicts {
+            while self.absorb(dict)? {}
+        }
+        Ok(())
+    }
+
     /// Keeps the shape of all trees as it is.
     pub fn lock_structures(&self) -> Vec<MutexGuard<'_, ()>> {
         self.dicts.iter().map(|dict| dict.structure.lock()).collect()
@@ -294,10 +302,8 @@ impl Engine {
 
     /// Whether free space is within twice the reserve.
     fn is_short(&self) -> bool {
-        // Far from that, the exact sum is not worth its locks.
-        let (free, reserve) = (self.free_bytes(), self.reserve_bytes());
-        free <= self.store.cache.budget_bytes() as u64 * 4 + reserve * 2
-            && free <= self.owed_bytes() + reserve * 2
+        let reserve = self.reserve_bytes();
+        !self.is_far_from_full(reserve * 2) && self.free_bytes() <= self.owed_bytes() + reserve * 2
     }
 
     /// Whether anything was committed since this was asked last.
@@ -313,9 +319,7 @@ impl Engine {
         self.deletes_pending.store(false, Ordering::Relaxed);
         self.pending_freed_bytes.store(0, Ordering::Relaxed);
         self.freeze(true);
-        for dict in &self.dicts {
-            while self.absorb(dict)? {}
-        }
+        self.absorb_all()?;
         let before = self.counters.flushes.load(Ordering::Relaxed);
         self.unsettled.store(false, Ordering::Relaxed);
         self.settle_all(true)?;
@@ -352,17 +356,18 @@ impl Engine {
 
     /// What the next checkpoint may have to write, at most, in bytes.
     pub fn owed_bytes(&self) -> u64 {
-        let trees: u64 = self
-            .dicts
-            .iter()
-            .map(|d| {
-                let state = d.state.read();
-                // A memtable arrives at the root, which is then written with it.
-                state.unwritten_bytes() + state.memtable_bytes() as u64
-            })
-            .sum();
+        // A memtable arrives at the root, which is then written with it.
+        let memtables = self.dicts.iter().map(|d| d.state.read().memtable_bytes() as u64).sum::<u64>();
+        let trees = self.store.cache.owed_bytes() + memtables;
         let further_parts = self.store.space.further_parts() * PART_BYTES;
         trees + self.table.lock().dirty_page_bytes(self.table_page_bytes()) + further_parts
+    }
+
+    /// Whether so many bytes more fit whatever is owed: then the exact sum is not worth its locks.
+    /// Memtables and dirty pages of the table are bounded by the cache.
+    pub fn is_far_from_full(&self, more_bytes: u64) -> bool {
+        let cache = &self.store.cache;
+        self.free_bytes() > cache.owed_bytes() + cache.budget_bytes() as u64 * 4 + more_bytes
     }
 
     /// What is kept free so that deletes and checkpoints always work, in bytes.
@@ -373,9 +378,8 @@ impl Engine {
 
     /// Whether a checkpoint would still fit with so many nodes more to write.
     fn has_room(&self, nodes: u32) -> bool {
-        // Far from full, the exact sum is not worth its locks.
-        let (free, more) = (self.free_bytes(), u64::from(self.geometry.node_bytes) * u64::from(nodes));
-        free > self.store.cache.budget_bytes() as u64 * 4 + more || free > self.owed_bytes() + more
+        let more = u64::from(self.geometry.node_bytes) * u64::from(nodes);
+        self.is_far_from_full(more) || self.free_bytes() > self.owed_bytes() + more
     }
 
     /// The size of a page of the node table in bytes.

@@ -22,6 +22,9 @@ use crate::tree::Cursor;
 /// What a change costs in buffers beyond what its batch counts, in bytes.
 const CHANGE_OVERHEAD_BYTES: u64 = 64;
 
+/// What a clone may add, in nodes: what was pending for its source, or a copy of a small one, and edges.
+const CLONE_NODES: u64 = 2;
+
 /// Several dictionaries in one volume.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
@@ -107,7 +110,7 @@ impl Env {
         }
         self.throttle(batch.bytes())?;
         self.admit(batch)?;
-        if batch.clones() {
+        if batch.clones() > 0 {
             self.commit_ranges(batch)?;
         } else {
             let mut commit = self.commit.lock();
@@ -144,9 +147,9 @@ impl Env {
         let (record, ranges) = batch.ranges_first()?;
         let engine = &self.engine;
         engine.freeze(true);
-        for dict in &engine.dicts {
-            while engine.absorb(dict)? {}
-        }
+        engine.absorb_all()?;
+        // What earlier clones brought to the roots must not pile up there.
+        engine.settle_again()?;
         let structures = engine.lock_structures();
         // Once without the writers' lock, so that what has to be read is in memory.
         for (index, change) in engine.change_ranges(&structures, Msn::MAX / 2, &record, ranges)? {
@@ -186,15 +189,16 @@ impl Env {
     /// reserve faster than they give space back.
     fn admit(&self, batch: &Batch) -> Result<()> {
         let engine = &self.engine;
-        let needed = match batch.puts_bytes() {
-            0 => 0,
-            puts_bytes => puts_bytes + batch.len() as u64 * CHANGE_OVERHEAD_BYTES,
-        };
+        let node_bytes = u64::from(engine.geometry.node_bytes);
+        let clones_bytes = u64::from(batch.clones()) * CLONE_NODES * node_bytes;
+        let needed = clones_bytes
+            + match batch.puts_bytes() {
+                0 => 0,
+                puts_bytes => puts_bytes + batch.len() as u64 * CHANGE_OVERHEAD_BYTES,
+            };
         let reserve = if needed == 0 { engine.reserve_bytes() / 2 } else { engine.reserve_bytes() };
-        // Far from full, the exact sum is not worth its locks.
-        let far = engine.store.cache.budget_bytes() as u64 * 4 + reserve + needed;
         let fits = || engine.free_bytes() >= engine.owed_bytes() + needed + reserve;
-        if engine.free_bytes() > far || fits() {
+        if engine.is_far_from_full(reserve + needed) || fits() {
             return Ok(());
         }
         // What the last checkpoint alone names can be had by another.
@@ -328,9 +332,7 @@ impl Env {
     /// the log: were a part of a batch only there, it would have to be written first.
     fn capture(&self) -> Result<Captured> {
         self.engine.freeze(true);
-        for dict in &self.engine.dicts {
-            while self.engine.absorb(dict)? {}
-        }
+        self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();
         let commit = self.commit.lock();
         // What came meanwhile arrives at the roots while writers wait; they are settled later.

@@ -75,7 +75,7 @@ impl Env {
         let store = Store {
             space: space_of(&superblock),
             disk,
-            cache: Cache::new(1 << 20),
+            cache: Cache::new(1 << 20, geometry.fanout_max),
             compression: Compression::None,
             zstd: None,
             reading: Reading::default(),
@@ -128,7 +128,10 @@ impl Env {
         let store = Store {
             disk: disk.clone(),
             space,
-            cache: Cache::new(options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE),
+            cache: Cache::new(
+                options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE,
+                superblock.geometry.fanout_max,
+            ),
             compression: options.compression,
             zstd: options.zstd,
             reading: Reading::default(),
@@ -144,16 +147,14 @@ impl Env {
             let ranges = ranges_at_front(record)?;
             if ranges > 0 {
                 engine.freeze(true);
+                engine.absorb_all()?;
                 let structures = engine.lock_structures();
-                engine.absorb_at_roots(&structures)?;
                 let changes = engine.change_ranges(&structures, first_msn, record, ranges)?;
                 engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
-            if engine.freeze(false) {
-                for dict in &engine.dicts {
-                    while engine.absorb(dict)? {}
-                }
+            if engine.freeze(false) || ranges > 0 {
+                engine.absorb_all()?;
                 if engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: what is in this checkpoint is passed over if the
                     // replay has to begin anew.

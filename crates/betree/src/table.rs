@@ -90,7 +90,8 @@ impl Table {
         Ok(())
     }
 
-    fn touch(&mut self, slot: u32) {
+    /// The next checkpoint writes the node's place.
+    pub fn touch(&mut self, slot: u32) {
         self.dirty_pages.insert(slot / self.slots_per_page);
     }
 
@@ -185,11 +186,9 @@ impl Table {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
     }
 
-    /// Shares the version of this moment with a checkpoint that will write `nodes`.
-    pub fn capture(&mut self, nodes: impl Iterator<Item = NodeId>) -> CapturedTable {
-        let mut dirty = core::mem::take(&mut self.dirty_pages);
-        dirty.extend(nodes.map(|id| id.slot / self.slots_per_page));
-        let pages = dirty
+    /// Shares the version of this moment with a checkpoint.
+    pub fn capture(&mut self) -> CapturedTable {
+        let pages = core::mem::take(&mut self.dirty_pages)
             .into_iter()
             .map(|page| {
                 let start = (page * self.slots_per_page) as usize;

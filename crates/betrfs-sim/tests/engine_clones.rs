@@ -195,3 +195,69 @@ fn two_hundred_clones_of_clones_are_all_there() {
     }
     assert_sound(&env);
 }
+
+#[test]
+fn a_volume_that_clones_fill_takes_deletes_and_gives_the_space_back() {
+    let setup =
+        Setup { geometry: Geometry { log_bytes: 1 << 20, ..SETUP.geometry }, volume_bytes: 8 << 20, ..SETUP };
+    let device: Arc<dyn Device> = Arc::new(MemDevice::new(setup.volume_bytes));
+    format_env(&device, &setup).unwrap();
+    let env = open_env(&device, &setup).unwrap();
+    let source = dir(1_000);
+    for number in 0..1_000 {
+        commit(&env, |batch| batch.put(D, &key(&source, number), &number.to_be_bytes().repeat(6)));
+    }
+    let name = |number: u32| format!("/clone{number:05}\0").into_bytes();
+    let mut made = 0;
+    let refused = loop {
+        let mut batch = Batch::new();
+        batch.clone_range(D, &source, &name(made));
+        match env.throttle(batch.bytes()).and_then(|()| env.commit(&batch)) {
+            Ok(()) => made += 1,
+            Err(error) => break error,
+        }
+        assert!(made < 50_000, "nothing ever fills it");
+    };
+    assert_eq!(refused, betree::Error::NoSpace);
+    env.checkpoint().unwrap();
+    assert_sound(&env);
+    assert_eq!(count(&env, &name(made - 1)), 1_000);
+    for number in 0..made {
+        let name = name(number);
+        commit(&env, |batch| batch.delete_range(D, &Cut::before(name.clone()), &Cut::after(name.clone())));
+    }
+    env.reclaim().unwrap();
+    env.checkpoint().unwrap();
+    commit(&env, |batch| batch.clone_range(D, &source, b"/again\0"));
+    assert_eq!(count(&env, b"/again\0"), 1_000);
+    assert_sound(&env);
+}
+
+#[test]
+fn a_clone_whose_keys_would_be_too_long_is_refused_and_changes_nothing() {
+    let device = volume();
+    let env = open(&device);
+    for size in [10, 1_000] {
+        let source = dir(size);
+        // What is known of the longest key below is a bound: the first is within it, the second is not
+        // even with the eight bytes of a name behind it.
+        let (fits, too_long) =
+            (vec![b'p'; betree::KEY_BYTES_MAX - 32], vec![b'q'; betree::KEY_BYTES_MAX - 7]);
+        let clone = |to: &[u8]| {
+            let mut batch = Batch::new();
+            batch.clone_range(D, &source, to);
+            batch.put(D, b"/beside", &size.to_be_bytes());
+            env.commit(&batch)
+        };
+        assert!(matches!(clone(&too_long), Err(betree::Error::TooLarge { .. })), "{size}");
+        assert_eq!(env.get(D, b"/beside").unwrap(), None);
+        assert_eq!(count(&env, &too_long), 0);
+        clone(&fits).unwrap();
+        assert_eq!(count(&env, &fits), size as usize);
+        let mut back = Batch::new();
+        back.delete(D, b"/beside");
+        back.delete_range(D, &Cut::before(fits.clone()), &Cut::after(fits.clone()));
+        env.commit(&back).unwrap();
+    }
+    assert_sound(&env);
+}

@@ -9,10 +9,13 @@ mod piece;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 
+use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::{AtomicUsize, Ordering};
+use betree_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use piece::{Piece, Stored};
+
+use crate::node::Body;
 
 /// How many bytes are in memory, shared by all that is charged.
 #[derive(Default)]
@@ -20,39 +23,76 @@ pub(crate) struct Account {
     resident_bytes: AtomicUsize,
     header_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
+    /// What versions of nodes that are in memory alone may take on the device.
+    unwritten_bytes: AtomicU64,
+    /// What pending GOTOs may take there once they are edges.
+    promised_bytes: AtomicU64,
 }
 
 /// The budget and the clock.
 pub(crate) struct Cache {
     budget_bytes: usize,
+    /// What a pending GOTO may add to the device when it turns into an edge.
+    goto_bytes: u64,
     account: Arc<Account>,
     clock: Mutex<VecDeque<Weak<Piece>>>,
 }
 
-/// The bytes of a header, charged to the budget for as long as it lives.
+/// The bytes of a version's header, charged to the budget for as long as it lives, and what it owes
+/// to the device.
 pub(crate) struct Charge {
     account: Arc<Account>,
-    bytes: usize,
+    header_bytes: usize,
+    device_bytes: u64,
+    promised_bytes: u64,
+    is_unwritten: AtomicBool,
+    is_current: AtomicBool,
 }
 
 impl Charge {
-    /// How many bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Notes whether the version is in memory alone.
+    pub fn set_unwritten(&self, is_unwritten: bool) {
+        if self.is_unwritten.swap(is_unwritten, Ordering::Relaxed) == is_unwritten {
+            return;
+        }
+        if is_unwritten {
+            self.account.dirty_bytes.fetch_add(self.header_bytes, Ordering::Relaxed);
+            self.account.unwritten_bytes.fetch_add(self.device_bytes, Ordering::Relaxed);
+        } else {
+            self.account.dirty_bytes.fetch_sub(self.header_bytes, Ordering::Relaxed);
+            self.account.unwritten_bytes.fetch_sub(self.device_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes whether it is the version that the tree has.
+    pub fn set_current(&self, is_current: bool) {
+        if self.is_current.swap(is_current, Ordering::Relaxed) == is_current {
+            return;
+        }
+        let promised = &self.account.promised_bytes;
+        if is_current {
+            promised.fetch_add(self.promised_bytes, Ordering::Relaxed);
+        } else {
+            promised.fetch_sub(self.promised_bytes, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.account.resident_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.account.header_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.set_unwritten(false);
+        self.set_current(false);
+        self.account.resident_bytes.fetch_sub(self.header_bytes, Ordering::Relaxed);
+        self.account.header_bytes.fetch_sub(self.header_bytes, Ordering::Relaxed);
     }
 }
 
 impl Cache {
-    /// An empty cache.
-    pub fn new(budget_bytes: usize) -> Cache {
-        Cache { budget_bytes, account: Arc::default(), clock: Mutex::new(VecDeque::new()) }
+    /// An empty cache for nodes of so many edges at most.
+    pub fn new(budget_bytes: usize, fanout_max: u32) -> Cache {
+        // An edge and a null edge beside it, in nodes that are half full after they were split.
+        let goto_bytes = 4 * (BLOCK_BYTES as u64).div_ceil(u64::from(fanout_max.max(1)));
+        Cache { budget_bytes, goto_bytes, account: Arc::default(), clock: Mutex::new(VecDeque::new()) }
     }
 
     /// The budget in bytes.
@@ -75,11 +115,27 @@ impl Cache {
         self.account.dirty_bytes.load(Ordering::Relaxed)
     }
 
+    /// What is still to come to the device, at most about, in bytes: versions that are not there, and
+    /// what pending GOTOs turn into.
+    pub fn owed_bytes(&self) -> u64 {
+        let account = &self.account;
+        account.unwritten_bytes.load(Ordering::Relaxed) + account.promised_bytes.load(Ordering::Relaxed)
+    }
+
     /// Charges the bytes of a node's header.
-    pub fn charge(&self, bytes: usize) -> Charge {
-        self.account.header_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.account.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Charge { account: self.account.clone(), bytes }
+    pub fn charge(&self, header_bytes: usize, body: &Body) -> Charge {
+        let gotos = body.edges().iter().map(|edge| edge.gotos.len() as u64).sum::<u64>();
+        self.account.header_bytes.fetch_add(header_bytes, Ordering::Relaxed);
+        self.account.resident_bytes.fetch_add(header_bytes, Ordering::Relaxed);
+        Charge {
+            account: self.account.clone(),
+            header_bytes,
+            // With a block that is not filled.
+            device_bytes: (header_bytes + body.content_bytes() + BLOCK_BYTES) as u64,
+            promised_bytes: gotos * self.goto_bytes,
+            is_unwritten: AtomicBool::new(false),
+            is_current: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn account(&self) -> &Arc<Account> {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::NodeId;
+use super::{Edge, NodeId};
 use crate::key::{Cut, Translation};
 use crate::message::POINT_OVERHEAD_BYTES;
 
@@ -21,6 +21,27 @@ pub(crate) struct Goto {
 }
 
 impl Goto {
+    /// What an edge shows, as a message; `None` of a null edge. What is pending for it is left out.
+    pub fn of(edge: &Edge) -> Option<Goto> {
+        Some(Goto {
+            lo: edge.lo.clone(),
+            hi: edge.hi.clone(),
+            translation: edge.translation.clone(),
+            target: edge.child?,
+            longest_key: edge.longest_key,
+        })
+    }
+
+    /// The edge that it becomes.
+    pub fn to_edge(&self) -> Edge {
+        Edge {
+            translation: self.translation.clone(),
+            child: Some(self.target),
+            longest_key: self.longest_key,
+            ..Edge::null(self.lo.clone(), self.hi.clone())
+        }
+    }
+
     /// Its part inside `[lo, hi)`, if there is one.
     pub fn clip(&self, lo: &Cut, hi: &Cut) -> Option<Goto> {
         let (lo, hi) = ((&self.lo).max(lo), (&self.hi).min(hi));

@@ -107,6 +107,24 @@ pub(crate) enum Body {
     Interior(Vec<Edge>),
 }
 
+impl Body {
+    /// As [`Node::edges`].
+    pub fn edges(&self) -> &[Edge] {
+        match self {
+            Body::Interior(edges) => edges,
+            Body::Leaf(_) => &[],
+        }
+    }
+
+    /// As [`Node::content_bytes`].
+    pub fn content_bytes(&self) -> usize {
+        match self {
+            Body::Leaf(basements) => basements.iter().map(|b| b.piece.raw_bytes()).sum(),
+            Body::Interior(edges) => edges.iter().map(Edge::pending_bytes).sum(),
+        }
+    }
+}
+
 /// One version of a node.
 pub(crate) struct Node {
     pub id: NodeId,
@@ -123,10 +141,7 @@ pub(crate) struct Node {
 impl Node {
     /// The edges; none for a leaf.
     pub fn edges(&self) -> &[Edge] {
-        match &self.body {
-            Body::Interior(edges) => edges,
-            Body::Leaf(_) => &[],
-        }
+        self.body.edges()
     }
 
     /// The nodes that it names, each as often as it does: for each it holds a reference.
@@ -163,10 +178,7 @@ impl Node {
     /// The size of its contents before compression in bytes: pairs of a leaf, messages of an
     /// interior node.
     pub fn content_bytes(&self) -> usize {
-        match &self.body {
-            Body::Leaf(basements) => basements.iter().map(|b| b.piece.raw_bytes()).sum(),
-            Body::Interior(edges) => edges.iter().map(Edge::pending_bytes).sum(),
-        }
+        self.body.content_bytes()
     }
 
     /// The part of [`content_bytes`](Node::content_bytes) that a window shows, in bytes; what it cuts

@@ -202,7 +202,6 @@ impl Store {
     }
 
     fn node_of(&self, header: Header, place: &NodePlace) -> Arc<Node> {
-        let charge = self.cache.charge(place.header_len as usize * 2);
         let piece = |at| Piece::on_device(&self.cache, Stored { extent: place.extent.clone(), at });
         let body = match header.entries {
             Entries::Leaf(basements) => Body::Leaf(
@@ -225,6 +224,7 @@ impl Store {
                 Body::Interior(edges)
             }
         };
+        let charge = self.cache.charge(place.header_len as usize * 2, &body);
         Arc::new(Node { id: header.id, height: header.height, lo: header.lo, hi: header.hi, body, charge })
     }
 }

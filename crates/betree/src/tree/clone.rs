@@ -87,6 +87,18 @@ impl Tree<'_> {
     /// Called with the structure lock held.
     pub fn change_ranges(&self, changes: &[(Msn, RangeChange<'_>)]) -> Result<Change> {
         let mut arrival = Arrival::default();
+        match self.root_with(changes, &mut arrival) {
+            Ok(root) => arrival.change.changed.push(root),
+            Err(error) => {
+                self.give_up(&arrival.change);
+                return Err(error);
+            }
+        }
+        Ok(arrival.change)
+    }
+
+    /// The next version of the root after changes of ranges.
+    fn root_with(&self, changes: &[(Msn, RangeChange<'_>)], arrival: &mut Arrival) -> Result<Arc<Node>> {
         let mut at_sources = Vec::new();
         let mut captured = Vec::new();
         let root = self.dict.state.read().root;
@@ -101,11 +113,11 @@ impl Tree<'_> {
         let mut at = root.clone();
         for goto in at_sources {
             let batch = Batch { gotos: Vec::from([goto]), ..Batch::default() };
-            at = self.arrived(&at, &batch, &mut arrival)?;
+            at = self.arrived(&at, &batch, arrival)?;
         }
         for (msn, change) in changes {
             if let RangeChange::Delete { lo, hi } = change {
-                at = self.without(&at, lo, hi, *msn, &mut arrival)?;
+                at = self.without(&at, lo, hi, *msn, arrival)?;
             }
         }
         let mut captured = captured.into_iter();
@@ -114,12 +126,10 @@ impl Tree<'_> {
                 && from != to
                 && let Some(source) = captured.next()
             {
-                at = self.put_behind(&at, to, source, *msn, &mut arrival)?;
+                at = self.put_behind(&at, to, source, *msn, arrival)?;
             }
         }
-        let mut change = arrival.change;
-        change.changed.push(at);
-        Ok(change)
+        Ok(at)
     }
 
     /// Gives back the names of nodes that a change was to add.
@@ -175,16 +185,9 @@ impl Tree<'_> {
                 let edges = edges.iter().map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
                 refuse_too_long(edges.iter().map(|edge| edge.longest_key_here() as usize).max())?;
                 if let [only] = edges.as_slice()
-                    && let Some(target) = only.child
                     && !only.has_pending()
+                    && let Some(goto) = Goto::of(only)
                 {
-                    let goto = Goto {
-                        lo,
-                        hi,
-                        translation: only.translation.clone(),
-                        target,
-                        longest_key: only.longest_key,
-                    };
                     let batch = Batch { gotos: Vec::from([goto]), ..Batch::default() };
                     return self.arrived(root, &batch, arrival);
                 }
@@ -258,15 +261,7 @@ impl Tree<'_> {
             return Ok(Captured::Edges(lift_all(&parts)?));
         }
         let target = self.carve(&lo, &hi, &parts, &collected, change)?;
-        if let Some(id) = target.child {
-            at_sources.push(Goto {
-                lo,
-                hi,
-                translation: target.translation.clone(),
-                target: id,
-                longest_key: target.longest_key,
-            });
-        }
+        at_sources.extend(Goto::of(&target));
         Ok(Captured::Edges(lift_all(&[target])?))
     }
 
@@ -320,6 +315,7 @@ impl Tree<'_> {
             _ => None,
         };
         let mut arrival = Arrival::default();
+        // The way ends above a leaf too where that is as low as the target of a GOTO that was collected.
         let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
         let (mut node, edge) = match leaf.filter(|_| is_plain) {
             Some((edge, id)) => {

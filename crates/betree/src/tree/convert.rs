@@ -30,16 +30,7 @@ impl Tree<'_> {
             edge.gotos.insert(at, goto.clone());
             return Ok(edges);
         }
-        let new = Edge {
-            lo: goto.lo.clone(),
-            hi: goto.hi.clone(),
-            translation: goto.translation.clone(),
-            child: Some(goto.target),
-            longest_key: goto.longest_key,
-            partition: None,
-            gotos: Vec::new(),
-        };
-        self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([new]))
+        self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([goto.to_edge()]))
     }
 
     /// The edges of a node after others took over `[lo, hi)`: what they cover goes, and of what

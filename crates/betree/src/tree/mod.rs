@@ -27,11 +27,16 @@ pub(crate) use settle::{FLUSH_NODES, PASSING_FLUSH_NODES};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::key::Cut;
-use crate::node::{Body, Node, NodeId};
+use crate::node::{Body, Edge, Goto, Node, NodeId};
 use crate::settings::Geometry;
 use crate::store::Store;
 use crate::table::Table;
 use crate::upsert::Upsert;
+
+/// What an edge takes in memory besides its keys, in bytes; a header as much besides its entries.
+const EDGE_BYTES: usize = 160;
+/// What a GOTO takes in memory besides what it takes in a buffer, in bytes.
+const GOTO_BYTES: usize = size_of::<Goto>();
 
 /// What every operation on a tree needs.
 #[derive(Clone, Copy)]
@@ -112,11 +117,14 @@ impl Tree<'_> {
 
     /// A version of a node.
     pub fn version(&self, id: NodeId, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
-        let entries = match &body {
+        let header = match &body {
             Body::Leaf(basements) => basements.iter().map(|b| b.first.len() + 64).sum::<usize>(),
-            Body::Interior(edges) => edges.iter().map(|e| e.lo.bytes().len() * 2 + 160).sum(),
+            Body::Interior(edges) => {
+                let gotos = |e: &Edge| e.gotos.iter().map(|goto| goto.bytes() + GOTO_BYTES).sum::<usize>();
+                edges.iter().map(|e| e.lo.bytes().len() * 2 + EDGE_BYTES + gotos(e)).sum()
+            }
         };
-        let charge = self.store.cache.charge(entries + 160);
+        let charge = self.store.cache.charge(header + EDGE_BYTES, &body);
         Arc::new(Node { id, height, lo, hi, body, charge })
     }
 
@@ -154,6 +162,7 @@ impl Tree<'_> {
             state.install(node);
         }
         for node in change.changed {
+            table.touch(node.id.slot);
             node.references().for_each(|id| count(id, 1));
             if let Some(old) = state.install(node) {
                 old.references().for_each(|id| count(id, -1));
