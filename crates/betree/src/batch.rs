@@ -27,6 +27,7 @@ pub struct Batch {
     frees_bytes: u64,
     deletes: bool,
     clones: u32,
+    clone_key_bytes_max: Option<usize>,
     oversized: bool,
     /// One bit a dictionary; the highest stands for all that no volume has.
     dicts: u64,
@@ -122,6 +123,12 @@ impl Batch {
         self.clone_range(dict, from, to);
     }
 
+    /// Refuses clones whose keys might be longer than so many bytes, where that is less than
+    /// [`KEY_BYTES_MAX`].
+    pub fn limit_clone_keys(&mut self, bytes: usize) {
+        self.clone_key_bytes_max = Some(bytes);
+    }
+
     /// Says that the batch is there to free about so many bytes, and that what it puts (a record, a
     /// marker) is small beside it: it is taken on a full volume too, like one of deletes alone.
     pub fn mark_freeing(&mut self, bytes: u64) {
@@ -179,6 +186,11 @@ impl Batch {
     /// How many clones it holds.
     pub(crate) fn clones(&self) -> u32 {
         self.clones
+    }
+
+    /// The longest that a key of a clone may be, in bytes.
+    pub(crate) fn clone_key_bytes_max(&self) -> usize {
+        self.clone_key_bytes_max.unwrap_or(KEY_BYTES_MAX).min(KEY_BYTES_MAX)
     }
 
     /// The record with the changes of ranges first, and how many these are.

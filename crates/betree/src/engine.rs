@@ -147,13 +147,15 @@ impl Engine {
 
     /// What the changes of ranges at the front of a record, numbered from `first_msn` on, make of the
     /// trees, for [`apply_ranges`](Engine::apply_ranges); those that a dictionary's tree holds
-    /// already are passed over. Every message from before is in the trees.
+    /// already are passed over. Every message from before is in the trees. No key of a clone may be over
+    /// `key_bytes_max`.
     pub fn change_ranges(
         &self,
         _structures: &[MutexGuard<'_, ()>],
         first_msn: Msn,
         record: &[u8],
         count: u32,
+        key_bytes_max: usize,
     ) -> Result<Vec<(usize, TreeChange)>> {
         let mut all = Vec::new();
         for dict in &self.dicts {
@@ -174,7 +176,7 @@ impl Engine {
                 }
             }
             if !mine.is_empty() {
-                all.push((dict.index, self.tree_of(dict).change_ranges(&mine)?));
+                all.push((dict.index, self.tree_of(dict).change_ranges(&mine, key_bytes_max)?));
             }
         }
         Ok(all)

@@ -93,7 +93,7 @@ impl Env {
     pub fn commit(&self, batch: &Batch) -> Result<()> {
         if batch.is_oversized() {
             let limit_bytes = KEY_BYTES_MAX as u64;
-            return Err(Error::TooLarge { what: "a key", bytes: batch.bytes() as u64, limit_bytes });
+            return Err(Error::KeyTooLong { bytes: batch.bytes() as u64, limit_bytes });
         }
         if batch.bytes() > self.batch_bytes_max() {
             return Err(Error::TooLarge {
@@ -145,6 +145,7 @@ impl Env {
     /// ranges take effect; the others go to the memtables as ever.
     fn commit_ranges(&self, batch: &Batch) -> Result<()> {
         let (record, ranges) = batch.ranges_first()?;
+        let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
         engine.freeze(true);
         engine.absorb_all()?;
@@ -152,7 +153,7 @@ impl Env {
         engine.settle_again()?;
         let structures = engine.lock_structures();
         // Once without the writers' lock, so that what has to be read is in memory.
-        for (index, change) in engine.change_ranges(&structures, Msn::MAX / 2, &record, ranges)? {
+        for (index, change) in engine.change_ranges(&structures, Msn::MAX / 2, &record, ranges, most)? {
             if let Some(dict) = engine.dicts.get(index) {
                 engine.tree_of(dict).give_up(&change);
             }
@@ -162,7 +163,7 @@ impl Env {
         engine.freeze(true);
         engine.absorb_at_roots(&structures)?;
         let first_msn = commit.next_msn;
-        let changes = engine.change_ranges(&structures, first_msn, &record, ranges)?;
+        let changes = engine.change_ranges(&structures, first_msn, &record, ranges, most)?;
         self.log.append(first_msn, batch.len() as u32, &record)?;
         // Nothing after this line fails, as in `commit`.
         engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);

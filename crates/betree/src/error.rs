@@ -48,6 +48,14 @@ pub enum Error {
         /// The failure.
         why: String,
     },
+    /// A key is over the limit.
+    #[error("a key of {bytes} bytes is over the limit of {limit_bytes}")]
+    KeyTooLong {
+        /// Its length, or a bound of the lengths that a clone's keys would have.
+        bytes: u64,
+        /// The longest that is allowed.
+        limit_bytes: u64,
+    },
     /// A key or a batch is over its limit; nothing was changed.
     #[error("{what} of {bytes} bytes is over the limit of {limit_bytes}")]
     TooLarge {

@@ -16,7 +16,6 @@ pub fn errno(error: &Error) -> Errno {
         Error::TooManyLinks => Errno::MLINK,
         Error::NoSpace => Errno::NOSPC,
         Error::FileTooLarge => Errno::FBIG,
-        Error::CrossDevice => Errno::XDEV,
         Error::NoData => Errno::NODATA,
         Error::RangeTooSmall => Errno::RANGE,
         Error::NotSupported => Errno::OPNOTSUPP,
@@ -34,7 +33,8 @@ fn engine(error: &betree::Error) -> Errno {
     match error {
         betree::Error::NoSpace => Errno::NOSPC,
         betree::Error::ReadOnly { .. } => Errno::ROFS,
-        betree::Error::TooLarge { .. } => Errno::NAMETOOLONG,
+        betree::Error::KeyTooLong { .. } => Errno::NAMETOOLONG,
+        betree::Error::TooLarge { .. } => Errno::OVERFLOW,
         betree::Error::NoMemory { .. } => Errno::NOMEM,
         _ => Errno::IO,
     }

@@ -102,7 +102,7 @@ impl Status {
 }
 
 /// The library's kinds of operations and their names.
-const OP_KINDS: [(OpKind, &str); 13] = [
+const OP_KINDS: [(OpKind, &str); 14] = [
     (OpKind::Lookup, "lookup"),
     (OpKind::SetAttr, "setattr"),
     (OpKind::Create, "create"),
@@ -110,6 +110,7 @@ const OP_KINDS: [(OpKind, &str); 13] = [
     (OpKind::Unlink, "unlink"),
     (OpKind::Rmdir, "rmdir"),
     (OpKind::Rename, "rename"),
+    (OpKind::Clone, "clone"),
     (OpKind::Read, "read"),
     (OpKind::Write, "write"),
     (OpKind::Readdir, "readdir"),

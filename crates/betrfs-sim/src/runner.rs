@@ -176,7 +176,7 @@ impl Runner {
             }
             Err(error) => {
                 let refused =
-                    matches!(error, Error::NoSpace | Error::ReadOnly { .. } | Error::TooLarge { .. });
+                    matches!(error, Error::NoSpace | Error::ReadOnly { .. } | Error::KeyTooLong { .. });
                 if refused {
                     self.history.refused();
                 }

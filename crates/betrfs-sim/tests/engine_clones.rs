@@ -249,7 +249,7 @@ fn a_clone_whose_keys_would_be_too_long_is_refused_and_changes_nothing() {
             batch.put(D, b"/beside", &size.to_be_bytes());
             env.commit(&batch)
         };
-        assert!(matches!(clone(&too_long), Err(betree::Error::TooLarge { .. })), "{size}");
+        assert!(matches!(clone(&too_long), Err(betree::Error::KeyTooLong { .. })), "{size}");
         assert_eq!(env.get(D, b"/beside").unwrap(), None);
         assert_eq!(count(&env, &too_long), 0);
         clone(&fits).unwrap();

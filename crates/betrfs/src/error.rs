@@ -39,9 +39,6 @@ pub enum Error {
     /// The file would be larger than files can be.
     #[error("the file is too large")]
     FileTooLarge,
-    /// The entry cannot be moved by renaming it; copying it works.
-    #[error("the entry is too large to be moved by renaming; copy it")]
-    CrossDevice,
     /// There is no extended attribute of that name.
     #[error("no such attribute")]
     NoData,
@@ -90,6 +87,7 @@ impl From<betree::Error> for Error {
         match error {
             betree::Error::NoSpace => Error::NoSpace,
             betree::Error::ReadOnly { why } => Error::ReadOnly { why },
+            betree::Error::KeyTooLong { .. } => Error::NameTooLong,
             betree::Error::NotAVolume { why } => Error::NotAVolume { why },
             other => Error::Engine(other),
         }

@@ -14,7 +14,7 @@ use betree_sys::sync::atomic::AtomicU64;
 use super::arrive::{Arrival, Batch};
 use super::build::Lift;
 use super::{Change, Cursor, Tree};
-use crate::batch::{KEY_BYTES_MAX, RangeChange};
+use crate::batch::RangeChange;
 use crate::error::{Error, Result};
 use crate::key::{Cut, Translation};
 use crate::message::{Kind, Msn, Point, RangeDelete};
@@ -30,6 +30,16 @@ enum Captured {
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
     /// Edges that show all of it.
     Edges(Vec<Edge>),
+}
+
+impl Captured {
+    /// A bound of the lengths of keys, in bytes, behind the prefix.
+    fn longest_key(&self) -> Option<usize> {
+        match self {
+            Captured::Pairs(pairs) => pairs.iter().map(|(key, _)| key.len()).max(),
+            Captured::Edges(edges) => edges.iter().map(|edge| edge.longest_key_here() as usize).max(),
+        }
+    }
 }
 
 /// The messages of one node on the way that are pending for a source, in the root's coordinates.
@@ -69,12 +79,9 @@ fn behind(prefix: &[u8]) -> Lift {
 }
 
 /// A clone's keys may be longer than any that was put.
-fn refuse_too_long(longest_key: Option<usize>) -> Result<()> {
+fn refuse_too_long(longest_key: Option<usize>, most: usize) -> Result<()> {
     match longest_key {
-        Some(len) if len > KEY_BYTES_MAX => {
-            let (bytes, limit_bytes) = (len as u64, KEY_BYTES_MAX as u64);
-            Err(Error::TooLarge { what: "a key of a clone", bytes, limit_bytes })
-        }
+        Some(len) if len > most => Err(Error::KeyTooLong { bytes: len as u64, limit_bytes: most as u64 }),
         _ => Ok(()),
     }
 }
@@ -82,12 +89,13 @@ fn refuse_too_long(longest_key: Option<usize>) -> Result<()> {
 impl Tree<'_> {
     /// What the changes of one batch, numbered, make of the tree, in which every message is that came
     /// before them. All sources are captured before anything is changed; then deletes take effect,
-    /// then clones in their order. Nothing is in place until the change is applied.
+    /// then clones in their order, none with a key that may be over `key_bytes_max`. Nothing is in place
+    /// until the change is applied.
     ///
     /// Called with the structure lock held.
-    pub fn change_ranges(&self, changes: &[(Msn, RangeChange<'_>)]) -> Result<Change> {
+    pub fn change_ranges(&self, changes: &[(Msn, RangeChange<'_>)], key_bytes_max: usize) -> Result<Change> {
         let mut arrival = Arrival::default();
-        match self.root_with(changes, &mut arrival) {
+        match self.root_with(changes, key_bytes_max, &mut arrival) {
             Ok(root) => arrival.change.changed.push(root),
             Err(error) => {
                 self.give_up(&arrival.change);
@@ -98,7 +106,12 @@ impl Tree<'_> {
     }
 
     /// The next version of the root after changes of ranges.
-    fn root_with(&self, changes: &[(Msn, RangeChange<'_>)], arrival: &mut Arrival) -> Result<Arc<Node>> {
+    fn root_with(
+        &self,
+        changes: &[(Msn, RangeChange<'_>)],
+        key_bytes_max: usize,
+        arrival: &mut Arrival,
+    ) -> Result<Arc<Node>> {
         let mut at_sources = Vec::new();
         let mut captured = Vec::new();
         let root = self.dict.state.read().root;
@@ -126,6 +139,7 @@ impl Tree<'_> {
                 && from != to
                 && let Some(source) = captured.next()
             {
+                refuse_too_long(source.longest_key().map(|len| to.len() + len), key_bytes_max)?;
                 at = self.put_behind(&at, to, source, *msn, arrival)?;
             }
         }
@@ -168,7 +182,6 @@ impl Tree<'_> {
         match source {
             Captured::Pairs(pairs) => {
                 let root = self.without(root, &lo, &hi, msn, arrival)?;
-                refuse_too_long(pairs.iter().map(|(key, _)| prefix.len() + key.len()).max())?;
                 let keys: Vec<Vec<u8>> = pairs.iter().map(|(key, _)| [prefix, key].concat()).collect();
                 let points = keys.iter().zip(&pairs).map(|(key, (_, value))| Point {
                     key: Cow::Borrowed(key.as_slice()),
@@ -183,7 +196,6 @@ impl Tree<'_> {
                 let behind = behind(prefix);
                 let lift = Lift { to: behind.back, back: behind.to };
                 let edges = edges.iter().map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
-                refuse_too_long(edges.iter().map(|edge| edge.longest_key_here() as usize).max())?;
                 if let [only] = edges.as_slice()
                     && !only.has_pending()
                     && let Some(goto) = Goto::of(only)

@@ -141,6 +141,34 @@ pub(crate) fn block(own: &[u8], number: u64) -> Vec<u8> {
     key
 }
 
+/// The prefix of all that `data` holds of the entry with this own key itself.
+pub(crate) fn data(own: &[u8]) -> Vec<u8> {
+    let mut prefix = Vec::with_capacity(own.len() + 1);
+    prefix.extend_from_slice(own);
+    prefix.push(0);
+    prefix
+}
+
+/// The prefix of all blocks of a file: a file of [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) has none whose
+/// number begins with another byte.
+pub(crate) fn all_blocks(own: &[u8]) -> Vec<u8> {
+    let mut prefix = block(own, 0);
+    prefix.truncate(own.len() + 2);
+    prefix
+}
+
+const _: () = assert!((crate::FILE_BYTES_MAX / 4096).leading_zeros() >= 8);
+
+/// How many blocks a region has: their numbers share all bytes but the last two.
+pub(crate) const REGION_BLOCKS: u64 = 1 << 16;
+
+/// The prefix of the blocks of a file in the region in which block `number` is.
+pub(crate) fn block_region(own: &[u8], number: u64) -> Vec<u8> {
+    let mut prefix = block(own, number);
+    prefix.truncate(own.len() + 7);
+    prefix
+}
+
 /// Bounds of the blocks of a file from a block on.
 pub(crate) fn blocks_from(own: &[u8], first: u64) -> (Cut, Cut) {
     let mut end = own.to_vec();

@@ -1,13 +1,11 @@
-//! Moving an entry from one key to another: everything is read first, then deleted and put in one
-//! batch. A directory that is too large for that is refused before anything changes. A file that is
-//! too large becomes an object: its blocks are copied to the object's keys in many batches, of which
-//! nobody sees anything (a marker has them deleted after a crash), and one last batch moves the name.
+//! Moving an entry from one key to another, in one batch whatever it holds: ranges of keys move as
+//! values, and what is small moves as messages, whose cost is smaller.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree::{Batch, Cut, DictId};
+use betree::{Batch, DictId};
 
 use crate::error::{Error, Result};
 use crate::node::{DirPath, Inode, Name, Place};
@@ -16,14 +14,7 @@ use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, damaged,
 use crate::types::FileType;
 use crate::volume::Volume;
 use crate::volume::op::Op;
-use crate::volume::unlink::delete_data;
-
-/// The most that is moved in one batch.
-const MOVE_BYTES_MAX: usize = 32 << 20;
-/// What a key and its value take besides themselves.
-const PAIR_BYTES: usize = 16;
-/// Blocks of a large file are copied in batches of about this size.
-const COPY_BATCH_BYTES: usize = 1 << 20;
+use crate::volume::unlink::{POINT_DELETES_MAX, delete_data};
 
 /// A name and where its directory is.
 pub(super) struct Spot<'a> {
@@ -43,126 +34,90 @@ impl Spot<'_> {
     }
 }
 
-/// An unlinked file whose blocks lie below a directory that moves.
-struct MovedOrphan {
-    inode: Arc<Inode>,
-    old_base: Arc<[u8]>,
-    marker: u64,
-    base: Arc<[u8]>,
-}
-
 /// An entry on its way.
 pub(super) struct Moving {
     inode: Arc<Inode>,
     /// Its record as it was, if what `data` holds of it is to be deleted at the source.
     leaves: Option<Record>,
-    /// Dictionaries in which something was found below it.
-    below: Vec<DictId>,
+    /// What moves as a whole: dictionary and prefixes.
+    ranges: Vec<(DictId, Vec<u8>, Vec<u8>)>,
     puts: Vec<(DictId, Vec<u8>, Vec<u8>)>,
-    puts_bytes: usize,
-    orphans: Vec<MovedOrphan>,
-    /// The marker of blocks that were copied ahead: it goes when the name moves.
-    copied: Option<u64>,
     /// Its record and place when it has arrived.
     record: Record,
     place: Place,
 }
 
 impl Moving {
-    fn put(&mut self, dict: DictId, at: Vec<u8>, value: Vec<u8>) -> Result<()> {
-        self.puts_bytes = self.puts_bytes.saturating_add(PAIR_BYTES + at.len() + value.len());
-        if self.puts_bytes > MOVE_BYTES_MAX {
-            return Err(Error::CrossDevice);
-        }
+    fn put(&mut self, dict: DictId, at: Vec<u8>, value: Vec<u8>) {
         self.puts.push((dict, at, value));
-        Ok(())
     }
 
     /// Puts a redirect to the object that it is.
-    pub fn put_redirect(&mut self, oid: u64, at: &[u8]) -> Result<()> {
+    pub fn put_redirect(&mut self, oid: u64, at: &[u8]) {
         let redirect = Redirect { oid, ino: self.inode.ino, file_type: self.record.file_type };
-        self.put(META, at.to_vec(), redirect.encode())?;
-        self.put(LINKS, at.to_vec(), oid.to_be_bytes().to_vec())
+        self.put(META, at.to_vec(), redirect.encode());
+        self.put(LINKS, at.to_vec(), oid.to_be_bytes().to_vec());
     }
 
-    /// Reads the keys in bounds, all of which start with `from`, to be put with `to` in its place.
-    fn read(
-        &mut self,
-        op: &Op<'_>,
-        dict: DictId,
-        bounds: (Cut, Cut),
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<bool> {
-        let mut found = false;
-        let mut pairs = op.scan(dict, bounds);
-        while let Some((at, value)) = pairs.next()? {
-            let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
-            let moved = [to, rest].concat();
-            let limit = if dict == DATA { betree::KEY_BYTES_MAX } else { key::OWN_KEY_BYTES_MAX };
-            if moved.len() > limit {
-                return Err(Error::NameTooLong);
-            }
-            self.put(dict, moved, value.to_vec())?;
-            found = true;
+    /// Moves what `data` holds of the entry itself.
+    fn carry_data(&mut self, op: &Op<'_>, from: &[u8], to: &[u8], by_range: bool) -> Result<()> {
+        let has_xattrs = self.record.flags.has(Flags::LARGE_XATTRS);
+        if self.record.file_type == FileType::Regular && by_range {
+            self.ranges.push((DATA, key::data(from), key::data(to)));
+            return Ok(());
         }
-        Ok(found)
-    }
-
-    /// Reads what `data` holds of the entry itself.
-    fn read_data(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
-        let (size, flags) = (self.record.size, self.record.flags);
-        if self.record.file_type == FileType::Regular && size > 0 {
-            if size <= BLOCK {
-                if let Some(block) = op.get(DATA, &key::block(from, 0))? {
-                    self.put(DATA, key::block(to, 0), block)?;
-                }
-            } else {
-                self.read(op, DATA, key::blocks_from(from, 0), from, to)?;
+        if self.record.file_type == FileType::Regular && self.record.size > 0 {
+            let mut blocks = op.scan(DATA, key::blocks_from(from, 0));
+            while let Some((at, block)) = blocks.next()? {
+                let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
+                self.puts.push((DATA, [to, rest].concat(), block.to_vec()));
             }
         }
-        if flags.has(Flags::LARGE_XATTRS) {
-            self.read(op, DATA, key::xattrs(from), from, to)?;
+        if has_xattrs {
+            self.ranges.push((DATA, key::xattr(from, b""), key::xattr(to, b"")));
         }
         Ok(())
     }
 
-    /// Reads everything below a directory.
-    fn read_below(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
+    /// Moves everything below a directory.
+    fn carry_below(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
+        if self.record.entries == 0 {
+            return Ok(());
+        }
+        let (from_below, to_below) = (key::child_path(from, b""), key::child_path(to, b""));
         for dict in [META, DATA, LINKS] {
-            let is_empty = self.record.entries == 0 && (dict != DATA || self.orphans.is_empty());
-            if !is_empty && self.read(op, dict, key::subtree(from), from, to)? {
-                self.below.push(dict);
+            // An empty range would cost later queries for nothing.
+            if dict == META || op.scan(dict, key::subtree(from)).next()?.is_some() {
+                self.ranges.push((dict, from_below.clone(), to_below.clone()));
             }
         }
         Ok(())
     }
 
-    /// Adds the deletion of what is at the source.
-    pub fn delete_source(&self, batch: &mut Batch, from: &Spot<'_>) {
-        self.delete_own(batch, &from.key());
-        let (lo, hi) = key::subtree(&from.child_path());
-        for dict in &self.below {
-            batch.delete_range(*dict, &lo, &hi);
-        }
+    /// Whether the file's blocks take the place of whatever blocks are at the target.
+    pub fn overwrites_blocks(&self) -> bool {
+        self.record.file_type == FileType::Regular && !self.ranges.is_empty()
     }
 
-    /// Adds the deletion of the entry itself at its old key.
-    pub fn delete_own(&self, batch: &mut Batch, at: &[u8]) {
+    /// Adds the deletion of what is at the source, and what moves as a whole.
+    pub fn leave(&self, batch: &mut Batch, at: &[u8]) {
         batch.delete(META, at);
         match &self.leaves {
             None => batch.delete(LINKS, at),
+            // Point deletes come after clones: one here could hit what an exchange brought.
+            Some(_) if self.overwrites_blocks() => {}
             Some(record) => delete_data(batch, at, record),
+        }
+        batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
+        for (dict, from, to) in &self.ranges {
+            batch.rename_range(*dict, from, to);
         }
     }
 
     /// Adds what is put at the target.
-    pub fn put_target(&self, batch: &mut Batch) {
+    pub fn arrive(&self, batch: &mut Batch) {
         for (dict, at, value) in &self.puts {
             batch.put(*dict, at, value);
-        }
-        if let Some(marker) = self.copied {
-            batch.delete(META, &key::marker(marker));
         }
     }
 
@@ -176,9 +131,17 @@ impl Moving {
     }
 }
 
+/// Whether a file's blocks are too many to be moved one by one.
+pub(super) fn is_large(record: &Record) -> bool {
+    record.file_type == FileType::Regular
+        && (record.size > POINT_DELETES_MAX * BLOCK || record.flags.has(Flags::LARGE_XATTRS))
+}
+
 impl Volume {
-    /// Reads an entry that is to move to another name. Where the blocks of an unlinked file occupy
-    /// the target's keys, a regular file becomes an object. The caller holds the namespace alone.
+    /// Prepares an entry for its move to another name; a file's blocks go `by_range` or one by one.
+    /// Where the blocks of an unlinked file occupy the target's keys, a regular file becomes an
+    /// object. The caller holds the namespace alone.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn carry(
         &self,
         op: &Op<'_>,
@@ -186,6 +149,7 @@ impl Volume {
         from: &Spot<'_>,
         to: &Spot<'_>,
         to_is_occupied: bool,
+        by_range: bool,
         now_ns: i64,
     ) -> Result<Moving> {
         let (from_key, to_key) = (from.key(), to.key());
@@ -195,14 +159,13 @@ impl Volume {
         let mut moving = self.moving(inode, now_ns);
         if let Place::Object { oid } = moving.place {
             moving.leaves = None;
-            moving.put(META, key::object(oid), moving.record.encode())?;
-            moving.put_redirect(oid, &to_key)?;
+            moving.put(META, key::object(oid), moving.record.encode());
+            moving.put_redirect(oid, &to_key);
             return Ok(moving);
         }
-        let large = self.is_large(&moving.record);
-        if (to_is_occupied || large) && moving.record.file_type == FileType::Regular {
-            let oid = self.become_object(op, &mut moving, &from_key)?;
-            moving.put_redirect(oid, &to_key)?;
+        if to_is_occupied && moving.record.file_type == FileType::Regular {
+            let oid = self.become_object(op, &mut moving, &from_key, by_range)?;
+            moving.put_redirect(oid, &to_key);
             return Ok(moving);
         }
         // Neither its own number nor those below it change.
@@ -212,23 +175,15 @@ impl Volume {
             moving.record.salt = salt.wrapping_add(from.path.salts).wrapping_sub(to.path.salts);
         }
         moving.place = Place::Named { parent: to.dir.clone(), name: to.name.clone() };
-        moving.put(META, to_key.clone(), moving.record.encode())?;
-        moving.read_data(op, &from_key, &to_key)?;
+        moving.put(META, to_key.clone(), moving.record.encode());
+        moving.carry_data(op, &from_key, &to_key, by_range)?;
         if moving.record.is_dir() {
-            let (from_path, to_path) = (from.child_path(), to.child_path());
-            for (old_base, orphan) in self.orphans.below(&from_path) {
-                let Place::Orphan { marker, .. } = orphan.place() else { continue };
-                let rest = old_base.get(from_path.len()..).unwrap_or(&[]);
-                let base: Arc<[u8]> = Arc::from([to_path.as_slice(), rest].concat());
-                moving.put(META, key::marker(marker), Marker { base: base.to_vec() }.encode())?;
-                moving.orphans.push(MovedOrphan { inode: orphan, old_base, marker, base });
-            }
-            moving.read_below(op, &from_path, &to_path)?;
+            moving.carry_below(op, &from.child_path(), &to.child_path())?;
         }
         Ok(moving)
     }
 
-    /// Reads the file at `from_key`, to be put under a new object id. The caller puts its redirects.
+    /// Prepares the file at `from_key` for its move to a new object id. The caller puts its redirects.
     pub(super) fn carry_to_object(
         &self,
         op: &Op<'_>,
@@ -239,7 +194,8 @@ impl Volume {
     ) -> Result<(Moving, u64)> {
         let mut moving = self.moving(inode, now_ns);
         moving.record.nlink = nlink;
-        let oid = self.become_object(op, &mut moving, from_key)?;
+        let by_range = is_large(&moving.record);
+        let oid = self.become_object(op, &mut moving, from_key, by_range)?;
         Ok((moving, oid))
     }
 
@@ -248,73 +204,28 @@ impl Volume {
         let mut record = old.clone();
         record.atime_ns = inode.atime_ns.load(Relaxed);
         record.ctime_ns = now_ns;
-        Moving {
-            inode: inode.clone(),
-            leaves: Some(old),
-            below: Vec::new(),
-            puts: Vec::new(),
-            puts_bytes: 0,
-            orphans: Vec::new(),
-            copied: None,
-            record,
-            place: inode.place(),
-        }
+        let (ranges, puts) = (Vec::new(), Vec::new());
+        Moving { inode: inode.clone(), leaves: Some(old), ranges, puts, record, place: inode.place() }
     }
 
-    fn become_object(&self, op: &Op<'_>, moving: &mut Moving, from_key: &[u8]) -> Result<u64> {
+    fn become_object(
+        &self,
+        op: &Op<'_>,
+        moving: &mut Moving,
+        from_key: &[u8],
+        by_range: bool,
+    ) -> Result<u64> {
         let oid = self.numbers.oid(op)?;
         let own = key::object(oid);
         moving.record.id = moving.inode.ino;
         moving.place = Place::Object { oid };
-        moving.put(META, own.clone(), moving.record.encode())?;
-        if self.is_large(&moving.record) {
-            self.copy_blocks(op, moving, from_key, &own)?;
-        } else {
-            moving.read_data(op, from_key, &own)?;
-        }
+        moving.put(META, own.clone(), moving.record.encode());
+        moving.carry_data(op, from_key, &own, by_range)?;
         Ok(oid)
-    }
-
-    /// Whether a file may hold more than is moved in one batch.
-    fn is_large(&self, record: &Record) -> bool {
-        let most = MOVE_BYTES_MAX.min(self.env.batch_bytes_max()) / 2;
-        record.file_type == FileType::Regular && record.size > most as u64
-    }
-
-    /// Copies the blocks of a large file to the keys of the object that it becomes. What is left
-    /// undone by an error or a crash is deleted when the volume is opened next.
-    fn copy_blocks(&self, op: &Op<'_>, moving: &mut Moving, from: &[u8], to: &[u8]) -> Result<()> {
-        let marker = self.numbers.oid(op)?;
-        let mut batch = Batch::new();
-        batch.put(META, &key::marker(marker), &Marker { base: to.to_vec() }.encode());
-        let mut pairs = op.scan(DATA, key::blocks_from(from, 0));
-        while let Some((at, block)) = pairs.next()? {
-            let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
-            batch.put(DATA, &[to, rest].concat(), block);
-            if batch.bytes() > COPY_BATCH_BYTES.min(self.env.batch_bytes_max() / 2) {
-                op.commit(&batch)?;
-                batch = Batch::new();
-            }
-        }
-        op.commit(&batch)?;
-        moving.copied = Some(marker);
-        if moving.record.flags.has(Flags::LARGE_XATTRS) {
-            moving.read(op, DATA, key::xattrs(from), from, to)?;
-        }
-        Ok(())
-    }
-
-    /// Commits a move, if it fits into a batch.
-    pub(super) fn commit_move(&self, op: &Op<'_>, batch: &Batch) -> Result<()> {
-        if batch.bytes() > self.env.batch_bytes_max() {
-            return Err(Error::CrossDevice);
-        }
-        op.commit(batch)
     }
 
     /// Installs what moved in a committed batch.
     pub(super) fn arrive(&self, moved: impl IntoIterator<Item = Moving>) {
-        let mut orphans = Vec::new();
         for moving in moved {
             if let Place::Object { oid } = moving.place {
                 self.table.set_object(oid, moving.inode.id);
@@ -322,15 +233,24 @@ impl Volume {
             moving.inode.salt.store(moving.record.salt, Relaxed);
             moving.inode.state.write().record = moving.record;
             moving.inode.set_place(moving.place);
-            orphans.extend(moving.orphans);
         }
-        // Two directories may have changed places: all go before any comes.
-        for orphan in &orphans {
-            self.orphans.remove(&orphan.old_base);
-        }
-        for MovedOrphan { inode, marker, base, .. } in orphans {
+    }
+
+    /// Moves the blocks of unlinked files away from below a directory, so that they neither go with
+    /// it nor are in the way of what comes there. The caller holds the namespace alone.
+    pub(super) fn evacuate(&self, op: &Op<'_>, path: &[u8]) -> Result<()> {
+        for (old, inode) in self.orphans.below(path) {
+            let Place::Orphan { marker, .. } = inode.place() else { continue };
+            let base: Arc<[u8]> = Arc::from(key::object(self.numbers.oid(op)?));
+            let mut batch = Batch::new();
+            // Large attributes there are those of another entry that has the name now.
+            batch.rename_range(DATA, &key::all_blocks(&old), &key::all_blocks(&base));
+            batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
+            op.commit(&batch)?;
             inode.set_place(Place::Orphan { marker, base: base.clone() });
+            self.orphans.remove(&old);
             self.orphans.insert(base, inode);
         }
+        Ok(())
     }
 }

@@ -17,17 +17,11 @@ use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
 use crate::volume::xattr::store_xattrs;
 
-/// A file whose extended attributes cannot be moved for its first link can have no other name.
-fn too_large(error: Error) -> Error {
-    if error == Error::CrossDevice { Error::TooManyLinks } else { error }
-}
-
 impl Volume {
     /// Gives a file one more name, or a file without a name its first.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`] also for a file whose extended
-    /// attributes are too large to be moved for the first link.
+    /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`].
     pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;
@@ -70,14 +64,13 @@ impl Volume {
             Place::Named { parent: from_dir, name: from_name } => {
                 let from_path = from_dir.dir_path()?;
                 let from_key = key::entry(&from_path.bytes, &from_name);
-                let (mut moving, oid) =
-                    self.carry_to_object(&op, &inode, &from_key, nlink, now_ns).map_err(too_large)?;
-                moving.put_redirect(oid, &from_key)?;
-                moving.put_redirect(oid, &at)?;
-                moving.delete_own(&mut batch, &from_key);
-                moving.put_target(&mut batch);
+                let (mut moving, oid) = self.carry_to_object(&op, &inode, &from_key, nlink, now_ns)?;
+                moving.put_redirect(oid, &from_key);
+                moving.put_redirect(oid, &at);
+                moving.leave(&mut batch, &from_key);
+                moving.arrive(&mut batch);
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-                self.commit_move(&op, &batch).map_err(too_large)?;
+                op.commit(&batch)?;
                 let known = moving.name();
                 self.arrive([moving]);
                 if Arc::ptr_eq(&from_dir, &dir) {

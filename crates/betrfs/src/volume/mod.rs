@@ -21,6 +21,7 @@
 mod attributes;
 mod carry;
 mod check;
+mod clone;
 mod create;
 mod fallocate;
 mod link;

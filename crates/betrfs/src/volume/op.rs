@@ -26,6 +26,8 @@ pub enum OpKind {
     Rmdir,
     /// [`Volume::rename`](crate::Volume::rename)
     Rename,
+    /// [`Volume::clone_node`](crate::Volume::clone_node), [`Volume::clone_into`](crate::Volume::clone_into)
+    Clone,
     /// [`Volume::read`](crate::Volume::read)
     Read,
     /// [`Volume::write`](crate::Volume::write)
@@ -42,7 +44,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// All of them.
-    pub const ALL: [OpKind; 13] = [
+    pub const ALL: [OpKind; 14] = [
         OpKind::Lookup,
         OpKind::SetAttr,
         OpKind::Create,
@@ -50,6 +52,7 @@ impl OpKind {
         OpKind::Unlink,
         OpKind::Rmdir,
         OpKind::Rename,
+        OpKind::Clone,
         OpKind::Read,
         OpKind::Write,
         OpKind::Readdir,

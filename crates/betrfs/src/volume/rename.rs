@@ -5,15 +5,15 @@ use alloc::sync::Arc;
 use betree::Batch;
 
 use crate::error::{Error, Result};
-use crate::node::{Inode, Name};
+use crate::node::{Inode, Name, Place};
 use crate::schema::{META, Record, key};
 use crate::types::{FileType, NodeId, RenameFlags};
 use crate::volume::Volume;
-use crate::volume::carry::Spot;
+use crate::volume::carry::{Spot, is_large};
 use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, is_within};
 use crate::volume::op::{Op, OpKind};
-use crate::volume::unlink::is_empty;
+use crate::volume::unlink::{Contents, is_empty};
 
 /// The records of the two directories of a rename, of which the second is the first where both
 /// are the same.
@@ -29,10 +29,11 @@ impl Parents {
 }
 
 impl Volume {
-    /// Renames an entry, replacing what is at the target, as `renameat2` has it.
+    /// Renames an entry, replacing what is at the target, as `renameat2` has it, at a cost that does
+    /// not depend on what it holds (dissertation §4.2).
     ///
     /// # Errors
-    /// [`Error::CrossDevice`] if a directory is too large to be moved in one batch.
+    /// [`Error::NameTooLong`] also if the key of something below the entry might become too long.
     pub fn rename(
         &self,
         parent: NodeId,
@@ -92,29 +93,38 @@ impl Volume {
                 }
             }
         };
-        if source_is_dir && !self.orphans.below(&to.child_path()).is_empty() {
-            // Files that were unlinked in an earlier directory of this name still occupy keys.
-            return Err(Error::CrossDevice);
+        if source_is_dir {
+            self.evacuate(op, &from.child_path())?;
+            self.evacuate(op, &to.child_path())?;
         }
 
         let now_ns = self.home.now_ns();
         let to_key = to.key();
+        // Who has looked the name up may open it a moment later: at no moment is there no file of
+        // that name.
+        let fate = |target: &Inode| if target.is_idle() { Contents::Deleted } else { Contents::Kept };
+        let stays_behind = target.is_some_and(|target| {
+            let is_file = target.state.read().record.file_type == FileType::Regular;
+            is_file && fate(target) == Contents::Kept && matches!(target.place(), Place::Named { .. })
+        });
+        let occupied = stays_behind || self.orphans.occupy(&to_key);
+        let by_range = is_large(&source.state.read().record);
+        let moving = self.carry(op, source, from, to, occupied, by_range, now_ns)?;
         let mut batch = Batch::new();
         let dropped = match target {
             None => None,
             Some(target) => {
                 let record = target.state.read().record.clone();
-                // Who has looked the name up may open it a moment later: at no moment is there no
-                // file of that name.
-                let may_be_read = !target.is_idle();
-                Some(self.drop_name(op, &mut batch, target, &record, &to_key, may_be_read, now_ns)?)
+                let is_covered = moving.overwrites_blocks() && !occupied;
+                let fate = match fate(target) {
+                    Contents::Deleted if is_covered => Contents::Overwritten,
+                    fate => fate,
+                };
+                Some(self.drop_name(op, &mut batch, target, &record, &to_key, fate, now_ns)?)
             }
         };
-        let stays_behind = dropped.as_ref().and_then(|dropped| dropped.base()) == Some(to_key.as_slice());
-        let occupied = stays_behind || self.orphans.occupy(&to_key);
-        let moving = self.carry(op, source, from, to, occupied, now_ns)?;
-        moving.delete_source(&mut batch, from);
-        moving.put_target(&mut batch);
+        moving.leave(&mut batch, &from.key());
+        moving.arrive(&mut batch);
 
         let mut parents = self.parents(from, to);
         count_entry(&mut parents.from, source_is_dir, -1, now_ns);
@@ -127,7 +137,7 @@ impl Volume {
             count_entry(&mut parents.from, false, 1, now_ns);
         }
         put_parents(&mut batch, &parents, from, to);
-        self.commit_move(op, &batch)?;
+        op.commit(&batch)?;
 
         let known = moving.name();
         if let (Some(target), Some(dropped)) = (target, dropped) {
@@ -158,26 +168,28 @@ impl Volume {
         }
         let one_is_dir = one.state.read().record.is_dir();
         let other_is_dir = other.state.read().record.is_dir();
-        let blocked = |spot: &Spot<'_>| !self.orphans.below(&spot.child_path()).is_empty();
-        if one_is_dir && !other_is_dir && blocked(to) || other_is_dir && !one_is_dir && blocked(from) {
-            return Err(Error::CrossDevice);
+        if one_is_dir || other_is_dir {
+            self.evacuate(op, &from.child_path())?;
+            self.evacuate(op, &to.child_path())?;
         }
 
         let now_ns = self.home.now_ns();
-        let there = self.carry(op, one, from, to, self.orphans.occupy(&to.key()), now_ns)?;
-        let back = self.carry(op, other, to, from, self.orphans.occupy(&from.key()), now_ns)?;
+        // Messages come after clones: were one file to go as messages, these would hit the other.
+        let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
+        let there = self.carry(op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
+        let back = self.carry(op, other, to, from, self.orphans.occupy(&from.key()), by_range, now_ns)?;
         let mut batch = Batch::new();
-        there.delete_source(&mut batch, from);
-        back.delete_source(&mut batch, to);
-        there.put_target(&mut batch);
-        back.put_target(&mut batch);
+        there.leave(&mut batch, &from.key());
+        back.leave(&mut batch, &to.key());
+        there.arrive(&mut batch);
+        back.arrive(&mut batch);
         let mut parents = self.parents(from, to);
         count_entry(&mut parents.from, one_is_dir, -1, now_ns);
         count_entry(&mut parents.from, other_is_dir, 1, now_ns);
         count_entry(parents.to(), other_is_dir, -1, now_ns);
         count_entry(parents.to(), one_is_dir, 1, now_ns);
         put_parents(&mut batch, &parents, from, to);
-        self.commit_move(op, &batch)?;
+        op.commit(&batch)?;
 
         let (known_there, known_back) = (there.name(), back.name());
         self.arrive([there, back]);

@@ -16,7 +16,7 @@ use crate::volume::lookup::check_name;
 use crate::volume::op::{Op, OpKind};
 
 /// Up to so many blocks are deleted one by one: a range message costs every later query.
-const POINT_DELETES_MAX: u64 = 8;
+pub(super) const POINT_DELETES_MAX: u64 = 8;
 
 /// What becomes of an inode that loses a name, once the batch is committed.
 pub(super) struct Dropped {
@@ -25,14 +25,14 @@ pub(super) struct Dropped {
     place: Option<Place>,
 }
 
-impl Dropped {
-    /// The key whose blocks stay behind, if the file is open.
-    pub fn base(&self) -> Option<&[u8]> {
-        match &self.place {
-            Some(Place::Orphan { base, .. }) => Some(base),
-            _ => None,
-        }
-    }
+/// What becomes of the contents of a file that loses its last name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    /// They may be read until nobody holds the file.
+    Kept,
+    Deleted,
+    /// What comes to the name in the same batch takes the place of all blocks.
+    Overwritten,
 }
 
 /// Deletes the blocks `[first, end)`, of which the last is the last of the file.
@@ -100,7 +100,8 @@ impl Volume {
         count_entry(&mut dir_record, state.record.is_dir(), -1, now_ns);
         let mut batch = Batch::new();
         let at = key::entry(&path.bytes, name);
-        let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, is_open(&inode), now_ns)?;
+        let contents = if is_open(&inode) { Contents::Kept } else { Contents::Deleted };
+        let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, contents, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         batch.mark_freeing(0);
         op.commit(&batch)?;
@@ -115,8 +116,7 @@ impl Volume {
     }
 
     /// Adds to the batch what takes the name at `at` from an inode, and the inode with its last
-    /// name, whose contents are kept until nobody holds it if they `may_be_read`. The caller holds
-    /// its state.
+    /// name. The caller holds its state.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn drop_name(
         &self,
@@ -125,7 +125,7 @@ impl Volume {
         inode: &Inode,
         record: &Record,
         at: &[u8],
-        may_be_read: bool,
+        contents: Contents,
         now_ns: i64,
     ) -> Result<Dropped> {
         let mut record = record.clone();
@@ -146,8 +146,11 @@ impl Volume {
             _ => at.to_vec(),
         };
         record.nlink = 0;
-        if !may_be_read || record.file_type != FileType::Regular {
-            delete_data(batch, &own, &record);
+        let is_file = record.file_type == FileType::Regular;
+        if contents != Contents::Kept || !is_file {
+            if contents != Contents::Overwritten || own != at {
+                delete_data(batch, &own, &record);
+            }
             return Ok(Dropped { record, place: Some(Place::Gone) });
         }
         if record.flags.has(Flags::LARGE_XATTRS) {

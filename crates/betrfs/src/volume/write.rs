@@ -66,7 +66,9 @@ impl Volume {
     }
 
     /// Copies a range from a file to another, or to another place in the same, and gives the count
-    /// of bytes copied: fewer than `len` only at the source's end.
+    /// of bytes copied: fewer than `len` at the source's end, or where the rest is to be copied in
+    /// another way. What has the same place in both is shared instead of copied, as far as whole
+    /// regions go or up to the ends of both files.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file.
@@ -85,6 +87,11 @@ impl Volume {
         }
         if to_offset.checked_add(len).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(Error::FileTooLarge);
+        }
+        if from_offset == to_offset
+            && let Some(shared) = self.share_range(from, to, from_offset, len)?
+        {
+            return Ok(shared);
         }
         let mut done = 0;
         let mut buffer = alloc::vec::Vec::new();

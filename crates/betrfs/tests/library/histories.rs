@@ -98,7 +98,7 @@ impl World {
     }
 
     fn step(&mut self) -> String {
-        match self.dice.roll(23) {
+        match self.dice.roll(25) {
             0..=3 => self.create(),
             4 | 5 => self.mkdir(),
             6..=8 => self.write(),
@@ -109,6 +109,7 @@ impl World {
             14..=17 => self.rename(),
             18 | 19 => self.link(),
             20 => self.xattr(),
+            22 | 23 => self.clone_one(),
             21 => self.open_or_close(),
             _ => self.other(),
         }
@@ -297,8 +298,6 @@ impl World {
             (Some(_), None) => true,
         };
         match result {
-            // Blocks of an unlinked file below the target's path; copying would do.
-            Err(Error::CrossDevice) => assert!(!self.handles.is_empty()),
             Ok(()) => {
                 assert!(legal, "{text}");
                 if flags.exchange {
@@ -313,6 +312,57 @@ impl World {
             Err(error) => assert!(!legal, "{text}: {error}"),
         }
         text
+    }
+
+    fn clone_one(&mut self) -> String {
+        let (from, to) = (self.known_path(), self.path());
+        let text = format!("clone {from} {to}");
+        let Some(&id) = self.model.paths.get(&from) else { return text };
+        let source = self.volume.resolve(from.as_bytes()).unwrap();
+        let to_is_free = self.model.object(&to).is_none() && self.model.is_dir(split(&to).0);
+        let plain = &self.model.objects[id];
+        let into = plain.target.is_none() && !plain.fifo && self.dice.roll(2) == 0;
+        let new = if plain.dir { new_dir() } else { new_file() };
+        let result = self.in_dir(&to, |dir, name| {
+            if !into {
+                return self.volume.clone_node(source.node, dir, name);
+            }
+            let target = self.volume.create(dir, name, &new)?;
+            // As the source was before the empty target came to be, which may be inside it.
+            self.volume.clone_into(source.node, target.node)?;
+            Ok(target)
+        });
+        self.volume.forget(source.node, 1);
+        match result {
+            Ok(entry) => {
+                assert!(to_is_free, "{text}");
+                self.volume.forget(entry.node, 1);
+                if into {
+                    let dir = self.model.objects[id].dir;
+                    self.model.add(to.clone(), Object { dir, perm: 0o755, ..Object::default() });
+                }
+                self.model.copy(&from, &to);
+                self.number_copies(&to);
+            }
+            Err(error) => assert!(!to_is_free, "{text}: {error}"),
+        }
+        text
+    }
+
+    /// Takes over the inode numbers below a path that was cloned: they belong to nothing else.
+    fn number_copies(&mut self, top: &str) {
+        let below = format!("{top}/");
+        let inside = |path: &String| path == top || path.starts_with(&below);
+        let copies: Vec<(String, usize)> =
+            self.model.paths.iter().filter(|(p, _)| inside(p)).map(|(p, id)| (p.clone(), *id)).collect();
+        for (path, id) in copies {
+            let entry = self.volume.resolve(path.as_bytes()).unwrap_or_else(|e| panic!("{path}: {e}"));
+            self.volume.forget(entry.node, 1);
+            let ino = entry.attr.ino;
+            let others = self.model.objects.iter().enumerate().filter(|(other, _)| *other != id);
+            assert!(others.map(|(_, object)| object.ino).all(|other| other != ino), "{path}: {ino} again");
+            self.model.objects[id].ino = ino;
+        }
     }
 
     fn link(&mut self) -> String {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod attributes;
+mod clones;
 mod contents;
 mod costs;
 mod damage;

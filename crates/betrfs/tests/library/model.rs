@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 pub struct Dice(pub u64);
 
 impl Dice {
-    pub fn roll(&mut self, below: u64) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        z ^ (z >> 31)
+    }
+
+    pub fn roll(&mut self, below: u64) -> u64 {
+        self.next() % below
     }
 
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
@@ -65,6 +69,22 @@ impl Model {
     pub fn add(&mut self, path: String, object: Object) {
         self.objects.push(object);
         self.paths.insert(path, self.objects.len() - 1);
+    }
+
+    /// Copies a path and all below it; names of one file below it become names of one copy.
+    pub fn copy(&mut self, from: &str, to: &str) {
+        let below = format!("{from}/");
+        let inside = |path: &String| path == from || path.starts_with(&below);
+        let sources: Vec<(String, usize)> =
+            self.paths.iter().filter(|(path, _)| inside(path)).map(|(p, id)| (p.clone(), *id)).collect();
+        let mut copies = BTreeMap::new();
+        for (path, id) in sources {
+            let copy = *copies.entry(id).or_insert_with(|| {
+                self.objects.push(Object { ino: 0, ..self.objects[id].clone() });
+                self.objects.len() - 1
+            });
+            self.paths.insert(format!("{to}{}", &path[from.len()..]), copy);
+        }
     }
 
     /// Moves a path and all below it.

@@ -8,6 +8,8 @@ use betree_sys::Home;
 use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpKind, OpenOptions, Volume};
 use betrfs_sim::MemDevice;
 
+use crate::model::Dice;
+
 pub const ROOT: NodeId = NodeId::ROOT;
 
 /// A clock that steps by a microsecond, and a counter for dice.
@@ -28,7 +30,7 @@ impl Home for TestHome {
     }
 
     fn random_u64(&self) -> u64 {
-        self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed)
+        Dice(self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed)).next()
     }
 }
 

@@ -1,0 +1,310 @@
+//! Copies of files and directories at a cost that does not depend on what they hold (dissertation
+//! §4.2): ranges of keys are cloned, and what is shared is copied by the engine when it is changed.
+//!
+//! The copy's inode numbers differ from the source's by a fresh salt in its root. Files with several
+//! names are the exception, as they lie outside of their directories: each that has names inside gets
+//! an object of its own, under which its names inside the copy come together. These objects are
+//! copied ahead, under markers by which the next opening deletes them if a crash comes between.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree::Batch;
+
+use crate::FILE_BYTES_MAX;
+use crate::error::{Error, Result};
+use crate::node::{Directory, Inode, Place};
+use crate::schema::block::BLOCK;
+use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
+use crate::types::{Entry, FileType, NodeId};
+use crate::volume::Volume;
+use crate::volume::attributes::{kill_set_id, with_atime};
+use crate::volume::create::count_entry;
+use crate::volume::lookup::{check_name, entry_of};
+use crate::volume::op::{Op, OpKind};
+use crate::volume::read::check_file;
+use crate::volume::unlink::{POINT_DELETES_MAX, delete_data, is_empty};
+use crate::volume::xattr::{drop_capabilities, store_xattrs};
+
+/// How many linked files are copied in one batch.
+const OBJECTS_MAX: usize = 64;
+
+/// A linked file on its way into a copy.
+struct LinkedCopy {
+    oid: u64,
+    marker: u64,
+    record: Record,
+    /// The keys of its names inside the copy.
+    names: Vec<Vec<u8>>,
+}
+
+impl Volume {
+    /// Makes `name` a copy of an object, with all that is below it, as it stands now. Both can be
+    /// changed afterwards, and neither sees the other's changes.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an entry of that name; [`Error::NameTooLong`] also if the key of
+    /// something below the copy might become too long.
+    pub fn clone_node(&self, source: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let op = self.update(OpKind::Clone, 0)?;
+        let _alone = self.namespace.write();
+        let source = self.inode(source)?;
+        let dir = self.live_dir(parent)?;
+        let path = dir.dir_path()?;
+        let to_key = key::entry(&path.bytes, name);
+        if to_key.len() > key::OWN_KEY_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if self.find(&op, &dir, &mut dir.state.write(), name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let now_ns = self.home.now_ns();
+        let ino = self.numbers.id(&op)?;
+        let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
+        let mut batch = Batch::new();
+        let mut dir_record = dir.state.read().record.clone();
+        count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
+        let mut place = Place::Named { parent: dir.clone(), name: Arc::from(name) };
+        let mut oid = None;
+        let mut own = to_key.clone();
+        if record.file_type == FileType::Regular && self.orphans.occupy(&to_key) {
+            let new = self.numbers.oid(&op)?;
+            record.id = ino;
+            own = key::object(new);
+            let redirect = Redirect { oid: new, ino, file_type: record.file_type };
+            batch.put(META, &to_key, &redirect.encode());
+            batch.put(LINKS, &to_key, &new.to_be_bytes());
+            (place, oid) = (Place::Object { oid: new }, Some(new));
+        }
+        let child_path = key::child_path(&path.bytes, name);
+        batch.put(META, &key::own(&path.bytes), &dir_record.encode());
+        self.commit_copy(&op, batch, &source, &own, &child_path, &mut record)?;
+
+        let (file_type, is_dir) = (record.file_type, record.is_dir());
+        let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
+        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, known_dir));
+        let mut state = dir.state.write();
+        state.record = dir_record;
+        let known = crate::node::Name { node: Some(inode.id), ino, file_type, oid };
+        self.learn(&dir, &mut state, &Arc::from(name), known)?;
+        drop(state);
+        Ok(entry_of(&inode))
+    }
+
+    /// Makes an empty file or directory a copy of another, as [`clone_node`](Volume::clone_node) does:
+    /// contents, owner, permissions, times of changes, extended attributes.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] if the target holds anything; [`Error::Invalid`] if the two are not both
+    /// files or both directories; [`Error::NameTooLong`] as there.
+    pub fn clone_into(&self, source: NodeId, target: NodeId) -> Result<()> {
+        let op = self.update(OpKind::Clone, 0)?;
+        let _alone = self.namespace.write();
+        let (source, target) = (self.inode(source)?, self.inode(target)?);
+        if target.is_unlinked() {
+            return Err(Error::NotFound);
+        }
+        let old = target.state.read().record.clone();
+        let file_type = source.state.read().record.file_type;
+        if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
+            return Err(Error::Invalid("the two are not both files or both directories"));
+        }
+        if Arc::ptr_eq(&source, &target) || target.id == NodeId::ROOT {
+            return Err(Error::Invalid("it cannot become a copy"));
+        }
+        if old.size > 0 || old.is_dir() && !is_empty(&old) {
+            return Err(Error::NotEmpty);
+        }
+        let own = target.own_key()?;
+        let path = if old.is_dir() { target.dir_path()?.bytes } else { Vec::new() };
+        let mut record = self.copied_record(&source, old.id, self.home.now_ns());
+        record.nlink = old.nlink;
+        let mut batch = Batch::new();
+        delete_data(&mut batch, &own, &old);
+        self.commit_copy(&op, batch, &source, &own, &path, &mut record)?;
+
+        target.salt.store(record.salt, Relaxed);
+        target.atime_ns.store(record.atime_ns, Relaxed);
+        target.state.write().record = record;
+        Ok(())
+    }
+
+    /// The record of a copy.
+    fn copied_record(&self, source: &Inode, id: u64, now_ns: i64) -> Record {
+        let mut record = with_atime(source, &source.state.read());
+        (record.id, record.nlink, record.snapshots) = (id, 1, 0);
+        (record.ctime_ns, record.crtime_ns) = (now_ns, now_ns);
+        if record.is_dir() {
+            record.salt = self.home.random_u64();
+        }
+        record
+    }
+
+    /// Adds to the batch what makes the entry at `to_key` (a directory: of the path `to_path`) a copy
+    /// with this record, and commits it. The caller holds the namespace alone.
+    pub(super) fn commit_copy(
+        &self,
+        op: &Op<'_>,
+        mut batch: Batch,
+        source: &Arc<Inode>,
+        to_key: &[u8],
+        to_path: &[u8],
+        record: &mut Record,
+    ) -> Result<()> {
+        batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
+        let from_key = source.own_key()?;
+        copy_data(op, &mut batch, record, &from_key, to_key)?;
+        if matches!(source.place(), Place::Orphan { .. }) {
+            // Its record is in memory only, with all values in it.
+            store_xattrs(&mut batch, to_key, record);
+        }
+        let mut linked = Vec::new();
+        if record.is_dir() {
+            let from_path = source.dir_path()?.bytes;
+            self.evacuate(op, &from_path)?;
+            self.evacuate(op, to_path)?;
+            if record.entries > 0 {
+                let (from, to) = (key::child_path(&from_path, b""), key::child_path(to_path, b""));
+                batch.clone_range(META, &from, &to);
+                if op.scan(DATA, key::subtree(&from_path)).next()?.is_some() {
+                    batch.clone_range(DATA, &from, &to);
+                }
+                linked = self.copy_linked(op, &from_path, to_path)?;
+            }
+        }
+        for copy in &linked {
+            batch.put(META, &key::object(copy.oid), &copy.record.encode());
+            batch.delete(META, &key::marker(copy.marker));
+            let (oid, ino, file_type) = (copy.oid, copy.record.id, copy.record.file_type);
+            for name in &copy.names {
+                batch.put(META, name, &Redirect { oid, ino, file_type }.encode());
+                batch.put(LINKS, name, &oid.to_be_bytes());
+            }
+        }
+        batch.put(META, to_key, &record.encode());
+        op.commit(&batch).inspect_err(|_| self.discard(op, &linked))
+    }
+
+    /// Copies each file with several names of which one at least is below a directory.
+    fn copy_linked(&self, op: &Op<'_>, from_path: &[u8], to_path: &[u8]) -> Result<Vec<LinkedCopy>> {
+        let mut names: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut links = op.scan(LINKS, key::subtree(from_path));
+        while let Some((at, oid)) = links.next()? {
+            let oid =
+                oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
+            let rest = at.get(from_path.len()..).unwrap_or_default();
+            names.entry(oid).or_default().push([to_path, rest].concat());
+        }
+        let mut copies = Vec::with_capacity(names.len());
+        let mut names = names.into_iter().peekable();
+        while names.peek().is_some() {
+            let mut batch = Batch::new();
+            for (oid, names) in names.by_ref().take(OBJECTS_MAX) {
+                let from = key::object(oid);
+                let mut record = self.object_record(op, oid)?;
+                let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
+                let to = key::object(oid);
+                record.id = self.numbers.id(op)?;
+                record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
+                batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
+                copy_data(op, &mut batch, &record, &from, &to)?;
+                copies.push(LinkedCopy { oid, marker, record, names });
+            }
+            op.commit(&batch).inspect_err(|_| self.discard(op, &copies))?;
+        }
+        Ok(copies)
+    }
+
+    fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
+        if let Some(inode) = self.table.object(oid) {
+            return Ok(with_atime(&inode, &inode.state.read()));
+        }
+        let own = key::object(oid);
+        let bytes = op.get(META, &own)?.ok_or_else(|| damaged(&own, "its record is lost"))?;
+        match Stored::decode(&own, &bytes)? {
+            Stored::Inode(record) => Ok(record),
+            Stored::Redirect(_) => Err(damaged(&own, "it is not the record of a file")),
+        }
+    }
+
+    /// Deletes copies that nothing came to name.
+    fn discard(&self, op: &Op<'_>, copies: &[LinkedCopy]) {
+        let mut batch = Batch::new();
+        for copy in copies {
+            delete_data(&mut batch, &key::object(copy.oid), &copy.record);
+            batch.delete(META, &key::marker(copy.marker));
+        }
+        // What is left is deleted when the volume is opened next.
+        let _ = op.commit(&batch);
+    }
+
+    /// Makes the blocks of one file, from a multiple of [`REGION_BYTES`] on, those of another, if that
+    /// can be had without copying bytes: as far as whole regions go, or up to the ends of both. How
+    /// many bytes are shared now; `None` if there is less than is worth it.
+    pub(super) fn share_range(&self, from: NodeId, to: NodeId, offset: u64, len: u64) -> Result<Option<u64>> {
+        if from == to || offset % REGION_BYTES != 0 || len < SHARED_BYTES_MIN {
+            return Ok(None);
+        }
+        let op = self.update(OpKind::Clone, 0)?;
+        let _alone = self.namespace.write();
+        let (from, to) = (self.inode(from)?, self.inode(to)?);
+        let source = from.state.read().record.clone();
+        let mut state = to.state.write();
+        let mut record = with_atime(&to, &state);
+        check_file(&source)?;
+        check_file(&record)?;
+        let wanted = offset.saturating_add(len).min(FILE_BYTES_MAX);
+        let end = if wanted >= source.size && record.size <= source.size {
+            source.size
+        } else {
+            wanted.min(source.size) / REGION_BYTES * REGION_BYTES
+        };
+        if end.saturating_sub(offset) < SHARED_BYTES_MIN {
+            return Ok(None);
+        }
+        let (from_key, to_key) = (from.own_key()?, to.own_key()?);
+        let mut batch = Batch::new();
+        for region in offset / REGION_BYTES..end.div_ceil(REGION_BYTES) {
+            let prefix = |own| key::block_region(own, region * (REGION_BYTES / BLOCK));
+            batch.clone_range(DATA, &prefix(&from_key), &prefix(&to_key));
+        }
+        if source.flags.has(Flags::SPARSE) || offset > record.size {
+            record.flags.set(Flags::SPARSE);
+        }
+        record.size = record.size.max(end);
+        let now_ns = self.home.now_ns();
+        (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
+        kill_set_id(&mut record);
+        drop_capabilities(&mut batch, &to, &mut record)?;
+        self.commit_record(&op, batch, &to, &mut state, record)?;
+        Ok(Some(end - offset))
+    }
+}
+
+/// What one clone of a range of blocks covers: blocks whose numbers share their first six bytes.
+const REGION_BYTES: u64 = key::REGION_BLOCKS * BLOCK;
+/// Less is copied faster.
+const SHARED_BYTES_MIN: u64 = 1 << 20;
+
+/// Copies what `data` holds of an entry itself, blocks one by one where they are few.
+fn copy_data(op: &Op<'_>, batch: &mut Batch, record: &Record, from: &[u8], to: &[u8]) -> Result<()> {
+    if record.flags.has(Flags::LARGE_XATTRS) {
+        batch.clone_range(DATA, &key::xattr(from, b""), &key::xattr(to, b""));
+    }
+    if record.file_type != FileType::Regular || record.size == 0 {
+        return Ok(());
+    }
+    if record.size > POINT_DELETES_MAX * BLOCK {
+        batch.clone_range(DATA, &key::all_blocks(from), &key::all_blocks(to));
+        return Ok(());
+    }
+    let mut blocks = op.scan(DATA, key::blocks_from(from, 0));
+    while let Some((at, block)) = blocks.next()? {
+        let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
+        batch.put(DATA, &[to, rest].concat(), block);
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Copies of files and directories that share what they hold.
+
+use crate::support::*;
+use betrfs::{Error, NodeId, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+
+const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
+
+/// A directory with a bit of everything; gives its node.
+fn sample(volume: &Volume) -> NodeId {
+    let dir = mkdir(volume, ROOT, "d").node;
+    let inner = mkdir(volume, dir, "e").node;
+    let file = mkfile(volume, inner, "f").node;
+    volume.write(file, 0, &[1; 200_000], false).unwrap();
+    let small = mkfile(volume, dir, "small").node;
+    volume.write(small, 0, b"few bytes", false).unwrap();
+    volume.symlink(dir, b"s", b"small", 1, 2).unwrap();
+    volume.set_xattr(dir, b"user.x", &[2; 5000], XattrMode::Any).unwrap();
+    volume.set_xattr(file, b"user.y", &[3; 5000], XattrMode::Any).unwrap();
+    dir
+}
+
+#[test]
+fn a_clone_holds_what_its_source_held_and_neither_sees_the_other() {
+    let (disk, volume) = volume();
+    let dir = sample(&volume);
+    let clone = volume.clone_node(dir, ROOT, b"c").unwrap();
+    assert_sound(&volume);
+    assert_eq!(clone.attr.perm, 0o755);
+    assert_ne!(clone.attr.ino, volume.getattr(dir).unwrap().ino);
+    let file = volume.resolve(b"/c/e/f").unwrap().node;
+    volume.write(file, 100_000, b"in the clone", false).unwrap();
+    let source = volume.resolve(b"/d/small").unwrap().node;
+    volume.write(source, 0, b"in the source", false).unwrap();
+    volume.unlink(clone.node, b"s").unwrap();
+    mkfile(&volume, dir, "new");
+    volume.close().unwrap();
+
+    let volume = disk.open();
+    let mut changed = vec![1; 200_000];
+    changed[100_000..100_012].copy_from_slice(b"in the clone");
+    assert!(contents(&volume, "/d/e/f") == [1; 200_000]);
+    assert!(contents(&volume, "/c/e/f") == changed);
+    assert_eq!(contents(&volume, "/d/small"), b"in the source");
+    assert_eq!(contents(&volume, "/c/small"), b"few bytes");
+    let (dir, clone) = (volume.resolve(b"/d").unwrap(), volume.resolve(b"/c").unwrap());
+    assert_eq!(names(&volume, dir.node), ["e", "new", "s", "small"]);
+    assert_eq!(names(&volume, clone.node), ["e", "small"]);
+    assert_eq!(volume.get_xattr(clone.node, b"user.x").unwrap(), [2; 5000]);
+    let file = volume.resolve(b"/c/e/f").unwrap();
+    assert_eq!(volume.get_xattr(file.node, b"user.y").unwrap(), [3; 5000]);
+    assert_ne!(file.attr.ino, volume.resolve(b"/d/e/f").unwrap().attr.ino);
+    assert_sound(&volume);
+}
+
+#[test]
+fn names_of_one_file_inside_are_names_of_one_copy_and_of_nothing_outside() {
+    let (disk, volume) = volume();
+    let dir = sample(&volume);
+    let small = volume.resolve(b"/d/small").unwrap().node;
+    let large = volume.resolve(b"/d/e/f").unwrap().node;
+    volume.link(small, dir, b"small2").unwrap();
+    volume.link(small, ROOT, b"outside").unwrap();
+    volume.link(large, ROOT, b"large outside").unwrap();
+    volume.clone_node(dir, ROOT, b"c").unwrap();
+    assert_sound(&volume);
+    let copy = volume.resolve(b"/c/small").unwrap();
+    assert_eq!(copy.node, volume.resolve(b"/c/small2").unwrap().node);
+    assert_eq!((copy.attr.nlink, volume.getattr(small).unwrap().nlink), (2, 3));
+    let copy_of_large = volume.resolve(b"/c/e/f").unwrap();
+    assert_eq!(copy_of_large.attr.nlink, 1);
+    volume.write(copy.node, 0, b"FEW", false).unwrap();
+    volume.write(copy_of_large.node, 0, b"LARGE", false).unwrap();
+    volume.close().unwrap();
+
+    let volume = disk.open();
+    assert_eq!(contents(&volume, "/c/small2"), b"FEW bytes");
+    assert_eq!(contents(&volume, "/outside"), b"few bytes");
+    assert!(contents(&volume, "/large outside") == [1; 200_000]);
+    assert_eq!(contents(&volume, "/c/e/f")[..6], *b"LARGE\x01");
+    assert_eq!(volume.get_xattr(volume.resolve(b"/c/e/f").unwrap().node, b"user.y").unwrap(), [3; 5000]);
+    let c = volume.resolve(b"/c").unwrap().node;
+    volume.unlink(c, b"small").unwrap();
+    volume.unlink(c, b"small2").unwrap();
+    assert_eq!(contents(&volume, "/outside"), b"few bytes");
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_clone_of_an_open_and_unlinked_file_and_beside_one() {
+    let (_disk, volume) = volume();
+    let dir = sample(&volume);
+    let file = volume.resolve(b"/d/e/f").unwrap().node;
+    volume.open_node(file).unwrap();
+    let inner = volume.resolve(b"/d/e").unwrap().node;
+    volume.unlink(inner, b"f").unwrap();
+    let saved = volume.clone_node(file, ROOT, b"saved").unwrap();
+    assert_eq!(saved.attr.nlink, 1);
+    assert_eq!(volume.get_xattr(saved.node, b"user.y").unwrap(), [3; 5000]);
+    volume.clone_node(dir, ROOT, b"c").unwrap();
+    assert_sound(&volume);
+    assert_eq!(names(&volume, volume.resolve(b"/c/e").unwrap().node), Vec::<String>::new());
+    volume.write(file, 0, b"still here", false).unwrap();
+    assert!(contents(&volume, "/saved") == [1; 200_000]);
+    assert_eq!(read_all(&volume, file)[..11], *b"still here\x01");
+    volume.release_node(file);
+    volume.forget(file, 1);
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_clone_below_its_source_holds_the_source_as_it_was() {
+    let (_disk, volume) = volume();
+    let dir = sample(&volume);
+    let inner = volume.resolve(b"/d/e").unwrap().node;
+    volume.clone_node(dir, inner, b"c").unwrap();
+    assert_sound(&volume);
+    assert_eq!(names(&volume, volume.resolve(b"/d/e/c").unwrap().node), ["e", "s", "small"]);
+    assert_eq!(names(&volume, volume.resolve(b"/d/e/c/e").unwrap().node), ["f"]);
+    assert!(contents(&volume, "/d/e/c/e/f") == [1; 200_000]);
+    // And of the whole volume, twice.
+    volume.clone_node(ROOT, dir, b"all").unwrap();
+    volume.clone_node(ROOT, dir, b"again").unwrap();
+    assert_sound(&volume);
+    assert!(contents(&volume, "/d/again/d/all/d/e/c/e/f") == [1; 200_000]);
+}
+
+#[test]
+fn the_rules_of_clones() {
+    let (_disk, volume) = volume();
+    let dir = sample(&volume);
+    let file = volume.resolve(b"/d/small").unwrap().node;
+    let empty = mkdir(&volume, ROOT, "empty").node;
+    let empty_file = mkfile(&volume, ROOT, "empty file").node;
+    assert_eq!(volume.clone_node(dir, ROOT, b"empty"), Err(Error::Exists));
+    assert_eq!(volume.clone_node(dir, file, b"x"), Err(Error::NotADirectory));
+    assert_eq!(volume.clone_into(empty, dir), Err(Error::NotEmpty));
+    assert_eq!(volume.clone_into(empty_file, file), Err(Error::NotEmpty));
+    assert!(matches!(volume.clone_into(dir, empty_file), Err(Error::Invalid(_))));
+    assert!(matches!(volume.clone_into(empty, empty), Err(Error::Invalid(_))));
+    let link = volume.resolve(b"/d/s").unwrap().node;
+    assert!(matches!(volume.clone_into(link, empty_file), Err(Error::Invalid(_))));
+    let copy = volume.clone_node(link, ROOT, b"s").unwrap();
+    assert_eq!(volume.readlink(copy.node).unwrap(), b"small");
+    volume.clone_into(dir, empty).unwrap();
+    volume.clone_into(file, empty_file).unwrap();
+    assert_eq!(contents(&volume, "/empty file"), b"few bytes");
+    assert!(contents(&volume, "/empty/e/f") == [1; 200_000]);
+    volume.rmdir(ROOT, b"empty").unwrap_err();
+    volume.rename(ROOT, b"empty", dir, b"moved", PLAIN).unwrap();
+    assert_sound(&volume);
+    // Where keys would grow over the limit, nothing changes.
+    let mut deep = ROOT;
+    for _ in 0..254 {
+        deep = volume.create(deep, &[b'n'; 255], &new_dir()).unwrap().node;
+    }
+    assert_eq!(volume.clone_node(dir, deep, &[b'm'; 250]), Err(Error::NameTooLong));
+    assert_eq!(names(&volume, deep), Vec::<String>::new());
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
+    let (disk, volume) = volume();
+    let data: Vec<u8> = (0..3_000_001).map(|i: u32| (i / 4096) as u8 ^ i as u8).collect();
+    let from = mkfile(&volume, ROOT, "from").node;
+    volume.write(from, 0, &data, false).unwrap();
+    let writes = |volume: &Volume| volume.counters().of(OpKind::Write).commits;
+    let copy = |name: &str, from_offset: u64, to_offset: u64, len: u64| {
+        let to = mkfile(&volume, ROOT, name).node;
+        let before = writes(&volume);
+        let copied = volume.copy_range(from, from_offset, to, to_offset, len).unwrap();
+        (to, copied, writes(&volume) == before)
+    };
+    assert!(matches!(copy("whole", 0, 0, u64::MAX >> 3), (_, 3_000_001, true)));
+    assert!(matches!(copy("longer", 0, 0, 3_000_001), (_, 3_000_001, true)));
+    let (shifted, copied, shared) = copy("shifted", 4096, 8192, 2_000_000);
+    assert_eq!((copied, shared), (2_000_000, false));
+    assert!(matches!(copy("part", 0, 0, 2_000_000), (_, 2_000_000, false)));
+    assert!(contents(&volume, "/whole") == data);
+    assert!(contents(&volume, "/part") == data[..2_000_000]);
+    assert_eq!(volume.getattr(shifted).unwrap().size, 2_008_192);
+    assert!(read_all(&volume, shifted)[8192..] == data[4096..2_004_096]);
+    // Over what a longer file holds, only what was asked for.
+    let long = mkfile(&volume, ROOT, "long").node;
+    volume.write(long, 0, &[9; 4_000_000], false).unwrap();
+    assert_eq!(volume.copy_range(from, 0, long, 0, 3_000_001).unwrap(), 3_000_001);
+    let mut expected = data.clone();
+    expected.resize(4_000_000, 9);
+    assert!(read_all(&volume, long) == expected);
+    volume.setattr(from, &SetAttr { size: Some(10), ..SetAttr::default() }).unwrap();
+    assert!(contents(&volume, "/longer") == data);
+    assert_sound(&volume);
+    volume.close().unwrap();
+    let volume = disk.open();
+    assert!(contents(&volume, "/whole") == data);
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
+    let (_disk, volume) = volume();
+    let mut costs = Vec::new();
+    for size in [10, 1000, 5000] {
+        let dir = mkdir(&volume, ROOT, &format!("d{size}")).node;
+        for i in 0..size {
+            let file = mkfile(&volume, dir, &format!("f{i}"));
+            volume.write(file.node, 0, &[1; 100], false).unwrap();
+            volume.forget(file.node, 1);
+        }
+        let before = volume.counters().of(OpKind::Clone);
+        volume.clone_node(dir, ROOT, format!("c{size}").as_bytes()).unwrap();
+        let after = volume.counters().of(OpKind::Clone);
+        costs.push((
+            after.queries - before.queries,
+            after.scans - before.scans,
+            after.commits - before.commits,
+        ));
+        let rename = queries(&volume, OpKind::Rename);
+        volume
+            .rename(ROOT, format!("d{size}").as_bytes(), ROOT, format!("r{size}").as_bytes(), PLAIN)
+            .unwrap();
+        assert_eq!(queries(&volume, OpKind::Rename) - rename, 2);
+    }
+    assert_eq!(costs, [(0, 2, 1); 3]);
+    assert_sound(&volume);
+}
