@@ -245,7 +245,7 @@ impl Volume {
     /// can be had without copying bytes: as far as whole regions go, or up to the ends of both. How
     /// many bytes are shared now; `None` if there is less than is worth it.
     pub(super) fn share_range(&self, from: NodeId, to: NodeId, offset: u64, len: u64) -> Result<Option<u64>> {
-        if from == to || offset % REGION_BYTES != 0 || len < SHARED_BYTES_MIN {
+        if from == to || !offset.is_multiple_of(REGION_BYTES) || len < SHARED_BYTES_MIN {
             return Ok(None);
         }
         let op = self.update(OpKind::Clone, 0)?;
