@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, mkfs, mount, stats, umount};
+use commands::{check, clone, mkfs, mount, stats, umount};
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
 /// kernel clear it, or keeps holes that nothing fits into.
@@ -28,8 +28,8 @@ Exit codes:
 
 Called as mkfs.betrfs, mount.betrfs or fsck.betrfs it is `betrfs mkfs`, `mount` or `check`.";
 
-/// A file system in which every directory can be renamed or deleted in a bounded number of I/Os and
-/// still be scanned at the speed of the disk.
+/// A file system in which every directory can be renamed, cloned or deleted in a bounded number of
+/// I/Os and still be scanned at the speed of the disk.
 #[derive(Parser)]
 #[command(name = "betrfs", bin_name = "betrfs", version, after_help = EXIT_CODES)]
 struct Arguments {
@@ -46,6 +46,7 @@ enum Command {
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
+    Clone(clone::Arguments),
     Stats(stats::Arguments),
 }
 
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),
+        Command::Clone(command) => clone::run(command),
         Command::Stats(command) => stats::run(command),
     };
     match outcome {

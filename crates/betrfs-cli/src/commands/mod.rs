@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 pub mod check;
+pub mod clone;
 pub mod mkfs;
 pub mod mount;
 pub mod stats;

@@ -5,6 +5,7 @@
 mod attributes;
 mod block_device;
 mod budget;
+mod clones;
 mod commands;
 mod contents;
 mod directories;

@@ -6,10 +6,6 @@ use rustix::io::Errno;
 
 use super::{Answer, IntoAnswer, Server};
 
-/// The most that one COPY_FILE_RANGE copies: the caller asks again for the rest, and meanwhile the
-/// thread can answer others.
-const COPY_BYTES_MAX: u64 = 64 << 20;
-
 impl Server {
     /// OPEN, with the emptying that O_TRUNC asks for.
     pub fn open(&self, node: NodeId, flags: OFlags, kill_set_id: bool) -> Answer<()> {
@@ -62,7 +58,7 @@ impl Server {
 
     /// COPY_FILE_RANGE; the number of bytes copied.
     pub fn copy_file_range(&self, from: (NodeId, u64), to: (NodeId, u64), len: u64) -> Answer<u64> {
-        self.volume.copy_range(from.0, from.1, to.0, to.1, len.min(COPY_BYTES_MAX)).answer()
+        self.volume.copy_range(from.0, from.1, to.0, to.1, len).answer()
     }
 }
 

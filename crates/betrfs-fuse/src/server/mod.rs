@@ -4,6 +4,7 @@
 //! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
 //! flags mean, and the status that the mount's root answers.
 
+mod clone;
 mod directory;
 mod file;
 mod inode;
@@ -40,13 +41,15 @@ pub struct Server {
     identity: Identity,
     transport: OnceLock<Transport>,
     started: Instant,
+    sources: clone::Sources,
 }
 
 impl Server {
     /// A server of an open volume.
     pub fn new(volume: Arc<Volume>, identity: Identity) -> Server {
         let (counters, transport) = (Counters::default(), OnceLock::new());
-        Server { volume, counters, identity, transport, started: Instant::now() }
+        let (started, sources) = (Instant::now(), clone::Sources::default());
+        Server { volume, counters, identity, transport, started, sources }
     }
 
     /// Notes, once, how requests travel.

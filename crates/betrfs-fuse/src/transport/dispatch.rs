@@ -1,5 +1,6 @@
 //! Each kind of request: its parts taken out, the server asked, its answer put into the reply.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use betrfs::{Entry, FileType, NewNode, NodeId, SetAttr, TimeSet};
@@ -10,7 +11,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::convert::{
     BLOCK_BYTES, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry, to_statx,
 };
+use super::device::forget_inode;
+use super::notices::Notices;
 use super::panics::answering;
+use crate::clone::{FILL, SOURCE};
 use crate::server::{Answer, Caller, Server};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
@@ -38,6 +42,8 @@ pub enum Outcome {
 #[derive(Clone)]
 pub struct Dispatch {
     server: Arc<Server>,
+    device: Arc<OwnedFd>,
+    notices: Notices,
 }
 
 /// One request and the room for its reply.
@@ -48,9 +54,10 @@ struct Request<'a, 'o> {
 }
 
 impl Dispatch {
-    /// Answers by a server.
-    pub fn new(server: Arc<Server>) -> Dispatch {
-        Dispatch { server }
+    /// Answers by a server; the kernel is told by `device` what it no longer knows, and by `notices`
+    /// where it has pages to give back.
+    pub fn new(server: Arc<Server>, device: Arc<OwnedFd>, notices: Notices) -> Dispatch {
+        Dispatch { server, device, notices }
     }
 
     /// Answers one request; the reply's bytes behind its header go to the start of `out`.
@@ -223,6 +230,25 @@ impl Dispatch {
             Opcode::CopyFileRange64 => {
                 let bytes_copied = self.copy(node, r.body)?;
                 r.reply(&wire::CopyFileRangeOut { bytes_copied })
+            }
+            Opcode::Ioctl => {
+                let (ioctl, data) = r.body.split::<wire::IoctlIn>()?;
+                let done = wire::IoctlOut::default();
+                match ioctl.cmd {
+                    SOURCE => {
+                        let offered = server.offer(node, r.caller())?;
+                        self.notices.write_back(offered.files, offered.written_back)?;
+                        r.reply_bytes(&[done.as_bytes(), offered.token.as_bytes()].concat())
+                    }
+                    FILL => {
+                        let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                        server.fill(node, token, r.caller())?;
+                        // It was empty, so no page of it is to be written back by us meanwhile.
+                        forget_inode(&self.device, node.0);
+                        r.reply(&done)
+                    }
+                    _ => Err(Errno::NOTTY),
+                }
             }
             Opcode::Destroy => Ok(0),
             // INIT comes once, before; and that nothing is ever interrupted ends INTERRUPT.

@@ -9,6 +9,7 @@ mod convert;
 mod device;
 mod dispatch;
 mod giving_way;
+mod notices;
 mod panics;
 mod queues;
 mod ring;
@@ -27,6 +28,7 @@ use crate::server::Server;
 use crate::wire::{self, Body, InitIn, InitOut, Opcode, init};
 use device::Reader;
 use dispatch::Dispatch;
+use notices::Notices;
 pub use panics::abort_on_stray_panics;
 use queues::Queues;
 pub use queues::enable as enable_io_uring;
@@ -89,7 +91,8 @@ impl Connection {
     /// The operating system's, or that the kernel cannot do what is needed.
     pub fn greet(device: OwnedFd, server: &Arc<Server>, wanted: Option<Transport>) -> io::Result<Connection> {
         let device = Arc::new(device);
-        let dispatch = Dispatch::new(Arc::clone(server));
+        let dispatch =
+            Dispatch::new(Arc::clone(server), Arc::clone(&device), Notices::start(Arc::clone(&device))?);
         let mut request = vec![0; device::REQUEST_BYTES_MAX];
         let len = device::read(&device, &mut request)?.ok_or(io::ErrorKind::NotConnected)?;
         let (header, body) = device::parts(&request, len).ok_or(io::ErrorKind::InvalidData)?;

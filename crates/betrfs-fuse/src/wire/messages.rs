@@ -82,6 +82,10 @@ messages! {
         fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, len: u64, flags: u64,
     } = 56;
     CopyFileRangeOut { bytes_copied: u64, } = 8;
+    IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, } = 32;
+    IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, } = 16;
+    /// What the kernel knows of an inode's attributes, and of its pages in a range, is no longer so.
+    NotifyInvalInode { nodeid: u64, offset: i64, len: i64, } = 24;
     StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, } = 24;
     StatxTime { seconds: i64, nanoseconds: u32, reserved: i32, } = 16;
     Statx {

@@ -64,6 +64,7 @@ opcodes! {
     Create = 35, "create";
     Interrupt = 36, "interrupt";
     Destroy = 38, "destroy";
+    Ioctl = 39, "ioctl";
     BatchForget = 42, "batch_forget";
     Fallocate = 43, "fallocate";
     Readdirplus = 44, "readdirplus";
@@ -92,7 +93,7 @@ mod tests {
             assert!((*opcode as usize) < Opcode::END);
         }
         assert!(Opcode::ALL.is_sorted_by_key(|opcode| *opcode as u32));
-        for number in [0, 7, 19, 39, 4096, u32::MAX] {
+        for number in [0, 7, 19, 40, 4096, u32::MAX] {
             assert_eq!(Opcode::of(number), None);
         }
     }

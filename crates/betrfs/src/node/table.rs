@@ -73,6 +73,12 @@ impl Table {
         inode
     }
 
+    /// All inodes that are open.
+    pub fn open(&self) -> alloc::vec::Vec<Arc<Inode>> {
+        let inner = self.inner.lock();
+        inner.nodes.values().filter(|inode| inode.opens.load(Relaxed) > 0).cloned().collect()
+    }
+
     /// Notes that a file lies under an object id from now on.
     pub fn set_object(&self, oid: u64, id: NodeId) {
         self.inner.lock().objects.insert(oid, id);

@@ -22,7 +22,7 @@ use crate::types::{Entry, FileType, NodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::{kill_set_id, with_atime};
 use crate::volume::create::count_entry;
-use crate::volume::lookup::{check_name, entry_of};
+use crate::volume::lookup::{check_name, entry_of, is_within};
 use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
 use crate::volume::unlink::{POINT_DELETES_MAX, delete_data, is_empty};
@@ -94,13 +94,28 @@ impl Volume {
         Ok(entry_of(&inode))
     }
 
+    /// The open files that are in a copy of an object, had one been made now; all open files with
+    /// several names are among them.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn open_files_in(&self, source: NodeId) -> Result<Vec<NodeId>> {
+        let _shared = self.namespace.read();
+        let source = self.inode(source)?;
+        let is_file = |inode: &Inode| inode.state.read().record.file_type == FileType::Regular;
+        let is_in =
+            |inode: &Arc<Inode>| matches!(inode.place(), Place::Object { .. }) || is_within(inode, &source);
+        let open = self.table.open().into_iter();
+        Ok(open.filter(|inode| is_in(inode) && is_file(inode)).map(|inode| inode.id).collect())
+    }
+
     /// Makes an empty file or directory a copy of another, as [`clone_node`](Volume::clone_node) does:
     /// contents, owner, permissions, times of changes, extended attributes.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the target holds anything; [`Error::Invalid`] if the two are not both
     /// files or both directories; [`Error::NameTooLong`] as there.
-    pub fn clone_into(&self, source: NodeId, target: NodeId) -> Result<()> {
+    pub fn clone_onto(&self, source: NodeId, target: NodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
         let _alone = self.namespace.write();
         let (source, target) = (self.inode(source)?, self.inode(target)?);

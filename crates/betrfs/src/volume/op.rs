@@ -26,7 +26,7 @@ pub enum OpKind {
     Rmdir,
     /// [`Volume::rename`](crate::Volume::rename)
     Rename,
-    /// [`Volume::clone_node`](crate::Volume::clone_node), [`Volume::clone_into`](crate::Volume::clone_into)
+    /// [`Volume::clone_node`](crate::Volume::clone_node), [`Volume::clone_onto`](crate::Volume::clone_onto)
     Clone,
     /// [`Volume::read`](crate::Volume::read)
     Read,

@@ -18,6 +18,9 @@ use crate::volume::read::check_file;
 use crate::volume::unlink::delete_blocks;
 use crate::volume::xattr::drop_capabilities;
 
+/// The most that one call copies: the caller asks again for the rest, and can do other things meanwhile.
+const COPY_BYTES_MAX: u64 = 64 << 20;
+
 impl Volume {
     /// Writes all of `data` at `offset`. Each piece up to a multiple of 1 MiB (less where the log
     /// is small) is atomic: after an error or a crash it is there or not.
@@ -93,6 +96,7 @@ impl Volume {
         {
             return Ok(shared);
         }
+        let len = len.min(COPY_BYTES_MAX);
         let mut done = 0;
         let mut buffer = alloc::vec::Vec::new();
         while done < len {

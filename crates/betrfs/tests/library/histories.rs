@@ -329,7 +329,7 @@ impl World {
             }
             let target = self.volume.create(dir, name, &new)?;
             // As the source was before the empty target came to be, which may be inside it.
-            self.volume.clone_into(source.node, target.node)?;
+            self.volume.clone_onto(source.node, target.node)?;
             Ok(target)
         });
         self.volume.forget(source.node, 1);

@@ -1,0 +1,42 @@
+//! `betrfs clone`: a copy of a file or directory that shares what it holds.
+
+use std::path::PathBuf;
+
+use betrfs_host::StdHome;
+
+use crate::failure::{Failure, Outcome};
+
+/// Copy a file or a directory on a mount, whatever it holds, at once
+#[derive(clap::Args)]
+#[command(after_help = "\
+The copy holds every write that has returned, and appears whole or not at all. Both can be changed
+afterwards, and neither sees the other's changes; what neither changes takes space once. Files with
+several names inside the source are one file with as many names inside the copy. Root and whoever
+mounted the volume may do it.
+
+Example:
+  betrfs clone /mnt/tree /mnt/copy")]
+pub struct Arguments {
+    /// The file or directory
+    source: PathBuf,
+    /// Its copy, which must not exist, on the same mount
+    target: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let Arguments { source, target } = arguments;
+    let (from, to) = (source.display(), target.display());
+    betrfs_fuse::clone(source, target, &StdHome::new()).map_err(|error| {
+        let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
+            Some(betrfs_fuse::Errno::NOTTY) => {
+                format!("{from} is on no BetrFS mount, or no file or directory")
+            }
+            Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
+            Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),
+            Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may clone".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::new(format!("cannot clone {from} to {to}: {why}"))
+    })
+}

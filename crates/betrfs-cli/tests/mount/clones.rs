@@ -1,0 +1,141 @@
+//! Copies that share what they hold, and what the kernel then sees.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Output;
+
+use crate::mounted::{Mounted, betrfs, ok, refused};
+
+fn clone(source: &Path, target: &Path) -> Output {
+    betrfs().arg("clone").arg(source).arg(target).output().unwrap()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A directory with a bit of everything.
+fn sample(mounted: &Mounted) {
+    let dir = mounted.path("source");
+    fs::create_dir_all(dir.join("inner/empty")).unwrap();
+    fs::write(dir.join("small"), b"few bytes").unwrap();
+    fs::write(dir.join("inner/large"), vec![7; 3 << 20]).unwrap();
+    fs::hard_link(dir.join("small"), dir.join("inner/name")).unwrap();
+    symlink("small", dir.join("link")).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o2750)).unwrap();
+    fs::set_permissions(dir.join("small"), Permissions::from_mode(0o604)).unwrap();
+}
+
+#[test]
+fn a_directory_and_its_clone_are_the_same_and_go_their_own_ways() {
+    let mounted = Mounted::new();
+    sample(&mounted);
+    let (source, copy) = (mounted.path("source"), mounted.path("copy"));
+    ok(&clone(&source, &copy));
+    assert_eq!(names(&mounted.dir), ["copy", "source"]);
+    assert_eq!(names(&copy), ["inner", "link", "small"]);
+    assert_eq!(names(&copy.join("inner")), ["empty", "large", "name"]);
+    let (from, to) = (fs::metadata(&source).unwrap(), fs::metadata(&copy).unwrap());
+    assert_eq!((to.mode(), to.nlink(), to.mtime()), (from.mode(), from.nlink(), from.mtime()));
+    let inode = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
+    for name in ["", "small", "inner", "inner/large", "link"] {
+        assert_ne!(inode(&source.join(name)), inode(&copy.join(name)), "{name}");
+    }
+    assert_eq!(inode(&copy.join("small")), inode(&copy.join("inner/name")));
+    assert_eq!(fs::metadata(copy.join("small")).unwrap().mode() & 0o777, 0o604);
+
+    fs::write(copy.join("small"), b"changed in the copy").unwrap();
+    fs::write(source.join("inner/large"), b"changed in the source").unwrap();
+    fs::remove_file(copy.join("link")).unwrap();
+    fs::create_dir(source.join("new")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(fs::read(source.join("small")).unwrap(), b"few bytes");
+        assert_eq!(fs::read(copy.join("inner/name")).unwrap(), b"changed in the copy");
+        assert!(fs::read(copy.join("inner/large")).unwrap() == vec![7; 3 << 20]);
+        assert_eq!(names(&copy), ["inner", "small"]);
+        assert_eq!(names(&source), ["inner", "link", "new", "small"]);
+        mounted.remount();
+    }
+    let before = inode(&copy.join("inner/large"));
+    fs::rename(copy.join("inner"), mounted.path("out of it")).unwrap();
+    mounted.remount();
+    assert_eq!(inode(&mounted.path("out of it/large")), before);
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn a_clone_of_a_file_has_its_size_and_bytes_at_once() {
+    let mounted = Mounted::new();
+    let (source, copy) = (mounted.path("source"), mounted.path("copy"));
+    let file = File::create(&source).unwrap();
+    file.write_all_at(&[5; 5_000_001], 0).unwrap();
+    ok(&clone(&source, &copy));
+    assert_eq!(fs::metadata(&copy).unwrap().len(), 5_000_001);
+    file.write_all_at(b"after", 1_000_000).unwrap();
+    assert!(fs::read(&copy).unwrap() == [5; 5_000_001]);
+    let file = OpenOptions::new().write(true).open(&copy).unwrap();
+    file.set_len(10).unwrap();
+    assert_eq!(fs::read(&copy).unwrap(), [5; 10]);
+    assert_eq!(fs::read(&source).unwrap()[1_000_000..1_000_006], *b"after\x05");
+}
+
+#[test]
+fn what_was_written_to_a_mapping_is_in_the_clone() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("source");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("mapped"), vec![1; 100_000]).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(dir.join("mapped")).unwrap();
+    let (protection, flags) =
+        (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
+    // SAFETY: nothing else knows the mapping, it is as long as the file, and it ends with the test.
+    let mapping = unsafe {
+        let start = rustix::mm::mmap(std::ptr::null_mut(), 100_000, protection, flags, &file, 0).unwrap();
+        std::slice::from_raw_parts_mut(start.cast::<u8>(), 100_000)
+    };
+    for round in 2..6 {
+        mapping[50_000..60_000].fill(round);
+        let copy = mounted.path(format!("copy{round}"));
+        ok(&clone(&dir, &copy));
+        mapping[50_000] = 99;
+        let copied = fs::read(copy.join("mapped")).unwrap();
+        assert!(copied[50_000..60_000] == [round; 10_000] && copied[0] == 1);
+    }
+}
+
+#[test]
+fn cp_shares_what_it_can() {
+    let mounted = Mounted::new();
+    let (source, copy) = (mounted.path("source"), mounted.path("copy"));
+    fs::write(&source, vec![9; 100 << 20]).unwrap();
+    let log_bytes = || mounted.stats()["engine"]["device_write_bytes"].as_u64().unwrap();
+    mounted.remount();
+    let before = log_bytes();
+    let copied = std::process::Command::new("cp").arg(&source).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    File::open(&copy).unwrap().sync_all().unwrap();
+    let written = log_bytes() - before;
+    assert!(written < 10 << 20, "{written} bytes written");
+    assert!(fs::read(&copy).unwrap() == vec![9; 100 << 20]);
+}
+
+#[test]
+fn bad_clones_are_refused_with_the_reason_and_leave_nothing() {
+    let mounted = Mounted::new();
+    let other = Mounted::new();
+    sample(&mounted);
+    let source = mounted.path("source");
+    refused(&clone(&mounted.path("none"), &mounted.path("copy")), &["none", "No such file"]);
+    refused(&clone(&source, &mounted.path("source/small")), &["exists"]);
+    refused(&clone(&source, &other.path("copy")), &["not on the mount"]);
+    refused(&clone(&source, &mounted.path("none/copy")), &["No such file"]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    refused(&clone(elsewhere.path(), &mounted.path("copy")), &["on no BetrFS mount"]);
+    assert_eq!(names(&mounted.dir), ["source"]);
+    assert_eq!(names(&other.dir), Vec::<String>::new());
+}

@@ -1,0 +1,77 @@
+//! `betrfs clone`: the requests by which a process asks a mount for a copy of a file or directory.
+//!
+//! The kernel does what concerns names: a process makes an empty file or directory under a name of
+//! its own choice, has it filled by the server, and renames it to where it is to be. So permissions,
+//! and what the kernel knows of names, are right by themselves. Source and target are open files,
+//! never paths, and what leads from one request to the other is a token.
+#![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use betree_sys::Home;
+use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Setter, ioctl, opcode};
+
+/// Asked of an open file or directory: a token that stands for it as a source.
+pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
+/// Asked of an empty file or directory, with the token: it becomes a copy of the source. `EAGAIN` while
+/// what was written to mappings of the source's files is on its way.
+pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
+
+/// How long to wait for what was written to mappings before asking again.
+const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
+
+/// What the name of a copy begins with while it is being made.
+const UNFINISHED: &str = ".betrfs-clone-";
+
+/// Makes `target`, which must not exist, a copy of the file or directory `source` on the same mount,
+/// with all writes to it that have returned, those to its mappings too. It is there whole or not.
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `EXDEV` where `target` is
+/// not on the same.
+pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
+    let from = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(source)?;
+    let is_dir = from.metadata()?.is_dir();
+    // SAFETY: the number says that a u64 is written, and to a u64 it is.
+    let token = unsafe { ioctl(&from, Getter::<SOURCE, u64>::new()) }?;
+    if fs::symlink_metadata(target).is_ok() {
+        return Err(Errno::EXIST.into());
+    }
+    let name = format!("{UNFINISHED}{:016x}", home.random_u64());
+    let unfinished = target.parent().map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name));
+    let to = make_empty(&unfinished, is_dir)?;
+    let filled = loop {
+        // SAFETY: the number says that a u64 is read, and one is given.
+        match unsafe { ioctl(&to, Setter::<FILL, u64>::new(token)) } {
+            // What processes have written to mappings is still on its way.
+            Err(Errno::AGAIN) => thread::sleep(WRITE_BACK_POLL),
+            filled => break filled,
+        }
+    };
+    drop(to);
+    let no_replace = RenameFlags::NOREPLACE;
+    let renamed = filled.and_then(|()| rustix::fs::renameat_with(CWD, &unfinished, CWD, target, no_replace));
+    renamed.map_err(|errno| {
+        // Whatever it holds by now; the failure to tell of is the first.
+        let _ = if is_dir { fs::remove_dir_all(&unfinished) } else { fs::remove_file(&unfinished) };
+        match errno {
+            Errno::STALE | Errno::NOTTY => Errno::XDEV.into(),
+            errno => errno.into(),
+        }
+    })
+}
+
+fn make_empty(path: &Path, is_dir: bool) -> io::Result<File> {
+    if is_dir {
+        fs::DirBuilder::new().mode(0o700).create(path)?;
+        return File::open(path);
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}

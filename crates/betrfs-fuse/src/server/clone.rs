@@ -1,0 +1,71 @@
+//! The requests of [`clone`](crate::clone()): a token for a source, and the filling of a target.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use betree_sys::Home;
+use betrfs::NodeId;
+use betrfs_host::StdHome;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use super::{Answer, Caller, IntoAnswer, Server};
+
+/// How many sources are remembered; the oldest is forgotten first.
+const SOURCES_MAX: usize = 1024;
+
+/// The sources that tokens were given out for.
+#[derive(Default)]
+pub struct Sources(Mutex<VecDeque<Source>>);
+
+struct Source {
+    token: u64,
+    node: NodeId,
+    written_back: Arc<AtomicBool>,
+}
+
+/// A source that was taken on.
+pub struct Offered {
+    /// What [`fill`](Server::fill) knows it by.
+    pub token: u64,
+    /// Files in it that processes may have mapped.
+    pub files: Vec<NodeId>,
+    /// To be set when what was written to mappings of these has come.
+    pub written_back: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// IOCTL: takes a source on.
+    pub fn offer(&self, node: NodeId, caller: Caller) -> Answer<Offered> {
+        may_clone(caller)?;
+        let files = self.volume.open_files_in(node).answer()?;
+        let (token, written_back) = (StdHome::new().random_u64(), Arc::new(AtomicBool::new(false)));
+        let mut sources = self.sources.0.lock();
+        sources.truncate(SOURCES_MAX - 1);
+        sources.push_front(Source { token, node, written_back: Arc::clone(&written_back) });
+        Ok(Offered { token, files, written_back })
+    }
+
+    /// IOCTL: makes an empty file or directory a copy of a source. EAGAIN until what was written to
+    /// mappings before the source was taken on has come; nobody waits for it here.
+    pub fn fill(&self, node: NodeId, token: u64, caller: Caller) -> Answer<()> {
+        may_clone(caller)?;
+        let source = {
+            let sources = self.sources.0.lock();
+            let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
+            if !source.written_back.load(Ordering::Acquire) {
+                return Err(Errno::AGAIN);
+            }
+            source.node
+        };
+        self.volume.clone_onto(source, node).answer()
+    }
+}
+
+/// Nobody can look at the owner and the permissions of all that is below a directory at a cost that
+/// does not depend on how much that is. So whoever copies it must be somebody who may read it all.
+fn may_clone(caller: Caller) -> Answer<()> {
+    let is_trusted = caller.uid == 0 || caller.uid == rustix::process::getuid().as_raw();
+    if is_trusted { Ok(()) } else { Err(Errno::PERM) }
+}
