@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, clone, mkfs, mount, stats, umount};
+use commands::{check, clone, mkfs, mount, rm_tree, stats, umount};
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
 /// kernel clear it, or keeps holes that nothing fits into.
@@ -47,6 +47,7 @@ enum Command {
     Umount(umount::Arguments),
     Check(check::Arguments),
     Clone(clone::Arguments),
+    RmTree(rm_tree::Arguments),
     Stats(stats::Arguments),
 }
 
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),
         Command::Clone(command) => clone::run(command),
+        Command::RmTree(command) => rm_tree::run(command),
         Command::Stats(command) => stats::run(command),
     };
     match outcome {

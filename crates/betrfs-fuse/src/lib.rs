@@ -6,7 +6,6 @@
 //! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.
 #![deny(unsafe_code)] // A few modules need it, and say why.
 
-mod clone;
 mod counters;
 mod errno;
 mod farewell;
@@ -15,9 +14,9 @@ pub mod mount_point;
 mod server;
 mod status;
 mod transport;
+mod whole;
 mod wire;
 
-pub use clone::clone;
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno};
 pub use farewell::{Farewell, FarewellReader};
@@ -25,4 +24,5 @@ pub use mount::{Mount, MountError, MountOptions};
 pub use server::{Answer, Caller, Server};
 pub use status::{Identity, OperationCount, STATUS_XATTR, Status};
 pub use transport::{Transport, abort_on_stray_panics};
+pub use whole::{clone, remove_tree};
 pub use wire::Opcode;

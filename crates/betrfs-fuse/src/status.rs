@@ -102,13 +102,14 @@ impl Status {
 }
 
 /// The library's kinds of operations and their names.
-const OP_KINDS: [(OpKind, &str); 14] = [
+const OP_KINDS: [(OpKind, &str); 15] = [
     (OpKind::Lookup, "lookup"),
     (OpKind::SetAttr, "setattr"),
     (OpKind::Create, "create"),
     (OpKind::Link, "link"),
     (OpKind::Unlink, "unlink"),
     (OpKind::Rmdir, "rmdir"),
+    (OpKind::RemoveTree, "remove_tree"),
     (OpKind::Rename, "rename"),
     (OpKind::Clone, "clone"),
     (OpKind::Read, "read"),

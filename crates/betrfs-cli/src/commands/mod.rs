@@ -4,5 +4,6 @@ pub mod check;
 pub mod clone;
 pub mod mkfs;
 pub mod mount;
+pub mod rm_tree;
 pub mod stats;
 pub mod umount;

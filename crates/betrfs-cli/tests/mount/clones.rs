@@ -125,6 +125,38 @@ fn cp_shares_what_it_can() {
 }
 
 #[test]
+fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
+    let mounted = Mounted::new();
+    sample(&mounted);
+    let dir = mounted.path("source");
+    fs::hard_link(dir.join("small"), mounted.path("outside")).unwrap();
+    let open = OpenOptions::new().read(true).write(true).open(dir.join("inner/large")).unwrap();
+    let remove = |dir: &Path| betrfs().arg("rm-tree").arg(dir).output().unwrap();
+    refused(&remove(&mounted.dir), &["mounted on it"]);
+    refused(&remove(&mounted.path("outside")), &["Not a directory"]);
+    refused(&remove(&mounted.path("none")), &["No such file"]);
+    refused(&remove(tempfile::tempdir().unwrap().path()), &["on no BetrFS mount"]);
+    assert_eq!(names(&dir), ["inner", "link", "small"]);
+    ok(&remove(&dir));
+    assert_eq!(names(&mounted.dir), ["outside"]);
+    assert_eq!(fs::metadata(mounted.path("outside")).unwrap().nlink(), 1);
+    open.write_all_at(b"still", 0).unwrap();
+    let mut bytes = vec![0; 3 << 20];
+    open.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes[..5] == *b"still" && bytes[5..] == [7; (3 << 20) - 5]);
+    // What comes to be at the same names is new.
+    fs::create_dir_all(dir.join("inner")).unwrap();
+    fs::write(dir.join("inner/large"), b"new").unwrap();
+    drop((open, bytes));
+    assert_eq!(fs::read(dir.join("inner/large")).unwrap(), b"new");
+    mounted.remount();
+    assert_eq!(names(&dir), ["inner"]);
+    assert_eq!(fs::read(mounted.path("outside")).unwrap(), b"few bytes");
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
 fn bad_clones_are_refused_with_the_reason_and_leave_nothing() {
     let mounted = Mounted::new();
     let other = Mounted::new();

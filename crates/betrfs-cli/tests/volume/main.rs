@@ -9,6 +9,7 @@
 #[path = "../mount/mounted.rs"]
 mod mounted;
 
+mod clones;
 mod compare;
 mod exerciser;
 mod full;

@@ -4,11 +4,11 @@
 //! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
 //! flags mean, and the status that the mount's root answers.
 
-mod clone;
 mod directory;
 mod file;
 mod inode;
 mod namespace;
+mod whole;
 mod xattr;
 
 use std::sync::{Arc, OnceLock};
@@ -41,14 +41,14 @@ pub struct Server {
     identity: Identity,
     transport: OnceLock<Transport>,
     started: Instant,
-    sources: clone::Sources,
+    sources: whole::Sources,
 }
 
 impl Server {
     /// A server of an open volume.
     pub fn new(volume: Arc<Volume>, identity: Identity) -> Server {
         let (counters, transport) = (Counters::default(), OnceLock::new());
-        let (started, sources) = (Instant::now(), clone::Sources::default());
+        let (started, sources) = (Instant::now(), whole::Sources::default());
         Server { volume, counters, identity, transport, started, sources }
     }
 

@@ -14,8 +14,8 @@ use super::convert::{
 use super::device::forget_inode;
 use super::notices::Notices;
 use super::panics::answering;
-use crate::clone::{FILL, SOURCE};
 use crate::server::{Answer, Caller, Server};
+use crate::whole::{EMPTY, FILL, SOURCE};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
@@ -244,6 +244,12 @@ impl Dispatch {
                         let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
                         server.fill(node, token, r.caller())?;
                         // It was empty, so no page of it is to be written back by us meanwhile.
+                        forget_inode(&self.device, node.0);
+                        r.reply(&done)
+                    }
+                    EMPTY => {
+                        server.empty(node, r.caller())?;
+                        // No page of a directory is ever written back.
                         forget_inode(&self.device, node.0);
                         r.reply(&done)
                     }

@@ -93,6 +93,11 @@ impl Inode {
         matches!(*self.place.lock(), Place::Gone | Place::Orphan { .. })
     }
 
+    /// Whether anybody has it open.
+    pub fn is_open(&self) -> bool {
+        self.opens.load(Relaxed) > 0
+    }
+
     /// Whether nobody outside of the library holds it.
     pub fn is_idle(&self) -> bool {
         self.lookups.load(Relaxed) == 0 && self.opens.load(Relaxed) == 0

@@ -5,6 +5,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree_sys::sync::Mutex;
@@ -52,7 +53,7 @@ impl Table {
 
     /// Adds the inode that `make` makes of its identity; the first is the root.
     pub fn insert(&self, make: impl FnOnce(NodeId) -> Inode) -> Arc<Inode> {
-        let mut dropped = alloc::vec::Vec::new();
+        let mut dropped = Vec::new();
         let mut inner = self.inner.lock();
         let id = NodeId(inner.node_next);
         inner.node_next += 1;
@@ -73,10 +74,9 @@ impl Table {
         inode
     }
 
-    /// All inodes that are open.
-    pub fn open(&self) -> alloc::vec::Vec<Arc<Inode>> {
-        let inner = self.inner.lock();
-        inner.nodes.values().filter(|inode| inode.opens.load(Relaxed) > 0).cloned().collect()
+    /// All inodes in memory.
+    pub fn all(&self) -> Vec<Arc<Inode>> {
+        self.inner.lock().nodes.values().cloned().collect()
     }
 
     /// Notes that a file lies under an object id from now on.

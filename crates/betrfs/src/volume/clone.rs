@@ -105,7 +105,7 @@ impl Volume {
         let is_file = |inode: &Inode| inode.state.read().record.file_type == FileType::Regular;
         let is_in =
             |inode: &Arc<Inode>| matches!(inode.place(), Place::Object { .. }) || is_within(inode, &source);
-        let open = self.table.open().into_iter();
+        let open = self.table.all().into_iter().filter(|inode| inode.is_open());
         Ok(open.filter(|inode| is_in(inode) && is_file(inode)).map(|inode| inode.id).collect())
     }
 
@@ -233,7 +233,7 @@ impl Volume {
         Ok(copies)
     }
 
-    fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
+    pub(super) fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
         if let Some(inode) = self.table.object(oid) {
             return Ok(with_atime(&inode, &inode.state.read()));
         }

@@ -30,6 +30,7 @@ mod numbers;
 mod op;
 mod read;
 mod readdir;
+mod remove_tree;
 mod rename;
 mod unlink;
 mod write;

@@ -24,6 +24,8 @@ pub enum OpKind {
     Unlink,
     /// [`Volume::rmdir`](crate::Volume::rmdir)
     Rmdir,
+    /// [`Volume::remove_below`](crate::Volume::remove_below)
+    RemoveTree,
     /// [`Volume::rename`](crate::Volume::rename)
     Rename,
     /// [`Volume::clone_node`](crate::Volume::clone_node), [`Volume::clone_onto`](crate::Volume::clone_onto)
@@ -44,13 +46,14 @@ pub enum OpKind {
 
 impl OpKind {
     /// All of them.
-    pub const ALL: [OpKind; 14] = [
+    pub const ALL: [OpKind; 15] = [
         OpKind::Lookup,
         OpKind::SetAttr,
         OpKind::Create,
         OpKind::Link,
         OpKind::Unlink,
         OpKind::Rmdir,
+        OpKind::RemoveTree,
         OpKind::Rename,
         OpKind::Clone,
         OpKind::Read,

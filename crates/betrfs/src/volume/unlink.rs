@@ -1,7 +1,6 @@
 //! Entries that go.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
 
 use betree::Batch;
 
@@ -20,9 +19,9 @@ pub(super) const POINT_DELETES_MAX: u64 = 8;
 
 /// What becomes of an inode that loses a name, once the batch is committed.
 pub(super) struct Dropped {
-    record: Record,
+    pub record: Record,
     /// `None` while there are other names.
-    place: Option<Place>,
+    pub place: Option<Place>,
 }
 
 /// What becomes of the contents of a file that loses its last name.
@@ -100,7 +99,7 @@ impl Volume {
         count_entry(&mut dir_record, state.record.is_dir(), -1, now_ns);
         let mut batch = Batch::new();
         let at = key::entry(&path.bytes, name);
-        let contents = if is_open(&inode) { Contents::Kept } else { Contents::Deleted };
+        let contents = if inode.is_open() { Contents::Kept } else { Contents::Deleted };
         let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, contents, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         batch.mark_freeing(0);
@@ -153,18 +152,31 @@ impl Volume {
             }
             return Ok(Dropped { record, place: Some(Place::Gone) });
         }
+        let place = self.keep_in_place(op, batch, &own, &mut record)?;
+        Ok(Dropped { record, place: Some(place) })
+    }
+
+    /// Keeps the blocks of a file that has no name any more where they are, and its attributes in
+    /// memory.
+    pub(super) fn keep_in_place(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        own: &[u8],
+        record: &mut Record,
+    ) -> Result<Place> {
         if record.flags.has(Flags::LARGE_XATTRS) {
-            self.take_xattrs(op, &own, &mut record)?;
-            let (lo, hi) = key::xattrs(&own);
+            self.take_xattrs(op, own, record)?;
+            let (lo, hi) = key::xattrs(own);
             batch.delete_range(DATA, &lo, &hi);
         }
         let marker = self.numbers.oid(op)?;
-        batch.put(META, &key::marker(marker), &Marker { base: own.clone() }.encode());
-        Ok(Dropped { record, place: Some(Place::Orphan { marker, base: Arc::from(own) }) })
+        batch.put(META, &key::marker(marker), &Marker { base: own.to_vec() }.encode());
+        Ok(Place::Orphan { marker, base: Arc::from(own) })
     }
 
     /// Takes large extended attributes into the record, which from then on is in memory only.
-    fn take_xattrs(&self, op: &Op<'_>, own: &[u8], record: &mut Record) -> Result<()> {
+    pub(super) fn take_xattrs(&self, op: &Op<'_>, own: &[u8], record: &mut Record) -> Result<()> {
         for attr in &mut record.xattrs {
             if let XattrValue::Stored(_) = attr.value {
                 let at = key::xattr(own, &attr.name);
@@ -211,10 +223,6 @@ impl Volume {
         self.orphans.remove(&base);
         Ok(())
     }
-}
-
-fn is_open(inode: &Inode) -> bool {
-    inode.opens.load(Relaxed) > 0
 }
 
 /// Whether a directory can be removed.

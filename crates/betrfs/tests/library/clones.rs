@@ -224,3 +224,29 @@ fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
     assert_eq!(costs, [(0, 2, 1); 3]);
     assert_sound(&volume);
 }
+
+#[test]
+fn removing_a_tree_asks_the_tree_the_same_whatever_it_holds() {
+    let (_disk, volume) = volume();
+    let mut costs = Vec::new();
+    for size in [10, 1000, 5000] {
+        let dir = mkdir(&volume, ROOT, &format!("d{size}")).node;
+        for i in 0..size {
+            let file = mkfile(&volume, dir, &format!("f{i}"));
+            volume.write(file.node, 0, &[1; 100], false).unwrap();
+            volume.forget(file.node, 1);
+        }
+        let before = volume.counters().of(OpKind::RemoveTree);
+        volume.remove_below(dir).unwrap();
+        let after = volume.counters().of(OpKind::RemoveTree);
+        costs.push((
+            after.queries - before.queries,
+            after.scans - before.scans,
+            after.commits - before.commits,
+        ));
+        assert_eq!(names(&volume, dir), Vec::<String>::new());
+        volume.rmdir(ROOT, format!("d{size}").as_bytes()).unwrap();
+    }
+    assert_eq!(costs, [(0, 1, 1); 3]);
+    assert_sound(&volume);
+}

@@ -105,6 +105,7 @@ impl World {
             9 => self.truncate(),
             10 => self.punch(),
             11 | 12 => self.unlink(),
+            13 if self.dice.roll(2) == 0 => self.remove_below(),
             13 => self.rmdir(),
             14..=17 => self.rename(),
             18 | 19 => self.link(),
@@ -264,6 +265,22 @@ impl World {
             None => assert!(matches!(result, Err(Error::NotFound | Error::NotADirectory)), "{result:?}"),
         }
         format!("rmdir {path}")
+    }
+
+    fn remove_below(&mut self) -> String {
+        let path = self.known_path();
+        let text = format!("remove all below {path}");
+        let Ok(entry) = self.volume.resolve(path.as_bytes()) else { return text };
+        let result = self.volume.remove_below(entry.node);
+        self.volume.forget(entry.node, 1);
+        if self.model.object(&path).is_some_and(|object| object.dir) {
+            assert_eq!(result, Ok(()));
+            let below = format!("{path}/");
+            self.model.paths.retain(|other, _| !other.starts_with(&below));
+        } else {
+            assert_eq!(result, Err(Error::NotADirectory));
+        }
+        text
     }
 
     fn rename(&mut self) -> String {

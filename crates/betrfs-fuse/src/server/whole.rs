@@ -1,4 +1,5 @@
-//! The requests of [`clone`](crate::clone()): a token for a source, and the filling of a target.
+//! Requests about a directory as a whole: a token for what is to be copied, the filling of a copy, and
+//! the emptying of what is to go.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct Offered {
 impl Server {
     /// IOCTL: takes a source on.
     pub fn offer(&self, node: NodeId, caller: Caller) -> Answer<Offered> {
-        may_clone(caller)?;
+        may_do_all(caller)?;
         let files = self.volume.open_files_in(node).answer()?;
         let (token, written_back) = (StdHome::new().random_u64(), Arc::new(AtomicBool::new(false)));
         let mut sources = self.sources.0.lock();
@@ -50,7 +51,7 @@ impl Server {
     /// IOCTL: makes an empty file or directory a copy of a source. EAGAIN until what was written to
     /// mappings before the source was taken on has come; nobody waits for it here.
     pub fn fill(&self, node: NodeId, token: u64, caller: Caller) -> Answer<()> {
-        may_clone(caller)?;
+        may_do_all(caller)?;
         let source = {
             let sources = self.sources.0.lock();
             let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
@@ -61,11 +62,17 @@ impl Server {
         };
         self.volume.clone_onto(source, node).answer()
     }
+
+    /// IOCTL: removes all that is below a directory.
+    pub fn empty(&self, node: NodeId, caller: Caller) -> Answer<()> {
+        may_do_all(caller)?;
+        self.volume.remove_below(node).answer()
+    }
 }
 
 /// Nobody can look at the owner and the permissions of all that is below a directory at a cost that
-/// does not depend on how much that is. So whoever copies it must be somebody who may read it all.
-fn may_clone(caller: Caller) -> Answer<()> {
+/// does not depend on how much that is. So whoever treats it as one must be somebody who may do all.
+fn may_do_all(caller: Caller) -> Answer<()> {
     let is_trusted = caller.uid == 0 || caller.uid == rustix::process::getuid().as_raw();
     if is_trusted { Ok(()) } else { Err(Errno::PERM) }
 }

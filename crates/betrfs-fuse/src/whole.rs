@@ -1,14 +1,15 @@
-//! `betrfs clone`: the requests by which a process asks a mount for a copy of a file or directory.
+//! What a process asks of a mount that concerns a directory as a whole, by ioctl(2).
 //!
-//! The kernel does what concerns names: a process makes an empty file or directory under a name of
-//! its own choice, has it filled by the server, and renames it to where it is to be. So permissions,
-//! and what the kernel knows of names, are right by themselves. Source and target are open files,
-//! never paths, and what leads from one request to the other is a token.
+//! The kernel does what concerns names: for a copy, a process makes an empty file or directory under a
+//! name of its own choice, has it filled by the server, and renames it to where it is to be; a
+//! directory that goes is emptied by the server and then removed as any other. So permissions, and
+//! what the kernel knows of names, are right by themselves. All that is meant are open files, never
+//! paths, and what leads from one request to the other is a token.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -16,13 +17,16 @@ use std::time::Duration;
 use betree_sys::Home;
 use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Setter, ioctl, opcode};
+use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
 
 /// Asked of an open file or directory: a token that stands for it as a source.
 pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
 /// Asked of an empty file or directory, with the token: it becomes a copy of the source. `EAGAIN` while
 /// what was written to mappings of the source's files is on its way.
 pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
+
+/// Asked of a directory: all that is below it is removed.
+pub const EMPTY: u32 = opcode::none(b'B', 3);
 
 /// How long to wait for what was written to mappings before asking again.
 const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
@@ -66,6 +70,24 @@ pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
             errno => errno.into(),
         }
     })
+}
+
+/// Removes a directory with all that is below it. A crash leaves all of it, an empty directory, or
+/// nothing.
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where it is a mount's root.
+pub fn remove_tree(dir: &Path) -> io::Result<()> {
+    let flags = (OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32;
+    let open = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+    let parent = File::open(dir.join(".."))?.metadata()?;
+    if parent.dev() != open.metadata()?.dev() {
+        return Err(Errno::BUSY.into());
+    }
+    // SAFETY: the number says that there is no argument.
+    unsafe { ioctl(&open, NoArg::<EMPTY>::new()) }?;
+    drop(open);
+    fs::remove_dir(dir)
 }
 
 fn make_empty(path: &Path, is_dir: bool) -> io::Result<File> {

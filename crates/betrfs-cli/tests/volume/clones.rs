@@ -1,0 +1,143 @@
+//! A hundred clones of a real source tree, each changed a little and compared with a model that is kept
+//! on another file system; and the space when they are gone.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use betrfs_sim::Rng;
+
+use crate::compare::assert_same;
+use crate::mounted::{Mounted, betrfs, ok};
+use crate::programs::{check_is_clean, linux_tar, program, setting, succeed, unpack};
+
+const CLONES: usize = 100;
+/// How many files are changed in each clone.
+const CHANGES: usize = 100;
+/// Each of them by so many bytes.
+const CHANGE_BYTES: usize = 1000;
+/// No clone takes longer, whatever it holds.
+const CLONE_TIME_MAX: Duration = Duration::from_secs(1);
+/// The space for each change: the leaf in which it lies, or a good part of it, and its way from the
+/// root are no longer shared.
+const CHANGE_SPACE_BYTES_MAX: u64 = 256 << 10;
+
+/// The used space of a mount, once everything is written.
+fn used_bytes(mounted: &Mounted) -> u64 {
+    let root = fs::File::open(&mounted.dir).unwrap();
+    rustix::fs::syncfs(&root).unwrap();
+    root.sync_all().unwrap();
+    let room = rustix::fs::statvfs(&mounted.dir).unwrap();
+    (room.f_blocks - room.f_bfree) * room.f_frsize
+}
+
+/// All regular files below a directory, as paths from it.
+fn files_below(top: &Path) -> Vec<PathBuf> {
+    let listed = succeed(program(300, ["find", ".", "-type", "f"]).current_dir(top));
+    let mut files: Vec<PathBuf> = listed.lines().map(PathBuf::from).collect();
+    files.sort();
+    files
+}
+
+/// The files that are changed in a clone, and what is written into each.
+fn changes(clone: usize, files: &[PathBuf]) -> Vec<(&Path, u64, Vec<u8>)> {
+    let mut rng = Rng::new(clone as u64);
+    let changes = (0..CHANGES).map(|_| {
+        let file = rng.pick(files);
+        let bytes = crate::programs::noise(rng.next_u64(), CHANGE_BYTES);
+        (file.as_path(), rng.below(20_000) as u64, bytes)
+    });
+    changes.collect()
+}
+
+fn apply(top: &Path, changes: &[(&Path, u64, Vec<u8>)]) {
+    for (file, offset, bytes) in changes {
+        let file = OpenOptions::new().write(true).open(top.join(file)).unwrap();
+        file.write_all_at(bytes, *offset).unwrap();
+    }
+}
+
+/// Asserts that changed files are the same in both trees, and takes the changes in the model back.
+fn assert_changed(model: &Path, pristine: &Path, clone: &Path, changes: &[(&Path, u64, Vec<u8>)]) {
+    for (file, ..) in changes {
+        let (left, right) = (fs::read(model.join(file)).unwrap(), fs::read(clone.join(file)).unwrap());
+        assert!(left == right, "{}", clone.join(file).display());
+    }
+    for (file, ..) in changes {
+        fs::copy(pristine.join(file), model.join(file)).unwrap();
+    }
+}
+
+fn quietly(command: &mut Command) {
+    ok(&command.output().unwrap());
+}
+
+#[test]
+fn a_hundred_clones_of_a_tree_go_their_own_ways_and_give_the_space_back() {
+    let tar = linux_tar();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (pristine, model) = (elsewhere.path().join("pristine"), elsewhere.path().join("model"));
+    fs::create_dir(&pristine).unwrap();
+    unpack(&tar, &pristine);
+    succeed(program(600, ["cp", "--archive"]).arg(&pristine).arg(&model));
+
+    let start = Instant::now();
+    let lap = |what: &str| println!("{:6.1} s: {what}", start.elapsed().as_secs_f64());
+    let mounted = Mounted::lasting("16G", Duration::from_secs(1800));
+    mounted.mount();
+    let tree = mounted.path("tree");
+    fs::create_dir(&tree).unwrap();
+    unpack(&tar, &tree);
+    let before = used_bytes(&mounted);
+    let files = files_below(&pristine);
+    lap("unpacked");
+
+    let mut slowest = Duration::ZERO;
+    for clone in 0..CLONES {
+        let begun = Instant::now();
+        quietly(betrfs().arg("clone").arg(&tree).arg(mounted.path(format!("clone{clone}"))));
+        slowest = slowest.max(begun.elapsed());
+    }
+    lap("cloned a hundred times");
+    println!("the slowest took {} ms", slowest.as_millis());
+    assert!(slowest < CLONE_TIME_MAX, "a clone took {slowest:?}");
+    let cloned = used_bytes(&mounted);
+    println!("{} bytes a clone", cloned.saturating_sub(before) / CLONES as u64);
+
+    for clone in 0..CLONES {
+        apply(&mounted.path(format!("clone{clone}")), &changes(clone, &files));
+    }
+    let changed = used_bytes(&mounted) - cloned;
+    lap("changed");
+    println!("{} bytes a change", changed / (CLONES * CHANGES) as u64);
+    assert!(changed < (CLONES * CHANGES) as u64 * CHANGE_SPACE_BYTES_MAX, "{changed} bytes");
+
+    mounted.remount();
+    // All of a clone is compared for as many of them as there is time for, the changes for each.
+    let whole = setting("BETRFS_CLONES_COMPARED", 2) as usize;
+    for clone in 0..CLONES {
+        let changes = changes(clone, &files);
+        apply(&model, &changes);
+        let copy = mounted.path(format!("clone{clone}"));
+        if clone % CLONES.div_ceil(whole.max(1)) == 0 {
+            succeed(program(900, ["diff", "--recursive", "--no-dereference"]).arg(&model).arg(&copy));
+        }
+        assert_changed(&model, &pristine, &copy, &changes);
+    }
+    assert_same(&pristine, &tree);
+    lap("compared");
+
+    for clone in 0..CLONES {
+        quietly(betrfs().arg("rm-tree").arg(mounted.path(format!("clone{clone}"))));
+    }
+    lap("removed");
+    let left = used_bytes(&mounted);
+    println!("{before} bytes used before, {left} after");
+    assert!(left < before + before / 20, "{before} bytes used before, {left} after");
+    assert_same(&pristine, &tree);
+    mounted.umount();
+    check_is_clean(&mounted.volume);
+    lap("checked");
+}

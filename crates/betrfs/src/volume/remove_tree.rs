@@ -1,0 +1,165 @@
+//! Removing all that is below a directory, at a cost that does not depend on how much that is.
+//!
+//! Everything goes in one batch. What cannot go by ranges is looked at one by one: files with several
+//! names, whose count of names lies outside of the directory, and files that are open, whose contents
+//! are moved away so that they live on until they are closed.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree::Batch;
+
+use crate::error::Result;
+use crate::node::{Inode, Place};
+use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
+use crate::types::{FileType, NodeId};
+use crate::volume::Volume;
+use crate::volume::lookup::is_within;
+use crate::volume::op::{Op, OpKind};
+use crate::volume::unlink::{Dropped, delete_data};
+
+/// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
+const TREE_PART: u64 = 8;
+
+/// What a removal makes of the inodes in memory.
+#[derive(Default)]
+pub(super) struct Removal {
+    dropped: Vec<(Arc<Inode>, Dropped)>,
+}
+
+impl Volume {
+    /// Empties a directory: all that is below it is removed at once, and after a crash it is there or
+    /// not. Open files live on until they are closed; their other names, outside, stay.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`](crate::Error::NotADirectory);
+    /// [`Error::NotFound`](crate::Error::NotFound) if the directory itself was removed.
+    pub fn remove_below(&self, node: NodeId) -> Result<()> {
+        let op = self.update(OpKind::RemoveTree, 0)?;
+        let _alone = self.namespace.write();
+        let dir = self.live_dir(node)?;
+        let path = dir.dir_path()?;
+        let mut record = dir.state.read().record.clone();
+        if record.entries == 0 {
+            return Ok(());
+        }
+        let now_ns = self.home.now_ns();
+        (record.entries, record.subdirs) = (0, 0);
+        (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
+        let mut batch = Batch::new();
+        let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, now_ns)?;
+        batch.put(META, &key::own(&path.bytes), &record.encode());
+        op.commit(&batch)?;
+        dir.state.write().record = record;
+        self.removed(&dir, removal)
+    }
+
+    /// Adds to a batch what removes everything below a directory. The caller holds the namespace alone.
+    pub(super) fn remove_contents(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        dir: &Arc<Inode>,
+        path: &[u8],
+        now_ns: i64,
+    ) -> Result<Removal> {
+        self.evacuate(op, path)?;
+        let mut removal = Removal::default();
+        self.remove_links(op, batch, path, now_ns, &mut removal)?;
+        for inode in self.table.all() {
+            if !matches!(inode.place(), Place::Named { .. }) || !is_below(&inode, dir) {
+                continue;
+            }
+            let mut record = inode.state.read().record.clone();
+            (record.nlink, record.ctime_ns) = (0, now_ns);
+            let place = if record.file_type == FileType::Regular && inode.is_open() {
+                self.keep_contents(op, batch, &inode.own_key()?, &mut record)?
+            } else {
+                (record.entries, record.subdirs) = (0, 0);
+                Place::Gone
+            };
+            removal.dropped.push((inode, Dropped { record, place: Some(place) }));
+        }
+        let (lo, hi) = key::subtree(path);
+        for dict in [META, DATA, LINKS] {
+            batch.delete_range(dict, &lo, &hi);
+        }
+        batch.mark_freeing(self.env.space().total_bytes / TREE_PART);
+        Ok(removal)
+    }
+
+    /// Takes the names below a directory from files that have several.
+    fn remove_links(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        path: &[u8],
+        now_ns: i64,
+        removal: &mut Removal,
+    ) -> Result<()> {
+        let mut names: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut links = op.scan(LINKS, key::subtree(path));
+        while let Some((at, oid)) = links.next()? {
+            let oid =
+                oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
+            *names.entry(oid).or_default() += 1;
+        }
+        for (oid, names) in names {
+            let own = key::object(oid);
+            let mut record = self.object_record(op, oid)?;
+            (record.nlink, record.ctime_ns) = (record.nlink.saturating_sub(names), now_ns);
+            let inode = self.table.object(oid);
+            let mut place = None;
+            if record.nlink > 0 {
+                batch.put(META, &own, &record.encode());
+            } else {
+                batch.delete(META, &own);
+                let is_open = inode.as_ref().is_some_and(|inode| inode.is_open());
+                if is_open && record.file_type == FileType::Regular {
+                    place = Some(self.keep_in_place(op, batch, &own, &mut record)?);
+                } else {
+                    delete_data(batch, &own, &record);
+                    place = Some(Place::Gone);
+                }
+            }
+            removal.dropped.extend(inode.map(|inode| (inode, Dropped { record, place })));
+        }
+        Ok(())
+    }
+
+    /// Moves the blocks of an open file to a place of their own.
+    fn keep_contents(
+        &self,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        own: &[u8],
+        record: &mut Record,
+    ) -> Result<Place> {
+        self.take_xattrs(op, own, record)?;
+        let (marker, base) = (self.numbers.oid(op)?, key::object(self.numbers.oid(op)?));
+        batch.put(META, &key::marker(marker), &Marker { base: base.clone() }.encode());
+        batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base));
+        Ok(Place::Orphan { marker, base: Arc::from(base) })
+    }
+
+    /// Installs what a committed removal came to.
+    pub(super) fn removed(&self, dir: &Arc<Inode>, removal: Removal) -> Result<()> {
+        dir.state.write().dir_mut()?.evict(|_| false);
+        for (inode, dropped) in removal.dropped {
+            let mut state = inode.state.write();
+            self.settle(&inode, &mut state, dropped);
+            if let Some(names) = &mut state.dir {
+                names.evict(|_| false);
+            }
+            drop(state);
+            self.table.drop_gone(&inode);
+        }
+        Ok(())
+    }
+}
+
+/// Whether an inode lies strictly below a directory.
+fn is_below(inode: &Arc<Inode>, dir: &Arc<Inode>) -> bool {
+    !Arc::ptr_eq(inode, dir) && is_within(inode, dir)
+}
