@@ -22,8 +22,9 @@ pub struct Sample {
     /// The same for each time before, while the file system was younger.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub younger_seconds: Vec<f64>,
-    /// By how much more of the file system's space was used after that time, everything durable.
-    pub grown_bytes: i64,
+    /// By how much more of the file system's space was in use when it was mounted again, if it writes:
+    /// until then some is freed, or counted, later.
+    pub grown_bytes: Option<i64>,
     /// The same for each time before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub younger_grown_bytes: Vec<i64>,
@@ -104,27 +105,25 @@ impl Run<'_> {
         for step in 1..=workload.steps() {
             let sample = self.timed()?;
             younger_seconds.push(sample.seconds);
-            younger_grown_bytes.push(sample.grown_bytes);
+            younger_grown_bytes.extend(sample.grown_bytes);
             self.confinement.within(|| workload.age(dir, step))?;
         }
         let sample = self.timed()?;
-        let start = Instant::now();
-        contender.unmount()?;
-        let unmount_seconds = start.elapsed().as_secs_f64();
         if checks {
             contender.mount_cold()?;
             workload.check(dir)?;
-            contender.unmount()?;
         }
-        Ok(Sample { younger_seconds, younger_grown_bytes, unmount_seconds, ..sample })
+        contender.unmount()?;
+        Ok(Sample { younger_seconds, younger_grown_bytes, ..sample })
     }
 
-    /// Does it once, cold.
+    /// Does it once, cold, and mounts it again.
     fn timed(&self) -> Result<Sample> {
-        self.confinement.within(|| self.contender.mount_cold())?;
+        let mount_cold = || self.confinement.within(|| self.contender.mount_cold());
+        mount_cold()?;
         // The workload's input is not held against its memory.
         self.workload.warm()?;
-        // Asked outside of what is counted, because asking is a request too.
+        // Before the counters are read: to ask is a request too.
         let used_before = self.contender.used_bytes()?;
         let work_before = self.contender.work()?;
         let device_before = self.store.counters()?;
@@ -142,7 +141,12 @@ impl Run<'_> {
         let cpu_seconds = cpu_now.zip(cpu_before).map(|(now, before)| now - before);
         let device = self.store.counters()?.since(&device_before);
         let server = self.contender.work()?.zip(work_before).map(|(now, before)| now.since(&before));
-        let grown_bytes = self.contender.used_bytes()?.wrapping_sub(used_before).cast_signed();
-        Ok(Sample { seconds, grown_bytes, cpu_seconds, device, server, ..Sample::default() })
+        let start = Instant::now();
+        self.contender.unmount()?;
+        let unmount_seconds = start.elapsed().as_secs_f64();
+        mount_cold()?;
+        let used_now = self.contender.used_bytes()?;
+        let grown_bytes = self.workload.writes().then(|| used_now.wrapping_sub(used_before).cast_signed());
+        Ok(Sample { seconds, unmount_seconds, grown_bytes, cpu_seconds, device, server, ..Sample::default() })
     }
 }

@@ -118,7 +118,7 @@ impl Report {
                      many times\nas fast as the fastest of the kernel's file systems. CPU seconds are those of client \
                      and server, without the\nkernel's own threads. The device's and the server's work is that \
                      within the time. `used` is by how many\nMiB more of the file system's space \
-                     was in use after it."
+                     is in use once it is mounted again."
                 );
                 self.figures.iter().for_each(print_figure);
                 self.library.iter().for_each(LibraryFigure::print);
@@ -159,7 +159,7 @@ fn print_figure(figure: &Figure) {
         };
         let count = |of: fn(&Sample) -> Option<u64>| known(&|round| of(round).map(|count| count as f64), 0);
         println!(
-            "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9}{:>10}{:>9}{:>9.1}",
+            "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9}{:>10}{:>9}{:>9}",
             row.contender,
             told_seconds(row.median_seconds),
             format!("{}–{}", told_seconds(row.min_seconds), told_seconds(row.max_seconds)),
@@ -173,7 +173,7 @@ fn print_figure(figure: &Figure) {
             told_seconds(row.median(|round| round.unmount_seconds)),
             count(|round| round.server.as_ref().map(|work| work.requests.values().sum())),
             count(|round| round.server.as_ref().map(|work| work.tree_queries)),
-            row.median(|round| mib_of(round.grown_bytes)),
+            known(&|round| round.grown_bytes.map(mib_of), 1),
         );
     }
     for row in &figure.rows {
