@@ -7,6 +7,7 @@
 #![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
 
 mod calibrate;
+mod cloner;
 mod confine;
 mod contender;
 mod data;
@@ -25,7 +26,7 @@ mod tool;
 mod tree;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -67,7 +68,7 @@ Examples:
                                                  were built in, with `--features peers` all")]
 struct Arguments {
     /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or a
-    /// workload's name
+    /// workload's name, of some also without the number at its end
     #[arg(default_value = "all")]
     what: String,
     /// The disk that they run on
@@ -171,10 +172,11 @@ fn run(arguments: &Arguments) -> Result<()> {
         let figures = calibrate::calibrate(scratch.path(), &tree, scale, &teardown)?;
         return figures.print(arguments.format);
     }
-    let inputs = Inputs::new(&tree, scratch.path());
+    let binary = betrfs_binary(arguments)?;
+    let inputs = Inputs::new(&tree, scratch.path(), &binary);
     let mut chosen = workloads::all(scale, &inputs);
     if arguments.what != "all" {
-        chosen.retain(|workload| workload.name() == arguments.what);
+        chosen.retain(|workload| is_chosen(workload.name(), &arguments.what));
     }
     let has_library = ["all", microfiles::NAME].contains(&arguments.what.as_str());
     if chosen.is_empty() && !has_library {
@@ -187,7 +189,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let parts = Parts {
         disk: arguments.disk,
         peers: &arguments.peers,
-        binary: betrfs_binary(arguments)?,
+        binary: binary.clone(),
         scratch: scratch.path(),
         teardown: &teardown,
     };
@@ -213,7 +215,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 /// Prints the workloads, and how long they take.
 fn list(arguments: &Arguments) {
     let (scale, tree) = (arguments.scale, Tree::none());
-    for workload in workloads::all(scale, &Inputs::new(&tree, &PathBuf::new())) {
+    for workload in workloads::all(scale, &Inputs::new(&tree, Path::new(""), Path::new(""))) {
         let memory_mib = workload.memory_bytes() >> 20;
         println!("{:<22}{}, with {memory_mib} MiB of memory", workload.name(), workload.about());
         let minutes = |disk| {
@@ -229,6 +231,13 @@ fn list(arguments: &Arguments) {
     engines::list(scale, &arguments.kv);
 }
 
+/// Whether a workload is what was asked for: by its name, or by that without its number.
+fn is_chosen(name: &str, asked: &str) -> bool {
+    let rest = name.strip_prefix(asked);
+    let number = rest.and_then(|rest| rest.strip_prefix('-'));
+    rest == Some("") || number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
 fn library_test(scale: Scale) -> LibraryTest {
     LibraryTest { files: scale.pick(5000, 1_000_000), warm_files: scale.pick(1000, 50_000) }
 }
@@ -242,4 +251,19 @@ fn betrfs_binary(arguments: &Arguments) -> Result<PathBuf> {
         bail!("{} is missing: `cargo build --release -p betrfs-cli` makes it", path.display());
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_its_number_stands_for_all_numbers() {
+        let chosen = ["rename-dir-1", "rename-dir-10", "random", "random-beyond"];
+        let by = |asked| chosen.into_iter().filter(|name| is_chosen(name, asked)).collect::<Vec<_>>();
+        assert_eq!(by("rename-dir"), ["rename-dir-1", "rename-dir-10"]);
+        assert_eq!(by("rename-dir-1"), ["rename-dir-1"]);
+        assert_eq!(by("random"), ["random"]);
+        assert!(by("rename").is_empty() && by("").is_empty());
+    }
 }

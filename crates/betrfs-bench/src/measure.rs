@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::Scale;
 use crate::confine::Confinement;
 use crate::contender::{Contender, Work};
-use crate::report::Figure;
+use crate::report::{Figure, told_seconds};
 use crate::store::{Counters, Store};
 use crate::teardown::Teardown;
 use crate::testbed::Testbed;
@@ -22,6 +22,12 @@ pub struct Sample {
     /// The same for each time before, while the file system was younger.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub younger_seconds: Vec<f64>,
+    /// By how much more of the file system's space was in use when it was mounted again, if it writes:
+    /// until then some is freed, or counted, later.
+    pub grown_bytes: Option<i64>,
+    /// The same for each time before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub younger_grown_bytes: Vec<i64>,
     /// How long unmounting took after that: what was put off until then.
     pub unmount_seconds: f64,
     /// CPU time of the client and the server in that time, if it was counted; none of the kernel's
@@ -70,7 +76,7 @@ pub fn measure(
             let run =
                 Run { workload, contender: &**contender, store: &testbed.store, confinement: &confinement };
             let sample = run.round(round == 0).with_context(|| name.clone())?;
-            eprintln!("{name}, round {}: {:.2} s", round + 1, sample.seconds);
+            eprintln!("{name}, round {}: {} s", round + 1, told_seconds(sample.seconds));
             samples.rounds.push(sample);
         }
     }
@@ -95,28 +101,30 @@ impl Run<'_> {
             contender.mount()?;
             workload.prepare(dir)
         })?;
-        let mut younger_seconds = Vec::new();
+        let (mut younger_seconds, mut younger_grown_bytes) = (Vec::new(), Vec::new());
         for step in 1..=workload.steps() {
-            younger_seconds.push(self.timed()?.seconds);
+            let sample = self.timed()?;
+            younger_seconds.push(sample.seconds);
+            younger_grown_bytes.extend(sample.grown_bytes);
             self.confinement.within(|| workload.age(dir, step))?;
         }
         let sample = self.timed()?;
-        let start = Instant::now();
-        contender.unmount()?;
-        let unmount_seconds = start.elapsed().as_secs_f64();
         if checks {
             contender.mount_cold()?;
             workload.check(dir)?;
-            contender.unmount()?;
         }
-        Ok(Sample { younger_seconds, unmount_seconds, ..sample })
+        contender.unmount()?;
+        Ok(Sample { younger_seconds, younger_grown_bytes, ..sample })
     }
 
-    /// Does it once, cold.
+    /// Does it once, cold, and mounts it again.
     fn timed(&self) -> Result<Sample> {
-        self.confinement.within(|| self.contender.mount_cold())?;
+        let mount_cold = || self.confinement.within(|| self.contender.mount_cold());
+        mount_cold()?;
         // The workload's input is not held against its memory.
         self.workload.warm()?;
+        // Before the counters are read: to ask is a request too.
+        let used_before = self.contender.used_bytes()?;
         let work_before = self.contender.work()?;
         let device_before = self.store.counters()?;
         let cpu_before = self.confinement.cpu_seconds()?;
@@ -133,6 +141,12 @@ impl Run<'_> {
         let cpu_seconds = cpu_now.zip(cpu_before).map(|(now, before)| now - before);
         let device = self.store.counters()?.since(&device_before);
         let server = self.contender.work()?.zip(work_before).map(|(now, before)| now.since(&before));
-        Ok(Sample { seconds, cpu_seconds, device, server, ..Sample::default() })
+        let start = Instant::now();
+        self.contender.unmount()?;
+        let unmount_seconds = start.elapsed().as_secs_f64();
+        mount_cold()?;
+        let used_now = self.contender.used_bytes()?;
+        let grown_bytes = self.workload.writes().then(|| used_now.wrapping_sub(used_before).cast_signed());
+        Ok(Sample { seconds, unmount_seconds, grown_bytes, cpu_seconds, device, server, ..Sample::default() })
     }
 }

@@ -97,6 +97,16 @@ fn median(rounds: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
     }
 }
 
+/// Seconds for people: of what is short, digits that tell one from another.
+pub fn told_seconds(seconds: f64) -> String {
+    let digits = if seconds < 0.1 { 4 } else { 2 };
+    format!("{seconds:.digits$}")
+}
+
+fn mib_of(bytes: i64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 impl Report {
     /// Prints it.
     pub fn print(&self, format: Format) -> Result<()> {
@@ -107,7 +117,8 @@ impl Report {
                     "Medians. Seconds are until everything is durable; unmounting comes after that. `best` is how \
                      many times\nas fast as the fastest of the kernel's file systems. CPU seconds are those of client \
                      and server, without the\nkernel's own threads. The device's and the server's work is that \
-                     within the time."
+                     within the time. `used` is by how many\nMiB more of the file system's space \
+                     is in use once it is mounted again."
                 );
                 self.figures.iter().for_each(print_figure);
                 self.library.iter().for_each(LibraryFigure::print);
@@ -123,7 +134,7 @@ fn print_figure(figure: &Figure) {
         .map_or("memory not limited".into(), |bytes| format!("{} MiB of memory", bytes >> 20));
     println!("\n{}: {} ({memory})", figure.workload, figure.about);
     println!(
-        "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}",
+        "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}",
         "",
         "seconds",
         "least–most",
@@ -136,7 +147,8 @@ fn print_figure(figure: &Figure) {
         "seeks",
         "unmount",
         "requests",
-        "queries"
+        "queries",
+        "used"
     );
     for row in &figure.rows {
         let mib = |bytes: fn(&Sample) -> u64| row.median(|round| bytes(round) as f64) / f64::from(1 << 20);
@@ -147,10 +159,10 @@ fn print_figure(figure: &Figure) {
         };
         let count = |of: fn(&Sample) -> Option<u64>| known(&|round| of(round).map(|count| count as f64), 0);
         println!(
-            "  {:<8}{:>9.2}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9.2}{:>10}{:>9}",
+            "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9}{:>10}{:>9}{:>9}",
             row.contender,
-            row.median_seconds,
-            format!("{:.2}–{:.2}", row.min_seconds, row.max_seconds),
+            told_seconds(row.median_seconds),
+            format!("{}–{}", told_seconds(row.min_seconds), told_seconds(row.max_seconds)),
             row.times_best_peer.map_or_else(|| "-".into(), |times| format!("{times:.2} ×")),
             known(&|round| round.cpu_seconds, 2),
             count(|round| Some(round.device.reads)),
@@ -158,16 +170,20 @@ fn print_figure(figure: &Figure) {
             count(|round| Some(round.device.writes)),
             mib(|round| round.device.write_bytes),
             count(|round| round.device.seeks),
-            row.median(|round| round.unmount_seconds),
+            told_seconds(row.median(|round| round.unmount_seconds)),
             count(|round| round.server.as_ref().map(|work| work.requests.values().sum())),
             count(|round| round.server.as_ref().map(|work| work.tree_queries)),
+            known(&|round| round.grown_bytes.map(mib_of), 1),
         );
     }
     for row in &figure.rows {
         let Some(last) = row.rounds.last() else { continue };
         if !last.younger_seconds.is_empty() {
-            let younger: Vec<String> = last.younger_seconds.iter().map(|s| format!("{s:.2}")).collect();
-            println!("  {} while it was younger: {}", row.contender, younger.join(" "));
+            let younger = last.younger_seconds.iter().zip(&last.younger_grown_bytes);
+            let younger: Vec<String> = younger
+                .map(|(seconds, grown)| format!("{} s ({:.1} MiB)", told_seconds(*seconds), mib_of(*grown)))
+                .collect();
+            println!("  {} while it was younger: {}", row.contender, younger.join(", "));
         }
         let Some(work) = &last.server else { continue };
         let mut kinds: Vec<_> = work.requests.iter().collect();

@@ -32,7 +32,7 @@ fn hint(name: &str) -> String {
     let package = match name {
         "mkfs.ext4" => "e2fsprogs",
         "mkfs.xfs" => "xfsprogs",
-        "mkfs.btrfs" => "btrfs-progs",
+        "mkfs.btrfs" | "btrfs" => "btrfs-progs",
         "losetup" | "mount" => "mount",
         "xz" => "xz-utils",
         "tar" | "find" | "grep" => "tar findutils grep",

@@ -57,6 +57,12 @@ pub trait Contender {
     /// What its server has done since it was mounted, if it has one.
     fn work(&self) -> Result<Option<Work>>;
 
+    /// How much of its space is used.
+    fn used_bytes(&self) -> Result<u64> {
+        let stat = rustix::fs::statvfs(self.dir())?;
+        Ok(stat.f_blocks.saturating_sub(stat.f_bfree) * stat.f_frsize)
+    }
+
     /// Mounts it with nothing of it in memory.
     fn mount_cold(&self) -> Result<()> {
         self.unmount()?;

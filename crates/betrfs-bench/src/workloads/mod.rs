@@ -3,7 +3,10 @@
 mod age_fileserver;
 mod age_git;
 mod archive;
+mod clone_tree;
+mod clone_write;
 mod create;
+mod delete_large;
 mod fileserver;
 mod find;
 mod git_checkout;
@@ -14,6 +17,7 @@ mod mail;
 mod oltp;
 mod random_write;
 mod remove;
+mod rename_dir;
 mod rsync;
 mod sequential;
 mod tokubench;
@@ -23,12 +27,13 @@ mod webserver;
 
 pub use sequential::fill;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::Scale;
+use crate::cloner::Cloner;
 use crate::data::{FileSet, History, Layout};
 use crate::repository::Repository;
 use crate::tree::Tree;
@@ -100,21 +105,26 @@ pub struct Inputs<'t> {
     pub tree_repository: Repository,
     /// A repository for a generated history.
     pub history_repository: Repository,
+    /// The binary `betrfs`.
+    pub betrfs: PathBuf,
 }
 
 impl<'t> Inputs<'t> {
     /// What is made of a tree, in a directory for it.
-    pub fn new(tree: &'t Tree, scratch: &Path) -> Inputs<'t> {
+    pub fn new(tree: &'t Tree, scratch: &Path, betrfs: &Path) -> Inputs<'t> {
         Inputs {
             tree,
             tree_repository: Repository::new(scratch, "tree.git"),
             history_repository: Repository::new(scratch, "history.git"),
+            betrfs: betrfs.to_owned(),
         }
     }
 }
 
 /// The disk's size for most workloads: room for two trees of Linux.
 const DISK_BYTES: u64 = 4 << 30;
+/// Of those that need more.
+const DISK_BYTES_LARGE: u64 = 16 << 30;
 /// The memory of most workloads: room for a tree of Linux.
 const MEMORY_BYTES: u64 = 2 << 30;
 /// The memory of those that are about more than it holds.
@@ -138,6 +148,10 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
         let microfiles = Microfiles { files: scale.pick(2000, 1_000_000), threads };
         all.push(Box::new(tokubench::TokuBench { name, microfiles, memory_bytes: MEMORY_BYTES_SMALL }));
     }
+    // Beside those that have a large disk too: it need not be made twice.
+    for (name, tiny_mib, full_mib) in [("delete-large-10", 4, 10 << 10), ("delete-large-1", 1, 1 << 10)] {
+        all.push(Box::new(delete_large::DeleteLarge { name, mib: scale.pick(tiny_mib, full_mib) }));
+    }
     for (name, in_place, older_copy) in [
         ("rsync", false, false),
         ("rsync-inplace", true, false),
@@ -157,6 +171,8 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
         clients: 4,
         operations: scale.pick(50, 5000),
     }));
+    all.extend(renames(scale));
+    all.extend(clones(scale, inputs));
     all.extend(filebench(scale));
     all.extend(aging(scale, &inputs.history_repository));
     all
@@ -175,6 +191,44 @@ fn random_writes<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't
             random_write::RandomWrite { name, file_mib, writes, write_bytes, align_bytes, memory_bytes };
         Box::new(workload) as Box<dyn Workload>
     })
+}
+
+/// A directory by ten times as many files each; those beyond a hundred only at the full scale.
+fn renames<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't>> {
+    let sizes = [
+        ("rename-dir-1", 1),
+        ("rename-dir-10", 10),
+        ("rename-dir-100", 100),
+        ("rename-dir-1000", 1000),
+        ("rename-dir-10000", 10_000),
+        ("rename-dir-100000", 100_000),
+    ];
+    sizes.into_iter().take(scale.pick(3, sizes.len())).map(|(name, files)| {
+        let workload = rename_dir::RenameDir { name, files };
+        Box::new(workload) as Box<dyn Workload>
+    })
+}
+
+/// Of a tree of small files, and of a directory of large ones that are then written to.
+fn clones<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> [Box<dyn Workload + 't>; 4] {
+    let cloner = |has_snapshots| Cloner { betrfs: inputs.betrfs.clone(), has_snapshots };
+    let tree = |name, has_snapshots| clone_tree::CloneTree {
+        name,
+        tree: inputs.tree,
+        cloner: cloner(has_snapshots),
+    };
+    let set = || clone_write::CloneSet {
+        fanout: scale.pick(2, 8),
+        file_bytes: scale.pick(64 << 10, 4 << 20),
+        clones: 4,
+        cloner: cloner(false),
+    };
+    [
+        Box::new(tree("clone-tree", false)),
+        Box::new(tree("clone-tree-snapshot", true)),
+        Box::new(clone_write::CloneDir(set())),
+        Box::new(clone_write::CloneWrite(set())),
+    ]
 }
 
 /// filebench's profiles with the sizes and threads that they are published with.

@@ -50,7 +50,8 @@ pub fn fill(path: &Path, mib: u64) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-fn verify(path: &Path, mib: u64) -> Result<()> {
+/// Fails unless a file is as [`fill`] made it.
+pub fn verify(path: &Path, mib: u64) -> Result<()> {
     let mut pattern = Pattern::new();
     let mut file = File::open(path)?;
     let mut piece = vec![0; MIB];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Workload;
+use super::{DISK_BYTES_LARGE, Workload};
 use crate::data::{Layout, Rng, bytes};
 use crate::threads::in_threads;
 
@@ -94,7 +94,7 @@ impl Workload for TokuBench {
 
     fn disk_bytes(&self) -> u64 {
         // ext4 has an inode for every 16 KiB, and a million files need one each.
-        16 << 30
+        DISK_BYTES_LARGE
     }
 
     fn time_max(&self) -> Duration {

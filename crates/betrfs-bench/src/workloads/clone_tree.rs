@@ -1,0 +1,60 @@
+//! Cloning the tree.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::Workload;
+use crate::cloner::Cloner;
+use crate::data::{edits_of, ensure_same};
+use crate::tree::Tree;
+
+const SOURCE: &str = "source";
+const CLONE: &str = "clone";
+/// How many files of a hundred are changed in the clone, to see that they do not change in the source.
+const CHANGED_PERCENT: u64 = 5;
+
+/// A clone of the tree, cold.
+pub struct CloneTree<'t> {
+    /// Its name.
+    pub name: &'static str,
+    /// What is cloned.
+    pub tree: &'t Tree,
+    /// How.
+    pub cloner: Cloner,
+}
+
+impl Workload for CloneTree<'_> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> String {
+        let btrfs = if self.cloner.has_snapshots { "by a snapshot on Btrfs, " } else { "" };
+        format!("clone the tree, {btrfs}by copying on ext4, cold")
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, dir: &Path) -> Result<()> {
+        self.cloner.make_source(dir, SOURCE)?;
+        self.tree.unpack(&dir.join(SOURCE))
+    }
+
+    fn run(&self, dir: &Path) -> Result<()> {
+        self.cloner.clone_dir(&dir.join(SOURCE), &dir.join(CLONE))
+    }
+
+    fn check(&self, dir: &Path) -> Result<()> {
+        let (source, clone) = (dir.join(SOURCE), dir.join(CLONE));
+        self.tree.compare(&source)?;
+        ensure_same(&source, &clone)?;
+        for edit in edits_of(&clone, CHANGED_PERCENT)? {
+            let (name, text) = edit?;
+            std::fs::write(clone.join(name), text)?;
+        }
+        self.tree.compare(&source)
+    }
+}
