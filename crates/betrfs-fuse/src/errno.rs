@@ -22,7 +22,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::Stale => Errno::STALE,
         Error::Busy => Errno::BUSY,
         Error::NoSuchPlace => Errno::NXIO,
-        Error::ReadOnly { .. } => Errno::ROFS,
+        Error::ReadOnly { .. } | Error::InSnapshot => Errno::ROFS,
         Error::Engine(error) => engine(error),
         // What has no error number of its own is trouble with the volume.
         _ => Errno::IO,

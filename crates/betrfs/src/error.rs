@@ -27,6 +27,9 @@ pub enum Error {
     /// A name, a path or the key of a path is over its limit.
     #[error("the name is too long")]
     NameTooLong,
+    /// It is in a snapshot, which cannot be changed.
+    #[error("it is in a snapshot, which cannot be changed")]
+    InSnapshot,
     /// An argument makes no sense.
     #[error("{0}")]
     Invalid(&'static str),

@@ -44,6 +44,8 @@ pub(crate) struct Directory {
     /// Names that came since cookies were given out; some may be gone again.
     fresh: Vec<Arc<[u8]>>,
     cookie_next: u64,
+    /// The entry under which its snapshots are found, if it was in memory when last seen.
+    pub snapshots: Option<NodeId>,
     /// Queries that found nothing since the directory came into memory.
     pub misses: u32,
     /// Whether it stands in the queue of those whose names may be given up.
@@ -59,6 +61,7 @@ impl Directory {
             listed: BTreeMap::new(),
             fresh: Vec::new(),
             cookie_next: COOKIE_FIRST,
+            snapshots: None,
             misses: 0,
             queued: false,
             total,

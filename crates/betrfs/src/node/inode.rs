@@ -44,6 +44,8 @@ pub(crate) enum Place {
     /// Unlinked while open: the record is in memory only, the blocks are still under the key `base`
     /// and belong to the marker `marker`.
     Orphan { marker: u64, base: Arc<[u8]> },
+    /// In memory only: the entry of a directory under which its snapshots are found.
+    Snapshots { of: Arc<Inode> },
     /// Nowhere: it was removed.
     Gone,
 }
@@ -108,9 +110,11 @@ impl Inode {
         let mut names = Vec::new();
         let mut salts = self.salt.load(Relaxed);
         let mut place = self.place();
-        loop {
+        let top = loop {
             match place {
-                Place::Root => break,
+                Place::Root => break Vec::new(),
+                // The numbers in a snapshot do not change when its directory moves.
+                Place::Snapshots { of } => break key::snapshots_path(&of.dir_path()?.bytes),
                 Place::Named { parent, name } => {
                     names.push(name);
                     salts = salts.wrapping_add(parent.salt.load(Relaxed));
@@ -119,8 +123,9 @@ impl Inode {
                 Place::Object { .. } => return Err(Error::NotADirectory),
                 Place::Orphan { .. } | Place::Gone => return Err(Error::NotFound),
             }
-        }
-        let mut bytes = Vec::with_capacity(names.iter().map(|name| 1 + name.len()).sum());
+        };
+        let mut bytes = top;
+        bytes.reserve(names.iter().map(|name| 1 + name.len()).sum());
         for name in names.iter().rev() {
             bytes.push(0);
             bytes.extend_from_slice(name);
@@ -135,6 +140,7 @@ impl Inode {
             Place::Named { parent, name } => Ok(key::entry(&parent.dir_path()?.bytes, &name)),
             Place::Object { oid } => Ok(key::object(oid)),
             Place::Orphan { base, .. } => Ok(base.to_vec()),
+            Place::Snapshots { .. } => Err(Error::InSnapshot),
             Place::Gone => Err(Error::Stale),
         }
     }

@@ -7,7 +7,12 @@
 //! (`00 a 00 b 00 c`; the root's is empty), from which the keys below it are made.
 //!
 //! What is no name begins with another byte: 01 objects (files with several names), 02 markers of
-//! unlinked files, 03 snapshots, 04 trash, 05 the root's own record and the volume's record.
+//! unlinked files, 03 snapshots, 05 the root's own record and the volume's record.
+//!
+//! The snapshots of a directory are the entries of one of the path 03, the directory's path, 00: as no
+//! component is empty, these are none of the snapshots of its subdirectories, and all of them together
+//! are one prefix ([`snapshots_path`]). The snapshot `s` of `/a` has the key `03 00 a 00 00 00 s` and
+//! the path `03 00 a 00 00 s`.
 //!
 //! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, whose
 //! first is below 80, or ff and the name of a large extended attribute.
@@ -24,6 +29,7 @@ pub(crate) const OWN_KEY_BYTES_MAX: usize = KEY_BYTES_MAX - 2 - NAME_BYTES_MAX;
 
 const OBJECT: u8 = 0x01;
 const MARKER: u8 = 0x02;
+const SNAPSHOT: u8 = 0x03;
 const ROOT: u8 = 0x05;
 const XATTR: u8 = 0xff;
 /// Block numbers end below this first byte.
@@ -70,13 +76,53 @@ pub(crate) fn split_entry(own: &[u8]) -> Option<(&[u8], &[u8])> {
     is_name.then_some((path, rest))
 }
 
-/// Splits at the first doubled separator: a well-formed path, and what follows.
+/// Splits at the doubled separator behind a well-formed path: the path, and what follows.
 fn split_doubled(key: &[u8]) -> Option<(&[u8], &[u8])> {
-    if key.first() != Some(&0) {
-        return None;
-    }
-    let at = key.windows(2).position(|two| two == [0, 0])?;
+    let doubled = |from: usize| {
+        let at = key.get(from..)?.windows(2).position(|two| two == [0, 0])?;
+        Some(from + at)
+    };
+    let at = match *key.first()? {
+        0 => doubled(0)?,
+        // Behind the directory's path comes an empty component, and then the snapshot's name.
+        SNAPSHOT => match doubled(1)? {
+            at if key.get(at + 2) == Some(&0) => at + 1,
+            at => doubled(at + 2)?,
+        },
+        _ => return None,
+    };
     Some((key.get(..at)?, key.get(at + 2..)?))
+}
+
+/// The path whose entries are the snapshots of the directory of this path. What begins with it is all
+/// that belongs to snapshots of the directory and of those below it.
+pub(crate) fn snapshots_path(path: &[u8]) -> Vec<u8> {
+    let mut snapshots = Vec::with_capacity(path.len() + 2);
+    snapshots.push(SNAPSHOT);
+    snapshots.extend_from_slice(path);
+    snapshots.push(0);
+    snapshots
+}
+
+/// Bounds of all that belongs to snapshots of directories strictly below a directory.
+pub(crate) fn snapshots_below(path: &[u8]) -> (Cut, Cut) {
+    let all = snapshots_path(path);
+    (Cut::after([all.as_slice(), &[0]].concat()), Cut::after(all))
+}
+
+/// Bounds of all that belongs to snapshots of a directory and of those below it.
+pub(crate) fn snapshots(path: &[u8]) -> (Cut, Cut) {
+    within(snapshots_path(path))
+}
+
+/// Bounds of the names, of all snapshots too, and of no objects or markers.
+pub(crate) fn names() -> [(Cut, Cut); 2] {
+    [(Cut::LOW, Cut::before([OBJECT])), within(alloc::vec![SNAPSHOT])]
+}
+
+/// The path of the directory of which this path's entries are the snapshots.
+pub(crate) fn snapshots_of(path: &[u8]) -> Option<&[u8]> {
+    path.strip_prefix(&[SNAPSHOT])?.strip_suffix(&[0])
 }
 
 /// Bounds of the own keys of a directory's entries.
@@ -207,7 +253,7 @@ pub(crate) enum DataTag<'k> {
 /// The own key and the tag in a key of `data`.
 pub(crate) fn split_data(key: &[u8]) -> Option<(&[u8], DataTag<'_>)> {
     let own_len = match *key.first()? {
-        0 => {
+        0 | SNAPSHOT => {
             let (path, rest) = split_doubled(key)?;
             path.len() + 2 + rest.iter().position(|b| *b == 0).filter(|len| *len > 0)?
         }
@@ -236,6 +282,8 @@ pub(crate) fn describe(key: &[u8]) -> String {
         let mut text = String::new();
         for component in path.split(|b| *b == 0).skip(1).chain([name]) {
             text.push('/');
+            // The empty component of a snapshot's path.
+            let component = if component.is_empty() { b".snapshots" } else { component };
             text.push_str(&String::from_utf8_lossy(component));
         }
         return text;
@@ -298,6 +346,36 @@ mod tests {
         assert_eq!(own(b""), ROOT_KEY);
         assert_eq!(block(b"\0\0a", 5), b"\0\0a\0\0\0\0\0\0\0\0\x05");
         assert_eq!(describe(b"\0a\0b\0\0c"), "/a/b/c");
+        assert_eq!(snapshots_path(b"\0a"), b"\x03\0a\0");
+        assert_eq!(entry(&snapshots_path(b"\0a"), b"s"), b"\x03\0a\0\0\0s");
+        assert_eq!(describe(b"\x03\0a\0\0\0s"), "/a/.snapshots/s");
+        assert_eq!(describe(b"\x03\0\0s\0b\0\0c"), "/.snapshots/s/b/c");
+    }
+
+    #[test]
+    fn what_belongs_to_snapshots_is_told_apart_and_gives_back_its_path() {
+        let mut keys = BTreeMap::new();
+        for of in paths().into_iter().filter(|path| path.len() < 3) {
+            let of_bytes = path_bytes(&of);
+            let snapshots = snapshots_path(&of_bytes);
+            assert_eq!(snapshots_of(&snapshots), Some(of_bytes.as_slice()));
+            for name in NAMES {
+                for inner in paths().into_iter().filter(|path| path.len() < 3) {
+                    let path =
+                        inner.iter().fold(child_path(&snapshots, name), |path, n| child_path(&path, n));
+                    let key = own(&path);
+                    let (above, last) = split_entry(&key).unwrap();
+                    assert_eq!(child_path(above, last), path);
+                    let block = block(&key, 0);
+                    assert_eq!(split_data(&block), Some((key.as_slice(), DataTag::Block(0))));
+                    assert!(in_bounds(&super::snapshots(&of_bytes), &key));
+                    assert!(!in_bounds(&snapshots_below(&of_bytes), &key));
+                    assert!(of.is_empty() || in_bounds(&snapshots_below(b""), &key));
+                    assert_eq!(in_bounds(&entries(&snapshots), &key), inner.is_empty());
+                    assert_eq!(keys.insert(key, (of.clone(), name, inner)), None);
+                }
+            }
+        }
     }
 
     #[test]

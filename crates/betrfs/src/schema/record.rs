@@ -70,7 +70,9 @@ impl Flags {
     pub const SPARSE: Flags = Flags(1);
     /// `data` may hold large extended attributes of the entry.
     pub const LARGE_XATTRS: Flags = Flags(2);
-    const KNOWN: u32 = 3;
+    /// It belongs to a snapshot, and cannot be changed.
+    pub const READ_ONLY: Flags = Flags(4);
+    const KNOWN: u32 = 7;
 
     /// Whether all bits of `other` are set.
     pub fn has(self, other: Flags) -> bool {

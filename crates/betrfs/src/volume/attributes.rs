@@ -12,6 +12,7 @@ use crate::schema::{META, Record};
 use crate::types::{Attr, FileType, NodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
+use crate::volume::snapshots::refuse_in_snapshot;
 use crate::volume::write::resize;
 use crate::volume::xattr::drop_capabilities;
 
@@ -96,6 +97,7 @@ impl Volume {
         state: &mut State,
         record: Record,
     ) -> Result<()> {
+        refuse_in_snapshot(inode, &state.record)?;
         if !matches!(inode.place(), Place::Orphan { .. } | Place::Gone) {
             batch.put(META, &inode.own_key()?, &record.encode());
         }

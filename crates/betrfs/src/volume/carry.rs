@@ -79,16 +79,19 @@ impl Moving {
         Ok(())
     }
 
-    /// Moves everything below a directory.
+    /// Moves everything below a directory, and its snapshots.
     fn carry_below(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
-        if self.record.entries == 0 {
-            return Ok(());
-        }
-        let (from_below, to_below) = (key::child_path(from, b""), key::child_path(to, b""));
+        // An empty range would cost later queries for nothing.
+        let is_empty = |dict, bounds| Ok::<_, Error>(op.scan(dict, bounds).next()?.is_none());
+        let prefix = |path| key::child_path(path, b"");
         for dict in [META, DATA, LINKS] {
-            // An empty range would cost later queries for nothing.
-            if dict == META || op.scan(dict, key::subtree(from)).next()?.is_some() {
-                self.ranges.push((dict, from_below.clone(), to_below.clone()));
+            if self.record.entries > 0 && (dict == META || !is_empty(dict, key::subtree(from))?) {
+                self.ranges.push((dict, prefix(from), prefix(to)));
+            }
+        }
+        if !is_empty(META, key::snapshots(from))? {
+            for dict in [META, DATA, LINKS] {
+                self.ranges.push((dict, key::snapshots_path(from), key::snapshots_path(to)));
             }
         }
         Ok(())

@@ -25,6 +25,8 @@ struct DirCount {
     subdirs: u64,
     entries_found: u64,
     subdirs_found: u64,
+    snapshots: u64,
+    snapshots_found: u64,
 }
 
 /// What a linked file's record counts, and what was found.
@@ -117,7 +119,7 @@ impl Check<'_> {
                 if let Some(marker) = self.heard(Marker::decode(at, bytes)) {
                     self.orphans.insert(marker.base);
                 }
-            } else {
+            } else if key::split_entry(at).is_none() {
                 self.problem(at, "no such key has a meaning");
             }
         }
@@ -138,7 +140,11 @@ impl Check<'_> {
 
     /// All names, each after the names of the directories above it.
     fn names(&mut self) -> Result<()> {
-        let mut pairs = self.op.scan(META, (Cut::LOW, Cut::before([1])));
+        key::names().into_iter().try_for_each(|bounds| self.names_in(bounds))
+    }
+
+    fn names_in(&mut self, bounds: (Cut, Cut)) -> Result<()> {
+        let mut pairs = self.op.scan(META, bounds);
         while let Some((at, bytes)) = pairs.next()? {
             let Some((path, name)) = key::split_entry(at) else {
                 self.problem(at, "it is no name");
@@ -146,7 +152,9 @@ impl Check<'_> {
             };
             let stored = self.heard(Stored::decode(at, bytes));
             let is_dir = matches!(&stored, Some(Stored::Inode(record)) if record.is_dir());
-            match self.dirs.get_mut(path) {
+            let of = key::snapshots_of(path);
+            match self.dirs.get_mut(of.unwrap_or(path)) {
+                Some(dir) if of.is_some() => dir.snapshots_found += 1,
                 Some(dir) => {
                     dir.entries_found += 1;
                     dir.subdirs_found += u64::from(is_dir);
@@ -183,7 +191,8 @@ impl Check<'_> {
     fn inode(&mut self, at: &[u8], record: &Record, path: Option<Vec<u8>>) -> Result<()> {
         if let Some(path) = path {
             let (entries, subdirs) = (record.entries, record.subdirs);
-            self.dirs.insert(path, DirCount { entries, subdirs, ..DirCount::default() });
+            let snapshots = u64::from(record.snapshots);
+            self.dirs.insert(path, DirCount { entries, subdirs, snapshots, ..DirCount::default() });
         } else if key::object_id(at).is_none() && record.nlink != 1 {
             self.problem(at, &format!("it has one name, but counts {}", record.nlink));
         }
@@ -241,6 +250,11 @@ impl Check<'_> {
                     "it counts {} entries, {} of them directories, but has {} and {}",
                     dir.entries, dir.subdirs, dir.entries_found, dir.subdirs_found
                 );
+                self.problem(&key::own(&path), &why);
+            }
+            // A copy of a directory counts the snapshots of what it is a copy of.
+            if dir.snapshots < dir.snapshots_found {
+                let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
                 self.problem(&key::own(&path), &why);
             }
         }

@@ -25,11 +25,21 @@ use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of, is_within};
 use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
+use crate::volume::snapshots::refuse_in_snapshot;
 use crate::volume::unlink::{POINT_DELETES_MAX, delete_data, is_empty};
 use crate::volume::xattr::{drop_capabilities, store_xattrs};
 
 /// How many linked files are copied in one batch.
 const OBJECTS_MAX: usize = 64;
+
+/// Where a copy is put, and what it differs in.
+pub(super) struct Copy<'a> {
+    pub to_key: &'a [u8],
+    /// Of a directory.
+    pub to_path: &'a [u8],
+    /// What copies of linked files bear.
+    pub flags: Flags,
+}
 
 /// A linked file on its way into a copy.
 struct LinkedCopy {
@@ -81,7 +91,8 @@ impl Volume {
         }
         let child_path = key::child_path(&path.bytes, name);
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-        self.commit_copy(&op, batch, &source, &own, &child_path, &mut record)?;
+        let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default() };
+        self.commit_copy(&op, batch, &source, &copy, &mut record)?;
 
         let (file_type, is_dir) = (record.file_type, record.is_dir());
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
@@ -122,6 +133,7 @@ impl Volume {
         if target.is_unlinked() {
             return Err(Error::NotFound);
         }
+        refuse_in_snapshot(&target, &target.state.read().record)?;
         let old = target.state.read().record.clone();
         let file_type = source.state.read().record.file_type;
         if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
@@ -139,7 +151,8 @@ impl Volume {
         record.nlink = old.nlink;
         let mut batch = Batch::new();
         delete_data(&mut batch, &own, &old);
-        self.commit_copy(&op, batch, &source, &own, &path, &mut record)?;
+        let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default() };
+        self.commit_copy(&op, batch, &source, &copy, &mut record)?;
 
         target.salt.store(record.salt, Relaxed);
         target.atime_ns.store(record.atime_ns, Relaxed);
@@ -148,9 +161,10 @@ impl Volume {
     }
 
     /// The record of a copy.
-    fn copied_record(&self, source: &Inode, id: u64, now_ns: i64) -> Record {
+    pub(super) fn copied_record(&self, source: &Inode, id: u64, now_ns: i64) -> Record {
         let mut record = with_atime(source, &source.state.read());
         (record.id, record.nlink, record.snapshots) = (id, 1, 0);
+        record.flags.clear(Flags::READ_ONLY);
         (record.ctime_ns, record.crtime_ns) = (now_ns, now_ns);
         if record.is_dir() {
             record.salt = self.home.random_u64();
@@ -158,17 +172,17 @@ impl Volume {
         record
     }
 
-    /// Adds to the batch what makes the entry at `to_key` (a directory: of the path `to_path`) a copy
-    /// with this record, and commits it. The caller holds the namespace alone.
+    /// Adds to the batch what makes a copy with this record, and commits it. The caller holds the
+    /// namespace alone.
     pub(super) fn commit_copy(
         &self,
         op: &Op<'_>,
         mut batch: Batch,
         source: &Arc<Inode>,
-        to_key: &[u8],
-        to_path: &[u8],
+        copy: &Copy<'_>,
         record: &mut Record,
     ) -> Result<()> {
+        let Copy { to_key, to_path, flags } = *copy;
         batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
         let from_key = source.own_key()?;
         copy_data(op, &mut batch, record, &from_key, to_key)?;
@@ -187,7 +201,7 @@ impl Volume {
                 if op.scan(DATA, key::subtree(&from_path)).next()?.is_some() {
                     batch.clone_range(DATA, &from, &to);
                 }
-                linked = self.copy_linked(op, &from_path, to_path)?;
+                linked = self.copy_linked(op, &from_path, to_path, flags)?;
             }
         }
         for copy in &linked {
@@ -204,7 +218,13 @@ impl Volume {
     }
 
     /// Copies each file with several names of which one at least is below a directory.
-    fn copy_linked(&self, op: &Op<'_>, from_path: &[u8], to_path: &[u8]) -> Result<Vec<LinkedCopy>> {
+    fn copy_linked(
+        &self,
+        op: &Op<'_>,
+        from_path: &[u8],
+        to_path: &[u8],
+        flags: Flags,
+    ) -> Result<Vec<LinkedCopy>> {
         let mut names: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
         let mut links = op.scan(LINKS, key::subtree(from_path));
         while let Some((at, oid)) = links.next()? {
@@ -223,6 +243,8 @@ impl Volume {
                 let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
                 let to = key::object(oid);
                 record.id = self.numbers.id(op)?;
+                record.flags.clear(Flags::READ_ONLY);
+                record.flags.set(flags);
                 record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
                 batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
                 copy_data(op, &mut batch, &record, &from, &to)?;

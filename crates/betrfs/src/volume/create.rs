@@ -11,6 +11,7 @@ use crate::schema::{LINKS, META, Marker, Record, Redirect, key};
 use crate::types::{Entry, FileType, NewNode, NodeId};
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
+use crate::volume::snapshots::refuse_in_snapshot;
 use crate::volume::{CHANGE_BYTES, Volume};
 
 /// The longest target of a symbolic link.
@@ -44,7 +45,8 @@ fn new_record(new: &NewNode, dir: &Record, id: u64, now_ns: i64) -> Record {
 }
 
 impl Volume {
-    /// Makes an entry of any type but a symbolic link.
+    /// Makes an entry of any type but a symbolic link. A directory in `.snapshots` is a snapshot of the
+    /// directory in which that is found.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is one of that name.
@@ -111,12 +113,18 @@ impl Volume {
 
     fn make(&self, parent: NodeId, name: &[u8], new: &NewNode, target: &[u8]) -> Result<Entry> {
         check_name(name)?;
+        let parent = self.inode(parent)?;
+        if let Place::Snapshots { of } = parent.place()
+            && new.file_type == FileType::Directory
+        {
+            return self.make_snapshot(&parent, &of, name);
+        }
         let op = self.update(OpKind::Create, CHANGE_BYTES + target.len())?;
         let _shared = self.namespace.read();
         self.give_up_names();
-        let parent = self.inode(parent)?;
         let mut state = parent.state.write();
         state.dir()?;
+        refuse_in_snapshot(&parent, &state.record)?;
         let path = parent.dir_path()?;
         let at = key::entry(&path.bytes, name);
         if at.len() > key::OWN_KEY_BYTES_MAX {

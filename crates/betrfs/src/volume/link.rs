@@ -15,6 +15,7 @@ use crate::volume::Volume;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
+use crate::volume::snapshots::refuse_in_snapshot;
 use crate::volume::xattr::store_xattrs;
 
 impl Volume {
@@ -31,6 +32,7 @@ impl Volume {
         if record.is_dir() {
             return Err(Error::IsADirectory);
         }
+        refuse_in_snapshot(&inode, &record)?;
         let nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
         let dir = self.live_dir(parent)?;
         let path = dir.dir_path()?;
@@ -98,7 +100,7 @@ impl Volume {
                 self.orphans.remove(&base);
                 oid
             }
-            Place::Gone | Place::Root => return Err(Error::NotFound),
+            Place::Gone | Place::Root | Place::Snapshots { .. } => return Err(Error::NotFound),
         };
         state.record = dir_record;
         let known =

@@ -9,6 +9,7 @@ use crate::schema::{META, Record, Redirect, Stored, damaged, key};
 use crate::types::{Entry, NodeId};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
+use crate::volume::snapshots::{SNAPSHOTS_NAME, refuse_in_snapshot};
 
 /// After how many queries for names that are not there a directory is read whole.
 const MISSES_MAX: u32 = 2;
@@ -19,6 +20,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
         [] => Err(Error::NotFound),
         b"." | b".." => Err(Error::Invalid("the name is . or ..")),
         _ if name.len() > key::NAME_BYTES_MAX => Err(Error::NameTooLong),
+        SNAPSHOTS_NAME => Err(Error::Busy),
         _ if name.contains(&0) || name.contains(&b'/') => {
             Err(Error::Invalid("the name holds a 0 byte or a /"))
         }
@@ -32,8 +34,11 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`] if there is none.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Entry> {
-        check_name(name)?;
         let op = self.query(OpKind::Lookup);
+        if name == SNAPSHOTS_NAME {
+            return self.lookup_snapshots(&op, parent);
+        }
+        check_name(name)?;
         let _shared = self.namespace.read();
         self.give_up_names();
         let parent = self.inode(parent)?;
@@ -121,10 +126,13 @@ impl Volume {
         self.table.queue(inode);
     }
 
-    /// The directory of an identity, if it still has a path.
+    /// The directory of an identity, to be changed, if it still has a path.
     pub(super) fn live_dir(&self, node: NodeId) -> Result<Arc<Inode>> {
         let inode = self.inode(node)?;
-        inode.state.read().dir()?;
+        let state = inode.state.read();
+        state.dir()?;
+        refuse_in_snapshot(&inode, &state.record)?;
+        drop(state);
         if inode.is_unlinked() { Err(Error::NotFound) } else { Ok(inode) }
     }
 

@@ -32,6 +32,7 @@ mod read;
 mod readdir;
 mod remove_tree;
 mod rename;
+mod snapshots;
 mod unlink;
 mod write;
 mod xattr;
@@ -51,6 +52,8 @@ use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, k
 use crate::types::{FileType, FormatOptions, NodeId, OpenOptions, StatFs};
 use numbers::Numbers;
 use op::{AllCounts, Op};
+
+pub use snapshots::SNAPSHOTS_NAME;
 
 pub use op::{Counters, OpCount, OpKind};
 

@@ -8,14 +8,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree::Batch;
+use betree::{Batch, Cut};
 
 use crate::error::Result;
 use crate::node::{Inode, Place};
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, NodeId};
 use crate::volume::Volume;
-use crate::volume::lookup::is_within;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::unlink::{Dropped, delete_data};
 
@@ -29,8 +28,8 @@ pub(super) struct Removal {
 }
 
 impl Volume {
-    /// Empties a directory: all that is below it is removed at once, and after a crash it is there or
-    /// not. Open files live on until they are closed; their other names, outside, stay.
+    /// Empties a directory: all that is below it is removed at once, with the snapshots of what is below,
+    /// and after a crash it is there or not. Open files live on until they are closed; their other names, outside, stay.
     ///
     /// # Errors
     /// [`Error::NotADirectory`](crate::Error::NotADirectory);
@@ -66,9 +65,8 @@ impl Volume {
     ) -> Result<Removal> {
         self.evacuate(op, path)?;
         let mut removal = Removal::default();
-        self.remove_links(op, batch, path, now_ns, &mut removal)?;
         for inode in self.table.all() {
-            if !matches!(inode.place(), Place::Named { .. }) || !is_below(&inode, dir) {
+            if !is_below(&inode, dir) {
                 continue;
             }
             let mut record = inode.state.read().record.clone();
@@ -81,9 +79,15 @@ impl Volume {
             };
             removal.dropped.push((inode, Dropped { record, place: Some(place) }));
         }
-        let (lo, hi) = key::subtree(path);
-        for dict in [META, DATA, LINKS] {
-            batch.delete_range(dict, &lo, &hi);
+        let mut ranges = alloc::vec![key::subtree(path)];
+        if op.scan(META, key::snapshots_below(path)).next()?.is_some() {
+            ranges.push(key::snapshots_below(path));
+        }
+        self.remove_links(op, batch, &ranges, now_ns, &mut removal)?;
+        for (lo, hi) in ranges {
+            for dict in [META, DATA, LINKS] {
+                batch.delete_range(dict, &lo, &hi);
+            }
         }
         batch.mark_freeing(self.env.space().total_bytes / TREE_PART);
         Ok(removal)
@@ -94,16 +98,18 @@ impl Volume {
         &self,
         op: &Op<'_>,
         batch: &mut Batch,
-        path: &[u8],
+        ranges: &[(Cut, Cut)],
         now_ns: i64,
         removal: &mut Removal,
     ) -> Result<()> {
         let mut names: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut links = op.scan(LINKS, key::subtree(path));
-        while let Some((at, oid)) = links.next()? {
-            let oid =
-                oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
-            *names.entry(oid).or_default() += 1;
+        for range in ranges {
+            let mut links = op.scan(LINKS, range.clone());
+            while let Some((at, oid)) = links.next()? {
+                let oid =
+                    oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
+                *names.entry(oid).or_default() += 1;
+            }
         }
         for (oid, names) in names {
             let own = key::object(oid);
@@ -159,7 +165,16 @@ impl Volume {
     }
 }
 
-/// Whether an inode lies strictly below a directory.
+/// Whether an inode lies strictly below a directory, or in a snapshot of a directory that does.
 fn is_below(inode: &Arc<Inode>, dir: &Arc<Inode>) -> bool {
-    !Arc::ptr_eq(inode, dir) && is_within(inode, dir)
+    let mut place = inode.place();
+    loop {
+        match place {
+            Place::Named { parent, .. } if Arc::ptr_eq(&parent, dir) => return true,
+            Place::Named { parent, .. } => place = parent.place(),
+            Place::Snapshots { of } if Arc::ptr_eq(&of, dir) => return false,
+            Place::Snapshots { of } => place = of.place(),
+            _ => return false,
+        }
+    }
 }

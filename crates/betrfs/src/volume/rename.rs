@@ -13,7 +13,7 @@ use crate::volume::carry::{Spot, is_large};
 use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, is_within};
 use crate::volume::op::{Op, OpKind};
-use crate::volume::unlink::{Contents, is_empty};
+use crate::volume::unlink::Contents;
 
 /// The records of the two directories of a rename, of which the second is the first where both
 /// are the same.
@@ -88,7 +88,9 @@ impl Volume {
                 match (source_is_dir, record.is_dir()) {
                     (true, false) => return Err(Error::NotADirectory),
                     (false, true) => return Err(Error::IsADirectory),
-                    (true, true) if !is_empty(record) => return Err(Error::NotEmpty),
+                    (true, true) if !self.is_removable(op, record, &to.child_path())? => {
+                        return Err(Error::NotEmpty);
+                    }
                     _ => Some(record.is_dir()),
                 }
             }

@@ -13,6 +13,7 @@ use crate::volume::Volume;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::check_name;
 use crate::volume::op::{Op, OpKind};
+use crate::volume::snapshots::refuse_in_snapshot;
 
 /// Up to so many blocks are deleted one by one: a range message costs every later query.
 pub(super) const POINT_DELETES_MAX: u64 = 8;
@@ -68,7 +69,7 @@ impl Volume {
         self.remove(parent, name, OpKind::Unlink)
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory, or, in `.snapshots`, a snapshot.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::NotFound`].
@@ -78,19 +79,29 @@ impl Volume {
 
     fn remove(&self, parent: NodeId, name: &[u8], kind: OpKind) -> Result<()> {
         check_name(name)?;
+        let parent = self.inode(parent)?;
+        if let Place::Snapshots { of } = parent.place()
+            && kind == OpKind::Rmdir
+        {
+            return self.remove_snapshot(&parent, &of, name);
+        }
         let op = self.update(kind, 0)?;
         let _shared = self.namespace.read();
         self.give_up_names();
-        let parent = self.inode(parent)?;
         let mut dir = parent.state.write();
         dir.dir()?;
+        refuse_in_snapshot(&parent, &dir.record)?;
         let path = parent.dir_path()?;
         let inode = self.find(&op, &parent, &mut dir, name)?.ok_or(Error::NotFound)?;
         let mut state = inode.state.write();
         match (kind, state.record.is_dir()) {
             (OpKind::Rmdir, false) => return Err(Error::NotADirectory),
-            (OpKind::Rmdir, true) if !is_empty(&state.record) => return Err(Error::NotEmpty),
-            (OpKind::Rmdir, true) | (_, false) => {}
+            (OpKind::Rmdir, true) => {
+                if !self.is_removable(&op, &state.record, &key::child_path(&path.bytes, name))? {
+                    return Err(Error::NotEmpty);
+                }
+            }
+            (_, false) => {}
             (_, true) => return Err(Error::IsADirectory),
         }
 

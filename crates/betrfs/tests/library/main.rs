@@ -13,6 +13,7 @@ mod links;
 mod listings;
 mod model;
 mod renames;
+mod snapshots;
 mod support;
 mod threads;
 mod unlinked;

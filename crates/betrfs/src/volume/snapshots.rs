@@ -1,0 +1,193 @@
+//! Snapshots: read-only copies of a directory, found under its entry `.snapshots`.
+//!
+//! They are stored in a space of keys of their own, so that a directory does not hold its earlier
+//! states, and they again the earlier ones. `.snapshots` itself is stored nowhere: it is an inode in
+//! memory, whose entries are the directory's snapshots. Making a directory there makes a snapshot of
+//! that name, and removing one removes the snapshot with all it holds. What is below is refused every
+//! change: its path leads through `.snapshots`, and linked files in a snapshot bear a flag.
+
+use alloc::sync::Arc;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::{Directory, Inode, Name, Place, ino_of};
+use crate::schema::{Flags, META, Record, Stored, damaged, key};
+use crate::types::{Entry, FileType, NodeId};
+use crate::volume::Volume;
+use crate::volume::clone::Copy;
+use crate::volume::lookup::entry_of;
+use crate::volume::op::{Op, OpKind};
+use crate::volume::unlink::{Dropped, delete_data, is_empty};
+
+/// The name under which a directory's snapshots are found. It is never listed, and no other entry can
+/// have it.
+pub const SNAPSHOTS_NAME: &[u8] = b".snapshots";
+
+/// What the inode number of `.snapshots` differs in from its directory's.
+const INO_BIT: u64 = 1 << 62;
+
+impl Volume {
+    /// Whether an object is, or is in, a snapshot, so that it cannot be changed.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn is_read_only(&self, node: NodeId) -> Result<bool> {
+        let inode = self.inode(node)?;
+        let record = &inode.state.read().record;
+        Ok(is_in_snapshot(&inode, record))
+    }
+
+    /// The entry `.snapshots` of a directory.
+    pub(super) fn lookup_snapshots(&self, op: &Op<'_>, parent: NodeId) -> Result<Entry> {
+        let _shared = self.namespace.read();
+        let of = self.inode(parent)?;
+        let mut state = of.state.write();
+        state.dir()?;
+        if of.is_unlinked() || is_in_snapshot(&of, &state.record) {
+            return Err(Error::NotFound);
+        }
+        let known = state.dir()?.snapshots.and_then(|node| self.table.get(node));
+        let inode = match known {
+            Some(inode) => inode,
+            None => {
+                let inode = self.load_snapshots(op, &of, &state.record)?;
+                state.dir_mut()?.snapshots = Some(inode.id);
+                inode
+            }
+        };
+        {
+            let record = &mut inode.state.write().record;
+            (record.perm, record.uid, record.gid) = (state.record.perm, state.record.uid, state.record.gid);
+        }
+        drop(state);
+        Ok(entry_of(&inode))
+    }
+
+    fn load_snapshots(&self, op: &Op<'_>, of: &Arc<Inode>, of_record: &Record) -> Result<Arc<Inode>> {
+        let path = key::snapshots_path(&of.dir_path()?.bytes);
+        let mut dir = Directory::new(self.names_total.clone());
+        let mut entries = op.scan(META, key::entries(&path));
+        while let Some((at, bytes)) = entries.next()? {
+            let (_, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
+            let Stored::Inode(record) = Stored::decode(at, bytes)? else {
+                return Err(damaged(at, "it is no directory"));
+            };
+            let (ino, file_type) = (ino_of(record.id, 0), record.file_type);
+            dir.insert(&Arc::from(name), Name { node: None, ino, file_type, oid: None });
+        }
+        let mut record = Record::new(FileType::Directory, 0, 0, of_record.ctime_ns);
+        (record.entries, record.subdirs) = (dir.len() as u64, dir.len() as u64);
+        let place = Place::Snapshots { of: of.clone() };
+        Ok(self.table.insert(|id| Inode::new(id, of.ino ^ INO_BIT, place, record, Some(dir))))
+    }
+
+    /// Makes a snapshot of the directory `of`, to which the `.snapshots` belongs.
+    pub(super) fn make_snapshot(
+        &self,
+        snapshots: &Arc<Inode>,
+        of: &Arc<Inode>,
+        name: &[u8],
+    ) -> Result<Entry> {
+        let op = self.update(OpKind::Clone, 0)?;
+        let _alone = self.namespace.write();
+        let path = snapshots.dir_path()?;
+        let to_key = key::entry(&path.bytes, name);
+        if to_key.len() > key::OWN_KEY_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        if snapshots.state.read().dir()?.get(name).is_some() {
+            return Err(Error::Exists);
+        }
+        let ino = self.numbers.id(&op)?;
+        let now_ns = self.home.now_ns();
+        let mut record = self.copied_record(of, ino, now_ns);
+        let mut of_record = of.state.read().record.clone();
+        of_record.snapshots = of_record.snapshots.saturating_add(1);
+        let mut batch = Batch::new();
+        batch.put(META, &key::own(&of.dir_path()?.bytes), &of_record.encode());
+        let to_path = key::child_path(&path.bytes, name);
+        let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY };
+        self.commit_copy(&op, batch, of, &copy, &mut record)?;
+
+        of.state.write().record = of_record;
+        let name: Arc<[u8]> = Arc::from(name);
+        let place = Place::Named { parent: snapshots.clone(), name: name.clone() };
+        let dir = Directory::new(self.names_total.clone());
+        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, Some(dir)));
+        let mut state = snapshots.state.write();
+        count(&mut state.record, 1, now_ns);
+        let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
+        self.learn(snapshots, &mut state, &name, known)?;
+        drop(state);
+        Ok(entry_of(&inode))
+    }
+
+    /// Removes a snapshot with all that it holds.
+    pub(super) fn remove_snapshot(&self, snapshots: &Arc<Inode>, of: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        let op = self.update(OpKind::RemoveTree, 0)?;
+        let _alone = self.namespace.write();
+        let path = snapshots.dir_path()?;
+        let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
+        let inode = found.ok_or(Error::NotFound)?;
+        let now_ns = self.home.now_ns();
+        let to_key = key::entry(&path.bytes, name);
+        let mut record = inode.state.read().record.clone();
+        let mut of_record = of.state.read().record.clone();
+        of_record.snapshots = of_record.snapshots.saturating_sub(1);
+        let mut batch = Batch::new();
+        let removal =
+            self.remove_contents(&op, &mut batch, &inode, &key::child_path(&path.bytes, name), now_ns)?;
+        batch.delete(META, &to_key);
+        delete_data(&mut batch, &to_key, &record);
+        batch.put(META, &key::own(&of.dir_path()?.bytes), &of_record.encode());
+        op.commit(&batch)?;
+
+        self.removed(&inode, removal)?;
+        of.state.write().record = of_record;
+        let mut state = snapshots.state.write();
+        count(&mut state.record, -1, now_ns);
+        state.dir_mut()?.remove(name);
+        drop(state);
+        (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
+        let dropped = Dropped { record, place: Some(Place::Gone) };
+        self.settle(&inode, &mut inode.state.write(), dropped);
+        self.table.drop_gone(&inode);
+        Ok(())
+    }
+
+    /// Whether a directory can be removed. A copied one counts the snapshots of what it is a copy of,
+    /// which it does not have.
+    pub(super) fn is_removable(&self, op: &Op<'_>, record: &Record, path: &[u8]) -> Result<bool> {
+        if is_empty(record) || record.entries > 0 {
+            return Ok(record.entries == 0);
+        }
+        Ok(op.scan(META, key::entries(&key::snapshots_path(path))).next()?.is_none())
+    }
+}
+
+fn count(snapshots: &mut Record, by: i64, now_ns: i64) {
+    snapshots.entries = snapshots.entries.saturating_add_signed(by);
+    snapshots.subdirs = snapshots.entries;
+    (snapshots.mtime_ns, snapshots.ctime_ns) = (now_ns, now_ns);
+}
+
+/// Whether an inode with this record is, or is in, a snapshot; `.snapshots` counts as one.
+pub(super) fn is_in_snapshot(inode: &Inode, record: &Record) -> bool {
+    if record.flags.has(Flags::READ_ONLY) {
+        return true;
+    }
+    let mut place = inode.place();
+    loop {
+        match place {
+            Place::Named { parent, .. } => place = parent.place(),
+            Place::Snapshots { .. } => return true,
+            _ => return false,
+        }
+    }
+}
+
+/// Refuses a change of what is in a snapshot.
+pub(super) fn refuse_in_snapshot(inode: &Inode, record: &Record) -> Result<()> {
+    if is_in_snapshot(inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
+}
