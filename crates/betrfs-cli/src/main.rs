@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, clone, mkfs, mount, rm_tree, stats, umount};
+use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, umount};
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
 /// kernel clear it, or keeps holes that nothing fits into.
@@ -48,6 +48,7 @@ enum Command {
     Check(check::Arguments),
     Clone(clone::Arguments),
     RmTree(rm_tree::Arguments),
+    Snapshot(snapshot::Arguments),
     Stats(stats::Arguments),
 }
 
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Check(command) => check::run(command),
         Command::Clone(command) => clone::run(command),
         Command::RmTree(command) => rm_tree::run(command),
+        Command::Snapshot(command) => snapshot::run(command),
         Command::Stats(command) => stats::run(command),
     };
     match outcome {

@@ -21,8 +21,10 @@ use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
 
 /// Asked of an open file or directory: a token that stands for it as a source.
 pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
-/// Asked of an empty file or directory, with the token: it becomes a copy of the source. `EAGAIN` while
-/// what was written to mappings of the source's files is on its way.
+/// Asked of the source, with the token: `EAGAIN` while what was written to mappings of files in it, before
+/// it was taken on, is on its way.
+pub const SETTLED: u32 = opcode::write::<u64>(b'B', 4);
+/// Asked of an empty file or directory, with the token: it becomes a copy of the source.
 pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
 
 /// Asked of a directory: all that is below it is removed.
@@ -43,22 +45,15 @@ const UNFINISHED: &str = ".betrfs-clone-";
 pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
     let from = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(source)?;
     let is_dir = from.metadata()?.is_dir();
-    // SAFETY: the number says that a u64 is written, and to a u64 it is.
-    let token = unsafe { ioctl(&from, Getter::<SOURCE, u64>::new()) }?;
+    let token = settle(&from)?;
     if fs::symlink_metadata(target).is_ok() {
         return Err(Errno::EXIST.into());
     }
     let name = format!("{UNFINISHED}{:016x}", home.random_u64());
     let unfinished = target.parent().map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name));
     let to = make_empty(&unfinished, is_dir)?;
-    let filled = loop {
-        // SAFETY: the number says that a u64 is read, and one is given.
-        match unsafe { ioctl(&to, Setter::<FILL, u64>::new(token)) } {
-            // What processes have written to mappings is still on its way.
-            Err(Errno::AGAIN) => thread::sleep(WRITE_BACK_POLL),
-            filled => break filled,
-        }
-    };
+    // SAFETY: the number says that a u64 is read, and one is given.
+    let filled = unsafe { ioctl(&to, Setter::<FILL, u64>::new(token)) };
     drop(to);
     let no_replace = RenameFlags::NOREPLACE;
     let renamed = filled.and_then(|()| rustix::fs::renameat_with(CWD, &unfinished, CWD, target, no_replace));
@@ -70,6 +65,29 @@ pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
             errno => errno.into(),
         }
     })
+}
+
+/// Brings to the mount what processes have written to mappings of files in a directory.
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount.
+pub fn write_back(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY.bits() as i32;
+    settle(&OpenOptions::new().read(true).custom_flags(flags).open(dir)?)?;
+    Ok(())
+}
+
+/// The token of a source, once what was written to mappings of files in it has come.
+fn settle(source: &File) -> Result<u64, Errno> {
+    // SAFETY: the number says that a u64 is written, and to a u64 it is.
+    let token = unsafe { ioctl(source, Getter::<SOURCE, u64>::new()) }?;
+    loop {
+        // SAFETY: the number says that a u64 is read, and one is given.
+        match unsafe { ioctl(source, Setter::<SETTLED, u64>::new(token)) } {
+            Err(Errno::AGAIN) => thread::sleep(WRITE_BACK_POLL),
+            settled => return settled.map(|()| token),
+        }
+    }
 }
 
 /// Removes a directory with all that is below it. A crash leaves all of it, an empty directory, or

@@ -5,5 +5,6 @@ pub mod clone;
 pub mod mkfs;
 pub mod mount;
 pub mod rm_tree;
+pub mod snapshot;
 pub mod stats;
 pub mod umount;

@@ -12,5 +12,6 @@ mod directories;
 mod lifecycle;
 mod mounted;
 mod names;
+mod snapshots;
 mod space;
 mod xattrs;

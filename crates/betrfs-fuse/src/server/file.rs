@@ -9,6 +9,10 @@ use super::{Answer, IntoAnswer, Server};
 impl Server {
     /// OPEN, with the emptying that O_TRUNC asks for.
     pub fn open(&self, node: NodeId, flags: OFlags, kill_set_id: bool) -> Answer<()> {
+        let to_read = flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::TRUNC);
+        if !to_read && self.volume.is_read_only(node).answer()? {
+            return Err(Errno::ROFS);
+        }
         self.volume.open_node(node).answer()?;
         if flags.contains(OFlags::TRUNC) {
             let set = SetAttr { size: Some(0), kill_set_id, ..SetAttr::default() };

@@ -48,18 +48,19 @@ impl Server {
         Ok(Offered { token, files, written_back })
     }
 
-    /// IOCTL: makes an empty file or directory a copy of a source. EAGAIN until what was written to
-    /// mappings before the source was taken on has come; nobody waits for it here.
+    /// IOCTL: EAGAIN until what was written to mappings before a source was taken on has come; nobody
+    /// waits for it here.
+    pub fn settled(&self, token: u64) -> Answer<()> {
+        let sources = self.sources.0.lock();
+        let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
+        if source.written_back.load(Ordering::Acquire) { Ok(()) } else { Err(Errno::AGAIN) }
+    }
+
+    /// IOCTL: makes an empty file or directory a copy of a source.
     pub fn fill(&self, node: NodeId, token: u64, caller: Caller) -> Answer<()> {
         may_do_all(caller)?;
-        let source = {
-            let sources = self.sources.0.lock();
-            let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
-            if !source.written_back.load(Ordering::Acquire) {
-                return Err(Errno::AGAIN);
-            }
-            source.node
-        };
+        let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
+        let source = known.ok_or(Errno::STALE)?;
         self.volume.clone_onto(source, node).answer()
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use betrfs::{Entry, FileType, NewNode, NodeId, SetAttr, TimeSet};
+use betrfs::{Entry, FileType, NewNode, NodeId, SNAPSHOTS_NAME, SetAttr, TimeSet};
 use rustix::fs::{OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -15,7 +15,7 @@ use super::device::forget_inode;
 use super::notices::Notices;
 use super::panics::answering;
 use crate::server::{Answer, Caller, Server};
-use crate::whole::{EMPTY, FILL, SOURCE};
+use crate::whole::{EMPTY, FILL, SETTLED, SOURCE};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
@@ -84,9 +84,14 @@ impl Dispatch {
         let node = NodeId(r.header.nodeid);
         match opcode {
             Opcode::Lookup => {
-                let entry = server.lookup(node, r.only_name()?)?;
+                let name = r.only_name()?;
+                let entry = server.lookup(node, name)?;
                 // Node 0: the kernel remembers that there is no such name.
-                let reply = entry.as_ref().map_or_else(no_entry, to_entry);
+                let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
+                if name == SNAPSHOTS_NAME {
+                    // It is made by the asking, and its attributes follow its directory's.
+                    (reply.entry_valid, reply.attr_valid) = (0, 0);
+                }
                 r.reply(&reply)
             }
             Opcode::Forget => {
@@ -239,6 +244,11 @@ impl Dispatch {
                         let offered = server.offer(node, r.caller())?;
                         self.notices.write_back(offered.files, offered.written_back)?;
                         r.reply_bytes(&[done.as_bytes(), offered.token.as_bytes()].concat())
+                    }
+                    SETTLED => {
+                        let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                        server.settled(token)?;
+                        r.reply(&done)
                     }
                     FILL => {
                         let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;

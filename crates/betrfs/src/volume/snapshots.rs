@@ -96,7 +96,7 @@ impl Volume {
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        if snapshots.state.read().dir()?.get(name).is_some() {
+        if self.find(&op, snapshots, &mut snapshots.state.write(), name)?.is_some() {
             return Err(Error::Exists);
         }
         let ino = self.numbers.id(&op)?;

@@ -3,7 +3,8 @@
 use crate::model::{Dice, Model, Object, split};
 use crate::support::*;
 use betrfs::{
-    Error, FallocateMode, FileType, NewNode, NodeId, RenameFlags, SeekWhat, SetAttr, Volume, XattrMode,
+    Error, FallocateMode, FileType, NewNode, NodeId, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr, Volume,
+    XattrMode,
 };
 
 const STEPS: usize = 200;
@@ -98,7 +99,7 @@ impl World {
     }
 
     fn step(&mut self) -> String {
-        match self.dice.roll(25) {
+        match self.dice.roll(27) {
             0..=3 => self.create(),
             4 | 5 => self.mkdir(),
             6..=8 => self.write(),
@@ -111,6 +112,7 @@ impl World {
             18 | 19 => self.link(),
             20 => self.xattr(),
             22 | 23 => self.clone_one(),
+            25 | 26 => self.snapshot(),
             21 => self.open_or_close(),
             _ => self.other(),
         }
@@ -257,7 +259,7 @@ impl World {
         let result = self.in_dir(&path, |dir, name| self.volume.rmdir(dir, name));
         match self.model.object(&path) {
             Some(object) if !object.dir => assert_eq!(result, Err(Error::NotADirectory)),
-            Some(_) if !self.model.children(&path).is_empty() => assert_eq!(result, Err(Error::NotEmpty)),
+            Some(_) if !self.model.is_empty(&path) => assert_eq!(result, Err(Error::NotEmpty)),
             Some(_) => {
                 assert_eq!(result, Ok(()));
                 self.model.paths.remove(&path);
@@ -310,7 +312,8 @@ impl World {
             }
             _ if flags.exchange => !from.starts_with(&format!("{to}/")),
             (Some(one), Some(other)) => {
-                model.objects[one].dir == model.objects[other].dir && model.children(&to).is_empty()
+                let dir = model.objects[other].dir;
+                model.objects[one].dir == dir && (!dir || model.is_empty(&to))
             }
             (Some(_), None) => true,
         };
@@ -329,6 +332,61 @@ impl World {
             Err(error) => assert!(!legal, "{text}: {error}"),
         }
         text
+    }
+
+    /// Takes a snapshot, or removes one.
+    fn snapshot(&mut self) -> String {
+        let path = self.known_path();
+        let name = self.dice.pick(&["s", "t"]).to_string();
+        let text = format!("snapshot {name} of {path}");
+        let Some(&id) = self.model.paths.get(&path) else { return text };
+        let entry = self.volume.resolve(path.as_bytes()).unwrap();
+        let found = self.volume.lookup(entry.node, SNAPSHOTS_NAME);
+        self.volume.forget(entry.node, 1);
+        if !self.model.objects[id].dir {
+            assert_eq!(found.map(|_| ()), Err(Error::NotADirectory));
+            return text;
+        }
+        let snapshots = found.unwrap().node;
+        match self.model.snapshots.contains_key(&(id, name.clone())) {
+            false => {
+                let made = self.volume.create(snapshots, name.as_bytes(), &new_dir()).unwrap();
+                self.volume.forget(made.node, 1);
+                self.model.snapshot(&path, &name);
+            }
+            true if self.dice.roll(2) == 0 => {
+                let again = self.volume.create(snapshots, name.as_bytes(), &new_dir());
+                assert_eq!(again.map(|_| ()), Err(Error::Exists));
+            }
+            true => {
+                self.volume.rmdir(snapshots, name.as_bytes()).unwrap();
+                self.model.snapshots.remove(&(id, name));
+            }
+        }
+        self.volume.forget(snapshots, 1);
+        text
+    }
+
+    fn compare_snapshots(&self, path: &str) {
+        let id = self.model.paths[path];
+        let dir = self.volume.resolve(format!("{path}/.snapshots").as_bytes()).unwrap();
+        let mut listed = names(&self.volume, dir.node);
+        listed.sort();
+        assert_eq!(listed, self.model.snapshots_of(id), "snapshots of {path}");
+        self.volume.forget(dir.node, 1);
+        for ((_, name), frozen) in self.model.snapshots.iter().filter(|((of, _), _)| *of == id) {
+            for (inside, object) in frozen {
+                let path = format!("{path}/.snapshots/{name}/{inside}");
+                let entry = self.volume.resolve(path.as_bytes()).unwrap_or_else(|e| panic!("{path}: {e}"));
+                assert_eq!((entry.attr.perm, entry.attr.size), (object.perm, size_of(object)), "{path}");
+                if entry.attr.file_type == FileType::Regular {
+                    assert!(read_all(&self.volume, entry.node) == object.bytes, "contents of {path}");
+                }
+                let refused = self.volume.setattr(entry.node, &SetAttr::default());
+                assert_eq!(refused.map(|_| ()), Err(Error::InSnapshot));
+                self.volume.forget(entry.node, 1);
+            }
+        }
     }
 
     fn clone_one(&mut self) -> String {
@@ -497,6 +555,9 @@ impl World {
             self.volume.forget(entry.node, 1);
         }
         let dirs: Vec<String> = self.model.paths.keys().filter(|p| self.model.is_dir(p)).cloned().collect();
+        for path in &dirs {
+            self.compare_snapshots(path);
+        }
         for path in dirs.iter().map(String::as_str).chain([""]) {
             let dir = self.volume.resolve(path.as_bytes()).unwrap();
             self.volume.open_node(dir.node).unwrap();
@@ -550,6 +611,10 @@ impl World {
         self.volume = self.disk.open();
         self.compare();
     }
+}
+
+fn size_of(object: &Object) -> u64 {
+    object.target.as_ref().map_or(object.bytes.len(), Vec::len) as u64
 }
 
 fn history(seed: u64) {

@@ -40,6 +40,8 @@ pub struct Object {
 pub struct Model {
     pub paths: BTreeMap<String, usize>,
     pub objects: Vec<Object>,
+    /// What was below a directory, with its paths from there, by the directory and the snapshot's name.
+    pub snapshots: BTreeMap<(usize, String), BTreeMap<String, Object>>,
 }
 
 impl Model {
@@ -85,6 +87,24 @@ impl Model {
             });
             self.paths.insert(format!("{to}{}", &path[from.len()..]), copy);
         }
+    }
+
+    /// The names of a directory's snapshots.
+    pub fn snapshots_of(&self, id: usize) -> Vec<String> {
+        self.snapshots.keys().filter(|(of, _)| *of == id).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Whether a directory has neither entries nor snapshots.
+    pub fn is_empty(&self, path: &str) -> bool {
+        self.children(path).is_empty() && self.snapshots_of(self.paths[path]).is_empty()
+    }
+
+    /// Takes a snapshot of the directory at a path.
+    pub fn snapshot(&mut self, path: &str, name: &str) {
+        let below = format!("{path}/");
+        let inside = self.paths.iter().filter_map(|(p, id)| Some((p.strip_prefix(&below)?, *id)));
+        let frozen = inside.map(|(path, id)| (path.to_owned(), self.objects[id].clone())).collect();
+        self.snapshots.insert((self.paths[path], name.to_owned()), frozen);
     }
 
     /// Moves a path and all below it.

@@ -1,0 +1,99 @@
+//! `betrfs snapshot`: read-only copies of a directory.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use betrfs_fuse::Errno;
+
+use crate::failure::{Failure, Outcome};
+
+/// The entry of a directory under which its snapshots are found.
+const SNAPSHOTS: &str = ".snapshots";
+
+/// Make, list and remove snapshots of a directory on a mount
+#[derive(clap::Args)]
+#[command(after_help = "\
+A snapshot is a read-only copy of a directory as it stands, made at once whatever it holds, and taking
+space only for what changes afterwards. It is found as DIR/.snapshots/NAME; `mkdir` and `rmdir` there
+do the same, but for what processes have just written to mappings. A directory with snapshots is not
+empty.
+
+Examples:
+  betrfs snapshot create /mnt/tree monday
+  betrfs snapshot list /mnt/tree
+  betrfs snapshot delete /mnt/tree monday")]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Make a snapshot of a directory
+    Create {
+        /// The directory
+        dir: PathBuf,
+        /// The snapshot's name
+        name: OsString,
+    },
+    /// List the snapshots of a directory, one name a line
+    List {
+        /// The directory
+        dir: PathBuf,
+    },
+    /// Remove a snapshot with all it holds
+    Delete {
+        /// The directory
+        dir: PathBuf,
+        /// The snapshot's name
+        name: OsString,
+    },
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    match &arguments.action {
+        Action::Create { dir, name } => {
+            let made =
+                betrfs_fuse::write_back(dir).and_then(|()| fs::create_dir(dir.join(SNAPSHOTS).join(name)));
+            made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
+        }
+        Action::List { dir } => {
+            for name in list(dir).map_err(|error| refused("list the snapshots of", dir, &error))? {
+                println!("{}", name.display());
+            }
+            Ok(())
+        }
+        Action::Delete { dir, name } => {
+            let removed = is_ours(dir).and_then(|()| fs::remove_dir(dir.join(SNAPSHOTS).join(name)));
+            removed
+                .map_err(|error| refused(&format!("delete the snapshot {} of", name.display()), dir, &error))
+        }
+    }
+}
+
+/// Another file system may have an entry of this name that is another thing.
+fn is_ours(dir: &Path) -> io::Result<()> {
+    betrfs_fuse::write_back(dir)
+}
+
+fn list(dir: &Path) -> io::Result<Vec<OsString>> {
+    is_ours(dir)?;
+    let entries = fs::read_dir(dir.join(SNAPSHOTS))?;
+    let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn refused(doing: &str, dir: &Path, error: &io::Error) -> Failure {
+    let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
+        Some(Errno::NOTDIR) => "it is no directory".to_owned(),
+        Some(Errno::EXIST) => "there is one of that name".to_owned(),
+        Some(Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+        _ => error.to_string(),
+    };
+    Failure::new(format!("cannot {doing} {}: {why}", dir.display()))
+}
