@@ -175,11 +175,27 @@ impl Engine {
                     _ => return Err(Error::BadRecord),
                 }
             }
-            if !mine.is_empty() {
-                all.push((dict.index, self.tree_of(dict).change_ranges(&mine, key_bytes_max)?));
+            if mine.is_empty() {
+                continue;
+            }
+            match self.tree_of(dict).change_ranges(&mine, key_bytes_max) {
+                Ok(change) => all.push((dict.index, change)),
+                Err(error) => {
+                    self.give_up(&all);
+                    return Err(error);
+                }
             }
         }
         Ok(all)
+    }
+
+    /// Gives back what [`change_ranges`](Engine::change_ranges) has reserved, where it is not applied.
+    pub fn give_up(&self, changes: &[(usize, TreeChange)]) {
+        for (index, change) in changes {
+            if let Some(dict) = self.dicts.get(*index) {
+                self.tree_of(dict).give_up(change);
+            }
+        }
     }
 
     /// Puts what [`change_ranges`](Engine::change_ranges) gave in place; `last_msn` is the last of

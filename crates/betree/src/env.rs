@@ -147,24 +147,33 @@ impl Env {
         let (record, ranges) = batch.ranges_first()?;
         let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
+        let expected_msn = self.commit.lock().next_msn;
         engine.freeze(true);
         engine.absorb_all()?;
         // What earlier clones brought to the roots must not pile up there.
         engine.settle_again()?;
         let structures = engine.lock_structures();
-        // Once without the writers' lock, so that what has to be read is in memory.
-        for (index, change) in engine.change_ranges(&structures, Msn::MAX / 2, &record, ranges, most)? {
-            if let Some(dict) = engine.dicts.get(index) {
-                engine.tree_of(dict).give_up(&change);
-            }
-        }
+        // Without the writers' lock: whatever has to be read, nobody else waits for it.
+        let prepared = engine.change_ranges(&structures, expected_msn, &record, ranges, most)?;
         let mut commit = self.commit.lock();
-        self.writable(&commit)?;
-        engine.freeze(true);
-        engine.absorb_at_roots(&structures)?;
+        if let Err(error) = self.writable(&commit) {
+            engine.give_up(&prepared);
+            return Err(error);
+        }
         let first_msn = commit.next_msn;
-        let changes = engine.change_ranges(&structures, first_msn, &record, ranges, most)?;
-        self.log.append(first_msn, batch.len() as u32, &record)?;
+        let changes = if first_msn == expected_msn {
+            prepared
+        } else {
+            // Others have committed meanwhile.
+            engine.give_up(&prepared);
+            engine.freeze(true);
+            engine.absorb_at_roots(&structures)?;
+            engine.change_ranges(&structures, first_msn, &record, ranges, most)?
+        };
+        if let Err(error) = self.log.append(first_msn, batch.len() as u32, &record) {
+            engine.give_up(&changes);
+            return Err(error);
+        }
         // Nothing after this line fails, as in `commit`.
         engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
         engine.take(first_msn, &record)?;

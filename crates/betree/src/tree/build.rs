@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::Tree;
 use super::leaf_builder::LeafBuilder;
 use crate::cache::Piece;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, SEPARATOR, Translation, shared_len};
 use crate::node::{Basement, Body, Edge, Node, inside};
@@ -174,19 +174,25 @@ impl Tree<'_> {
         repack: bool,
         out: &mut LeafBuilder<'_>,
     ) -> Result<()> {
-        let mut next = basements.iter().skip(1);
-        for basement in basements {
-            let end = next.next().map(|b| Cut::before(b.first.clone()));
-            if end.as_ref().is_some_and(|end| end <= lo) || !hi.is_above(&basement.first) {
-                continue;
-            }
-            let inside = !lo.is_above(&basement.first)
-                && (end.as_ref().is_some_and(|end| end <= hi) || *hi == Cut::HIGH);
-            if inside && !repack && lift.changes_nothing() {
+        let ends = basements.iter().skip(1).map(|b| Some(Cut::before(b.first.clone()))).chain([None]);
+        // Each basement in the range, and whether it can be shared as it is.
+        let wanted: Vec<(&Basement, bool)> = basements
+            .iter()
+            .zip(ends)
+            .filter(|(basement, end)| end.as_ref().is_none_or(|end| end > lo) && hi.is_above(&basement.first))
+            .map(|(basement, end)| {
+                let inside = !lo.is_above(&basement.first) && end.map_or(*hi == Cut::HIGH, |end| end <= *hi);
+                (basement, inside && !repack && lift.changes_nothing())
+            })
+            .collect();
+        let read = wanted.iter().filter(|(_, shared)| !shared).map(|(basement, _)| basement.piece.clone());
+        let mut runs = self.store.runs(&read.collect::<Vec<_>>())?.into_iter();
+        for (basement, shared) in wanted {
+            if shared {
                 out.share(basement);
                 continue;
             }
-            let run = self.store.run(&basement.piece)?;
+            let run = runs.next().ok_or(Error::BadRecord)?;
             for pair in run.points(run.first_behind(lo), run.first_behind(hi)) {
                 out.push(&lift.to.key(&pair.key), pair.value);
             }
