@@ -36,6 +36,7 @@ mod store;
 mod table;
 mod tree;
 mod upsert;
+mod usage;
 
 pub use batch::{Batch, KEY_BYTES_MAX};
 pub use env::Env;
@@ -45,3 +46,4 @@ pub use settings::{Compression, DictId, Geometry, Options};
 pub use stats::{Space, Stats};
 pub use tree::Cursor;
 pub use upsert::{Replace, Upsert};
+pub use usage::Usage;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, umount};
+use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, umount, usage};
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
 /// kernel clear it, or keeps holes that nothing fits into.
@@ -50,6 +50,7 @@ enum Command {
     RmTree(rm_tree::Arguments),
     Snapshot(snapshot::Arguments),
     Stats(stats::Arguments),
+    Usage(usage::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::RmTree(command) => rm_tree::run(command),
         Command::Snapshot(command) => snapshot::run(command),
         Command::Stats(command) => stats::run(command),
+        Command::Usage(command) => usage::run(command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

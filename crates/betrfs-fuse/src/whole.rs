@@ -30,6 +30,9 @@ pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
 /// Asked of a directory: all that is below it is removed.
 pub const EMPTY: u32 = opcode::none(b'B', 3);
 
+/// Asked of a file or directory: its stored bytes, and those that its removal would free.
+pub const USAGE: u32 = opcode::read::<[u64; 2]>(b'B', 5);
+
 /// How long to wait for what was written to mappings before asking again.
 const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
 
@@ -88,6 +91,18 @@ fn settle(source: &File) -> Result<u64, Errno> {
             settled => return settled.map(|()| token),
         }
     }
+}
+
+/// The stored bytes of a file or directory with all that is below it, and those that its removal would
+/// free.
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount.
+pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
+    let open = File::open(path)?;
+    // SAFETY: the number says that two u64 are written, and to two it is.
+    let [stored, freed] = unsafe { ioctl(&open, Getter::<USAGE, [u64; 2]>::new()) }?;
+    Ok((stored, freed))
 }
 
 /// Removes a directory with all that is below it. A crash leaves all of it, an empty directory, or

@@ -261,3 +261,57 @@ fn a_clone_whose_keys_would_be_too_long_is_refused_and_changes_nothing() {
     }
     assert_sound(&env);
 }
+
+#[test]
+fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
+    let device = volume();
+    let env = open(&device);
+    let size = 100_000;
+    let (source, copy) = (dir(size), b"/copy\0".to_vec());
+    let usage = |dir: &[u8]| env.usage(D, &Cut::before(dir), &Cut::after(dir)).unwrap();
+    let settle = || {
+        while env.pump().unwrap() {}
+        env.checkpoint().unwrap();
+        while env.pump().unwrap() {}
+        env.checkpoint().unwrap();
+    };
+    settle();
+    let alone = usage(&source);
+    assert!(
+        alone.stored_bytes > u64::from(size) * 8 && alone.exclusive_bytes == alone.stored_bytes,
+        "{alone:?}"
+    );
+    assert!(usage(&dir(1_000)).stored_bytes < alone.stored_bytes / 50);
+    commit(&env, |batch| batch.clone_range(D, &source, &copy));
+    settle();
+    for shared in [usage(&source), usage(&copy)] {
+        assert!(shared.stored_bytes.abs_diff(alone.stored_bytes) < alone.stored_bytes / 20, "{shared:?}");
+        assert!(shared.exclusive_bytes < alone.stored_bytes / 20, "{shared:?}");
+    }
+    // Both together are theirs alone.
+    let both = env.usage(D, &Cut::LOW, &Cut::HIGH).unwrap();
+    assert_eq!(both.stored_bytes, both.exclusive_bytes);
+    // What is changed in the copy is the copy's.
+    for number in 0..size / 4 {
+        commit(&env, |batch| batch.put(D, &key(&copy, number), &[number as u8; 24]));
+    }
+    settle();
+    let changed = usage(&copy);
+    assert!(changed.exclusive_bytes > alone.stored_bytes / 5, "{changed:?}");
+    assert!(changed.exclusive_bytes < alone.stored_bytes / 2, "{changed:?}");
+    let before = env.space().used_bytes;
+    commit(&env, |batch| {
+        batch.delete_range(D, &Cut::before(copy.clone()), &Cut::after(copy.clone()));
+        batch.mark_freeing(SETUP.volume_bytes);
+    });
+    env.reclaim().unwrap();
+    settle();
+    let again = usage(&source);
+    assert_eq!(again.exclusive_bytes, again.stored_bytes);
+    // The source's nodes were rebuilt meanwhile, and are not as full.
+    let freed = before - env.space().used_bytes + again.stored_bytes - alone.stored_bytes;
+    assert!(
+        freed.abs_diff(changed.exclusive_bytes) < changed.exclusive_bytes / 8,
+        "{freed} bytes freed, {changed:?}, the source {alone:?} before and {again:?} after"
+    );
+}

@@ -65,6 +65,7 @@ mod schema;
 mod types;
 mod volume;
 
+pub use betree::Usage;
 pub use error::{Error, Result};
 pub use types::{
     Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, NewNode, NodeId, OpenOptions, RenameFlags,

@@ -8,3 +8,4 @@ pub mod rm_tree;
 pub mod snapshot;
 pub mod stats;
 pub mod umount;
+pub mod usage;

@@ -157,6 +157,41 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
 }
 
 #[test]
+fn what_a_directory_takes_and_shares_is_told() {
+    let mounted = Mounted::new();
+    let (source, copy) = (mounted.path("source"), mounted.path("copy"));
+    fs::create_dir_all(source.join("inner")).unwrap();
+    let noise = betrfs_sim::Rng::new(7);
+    let mut noise = std::iter::repeat_with({
+        let mut noise = noise;
+        move || noise.next_u64()
+    });
+    for file in 0..16 {
+        let bytes: Vec<u8> = noise.by_ref().take(128 << 10).flat_map(u64::to_le_bytes).collect();
+        fs::write(source.join(format!("inner/{file}")), bytes).unwrap();
+    }
+    let usage = |path: &Path| {
+        mounted.remount();
+        let output = betrfs().arg("usage").arg(path).args(["--format", "json"]).output().unwrap();
+        ok(&output);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        ["stored_bytes", "shared_bytes", "freed_bytes"].map(|name| told[name].as_u64().unwrap() >> 20)
+    };
+    let [stored, shared, freed] = usage(&source);
+    assert!((16..19).contains(&stored) && shared == 0 && freed >= 16, "{stored} {shared} {freed}");
+    ok(&clone(&source, &copy));
+    for path in [&source, &copy] {
+        let [stored, shared, freed] = usage(path);
+        assert!((15..19).contains(&stored) && shared > 8 && freed < 8, "{stored} {shared} {freed}");
+    }
+    ok(&betrfs().arg("rm-tree").arg(&source).output().unwrap());
+    let [stored, ..] = usage(&copy);
+    assert!((15..19).contains(&stored), "{stored}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    refused(&betrfs().arg("usage").arg(elsewhere.path()).output().unwrap(), &["on no BetrFS mount"]);
+}
+
+#[test]
 fn bad_clones_are_refused_with_the_reason_and_leave_nothing() {
     let mounted = Mounted::new();
     let other = Mounted::new();

@@ -64,6 +64,13 @@ impl Server {
         self.volume.clone_onto(source, node).answer()
     }
 
+    /// IOCTL: the stored bytes of a file or directory, and those that its removal would free.
+    pub fn usage(&self, node: NodeId, caller: Caller) -> Answer<[u64; 2]> {
+        may_do_all(caller)?;
+        let usage = self.volume.usage(node).answer()?;
+        Ok([usage.stored_bytes, usage.exclusive_bytes])
+    }
+
     /// IOCTL: removes all that is below a directory.
     pub fn empty(&self, node: NodeId, caller: Caller) -> Answer<()> {
         may_do_all(caller)?;

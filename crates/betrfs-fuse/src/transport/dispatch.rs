@@ -15,7 +15,7 @@ use super::device::forget_inode;
 use super::notices::Notices;
 use super::panics::answering;
 use crate::server::{Answer, Caller, Server};
-use crate::whole::{EMPTY, FILL, SETTLED, SOURCE};
+use crate::whole::{EMPTY, FILL, SETTLED, SOURCE, USAGE};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
@@ -256,6 +256,10 @@ impl Dispatch {
                         // It was empty, so no page of it is to be written back by us meanwhile.
                         forget_inode(&self.device, node.0);
                         r.reply(&done)
+                    }
+                    USAGE => {
+                        let usage = server.usage(node, r.caller())?;
+                        r.reply_bytes(&[done.as_bytes(), usage.as_bytes()].concat())
                     }
                     EMPTY => {
                         server.empty(node, r.caller())?;

@@ -140,7 +140,8 @@ pub(crate) fn is_below(path: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(path).is_some_and(|rest| rest.first() == Some(&0))
 }
 
-fn within(prefix: Vec<u8>) -> (Cut, Cut) {
+/// Bounds of all keys that begin with a prefix.
+pub(crate) fn within(prefix: Vec<u8>) -> (Cut, Cut) {
     (Cut::before(prefix.clone()), Cut::after(prefix))
 }
 

@@ -34,6 +34,7 @@ mod remove_tree;
 mod rename;
 mod snapshots;
 mod unlink;
+mod usage;
 mod write;
 mod xattr;
 

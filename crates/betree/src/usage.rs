@@ -1,0 +1,142 @@
+//! What a range of keys takes on the device, and what of it others share.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_sys::BLOCK_BYTES;
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use crate::cache::Piece;
+use crate::env::Env;
+use crate::error::Result;
+use crate::key::Cut;
+use crate::node::{Body, NodeId};
+use crate::settings::DictId;
+use crate::store::Store;
+
+/// What a range of keys takes, in bytes as they are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All of it, however many share it.
+    pub stored_bytes: u64,
+    /// What nothing outside of the range shares: what its removal would free.
+    pub exclusive_bytes: u64,
+}
+
+/// A node in the range.
+struct Seen {
+    height: u8,
+    bytes: u64,
+    /// The nodes that name it, each as often as it does.
+    parents: Vec<NodeId>,
+}
+
+/// A part of a node that is to be looked at, in the node's coordinates.
+struct Visit {
+    id: NodeId,
+    parent: Option<NodeId>,
+    lo: Cut,
+    hi: Cut,
+}
+
+impl Env {
+    /// What the keys in `[lo, hi)` take: headers of nodes are read for it, and little else. What is in
+    /// the log alone does not count, and what changes meanwhile may.
+    ///
+    /// # Errors
+    /// The device's, or corruption.
+    pub fn usage(&self, dict: DictId, lo: &Cut, hi: &Cut) -> Result<Usage> {
+        let tree = self.engine.tree(dict)?;
+        let root = tree.dict.state.read().root;
+        let mut seen: HashMap<NodeId, Seen> = HashMap::new();
+        let mut stack = Vec::from([Visit { id: root, parent: None, lo: lo.clone(), hi: hi.clone() }]);
+        while let Some(Visit { id, parent, lo, hi }) = stack.pop() {
+            let place = match seen.entry(id) {
+                Entry::Occupied(mut known) => {
+                    known.get_mut().parents.extend(parent);
+                    continue;
+                }
+                Entry::Vacant(place) => place,
+            };
+            // One that is gone meanwhile takes nothing.
+            let Some(node) = tree.find(id)? else { continue };
+            let store = &self.engine.store;
+            let mut bytes = 0;
+            match &node.body {
+                Body::Leaf(basements) => {
+                    let ends = basements.iter().skip(1).map(|b| Cut::before(b.first.clone()));
+                    for (basement, end) in basements.iter().zip(ends.chain([Cut::HIGH])) {
+                        let first = Cut::before(basement.first.clone());
+                        bytes += bytes_within(store, &basement.piece, (&first, &end), (&lo, &hi))?;
+                    }
+                }
+                Body::Interior(edges) => {
+                    for edge in edges.iter().filter(|edge| edge.lo < hi && edge.hi > lo) {
+                        if let Some(partition) = &edge.partition {
+                            bytes += bytes_within(store, partition, (&edge.lo, &edge.hi), (&lo, &hi))?;
+                        }
+                        let mut see = |id, translation: &crate::key::Translation, from: &Cut, to: &Cut| {
+                            let (from, to) = (from.max(&lo), to.min(&hi));
+                            if from < to {
+                                let (lo, hi) = (translation.cut(from), translation.cut(to));
+                                stack.push(Visit { id, parent: Some(node.id), lo, hi });
+                            }
+                        };
+                        for goto in &edge.gotos {
+                            see(goto.target, &goto.translation, &goto.lo, &goto.hi);
+                        }
+                        if let Some(child) = edge.child {
+                            see(child, &edge.translation, &edge.lo, &edge.hi);
+                        }
+                    }
+                }
+            }
+            if lo <= node.lo
+                && hi >= node.hi
+                && let Some(place) = self.engine.table.lock().place(id)
+            {
+                // All of it, with its header and a block that is not filled.
+                bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
+            }
+            place.insert(Seen { height: node.height, bytes, parents: parent.into_iter().collect() });
+        }
+        Ok(self.sum(root, &seen))
+    }
+
+    /// A node is the range's own if all that names it is.
+    fn sum(&self, root: NodeId, seen: &HashMap<NodeId, Seen>) -> Usage {
+        let mut order: Vec<(&NodeId, &Seen)> = seen.iter().collect();
+        order.sort_unstable_by_key(|(_, seen)| core::cmp::Reverse(seen.height));
+        let mut own: HashMap<NodeId, bool> = HashMap::new();
+        let mut usage = Usage::default();
+        let table = self.engine.table.lock();
+        for (id, node) in order {
+            let named = node.parents.iter().filter(|parent| own.get(*parent) == Some(&true)).count();
+            let is_own = *id == root || named as u64 == u64::from(table.references(*id));
+            own.insert(*id, is_own);
+            usage.stored_bytes += node.bytes;
+            usage.exclusive_bytes += if is_own { node.bytes } else { 0 };
+        }
+        usage
+    }
+}
+
+/// The stored bytes of a piece with keys in `[first, end)`, as far as they are in `[lo, hi)`.
+fn bytes_within(
+    store: &Store,
+    piece: &Arc<Piece>,
+    (first, end): (&Cut, &Cut),
+    (lo, hi): (&Cut, &Cut),
+) -> Result<u64> {
+    if first >= hi || end <= lo {
+        return Ok(0);
+    }
+    let bytes = piece.stored().map_or(piece.raw_bytes() as u64, |stored| u64::from(stored.at.stored_len));
+    if first >= lo && end <= hi {
+        return Ok(bytes);
+    }
+    let run = store.run(piece)?;
+    let inside = run.first_behind(hi).saturating_sub(run.first_behind(lo)) as u64;
+    Ok(bytes * inside / (run.len() as u64).max(1))
+}

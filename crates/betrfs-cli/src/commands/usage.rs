@@ -1,0 +1,56 @@
+//! `betrfs usage`: what a file or a directory takes.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::format::{Format, print_json};
+use crate::size;
+
+/// Show what a file or a directory takes on its volume, and what its removal would free
+#[derive(clap::Args)]
+#[command(after_help = "\
+`stored` is all that is below it, as it is stored: compressed, and each thing once. `shared` is what of
+that clones and snapshots have too; `freed` is what its removal would give back. What was written in
+the last moments may be missing. Only root and whoever mounted the volume may ask.
+
+Example:
+  betrfs usage /mnt/tree")]
+pub struct Arguments {
+    /// The file or directory
+    path: PathBuf,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Usage {
+    stored_bytes: u64,
+    shared_bytes: u64,
+    freed_bytes: u64,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let shown = arguments.path.display();
+    let (stored_bytes, freed_bytes) = betrfs_fuse::usage(&arguments.path).map_err(|error| {
+        let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
+            Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
+            Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::new(format!("cannot tell the usage of {shown}: {why}"))
+    })?;
+    let usage = Usage { stored_bytes, shared_bytes: stored_bytes.saturating_sub(freed_bytes), freed_bytes };
+    match arguments.format {
+        Format::Text => {
+            println!("stored {:>12}", size::show(usage.stored_bytes));
+            println!("shared {:>12}", size::show(usage.shared_bytes));
+            println!("freed  {:>12}", size::show(usage.freed_bytes));
+            Ok(())
+        }
+        Format::Json => Ok(print_json(&usage)?),
+    }
+}
