@@ -70,8 +70,9 @@ impl Engine {
             dicts,
             counters: Counters::default(),
             unsettled: AtomicBool::new(false),
-            drained_at_commit: AtomicU64::new(0),
-            deletes_pending: AtomicBool::new(false),
+            // What was committed before it was opened may not have been carried out.
+            drained_at_commit: AtomicU64::new(u64::MAX),
+            deletes_pending: AtomicBool::new(true),
             pending_freed_bytes: AtomicU64::new(0),
         }
     }
@@ -187,6 +188,21 @@ impl Engine {
             }
         }
         Ok(all)
+    }
+
+    /// How much more is owed to the device once what [`change_ranges`](Engine::change_ranges) made is
+    /// applied, in bytes.
+    pub fn owed_by(&self, changes: &[(usize, TreeChange)]) -> u64 {
+        let mut more = 0;
+        for (index, change) in changes {
+            let Some(dict) = self.dicts.get(*index) else { continue };
+            let state = dict.state.read();
+            for node in change.added.iter().chain(&change.changed) {
+                let now = state.node(node.id).map_or(0, |node| node.charge.owed_bytes());
+                more += node.charge.to_come_bytes().saturating_sub(now);
+            }
+        }
+        more
     }
 
     /// Gives back what [`change_ranges`](Engine::change_ranges) has reserved, where it is not applied.

@@ -22,8 +22,13 @@ use crate::tree::Cursor;
 /// What a change costs in buffers beyond what its batch counts, in bytes.
 const CHANGE_OVERHEAD_BYTES: u64 = 64;
 
-/// What a clone may add, in nodes: what was pending for its source, or a copy of a small one, and edges.
-const CLONE_NODES: u64 = 2;
+/// What the messages of a batch may take on the device.
+fn needed_bytes(batch: &Batch) -> u64 {
+    match batch.puts_bytes() {
+        0 => 0,
+        puts_bytes => puts_bytes + batch.len() as u64 * CHANGE_OVERHEAD_BYTES,
+    }
+}
 
 /// Several dictionaries in one volume.
 ///
@@ -170,6 +175,11 @@ impl Env {
             engine.absorb_at_roots(&structures)?;
             engine.change_ranges(&structures, first_msn, &record, ranges, most)?
         };
+        let needed = needed_bytes(batch) + engine.owed_by(&changes) + self.reserve_bytes_beside(batch);
+        if engine.free_bytes() < engine.owed_bytes() + needed {
+            engine.give_up(&changes);
+            return Err(Error::NoSpace);
+        }
         if let Err(error) = self.log.append(first_msn, batch.len() as u32, &record) {
             engine.give_up(&changes);
             return Err(error);
@@ -199,14 +209,8 @@ impl Env {
     /// reserve faster than they give space back.
     fn admit(&self, batch: &Batch) -> Result<()> {
         let engine = &self.engine;
-        let node_bytes = u64::from(engine.geometry.node_bytes);
-        let clones_bytes = u64::from(batch.clones()) * CLONE_NODES * node_bytes;
-        let needed = clones_bytes
-            + match batch.puts_bytes() {
-                0 => 0,
-                puts_bytes => puts_bytes + batch.len() as u64 * CHANGE_OVERHEAD_BYTES,
-            };
-        let reserve = if needed == 0 { engine.reserve_bytes() / 2 } else { engine.reserve_bytes() };
+        let needed = needed_bytes(batch);
+        let reserve = self.reserve_bytes_beside(batch);
         let fits = || engine.free_bytes() >= engine.owed_bytes() + needed + reserve;
         if engine.is_far_from_full(reserve + needed) || fits() {
             return Ok(());
@@ -217,7 +221,15 @@ impl Env {
             return Ok(());
         }
         self.give_space_back()?;
-        if needed == 0 || fits() { Ok(()) } else { Err(Error::NoSpace) }
+        // Clones are looked at again, with what they come to.
+        if needed == 0 && batch.clones() == 0 || fits() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// How much is to stay free beside what a batch needs.
+    fn reserve_bytes_beside(&self, batch: &Batch) -> u64 {
+        let reserve = self.engine.reserve_bytes();
+        let adds = needed_bytes(batch) > 0 || batch.clones() > 0 && !batch.frees();
+        if adds { reserve } else { reserve / 2 }
     }
 
     /// What was deleted and not yet carried out gives its space back before this returns, if it is

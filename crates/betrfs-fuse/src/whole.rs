@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree_sys::Home;
-use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::fs::{Access, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
 
@@ -37,7 +37,7 @@ pub const USAGE: u32 = opcode::read::<[u64; 2]>(b'B', 5);
 const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
 
 /// What the name of a copy begins with while it is being made.
-const UNFINISHED: &str = ".betrfs-clone-";
+pub const UNFINISHED: &str = ".betrfs-clone-";
 
 /// Makes `target`, which must not exist, a copy of the file or directory `source` on the same mount,
 /// with all writes to it that have returned, those to its mappings too. It is there whole or not.
@@ -46,7 +46,9 @@ const UNFINISHED: &str = ".betrfs-clone-";
 /// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `EXDEV` where `target` is
 /// not on the same.
 pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
-    let from = OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(source)?;
+    // A named pipe is not waited for.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let from = OpenOptions::new().read(true).custom_flags(flags).open(source)?;
     let is_dir = from.metadata()?.is_dir();
     let token = settle(&from)?;
     if fs::symlink_metadata(target).is_ok() {
@@ -109,14 +111,20 @@ pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
 /// nothing.
 ///
 /// # Errors
-/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where it is a mount's root.
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where it is a mount's root,
+/// `EINVAL` where the path does not end with its name, `ENOTEMPTY` where it has snapshots.
 pub fn remove_tree(dir: &Path) -> io::Result<()> {
+    // Without a slash at the end, by which a symbolic link would be followed.
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(Errno::INVAL.into()) };
+    let dir = &parent.join(name);
     let flags = (OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32;
     let open = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
-    let parent = File::open(dir.join(".."))?.metadata()?;
-    if parent.dev() != open.metadata()?.dev() {
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    if parent.metadata()?.dev() != open.metadata()?.dev() {
         return Err(Errno::BUSY.into());
     }
+    // What could not be removed afterwards is not emptied.
+    rustix::fs::access(parent, Access::WRITE_OK | Access::EXEC_OK)?;
     // SAFETY: the number says that there is no argument.
     unsafe { ioctl(&open, NoArg::<EMPTY>::new()) }?;
     drop(open);

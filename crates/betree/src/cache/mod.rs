@@ -50,6 +50,17 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// What the version is to take on the device, with what its GOTOs will, in bytes.
+    pub fn to_come_bytes(&self) -> u64 {
+        self.device_bytes + self.promised_bytes
+    }
+
+    /// The part of [`to_come_bytes`](Charge::to_come_bytes) that counts in what is owed now.
+    pub fn owed_bytes(&self) -> u64 {
+        let unwritten = if self.is_unwritten.load(Ordering::Relaxed) { self.device_bytes } else { 0 };
+        unwritten + if self.is_current.load(Ordering::Relaxed) { self.promised_bytes } else { 0 }
+    }
+
     /// Notes whether the version is in memory alone.
     pub fn set_unwritten(&self, is_unwritten: bool) {
         if self.is_unwritten.swap(is_unwritten, Ordering::Relaxed) == is_unwritten {

@@ -25,6 +25,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
             Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
             Some(betrfs_fuse::Errno::BUSY) => "a volume is mounted on it".to_owned(),
+            Some(betrfs_fuse::Errno::INVAL) => "name it, not as `.` or `..`".to_owned(),
+            Some(betrfs_fuse::Errno::NOTEMPTY) => {
+                format!("it has snapshots: `betrfs snapshot list {shown}` names them")
+            }
             Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
             _ => error.to_string(),
         };

@@ -12,6 +12,9 @@ use crate::failure::{Failure, Outcome};
 /// The entry of a directory under which its snapshots are found.
 const SNAPSHOTS: &str = ".snapshots";
 
+/// What statfs(2) tells of a mount by FUSE.
+const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+
 /// Make, list and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -76,7 +79,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// Another file system may have an entry of this name that is another thing.
 fn is_ours(dir: &Path) -> io::Result<()> {
-    betrfs_fuse::write_back(dir)
+    let is_fuse = rustix::fs::statfs(dir)?.f_type == FUSE_MAGIC;
+    match dir.metadata()?.is_dir() {
+        true if is_fuse => Ok(()),
+        true => Err(Errno::NOTTY.into()),
+        false => Err(Errno::NOTDIR.into()),
+    }
 }
 
 fn list(dir: &Path) -> io::Result<Vec<OsString>> {

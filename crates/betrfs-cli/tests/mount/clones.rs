@@ -135,8 +135,16 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
     refused(&remove(&mounted.dir), &["mounted on it"]);
     refused(&remove(&mounted.path("outside")), &["Not a directory"]);
     refused(&remove(&mounted.path("none")), &["No such file"]);
+    refused(&remove(&dir.join("inner/..")), &["not as"]);
+    symlink("source", mounted.path("link")).unwrap();
+    refused(&remove(Path::new(&format!("{}/", mounted.path("link").display()))), &[]);
+    fs::remove_file(mounted.path("link")).unwrap();
+    fs::create_dir(dir.join(".snapshots/s")).unwrap();
+    refused(&remove(&dir), &["has snapshots"]);
+    fs::remove_dir(dir.join(".snapshots/s")).unwrap();
     refused(&remove(tempfile::tempdir().unwrap().path()), &["on no BetrFS mount"]);
     assert_eq!(names(&dir), ["inner", "link", "small"]);
+    assert_eq!(fs::metadata(mounted.path("outside")).unwrap().nlink(), 3);
     ok(&remove(&dir));
     assert_eq!(names(&mounted.dir), ["outside"]);
     assert_eq!(fs::metadata(mounted.path("outside")).unwrap().nlink(), 1);

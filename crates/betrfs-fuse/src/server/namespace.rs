@@ -4,6 +4,7 @@ use betrfs::{Entry, Error, NewNode, NodeId, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
+use crate::whole::UNFINISHED;
 
 /// renameat2's flags.
 const RENAME_NOREPLACE: u32 = 1;
@@ -18,6 +19,11 @@ impl Server {
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(Server::refuse(&error)),
         }
+    }
+
+    /// Whether a directory is to become a copy.
+    pub fn is_unfinished(&self, dir: NodeId) -> bool {
+        self.volume.name(dir).is_some_and(|name| name.starts_with(UNFINISHED.as_bytes()))
     }
 
     /// FORGET: the kernel no longer knows `lookups` of the answers that named the node.

@@ -71,8 +71,8 @@ impl Server {
         Ok([usage.stored_bytes, usage.exclusive_bytes])
     }
 
-    /// IOCTL: removes all that is below a directory.
-    pub fn empty(&self, node: NodeId, caller: Caller) -> Answer<()> {
+    /// IOCTL: removes all that is below a directory; the nodes whose attributes the kernel no longer knows.
+    pub fn empty(&self, node: NodeId, caller: Caller) -> Answer<Vec<NodeId>> {
         may_do_all(caller)?;
         self.volume.remove_below(node).answer()
     }

@@ -109,9 +109,19 @@ pub fn reply(device: &OwnedFd, unique: u64, answer: Result<&[u8], Errno>) {
     }
 }
 
-/// Tells the kernel that an inode's attributes and pages are no longer what it knows.
-pub fn forget_inode(device: &OwnedFd, nodeid: u64) {
-    let what = NotifyInvalInode { nodeid, offset: 0, len: -1 };
+/// Which pages of an inode the kernel is to forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// None: its attributes alone.
+    None,
+    /// All. Those that are dirty it writes back before, and waits.
+    All,
+}
+
+/// Tells the kernel that an inode's attributes, and maybe its pages, are no longer what it knows.
+pub fn forget_inode(device: &OwnedFd, nodeid: u64, pages: Pages) {
+    let offset = if pages == Pages::All { 0 } else { -1 };
+    let what = NotifyInvalInode { nodeid, offset, len: -1 };
     let len = (size_of::<OutHeader>() + size_of_val(&what)) as u32;
     // Nobody asked: the number is that of a notice in the place of a request's.
     let header = OutHeader { len, error: NOTIFY_INVAL_INODE, unique: 0 };

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::convert::{
     BLOCK_BYTES, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry, to_statx,
 };
-use super::device::forget_inode;
+use super::device::{Pages, forget_inode};
 use super::notices::Notices;
 use super::panics::answering;
 use crate::server::{Answer, Caller, Server};
@@ -88,6 +88,10 @@ impl Dispatch {
                 let entry = server.lookup(node, name)?;
                 // Node 0: the kernel remembers that there is no such name.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
+                if entry.is_none() && server.is_unfinished(node) {
+                    // What is absent now may be there once it is filled.
+                    reply.entry_valid = 0;
+                }
                 if name == SNAPSHOTS_NAME {
                     // It is made by the asking, and its attributes follow its directory's.
                     (reply.entry_valid, reply.attr_valid) = (0, 0);
@@ -253,8 +257,10 @@ impl Dispatch {
                     FILL => {
                         let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
                         server.fill(node, token, r.caller())?;
-                        // It was empty, so no page of it is to be written back by us meanwhile.
-                        forget_inode(&self.device, node.0);
+                        // It was empty: there is a listing at most, and no page for which the kernel
+                        // would wait for us.
+                        let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
+                        forget_inode(&self.device, node.0, if is_dir { Pages::All } else { Pages::None });
                         r.reply(&done)
                     }
                     USAGE => {
@@ -262,9 +268,9 @@ impl Dispatch {
                         r.reply_bytes(&[done.as_bytes(), usage.as_bytes()].concat())
                     }
                     EMPTY => {
-                        server.empty(node, r.caller())?;
-                        // No page of a directory is ever written back.
-                        forget_inode(&self.device, node.0);
+                        let changed = server.empty(node, r.caller())?;
+                        forget_inode(&self.device, node.0, Pages::All);
+                        self.notices.write_back(changed, Arc::default())?;
                         r.reply(&done)
                     }
                     _ => Err(Errno::NOTTY),

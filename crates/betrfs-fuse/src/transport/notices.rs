@@ -15,7 +15,7 @@ use betrfs::NodeId;
 use rustix::io::Errno;
 
 use super::THREAD_NAME;
-use super::device::forget_inode;
+use super::device::{Pages, forget_inode};
 use crate::server::Answer;
 
 /// The way to the thread that tells; it ends with the last of them.
@@ -37,7 +37,7 @@ impl Notices {
         let (sender, jobs) = mpsc::channel::<WriteBack>();
         thread::Builder::new().name(format!("{THREAD_NAME}-tell")).spawn(move || {
             for WriteBack { files, done } in jobs {
-                files.iter().for_each(|file| forget_inode(&device, file.0));
+                files.iter().for_each(|file| forget_inode(&device, file.0, Pages::All));
                 done.store(true, Ordering::Release);
             }
         })?;

@@ -76,6 +76,8 @@ pub mod fattr {
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// A flag of an [`IoctlIn`]: it is about a directory.
+pub const IOCTL_DIR: u32 = 1 << 4;
 /// A flag of a [`WriteIn`]: set-id bits are to be cleared.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// A flag of an [`OpenIn`]: set-id bits are to be cleared.

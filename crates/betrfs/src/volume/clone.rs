@@ -26,7 +26,7 @@ use crate::volume::lookup::{check_name, entry_of, is_within};
 use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
 use crate::volume::snapshots::refuse_in_snapshot;
-use crate::volume::unlink::{POINT_DELETES_MAX, delete_data, is_empty};
+use crate::volume::unlink::{POINT_DELETES_MAX, delete_data};
 use crate::volume::xattr::{drop_capabilities, store_xattrs};
 
 /// How many linked files are copied in one batch.
@@ -121,7 +121,8 @@ impl Volume {
     }
 
     /// Makes an empty file or directory a copy of another, as [`clone_node`](Volume::clone_node) does:
-    /// contents, owner, permissions, times of changes, extended attributes.
+    /// contents, owner, permissions, times of changes, extended attributes. A target below its source is
+    /// not in the copy.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the target holds anything; [`Error::Invalid`] if the two are not both
@@ -142,15 +143,21 @@ impl Volume {
         if Arc::ptr_eq(&source, &target) || target.id == NodeId::ROOT {
             return Err(Error::Invalid("it cannot become a copy"));
         }
-        if old.size > 0 || old.is_dir() && !is_empty(&old) {
-            return Err(Error::NotEmpty);
-        }
         let own = target.own_key()?;
         let path = if old.is_dir() { target.dir_path()?.bytes } else { Vec::new() };
+        if old.size > 0 || old.is_dir() && !self.is_removable(&op, &old, &path)? {
+            return Err(Error::NotEmpty);
+        }
         let mut record = self.copied_record(&source, old.id, self.home.now_ns());
         record.nlink = old.nlink;
         let mut batch = Batch::new();
-        delete_data(&mut batch, &own, &old);
+        if old.flags.has(Flags::LARGE_XATTRS) {
+            let (lo, hi) = key::xattrs(&own);
+            batch.delete_range(DATA, &lo, &hi);
+        }
+        if is_within(&target, &source) {
+            leave_out(&mut batch, &mut record, &source, &target, &path)?;
+        }
         let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default() };
         self.commit_copy(&op, batch, &source, &copy, &mut record)?;
 
@@ -236,23 +243,38 @@ impl Volume {
         let mut copies = Vec::with_capacity(names.len());
         let mut names = names.into_iter().peekable();
         while names.peek().is_some() {
-            let mut batch = Batch::new();
-            for (oid, names) in names.by_ref().take(OBJECTS_MAX) {
-                let from = key::object(oid);
-                let mut record = self.object_record(op, oid)?;
-                let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
-                let to = key::object(oid);
-                record.id = self.numbers.id(op)?;
-                record.flags.clear(Flags::READ_ONLY);
-                record.flags.set(flags);
-                record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
-                batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
-                copy_data(op, &mut batch, &record, &from, &to)?;
-                copies.push(LinkedCopy { oid, marker, record, names });
+            let some = names.by_ref().take(OBJECTS_MAX);
+            if let Err(error) = self.copy_objects(op, some, flags, &mut copies) {
+                self.discard(op, &copies);
+                return Err(error);
             }
-            op.commit(&batch).inspect_err(|_| self.discard(op, &copies))?;
         }
         Ok(copies)
+    }
+
+    /// Copies some of the linked files.
+    fn copy_objects(
+        &self,
+        op: &Op<'_>,
+        some: impl Iterator<Item = (u64, Vec<Vec<u8>>)>,
+        flags: Flags,
+        copies: &mut Vec<LinkedCopy>,
+    ) -> Result<()> {
+        let mut batch = Batch::new();
+        for (oid, names) in some {
+            let from = key::object(oid);
+            let mut record = self.object_record(op, oid)?;
+            let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
+            let to = key::object(oid);
+            record.id = self.numbers.id(op)?;
+            record.flags.clear(Flags::READ_ONLY);
+            record.flags.set(flags);
+            record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
+            batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
+            copy_data(op, &mut batch, &record, &from, &to)?;
+            copies.push(LinkedCopy { oid, marker, record, names });
+        }
+        op.commit(&batch)
     }
 
     pub(super) fn object_record(&self, op: &Op<'_>, oid: u64) -> Result<Record> {
@@ -304,6 +326,8 @@ impl Volume {
         }
         let (from_key, to_key) = (from.own_key()?, to.own_key()?);
         let mut batch = Batch::new();
+        // The caller asks again for the rest.
+        let end = end.min(offset + REGIONS_MAX * REGION_BYTES);
         for region in offset / REGION_BYTES..end.div_ceil(REGION_BYTES) {
             let prefix = |own| key::block_region(own, region * (REGION_BYTES / BLOCK));
             batch.clone_range(DATA, &prefix(&from_key), &prefix(&to_key));
@@ -321,8 +345,39 @@ impl Volume {
     }
 }
 
+/// Adds to a batch what takes the target of a copy, which is below its source, out of the copy. Its
+/// changes come after clones; `record` is the copy's own.
+fn leave_out(
+    batch: &mut Batch,
+    record: &mut Record,
+    source: &Arc<Inode>,
+    target: &Arc<Inode>,
+    to_path: &[u8],
+) -> Result<()> {
+    let Place::Named { parent, name } = target.place() else { return Ok(()) };
+    let is_dir = target.state.read().record.is_dir();
+    let parent_path = parent.dir_path()?.bytes;
+    let rest = parent_path.get(source.dir_path()?.bytes.len()..).unwrap_or_default();
+    let copied_parent = [to_path, rest].concat();
+    batch.delete(META, &key::entry(&copied_parent, &name));
+    let less = |record: &mut Record| {
+        record.entries = record.entries.saturating_sub(1);
+        record.subdirs = record.subdirs.saturating_sub(u64::from(is_dir));
+    };
+    if Arc::ptr_eq(&parent, source) {
+        less(record);
+    } else {
+        let mut record = parent.state.read().record.clone();
+        less(&mut record);
+        batch.put(META, &key::own(&copied_parent), &record.encode());
+    }
+    Ok(())
+}
+
 /// What one clone of a range of blocks covers: blocks whose numbers share their first six bytes.
 const REGION_BYTES: u64 = key::REGION_BLOCKS * BLOCK;
+/// How many are shared at once.
+const REGIONS_MAX: u64 = 16;
 /// Less is copied faster.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
 

@@ -62,6 +62,14 @@ impl Volume {
         Ok(entry_of(&inode))
     }
 
+    /// The name of an object that has one; of a file with several, none is its own.
+    pub fn name(&self, node: NodeId) -> Option<Arc<[u8]>> {
+        match self.table.get(node)?.place() {
+            Place::Named { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     /// Walks a path from the root; empty components count for nothing, symbolic links are not
     /// followed. Counts one lookup of what it gives.
     ///
@@ -95,6 +103,8 @@ impl Volume {
     /// # Errors
     /// [`Error::Stale`] if it was removed already.
     pub fn open_node(&self, node: NodeId) -> Result<()> {
+        // Whoever removes a tree looks at what is open in it.
+        let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let state = inode.state.read();
         if matches!(inode.place(), Place::Gone) {
@@ -116,7 +126,7 @@ impl Volume {
     }
 
     /// Nobody may hold the inode any more.
-    fn let_go(&self, inode: &Arc<Inode>) {
+    pub(super) fn let_go(&self, inode: &Arc<Inode>) {
         if !inode.is_idle() {
             return;
         }

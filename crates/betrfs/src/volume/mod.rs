@@ -253,6 +253,11 @@ fn reap_all(op: &Op<'_>) -> Result<()> {
         let marker = Marker::decode(at, bytes)?;
         let (lo, hi) = key::blocks_from(&marker.base, 0);
         batch.delete_range(DATA, &lo, &hi);
+        if key::object_id(&marker.base).is_some() {
+            // A copy that a clone made ahead; under a name the attributes would be another entry's.
+            let (lo, hi) = key::xattrs(&marker.base);
+            batch.delete_range(DATA, &lo, &hi);
+        }
         batch.delete(META, at);
         if batch.bytes() > REAP_BATCH_BYTES {
             op.commit(&batch)?;

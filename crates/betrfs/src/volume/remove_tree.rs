@@ -10,13 +10,14 @@ use alloc::vec::Vec;
 
 use betree::{Batch, Cut};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::node::{Inode, Place};
+use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, NodeId};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
-use crate::volume::unlink::{Dropped, delete_data};
+use crate::volume::unlink::{Dropped, POINT_DELETES_MAX, delete_data};
 
 /// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
 const TREE_PART: u64 = 8;
@@ -29,29 +30,36 @@ pub(super) struct Removal {
 
 impl Volume {
     /// Empties a directory: all that is below it is removed at once, with the snapshots of what is below,
-    /// and after a crash it is there or not. Open files live on until they are closed; their other names, outside, stay.
+    /// and after a crash it is there or not. Gives the objects that the caller holds and whose
+    /// attributes this has changed. Open files live on until they are closed; their other names, outside, stay.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`](crate::Error::NotADirectory);
-    /// [`Error::NotFound`](crate::Error::NotFound) if the directory itself was removed.
-    pub fn remove_below(&self, node: NodeId) -> Result<()> {
+    /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
+    /// [`Error::NotEmpty`] if it has snapshots, with which it could not be removed afterwards.
+    pub fn remove_below(&self, node: NodeId) -> Result<Vec<NodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
-        let _alone = self.namespace.write();
+        let alone = self.namespace.write();
         let dir = self.live_dir(node)?;
         let path = dir.dir_path()?;
         let mut record = dir.state.read().record.clone();
-        if record.entries == 0 {
-            return Ok(());
+        let entries = core::mem::take(&mut record.entries);
+        if !self.is_removable(&op, &record, &path.bytes)? {
+            return Err(Error::NotEmpty);
+        }
+        if entries == 0 {
+            return Ok(Vec::new());
         }
         let now_ns = self.home.now_ns();
-        (record.entries, record.subdirs) = (0, 0);
+        record.subdirs = 0;
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         let mut batch = Batch::new();
         let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
         op.commit(&batch)?;
         dir.state.write().record = record;
-        self.removed(&dir, removal)
+        let touched = self.removed(&dir, removal)?;
+        drop(alone);
+        Ok(self.let_go_all(touched))
     }
 
     /// Adds to a batch what removes everything below a directory. The caller holds the namespace alone.
@@ -145,13 +153,23 @@ impl Volume {
         self.take_xattrs(op, own, record)?;
         let (marker, base) = (self.numbers.oid(op)?, key::object(self.numbers.oid(op)?));
         batch.put(META, &key::marker(marker), &Marker { base: base.clone() }.encode());
-        batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base));
+        if record.size > POINT_DELETES_MAX * BLOCK {
+            batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base));
+        } else {
+            let mut blocks = op.scan(DATA, key::blocks_from(own, 0));
+            while let Some((at, block)) = blocks.next()? {
+                let rest = at.strip_prefix(own).ok_or_else(|| damaged(at, "it is outside of its range"))?;
+                batch.put(DATA, &[base.as_slice(), rest].concat(), block);
+            }
+        }
         Ok(Place::Orphan { marker, base: Arc::from(base) })
     }
 
     /// Installs what a committed removal came to.
-    pub(super) fn removed(&self, dir: &Arc<Inode>, removal: Removal) -> Result<()> {
+    /// The inodes are to be given to [`let_go_all`](Volume::let_go_all) once no lock is held.
+    pub(super) fn removed(&self, dir: &Arc<Inode>, removal: Removal) -> Result<Vec<Arc<Inode>>> {
         dir.state.write().dir_mut()?.evict(|_| false);
+        let mut touched = Vec::with_capacity(removal.dropped.len());
         for (inode, dropped) in removal.dropped {
             let mut state = inode.state.write();
             self.settle(&inode, &mut state, dropped);
@@ -160,8 +178,16 @@ impl Volume {
             }
             drop(state);
             self.table.drop_gone(&inode);
+            touched.push(inode);
         }
-        Ok(())
+        Ok(touched)
+    }
+
+    /// Deletes what nobody holds any more: it may have been let go while it was removed. Gives the
+    /// others. The caller holds no lock.
+    pub(super) fn let_go_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<NodeId> {
+        inodes.iter().for_each(|inode| self.let_go(inode));
+        inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()
     }
 }
 

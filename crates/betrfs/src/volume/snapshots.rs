@@ -126,7 +126,7 @@ impl Volume {
     /// Removes a snapshot with all that it holds.
     pub(super) fn remove_snapshot(&self, snapshots: &Arc<Inode>, of: &Arc<Inode>, name: &[u8]) -> Result<()> {
         let op = self.update(OpKind::RemoveTree, 0)?;
-        let _alone = self.namespace.write();
+        let alone = self.namespace.write();
         let path = snapshots.dir_path()?;
         let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
         let inode = found.ok_or(Error::NotFound)?;
@@ -143,7 +143,7 @@ impl Volume {
         batch.put(META, &key::own(&of.dir_path()?.bytes), &of_record.encode());
         op.commit(&batch)?;
 
-        self.removed(&inode, removal)?;
+        let touched = self.removed(&inode, removal)?;
         of.state.write().record = of_record;
         let mut state = snapshots.state.write();
         count(&mut state.record, -1, now_ns);
@@ -153,6 +153,8 @@ impl Volume {
         let dropped = Dropped { record, place: Some(Place::Gone) };
         self.settle(&inode, &mut inode.state.write(), dropped);
         self.table.drop_gone(&inode);
+        drop(alone);
+        self.let_go_all(touched);
         Ok(())
     }
 

@@ -250,3 +250,65 @@ fn removing_a_tree_asks_the_tree_the_same_whatever_it_holds() {
     assert_eq!(costs, [(0, 2, 1); 3]);
     assert_sound(&volume);
 }
+
+#[test]
+fn a_target_below_its_source_is_not_in_the_copy() {
+    let (_disk, volume) = volume();
+    let dir = sample(&volume);
+    for (at, kept) in
+        [(dir, &["e", "s", "small"][..]), (volume.resolve(b"/d/e").unwrap().node, &["e", "s", "small"])]
+    {
+        let target = mkdir(&volume, at, "new").node;
+        volume.clone_onto(dir, target).unwrap();
+        assert_sound(&volume);
+        assert_eq!(names(&volume, target), kept);
+        volume.remove_below(target).unwrap();
+        volume.rmdir(at, b"new").unwrap();
+    }
+    assert_eq!(names(&volume, volume.resolve(b"/d/e").unwrap().node), ["f"]);
+}
+
+#[test]
+fn a_full_volume_refuses_copies_and_still_takes_removals() {
+    let disk = Disk::of_tiny_nodes();
+    let volume = disk.open();
+    let small = mkfile(&volume, ROOT, "small").node;
+    volume.write(small, 0, &[3; 32 << 10], false).unwrap();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    let open = mkfile(&volume, dir, "open").node;
+    volume.write(open, 0, &[4; 200_000], false).unwrap();
+    volume.open_node(open).unwrap();
+    snapshot_of(&volume, dir);
+    let targets: Vec<NodeId> = (0..3000).map(|i| mkfile(&volume, ROOT, &format!("t{i}")).node).collect();
+    let filler = mkfile(&volume, ROOT, "filler").node;
+    let mut noise = crate::model::Dice(9);
+    let mut at = 0;
+    while {
+        let bytes: Vec<u8> = (0..128 << 10).map(|_| noise.next() as u8).collect();
+        volume.write(filler, at, &bytes, false).is_ok()
+    } {
+        at += 128 << 10;
+    }
+    let copied = targets.iter().take_while(|target| volume.clone_onto(small, **target).is_ok()).count();
+    assert!(copied < 100, "{copied} copies on a full volume");
+    volume.env().checkpoint().unwrap();
+    let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
+    volume.rmdir(snapshots, b"s").unwrap();
+    volume.remove_below(dir).unwrap();
+    volume.env().checkpoint().unwrap();
+    assert!(read_all(&volume, open) == [4; 200_000]);
+    volume.unlink(ROOT, b"filler").unwrap();
+    volume.forget(filler, 1);
+    volume.release_node(open);
+    volume.forget(open, 1);
+    assert!(volume.statfs().unwrap().free_bytes > at / 2);
+    volume.clone_onto(small, targets[2999]).unwrap();
+    assert_sound(&volume);
+    volume.close().unwrap();
+    assert_sound(&disk.open());
+}
+
+fn snapshot_of(volume: &Volume, dir: NodeId) {
+    let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
+    mkdir(volume, snapshots, "s");
+}

@@ -275,7 +275,11 @@ impl World {
         let Ok(entry) = self.volume.resolve(path.as_bytes()) else { return text };
         let result = self.volume.remove_below(entry.node);
         self.volume.forget(entry.node, 1);
-        if self.model.object(&path).is_some_and(|object| object.dir) {
+        let result = result.map(|_| ());
+        let has_snapshots = !self.model.snapshots_of(self.model.paths[&path]).is_empty();
+        if self.model.object(&path).is_some_and(|object| object.dir) && has_snapshots {
+            assert_eq!(result, Err(Error::NotEmpty));
+        } else if self.model.object(&path).is_some_and(|object| object.dir) {
             assert_eq!(result, Ok(()));
             let below = format!("{path}/");
             self.model.paths.retain(|other, _| !other.starts_with(&below));
@@ -403,7 +407,6 @@ impl World {
                 return self.volume.clone_node(source.node, dir, name);
             }
             let target = self.volume.create(dir, name, &new)?;
-            // As the source was before the empty target came to be, which may be inside it.
             self.volume.clone_onto(source.node, target.node)?;
             Ok(target)
         });
@@ -412,10 +415,7 @@ impl World {
             Ok(entry) => {
                 assert!(to_is_free, "{text}");
                 self.volume.forget(entry.node, 1);
-                if into {
-                    let dir = self.model.objects[id].dir;
-                    self.model.add(to.clone(), Object { dir, perm: 0o755, ..Object::default() });
-                }
+                // A target inside of its source is not in the copy.
                 self.model.copy(&from, &to);
                 self.number_copies(&to);
             }

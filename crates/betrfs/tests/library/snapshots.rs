@@ -87,7 +87,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
         assert_eq!(volume.clone_node(outside, place, b"c").map(|_| ()), refused);
         assert_eq!(volume.rename(place, b"f", outside, b"f", PLAIN), refused);
         assert_eq!(volume.rename(outside, b"f", place, b"f", PLAIN), refused);
-        assert_eq!(volume.remove_below(place), refused);
+        assert_eq!(volume.remove_below(place).map(|_| ()), refused);
         assert_eq!(volume.setattr(place, &SetAttr::default()).map(|_| ()), refused);
         assert_eq!(volume.lookup(place, SNAPSHOTS_NAME).map(|_| ()), Err(Error::NotFound));
     }
@@ -152,6 +152,7 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     // The whole tree goes with the snapshots that are in it.
     assert!(contents(&volume, "/o/moved/.snapshots/s/e/f") == [7; 100_000]);
     let o = volume.resolve(b"/o").unwrap().node;
+    assert_eq!(volume.remove_below(moved), Err(Error::NotEmpty));
     volume.remove_below(o).unwrap();
     volume.remove_below(copy).unwrap();
     assert_sound(&volume);
