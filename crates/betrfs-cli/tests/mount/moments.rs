@@ -39,11 +39,11 @@ struct Writes {
 }
 
 fn len_of(file: u64) -> usize {
-    if file % 3 == 0 { LARGE_BYTES } else { 100 }
+    if file.is_multiple_of(3) { LARGE_BYTES } else { 100 }
 }
 
 fn path_of(file: u64) -> PathBuf {
-    Path::new(if file % 2 == 0 { "x" } else { "y" }).join(file.to_string())
+    Path::new(if file.is_multiple_of(2) { "x" } else { "y" }).join(file.to_string())
 }
 
 /// How many writes a copy holds; panics if it is the source at no moment. Nobody changes it now.
@@ -79,7 +79,7 @@ fn source_files(source: &Path) -> Vec<File> {
 
 fn write(files: &[File], writes: &Writes, over: &AtomicBool) {
     let _over = Over(over);
-    let mut write = 0;
+    let mut write = 0u64;
     while !over.load(SeqCst) {
         let (file, value) = (write % FILES, write / FILES + 1);
         let bytes: Vec<u8> = value.to_le_bytes().into_iter().cycle().take(len_of(file)).collect();

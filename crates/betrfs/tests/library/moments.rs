@@ -45,7 +45,7 @@ struct Scene<'a> {
 type Kept = (String, u64);
 
 fn bytes_of(file: u64, value: u64) -> Vec<u8> {
-    let len = if file % 3 == 0 { LARGE_BYTES } else { 100 + 16 * value as usize };
+    let len = if file.is_multiple_of(3) { LARGE_BYTES } else { 100 + 16 * value as usize };
     if value == 0 { Vec::new() } else { value.to_le_bytes().into_iter().cycle().take(len).collect() }
 }
 
@@ -61,7 +61,7 @@ impl<'a> Scene<'a> {
         let above = mkdir(volume, ROOT, "above").node;
         let source = mkdir(volume, above, "source").node;
         let [x, y, churn] = ["x", "y", "churn"].map(|name| mkdir(volume, source, name).node);
-        let file = |i: u64| mkfile(volume, if i % 2 == 0 { x } else { y }, &i.to_string()).node;
+        let file = |i: u64| mkfile(volume, if i.is_multiple_of(2) { x } else { y }, &i.to_string()).node;
         let files: Vec<_> = (0..FILES).map(file).collect();
         volume.link(files[5], x, b"5").unwrap();
         let [writes_begun, writes_done] = [0; 2].map(AtomicU64::new);
@@ -76,14 +76,14 @@ impl<'a> Scene<'a> {
     }
 
     fn write(&self) {
-        let mut write = 0;
+        let mut write = 0u64;
         while self.goes_on() {
             let (file, value) = (write % FILES, write / FILES + 1);
             write += 1;
             self.writes_begun.store(write, SeqCst);
             self.volume.write(self.files[file as usize], 0, &bytes_of(file, value), false).unwrap();
             self.writes_done.store(write, SeqCst);
-            if write % 100 == 0 {
+            if write.is_multiple_of(100) {
                 self.volume.sync().unwrap();
             }
         }
@@ -98,7 +98,7 @@ impl<'a> Scene<'a> {
 
     /// The directory above, the source in it, the directories in that, and a large file in them.
     fn rename(&self) {
-        let (volume, mut turn) = (self.volume, 0);
+        let (volume, mut turn) = (self.volume, 0u64);
         let move_to = |from: NodeId, name: &str, to: NodeId, new: &str, flags| {
             volume.rename(from, name.as_bytes(), to, new.as_bytes(), flags).unwrap();
             self.steps.fetch_add(1, SeqCst);
@@ -109,7 +109,7 @@ impl<'a> Scene<'a> {
             move_to(self.source, "x", self.source, "y", EXCHANGE);
             move_to(self.above, "source", ROOT, "source", PLAIN);
             move_to(ROOT, "beyond", ROOT, "above", PLAIN);
-            let (from, to) = if turn % 2 == 0 { (y, x) } else { (x, y) };
+            let (from, to) = if turn.is_multiple_of(2) { (y, x) } else { (x, y) };
             move_to(from, "3", to, "3", PLAIN);
             move_to(ROOT, "source", self.above, "source", PLAIN);
             turn += 1;
