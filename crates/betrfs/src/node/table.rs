@@ -6,7 +6,8 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::fence;
 
 use betree_sys::sync::Mutex;
 use hashbrown::HashMap;
@@ -119,6 +120,10 @@ impl Inner {
     fn evict_one(&mut self) -> Option<Arc<Inode>> {
         let id = self.idle.pop_front()?;
         let inode = self.nodes.get(&id)?;
+        // Holders first: who was one may have counted a lookup before it let go. The fence pairs with
+        // its letting go.
+        let is_held = Arc::strong_count(inode) > 1;
+        fence(Acquire);
         if !inode.is_idle() || id == NodeId::ROOT {
             inode.queued.store(false, Relaxed);
             return None;
@@ -126,7 +131,7 @@ impl Inner {
         let place = inode.place();
         // One holder: the table. Others could come only through the table, which is locked. An
         // inode with inodes below it comes here again.
-        if Arc::strong_count(inode) > 1 || matches!(place, Place::Orphan { .. }) {
+        if is_held || matches!(place, Place::Orphan { .. }) {
             self.idle.push_back(id);
             return None;
         }

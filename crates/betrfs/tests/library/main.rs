@@ -12,6 +12,7 @@ mod histories;
 mod links;
 mod listings;
 mod model;
+mod moments;
 mod renames;
 mod snapshots;
 mod support;

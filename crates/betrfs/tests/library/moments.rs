@@ -1,0 +1,324 @@
+//! Many threads that clone, snapshot, move and remove what another is writing: each copy is the
+//! source as it stood at one moment.
+//!
+//! The writer goes round eight files in a fixed order and counts up what each holds, so that what a
+//! copy holds tells how many writes are in it: these have to be the first so many, among them all
+//! that had returned when the copy was begun, and none that began after it was there.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use crate::model::Dice;
+use crate::support::*;
+use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, Volume};
+
+const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
+const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
+
+const FILES: u64 = 8;
+/// Every third is as large as this, so that its blocks go by range.
+const LARGE_BYTES: usize = 70_000;
+/// Files come to `churn` in the order of their names and go all at once.
+const CHURN_FILES: u64 = 5;
+/// Copies that each thread makes.
+const COPIES: u64 = 15;
+/// After this long without any progress the threads are taken to wait for each other.
+const STALL: Duration = Duration::from_secs(60);
+
+/// The source, and how far the writer is.
+struct Scene<'a> {
+    volume: &'a Volume,
+    above: NodeId,
+    source: NodeId,
+    churn: NodeId,
+    files: Vec<NodeId>,
+    writes_begun: AtomicU64,
+    writes_done: AtomicU64,
+    is_over: AtomicBool,
+    steps: &'a AtomicU64,
+}
+
+/// A copy that is kept to the end, under its path, and the writes that it holds.
+type Kept = (String, u64);
+
+fn bytes_of(file: u64, value: u64) -> Vec<u8> {
+    let len = if file.is_multiple_of(3) { LARGE_BYTES } else { 100 + 16 * value as usize };
+    if value == 0 { Vec::new() } else { value.to_le_bytes().into_iter().cycle().take(len).collect() }
+}
+
+/// How often a file has been written after so many writes.
+fn value_after(file: u64, writes: u64) -> u64 {
+    (writes + FILES - 1 - file) / FILES
+}
+
+impl<'a> Scene<'a> {
+    /// `/above/source` with the directories `x`, `y` and `churn`. Files are in `x` and `y` in turn,
+    /// and one of them has a name in both.
+    fn new(volume: &'a Volume, steps: &'a AtomicU64) -> Scene<'a> {
+        let above = mkdir(volume, ROOT, "above").node;
+        let source = mkdir(volume, above, "source").node;
+        let [x, y, churn] = ["x", "y", "churn"].map(|name| mkdir(volume, source, name).node);
+        let file = |i: u64| mkfile(volume, if i.is_multiple_of(2) { x } else { y }, &i.to_string()).node;
+        let files: Vec<_> = (0..FILES).map(file).collect();
+        volume.link(files[5], x, b"5").unwrap();
+        let [writes_begun, writes_done] = [0; 2].map(AtomicU64::new);
+        let is_over = AtomicBool::new(false);
+        Scene { volume, above, source, churn, files, writes_begun, writes_done, is_over, steps }
+    }
+
+    /// Whether there is another round for a thread that has no end of its own.
+    fn goes_on(&self) -> bool {
+        self.steps.fetch_add(1, SeqCst);
+        !self.is_over.load(SeqCst)
+    }
+
+    fn write(&self) {
+        let mut write = 0u64;
+        while self.goes_on() {
+            let (file, value) = (write % FILES, write / FILES + 1);
+            write += 1;
+            self.writes_begun.store(write, SeqCst);
+            self.volume.write(self.files[file as usize], 0, &bytes_of(file, value), false).unwrap();
+            self.writes_done.store(write, SeqCst);
+            if write.is_multiple_of(100) {
+                self.volume.sync().unwrap();
+            }
+        }
+    }
+
+    /// Runs what makes a copy; between which counts of writes the copy has to be.
+    fn during<T>(&self, make: impl FnOnce() -> T) -> (T, RangeInclusive<u64>) {
+        let done = self.writes_done.load(SeqCst);
+        let made = make();
+        (made, done..=self.writes_begun.load(SeqCst))
+    }
+
+    /// The directory above, the source in it, the directories in that, and a large file in them.
+    fn rename(&self) {
+        let (volume, mut turn) = (self.volume, 0u64);
+        let move_to = |from: NodeId, name: &str, to: NodeId, new: &str, flags| {
+            volume.rename(from, name.as_bytes(), to, new.as_bytes(), flags).unwrap();
+            self.steps.fetch_add(1, SeqCst);
+        };
+        let [x, y] = ["x", "y"].map(|name| volume.lookup(self.source, name.as_bytes()).unwrap().node);
+        while self.goes_on() {
+            move_to(ROOT, "above", ROOT, "beyond", PLAIN);
+            move_to(self.source, "x", self.source, "y", EXCHANGE);
+            move_to(self.above, "source", ROOT, "source", PLAIN);
+            move_to(ROOT, "beyond", ROOT, "above", PLAIN);
+            let (from, to) = if turn.is_multiple_of(2) { (y, x) } else { (x, y) };
+            move_to(from, "3", to, "3", PLAIN);
+            move_to(ROOT, "source", self.above, "source", PLAIN);
+            turn += 1;
+        }
+    }
+
+    /// Makes directories full in the source and empties them at once.
+    fn churn(&self) {
+        while self.goes_on() {
+            for i in 0..CHURN_FILES {
+                let file = mkfile(self.volume, self.churn, &i.to_string()).node;
+                self.volume.write(file, 0, &[9; LARGE_BYTES], false).unwrap();
+                self.volume.forget(file, 1);
+            }
+            self.volume.remove_below(self.churn).unwrap();
+        }
+    }
+
+    /// Opens what may go at any moment: what could be opened can be read.
+    fn open(&self) {
+        let (mut dice, mut out) = (Dice(1), Vec::new());
+        while self.goes_on() {
+            let name = dice.roll(CHURN_FILES).to_string();
+            let Ok(file) = self.volume.lookup(self.churn, name.as_bytes()) else { continue };
+            match self.volume.open_node(file.node) {
+                Ok(()) => {
+                    for _ in 0..3 {
+                        self.volume.read(file.node, 0, LARGE_BYTES, &mut out).unwrap();
+                        assert!(out.is_empty() || out == [9; LARGE_BYTES], "a part of a write");
+                    }
+                    self.volume.release_node(file.node);
+                }
+                Err(error) => assert_eq!(error, Error::Stale),
+            }
+            self.volume.forget(file.node, 1);
+        }
+    }
+
+    /// Entries that come and go beside all this, and listings of it.
+    fn come_and_go(&self) {
+        while self.goes_on() {
+            let dir = mkdir(self.volume, ROOT, "dir").node;
+            let file = mkfile(self.volume, dir, "file").node;
+            assert_eq!(self.volume.rmdir(ROOT, b"dir"), Err(Error::NotEmpty));
+            self.volume.unlink(dir, b"file").unwrap();
+            self.volume.rmdir(ROOT, b"dir").unwrap();
+            self.volume.forget(file, 1);
+            self.volume.forget(dir, 1);
+            let listed = names(self.volume, self.source);
+            assert_eq!(listed.len(), 3, "{listed:?}");
+        }
+    }
+
+    /// Clones of the source and of those clones, which are changed and removed by turns; one is kept.
+    fn clone(&self, thread: u64) -> Vec<Kept> {
+        let volume = self.volume;
+        for i in 0..COPIES {
+            let [one, two] = ["one", "two"].map(|kind| format!("{kind} {thread} {i}"));
+            let (copy, bounds) =
+                self.during(|| volume.clone_node(self.source, ROOT, one.as_bytes()).unwrap().node);
+            let writes = moment(volume, copy);
+            assert!(bounds.contains(&writes), "{writes} of {bounds:?} writes");
+            let second = volume.clone_node(copy, ROOT, two.as_bytes()).unwrap().node;
+            deface(volume, copy);
+            assert_eq!(moment(volume, second), writes);
+            remove(volume, &one, copy);
+            assert_eq!(moment(volume, second), writes);
+            if i + 1 == COPIES {
+                return vec![(format!("/{two}"), writes)];
+            }
+            remove(volume, &two, second);
+            self.steps.fetch_add(1, SeqCst);
+        }
+        Vec::new()
+    }
+
+    /// Snapshots of the source, of which the last is kept, and clones of them.
+    fn snapshot(&self, thread: u64) -> Vec<Kept> {
+        let volume = self.volume;
+        let snapshots = volume.lookup(self.source, SNAPSHOTS_NAME).unwrap().node;
+        for i in 0..COPIES {
+            let [name, clone] = ["s", "clone"].map(|kind| format!("{kind} {thread} {i}"));
+            let (taken, bounds) = self.during(|| mkdir(volume, snapshots, &name).node);
+            let writes = moment(volume, taken);
+            assert!(bounds.contains(&writes), "{writes} of {bounds:?} writes");
+            let copy = volume.clone_node(taken, ROOT, clone.as_bytes()).unwrap().node;
+            deface(volume, copy);
+            assert_eq!(moment(volume, taken), writes);
+            remove(volume, &clone, copy);
+            if i + 1 == COPIES {
+                return vec![(format!("/above/source/.snapshots/{name}"), writes)];
+            }
+            volume.rmdir(snapshots, name.as_bytes()).unwrap();
+            volume.forget(taken, 1);
+            self.steps.fetch_add(1, SeqCst);
+        }
+        Vec::new()
+    }
+}
+
+/// How many writes a copy of the source holds, which has to be the source at one moment.
+fn moment(volume: &Volume, copy: NodeId) -> u64 {
+    let mut values: Vec<Vec<u64>> = vec![Vec::new(); FILES as usize];
+    let mut value_of = |dir: NodeId, name: &str| {
+        let entry = volume.lookup(dir, name.as_bytes()).unwrap();
+        let (file, bytes) = (name.parse::<u64>().unwrap(), read_all(volume, entry.node));
+        let value = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        assert!(bytes == bytes_of(file, value), "file {name} is not as {value} writes leave it");
+        assert_eq!(entry.attr.nlink, if file == 5 { 2 } else { 1 });
+        values[file as usize].push(value);
+        volume.forget(entry.node, 1);
+    };
+    let mut listed = names(volume, copy);
+    listed.sort();
+    assert_eq!(listed, ["churn", "x", "y"]);
+    for name in ["x", "y"] {
+        let dir = volume.lookup(copy, name.as_bytes()).unwrap().node;
+        names(volume, dir).iter().for_each(|name| value_of(dir, name));
+        volume.forget(dir, 1);
+    }
+    let churn = volume.lookup(copy, b"churn").unwrap().node;
+    let mut listed = names(volume, churn);
+    listed.sort();
+    assert!(listed.iter().enumerate().all(|(i, name)| *name == i.to_string()), "{listed:?}");
+    volume.forget(churn, 1);
+    let writes = values.iter().map(|of_file| of_file[0]).sum();
+    for (file, of_file) in values.iter().enumerate() {
+        let value = value_after(file as u64, writes);
+        assert_eq!(*of_file, vec![value; if file == 5 { 2 } else { 1 }], "file {file} of {values:?}");
+    }
+    writes
+}
+
+/// Changes all that a clone holds.
+fn deface(volume: &Volume, copy: NodeId) {
+    for name in ["x", "y"] {
+        let dir = volume.lookup(copy, name.as_bytes()).unwrap().node;
+        for name in names(volume, dir) {
+            let file = volume.lookup(dir, name.as_bytes()).unwrap().node;
+            volume.write(file, 10, b"something else", false).unwrap();
+            volume.forget(file, 1);
+        }
+        volume.forget(dir, 1);
+    }
+    let files = names(volume, volume.lookup(copy, b"x").unwrap().node);
+    let x = volume.lookup(copy, b"x").unwrap().node;
+    volume.unlink(x, files[0].as_bytes()).unwrap();
+    volume.forget(x, 2);
+}
+
+fn remove(volume: &Volume, name: &str, copy: NodeId) {
+    volume.remove_below(copy).unwrap();
+    assert_eq!(names(volume, copy), Vec::<String>::new());
+    volume.rmdir(ROOT, name.as_bytes()).unwrap();
+    volume.forget(copy, 1);
+}
+
+/// Ends the process when nothing moves any more: nobody can end threads that wait for each other.
+fn watch(steps: &'static AtomicU64) -> Sender<()> {
+    let (alive, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let mut before = steps.load(SeqCst);
+        while ended.recv_timeout(STALL) == Err(RecvTimeoutError::Timeout) {
+            let now = steps.load(SeqCst);
+            if now == before {
+                eprintln!("no thread has made a step for {STALL:?}, after {now}");
+                std::process::abort();
+            }
+            before = now;
+        }
+    });
+    alive
+}
+
+#[test]
+fn each_copy_is_its_source_at_one_moment() {
+    static STEPS: AtomicU64 = AtomicU64::new(0);
+    let _watchdog = watch(&STEPS);
+    let mut disk = Disk::new();
+    (disk.options.names_max, disk.options.inodes_max) = (64, 32);
+    let volume = disk.open();
+    let scene = &Scene::new(&volume, &STEPS);
+    let mut kept: Vec<Kept> = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| volume.env().work());
+        }
+        scope.spawn(|| volume.env().read_ahead());
+        let mut copiers: Vec<_> = (0..3).map(|i| scope.spawn(move || scene.clone(i))).collect();
+        copiers.extend((0..2).map(|i| scope.spawn(move || scene.snapshot(i))));
+        for work in [Scene::write, Scene::rename, Scene::churn, Scene::open, Scene::come_and_go] {
+            scope.spawn(move || work(scene));
+        }
+        // However it ends for one, all have to end.
+        let results: Vec<_> = copiers.into_iter().map(|copier| copier.join()).collect();
+        scene.is_over.store(true, SeqCst);
+        volume.env().stop();
+        results.into_iter().flat_map(|result| result.unwrap()).collect()
+    });
+    assert_eq!(kept.len(), 5);
+    let writes = scene.writes_done.load(SeqCst);
+    assert!(writes >= FILES, "only {writes} writes");
+    kept.push(("/above/source".to_owned(), writes));
+    let assert_all = |volume: &Volume| {
+        assert_sound(volume);
+        for (path, writes) in &kept {
+            assert_eq!(moment(volume, volume.resolve(path.as_bytes()).unwrap().node), *writes, "{path}");
+        }
+    };
+    assert_all(&volume);
+    volume.close().unwrap();
+    assert_all(&disk.open());
+}
