@@ -205,6 +205,13 @@ impl Engine {
         more
     }
 
+    /// How many levels the highest tree has, its leaves counted.
+    pub fn height(&self) -> u64 {
+        let roots = self.dicts.iter().map(|dict| dict.state.read().root);
+        let heights = roots.filter_map(|root| self.table.lock().height(root));
+        heights.max().map_or(0, |height| u64::from(height) + 1)
+    }
+
     /// Gives back what [`change_ranges`](Engine::change_ranges) has reserved, where it is not applied.
     pub fn give_up(&self, changes: &[(usize, TreeChange)]) {
         for (index, change) in changes {

@@ -498,6 +498,7 @@ impl Env {
             commits: counters.commits.load(Ordering::Relaxed),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
             flushes: counters.flushes.load(Ordering::Relaxed),
+            height: self.engine.height(),
             cache_bytes: cache.resident_bytes() as u64,
             dirty_bytes: cache.dirty_bytes() as u64,
         }

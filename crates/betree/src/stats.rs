@@ -27,6 +27,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Flushes from a node to a child.
     pub flushes: u64,
+    /// How many levels the highest tree has now, its leaves counted.
+    pub height: u64,
     /// Bytes held by the node cache now.
     pub cache_bytes: u64,
     /// Bytes of those that are not on the device yet.

@@ -315,3 +315,45 @@ fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
         "{freed} bytes freed, {changed:?}, the source {alone:?} before and {again:?} after"
     );
 }
+
+#[test]
+fn the_tree_stays_low_while_directories_come_and_go() {
+    let device = volume();
+    let env = open(&device);
+    let mut rng = betrfs_sim::Rng::new(3);
+    let name = |number: usize| format!("/c{number}\0").into_bytes();
+    for number in 0..100 {
+        commit(&env, |batch| batch.put(D, &key(&name(0), number), &[1; 40]));
+    }
+    let low = env.stats().height;
+    let mut highest = 0;
+    for round in 0..3_000u32 {
+        let (from, to) = (rng.below(6), rng.below(6));
+        if from == to {
+            continue;
+        }
+        commit(&env, |batch| match rng.below(3) {
+            0 => batch.clone_range(D, &name(from), &name(to)),
+            1 => {
+                batch.clone_range(D, &name(from), &name(to));
+                batch.clone_range(D, &name(to), &name(from));
+            }
+            _ => {
+                batch.rename_range(D, &name(from), &name(to));
+                batch.clone_range(D, &name(to), &name(from));
+            }
+        });
+        for _ in 0..rng.below(40) {
+            let dir = name(rng.below(6));
+            commit(&env, |batch| {
+                batch.put(D, &key(&dir, rng.below(200) as u32), &round.to_be_bytes().repeat(9))
+            });
+        }
+        if rng.below(3) == 0 {
+            while env.pump().unwrap() {}
+        }
+        highest = highest.max(env.stats().height);
+    }
+    assert_sound(&env);
+    assert!(highest <= low + 4, "from {low} levels to {highest}");
+}

@@ -13,6 +13,7 @@ use betree_sys::sync::atomic::AtomicU64;
 
 use super::arrive::{Arrival, Batch};
 use super::build::Lift;
+use super::settle::HEIGHT_MAX;
 use super::{Change, Cursor, Tree};
 use crate::batch::RangeChange;
 use crate::error::{Error, Result};
@@ -245,7 +246,7 @@ impl Tree<'_> {
             if let Some(child) = next.child {
                 // A leaf, or a node as low as a collected target, could not hold what is collected.
                 let targets = collected.iter().chain([&pending]).flat_map(|p| &p.gotos);
-                let highest = targets.map(|goto| self.height_of(goto.target, change) + 1).max();
+                let highest = targets.map(|goto| self.height_of(goto.target, change).saturating_add(1)).max();
                 if highest.is_some_and(|highest| self.height_of(child, change) < highest) {
                     break parts;
                 }
@@ -347,8 +348,13 @@ impl Tree<'_> {
                 let named =
                     parts.iter().flat_map(|e| e.child.into_iter().chain(e.gotos.iter().map(|g| g.target)));
                 let collected = collected.iter().flat_map(|p| p.gotos.iter().map(|goto| goto.target));
-                let heights = named.chain(collected).map(|id| self.height_of(id, change) + 1);
-                self.build_interior(heights.max().unwrap_or(1), lo, hi, parts)?
+                let heights = named.chain(collected).map(|id| self.height_of(id, change).saturating_add(1));
+                let height = heights.max().unwrap_or(1);
+                if height > HEIGHT_MAX {
+                    let (bytes, limit_bytes) = (u64::from(height), u64::from(HEIGHT_MAX));
+                    return Err(Error::TooLarge { what: "a tree of clones", bytes, limit_bytes });
+                }
+                self.build_interior(height, lo, hi, parts)?
             }
         };
         let mut edge = edge;

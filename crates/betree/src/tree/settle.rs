@@ -17,6 +17,9 @@ pub(crate) const FLUSH_NODES: u32 = 6;
 /// Room for a flush of which parts go past the child, in nodes.
 pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 
+/// No tree grows beyond this height; its root becomes larger instead.
+pub(super) const HEIGHT_MAX: u8 = 200;
+
 /// What a settling did.
 #[derive(Default)]
 pub(crate) struct Settled {
@@ -177,19 +180,24 @@ impl Tree<'_> {
     }
 
     /// Gives the tree a level, or takes one. Gives the root if it is to be looked at again.
-    fn mend_root(&self, root: &Node) -> Result<Option<NodeId>> {
+    fn mend_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
+        let fanout_max = self.geometry.fanout_max as usize;
+        let root = if root.edges().len() > fanout_max { self.tidied(root)? } else { root.clone() };
         let edges = root.edges();
-        if edges.len() > self.geometry.fanout_max as usize {
-            let parts = edges.len().div_ceil(self.geometry.fanout_max as usize).max(2);
+        if edges.len() > fanout_max && root.height < HEIGHT_MAX {
+            let parts = edges.len().div_ceil(fanout_max).max(2);
             let mut change = Change { removed: alloc::vec![root.id], ..Change::default() };
             let mut tops = Vec::with_capacity(parts);
+            let mut highest = 0;
             for run in edges.chunks(edges.len().div_ceil(parts)) {
                 let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-                let (node, edge) = self.build_interior(root.height, &first.lo, &last.hi, run)?;
+                let height = self.height_above(run);
+                highest = highest.max(height);
+                let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;
                 change.added.push(node);
                 tops.push(edge);
             }
-            let top = self.new_node(root.height + 1, Cut::LOW, Cut::HIGH, Body::Interior(tops));
+            let top = self.new_node(highest + 1, Cut::LOW, Cut::HIGH, Body::Interior(tops));
             let id = top.id;
             change.added.push(top);
             change.root = Some(id);
@@ -205,24 +213,96 @@ impl Tree<'_> {
                 None => {
                     let null = Edge::null(Cut::LOW, Cut::HIGH);
                     let top = self.new_node(1, Cut::LOW, Cut::HIGH, Body::Interior(alloc::vec![null]));
-                    self.replace_root(root, None, top);
+                    self.replace_root(&root, &[], top);
                     return Ok(None);
                 }
             };
             if below.height > 0 {
                 let edges = self.edges_of(&below, only, &Lift::out_of_child(only))?;
-                let top = self.new_node(below.height, Cut::LOW, Cut::HIGH, Body::Interior(edges));
+                let top =
+                    self.new_node(self.height_above(&edges), Cut::LOW, Cut::HIGH, Body::Interior(edges));
                 let id = top.id;
-                self.replace_root(root, Some(&below), top);
+                self.replace_root(&root, &[below.id], top);
                 return Ok(Some(id));
             }
         }
-        Ok(None)
+        self.lower_root(&root)
     }
 
-    fn replace_root(&self, old: &Node, below: Option<&Node>, top: Arc<Node>) {
+    /// Makes what is left of a root's highest children edges of the root itself, where there is room
+    /// for all of them: clones that came and went leave them all but empty.
+    fn lower_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
+        let edges = root.edges();
+        if root.height <= 1 || edges.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::with_capacity(edges.len());
+        let mut gone = Vec::new();
+        for edge in edges {
+            let child = match edge.child {
+                Some(id) if self.table.lock().height(id).is_some_and(|height| height + 1 == root.height) => {
+                    self.node(id)?
+                }
+                _ => {
+                    all.push(edge.clone());
+                    continue;
+                }
+            };
+            if edge.has_pending() {
+                return Ok(None);
+            }
+            all.extend(self.edges_of(&child, edge, &Lift::out_of_child(edge))?);
+            gone.push(child.id);
+            if all.len() > self.geometry.fanout_max as usize / 2 {
+                return Ok(None);
+            }
+        }
+        let height = self.height_above(&all);
+        if height >= root.height {
+            return Ok(None);
+        }
+        let top = self.new_node(height, Cut::LOW, Cut::HIGH, Body::Interior(all));
+        let id = top.id;
+        self.replace_root(root, &gone, top);
+        Ok(Some(id))
+    }
+
+    /// A root in which neighbours that are empty or small have become one.
+    fn tidied(&self, root: &Arc<Node>) -> Result<Arc<Node>> {
+        let mut root = root.clone();
+        let mut at = 0;
+        while let Some(edge) = root.edges().get(at) {
+            if let Some(id) = edge.child
+                && self.is_private(id)
+                && let Some(dropped) = self.drop_if_empty(&root, at, &*self.node(id)?)
+            {
+                root = dropped;
+            }
+            let mut may_merge = at + 1 < root.edges().len();
+            for edge in root.edges().iter().skip(at).take(2) {
+                may_merge &= match edge.child {
+                    Some(id) => self.is_private(id) && self.is_small(&*self.node(id)?),
+                    None => edge.gotos.is_empty(),
+                };
+            }
+            match if may_merge { self.merge(&root, at)? } else { None } {
+                Some(merged) => root = merged,
+                None => at += 1,
+            }
+        }
+        Ok(root)
+    }
+
+    /// The height of a node that is to have these edges.
+    fn height_above(&self, edges: &[Edge]) -> u8 {
+        let table = self.table.lock();
+        let targets = edges.iter().flat_map(|e| e.child.into_iter().chain(e.gotos.iter().map(|g| g.target)));
+        targets.filter_map(|id| table.height(id)).max().map_or(1, |height| height.saturating_add(1))
+    }
+
+    fn replace_root(&self, old: &Node, below: &[NodeId], top: Arc<Node>) {
         let mut removed = alloc::vec![old.id];
-        removed.extend(below.map(|n| n.id));
+        removed.extend_from_slice(below);
         self.apply(Change { root: Some(top.id), added: alloc::vec![top], removed, ..Change::default() });
     }
 }

@@ -270,7 +270,7 @@ fn a_target_below_its_source_is_not_in_the_copy() {
 
 #[test]
 fn a_full_volume_refuses_copies_and_still_takes_removals() {
-    let disk = Disk::of_tiny_nodes();
+    let disk = Disk::of_tiny_nodes(48 << 20);
     let volume = disk.open();
     let small = mkfile(&volume, ROOT, "small").node;
     volume.write(small, 0, &[3; 32 << 10], false).unwrap();

@@ -28,7 +28,7 @@ const NAMES: [&str; 6] = ["a", "b", "a\u{1}", "ab", "c", "\u{ff}"];
 impl World {
     fn new(seed: u64) -> World {
         let mut dice = Dice(seed);
-        let mut disk = if dice.roll(2) == 0 { Disk::new() } else { Disk::of_tiny_nodes() };
+        let mut disk = if dice.roll(2) == 0 { Disk::new() } else { Disk::of_tiny_nodes(48 << 20) };
         // Often so little memory that inodes and names are dropped all the time.
         if dice.roll(2) == 0 {
             disk.options.inodes_max = 1;

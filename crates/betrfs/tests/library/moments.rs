@@ -288,7 +288,7 @@ fn watch(steps: &'static AtomicU64) -> Sender<()> {
 fn each_copy_is_its_source_at_one_moment() {
     static STEPS: AtomicU64 = AtomicU64::new(0);
     let _watchdog = watch(&STEPS);
-    let mut disk = Disk::new();
+    let mut disk = Disk::of_tiny_nodes(256 << 20);
     (disk.options.names_max, disk.options.inodes_max) = (64, 32);
     let volume = disk.open();
     let scene = &Scene::new(&volume, &STEPS);

@@ -50,7 +50,7 @@ impl Disk {
     }
 
     /// One whose nodes are so small that little is needed for all that a tree does.
-    pub fn of_tiny_nodes() -> Disk {
+    pub fn of_tiny_nodes(bytes: usize) -> Disk {
         let geometry = Geometry {
             node_bytes: 16 << 10,
             basement_bytes: 4 << 10,
@@ -58,7 +58,7 @@ impl Disk {
             log_bytes: 8 << 20,
             dicts: 3,
         };
-        Disk::with(48 << 20, &FormatOptions { geometry: Some(geometry), ..FormatOptions::default() })
+        Disk::with(bytes, &FormatOptions { geometry: Some(geometry), ..FormatOptions::default() })
     }
 
     fn with(bytes: usize, options: &FormatOptions) -> Disk {
