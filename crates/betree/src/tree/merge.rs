@@ -13,14 +13,16 @@ use crate::node::{Body, Edge, Node};
 
 impl Tree<'_> {
     /// Replaces the child of an edge by a null edge if nothing is in or below it.
-    pub fn drop_if_empty(&self, parent: &Node, index: usize, child: &Node) -> Option<Arc<Node>> {
+    pub fn drop_if_empty(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let empty = match &child.body {
             Body::Leaf(basements) => basements.is_empty(),
             Body::Interior(edges) => edges.iter().all(|e| e.child.is_none() && !e.has_pending()),
         };
-        let edge = parent.edges().get(index).filter(|edge| empty && edge.gotos.is_empty())?;
+        let Some(edge) = parent.edges().get(index).filter(|edge| empty && edge.gotos.is_empty()) else {
+            return Ok(None);
+        };
         let null = Edge {
-            partition: edge.partition.clone(),
+            partition: self.without_ranges(edge.partition.as_ref())?,
             longest_key: edge.longest_key_here(),
             ..Edge::null(edge.lo.clone(), edge.hi.clone())
         };
@@ -32,7 +34,19 @@ impl Tree<'_> {
             removed: alloc::vec![child.id],
             ..Change::default()
         });
-        Some(parent)
+        Ok(Some(parent))
+    }
+
+    /// A partition above nothing: its points alone.
+    fn without_ranges(&self, partition: Option<&Arc<Piece>>) -> Result<Option<Arc<Piece>>> {
+        let Some(piece) = partition else { return Ok(None) };
+        let run = self.store.run(piece)?;
+        if run.ranges().is_empty() {
+            return Ok(Some(piece.clone()));
+        }
+        let mut out = RunBuilder::with_room(run.as_bytes().len());
+        run.points(0, run.len()).for_each(|p| out.push(&p.key, p.msn, p.kind, p.value));
+        Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
     }
 
     /// Brings the single edge of an interior child up in its place, if nothing is pending above it.

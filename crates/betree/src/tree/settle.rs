@@ -119,7 +119,7 @@ impl Tree<'_> {
             }
             return Ok(());
         }
-        let mut parent = match self.drop_if_empty(&parent, index, &child) {
+        let mut parent = match self.drop_if_empty(&parent, index, &child)? {
             Some(parent) => parent,
             None => match self.pull_up(&parent, index, &child)? {
                 Some(parent) => parent,
@@ -274,7 +274,7 @@ impl Tree<'_> {
         while let Some(edge) = root.edges().get(at) {
             if let Some(id) = edge.child
                 && self.is_private(id)
-                && let Some(dropped) = self.drop_if_empty(&root, at, &*self.node(id)?)
+                && let Some(dropped) = self.drop_if_empty(&root, at, &*self.node(id)?)?
             {
                 root = dropped;
             }
