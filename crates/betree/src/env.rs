@@ -270,16 +270,20 @@ impl Env {
     /// without threads, whatever the work that was due ran into.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
         while self.is_crowded(bytes) {
-            let signal = self.signal.lock();
-            let before = signal.done;
-            if signal.workers == 0 || signal.stop {
-                drop(signal);
+            let (before, is_alone) = {
+                let signal = self.signal.lock();
+                (signal.done, signal.workers == 0 || signal.stop)
+            };
+            // What was done before that is told to nobody any more.
+            if !self.is_crowded(bytes) {
+                return Ok(());
+            }
+            if is_alone {
                 if !self.pump()? {
                     return Ok(());
                 }
                 continue;
             }
-            drop(signal);
             self.writable(&self.commit.lock())?;
             self.call_for_work();
             let mut signal = self.signal.lock();
@@ -371,8 +375,9 @@ impl Env {
     pub fn pump(&self) -> Result<bool> {
         let done = self.work_once();
         match &done {
-            Ok(true) => self.tell_done(false),
-            Ok(false) => {}
+            // Where there was nothing to do, others than workers may have made room: whoever waits for
+            // it looks again.
+            Ok(_) => self.tell_done(false),
             Err(error) => {
                 let starved = *error == Error::NoSpace;
                 if !starved {

@@ -210,3 +210,39 @@ fn a_checkpoint_holds_a_moment_whatever_is_flushed_meanwhile() {
         schedules(60),
     );
 }
+
+#[test]
+fn writers_that_wait_for_room_go_on_whoever_makes_it() {
+    shuttle::check_pct(
+        || {
+            let env = Arc::new(open(&Disk::holding(formatted()), 64 << 10));
+            let worker = {
+                let env = env.clone();
+                thread::spawn(move || env.work())
+            };
+            // These bring what is in memory to the trees themselves.
+            let others = {
+                let env = env.clone();
+                thread::spawn(move || {
+                    for n in 0..8u8 {
+                        let mut batch = Batch::new();
+                        batch.clone_range(D, &key(0, n.into()), &key(9, n.into()));
+                        env.commit(&batch).unwrap();
+                    }
+                })
+            };
+            let writers: Vec<_> = (0..2)
+                .map(|t| {
+                    let env = env.clone();
+                    thread::spawn(move || (0..8).for_each(|n| put(&env, &key(t, n), &[b'a'; 400])))
+                })
+                .collect();
+            // A writer that nobody wakes is a deadlock, which the model checker tells.
+            writers.into_iter().chain([others]).for_each(|t| t.join().unwrap());
+            env.stop();
+            worker.join().unwrap();
+        },
+        schedules(300),
+        4,
+    );
+}
