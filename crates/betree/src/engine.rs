@@ -11,6 +11,7 @@ use crate::batch::{Change, Changes, RangeChange};
 use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
 use crate::format::table::PART_BYTES;
+use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::message::{Bytes, Msn};
 use crate::node::NodeId;
@@ -22,6 +23,10 @@ use crate::upsert::Upsert;
 
 /// Memtables of one dictionary that wait to arrive at the root before writers have to.
 const FROZEN_MAX: usize = 2;
+
+/// Borders of deleted or replaced ranges whose turn comes together, and the most that are kept.
+const BORDERS_AT_ONCE: usize = 128;
+const BORDERS_MAX: usize = 4096;
 
 /// Everything that a tree operation may touch.
 pub(crate) struct Engine {
@@ -35,6 +40,9 @@ pub(crate) struct Engine {
     pub counters: Counters,
     /// A settling of the tree was cut short for want of space.
     unsettled: AtomicBool,
+    /// Where ranges begin and end that were deleted or replaced, by dictionary, until what they hide is
+    /// let go.
+    borders: Mutex<Vec<(DictId, Cut)>>,
     /// How many batches had been committed when everything was last flushed to give space back.
     drained_at_commit: AtomicU64,
     /// Whether any batch since then may give space back, and how much is known to come.
@@ -70,6 +78,7 @@ impl Engine {
             dicts,
             counters: Counters::default(),
             unsettled: AtomicBool::new(false),
+            borders: Mutex::new(Vec::new()),
             // What was committed before it was opened may not have been carried out.
             drained_at_commit: AtomicU64::new(u64::MAX),
             deletes_pending: AtomicBool::new(true),
@@ -127,6 +136,11 @@ impl Engine {
         for msn in first_msn.. {
             let Some(change) = changes.next() else { break };
             let (id, change) = change?;
+            match &change {
+                Change::DeleteRange { lo, hi } => self.note_borders(id, lo.clone(), hi.clone()),
+                Change::CloneRange { to, .. } => self.note_borders(id, Cut::before(*to), Cut::after(*to)),
+                _ => {}
+            }
             let Some(state) = states.get_mut(usize::from(id.0)).and_then(Option::as_mut) else { continue };
             if msn <= state.applied_msn {
                 continue;
@@ -322,6 +336,39 @@ impl Engine {
         }
         self.unsettled.store(false, Ordering::Relaxed);
         self.settle_all(false)?;
+        Ok(true)
+    }
+
+    /// Notes the ends of a range that was deleted or replaced; not beyond what is worth the memory.
+    fn note_borders(&self, id: DictId, lo: Cut, hi: Cut) {
+        let mut borders = self.borders.lock();
+        if borders.len() < BORDERS_MAX {
+            borders.extend([(id, lo), (id, hi)]);
+        }
+    }
+
+    /// Lets go of what ranges hide that were deleted or replaced, once there are many of them: they share
+    /// the ways to their places. `false` if it was not yet time.
+    pub fn clear_borders(&self) -> Result<bool> {
+        if self.borders.lock().len() < BORDERS_AT_ONCE || !self.has_room(FLUSH_NODES) {
+            return Ok(false);
+        }
+        let mut borders = core::mem::take(&mut *self.borders.lock());
+        // What hides may still be in memory.
+        self.freeze(true);
+        borders.sort_unstable();
+        for dict in &self.dicts {
+            let here = borders.iter().filter(|(id, _)| usize::from(id.0) == dict.index);
+            let cuts: Vec<Cut> = here.map(|(_, cut)| cut.clone()).collect();
+            if cuts.is_empty() {
+                continue;
+            }
+            while self.absorb(dict)? {}
+            let _structure = dict.structure.lock();
+            let tree = self.tree_of(dict);
+            let reached = tree.clear_borders(cuts, &|nodes| self.has_room(nodes))?;
+            self.settle(&tree, reached, false)?;
+        }
         Ok(true)
     }
 

@@ -409,7 +409,7 @@ impl Env {
             self.checkpoint()?;
             return Ok(true);
         }
-        if self.engine.free_one()? || self.engine.settle_again()? {
+        if self.engine.free_one()? || self.engine.settle_again()? || self.engine.clear_borders()? {
             return Ok(true);
         }
         Ok(self.engine.wants_deletes_back() && self.give_space_back()?)

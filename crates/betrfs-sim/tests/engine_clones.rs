@@ -357,3 +357,64 @@ fn the_tree_stays_low_while_directories_come_and_go() {
     assert_sound(&env);
     assert!(highest <= low + 4, "from {low} levels to {highest}");
 }
+
+/// Copies under ever new names, copies of those, renames of what they lie in: as many directories
+/// are there at any time as were at the start.
+#[test]
+fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
+    for fanout_max in [4, 16] {
+        let geometry =
+            Geometry { fanout_max, node_bytes: 16 << 10, basement_bytes: 4 << 10, ..SETUP.geometry };
+        let setup = Setup { geometry, cache_bytes: 16 << 20, ..SETUP };
+        let device: Arc<dyn Device> = Arc::new(MemDevice::new(setup.volume_bytes));
+        format_env(&device, &setup).unwrap();
+        let env = open_env(&device, &setup).unwrap();
+        let mut rng = betrfs_sim::Rng::new(5);
+        let within = |above: &str, at: usize| format!("{above}dir{}\0x{}\0", at % 3, at / 3).into_bytes();
+        let mut names: Vec<String> = (0..4).map(|number| format!("/{number}\0")).collect();
+        for name in &names {
+            for at in 0..12 {
+                commit(&env, |batch| batch.put(D, &within(name, at), &[at as u8; 3000]));
+            }
+        }
+        env.checkpoint().unwrap();
+        let (low, used) = (env.stats().height, env.space().used_bytes);
+        let (mut highest, mut most_used) = (0, 0);
+        for round in 0..5_000u32 {
+            let from = names[rng.below(names.len())].clone();
+            let (new, gone) = (format!("/{} {round}\0", round % 3), rng.below(names.len()));
+            commit(&env, |batch| match rng.below(4) {
+                0 | 1 => {
+                    batch.clone_range(D, from.as_bytes(), new.as_bytes());
+                    let gone = std::mem::replace(&mut names[gone], new);
+                    batch.delete_range(D, &Cut::before(gone.clone()), &Cut::after(gone));
+                }
+                2 => {
+                    let [from, to] = [&from, &names[gone]].map(|name| format!("{name}dir{}\0", rng.below(3)));
+                    batch.clone_range(D, from.as_bytes(), to.as_bytes());
+                }
+                _ => {
+                    batch.rename_range(D, from.as_bytes(), new.as_bytes());
+                    names.iter_mut().filter(|name| **name == from).for_each(|name| name.clone_from(&new));
+                }
+            });
+            for _ in 0..rng.below(6) {
+                let key = within(&names[rng.below(names.len())], rng.below(12));
+                let value = round.to_be_bytes().repeat(rng.below(700));
+                commit(&env, |batch| batch.put(D, &key, &value));
+            }
+            if rng.below(20) == 0 {
+                while env.pump().unwrap() {}
+            }
+            if round % 100 == 0 {
+                env.checkpoint().unwrap();
+                most_used = most_used.max(env.space().used_bytes);
+            }
+            highest = highest.max(env.stats().height);
+        }
+        assert_sound(&env);
+        assert!(highest <= low + 4, "at a fan-out of {fanout_max} from {low} levels to {highest}");
+        // Beside what is there, what a hundred rounds leave until they are cleared away.
+        assert!(most_used <= used * 16, "at a fan-out of {fanout_max} from {used} bytes to {most_used}");
+    }
+}

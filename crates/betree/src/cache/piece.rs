@@ -23,6 +23,7 @@ pub(crate) struct Stored {
 /// on the device, or both.
 pub(crate) struct Piece {
     raw_bytes: u32,
+    ranges: u32,
     state: Mutex<State>,
     touched: AtomicBool,
     account: Arc<Account>,
@@ -41,6 +42,7 @@ impl Piece {
         account.dirty_bytes.fetch_add(run.memory_bytes(), Ordering::Relaxed);
         Arc::new(Piece {
             raw_bytes: run.as_bytes().len() as u32,
+            ranges: run.ranges().len() as u32,
             state: Mutex::new(State { run: Some(Arc::new(run)), stored: None }),
             touched: AtomicBool::new(true),
             account,
@@ -51,6 +53,7 @@ impl Piece {
     pub fn on_device(cache: &Cache, stored: Stored) -> Arc<Piece> {
         Arc::new(Piece {
             raw_bytes: stored.at.raw_len,
+            ranges: 0,
             state: Mutex::new(State { run: None, stored: Some(stored) }),
             touched: AtomicBool::new(false),
             account: cache.account().clone(),
@@ -68,6 +71,7 @@ impl Piece {
         }
         let twin = Arc::new(Piece {
             raw_bytes: self.raw_bytes,
+            ranges: self.ranges,
             state: Mutex::new(State { run: state.run.clone(), stored: state.stored.clone() }),
             touched: AtomicBool::new(false),
             account: self.account.clone(),
@@ -81,6 +85,11 @@ impl Piece {
     /// Its size before compression in bytes.
     pub fn raw_bytes(&self) -> usize {
         self.raw_bytes as usize
+    }
+
+    /// How many range deletes it holds; 0 of one that was read from the device.
+    pub fn ranges(&self) -> usize {
+        self.ranges as usize
     }
 
     /// Its contents, if they are in memory.

@@ -80,6 +80,11 @@ impl Edge {
         self.partition.as_ref().map_or(0, |p| p.raw_bytes()) + gotos
     }
 
+    /// How many messages for whole ranges are pending, as far as is known without reading.
+    pub fn pending_ranges(&self) -> usize {
+        self.partition.as_ref().map_or(0, |p| p.ranges()) + self.gotos.len()
+    }
+
     /// Whether anything is pending.
     pub fn has_pending(&self) -> bool {
         self.partition.is_some() || !self.gotos.is_empty()

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
+use super::tidy::join_nulls;
 use super::{Change, Tree};
 use crate::cache::Piece;
 use crate::error::Result;
@@ -175,7 +176,7 @@ impl Tree<'_> {
         }
     }
 
-    fn arrive_at_edges(
+    pub(super) fn arrive_at_edges(
         &self,
         edges: &[Edge],
         batch: &Batch<'_>,
@@ -240,6 +241,7 @@ impl Tree<'_> {
             edge.partition = (!run.is_empty()).then(|| Piece::new(&self.store.cache, run));
             out.push(edge);
         }
+        join_nulls(&mut out);
         Ok(out)
     }
 

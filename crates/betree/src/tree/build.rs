@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::Tree;
 use super::leaf_builder::LeafBuilder;
+use super::tidy::join_nulls;
 use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::format::run::{Run, RunBuilder};
@@ -118,6 +119,7 @@ impl Tree<'_> {
                 edges.push(self.lift_edge(&edge, lift)?);
             }
         }
+        join_nulls(&mut edges);
         Ok(edges)
     }
 

@@ -24,6 +24,9 @@ use crate::node::{Body, Edge, Goto, Node};
 /// A source below this part of a node is copied as messages: windows of nodes that are full of small
 /// directories would cost more than they spare.
 const SMALL_PARTS: usize = 4;
+/// Nodes of a level that are read to see whether a source is lower than they are: where a border of nodes
+/// runs through it, it ends at both sides in the middle of one.
+const TALL_MAX: usize = 3;
 
 /// What a prefix holds, behind the prefix.
 enum Captured {
@@ -263,6 +266,11 @@ impl Tree<'_> {
                 }
             }
         };
+        // No more edges than a node of nodes has.
+        let most = (self.geometry.fanout_max as usize).pow(2);
+        let parts = self.flattened(parts, TALL_MAX, most)?;
+        // What is lower than the root can be one node below it.
+        let is_low = parts.len() > 1 && self.height_of_tree(&parts) < root.height;
         let is_whole = matches!(parts.as_slice(), [only] if !only.has_pending()
             && (only.child.is_none() || !self.is_windowed_leaf(only)?));
         let nothing_collected = collected.iter().all(Pending::is_empty);
@@ -270,9 +278,10 @@ impl Tree<'_> {
         let lift_all = |parts: &[Edge]| -> Result<Vec<Edge>> {
             parts.iter().map(|part| self.lift_edge(part, &behind)).collect()
         };
-        if nothing_collected && (at_root || is_whole) {
+        if nothing_collected && (at_root && !is_low || is_whole) {
             return Ok(Captured::Edges(lift_all(&parts)?));
         }
+        let parts = self.bundled(parts, change)?;
         let target = self.carve(&lo, &hi, &parts, &collected, change)?;
         at_sources.extend(Goto::of(&target));
         Ok(Captured::Edges(lift_all(&[target])?))

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
+use super::tidy::{live, shown_edges};
 use super::{Change, Tree};
 use crate::cache::Piece;
 use crate::error::Result;
@@ -12,13 +13,9 @@ use crate::format::run::RunBuilder;
 use crate::node::{Body, Edge, Node};
 
 impl Tree<'_> {
-    /// Replaces the child of an edge by a null edge if nothing is in or below it.
-    pub fn drop_if_empty(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
-        let empty = match &child.body {
-            Body::Leaf(basements) => basements.is_empty(),
-            Body::Interior(edges) => edges.iter().all(|e| e.child.is_none() && !e.has_pending()),
-        };
-        let Some(edge) = parent.edges().get(index).filter(|edge| empty && edge.gotos.is_empty()) else {
+    /// Replaces the child of an edge, of which it shows nothing, by a null edge.
+    pub(super) fn drop_child(&self, parent: &Node, index: usize) -> Result<Option<Arc<Node>>> {
+        let Some(edge) = parent.edges().get(index).filter(|edge| edge.gotos.is_empty()) else {
             return Ok(None);
         };
         let null = Edge {
@@ -26,14 +23,11 @@ impl Tree<'_> {
             longest_key: edge.longest_key_here(),
             ..Edge::null(edge.lo.clone(), edge.hi.clone())
         };
+        let removed = edge.child.into_iter().collect();
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index, [null]);
         let parent = self.with_body(parent, Body::Interior(edges));
-        self.apply(Change {
-            changed: alloc::vec![parent.clone()],
-            removed: alloc::vec![child.id],
-            ..Change::default()
-        });
+        self.apply(Change { changed: alloc::vec![parent.clone()], removed, ..Change::default() });
         Ok(Some(parent))
     }
 
@@ -49,54 +43,48 @@ impl Tree<'_> {
         Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
     }
 
-    /// Brings the single edge of an interior child up in its place, if nothing is pending above it.
-    pub fn pull_up(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
-        let Some(edge) = parent.edges().get(index) else { return Ok(None) };
-        if child.edges().len() != 1 || edge.has_pending() {
-            return Ok(None);
+    /// Merges what the edges from `from` to `to` lead to, if what they show is together no more than half
+    /// a node. Of children that are lower than others, the edges come to be below these. Gives the new
+    /// version of the parent.
+    pub fn merge(&self, parent: &Node, from: usize, to: usize) -> Result<Option<Arc<Node>>> {
+        let Some(merged @ [first, .., last]) = parent.edges().get(from..=to) else { return Ok(None) };
+        let mut children = Vec::with_capacity(merged.len());
+        for edge in merged {
+            let child = edge.child.map(|id| self.node(id)).transpose()?;
+            children.push((edge, child));
         }
-        let up = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
-        let mut edges = parent.edges().to_vec();
-        edges.splice(index..=index, up);
-        let parent = self.with_body(parent, Body::Interior(edges));
-        self.apply(Change {
-            changed: alloc::vec![parent.clone()],
-            removed: alloc::vec![child.id],
-            ..Change::default()
-        });
-        Ok(Some(parent))
-    }
-
-    /// Merges the children of edges `index` and `index + 1`, if they are of one kind and together
-    /// no more than half full. Gives the new version of the parent.
-    pub fn merge(&self, parent: &Node, index: usize) -> Result<Option<Arc<Node>>> {
-        let (Some(left), Some(right)) = (parent.edges().get(index), parent.edges().get(index + 1)) else {
-            return Ok(None);
+        let highest = |found: Option<u8>, child: &Option<Arc<Node>>| found.max(child.as_ref().map(|c| c.height));
+        let Some(height) = children.iter().map(|(_, child)| child).fold(None, highest) else {
+            return self.merge_nulls(parent, from, to, merged).map(Some);
         };
-        let mut children = Vec::new();
-        for edge in [left, right] {
-            if let Some(id) = edge.child {
-                children.push((edge, self.node(id)?));
+        // Of a lower child only the edge moves.
+        for (_, child) in &mut children {
+            child.take_if(|child| child.height < height);
+        }
+        let (mut bytes, mut edges) = (0, 0);
+        for (edge, child) in &children {
+            match child {
+                Some(child) => {
+                    let (lo, hi) = edge.shown();
+                    bytes += child.content_bytes_within(&lo, &hi);
+                    edges += live(shown_edges(child, edge));
+                }
+                None => edges += live(core::slice::from_ref(edge)),
             }
         }
-        let Some((_, first)) = children.first() else {
-            return self.merge_nulls(parent, index, left, right).map(Some);
-        };
-        let height = first.height;
-        if children.iter().any(|(_, c)| c.height != height) {
+        if bytes > self.geometry.node_bytes as usize / 2
+            || height > 0 && edges > self.geometry.fanout_max as usize / 2
+        {
             return Ok(None);
         }
-        let bytes: usize = children.iter().map(|(_, c)| c.content_bytes()).sum();
-        let edges: usize = children.iter().map(|(_, c)| c.edges().len()).sum();
-        if bytes > self.geometry.node_bytes as usize / 2 || edges > self.geometry.fanout_max as usize / 2 {
-            return Ok(None);
-        }
-        let into = Lift::into_child(&left.lo, &right.hi);
-        let (lo, hi) = (into.to.cut(&left.lo), into.to.cut(&right.hi));
+        let into = Lift::into_child(&first.lo, &last.hi);
+        let (lo, hi) = (into.to.cut(&first.lo), into.to.cut(&last.hi));
         let mut change = Change::default();
+        let gotos: Vec<_> = merged.iter().flat_map(|edge| &edge.gotos).cloned().collect();
         let (node, longest) = if height == 0 {
             let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
             for (edge, child) in &children {
+                let Some(child) = child else { continue };
                 let lift = Lift::out_of_child(edge).then(&into);
                 self.store.load(&child.pieces())?;
                 let (lo, hi) = edge.shown();
@@ -106,51 +94,56 @@ impl Tree<'_> {
             (self.new_node(0, lo, hi, Body::Leaf(basements)), longest)
         } else {
             let mut all = Vec::new();
-            for edge in [left, right] {
-                match children.iter().find(|(e, _)| core::ptr::eq(*e, edge)) {
-                    Some((edge, child)) => {
+            for (edge, child) in &children {
+                match child {
+                    Some(child) => {
                         let lift = Lift::out_of_child(edge).then(&into);
                         all.extend(self.edges_of(child, edge, &lift)?);
                     }
                     // What is pending for it stays above, in the joined partition.
-                    None => all.push(Edge::null(into.to.cut(&edge.lo), into.to.cut(&edge.hi))),
+                    None => {
+                        let edge = Edge { partition: None, gotos: Vec::new(), ..(*edge).clone() };
+                        all.push(self.lift_edge(&edge, &into)?);
+                    }
                 }
             }
-            let node = self.new_node(height, lo, hi, Body::Interior(all));
+            let node = self.new_node(self.height_below(&all, &gotos), lo, hi, Body::Interior(all));
             let longest = node.longest_key();
             (node, longest)
         };
-        let (node, mut edge) = self.edge_to(node, &left.lo, &right.hi, into, longest);
-        edge.partition = self.joined_partition(left, right)?;
-        edge.gotos = left.gotos.iter().chain(&right.gotos).cloned().collect();
-        let pending = left.longest_key_here().max(right.longest_key_here());
+        let (node, mut edge) = self.edge_to(node, &first.lo, &last.hi, into, longest);
+        edge.partition = self.joined_partition(merged)?;
+        edge.gotos = gotos;
+        let pending = merged.iter().map(Edge::longest_key_here).max().unwrap_or(0);
         edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));
         change.added.push(node);
-        change.removed.extend(children.iter().map(|(_, child)| child.id));
+        change.removed.extend(children.iter().filter_map(|(_, child)| Some(child.as_ref()?.id)));
         let mut edges = parent.edges().to_vec();
-        edges.splice(index..=index + 1, [edge]);
+        edges.splice(from..=to, [edge]);
         let parent = self.with_body(parent, Body::Interior(edges));
         change.changed.push(parent.clone());
         self.apply(change);
         Ok(Some(parent))
     }
 
-    fn merge_nulls(&self, parent: &Node, index: usize, left: &Edge, right: &Edge) -> Result<Arc<Node>> {
-        let mut edge = Edge::null(left.lo.clone(), right.hi.clone());
-        edge.partition = self.joined_partition(left, right)?;
-        edge.longest_key = left.longest_key_here().max(right.longest_key_here());
+    fn merge_nulls(&self, parent: &Node, from: usize, to: usize, merged: &[Edge]) -> Result<Arc<Node>> {
         let mut edges = parent.edges().to_vec();
-        edges.splice(index..=index + 1, [edge]);
+        if let [first, .., last] = merged {
+            let mut edge = Edge::null(first.lo.clone(), last.hi.clone());
+            edge.partition = self.joined_partition(merged)?;
+            edge.longest_key = merged.iter().map(Edge::longest_key_here).max().unwrap_or(0);
+            edges.splice(from..=to, [edge]);
+        }
         let parent = self.with_body(parent, Body::Interior(edges));
         self.apply(Change { changed: alloc::vec![parent.clone()], ..Change::default() });
         Ok(parent)
     }
 
-    /// The partitions of two neighbouring edges as one.
-    fn joined_partition(&self, left: &Edge, right: &Edge) -> Result<Option<Arc<Piece>>> {
+    /// The partitions of neighbouring edges as one.
+    fn joined_partition(&self, edges: &[Edge]) -> Result<Option<Arc<Piece>>> {
         let mut out = RunBuilder::default();
         let mut ranges = Vec::new();
-        for piece in [left, right].into_iter().filter_map(|e| e.partition.as_ref()) {
+        for piece in edges.iter().filter_map(|e| e.partition.as_ref()) {
             let run = self.store.run(piece)?;
             run.points(0, run.len()).for_each(|p| out.push(&p.key, p.msn, p.kind, p.value));
             ranges.extend_from_slice(run.ranges());

@@ -1,6 +1,7 @@
 //! The Bε-tree: what is asked of it and what is done to its shape, one operation a file.
 
 mod arrive;
+mod borders;
 mod build;
 mod clone;
 mod convert;
@@ -14,6 +15,7 @@ mod region;
 mod settle;
 mod source;
 mod split;
+mod tidy;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -5,17 +5,20 @@ use alloc::vec::Vec;
 
 use hashbrown::HashSet;
 
-use super::build::Lift;
+use super::tidy::{live, live_before, next_live};
 use super::{Change, Tree};
 use crate::error::Result;
 use crate::key::Cut;
-use crate::node::{Body, Edge, Node, NodeId};
+use crate::node::{Body, Edge, Goto, Node, NodeId};
 
 /// Room for one flush in nodes: the child, the neighbour that it may merge with, and their parents
 /// are written anew.
 pub(crate) const FLUSH_NODES: u32 = 6;
 /// Room for a flush of which parts go past the child, in nodes.
 pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
+
+/// How many messages for ranges a buffer holds at most for each edge that its node may have.
+const RANGES_PER_EDGE: usize = 2;
 
 /// No tree grows beyond this height; its root becomes larger instead.
 pub(super) const HEIGHT_MAX: u8 = 200;
@@ -47,9 +50,10 @@ impl Tree<'_> {
         let mut visited: HashSet<NodeId> = HashSet::new();
         while let Some(id) = path.last().copied() {
             let node = self.node(id)?;
-            let over = node.height > 0 && node.content_bytes() > self.geometry.node_bytes as usize;
-            let fullest = node.edges().iter().enumerate().max_by_key(|(_, e)| e.pending_bytes());
-            let fullest = fullest.filter(|(_, e)| e.pending_bytes() > 0).map(|(index, _)| index);
+            let pressures = node.edges().iter().map(|edge| self.pressure_bytes(edge));
+            let over = pressures.clone().sum::<usize>() > self.geometry.node_bytes as usize;
+            let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
+            let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
             if let Some(index) = fullest.filter(|_| over || eager) {
                 if has_room(FLUSH_NODES) {
                     settled.flushes += 1;
@@ -86,6 +90,14 @@ impl Tree<'_> {
         Ok(settled)
     }
 
+    /// What is pending for an edge, in bytes of a buffer that is full at a node's size. A message for a
+    /// range counts for much: what it hides is kept until it has gone down, and each is in the way of
+    /// those who read past it.
+    fn pressure_bytes(&self, edge: &Edge) -> usize {
+        let ranges_max = RANGES_PER_EDGE * self.geometry.fanout_max as usize;
+        edge.pending_bytes() + edge.pending_ranges() * (self.geometry.node_bytes as usize / ranges_max.max(1))
+    }
+
     /// Splits a child that is too large, and merges or drops one that is too small. A child that was
     /// reached is private: no other edge leads to it.
     fn mend_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
@@ -98,6 +110,7 @@ impl Tree<'_> {
             },
             None => (parent, child),
         };
+        let child = if self.is_large(&child) && child.height > 0 { self.tidied(&child)? } else { child };
         if self.is_large(&child) {
             let mut parent = parent;
             // The halves may be too large again.
@@ -119,13 +132,15 @@ impl Tree<'_> {
             }
             return Ok(());
         }
-        let mut parent = match self.drop_if_empty(&parent, index, &child)? {
-            Some(parent) => parent,
-            None => match self.pull_up(&parent, index, &child)? {
-                Some(parent) => parent,
-                None => parent,
-            },
-        };
+        let mut parent = parent;
+        let mut child = Some(child);
+        while let Some(below) = child
+            && let Some(seen) = self.see_through(&parent, index, &below)?
+        {
+            parent = seen;
+            let id = parent.edges().get(index).and_then(|edge| edge.child);
+            child = id.map(|id| self.node(id)).transpose()?;
+        }
         let small = |edge: Option<&Edge>| -> Result<bool> {
             match edge.map(|e| e.child) {
                 // What is shared is not copied to be merged.
@@ -135,13 +150,16 @@ impl Tree<'_> {
             }
         };
         if small(parent.edges().get(index))? {
-            if small(parent.edges().get(index + 1))?
-                && let Some(merged) = self.merge(&parent, index)?
+            if let Some(next) = next_live(&parent, index)
+                && small(parent.edges().get(next))?
+                && let Some(merged) = self.merge(&parent, index, next)?
             {
                 parent = merged;
             }
-            if index > 0 && small(parent.edges().get(index - 1))? {
-                self.merge(&parent, index - 1)?;
+            if let Some(before) = live_before(&parent, index)
+                && small(parent.edges().get(before))?
+            {
+                self.merge(&parent, before, index)?;
             }
         }
         Ok(())
@@ -168,24 +186,24 @@ impl Tree<'_> {
     fn is_large(&self, node: &Node) -> bool {
         match &node.body {
             Body::Leaf(_) => node.content_bytes() > self.geometry.node_bytes as usize,
-            Body::Interior(edges) => edges.len() > self.geometry.fanout_max as usize,
+            Body::Interior(edges) => live(edges) > self.geometry.fanout_max as usize,
         }
     }
 
     fn is_small(&self, node: &Node) -> bool {
         match &node.body {
             Body::Leaf(_) => node.content_bytes() < self.geometry.node_bytes as usize / 4,
-            Body::Interior(edges) => edges.len() < (self.geometry.fanout_max as usize / 4).max(2),
+            Body::Interior(edges) => live(edges) < (self.geometry.fanout_max as usize / 4).max(2),
         }
     }
 
     /// Gives the tree a level, or takes one. Gives the root if it is to be looked at again.
     fn mend_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
         let fanout_max = self.geometry.fanout_max as usize;
-        let root = if root.edges().len() > fanout_max { self.tidied(root)? } else { root.clone() };
+        let root = if live(root.edges()) > fanout_max { self.tidied(root)? } else { root.clone() };
         let edges = root.edges();
-        if edges.len() > fanout_max && root.height < HEIGHT_MAX {
-            let parts = edges.len().div_ceil(fanout_max).max(2);
+        if live(edges) > fanout_max && root.height < HEIGHT_MAX {
+            let parts = live(edges).div_ceil(fanout_max).max(2);
             let mut change = Change { removed: alloc::vec![root.id], ..Change::default() };
             let mut tops = Vec::with_capacity(parts);
             let mut highest = 0;
@@ -205,26 +223,15 @@ impl Tree<'_> {
             return Ok(Some(id));
         }
         if let [only] = edges
+            && only.child.is_none()
             && !only.has_pending()
         {
-            let below = match only.child {
-                Some(child) => self.node(child)?,
-                None if root.height == 1 => return Ok(None),
-                None => {
-                    let null = Edge::null(Cut::LOW, Cut::HIGH);
-                    let top = self.new_node(1, Cut::LOW, Cut::HIGH, Body::Interior(alloc::vec![null]));
-                    self.replace_root(&root, &[], top);
-                    return Ok(None);
-                }
-            };
-            if below.height > 0 {
-                let edges = self.edges_of(&below, only, &Lift::out_of_child(only))?;
-                let top =
-                    self.new_node(self.height_above(&edges), Cut::LOW, Cut::HIGH, Body::Interior(edges));
-                let id = top.id;
-                self.replace_root(&root, &[below.id], top);
-                return Ok(Some(id));
+            if root.height > 1 {
+                let null = Edge::null(Cut::LOW, Cut::HIGH);
+                let top = self.new_node(1, Cut::LOW, Cut::HIGH, Body::Interior(alloc::vec![null]));
+                self.replace_root(&root, top);
             }
+            return Ok(None);
         }
         self.lower_root(&root)
     }
@@ -232,77 +239,38 @@ impl Tree<'_> {
     /// Makes what is left of a root's highest children edges of the root itself, where there is room
     /// for all of them: clones that came and went leave them all but empty.
     fn lower_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
-        let edges = root.edges();
-        if root.height <= 1 || edges.is_empty() {
-            return Ok(None);
-        }
-        let mut all = Vec::with_capacity(edges.len());
-        let mut gone = Vec::new();
-        for edge in edges {
-            let child = match edge.child {
-                Some(id) if self.table.lock().height(id).is_some_and(|height| height + 1 == root.height) => {
-                    self.node(id)?
-                }
-                _ => {
-                    all.push(edge.clone());
-                    continue;
-                }
-            };
-            if edge.has_pending() {
-                return Ok(None);
-            }
-            all.extend(self.edges_of(&child, edge, &Lift::out_of_child(edge))?);
-            gone.push(child.id);
-            if all.len() > self.geometry.fanout_max as usize / 2 {
-                return Ok(None);
-            }
-        }
+        let fanout_max = self.geometry.fanout_max as usize;
+        let most = if live(root.edges()) == 1 { fanout_max } else { fanout_max / 2 };
+        let all = self.flattened(root.edges().to_vec(), most, most)?;
         let height = self.height_above(&all);
         if height >= root.height {
             return Ok(None);
         }
         let top = self.new_node(height, Cut::LOW, Cut::HIGH, Body::Interior(all));
         let id = top.id;
-        self.replace_root(root, &gone, top);
+        self.replace_root(root, top);
         Ok(Some(id))
     }
 
-    /// A root in which neighbours that are empty or small have become one.
-    fn tidied(&self, root: &Arc<Node>) -> Result<Arc<Node>> {
-        let mut root = root.clone();
-        let mut at = 0;
-        while let Some(edge) = root.edges().get(at) {
-            if let Some(id) = edge.child
-                && self.is_private(id)
-                && let Some(dropped) = self.drop_if_empty(&root, at, &*self.node(id)?)?
-            {
-                root = dropped;
-            }
-            let mut may_merge = at + 1 < root.edges().len();
-            for edge in root.edges().iter().skip(at).take(2) {
-                may_merge &= match edge.child {
-                    Some(id) => self.is_private(id) && self.is_small(&*self.node(id)?),
-                    None => edge.gotos.is_empty(),
-                };
-            }
-            match if may_merge { self.merge(&root, at)? } else { None } {
-                Some(merged) => root = merged,
-                None => at += 1,
-            }
-        }
-        Ok(root)
-    }
-
     /// The height of a node that is to have these edges.
-    fn height_above(&self, edges: &[Edge]) -> u8 {
+    pub(super) fn height_above(&self, edges: &[Edge]) -> u8 {
         let table = self.table.lock();
         let targets = edges.iter().flat_map(|e| e.child.into_iter().chain(e.gotos.iter().map(|g| g.target)));
         targets.filter_map(|id| table.height(id)).max().map_or(1, |height| height.saturating_add(1))
     }
 
-    fn replace_root(&self, old: &Node, below: &[NodeId], top: Arc<Node>) {
-        let mut removed = alloc::vec![old.id];
-        removed.extend_from_slice(below);
-        self.apply(Change { root: Some(top.id), added: alloc::vec![top], removed, ..Change::default() });
+    /// The height of a node that is to have these edges, below an edge with these GOTOs pending.
+    pub(super) fn height_below(&self, edges: &[Edge], gotos: &[Goto]) -> u8 {
+        let table = self.table.lock();
+        let targets = gotos.iter().filter_map(|goto| table.height(goto.target));
+        let highest = targets.max().map_or(1, |height| height.saturating_add(1));
+        drop(table);
+        self.height_above(edges).max(highest)
+    }
+
+    /// Another root; what only the old one had named goes later.
+    fn replace_root(&self, old: &Node, top: Arc<Node>) {
+        let (root, removed) = (Some(top.id), alloc::vec![old.id]);
+        self.apply(Change { root, added: alloc::vec![top], removed, ..Change::default() });
     }
 }

@@ -61,19 +61,23 @@ impl Tree<'_> {
             let into = Lift::into_child(&lo, &hi);
             let lift = out.then(&into);
             let (lo_new, hi_new) = (into.to.cut(&lo), into.to.cut(&hi));
-            let body = match &child.body {
+            let gotos = inside(&edge.gotos, &lo, &hi);
+            let (height, body) = match &child.body {
                 Body::Leaf(basements) => {
                     let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
                     self.copy_pairs(basements, lo_below, hi_below, &lift, false, &mut leaf)?;
-                    Body::Leaf(leaf.finish().0)
+                    (0, Body::Leaf(leaf.finish().0))
                 }
-                Body::Interior(_) => Body::Interior(self.edges_within(child, lo_below, hi_below, &lift)?),
+                Body::Interior(_) => {
+                    let edges = self.edges_within(child, lo_below, hi_below, &lift)?;
+                    (self.height_below(&edges, &gotos), Body::Interior(edges))
+                }
             };
-            let node = self.new_node(child.height, lo_new, hi_new, body);
+            let node = self.new_node(height, lo_new, hi_new, body);
             let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);
             let (node, mut edge_new) = self.edge_to(node, &lo, &hi, into, longest);
             edge_new.partition = self.partition_within(edge, &lo, &hi)?;
-            edge_new.gotos = inside(&edge.gotos, &lo, &hi);
+            edge_new.gotos = gotos;
             change.added.push(node);
             new.push(edge_new);
         }
@@ -128,7 +132,7 @@ fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
 }
 
 /// The basements that may hold keys in `[lo, hi)`.
-fn shown_basements<'b>(basements: &'b [Basement], lo: &Cut, hi: &Cut) -> &'b [Basement] {
+pub(super) fn shown_basements<'b>(basements: &'b [Basement], lo: &Cut, hi: &Cut) -> &'b [Basement] {
     let from = basements.partition_point(|b| lo.is_above(&b.first)).saturating_sub(1);
     let to = basements.partition_point(|b| hi.is_above(&b.first));
     basements.get(from..to).unwrap_or_default()
