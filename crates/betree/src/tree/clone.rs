@@ -268,7 +268,7 @@ impl Tree<'_> {
         };
         // No more edges than a node of nodes has.
         let most = (self.geometry.fanout_max as usize).pow(2);
-        let parts = self.flattened(parts, TALL_MAX, most)?;
+        let parts = if parts.len() > 1 { self.flattened(parts, TALL_MAX, most)? } else { parts };
         // What is lower than the root can be one node below it.
         let is_low = parts.len() > 1 && self.height_of_tree(&parts) < root.height;
         let is_whole = matches!(parts.as_slice(), [only] if !only.has_pending()
