@@ -85,6 +85,11 @@ impl Edge {
         self.partition.as_ref().map_or(0, |p| p.ranges()) + self.gotos.len()
     }
 
+    /// The nodes that it names, each as often as it does.
+    pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.child.into_iter().chain(self.gotos.iter().map(|goto| goto.target))
+    }
+
     /// Whether anything is pending.
     pub fn has_pending(&self) -> bool {
         self.partition.is_some() || !self.gotos.is_empty()
@@ -151,7 +156,7 @@ impl Node {
 
     /// The nodes that it names, each as often as it does: for each it holds a reference.
     pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.edges().iter().flat_map(|edge| edge.child.into_iter().chain(edge.gotos.iter().map(|g| g.target)))
+        self.edges().iter().flat_map(Edge::references)
     }
 
     /// The basements; none for an interior node.

@@ -192,10 +192,12 @@ impl Tree<'_> {
             }
             edges = &with_gotos;
         }
-        // A GOTO that came may just have made two edges of one, which the node table does not know yet.
+        // A GOTO that came may just have made two edges of one, or come in two parts: the node table does
+        // not know yet of the one or the other.
         let others = edges;
         let is_sole = |edge: &Edge| {
-            batch.gotos.is_empty() || others.iter().filter(|other| other.child == edge.child).count() == 1
+            let all = others.iter().flat_map(Edge::references);
+            batch.gotos.is_empty() || all.filter(|id| Some(*id) == edge.child).count() == 1
         };
         let mut points = batch.points.as_slice();
         let mut out = Vec::with_capacity(edges.len());

@@ -7,7 +7,7 @@ use super::Tree;
 use super::settle::FLUSH_NODES;
 use crate::error::Result;
 use crate::key::Cut;
-use crate::node::{Edge, Node, NodeId};
+use crate::node::{Node, NodeId};
 
 impl Tree<'_> {
     /// Takes messages for ranges down along the cuts, and makes nodes of what windows beside them show:
@@ -38,14 +38,13 @@ impl Tree<'_> {
                 if let Some(mended) = self.mend(&node, index, &child)? {
                     node = mended;
                 }
-                if node.edges().get(index).is_some_and(|edge| edge.pending_ranges() > 0) {
+                let Some(edge) = node.edges().get(index) else { break };
+                let Some(child) = edge.child.filter(|child| self.is_private(*child)) else { continue };
+                reached.push(child);
+                to_visit.push((child, touched.iter().map(|cut| edge.translation.cut(cut)).collect()));
+                if edge.pending_ranges() > 0 {
                     self.flush(&node, index, false)?;
                     node = self.node(id)?;
-                }
-                let Some(edge) = node.edges().get(index) else { break };
-                if let Some(child) = edge.child {
-                    reached.push(child);
-                    to_visit.push((child, cuts_below(edge, &touched)));
                 }
             }
         }
@@ -57,9 +56,4 @@ impl Tree<'_> {
         let named = node.references().filter(|id| *id == child).count();
         self.table.lock().references(child) as usize == named
     }
-}
-
-/// Cuts inside an edge's window, or at its ends, in the child's coordinates.
-fn cuts_below(edge: &Edge, cuts: &[Cut]) -> Vec<Cut> {
-    cuts.iter().map(|cut| edge.translation.cut(cut)).collect()
 }

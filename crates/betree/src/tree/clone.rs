@@ -354,8 +354,7 @@ impl Tree<'_> {
                 self.edge_to(node, lo, hi, into, longest)
             }
             None => {
-                let named =
-                    parts.iter().flat_map(|e| e.child.into_iter().chain(e.gotos.iter().map(|g| g.target)));
+                let named = parts.iter().flat_map(Edge::references);
                 let collected = collected.iter().flat_map(|p| p.gotos.iter().map(|goto| goto.target));
                 let heights = named.chain(collected).map(|id| self.height_of(id, change).saturating_add(1));
                 let height = heights.max().unwrap_or(1);

@@ -53,7 +53,8 @@ impl Tree<'_> {
             let child = edge.child.map(|id| self.node(id)).transpose()?;
             children.push((edge, child));
         }
-        let highest = |found: Option<u8>, child: &Option<Arc<Node>>| found.max(child.as_ref().map(|c| c.height));
+        let highest =
+            |found: Option<u8>, child: &Option<Arc<Node>>| found.max(child.as_ref().map(|c| c.height));
         let Some(height) = children.iter().map(|(_, child)| child).fold(None, highest) else {
             return self.merge_nulls(parent, from, to, merged).map(Some);
         };
@@ -118,6 +119,8 @@ impl Tree<'_> {
         edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));
         change.added.push(node);
         change.removed.extend(children.iter().filter_map(|(_, child)| Some(child.as_ref()?.id)));
+        // Two windows may have shown one child.
+        change.removed.dedup();
         let mut edges = parent.edges().to_vec();
         edges.splice(from..=to, [edge]);
         let parent = self.with_body(parent, Body::Interior(edges));

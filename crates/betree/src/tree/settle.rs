@@ -255,8 +255,12 @@ impl Tree<'_> {
     /// The height of a node that is to have these edges.
     pub(super) fn height_above(&self, edges: &[Edge]) -> u8 {
         let table = self.table.lock();
-        let targets = edges.iter().flat_map(|e| e.child.into_iter().chain(e.gotos.iter().map(|g| g.target)));
-        targets.filter_map(|id| table.height(id)).max().map_or(1, |height| height.saturating_add(1))
+        edges
+            .iter()
+            .flat_map(Edge::references)
+            .filter_map(|id| table.height(id))
+            .max()
+            .map_or(1, |height| height.saturating_add(1))
     }
 
     /// The height of a node that is to have these edges, below an edge with these GOTOs pending.

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use super::arrive::{Arrival, Batch};
 use super::build::Lift;
+use super::split::shown_basements;
 use super::{Change, Tree};
 use crate::error::Result;
-use super::split::shown_basements;
 use crate::node::{Body, Edge, Node};
 
 impl Tree<'_> {
