@@ -54,6 +54,7 @@ pub(crate) struct Engine {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub point_queries: AtomicU64,
+    pub point_query_nodes: AtomicU64,
     pub range_queries: AtomicU64,
     pub commits: AtomicU64,
     pub checkpoints: AtomicU64,
@@ -136,11 +137,6 @@ impl Engine {
         for msn in first_msn.. {
             let Some(change) = changes.next() else { break };
             let (id, change) = change?;
-            match &change {
-                Change::DeleteRange { lo, hi } => self.note_borders(id, lo.clone(), hi.clone()),
-                Change::CloneRange { to, .. } => self.note_borders(id, Cut::before(*to), Cut::after(*to)),
-                _ => {}
-            }
             let Some(state) = states.get_mut(usize::from(id.0)).and_then(Option::as_mut) else { continue };
             if msn <= state.applied_msn {
                 continue;
@@ -339,11 +335,19 @@ impl Engine {
         Ok(true)
     }
 
-    /// Notes the ends of a range that was deleted or replaced; not beyond what is worth the memory.
-    fn note_borders(&self, id: DictId, lo: Cut, hi: Cut) {
+    /// Notes where the ranges of a record begin and end, not beyond what is worth the memory: what they
+    /// hide is much, or in pieces. The others go down as buffers fill.
+    pub fn note_borders(&self, record: &[u8]) {
         let mut borders = self.borders.lock();
-        if borders.len() < BORDERS_MAX {
-            borders.extend([(id, lo), (id, hi)]);
+        for (id, change) in Changes::of(record).map_while(Result::ok) {
+            let ends = match change {
+                Change::DeleteRange { lo, hi } => [lo, hi],
+                Change::CloneRange { to, .. } => [Cut::before(to), Cut::after(to)],
+                _ => continue,
+            };
+            if borders.len() < BORDERS_MAX {
+                borders.extend(ends.map(|cut| (id, cut)));
+            }
         }
     }
 

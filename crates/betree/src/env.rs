@@ -130,6 +130,9 @@ impl Env {
         if batch.frees() {
             self.engine.expect_space(batch.frees_bytes());
         }
+        if batch.clones() > 0 || batch.frees_bytes() >= u64::from(self.engine.geometry.node_bytes) {
+            self.engine.note_borders(batch.record());
+        }
         if self.engine.freeze(false) || batch.frees() && self.engine.wants_deletes_back() {
             self.call_for_work();
         }
@@ -499,6 +502,7 @@ impl Env {
             log_writes: log.segments,
             log_write_bytes: log.bytes,
             point_queries: counters.point_queries.load(Ordering::Relaxed),
+            point_query_nodes: counters.point_query_nodes.load(Ordering::Relaxed),
             range_queries: counters.range_queries.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
@@ -526,8 +530,9 @@ impl Env {
     /// # Errors
     /// The device's, or corruption.
     pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<alloc::vec::Vec<u8>>> {
-        self.engine.counters.point_queries.fetch_add(1, Ordering::Relaxed);
-        self.engine.tree(dict)?.get(key)
+        let counters = &self.engine.counters;
+        counters.point_queries.fetch_add(1, Ordering::Relaxed);
+        self.engine.tree(dict)?.get(key, &counters.point_query_nodes)
     }
 
     /// A cursor over `[lo, hi)`, standing before its first key. An unknown dictionary is empty.

@@ -19,6 +19,9 @@ pub struct Stats {
     pub log_write_bytes: u64,
     /// Point queries.
     pub point_queries: u64,
+    /// Nodes that these went through in memory, the root and the leaf counted; a query that had to read one
+    /// goes through those above it again.
+    pub point_query_nodes: u64,
     /// Steps of cursors that went to the tree.
     pub range_queries: u64,
     /// Batches committed.

@@ -178,6 +178,47 @@ fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
     assert_eq!(count(&env, &source), 100_000);
 }
 
+/// What a scan reads on a volume that was just opened, in bytes.
+fn scanned_bytes(device: &Arc<MemDevice>, dir: &[u8], entries: usize) -> u64 {
+    let env = open(device);
+    let before = device.counts();
+    assert_eq!(count(&env, dir), entries);
+    device.counts().since(&before).read_bytes
+}
+
+#[test]
+fn a_scan_reads_no_more_after_a_clone_or_a_rename() {
+    let device = volume();
+    let size = 100_000;
+    let (source, copy, moved) = (dir(size), b"/copy\0".to_vec(), b"/moved\0".to_vec());
+    let before = scanned_bytes(&device, &source, size as usize);
+    let change = |fill: &dyn Fn(&mut Batch)| {
+        let env = open(&device);
+        commit(&env, fill);
+        while env.pump().unwrap() {}
+        env.close().unwrap();
+    };
+    let assert_as_before = |dir: &[u8]| {
+        let now = scanned_bytes(&device, dir, size as usize);
+        assert!(
+            now <= before + before / 10,
+            "{now} bytes for {:?}, before it was {before}",
+            dir.escape_ascii()
+        );
+    };
+    change(&|batch| batch.clone_range(D, &source, &copy));
+    assert_as_before(&source);
+    assert_as_before(&copy);
+    change(&|batch| batch.rename_range(D, &copy, &moved));
+    assert_as_before(&moved);
+    // What is written to the copy makes its nodes its own, and leaves them as full.
+    change(&|batch| {
+        (0..size).step_by(100).for_each(|at| batch.put(D, &key(&moved, at), &at.to_be_bytes().repeat(6)))
+    });
+    assert_as_before(&source);
+    assert_as_before(&moved);
+}
+
 #[test]
 fn two_hundred_clones_of_clones_are_all_there() {
     let device = volume();
@@ -193,6 +234,19 @@ fn two_hundred_clones_of_clones_are_all_there() {
     for number in [0, 1, 99, 199] {
         assert_eq!(count(&env, &name(number)), 1_001 + number as usize, "{number}");
     }
+    // However many clones of clones lie on the way, it is no longer than the tree is high.
+    for number in 0..200 {
+        let before = env.stats();
+        assert!(env.get(D, &key(&name(number), 1_000_000)).unwrap().is_some());
+        let after = env.stats();
+        assert_eq!(after.point_queries - before.point_queries, 1);
+        // Where nothing had to be read, it went down once.
+        if after.device_reads == before.device_reads {
+            let nodes = after.point_query_nodes - before.point_query_nodes;
+            assert!(nodes <= after.height, "{nodes} nodes of {} levels for {number}", after.height);
+        }
+    }
+    assert!(env.stats().height <= 8, "{} levels", env.stats().height);
     assert_sound(&env);
 }
 
@@ -428,4 +482,53 @@ fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
         assert!(now <= low + 2 && used_now <= used * 2, "{what} to {now} levels and {used_now} bytes");
         assert_sound(&env);
     }
+}
+
+#[test]
+fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
+    let device = Arc::new(MemDevice::new(SETUP.volume_bytes));
+    format_env(&(Arc::clone(&device) as Arc<dyn Device>), &SETUP).unwrap();
+    let env = open(&device);
+    let small_dir = |number: u32| format!("/flood\0{number:06}\0").into_bytes();
+    let dirs = 60_000u32;
+    for number in 0..dirs {
+        let name = small_dir(number);
+        commit(&env, |batch| (0..3).for_each(|entry| batch.put(D, &key(&name, entry), b"a small file")));
+        if number % 100 == 0 {
+            while env.pump().unwrap() {}
+        }
+    }
+    env.checkpoint().unwrap();
+    let (height, used_full) = (env.stats().height, env.space().used_bytes);
+    let begin = device.counts();
+    let mut worst_query = (0, 0);
+    for turn in 0..dirs {
+        // In an order that is not the keys', so that each takes a way of its own.
+        let number = (u64::from(turn) * 7919 % u64::from(dirs)) as u32;
+        let name = small_dir(number);
+        commit(&env, |batch| batch.delete_range(D, &Cut::before(name.clone()), &Cut::after(name.clone())));
+        if turn % 100 == 0 {
+            while env.pump().unwrap() {}
+        }
+        if turn % 1000 == 500 {
+            let (before, reads) = (env.stats(), device.counts().reads);
+            let next = small_dir((u64::from(turn + 1) * 7919 % u64::from(dirs)) as u32);
+            assert!(env.get(D, &key(&next, 1)).unwrap().is_some());
+            assert_eq!(env.get(D, &key(&name, 1)).unwrap(), None);
+            let nodes = env.stats().point_query_nodes - before.point_query_nodes;
+            worst_query = worst_query.max((device.counts().reads - reads, nodes));
+        }
+    }
+    let written = device.counts().since(&begin).writes;
+    // They go down together as buffers fill: each costs no write of a node of its own.
+    assert!(written <= u64::from(dirs), "{written} writes for {dirs} deletes");
+    // Two queries, and of each node on the way header, partition and again the header of one below.
+    let (reads, nodes) = worst_query;
+    assert!(reads <= 4 * height && nodes <= 6 * height, "{reads} reads, {nodes} nodes of {height} levels");
+    assert_eq!(count(&env, b"/flood\0"), 0);
+    while env.pump().unwrap() {}
+    env.checkpoint().unwrap();
+    let used = env.space().used_bytes;
+    assert!(used <= used_full / 4, "{used} bytes are used, with the directories it was {used_full}");
+    assert_sound(&env);
 }

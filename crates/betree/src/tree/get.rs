@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use betree_sys::sync::atomic::{AtomicU64, Ordering};
+
 use super::Tree;
 use crate::cache::Piece;
 use crate::error::Result;
@@ -28,12 +30,13 @@ enum End {
 
 impl Tree<'_> {
     /// The value of a key: from the root down, newest first, until a put, a delete or a range that
-    /// covers it ends the search; upserts met on the way are applied on the way back (§3.1).
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// covers it ends the search; upserts met on the way are applied on the way back (§3.1). The nodes
+    /// that it goes through are added to `nodes`: each is lower than the one before.
+    pub fn get(&self, key: &[u8], nodes: &AtomicU64) -> Result<Option<Vec<u8>>> {
         loop {
             // Newest first.
             let mut pending: Vec<Vec<u8>> = Vec::new();
-            let (found, path) = self.look(key, &mut pending);
+            let (found, path) = self.look(key, &mut pending, nodes);
             let found = match (found, path) {
                 (Found::Open, Some(path)) => self.search(path, &mut pending)?,
                 (found, _) => Some(found),
@@ -50,7 +53,7 @@ impl Tree<'_> {
     }
 
     /// What the memtables say, and if that is not all, the path through the nodes in memory.
-    fn look(&self, key: &[u8], pending: &mut Vec<Vec<u8>>) -> (Found, Option<Path>) {
+    fn look(&self, key: &[u8], pending: &mut Vec<Vec<u8>>, nodes: &AtomicU64) -> (Found, Option<Path>) {
         let state = self.dict.state.read();
         let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
         for memtable in memtables {
@@ -62,8 +65,10 @@ impl Tree<'_> {
         let mut path = Path { partitions: Vec::new(), end: End::Nothing };
         let mut id = state.root;
         let mut key = key.to_vec();
+        let mut visited = 0;
         path.end = loop {
             let Some(node) = state.node(id) else { break End::NotHere(id) };
+            visited += 1;
             match &node.body {
                 Body::Leaf(basements) => {
                     break match basements.get(node.basement_of(&key)) {
@@ -85,6 +90,7 @@ impl Tree<'_> {
                 }
             }
         };
+        nodes.fetch_add(visited, Ordering::Relaxed);
         (Found::Open, Some(path))
     }
 
