@@ -25,7 +25,7 @@ use crate::upsert::Upsert;
 const FROZEN_MAX: usize = 2;
 
 /// Borders of deleted or replaced ranges whose turn comes together, and the most that are kept.
-const BORDERS_AT_ONCE: usize = 128;
+pub(crate) const BORDERS_AT_ONCE: usize = 128;
 const BORDERS_MAX: usize = 4096;
 
 /// Everything that a tree operation may touch.
@@ -351,10 +351,10 @@ impl Engine {
         }
     }
 
-    /// Lets go of what ranges hide that were deleted or replaced, once there are many of them: they share
-    /// the ways to their places. `false` if it was not yet time.
-    pub fn clear_borders(&self) -> Result<bool> {
-        if self.borders.lock().len() < BORDERS_AT_ONCE || !self.has_room(FLUSH_NODES) {
+    /// Lets go of what ranges hide that were deleted or replaced, if `least` of their ends have been noted:
+    /// together they share the ways to their places. `false` if there were not so many.
+    pub fn clear_borders(&self, least: usize) -> Result<bool> {
+        if self.borders.lock().len() < least || !self.has_room(FLUSH_NODES) {
             return Ok(false);
         }
         let mut borders = core::mem::take(&mut *self.borders.lock());

@@ -8,7 +8,7 @@ use betree_sys::sync::{Condvar, Mutex};
 
 use crate::batch::{Batch, KEY_BYTES_MAX};
 use crate::checkpoint::{Captured, Committed};
-use crate::engine::Engine;
+use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
 use crate::key::Cut;
@@ -360,6 +360,8 @@ impl Env {
     /// Captures a moment at which no memtable holds anything. So the checkpoint needs nothing of
     /// the log: were a part of a batch only there, it would have to be written first.
     fn capture(&self) -> Result<Captured> {
+        // They are noted in memory alone: what replay will not note again is done now.
+        self.engine.clear_borders(1)?;
         self.engine.freeze(true);
         self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();
@@ -412,7 +414,10 @@ impl Env {
             self.checkpoint()?;
             return Ok(true);
         }
-        if self.engine.free_one()? || self.engine.settle_again()? || self.engine.clear_borders()? {
+        if self.engine.free_one()?
+            || self.engine.settle_again()?
+            || self.engine.clear_borders(BORDERS_AT_ONCE)?
+        {
             return Ok(true);
         }
         Ok(self.engine.wants_deletes_back() && self.give_space_back()?)

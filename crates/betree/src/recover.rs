@@ -152,6 +152,7 @@ impl Env {
                 // What was taken once is within every limit.
                 let changes = engine.change_ranges(&structures, first_msn, record, ranges, usize::MAX)?;
                 engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
+                engine.note_borders(record);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) || ranges > 0 {
