@@ -40,7 +40,7 @@ pub(crate) enum Change<'b> {
     Delete { key: &'b [u8] },
     Upsert { key: &'b [u8], delta: &'b [u8] },
     DeleteRange { lo: Cut, hi: Cut },
-    CloneRange { from: &'b [u8], to: &'b [u8] },
+    CloneRange { from: &'b [u8], to: &'b [u8], lo: Cut, hi: Cut },
 }
 
 /// A change of a whole range, as the tree takes it.
@@ -49,10 +49,12 @@ pub(crate) enum RangeChange<'b> {
         lo: Cut,
         hi: Cut,
     },
-    /// All that begins with `to` becomes what begins with `from`.
+    /// What lies between two cuts behind the prefix `to` becomes what lies between them behind `from`.
     Clone {
         from: &'b [u8],
         to: &'b [u8],
+        lo: Cut,
+        hi: Cut,
     },
 }
 
@@ -61,6 +63,7 @@ const DELETE: u8 = 2;
 const UPSERT: u8 = 3;
 const DELETE_RANGE: u8 = 4;
 const CLONE_RANGE: u8 = 5;
+const CLONE_PART: u8 = 6;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
 /// kind, dictionary, sides of the cuts, reserved, two lengths.
@@ -114,6 +117,19 @@ impl Batch {
     pub fn clone_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
         self.push(CLONE_RANGE, dict, 0, from, to);
         self.oversized |= to.len() > KEY_BYTES_MAX;
+        self.clones += 1;
+    }
+
+    /// As [`clone_range`](Batch::clone_range), but only of keys and for keys of which what follows the
+    /// prefix lies in `[lo, hi)`. An empty range changes nothing.
+    pub fn clone_part(&mut self, dict: DictId, from: &[u8], to: &[u8], lo: &Cut, hi: &Cut) {
+        if lo >= hi {
+            return;
+        }
+        let ends = [to.len(), lo.bytes().len()].map(|len| (len as u32).to_le_bytes()).concat();
+        let sides = if lo.is_after() { LO_AFTER } else { 0 } | if hi.is_after() { HI_AFTER } else { 0 };
+        self.push(CLONE_PART, dict, sides, from, &[&ends, to, lo.bytes(), hi.bytes()].concat());
+        self.oversized |= to.len() + lo.bytes().len().max(hi.bytes().len()) > KEY_BYTES_MAX;
         self.clones += 1;
     }
 
@@ -203,7 +219,10 @@ impl Batch {
                 Change::Delete { key } => others.delete(dict, key),
                 Change::Upsert { key, delta } => others.upsert(dict, key, delta),
                 Change::DeleteRange { lo, hi } => ranges.delete_range(dict, &lo, &hi),
-                Change::CloneRange { from, to } => ranges.clone_range(dict, from, to),
+                Change::CloneRange { from, to, lo, hi } if lo == Cut::LOW && hi == Cut::HIGH => {
+                    ranges.clone_range(dict, from, to);
+                }
+                Change::CloneRange { from, to, lo, hi } => ranges.clone_part(dict, from, to, &lo, &hi),
             }
         }
         let count = ranges.changes;
@@ -256,7 +275,18 @@ impl<'b> Changes<'b> {
                 lo: cut(key, sides & LO_AFTER != 0),
                 hi: cut(value, sides & HI_AFTER != 0),
             },
-            CLONE_RANGE => Change::CloneRange { from: key, to: value },
+            CLONE_RANGE => Change::CloneRange { from: key, to: value, lo: Cut::LOW, hi: Cut::HIGH },
+            CLONE_PART => {
+                let (to_len, rest) = value.split_first_chunk::<4>()?;
+                let (lo_len, rest) = rest.split_first_chunk::<4>()?;
+                let (to, rest) = rest.split_at_checked(u32::from_le_bytes(*to_len) as usize)?;
+                let (lo, hi) = rest.split_at_checked(u32::from_le_bytes(*lo_len) as usize)?;
+                let (lo, hi) = (cut(lo, sides & LO_AFTER != 0), cut(hi, sides & HI_AFTER != 0));
+                if lo >= hi {
+                    return None;
+                }
+                Change::CloneRange { from: key, to, lo, hi }
+            }
             _ => return None,
         };
         self.rest = rest.get(key_len + value_len..)?;
@@ -296,6 +326,10 @@ mod tests {
         batch.upsert(a, b"u", b"d");
         batch.delete_range(b, &Cut::before(*b"x"), &Cut::after(*b"x"));
         batch.delete_range(b, &Cut::after(*b"x"), &Cut::before(*b"x"));
+        batch.clone_range(a, b"from", b"to");
+        let (lo, hi) = (Cut::after(*b"5"), Cut::before(*b"77"));
+        batch.clone_part(b, b"from", b"to", &lo, &hi);
+        batch.clone_part(b, b"from", b"to", &hi, &lo);
         let all: Vec<_> = Changes::of(batch.record()).collect::<Result<_>>().unwrap();
         assert_eq!(
             all,
@@ -304,16 +338,18 @@ mod tests {
                 (b, Change::Delete { key: b"" }),
                 (a, Change::Upsert { key: b"u", delta: b"d" }),
                 (b, Change::DeleteRange { lo: Cut::before(*b"x"), hi: Cut::after(*b"x") }),
+                (a, Change::CloneRange { from: b"from", to: b"to", lo: Cut::LOW, hi: Cut::HIGH }),
+                (b, Change::CloneRange { from: b"from", to: b"to", lo, hi }),
             ]
         );
-        assert_eq!(batch.len(), 4);
+        assert_eq!(batch.len(), 6);
     }
 
     #[test]
     fn every_truncation_of_a_record_is_an_error_or_a_prefix() {
         let mut batch = Batch::new();
         batch.put(DictId(0), b"key", b"value");
-        batch.delete(DictId(0), b"other");
+        batch.clone_part(DictId(0), b"from", b"to", &Cut::before(*b"1"), &Cut::before(*b"2"));
         let whole = batch.record().as_slice();
         for len in 0..whole.len() {
             let read: Vec<_> = Changes::of(&whole[..len]).collect();

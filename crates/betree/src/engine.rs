@@ -182,7 +182,9 @@ impl Engine {
                 }
                 match change {
                     Change::DeleteRange { lo, hi } => mine.push((msn, RangeChange::Delete { lo, hi })),
-                    Change::CloneRange { from, to } => mine.push((msn, RangeChange::Clone { from, to })),
+                    Change::CloneRange { from, to, lo, hi } => {
+                        mine.push((msn, RangeChange::Clone { from, to, lo, hi }));
+                    }
                     _ => return Err(Error::BadRecord),
                 }
             }
@@ -342,7 +344,7 @@ impl Engine {
         for (id, change) in Changes::of(record).map_while(Result::ok) {
             let ends = match change {
                 Change::DeleteRange { lo, hi } => [lo, hi],
-                Change::CloneRange { to, .. } => [Cut::before(to), Cut::after(to)],
+                Change::CloneRange { to, lo, hi, .. } => [lo, hi].map(|cut| cut.behind(to)),
                 _ => continue,
             };
             if borders.len() < BORDERS_MAX {

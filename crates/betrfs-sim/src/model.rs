@@ -19,8 +19,9 @@ pub enum Change {
     Upsert(DictId, Vec<u8>, Vec<u8>),
     /// Removes the keys between two cuts.
     DeleteRange(DictId, Cut, Cut),
-    /// Makes what begins with the second prefix what begins with the first.
-    Clone(DictId, Vec<u8>, Vec<u8>),
+    /// Makes what begins with the second prefix what begins with the first, between two cuts of what
+    /// follows the prefix.
+    Clone(DictId, Vec<u8>, Vec<u8>, Cut, Cut),
 }
 
 impl std::fmt::Debug for Change {
@@ -32,7 +33,9 @@ impl std::fmt::Debug for Change {
                 write!(f, "upsert({}, {}, {})", dict.0, show(key), show(delta))
             }
             Change::DeleteRange(dict, lo, hi) => write!(f, "delete_range({}, {lo:?}, {hi:?})", dict.0),
-            Change::Clone(dict, from, to) => write!(f, "clone({}, {}, {})", dict.0, show(from), show(to)),
+            Change::Clone(dict, from, to, lo, hi) => {
+                write!(f, "clone({}, {}, {}, {lo:?}, {hi:?})", dict.0, show(from), show(to))
+            }
         }
     }
 }
@@ -46,7 +49,10 @@ pub fn batch_of(changes: &[Change]) -> Batch {
             Change::Delete(dict, key) => batch.delete(*dict, key),
             Change::Upsert(dict, key, delta) => batch.upsert(*dict, key, delta),
             Change::DeleteRange(dict, lo, hi) => batch.delete_range(*dict, lo, hi),
-            Change::Clone(dict, from, to) => batch.clone_range(*dict, from, to),
+            Change::Clone(dict, from, to, lo, hi) if *lo == Cut::LOW && *hi == Cut::HIGH => {
+                batch.clone_range(*dict, from, to);
+            }
+            Change::Clone(dict, from, to, lo, hi) => batch.clone_part(*dict, from, to, lo, hi),
         }
     }
     batch
@@ -140,28 +146,34 @@ impl ModelEnv {
     /// Makes the changes, one after the other; with clones among them, in the order that a batch of
     /// these has.
     pub fn commit(&mut self, changes: &[Change]) {
-        let of_clones = |change: &Change| match change {
-            Change::Clone(dict, from, to) => Some((*dict, from.clone(), to.clone())),
-            _ => None,
-        };
-        let clones: Vec<_> = changes.iter().filter_map(of_clones).collect();
+        let mut clones = Vec::new();
+        for change in changes {
+            if let Change::Clone(dict, from, to, lo, hi) = change
+                && lo < hi
+            {
+                clones.push((*dict, from, to, lo, hi));
+            }
+        }
         if clones.is_empty() {
             return self.make(changes.iter());
         }
+        let is_in = |key: &[u8], prefix: &[u8], lo: &Cut, hi: &Cut| {
+            key.strip_prefix(prefix).is_some_and(|rest| !lo.is_above(rest) && hi.is_above(rest))
+        };
         let sources: Vec<Vec<(Vec<u8>, Vec<u8>)>> = clones
             .iter()
-            .map(|(dict, from, _)| {
-                let of_source = self.dict(*dict).iter().filter(|(key, _)| key.starts_with(from));
+            .map(|(dict, from, _, lo, hi)| {
+                let of_source = self.dict(*dict).iter().filter(|(key, _)| is_in(key, from, lo, hi));
                 of_source.map(|(key, value)| (key[from.len()..].to_vec(), value.clone())).collect()
             })
             .collect();
         self.make(changes.iter().filter(|change| matches!(change, Change::DeleteRange(..))));
-        for ((dict, from, to), source) in clones.iter().zip(sources) {
+        for ((dict, from, to, lo, hi), source) in clones.iter().zip(sources) {
             if from == to {
                 continue;
             }
             let map = self.dict_mut(*dict);
-            map.retain(|key, _| !key.starts_with(to));
+            map.retain(|key, _| !is_in(key, to, lo, hi));
             map.extend(source.into_iter().map(|(key, value)| ([to.as_slice(), &key].concat(), value)));
         }
         let is_point = |change: &&Change| !matches!(change, Change::DeleteRange(..) | Change::Clone(..));

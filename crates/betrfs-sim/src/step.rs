@@ -264,7 +264,7 @@ impl Generator {
         batch
     }
 
-    /// A clone, a rename or an exchange; now and then into itself or out of itself.
+    /// A clone of a part or the whole, a rename or an exchange; now and then into itself or out of itself.
     fn clone_into(&mut self, batch: &mut Vec<Change>) {
         let dict = self.dict();
         let (mut from, mut to) = (self.universe.prefix(&mut self.rng), self.universe.prefix(&mut self.rng));
@@ -275,13 +275,18 @@ impl Generator {
         }
         let whole = |prefix: &Vec<u8>| (Cut::before(prefix.clone()), Cut::after(prefix.clone()));
         let kind = self.rng.below(100);
+        if kind < 20 {
+            let (lo, hi) = self.universe.range(&mut self.rng);
+            batch.push(Change::Clone(dict, from, to, lo, hi));
+            return;
+        }
         if kind >= 50 {
             let (lo, hi) = whole(&from);
             batch.push(Change::DeleteRange(dict, lo, hi));
         }
-        batch.push(Change::Clone(dict, from.clone(), to.clone()));
+        batch.push(Change::Clone(dict, from.clone(), to.clone(), Cut::LOW, Cut::HIGH));
         if kind >= 90 {
-            batch.push(Change::Clone(dict, to, from));
+            batch.push(Change::Clone(dict, to, from, Cut::LOW, Cut::HIGH));
         }
     }
 

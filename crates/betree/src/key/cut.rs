@@ -38,6 +38,12 @@ impl Cut {
         Cut { bytes, after: false }
     }
 
+    /// The cut with a prefix before its bytes: among keys that begin with the prefix, where this one is
+    /// among what follows it.
+    pub fn behind(&self, prefix: &[u8]) -> Cut {
+        Cut { bytes: [prefix, &self.bytes].concat(), after: self.after }
+    }
+
     /// The bytes of the cut.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -28,7 +28,7 @@ const SMALL_PARTS: usize = 4;
 /// runs through it, it ends at both sides in the middle of one.
 const TALL_MAX: usize = 3;
 
-/// What a prefix holds, behind the prefix.
+/// What a source holds, behind the prefix.
 enum Captured {
     /// Little: the pairs.
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
@@ -121,10 +121,11 @@ impl Tree<'_> {
         let root = self.dict.state.read().root;
         let root = self.node(root)?;
         for (_, change) in changes {
-            if let RangeChange::Clone { from, to } = change
+            if let RangeChange::Clone { from, to, lo, hi } = change
                 && from != to
             {
-                captured.push(self.capture(&root, from, &mut arrival.change, &mut at_sources)?);
+                let part = [lo.behind(from), hi.behind(from)];
+                captured.push(self.capture(&root, from, part, &mut arrival.change, &mut at_sources)?);
             }
         }
         let mut at = root.clone();
@@ -139,12 +140,12 @@ impl Tree<'_> {
         }
         let mut captured = captured.into_iter();
         for (msn, change) in changes {
-            if let RangeChange::Clone { from, to } = change
+            if let RangeChange::Clone { from, to, lo, hi } = change
                 && from != to
                 && let Some(source) = captured.next()
             {
                 refuse_too_long(source.longest_key().map(|len| to.len() + len), key_bytes_max)?;
-                at = self.put_behind(&at, to, source, *msn, arrival)?;
+                at = self.put_behind(&at, to, [lo.behind(to), hi.behind(to)], source, *msn, arrival)?;
             }
         }
         Ok(at)
@@ -178,11 +179,11 @@ impl Tree<'_> {
         &self,
         root: &Arc<Node>,
         prefix: &[u8],
+        [lo, hi]: [Cut; 2],
         source: Captured,
         msn: Msn,
         arrival: &mut Arrival,
     ) -> Result<Arc<Node>> {
-        let (lo, hi) = (Cut::before(prefix), Cut::after(prefix));
         match source {
             Captured::Pairs(pairs) => {
                 let root = self.without(root, &lo, &hi, msn, arrival)?;
@@ -213,17 +214,17 @@ impl Tree<'_> {
         }
     }
 
-    /// What a prefix holds, as the tree is under `root`. Nodes that are made for it are added to
+    /// What lies in `[lo, hi)` behind a prefix, as the tree is under `root`. Nodes that are made for it are added to
     /// `change`; where one holds what was pending for the source, a GOTO to it for the source itself is
     /// pushed to `at_sources`, so that the next clone finds it.
     fn capture(
         &self,
         root: &Arc<Node>,
         prefix: &[u8],
+        [lo, hi]: [Cut; 2],
         change: &mut Change,
         at_sources: &mut Vec<Goto>,
     ) -> Result<Captured> {
-        let (lo, hi) = (Cut::before(prefix), Cut::after(prefix));
         let small_bytes = self.geometry.node_bytes as usize / SMALL_PARTS;
         let mut whole = Edge::null(Cut::LOW, Cut::HIGH);
         whole.child = Some(root.id);

@@ -206,16 +206,6 @@ pub(crate) fn all_blocks(own: &[u8]) -> Vec<u8> {
 
 const _: () = assert!((crate::FILE_BYTES_MAX / 4096).leading_zeros() >= 8);
 
-/// How many blocks a region has: their numbers share all bytes but the last two.
-pub(crate) const REGION_BLOCKS: u64 = 1 << 16;
-
-/// The prefix of the blocks of a file in the region in which block `number` is.
-pub(crate) fn block_region(own: &[u8], number: u64) -> Vec<u8> {
-    let mut prefix = block(own, number);
-    prefix.truncate(own.len() + 7);
-    prefix
-}
-
 /// Bounds of the blocks of a file from a block on.
 pub(crate) fn blocks_from(own: &[u8], first: u64) -> (Cut, Cut) {
     let mut end = own.to_vec();
@@ -226,6 +216,11 @@ pub(crate) fn blocks_from(own: &[u8], first: u64) -> (Cut, Cut) {
 /// Bounds of the blocks `[first, end)` of a file.
 pub(crate) fn blocks(own: &[u8], first: u64, end: u64) -> (Cut, Cut) {
     (Cut::before(block(own, first)), Cut::before(block(own, end)))
+}
+
+/// Bounds of the blocks `[first, end)` of any file, in what follows the prefix of [`data`].
+pub(crate) fn block_numbers(first: u64, end: u64) -> (Cut, Cut) {
+    (Cut::before(first.to_be_bytes()), Cut::before(end.to_be_bytes()))
 }
 
 /// The key of a large extended attribute.

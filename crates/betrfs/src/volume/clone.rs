@@ -300,11 +300,11 @@ impl Volume {
         let _ = op.commit(&batch);
     }
 
-    /// Makes the blocks of one file, from a multiple of [`REGION_BYTES`] on, those of another, if that
-    /// can be had without copying bytes: as far as whole regions go, or up to the ends of both. How
-    /// many bytes are shared now; `None` if there is less than is worth it.
+    /// Makes the blocks of one file those of another, if that can be had without copying bytes: as far as
+    /// whole blocks go, or up to the ends of both. How many bytes are shared now; `None` if there is less
+    /// than is worth it.
     pub(super) fn share_range(&self, from: NodeId, to: NodeId, offset: u64, len: u64) -> Result<Option<u64>> {
-        if from == to || !offset.is_multiple_of(REGION_BYTES) || len < SHARED_BYTES_MIN {
+        if from == to || !offset.is_multiple_of(BLOCK) || len < SHARED_BYTES_MIN {
             return Ok(None);
         }
         let op = self.update(OpKind::Clone, 0)?;
@@ -319,19 +319,15 @@ impl Volume {
         let end = if wanted >= source.size && record.size <= source.size {
             source.size
         } else {
-            wanted.min(source.size) / REGION_BYTES * REGION_BYTES
+            wanted.min(source.size) / BLOCK * BLOCK
         };
         if end.saturating_sub(offset) < SHARED_BYTES_MIN {
             return Ok(None);
         }
         let (from_key, to_key) = (from.own_key()?, to.own_key()?);
         let mut batch = Batch::new();
-        // The caller asks again for the rest.
-        let end = end.min(offset + REGIONS_MAX * REGION_BYTES);
-        for region in offset / REGION_BYTES..end.div_ceil(REGION_BYTES) {
-            let prefix = |own| key::block_region(own, region * (REGION_BYTES / BLOCK));
-            batch.clone_range(DATA, &prefix(&from_key), &prefix(&to_key));
-        }
+        let (first, last) = key::block_numbers(offset / BLOCK, end.div_ceil(BLOCK));
+        batch.clone_part(DATA, &key::data(&from_key), &key::data(&to_key), &first, &last);
         if source.flags.has(Flags::SPARSE) || offset > record.size {
             record.flags.set(Flags::SPARSE);
         }
@@ -374,10 +370,6 @@ fn leave_out(
     Ok(())
 }
 
-/// What one clone of a range of blocks covers: blocks whose numbers share their first six bytes.
-const REGION_BYTES: u64 = key::REGION_BLOCKS * BLOCK;
-/// How many are shared at once.
-const REGIONS_MAX: u64 = 16;
 /// Less is copied faster.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
 

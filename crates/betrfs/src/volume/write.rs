@@ -71,7 +71,7 @@ impl Volume {
     /// Copies a range from a file to another, or to another place in the same, and gives the count
     /// of bytes copied: fewer than `len` at the source's end, or where the rest is to be copied in
     /// another way. What has the same place in both is shared instead of copied, as far as whole
-    /// regions go or up to the ends of both files.
+    /// blocks go or up to the ends of both files.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file.

@@ -175,7 +175,12 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     assert!(matches!(copy("longer", 0, 0, 3_000_001), (_, 3_000_001, true)));
     let (shifted, copied, shared) = copy("shifted", 4096, 8192, 2_000_000);
     assert_eq!((copied, shared), (2_000_000, false));
-    assert!(matches!(copy("part", 0, 0, 2_000_000), (_, 2_000_000, false)));
+    // Whole blocks are shared, and the caller asks again for what is left.
+    let shared_bytes = 2_000_000 / 4096 * 4096;
+    let (part, copied, shared) = copy("part", 0, 0, 2_000_000);
+    assert_eq!((copied, shared), (shared_bytes, true));
+    let rest = 2_000_000 - shared_bytes;
+    assert_eq!(volume.copy_range(from, shared_bytes, part, shared_bytes, rest).unwrap(), rest);
     assert!(contents(&volume, "/whole") == data);
     assert!(contents(&volume, "/part") == data[..2_000_000]);
     assert_eq!(volume.getattr(shifted).unwrap().size, 2_008_192);
@@ -183,10 +188,27 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     // Over what a longer file holds, only what was asked for.
     let long = mkfile(&volume, ROOT, "long").node;
     volume.write(long, 0, &[9; 4_000_000], false).unwrap();
-    assert_eq!(volume.copy_range(from, 0, long, 0, 3_000_001).unwrap(), 3_000_001);
+    assert_eq!(volume.copy_range(from, 0, long, 0, 3_000_001).unwrap(), 3_000_001 / 4096 * 4096);
+    let rest = 3_000_001 / 4096 * 4096;
+    assert_eq!(volume.copy_range(from, rest, long, rest, 3_000_001 - rest).unwrap(), 3_000_001 - rest);
     let mut expected = data.clone();
     expected.resize(4_000_000, 9);
     assert!(read_all(&volume, long) == expected);
+    // In the midst of both, and of neither what the other writes there later.
+    let (at, len) = (409_600, 1_228_800);
+    volume.write(long, 0, &[7; 4_000_000], false).unwrap();
+    assert_eq!(volume.copy_range(from, at, long, at, len).unwrap(), len);
+    volume.write(from, at + 5000, &[0; 10_000], false).unwrap();
+    volume.write(long, at + 50_000, &[1; 10_000], false).unwrap();
+    let mut expected = vec![7; 4_000_000];
+    expected[at as usize..(at + len) as usize].copy_from_slice(&data[at as usize..(at + len) as usize]);
+    expected[at as usize + 50_000..at as usize + 60_000].fill(1);
+    assert!(read_all(&volume, long) == expected);
+    // Past the end there is a gap.
+    let gap = mkfile(&volume, ROOT, "gap").node;
+    assert_eq!(volume.copy_range(from, 1_638_400, gap, 1_638_400, 1_228_800).unwrap(), 1_228_800);
+    assert!(read_all(&volume, gap)[..1_638_400].iter().all(|byte| *byte == 0));
+    assert!(read_all(&volume, gap)[1_638_400..] == data[1_638_400..2_867_200]);
     volume.setattr(from, &SetAttr { size: Some(10), ..SetAttr::default() }).unwrap();
     assert!(contents(&volume, "/longer") == data);
     assert_sound(&volume);
