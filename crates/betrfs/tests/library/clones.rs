@@ -248,6 +248,47 @@ fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
 }
 
 #[test]
+fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() {
+    let disk = Disk::of_tiny_nodes(256 << 20);
+    let sizes = [10, 1000, 20_000];
+    {
+        let volume = disk.open();
+        for size in sizes {
+            let dir = mkdir(&volume, ROOT, &format!("d{size}")).node;
+            for i in 0..size {
+                let file = mkfile(&volume, dir, &format!("f{i}"));
+                volume.write(file.node, 0, &[1; 100], false).unwrap();
+                volume.forget(file.node, 1);
+            }
+        }
+        volume.close().unwrap();
+    }
+    // What a change reads, and what it and the checkpoint after it write.
+    let cost = |change: &dyn Fn(&Volume)| {
+        let volume = disk.open();
+        let before = disk.device.counts();
+        change(&volume);
+        volume.close().unwrap();
+        let cost = disk.device.counts().since(&before);
+        (cost.reads, cost.writes)
+    };
+    let node = |volume: &Volume, name: &str| volume.lookup(ROOT, name.as_bytes()).unwrap().node;
+    let mut costs = Vec::new();
+    for size in sizes {
+        let [d, c, r] = ["d", "c", "r"].map(|kind| format!("{kind}{size}"));
+        costs.push([
+            cost(&|volume| drop(volume.clone_node(node(volume, &d), ROOT, c.as_bytes()).unwrap())),
+            cost(&|volume| volume.rename(ROOT, c.as_bytes(), ROOT, r.as_bytes(), PLAIN).unwrap()),
+            cost(&|volume| drop(volume.remove_below(node(volume, &r)).unwrap())),
+        ]);
+    }
+    // Two or three paths in two dictionaries, of at most eight levels.
+    let limit = |(reads, writes): &(u64, u64)| *reads <= 40 && *writes <= 40;
+    assert!(costs.iter().flatten().all(limit), "reads and writes by size: {costs:?}");
+    assert_sound(&disk.open());
+}
+
+#[test]
 fn removing_a_tree_asks_the_tree_the_same_whatever_it_holds() {
     let (_disk, volume) = volume();
     let mut costs = Vec::new();
