@@ -10,7 +10,7 @@ use crate::batch::{Change, Changes};
 use crate::cache::Cache;
 use crate::checkpoint::Committed;
 use crate::dict::Dict;
-use crate::engine::Engine;
+use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DICTS_MAX, LogStart, Superblock, TablePlace, slots};
@@ -157,6 +157,10 @@ impl Env {
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) || ranges > 0 {
                 engine.absorb_all()?;
+                // As workers did: what came and went takes no more room than it did then.
+                engine.settle_again()?;
+                engine.clear_borders(BORDERS_AT_ONCE)?;
+                while engine.free_one()? {}
                 if engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: what is in this checkpoint is passed over if the
                     // replay has to begin anew.

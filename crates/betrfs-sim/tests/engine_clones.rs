@@ -532,3 +532,41 @@ fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
     assert!(used <= used_full / 4, "{used} bytes are used, with the directories it was {used_full}");
     assert_sound(&env);
 }
+
+#[test]
+fn a_replay_of_copies_that_came_and_went_needs_no_more_room_than_they_did() {
+    let setup = Setup { volume_bytes: 24 << 20, cache_bytes: 64 << 20, ..SETUP };
+    let device = Arc::new(MemDevice::new(setup.volume_bytes));
+    let dyn_device: Arc<dyn Device> = device.clone();
+    format_env(&dyn_device, &setup).unwrap();
+    let env = open_env(&dyn_device, &setup).unwrap();
+    let source = dir(1_000);
+    for number in 0..1_000 {
+        commit(&env, |batch| batch.put(D, &key(&source, number), &number.to_be_bytes().repeat(6)));
+    }
+    env.checkpoint().unwrap();
+    let name = |number: u32| format!("/copy{number:05}\0").into_bytes();
+    let before = env.stats().checkpoints;
+    let copies = 2_000;
+    for number in 0..copies {
+        commit(&env, |batch| batch.clone_range(D, &source, &name(number)));
+        commit(&env, |batch| batch.put(D, &key(&name(number), 500), b"changed"));
+        let gone = name(number.saturating_sub(10));
+        commit(&env, |batch| batch.rename_range(D, &gone, b"/gone\0"));
+        if number % 10 == 0 {
+            while env.pump().unwrap() {}
+            env.sync().unwrap();
+        }
+    }
+    env.sync().unwrap();
+    assert_eq!(env.stats().checkpoints, before, "all of it is to be replayed");
+    let used = env.space().used_bytes;
+    // Without a close, as after the death of the process.
+    drop(env);
+    let env = open_env(&dyn_device, &setup).unwrap();
+    let replayed = env.space().used_bytes;
+    assert!(replayed <= used + (1 << 20), "{replayed} bytes are used after the replay, before it {used}");
+    assert_eq!(count(&env, &name(copies - 1)), 1_000);
+    assert_eq!(count(&env, b"/gone\0"), 1_000);
+    assert_sound(&env);
+}
