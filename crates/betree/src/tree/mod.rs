@@ -30,6 +30,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
+use crate::planted::{self, Bug};
 use crate::settings::Geometry;
 use crate::store::Store;
 use crate::table::Table;
@@ -171,6 +172,9 @@ impl Tree<'_> {
             table.add(node.id, node.height);
             added.push(node.id);
             node.references().for_each(|id| count(id, 1));
+            if planted::is(Bug::GotosOfNewNodeNotCounted) {
+                node.edges().iter().flat_map(|e| &e.gotos).for_each(|goto| count(goto.target, -1));
+            }
             state.install(node);
         }
         for node in change.changed {
@@ -182,7 +186,8 @@ impl Tree<'_> {
         }
         for id in change.removed {
             let more = counts.remove(&id).unwrap_or(0);
-            if table.count(id, more).is_some_and(|references| references > 0) {
+            let is_named = table.count(id, more).is_some_and(|references| references > 0);
+            if is_named && !planted::is(Bug::SharedNodeRemoved) {
                 continue;
             }
             if let Some(old) = state.remove(id) {
