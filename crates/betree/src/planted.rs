@@ -31,8 +31,8 @@ pub enum Bug {
     GotoStandsAtAnyHeight,
     /// A node that is made anew below a GOTO may be no higher than its target.
     ChildLoweredBelowGoto,
-    /// A GOTO that a split cuts through stays on the left side only.
-    GotoOnOneSideOfSplit,
+    /// A GOTO of an edge that is cut in two stays with the left part only.
+    GotoOnOneSideOfCut,
     /// What is pending for an edge is forgotten when what it leads to takes its place.
     PendingLostWhenPulledUp,
     /// A merge takes in what the windows of its leaves hide.

@@ -24,7 +24,7 @@ const OF_THE_TREE: [Bug; 22] = [
     Bug::OlderRangeKeptBesideGoto,
     Bug::GotoStandsAtAnyHeight,
     Bug::ChildLoweredBelowGoto,
-    Bug::GotoOnOneSideOfSplit,
+    Bug::GotoOnOneSideOfCut,
     Bug::PendingLostWhenPulledUp,
     Bug::HiddenPairsMerged,
     Bug::StripDerivedFromWindow,

@@ -9,7 +9,6 @@ use super::{Change, Tree};
 use crate::error::Result;
 use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node, inside};
-use crate::planted::{self, Bug};
 
 impl Tree<'_> {
     /// Splits what an edge shows of its child in two. Gives the new version of the parent, or `None`
@@ -62,8 +61,7 @@ impl Tree<'_> {
             let into = Lift::into_child(&lo, &hi);
             let lift = out.then(&into);
             let (lo_new, hi_new) = (into.to.cut(&lo), into.to.cut(&hi));
-            let mut gotos = inside(&edge.gotos, &lo, &hi);
-            gotos.retain(|goto| goto.lo > lo || part == 0 || !planted::is(Bug::GotoOnOneSideOfSplit));
+            let gotos = inside(&edge.gotos, &lo, &hi);
             let (height, body) = match &child.body {
                 Body::Leaf(basements) => {
                     let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
