@@ -44,9 +44,8 @@ const STEPS: usize = 200;
 fn planted_bugs_are_found() {
     let crashes = setting("BETRFS_CRASHES", 400);
     for bug in OF_CRASHES {
-        let found = with(bug, || {
-            first_violation(crashes, &|history, n| guarded("a canary", || history.crash_at(n)))
-        });
+        let found =
+            with(bug, || first_violation(crashes, &|history, n| guarded("a canary", || history.crash_at(n))));
         let (seed, n, what) = found.unwrap_or_else(|| panic!("{bug:?} is not found in {crashes} crashes"));
         println!("{bug:?} is found by seed {seed} at call {n}: {what}");
     }
@@ -54,7 +53,10 @@ fn planted_bugs_are_found() {
     for bug in OF_THE_TREE {
         let start = std::time::Instant::now();
         let found = with(bug, || (0..histories).find_map(|seed| Some((seed, broken_law(seed)?))));
-        let Some((seed, what)) = found else { println!("{bug:?} NOT FOUND {:?}", start.elapsed()); continue; };
+        let Some((seed, what)) = found else {
+            println!("{bug:?} NOT FOUND {:?}", start.elapsed());
+            continue;
+        };
         println!("{bug:?} is found by seed {seed}: {what} {:?}", start.elapsed());
     }
 }
