@@ -468,18 +468,18 @@ impl Env {
         self.work_done.notify_all();
     }
 
-    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused.
+    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused. Where that
+    /// failed, another call tries again.
     ///
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn close(&self) -> Result<()> {
         {
             let mut commit = self.commit.lock();
-            if commit.closed {
-                return Ok(());
+            if !commit.closed {
+                self.writable(&commit)?;
+                commit.closed = true;
             }
-            self.writable(&commit)?;
-            commit.closed = true;
         }
         self.checkpoint_as(true)
     }
