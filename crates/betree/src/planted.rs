@@ -29,8 +29,6 @@ pub enum Bug {
     OlderRangeKeptBesideGoto,
     /// A GOTO comes to stand above a child that is no higher than its target.
     GotoStandsAtAnyHeight,
-    /// A node that is made anew below a GOTO may be no higher than its target.
-    ChildLoweredBelowGoto,
     /// A GOTO of an edge that is cut in two stays with the left part only.
     GotoOnOneSideOfCut,
     /// What is pending for an edge is forgotten when what it leads to takes its place.

@@ -10,7 +10,6 @@ use super::{Change, Tree};
 use crate::error::Result;
 use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
-use crate::planted::{self, Bug};
 
 /// Room for one flush in nodes: the child, the neighbour that it may merge with, and their parents
 /// are written anew.
@@ -268,7 +267,6 @@ impl Tree<'_> {
     pub(super) fn height_below(&self, edges: &[Edge], gotos: &[Goto]) -> u8 {
         let table = self.table.lock();
         let targets = gotos.iter().filter_map(|goto| table.height(goto.target));
-        let targets = targets.filter(|_| !planted::is(Bug::ChildLoweredBelowGoto));
         let highest = targets.max().map_or(1, |height| height.saturating_add(1));
         drop(table);
         self.height_above(edges).max(highest)
