@@ -344,6 +344,8 @@ impl Env {
 
     fn checkpoint_as(&self, clean: bool) -> Result<()> {
         let mut committed = self.checkpoint.lock();
+        // They are noted in memory alone: of what replay will not note again, few are left to a crash.
+        self.engine.clear_borders(if clean { 1 } else { BORDERS_AT_ONCE / 4 })?;
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
@@ -360,8 +362,6 @@ impl Env {
     /// Captures a moment at which no memtable holds anything. So the checkpoint needs nothing of
     /// the log: were a part of a batch only there, it would have to be written first.
     fn capture(&self) -> Result<Captured> {
-        // They are noted in memory alone: what replay will not note again is done now.
-        self.engine.clear_borders(1)?;
         self.engine.freeze(true);
         self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();
@@ -476,18 +476,18 @@ impl Env {
         self.work_done.notify_all();
     }
 
-    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused.
+    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused. Where that
+    /// failed, another call tries again.
     ///
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn close(&self) -> Result<()> {
         {
             let mut commit = self.commit.lock();
-            if commit.closed {
-                return Ok(());
+            if !commit.closed {
+                self.writable(&commit)?;
+                commit.closed = true;
             }
-            self.writable(&commit)?;
-            commit.closed = true;
         }
         self.checkpoint_as(true)
     }

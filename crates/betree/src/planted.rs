@@ -7,6 +7,48 @@ pub enum Bug {
     MissingSyncBeforeSuperblock,
     /// What the last checkpoint names is given away while it is still the one to recover from.
     ExtentReusedOneCheckpointEarly,
+    /// A flush changes a child in place that others name too.
+    SharedChildChanged,
+    /// A flush looks at the names of the child alone, not at those of the nodes above it.
+    SharingNotInherited,
+    /// Of an edge that a GOTO has just cut in two, each half counts as the only one to its child.
+    HalvedEdgeTakenAsSole,
+    /// A split or a merge takes a node away that others still name.
+    SharedNodeRemoved,
+    /// A new node takes no references for the GOTOs in it.
+    GotosOfNewNodeNotCounted,
+    /// Messages that go past a node leave older ones behind.
+    MessagesOvertakeOlderOnes,
+    /// A range that covers an edge is kept above the child in place of dropping it.
+    CoveredEdgeKept,
+    /// A range that reaches over several edges comes to the first of them only.
+    RangeComesToFirstEdgeOnly,
+    /// A range hides points of its own buffer when both come to a leaf.
+    RangeHidesNewerPoints,
+    /// Ranges that are older than a GOTO stay where it comes to stand.
+    OlderRangeKeptBesideGoto,
+    /// A GOTO comes to stand above a child that is no higher than its target.
+    GotoStandsAtAnyHeight,
+    /// A GOTO of an edge that is cut in two stays with the left part only.
+    GotoOnOneSideOfCut,
+    /// What is pending for an edge is forgotten when what it leads to takes its place.
+    PendingLostWhenPulledUp,
+    /// A merge takes in what the windows of its leaves hide.
+    HiddenPairsMerged,
+    /// A narrower window strips all that its bounds share.
+    StripDerivedFromWindow,
+    /// A carved node is only higher than the children, not than the GOTOs collected above them.
+    CarvedNodeTooLow,
+    /// GOTOs that were collected above a leaf are carried into a copy of it.
+    GotosCarriedIntoLeaf,
+    /// Parts of the root are put behind a prefix without what is pending for them.
+    PiecesWithoutMessages,
+    /// The changes of a batch are made one by one, each source as the change before left it.
+    ChangesMadeOneByOne,
+    /// Sources that are copied take effect after all those that are shared.
+    CopiesMadeLast,
+    /// The GOTO for a source comes after the deletes of its batch.
+    SourceBackAfterDelete,
 }
 
 #[cfg(feature = "planted-bugs")]

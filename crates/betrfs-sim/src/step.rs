@@ -1,5 +1,7 @@
 //! Histories as lists of steps that come from a seed.
 
+use std::collections::VecDeque;
+
 use betree::{Cut, DictId, Geometry};
 
 use crate::model::{Change, batch_of};
@@ -8,6 +10,10 @@ use crate::universe::Universe;
 
 /// What the smallest log of a setup takes as one batch, in bytes.
 const BATCH_BYTES_MAX: usize = 12 << 10;
+/// How many prefixes of clones are remembered.
+const CLONED_MAX: usize = 6;
+/// How many of a hundred keys of those that may lie behind one of these do.
+const NEAR_KEYS_PERCENT: usize = 30;
 
 /// How a history's volume is made and opened.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +35,7 @@ impl Setup {
             basement_bytes: *rng.pick(&[128, 256, 512]),
             fanout_max: rng.between(4, 8) as u32,
             log_bytes: *rng.pick(&[128, 256, 512]) << 10,
-            dicts: rng.between(1, 4) as u8,
+            dicts: *rng.pick(&[1, 1, 2, 4]),
         };
         Setup {
             geometry,
@@ -188,6 +194,11 @@ pub struct Generator {
     range_percent: usize,
     /// How many of a hundred batches clone or rename ranges.
     clone_percent: usize,
+    /// How many of a hundred prefixes of clones are near those of clones before: what is pending then
+    /// meets on the way, at more than one level.
+    near_percent: usize,
+    /// The prefixes of the last clones.
+    cloned: VecDeque<Vec<u8>>,
     /// Commits to come that only put, and many keys at once.
     loads: usize,
 }
@@ -199,7 +210,8 @@ impl Generator {
         let has_large_values = rng.percent(40);
         let range_percent = *rng.pick(&[0, 2, 2, 8]);
         let loads = *rng.pick(&[0, 4, 12, 30]);
-        let clone_percent = *rng.pick(&[0, 3, 10, 25]);
+        let clone_percent = *rng.pick(&[0, 10, 20, 30]);
+        let near_percent = *rng.pick(&[0, 50, 80]);
         Generator {
             rng,
             universe,
@@ -209,6 +221,8 @@ impl Generator {
             has_large_values,
             range_percent,
             clone_percent,
+            near_percent,
+            cloned: VecDeque::new(),
             loads,
         }
     }
@@ -221,7 +235,7 @@ impl Generator {
     fn step(&mut self) -> Step {
         match self.mix.choose(&mut self.rng) {
             Kind::Commit => Step::Commit(self.batch()),
-            Kind::Get => Step::Get(self.dict(), self.universe.key(&mut self.rng)),
+            Kind::Get => Step::Get(self.dict(), self.key()),
             Kind::Walk => self.walk(),
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
@@ -254,7 +268,7 @@ impl Generator {
             }
         }
         for _ in 0..count {
-            let change = if is_load { self.put() } else { self.change() };
+            let change = if is_load { self.load() } else { self.change() };
             batch.push(change);
             if batch_of(&batch).bytes() > BATCH_BYTES_MAX {
                 batch.truncate(1.max(batch.len() - 1));
@@ -267,15 +281,19 @@ impl Generator {
     /// A clone of a part or the whole, a rename or an exchange; now and then into itself or out of itself.
     fn clone_into(&mut self, batch: &mut Vec<Change>) {
         let dict = self.dict();
-        let (mut from, mut to) = (self.universe.prefix(&mut self.rng), self.universe.prefix(&mut self.rng));
+        // Mostly from above a place that a clone made, and to one below it.
+        let (mut from, mut to) = (self.prefix(60, 20), self.prefix(20, 60));
         match self.rng.below(100) {
             0..15 => to = [from.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
             15..30 => from = [to.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
             _ => {}
         }
+        self.cloned.truncate(CLONED_MAX - 2);
+        self.cloned.push_front(from.clone());
+        self.cloned.push_front(to.clone());
         let whole = |prefix: &Vec<u8>| (Cut::before(prefix.clone()), Cut::after(prefix.clone()));
         let kind = self.rng.below(100);
-        if kind < 20 {
+        if kind < 8 {
             let (lo, hi) = self.universe.range(&mut self.rng);
             batch.push(Change::Clone(dict, from, to, lo, hi));
             return;
@@ -290,7 +308,33 @@ impl Generator {
         }
     }
 
-    fn put(&mut self) -> Change {
+    /// A prefix for a clone: any, or one of an earlier clone's, or one above or below that.
+    fn prefix(&mut self, above_percent: usize, below_percent: usize) -> Vec<u8> {
+        let prefix = self.universe.prefix(&mut self.rng);
+        let Some(near) = self.near() else { return prefix };
+        match self.rng.below(100) {
+            at if at < above_percent => near[..near.len() - self.rng.below(near.len().min(3) + 1)].to_vec(),
+            at if at < above_percent + below_percent => [near, prefix].concat(),
+            _ => near,
+        }
+    }
+
+    /// Now and then a prefix of one of the last clones.
+    fn near(&mut self) -> Option<Vec<u8>> {
+        let is_near = !self.cloned.is_empty() && self.rng.percent(self.near_percent);
+        is_near.then(|| self.cloned[self.rng.below(self.cloned.len())].clone())
+    }
+
+    /// A key; now and then behind a prefix of one of the last clones.
+    fn key(&mut self) -> Vec<u8> {
+        let key = self.universe.key(&mut self.rng);
+        match self.near().filter(|_| self.rng.percent(NEAR_KEYS_PERCENT)) {
+            Some(near) => [near, key].concat(),
+            None => key,
+        }
+    }
+
+    fn load(&mut self) -> Change {
         Change::Put(self.dict(), self.universe.key(&mut self.rng), self.value())
     }
 
@@ -300,13 +344,13 @@ impl Generator {
             return Change::DeleteRange(self.dict(), lo, hi);
         }
         match self.rng.below(100) {
-            0..60 => self.put(),
-            60..75 => Change::Delete(self.dict(), self.universe.key(&mut self.rng)),
+            0..60 => Change::Put(self.dict(), self.key(), self.value()),
+            60..75 => Change::Delete(self.dict(), self.key()),
             _ => {
                 self.values += 1;
                 let removes = self.rng.percent(5);
                 let delta = if removes { Vec::new() } else { format!("{},", self.values).into_bytes() };
-                Change::Upsert(self.dict(), self.universe.key(&mut self.rng), delta)
+                Change::Upsert(self.dict(), self.key(), delta)
             }
         }
     }

@@ -1,20 +1,71 @@
-//! Can the crash tests find anything? Two bugs that are planted on purpose, of the kind that works
-//! until the power fails, must be found within the crashes that the tests make by default.
+//! Can the tests find anything? Bugs that are planted on purpose must be found: those that work until
+//! the power fails, within the crashes that the tests make by default; those that break a rule of the
+//! tree, by the laws.
 #![allow(clippy::panic)]
 
 use betree::planted::{self, Bug};
-use betrfs_sim::first_violation;
 use betrfs_sim::harness::{guarded, setting};
+use betrfs_sim::{Mix, first_violation, history_of_seed, try_laws};
+
+const OF_CRASHES: [Bug; 2] = [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly];
+
+const OF_THE_TREE: [Bug; 21] = [
+    Bug::SharedChildChanged,
+    Bug::SharingNotInherited,
+    Bug::HalvedEdgeTakenAsSole,
+    Bug::SharedNodeRemoved,
+    Bug::GotosOfNewNodeNotCounted,
+    Bug::MessagesOvertakeOlderOnes,
+    Bug::CoveredEdgeKept,
+    Bug::RangeComesToFirstEdgeOnly,
+    Bug::RangeHidesNewerPoints,
+    Bug::OlderRangeKeptBesideGoto,
+    Bug::GotoStandsAtAnyHeight,
+    Bug::GotoOnOneSideOfCut,
+    Bug::PendingLostWhenPulledUp,
+    Bug::HiddenPairsMerged,
+    Bug::StripDerivedFromWindow,
+    Bug::CarvedNodeTooLow,
+    Bug::GotosCarriedIntoLeaf,
+    Bug::PiecesWithoutMessages,
+    Bug::ChangesMadeOneByOne,
+    Bug::CopiesMadeLast,
+    Bug::SourceBackAfterDelete,
+];
+
+/// A bug of the tree may stay hidden from no more histories than this, each as long as those of
+/// `engine_laws`.
+const HISTORIES_MAX: u64 = 2000;
+const STEPS: usize = 200;
 
 /// One test for all bugs, since the switch is one for the whole process.
 #[test]
 fn planted_bugs_are_found() {
     let crashes = setting("BETRFS_CRASHES", 400);
-    for bug in [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly] {
-        planted::set(Some(bug));
-        let found = first_violation(crashes, &|history, n| guarded("a canary", || history.crash_at(n)));
-        planted::set(None);
-        let (seed, n, what) = found.unwrap_or_else(|| panic!("{bug:?} is not found in {crashes} crashes"));
+    for bug in OF_CRASHES {
+        let violation =
+            || first_violation(crashes, &|history, n| guarded("a canary", || history.crash_at(n)));
+        let (seed, n, what) =
+            with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found in {crashes} crashes"));
         println!("{bug:?} is found by seed {seed} at call {n}: {what}");
     }
+    for bug in OF_THE_TREE {
+        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken_law(bug, seed)?)));
+        let (seed, what) = with(bug, violation)
+            .unwrap_or_else(|| panic!("{bug:?} is not found by {HISTORIES_MAX} histories"));
+        println!("{bug:?} is found by seed {seed}: {what}");
+    }
+}
+
+fn with<T>(bug: Bug, body: impl FnOnce() -> T) -> T {
+    planted::set(Some(bug));
+    let result = body();
+    planted::set(None);
+    result
+}
+
+/// What is wrong with the history of a seed, if anything is.
+fn broken_law(bug: Bug, seed: u64) -> Option<String> {
+    let (setup, steps) = history_of_seed(seed, STEPS, Mix::LAWS);
+    guarded(&format!("{bug:?}, seed {seed}"), || try_laws(setup, &steps)).err()
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::{Edge, NodeId};
 use crate::key::{Cut, Translation};
 use crate::message::POINT_OVERHEAD_BYTES;
+use crate::planted::{self, Bug};
 
 /// A pending edge (*GOTO*, dissertation §4.2.1): the keys of `[lo, hi)` are those of a node, in place
 /// of all that is below or older. It travels down like any message, and becomes an edge where its
@@ -83,5 +84,6 @@ pub(crate) fn outside(gotos: &[Goto], lo: &Cut, hi: &Cut) -> Vec<Goto> {
 
 /// What is left of GOTOs inside `[lo, hi)`.
 pub(crate) fn inside(gotos: &[Goto], lo: &Cut, hi: &Cut) -> Vec<Goto> {
-    gotos.iter().filter_map(|goto| goto.clip(lo, hi)).collect()
+    let left_out = |goto: &Goto| planted::is(Bug::GotoOnOneSideOfCut) && goto.lo < *lo;
+    gotos.iter().filter(|goto| !left_out(goto)).filter_map(|goto| goto.clip(lo, hi)).collect()
 }

@@ -14,6 +14,7 @@ use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, Translation};
 use crate::message::{Kind, Point, RangeDelete, subtract};
 use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, outside};
+use crate::planted::{self, Bug};
 use crate::upsert::Upsert;
 
 /// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
@@ -61,7 +62,9 @@ impl<'m> Batch<'m> {
     }
 
     fn ranges_within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
-        let from = self.ranges.partition_point(|r| r.hi <= *lo);
+        let is_before =
+            |r: &RangeDelete| r.hi <= *lo || planted::is(Bug::RangeComesToFirstEdgeOnly) && r.lo < *lo;
+        let from = self.ranges.partition_point(is_before);
         let reaching = self.ranges.get(from..).unwrap_or_default();
         reaching.iter().take_while(|r| r.lo < *hi).filter_map(|r| r.clip(lo, hi)).collect()
     }
@@ -197,7 +200,9 @@ impl Tree<'_> {
         let others = edges;
         let is_sole = |edge: &Edge| {
             let all = others.iter().flat_map(Edge::references);
-            batch.gotos.is_empty() || all.filter(|id| Some(*id) == edge.child).count() == 1
+            batch.gotos.is_empty()
+                || planted::is(Bug::HalvedEdgeTakenAsSole)
+                || all.filter(|id| Some(*id) == edge.child).count() == 1
         };
         let mut points = batch.points.as_slice();
         let mut out = Vec::with_capacity(edges.len());
@@ -210,7 +215,8 @@ impl Tree<'_> {
                 continue;
             }
             let mut edge = edge.clone();
-            if ranges.iter().any(|r| r.lo <= edge.lo && r.hi >= edge.hi) {
+            let covers = |r: &RangeDelete| r.lo <= edge.lo && r.hi >= edge.hi;
+            if ranges.iter().any(covers) && !planted::is(Bug::CoveredEdgeKept) {
                 // All that is below or pending is gone: a null edge, and nothing to keep the range for.
                 edge = Edge::null(edge.lo, edge.hi);
                 ranges.clear();
@@ -220,10 +226,14 @@ impl Tree<'_> {
             }
             let bytes = mine.iter().map(Point::bytes).sum::<usize>();
             let passes = arrival.may_pass && self.is_passing(bytes);
-            if passes && edge.partition.is_none() {
+            if passes && (edge.partition.is_none() || planted::is(Bug::MessagesOvertakeOlderOnes)) {
                 let gotos = edge.gotos.clone();
                 let mine = Batch { points: mine.to_vec(), ranges, gotos };
-                out.push(self.pass(&edge, &mine, is_private, arrival)?);
+                let mut passed = self.pass(&edge, &mine, is_private, arrival)?;
+                if planted::is(Bug::MessagesOvertakeOlderOnes) {
+                    passed.partition = edge.partition;
+                }
+                out.push(passed);
                 continue;
             }
             let older = edge.partition.as_ref().map(|p| self.store.run(p)).transpose()?;
@@ -263,7 +273,8 @@ impl Tree<'_> {
             let gotos = batch.gotos.iter().map(|goto| edge.lifted_len(goto.longest_key_here())).max();
             let longest = longest_behind(edge, &batch.points).max(gotos.unwrap_or(0));
             new.longest_key = edge.longest_key.max(longest);
-            let is_private = is_private && self.is_private(id);
+            let is_private = (is_private || planted::is(Bug::SharingNotInherited))
+                && (self.is_private(id) || planted::is(Bug::SharedChildChanged));
             let below = batch.translate(&edge.translation, &edge.up());
             let body = self.arrive(&child, &below, is_private, arrival)?;
             if is_private {
@@ -366,6 +377,9 @@ impl Tree<'_> {
                 covers = covers.get(1..).unwrap_or_default();
             }
             let covered = covers.first().is_some_and(|r| r.covers(&pair.key));
+            if covered && planted::is(Bug::RangeHidesNewerPoints) {
+                continue;
+            }
             if let Some(value) = fold((!covered).then_some(pair.value), live(group), self.upsert) {
                 out.push(&pair.key, &value);
             }

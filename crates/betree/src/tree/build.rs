@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, SEPARATOR, Translation, shared_len};
 use crate::node::{Basement, Body, Edge, Node, inside};
+use crate::planted::{self, Bug};
 
 /// Between the coordinates of two nodes, both ways, for what lies in one window.
 pub(super) struct Lift {
@@ -96,7 +97,11 @@ impl Tree<'_> {
         }
         let partition = self.partition_within(edge, lo, hi)?;
         let gotos = inside(&edge.gotos, lo, hi);
-        Ok(Some(Edge { lo: lo.clone(), hi: hi.clone(), partition, gotos, ..edge.clone() }))
+        let mut part = Edge { lo: lo.clone(), hi: hi.clone(), partition, gotos, ..edge.clone() };
+        if planted::is(Bug::StripDerivedFromWindow) && edge.child.is_some() {
+            part.translation.strip_len = shared_len(lo, hi);
+        }
+        Ok(Some(part))
     }
 
     /// The part of an edge's partition for `[lo, hi)`.

@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::key::{Cut, Translation};
 use crate::message::{Kind, Msn, Point, RangeDelete};
 use crate::node::{Body, Edge, Goto, Node};
+use crate::planted::{self, Bug};
 
 /// A source below this part of a node is copied as messages: windows of nodes that are full of small
 /// directories would cost more than they spare.
@@ -98,6 +99,12 @@ impl Tree<'_> {
     ///
     /// Called with the structure lock held.
     pub fn change_ranges(&self, changes: &[(Msn, RangeChange<'_>)], key_bytes_max: usize) -> Result<Change> {
+        if planted::is(Bug::ChangesMadeOneByOne) && changes.len() > 1 {
+            for change in changes.chunks(1) {
+                self.apply(self.change_ranges(change, key_bytes_max)?);
+            }
+            return Ok(Change::default());
+        }
         let mut arrival = Arrival::default();
         match self.root_with(changes, key_bytes_max, &mut arrival) {
             Ok(root) => arrival.change.changed.push(root),
@@ -120,33 +127,30 @@ impl Tree<'_> {
         let mut captured = Vec::new();
         let root = self.dict.state.read().root;
         let root = self.node(root)?;
-        for (_, change) in changes {
+        for (msn, change) in changes {
             if let RangeChange::Clone { from, to, lo, hi } = change
                 && from != to
             {
                 let part = [lo.behind(from), hi.behind(from)];
-                captured.push(self.capture(&root, from, part, &mut arrival.change, &mut at_sources)?);
+                let source = self.capture(&root, from, part, &mut arrival.change, &mut at_sources)?;
+                captured.push((*msn, to, [lo.behind(to), hi.behind(to)], source));
             }
         }
-        let mut at = root.clone();
-        for goto in at_sources {
-            let batch = Batch { gotos: Vec::from([goto]), ..Batch::default() };
-            at = self.arrived(&at, &batch, arrival)?;
+        if planted::is(Bug::CopiesMadeLast) {
+            captured.sort_by_key(|(.., source)| matches!(source, Captured::Pairs(_)));
         }
+        let mut at = self.with_gotos(root, &at_sources, arrival)?;
         for (msn, change) in changes {
             if let RangeChange::Delete { lo, hi } = change {
                 at = self.without(&at, lo, hi, *msn, arrival)?;
             }
         }
-        let mut captured = captured.into_iter();
-        for (msn, change) in changes {
-            if let RangeChange::Clone { from, to, lo, hi } = change
-                && from != to
-                && let Some(source) = captured.next()
-            {
-                refuse_too_long(source.longest_key().map(|len| to.len() + len), key_bytes_max)?;
-                at = self.put_behind(&at, to, [lo.behind(to), hi.behind(to)], source, *msn, arrival)?;
-            }
+        if planted::is(Bug::SourceBackAfterDelete) {
+            at = self.with_gotos(at, &at_sources, arrival)?;
+        }
+        for (msn, to, part, source) in captured {
+            refuse_too_long(source.longest_key().map(|len| to.len() + len), key_bytes_max)?;
+            at = self.put_behind(&at, to, part, source, msn, arrival)?;
         }
         Ok(at)
     }
@@ -161,6 +165,14 @@ impl Tree<'_> {
     fn arrived(&self, root: &Arc<Node>, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Arc<Node>> {
         let body = self.arrive(root, batch, true, arrival)?;
         Ok(self.with_body(root, body))
+    }
+
+    /// The same for GOTOs, each newer than those before it.
+    fn with_gotos(&self, root: Arc<Node>, gotos: &[Goto], arrival: &mut Arrival) -> Result<Arc<Node>> {
+        gotos.iter().try_fold(root, |root, goto| {
+            let batch = Batch { gotos: Vec::from([goto.clone()]), ..Batch::default() };
+            self.arrived(&root, &batch, arrival)
+        })
     }
 
     fn without(
@@ -200,7 +212,10 @@ impl Tree<'_> {
             Captured::Edges(edges) => {
                 let behind = behind(prefix);
                 let lift = Lift { to: behind.back, back: behind.to };
-                let edges = edges.iter().map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
+                let mut edges = edges.iter().map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
+                if planted::is(Bug::PiecesWithoutMessages) {
+                    edges.iter_mut().for_each(|e| (e.partition, e.gotos) = (None, Vec::new()));
+                }
                 if let [only] = edges.as_slice()
                     && !only.has_pending()
                     && let Some(goto) = Goto::of(only)
@@ -251,7 +266,8 @@ impl Tree<'_> {
                 // A leaf, or a node as low as a collected target, could not hold what is collected.
                 let targets = collected.iter().chain([&pending]).flat_map(|p| &p.gotos);
                 let highest = targets.map(|goto| self.height_of(goto.target, change).saturating_add(1)).max();
-                if highest.is_some_and(|highest| self.height_of(child, change) < highest) {
+                let is_low = highest.is_some_and(|highest| self.height_of(child, change) < highest);
+                if is_low && !planted::is(Bug::GotosCarriedIntoLeaf) {
                     break parts;
                 }
             }
@@ -340,7 +356,7 @@ impl Tree<'_> {
         let mut arrival = Arrival::default();
         // The way ends above a leaf too where that is as low as the target of a GOTO that was collected.
         let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
-        let (mut node, edge) = match leaf.filter(|_| is_plain) {
+        let (mut node, edge) = match leaf.filter(|_| is_plain || planted::is(Bug::GotosCarriedIntoLeaf)) {
             Some((edge, id)) => {
                 let child = self.node(id)?;
                 let into = Lift::into_child(lo, hi);
@@ -357,6 +373,7 @@ impl Tree<'_> {
             None => {
                 let named = parts.iter().flat_map(Edge::references);
                 let collected = collected.iter().flat_map(|p| p.gotos.iter().map(|goto| goto.target));
+                let collected = collected.filter(|_| !planted::is(Bug::CarvedNodeTooLow));
                 let heights = named.chain(collected).map(|id| self.height_of(id, change).saturating_add(1));
                 let height = heights.max().unwrap_or(1);
                 if height > HEIGHT_MAX {

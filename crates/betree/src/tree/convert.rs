@@ -9,6 +9,7 @@ use crate::format::run::RunBuilder;
 use crate::key::Cut;
 use crate::message::{RangeDelete, subtract};
 use crate::node::{Edge, Goto, NodeId, outside};
+use crate::planted::{self, Bug};
 
 impl Tree<'_> {
     /// The edges of a node after a GOTO, newer than all that is there, has come to it. It stands
@@ -22,7 +23,8 @@ impl Tree<'_> {
         if from + 1 == to
             && let Some(edge) = edges.get_mut(from)
             && let Some(child) = edge.child
-            && self.height_of(child, change) > self.height_of(goto.target, change)
+            && (self.height_of(child, change) > self.height_of(goto.target, change)
+                || planted::is(Bug::GotoStandsAtAnyHeight))
         {
             self.purge(edge, &goto.lo, &goto.hi)?;
             let at = edge.gotos.partition_point(|other| other.hi <= goto.lo);
@@ -64,7 +66,8 @@ impl Tree<'_> {
             out.push(&p.key, p.msn, p.kind, p.value);
         }
         let gone = RangeDelete { lo: lo.clone(), hi: hi.clone(), msn: 0 };
-        out.set_ranges(subtract(run.ranges(), &[gone]));
+        let gone = if planted::is(Bug::OlderRangeKeptBesideGoto) { &[][..] } else { &[gone] };
+        out.set_ranges(subtract(run.ranges(), gone));
         edge.partition = (!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish()));
         Ok(())
     }

@@ -33,12 +33,13 @@ impl Tree<'_> {
     /// covers it ends the search; upserts met on the way are applied on the way back (§3.1). The nodes
     /// that it goes through are added to `nodes`: each is lower than the one before.
     pub fn get(&self, key: &[u8], nodes: &AtomicU64) -> Result<Option<Vec<u8>>> {
+        let mut gone = None;
         loop {
             // Newest first.
             let mut pending: Vec<Vec<u8>> = Vec::new();
             let (found, path) = self.look(key, &mut pending, nodes);
             let found = match (found, path) {
-                (Found::Open, Some(path)) => self.search(path, &mut pending)?,
+                (Found::Open, Some(path)) => self.search(path, &mut pending, &mut gone)?,
                 (found, _) => Some(found),
             };
             let base = match found {
@@ -95,7 +96,12 @@ impl Tree<'_> {
     }
 
     /// What the tree says; `None` if a node had to be read and the search must begin anew.
-    fn search(&self, path: Path, pending: &mut Vec<Vec<u8>>) -> Result<Option<Found>> {
+    fn search(
+        &self,
+        path: Path,
+        pending: &mut Vec<Vec<u8>>,
+        gone: &mut Option<NodeId>,
+    ) -> Result<Option<Found>> {
         for (piece, key) in &path.partitions {
             let run = self.store.run(piece)?;
             let from = run.lower_bound(key);
@@ -123,8 +129,7 @@ impl Tree<'_> {
                 Ok(Some(if found { Found::Value(run.point(at).value.to_vec()) } else { Found::Absent }))
             }
             End::NotHere(id) => {
-                // A node that is gone was merged or split away meanwhile; the next look shows how.
-                self.find(id)?;
+                self.find_for_search(id, gone)?;
                 Ok(None)
             }
         }

@@ -11,6 +11,7 @@ use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::RunBuilder;
 use crate::node::{Body, Edge, Node};
+use crate::planted::{self, Bug};
 
 impl Tree<'_> {
     /// Replaces the child of an edge, of which it shows nothing, by a null edge.
@@ -88,7 +89,8 @@ impl Tree<'_> {
                 let Some(child) = child else { continue };
                 let lift = Lift::out_of_child(edge).then(&into);
                 self.store.load(&child.pieces())?;
-                let (lo, hi) = edge.shown();
+                let hides = !planted::is(Bug::HiddenPairsMerged);
+                let (lo, hi) = if hides { edge.shown() } else { (child.lo.clone(), child.hi.clone()) };
                 self.copy_pairs(child.basements(), &lo, &hi, &lift, true, &mut leaf)?;
             }
             let (basements, longest) = leaf.finish();

@@ -30,6 +30,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
+use crate::planted::{self, Bug};
 use crate::settings::Geometry;
 use crate::store::Store;
 use crate::table::Table;
@@ -67,6 +68,11 @@ pub(crate) struct Change {
     pub root: Option<NodeId>,
 }
 
+fn dangling(id: NodeId) -> Error {
+    let why = alloc::format!("it leads to node {id}, which the node table does not hold");
+    Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
+}
+
 impl Tree<'_> {
     /// The current version of a node, read from the device if need be; `None` if the tree no longer
     /// has it.
@@ -92,12 +98,17 @@ impl Tree<'_> {
 
     /// The current version of a node that the tree has, for whoever holds the structure lock.
     pub fn node(&self, id: NodeId) -> Result<Arc<Node>> {
-        self.find(id)?.ok_or_else(|| Error::Corrupt {
-            what: "an edge",
-            offset: 0,
-            len: 0,
-            why: alloc::format!("it leads to node {id}, which the node table does not hold"),
-        })
+        self.find(id)?.ok_or_else(|| dangling(id))
+    }
+
+    /// Brings a node into memory for a search that then begins anew. One that is gone was merged or split
+    /// away meanwhile, and the next look shows how. No name comes back: a look that leads to the same one
+    /// again would do so for ever.
+    fn find_for_search(&self, id: NodeId, gone: &mut Option<NodeId>) -> Result<()> {
+        if self.find(id)?.is_none() && gone.replace(id) == Some(id) {
+            return Err(dangling(id));
+        }
+        Ok(())
     }
 
     /// A new node under a reserved name. What it has of other nodes' pieces it has for itself: these
@@ -161,6 +172,9 @@ impl Tree<'_> {
             table.add(node.id, node.height);
             added.push(node.id);
             node.references().for_each(|id| count(id, 1));
+            if planted::is(Bug::GotosOfNewNodeNotCounted) {
+                node.edges().iter().flat_map(|e| &e.gotos).for_each(|goto| count(goto.target, -1));
+            }
             state.install(node);
         }
         for node in change.changed {
@@ -172,7 +186,8 @@ impl Tree<'_> {
         }
         for id in change.removed {
             let more = counts.remove(&id).unwrap_or(0);
-            if table.count(id, more).is_some_and(|references| references > 0) {
+            let is_named = table.count(id, more).is_some_and(|references| references > 0);
+            if is_named && !planted::is(Bug::SharedNodeRemoved) {
                 continue;
             }
             if let Some(old) = state.remove(id) {

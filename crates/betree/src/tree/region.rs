@@ -148,15 +148,24 @@ impl Tree<'_> {
         way: Way,
         region: &mut Region,
     ) -> Result<()> {
+        let mut gone = None;
         loop {
-            if self.try_region(lo, hi, at, way, region)? {
+            if self.try_region(lo, hi, at, way, region, &mut gone)? {
                 return Ok(());
             }
         }
     }
 
     /// As above; `false` if a node had to be read and the walk must begin anew.
-    fn try_region(&self, lo: &Cut, hi: &Cut, at: &Cut, way: Way, region: &mut Region) -> Result<bool> {
+    fn try_region(
+        &self,
+        lo: &Cut,
+        hi: &Cut,
+        at: &Cut,
+        way: Way,
+        region: &mut Region,
+        gone: &mut Option<NodeId>,
+    ) -> Result<bool> {
         let mut window = Window { lo: lo.clone(), hi: hi.clone() };
         let mut levels: Vec<Level> = Vec::new();
         let mut sources: Vec<Source> = Vec::new();
@@ -198,7 +207,7 @@ impl Tree<'_> {
         }
         if !covered {
             if let Some(id) = missing {
-                self.find(id)?;
+                self.find_for_search(id, gone)?;
                 return Ok(false);
             }
             if let Some(level) = basement {
@@ -320,6 +329,7 @@ impl Tree<'_> {
     /// Brings the leaf behind a place into memory, with what is pending above it, for a scan that
     /// is coming.
     pub fn read_leaf(&self, at: &Cut) -> Result<()> {
+        let mut gone = None;
         loop {
             let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
             let mut levels: Vec<Level> = Vec::new();
@@ -329,7 +339,7 @@ impl Tree<'_> {
             self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf);
             drop(state);
             if let Some(id) = missing {
-                self.find(id)?;
+                self.find_for_search(id, &mut gone)?;
                 continue;
             }
             if let Some(LeafPlace { leaf, .. }) = leaf {

@@ -11,13 +11,14 @@ use super::split::shown_basements;
 use super::{Change, Tree};
 use crate::error::Result;
 use crate::node::{Body, Edge, Node};
+use crate::planted::{self, Bug};
 
 impl Tree<'_> {
     /// What an edge shows of its interior child, with what is pending for the edge come to stand in
     /// that: edges that may take the edge's place.
     pub(super) fn expanded(&self, edge: &Edge, child: &Node) -> Result<Vec<Edge>> {
         let shown = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
-        if !edge.has_pending() {
+        if !edge.has_pending() || planted::is(Bug::PendingLostWhenPulledUp) {
             return Ok(shown);
         }
         let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
