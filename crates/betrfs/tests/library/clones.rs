@@ -277,9 +277,9 @@ fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() 
     for size in sizes {
         let [d, c, r] = ["d", "c", "r"].map(|kind| format!("{kind}{size}"));
         costs.push([
-            cost(&|volume| drop(volume.clone_node(node(volume, &d), ROOT, c.as_bytes()).unwrap())),
+            cost(&|volume| _ = volume.clone_node(node(volume, &d), ROOT, c.as_bytes()).unwrap()),
             cost(&|volume| volume.rename(ROOT, c.as_bytes(), ROOT, r.as_bytes(), PLAIN).unwrap()),
-            cost(&|volume| drop(volume.remove_below(node(volume, &r)).unwrap())),
+            cost(&|volume| _ = volume.remove_below(node(volume, &r)).unwrap()),
         ]);
     }
     // Two or three paths in two dictionaries, of at most eight levels.
