@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpenOptions, Volume};
+use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpenOptions, Volume};
 use betrfs_host::{FileDevice, StdHome, Workers, WorkersOptions};
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
@@ -213,7 +213,7 @@ fn read(volume: &Volume, file: &Entry, content: &mut Vec<u8>) -> Result<()> {
 fn list(volume: &Volume, dir: NodeId) -> Result<Vec<(String, Entry)>> {
     let mut entries = Vec::new();
     let mut without_object = None;
-    volume.readdir(dir, 0, true, &mut |listed| {
+    volume.readdir(dir, 0, Objects::All, &mut |listed| {
         let name = String::from_utf8_lossy(listed.name).into_owned();
         match listed.entry {
             Some(entry) => entries.push((name, entry)),

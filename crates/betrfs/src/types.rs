@@ -118,6 +118,28 @@ pub struct SetAttr {
     pub kill_set_id: bool,
 }
 
+/// Which entries of a listing come with their objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objects {
+    /// None: names and types alone.
+    None,
+    /// Those of directories: what it takes to go on below.
+    Directories,
+    /// All, except names of linked files that are not in memory.
+    All,
+}
+
+impl Objects {
+    /// Whether an entry of this type comes with its object.
+    pub(crate) fn include(self, file_type: FileType) -> bool {
+        match self {
+            Objects::None => false,
+            Objects::Directories => file_type == FileType::Directory,
+            Objects::All => true,
+        }
+    }
+}
+
 /// An entry of a directory's listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
@@ -129,7 +151,7 @@ pub struct DirEntry<'a> {
     pub file_type: FileType,
     /// Its name.
     pub name: &'a [u8],
-    /// The object, in a listing *plus*, where it is at hand.
+    /// The object, where it was asked for and is at hand.
     pub entry: Option<Entry>,
 }
 

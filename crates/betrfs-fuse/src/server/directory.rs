@@ -1,6 +1,6 @@
 //! Requests about the listing of a directory.
 
-use betrfs::{DirEntry, FileType, NodeId};
+use betrfs::{DirEntry, FileType, NodeId, Objects};
 
 use super::{Answer, IntoAnswer, Server};
 
@@ -9,16 +9,6 @@ const DOTS: [(&[u8], u64); 2] = [(b".", 1), (b"..", 2)];
 const COOKIE_DOTS_MAX: u64 = 2;
 
 impl Server {
-    /// OPENDIR
-    pub fn opendir(&self, dir: NodeId) -> Answer<()> {
-        self.volume.open_node(dir).answer()
-    }
-
-    /// RELEASEDIR
-    pub fn releasedir(&self, dir: NodeId) {
-        self.volume.release_node(dir);
-    }
-
     /// FSYNCDIR
     pub fn fsyncdir(&self, dir: NodeId) -> Answer<()> {
         self.volume.fsync(dir).answer()
@@ -27,14 +17,14 @@ impl Server {
     /// READDIR and READDIRPLUS: gives the entries from `cookie` on to `take` until it says `false`,
     /// which means that it did not take that one.
     ///
-    /// In a listing `plus` each that is at hand comes with its object, and taking it counts one
-    /// lookup; `.` and `..` come without. An error is answered only where nothing was taken: what was taken has to
-    /// reach the kernel, and the rest is asked for again.
+    /// In a listing for a `walker` entries come with the objects that it is likely to ask for, and
+    /// taking one counts one lookup; `.` and `..` come without. An error is answered only where
+    /// nothing was taken: what was taken has to reach the kernel, and the rest is asked for again.
     pub fn readdir(
         &self,
         dir: NodeId,
         cookie: u64,
-        plus: bool,
+        walker: Option<u32>,
         take: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Answer<()> {
         let mut taken = false;
@@ -43,7 +33,8 @@ impl Server {
             taken |= took;
             took
         };
-        let listed = self.list(dir, cookie, plus, &mut take);
+        let objects = walker.map_or(Objects::None, |task| self.walkers.lists(task, dir));
+        let listed = self.list(dir, cookie, objects, &mut take);
         if taken { Ok(()) } else { listed.answer() }
     }
 
@@ -51,14 +42,14 @@ impl Server {
         &self,
         dir: NodeId,
         cookie: u64,
-        plus: bool,
+        objects: Objects,
         take: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> betrfs::Result<()> {
         if cookie < COOKIE_DOTS_MAX && !self.list_dots(dir, cookie, take)? {
             return Ok(());
         }
         let from = if cookie <= COOKIE_DOTS_MAX { 0 } else { cookie };
-        self.volume.readdir(dir, from, plus, take)
+        self.volume.readdir(dir, from, objects, take)
     }
 
     /// `false` where the reply is full.

@@ -8,6 +8,7 @@ mod directory;
 mod file;
 mod inode;
 mod namespace;
+mod walkers;
 mod whole;
 mod xattr;
 
@@ -42,14 +43,21 @@ pub struct Server {
     transport: OnceLock<Transport>,
     started: Instant,
     sources: whole::Sources,
+    walkers: walkers::Walkers,
 }
 
 impl Server {
     /// A server of an open volume.
     pub fn new(volume: Arc<Volume>, identity: Identity) -> Server {
-        let (counters, transport) = (Counters::default(), OnceLock::new());
-        let (started, sources) = (Instant::now(), whole::Sources::default());
-        Server { volume, counters, identity, transport, started, sources }
+        Server {
+            volume,
+            counters: Counters::default(),
+            identity,
+            transport: OnceLock::new(),
+            started: Instant::now(),
+            sources: whole::Sources::default(),
+            walkers: walkers::Walkers::default(),
+        }
     }
 
     /// Notes, once, how requests travel.

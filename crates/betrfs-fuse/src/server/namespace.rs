@@ -1,6 +1,6 @@
 //! Requests about names: looking up, making, linking, removing, renaming.
 
-use betrfs::{Entry, Error, NewNode, NodeId, RenameFlags};
+use betrfs::{Entry, Error, FileType, NewNode, NodeId, RenameFlags};
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
@@ -12,10 +12,15 @@ const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
 impl Server {
-    /// LOOKUP: the entry, or `None` where there is no such name.
-    pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Answer<Option<Entry>> {
+    /// LOOKUP by a task: the entry, or `None` where there is no such name.
+    pub fn lookup(&self, parent: NodeId, name: &[u8], task: u32) -> Answer<Option<Entry>> {
         match self.volume.lookup(parent, name) {
-            Ok(entry) => Ok(Some(entry)),
+            Ok(entry) => {
+                if entry.attr.file_type != FileType::Directory {
+                    self.walkers.looks_up_a_file(task);
+                }
+                Ok(Some(entry))
+            }
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(Server::refuse(&error)),
         }

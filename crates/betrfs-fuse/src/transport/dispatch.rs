@@ -22,8 +22,6 @@ use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
 /// Files keep their pages between opens, and closing them sends no FLUSH.
 const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
-/// The kernel keeps listings until it changes the directory itself.
-const OPENED_DIR: u32 = fopen::KEEP_CACHE | fopen::CACHE_DIR;
 /// The longest reply that is no data, listing, or value of an extended attribute.
 pub const SHORT_REPLY_BYTES_MAX: usize = size_of::<wire::StatxOut>();
 /// The file-system side's handles carry nothing: a node's number says all.
@@ -85,7 +83,7 @@ impl Dispatch {
         match opcode {
             Opcode::Lookup => {
                 let name = r.only_name()?;
-                let entry = server.lookup(node, name)?;
+                let entry = server.lookup(node, name, r.header.pid)?;
                 // Node 0: the kernel remembers that there is no such name.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
                 if entry.is_none() && server.is_unfinished(node) {
@@ -197,14 +195,9 @@ impl Dispatch {
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
             Opcode::Syncfs => server.syncfs().map(|()| 0),
             Opcode::Statfs => r.reply(&to_statfs(&server.statfs()?)),
-            Opcode::Opendir => {
-                server.opendir(node)?;
-                r.reply(&opened(OPENED_DIR))
-            }
-            Opcode::Releasedir => {
-                server.releasedir(node);
-                Ok(0)
-            }
+            // An open directory is nothing to us: the kernel need not tell, and keeps listings until it
+            // changes the directory itself.
+            Opcode::Opendir => Err(Errno::NOSYS),
             Opcode::Readdir => self.list(node, false, r),
             Opcode::Readdirplus => self.list(node, true, r),
             Opcode::Setxattr => {
@@ -297,7 +290,7 @@ impl Dispatch {
         let (read, _) = r.body.split::<wire::ReadIn>()?;
         let room = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut listing = Listing::new(room);
-        self.server.readdir(dir, read.offset, plus, &mut |found| {
+        self.server.readdir(dir, read.offset, plus.then_some(r.header.pid), &mut |found| {
             // Without its object the kernel learns the name alone.
             let entry = plus.then(|| found.entry.as_ref().map_or_else(wire::EntryOut::default, to_entry));
             let kind = to_dirent_kind(found.file_type);

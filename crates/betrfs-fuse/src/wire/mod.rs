@@ -15,8 +15,8 @@ pub use opcode::Opcode;
 pub const MAJOR: u32 = 7;
 /// See [`MAJOR`].
 pub const MINOR: u32 = 45;
-/// Before this one the kernel takes shorter replies than those that are sent here (Linux 4.20).
-pub const MINOR_MIN: u32 = 28;
+/// Before this one (Linux 5.1) the kernel does not take it that an open directory is nothing to a server.
+pub const MINOR_MIN: u32 = 29;
 
 /// Flags by which INIT agrees on what is used; the upper half travels in fields of its own.
 pub mod init {
@@ -48,14 +48,12 @@ pub mod init {
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// What the reply to OPEN, CREATE and OPENDIR asks for.
+/// What the reply to OPEN and CREATE asks for.
 pub mod fopen {
     /// Reads and writes go past the pages.
     pub const DIRECT_IO: u32 = 1 << 0;
     /// The pages that the kernel has of it stay valid.
     pub const KEEP_CACHE: u32 = 1 << 1;
-    /// The kernel keeps the listing.
-    pub const CACHE_DIR: u32 = 1 << 3;
     /// Closing sends no FLUSH.
     pub const NOFLUSH: u32 = 1 << 5;
 }

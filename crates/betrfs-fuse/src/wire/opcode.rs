@@ -59,7 +59,6 @@ opcodes! {
     Init = 26, "init";
     Opendir = 27, "opendir";
     Readdir = 28, "readdir";
-    Releasedir = 29, "releasedir";
     Fsyncdir = 30, "fsyncdir";
     Create = 35, "create";
     Interrupt = 36, "interrupt";

@@ -7,9 +7,9 @@
 //! **Cookies** of listings belong to the name, not to an open directory: they are given out in the
 //! order of keys to all names without one whenever a listing begins, ascending for ever. So they
 //! stay valid over other changes: a removed name only leaves a gap, a new one comes last.
-//! Names of a directory that is open are not evicted; after an eviction cookies go on where they
-//! were, so an older cookie leads to the start of the new listing, which repeats entries and
-//! loses none.
+//! Names of a directory are not evicted while a listing has begun and has not come to its end; after an
+//! eviction cookies go on where they were, so an older cookie leads to the start of the new listing,
+//! which repeats entries and loses none.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct Directory {
     /// Names that came since cookies were given out; some may be gone again.
     fresh: Vec<Arc<[u8]>>,
     cookie_next: u64,
+    /// Listings that have begun and not come to their end. Those that were given up stay counted.
+    listings: u32,
     /// The entry under which its snapshots are found, if it was in memory when last seen.
     pub snapshots: Option<NodeId>,
     /// Queries that found nothing since the directory came into memory.
@@ -61,6 +63,7 @@ impl Directory {
             listed: BTreeMap::new(),
             fresh: Vec::new(),
             cookie_next: COOKIE_FIRST,
+            listings: 0,
             snapshots: None,
             misses: 0,
             queued: false,
@@ -111,6 +114,21 @@ impl Directory {
         });
         self.total.fetch_sub(before - self.names.len(), Relaxed);
         self.fresh.retain(|fresh| self.names.contains_key(fresh));
+    }
+
+    /// Notes that somebody begins to list it.
+    pub fn begin_listing(&mut self) {
+        self.listings = self.listings.saturating_add(1);
+    }
+
+    /// Notes that somebody has come to the end.
+    pub fn end_listing(&mut self) {
+        self.listings = self.listings.saturating_sub(1);
+    }
+
+    /// Whether somebody may go on listing it.
+    pub fn is_being_listed(&self) -> bool {
+        self.listings > 0
     }
 
     /// Gives a cookie to each name that has none.

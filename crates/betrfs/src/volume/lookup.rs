@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::error::{Error, Result};
 use crate::node::{DirPath, Directory, Inode, Name, Place, State, ino_of};
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
-use crate::types::{Entry, NodeId};
+use crate::types::{Entry, NodeId, Objects};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::snapshots::{SNAPSHOTS_NAME, refuse_in_snapshot};
@@ -159,7 +159,7 @@ impl Volume {
             if state.dir()?.misses < MISSES_MAX || is_large(state) {
                 return self.load(op, parent, state, name);
             }
-            self.scan(op, parent, state, false)?;
+            self.scan(op, parent, state, Objects::None)?;
         }
         let Some(known) = state.dir()?.get(name) else { return Ok(None) };
         match self.in_memory(&known) {
@@ -240,8 +240,14 @@ impl Volume {
         }
     }
 
-    /// Reads all names of a directory in one pass; with `inodes`, takes their records into memory.
-    pub(super) fn scan(&self, op: &Op<'_>, dir: &Arc<Inode>, state: &mut State, inodes: bool) -> Result<()> {
+    /// Reads all names of a directory in one pass; takes the records of `objects` into memory.
+    pub(super) fn scan(
+        &self,
+        op: &Op<'_>,
+        dir: &Arc<Inode>,
+        state: &mut State,
+        objects: Objects,
+    ) -> Result<()> {
         let path = dir.dir_path()?;
         let mut entries = op.scan(META, key::entries(&path.bytes));
         while let Some((at, bytes)) = entries.next()? {
@@ -255,7 +261,9 @@ impl Volume {
                 continue;
             }
             let known = match Stored::decode(at, bytes)? {
-                Stored::Inode(record) if inodes => self.adopt(dir, &path, &name, record).1,
+                Stored::Inode(record) if objects.include(record.file_type) => {
+                    self.adopt(dir, &path, &name, record).1
+                }
                 Stored::Inode(record) => {
                     let (ino, file_type) = (ino_of(record.id, path.salts), record.file_type);
                     Name { node: None, ino, file_type, oid: None }
@@ -287,7 +295,7 @@ impl Volume {
 
     /// Keeps the names in memory within their budget. The caller holds no inode's lock.
     pub(super) fn give_up_names(&self) {
-        // A few at a time: directories that are open are passed over.
+        // A few at a time: directories that are being listed are passed over.
         for _ in 0..8 {
             if self.names_total.load(Relaxed) <= self.names_max {
                 return;
@@ -296,7 +304,7 @@ impl Volume {
             let Some(inode) = self.table.get(node) else { continue };
             let mut state = inode.state.write();
             let Some(dir) = &mut state.dir else { continue };
-            if inode.opens.load(Relaxed) == 0 {
+            if !dir.is_being_listed() {
                 dir.evict(|name| name.node.is_some_and(|node| self.table.get(node).is_some()));
             }
             dir.queued = dir.len() > 0;

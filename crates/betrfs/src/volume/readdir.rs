@@ -8,19 +8,18 @@ use betree::{Cursor, Cut};
 use crate::error::Result;
 use crate::node::{COOKIE_FIRST, DirPath, Inode, Name, State};
 use crate::schema::{META, Stored, key};
-use crate::types::{DirEntry, Entry, NodeId};
+use crate::types::{DirEntry, Entry, NodeId, Objects};
 use crate::volume::Volume;
 use crate::volume::lookup::entry_of;
 use crate::volume::op::{Op, OpKind};
 
-/// A directory of up to so many entries comes into memory with its inodes when it is listed plus.
+/// A directory of up to so many entries comes into memory with the objects that are listed.
 const INODES_AT_ONCE: u64 = 4096;
 
 impl Volume {
     /// Lists a directory from behind a cookie; 0, 1 and 2 are its start. `.` and `..` are not
-    /// listed. With `plus`, entries come with their objects, except names of linked files that are
-    /// not in memory. `each` gives `false` for an entry that it does not take any more; it must not
-    /// call the volume.
+    /// listed. `each` gives `false` for an entry that it does not take any more; it must not call
+    /// the volume. Until a call finds nothing more, the cookies of a listing lead on exactly.
     ///
     /// # Errors
     /// [`Error::NotADirectory`](crate::Error::NotADirectory).
@@ -28,7 +27,7 @@ impl Volume {
         &self,
         dir: NodeId,
         cookie: u64,
-        plus: bool,
+        objects: Objects,
         each: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let op = self.query(OpKind::Readdir);
@@ -45,17 +44,21 @@ impl Volume {
         let mut is_renewed = cookie < COOKIE_FIRST;
         if !state.is_complete() {
             is_renewed = true;
-            let inodes = plus && state.record.entries <= INODES_AT_ONCE;
-            self.scan(&op, &dir, &mut state, inodes)?;
+            let is_small = state.record.entries <= INODES_AT_ONCE;
+            self.scan(&op, &dir, &mut state, if is_small { objects } else { Objects::None })?;
+        }
+        let names = state.dir_mut()?;
+        if cookie < COOKIE_FIRST {
+            names.begin_listing();
         }
         if is_renewed {
-            state.dir_mut()?.number();
+            names.number();
         }
         let path = dir.dir_path()?;
         let mut records = Records { op: &op, path: &path, cursor: None };
         let mut at = cookie;
         while let Some((cookie, name, known)) = state.dir()?.after(at) {
-            let entry = match plus {
+            let entry = match objects.include(known.file_type) {
                 true => self.entry_in_listing(&mut records, &dir, &mut state, &name, &known)?,
                 false => None,
             };
@@ -68,6 +71,9 @@ impl Volume {
                 return Ok(());
             }
             at = cookie;
+        }
+        if at == cookie {
+            state.dir_mut()?.end_listing();
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What operations cost, as counts: no update asks the tree what memory knows.
 
 use crate::support::*;
-use betrfs::{Error, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+use betrfs::{Error, Objects, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
 
 /// Runs something and gives the queries and commits that it caused for operations of a kind.
 fn cost(volume: &Volume, kind: OpKind, run: impl FnOnce()) -> (u64, u64) {
@@ -102,7 +102,7 @@ fn a_listing_plus_brings_the_inodes_in_one_range_query() {
     let volume = disk.open();
     let mut nodes = Vec::new();
     volume
-        .readdir(ROOT, 0, true, &mut |entry| {
+        .readdir(ROOT, 0, Objects::All, &mut |entry| {
             nodes.extend(entry.entry.map(|entry| entry.node));
             true
         })

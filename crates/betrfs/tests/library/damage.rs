@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use betree::{Batch, DictId};
-use betrfs::{Error, Volume, XattrMode};
+use betrfs::{Error, Objects, Volume, XattrMode};
 
 const META: DictId = DictId(0);
 const DATA: DictId = DictId(1);
@@ -101,5 +101,5 @@ fn damaged_records_are_errors_for_those_who_meet_them_only() {
     assert!(matches!(volume.resolve(b"/d/f"), Err(Error::Damaged { .. })));
     assert!(volume.resolve(b"/d/b").is_ok());
     let dir = volume.resolve(b"/d").unwrap();
-    assert!(matches!(volume.readdir(dir.node, 0, false, &mut |_| true), Err(Error::Damaged { .. })));
+    assert!(matches!(volume.readdir(dir.node, 0, Objects::None, &mut |_| true), Err(Error::Damaged { .. })));
 }

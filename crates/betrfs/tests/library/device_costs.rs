@@ -1,6 +1,6 @@
 //! What operations cost the device, as counts.
 
-use betrfs::{NodeId, Volume};
+use betrfs::{NodeId, Objects, Volume};
 use betrfs_sim::{Counts, Rng};
 
 use crate::support::*;
@@ -87,7 +87,7 @@ fn read_below(volume: &Volume, dir: NodeId) -> u64 {
         entries.extend(entry.entry.map(|found| (found.node, found.attr)));
         true
     };
-    volume.readdir(dir, 0, true, &mut list).unwrap();
+    volume.readdir(dir, 0, Objects::All, &mut list).unwrap();
     let mut bytes = 0;
     for (node, attr) in entries {
         if attr.file_type == betrfs::FileType::Directory {

@@ -3,8 +3,8 @@
 use crate::model::{Dice, Model, Object, split};
 use crate::support::*;
 use betrfs::{
-    Error, FallocateMode, FileType, NewNode, NodeId, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr, Volume,
-    XattrMode,
+    Error, FallocateMode, FileType, NewNode, NodeId, Objects, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr,
+    Volume, XattrMode,
 };
 
 const STEPS: usize = 200;
@@ -561,7 +561,7 @@ impl World {
         for path in dirs.iter().map(String::as_str).chain([""]) {
             let dir = self.volume.resolve(path.as_bytes()).unwrap();
             self.volume.open_node(dir.node).unwrap();
-            let plus = self.dice.roll(2) == 0;
+            let objects = [Objects::None, Objects::Directories, Objects::All][self.dice.roll(3) as usize];
             let chunk = 1 + self.dice.roll(4) as usize;
             let (mut cookie, mut found, mut held) = (0, Vec::new(), Vec::new());
             loop {
@@ -579,7 +579,7 @@ impl World {
                     held.extend(entry.entry.map(|entry| entry.node));
                     true
                 };
-                self.volume.readdir(dir.node, from, plus, &mut each).unwrap();
+                self.volume.readdir(dir.node, from, objects, &mut each).unwrap();
                 if found.len() == before {
                     break;
                 }

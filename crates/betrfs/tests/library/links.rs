@@ -1,7 +1,7 @@
 //! Files with several names.
 
 use crate::support::*;
-use betrfs::{Error, FileType, NewNode, RenameFlags, SetAttr};
+use betrfs::{Error, FileType, NewNode, Objects, RenameFlags, SetAttr};
 
 #[test]
 fn all_names_are_one_file_before_and_after_a_remount() {
@@ -19,9 +19,9 @@ fn all_names_are_one_file_before_and_after_a_remount() {
     assert_eq!((one.node, one.attr.ino), (other.node, file.attr.ino));
     volume.write(one.node, 0, b"x", false).unwrap();
     let mut listed = Vec::new();
-    volume.readdir(other.node, 0, false, &mut |_| true).expect_err("it is no directory");
+    volume.readdir(other.node, 0, Objects::None, &mut |_| true).expect_err("it is no directory");
     volume
-        .readdir(ROOT, 0, true, &mut |entry| {
+        .readdir(ROOT, 0, Objects::All, &mut |entry| {
             listed.push((entry.name.to_vec(), entry.ino, entry.entry.map(|entry| entry.node)));
             true
         })

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use betree::Geometry;
 use betree_sys::Home;
-use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, OpKind, OpenOptions, Volume};
+use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpKind, OpenOptions, Volume};
 use betrfs_sim::MemDevice;
 
 use crate::model::Dice;
@@ -115,7 +115,7 @@ pub fn contents(volume: &Volume, path: &str) -> Vec<u8> {
 pub fn names(volume: &Volume, dir: NodeId) -> Vec<String> {
     let mut all = Vec::new();
     volume
-        .readdir(dir, 0, false, &mut |entry| {
+        .readdir(dir, 0, Objects::None, &mut |entry| {
             all.push(String::from_utf8_lossy(entry.name).into_owned());
             true
         })

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use crate::support::*;
-use betrfs::{Error, RenameFlags, SetAttr};
+use betrfs::{Error, Objects, RenameFlags, SetAttr};
 
 #[test]
 fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
@@ -92,7 +92,7 @@ fn everything_at_once_with_little_memory_stays_sound() {
                     ok(match i % 4 {
                         0 => volume.rename(dir, name, to, other.as_bytes(), RenameFlags::default()),
                         1 => volume.unlink(to, other.as_bytes()),
-                        _ => volume.readdir(dir, 0, false, &mut |_| true),
+                        _ => volume.readdir(dir, 0, Objects::None, &mut |_| true),
                     });
                 }
             });

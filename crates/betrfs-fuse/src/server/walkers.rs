@@ -1,0 +1,78 @@
+//! Which objects a listing brings along.
+//!
+//! An entry that comes with its object costs the kernel an inode and a name in its cache, and the server an
+//! inode in memory: twice the time of the name alone. Who opens each file, or asks for its size, is
+//! spared a LOOKUP each; who looks for names has no use for it. What a task wants shows only where an object did
+//! *not* come along. So its first directory comes with all objects (`ls -l` lists one), those after that
+//! with the objects of directories only, until it looks up a file: from then on everything comes along.
+
+use std::collections::VecDeque;
+
+use betrfs::{NodeId, Objects};
+use parking_lot::Mutex;
+
+/// How many tasks are remembered; who has listed nothing for longest is forgotten.
+const TASKS_MAX: usize = 32;
+
+/// The tasks that have listed directories lately.
+#[derive(Default)]
+pub struct Walkers(Mutex<VecDeque<Walker>>);
+
+struct Walker {
+    task: u32,
+    first: NodeId,
+    wants_files: bool,
+}
+
+impl Walkers {
+    /// Notes that a task lists a directory; which objects to give it.
+    pub fn lists(&self, task: u32, dir: NodeId) -> Objects {
+        let mut walkers = self.0.lock();
+        let known = walkers.iter().position(|walker| walker.task == task).and_then(|at| walkers.remove(at));
+        let walker = known.unwrap_or(Walker { task, first: dir, wants_files: false });
+        let all = walker.wants_files || walker.first == dir;
+        walkers.truncate(TASKS_MAX - 1);
+        walkers.push_front(walker);
+        if all { Objects::All } else { Objects::Directories }
+    }
+
+    /// Notes that a task asks for something that is no directory.
+    pub fn looks_up_a_file(&self, task: u32) {
+        let mut walkers = self.0.lock();
+        if let Some(walker) = walkers.iter_mut().find(|walker| walker.task == task) {
+            walker.wants_files = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIRS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+
+    #[test]
+    fn who_looks_up_no_file_gets_those_of_the_first_directory_only() {
+        let walkers = Walkers::default();
+        assert_eq!(walkers.lists(7, DIRS[0]), Objects::All);
+        assert_eq!(walkers.lists(7, DIRS[1]), Objects::Directories);
+        assert_eq!(walkers.lists(7, DIRS[2]), Objects::Directories);
+        walkers.looks_up_a_file(8);
+        assert_eq!(walkers.lists(7, DIRS[2]), Objects::Directories, "that was another task");
+        walkers.looks_up_a_file(7);
+        assert_eq!(walkers.lists(7, DIRS[2]), Objects::All);
+    }
+
+    #[test]
+    fn who_has_listed_nothing_for_longest_is_forgotten() {
+        let walkers = Walkers::default();
+        for task in 0..TASKS_MAX as u32 {
+            walkers.lists(task, DIRS[0]);
+        }
+        walkers.lists(0, DIRS[1]);
+        walkers.lists(1000, DIRS[0]);
+        assert_eq!(walkers.lists(0, DIRS[2]), Objects::Directories, "it had just listed");
+        assert_eq!(walkers.lists(1, DIRS[2]), Objects::All, "it is as new");
+        assert_eq!(walkers.0.lock().len(), TASKS_MAX);
+    }
+}
