@@ -75,6 +75,7 @@ impl Engine {
 
     /// Writes a captured moment and makes it the volume's state, with the log beginning at the
     /// superblock's `log_start`. A batch that is in it in part must be durable in the log already.
+    /// `on_progress` is called whenever nodes have become clean.
     ///
     /// # Errors
     /// Whatever hindered it; what was not written is to be written by the next checkpoint.
@@ -83,8 +84,9 @@ impl Engine {
         committed: &mut Committed,
         mut captured: Captured,
         superblock: Superblock,
+        on_progress: &dyn Fn(),
     ) -> Result<()> {
-        match self.write_captured(committed, &mut captured, superblock) {
+        match self.write_captured(committed, &mut captured, superblock, on_progress) {
             Ok(()) => {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
                 // Dropping the captured version frees the extents that only the last one named.
@@ -106,6 +108,7 @@ impl Engine {
         committed: &mut Committed,
         captured: &mut Captured,
         superblock: Superblock,
+        on_progress: &dyn Fn(),
     ) -> Result<()> {
         if planted::is(planted::Bug::ExtentReusedOneCheckpointEarly) {
             captured.table.retired.clear();
@@ -114,7 +117,7 @@ impl Engine {
             let Some(dirty) = captured.dirty.get(index) else { continue };
             let root = captured.roots.get(index).copied().unwrap_or_default();
             let order = in_key_order(dirty, NodeId { slot: root.slot, generation: root.generation });
-            self.write_nodes(dict, order, &mut captured.table)?;
+            self.write_nodes(dict, order, &mut captured.table, on_progress)?;
         }
         let pages: Vec<_> = captured.table.pages().collect();
         for (index, slots) in pages {
@@ -142,7 +145,13 @@ impl Engine {
     }
 
     /// Writes nodes of a dictionary, several at a time where the home lends threads for it.
-    fn write_nodes(&self, dict: &Dict, order: Vec<Arc<Node>>, table: &mut CapturedTable) -> Result<()> {
+    fn write_nodes(
+        &self,
+        dict: &Dict,
+        order: Vec<Arc<Node>>,
+        table: &mut CapturedTable,
+        on_progress: &dyn Fn(),
+    ) -> Result<()> {
         let mut sent: Vec<Option<Outgoing>> = Vec::with_capacity(order.len());
         let mut failed = None;
         for (ticket, node) in order.into_iter().enumerate() {
@@ -151,6 +160,7 @@ impl Engine {
                 Err(error) => failed = Some(error),
             }
             self.nodes_written(dict, self.store.behind.take_done(), &mut sent, table, &mut failed);
+            on_progress();
             if failed.is_some() {
                 break;
             }

@@ -116,7 +116,10 @@ impl Env {
         self.throttle(batch.bytes())?;
         self.admit(batch)?;
         if batch.clones() > 0 {
-            self.commit_ranges(batch)?;
+            let committed = self.commit_ranges(batch);
+            // It has absorbed what others may wait for.
+            self.tell_done(false);
+            committed?;
         } else {
             let mut commit = self.commit.lock();
             self.writable(&commit)?;
@@ -135,16 +138,6 @@ impl Env {
         }
         if self.engine.freeze(false) || batch.frees() && self.engine.wants_deletes_back() {
             self.call_for_work();
-        }
-        let (pending, most) = (self.log.pending_bytes(), self.log_pending_bytes_max());
-        if pending > most {
-            self.call_for_work();
-        }
-        if pending > most * 2 {
-            // The checkpoint is late: so much goes to the log after all. The batch is taken, so an
-            // error is none of it: the log keeps the failure for whoever comes next, and where it has
-            // no room the checkpoint makes some.
-            let _ = self.log.write_out();
         }
         Ok(())
     }
@@ -309,7 +302,6 @@ impl Env {
     fn checkpoint_is_due(&self) -> bool {
         let cache = &self.engine.store.cache;
         self.log.used_bytes() > self.log.capacity_bytes() / 2
-            || self.log.pending_bytes() > self.log_pending_bytes_max()
             || cache.dirty_bytes() > cache.budget_bytes() / 3
     }
 
@@ -319,18 +311,8 @@ impl Env {
     /// # Errors
     /// The device's; the volume takes no more changes then.
     pub fn sync(&self) -> Result<()> {
-        if self.log.pending_bytes() > self.log_pending_bytes_max() / 4 {
-            // As much of it would go to the log and then to the nodes: once is enough.
-            return self.checkpoint();
-        }
         let last = self.commit.lock().next_msn - 1;
-        self.log.sync_to(last)
-    }
-
-    /// How much may be in memory for the log alone. Beyond it a checkpoint is due.
-    fn log_pending_bytes_max(&self) -> u64 {
-        let cache_bytes = self.engine.store.cache.budget_bytes() as u64;
-        (cache_bytes / 4).min(self.log.capacity_bytes() / 4)
+        if self.log.sync_to(last)? { Ok(()) } else { self.checkpoint() }
     }
 
     /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
@@ -339,11 +321,17 @@ impl Env {
     /// # Errors
     /// The device's, [`Error::NoSpace`] or corruption.
     pub fn checkpoint(&self) -> Result<()> {
-        self.checkpoint_as(false)
+        self.checkpoint_as(false, &mut self.checkpoint.lock())
     }
 
-    fn checkpoint_as(&self, clean: bool) -> Result<()> {
-        let mut committed = self.checkpoint.lock();
+    /// A checkpoint by whoever holds the turn. Whoever waits for room looks again at each step.
+    fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
+        let done = self.write_checkpoint(clean, committed);
+        self.tell_done(false);
+        done
+    }
+
+    fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {
         // They are noted in memory alone: of what replay will not note again, few are left to a crash.
         self.engine.clear_borders(if clean { 1 } else { BORDERS_AT_ONCE / 4 })?;
         let captured = self.capture()?;
@@ -353,7 +341,7 @@ impl Env {
         if superblock == committed.superblock && captured.is_same(&superblock) {
             return Ok(());
         }
-        self.engine.write_checkpoint(&mut committed, captured, superblock)?;
+        self.engine.write_checkpoint(committed, captured, superblock, &|| self.tell_done(false))?;
         self.log.forget_before(first_unapplied);
         self.log.trim_to(&log_start);
         Ok(())
@@ -369,6 +357,7 @@ impl Env {
         // What came meanwhile arrives at the roots while writers wait; they are settled later.
         self.engine.freeze(true);
         self.engine.absorb_at_roots(&structures)?;
+        self.log.keep_again();
         Ok(self.engine.capture(commit.next_msn))
     }
 
@@ -380,9 +369,8 @@ impl Env {
     pub fn pump(&self) -> Result<bool> {
         let done = self.work_once();
         match &done {
-            // Where there was nothing to do, others than workers may have made room: whoever waits for
-            // it looks again.
-            Ok(_) => self.tell_done(false),
+            Ok(true) => self.tell_done(false),
+            Ok(false) => {}
             Err(error) => {
                 let starved = *error == Error::NoSpace;
                 if !starved {
@@ -410,8 +398,11 @@ impl Env {
                 return Ok(true);
             }
         }
-        if self.checkpoint_is_due() {
-            self.checkpoint()?;
+        // While another makes one, what comes meanwhile is absorbed.
+        if self.checkpoint_is_due()
+            && let Some(mut committed) = self.checkpoint.try_lock()
+        {
+            self.checkpoint_as(false, &mut committed)?;
             return Ok(true);
         }
         if self.engine.free_one()?
@@ -489,7 +480,7 @@ impl Env {
                 commit.closed = true;
             }
         }
-        self.checkpoint_as(true)
+        self.checkpoint_as(true, &mut self.checkpoint.lock())
     }
 
     /// The counters.

@@ -27,6 +27,8 @@ use crate::upsert::Replace;
 
 /// The first sequence number of a volume.
 const FIRST_MSN: u64 = 1;
+/// One part in so many of the cache, or of the log, may wait in memory to be logged.
+const PENDING_SHARE: u64 = 16;
 /// Of the budget for the cache, one part in so many is left to the memtables.
 const MEMTABLES_SHARE: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -94,7 +96,7 @@ impl Env {
         }
         let mut committed = Committed { superblock, directory: None };
         let captured = engine.capture(FIRST_MSN);
-        engine.write_checkpoint(&mut committed, captured, superblock)?;
+        engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
         slots::format(&engine.store.disk, &committed.superblock)
     }
 
@@ -165,7 +167,7 @@ impl Env {
                     // The log stays as it is: what is in this checkpoint is passed over if the
                     // replay has to begin anew.
                     let captured = engine.capture(next_msn);
-                    engine.write_checkpoint(&mut committed, captured, superblock)?;
+                    engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
                 }
             }
             Ok(())
@@ -190,8 +192,14 @@ impl Env {
         }
         let captured = engine.capture(next_msn);
         let superblock = Superblock { clean: false, log_start, ..superblock };
-        engine.write_checkpoint(&mut committed, captured, superblock)?;
-        let log = Log::open_at(disk, region(&superblock), &superblock.volume_id, &log_start);
+        engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
+        let log = Log::open_at(
+            disk,
+            region(&superblock),
+            &superblock.volume_id,
+            &log_start,
+            (options.cache_bytes as u64).min(superblock.geometry.log_bytes) / PENDING_SHARE,
+        );
         for dict in &engine.dicts {
             // Every change ends at a root: with the roots in memory, small changes read nothing.
             let root = dict.state.read().root;
@@ -325,7 +333,7 @@ mod tests {
             let superblock = committed.superblock;
             let captured = env.engine.capture(7);
             assert_eq!(captured.first_unapplied(2), 1, "the second dictionary's first message");
-            env.engine.write_checkpoint(&mut committed, captured, superblock).unwrap();
+            env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();
         }
         drop(env);
         let env = open(&device);

@@ -24,7 +24,7 @@ impl Default for WorkersOptions {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         WorkersOptions {
             threads: cores.clamp(1, 4),
-            sync_every: Duration::from_secs(1),
+            sync_every: Duration::from_secs(5),
             checkpoint_every: Duration::from_secs(60),
         }
     }

@@ -39,8 +39,12 @@ fn device() -> Arc<MemDevice> {
 }
 
 fn open(device: &Arc<MemDevice>, start: &LogStart) -> (Log, Arc<Disk>) {
+    open_with(device, start, u64::MAX)
+}
+
+fn open_with(device: &Arc<MemDevice>, start: &LogStart, pending_bytes_max: u64) -> (Log, Arc<Disk>) {
     let disk = Arc::new(Disk::new(device.clone()));
-    (Log::open_at(disk.clone(), REGION, &ID, start), disk)
+    (Log::open_at(disk.clone(), REGION, &ID, start, pending_bytes_max), disk)
 }
 
 fn replayed(bytes: Vec<u8>, start: &LogStart) -> (End, Vec<Written>) {
@@ -98,7 +102,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
                 6 => log.write_out().unwrap(),
                 7 | 8 => {
                     let upto = msn.saturating_sub(dice.below(4));
-                    log.sync_to(upto).unwrap();
+                    assert!(log.sync_to(upto).unwrap());
                     assert!(all.last().is_none() || log.durable_msn() >= upto.min(msn - 1), "{case}");
                     durable_msn = log.durable_msn().max(durable_msn);
                 }
@@ -152,18 +156,18 @@ fn a_sync_costs_one_write_and_one_sync_and_a_second_nothing() {
         let after = disk.counts();
         (after.writes - before.writes, after.syncs - before.syncs)
     };
-    assert_eq!(cost(&|| log.sync_to(u64::MAX).unwrap()), (0, 0), "an empty log");
+    assert_eq!(cost(&|| assert!(log.sync_to(u64::MAX).unwrap())), (0, 0), "an empty log");
     (1..=10).for_each(|msn| append(&log, msn));
-    assert_eq!(cost(&|| log.sync_to(4).unwrap()), (1, 1));
+    assert_eq!(cost(&|| assert!(log.sync_to(4).unwrap())), (1, 1));
     assert_eq!(log.durable_msn(), 10, "all that was pending went with it");
-    assert_eq!(cost(&|| log.sync_to(10).unwrap()), (0, 0));
+    assert_eq!(cost(&|| assert!(log.sync_to(10).unwrap())), (0, 0));
     (11..=20).for_each(|msn| append(&log, msn));
     assert_eq!(cost(&|| log.write_out().unwrap()), (1, 0));
     assert_eq!((log.durable_msn(), log.pending_bytes()), (10, 0));
     assert_eq!(replayed(device.durable_bytes(), &START).1.len(), 10, "written is not durable");
     assert_eq!(cost(&|| log.write_out().unwrap()), (0, 0));
-    assert_eq!(cost(&|| log.sync_to(15).unwrap()), (0, 1), "written already: only the sync");
-    assert_eq!(cost(&|| log.sync_to(20).unwrap()), (0, 0));
+    assert_eq!(cost(&|| assert!(log.sync_to(15).unwrap())), (0, 1), "written already: only the sync");
+    assert_eq!(cost(&|| assert!(log.sync_to(20).unwrap())), (0, 0));
     assert_eq!(log.counts(), LogCounts { segments: 2, bytes: 2 * BLOCK });
     assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), (1..=20).collect::<Vec<_>>());
 }
@@ -178,11 +182,11 @@ fn what_is_pending_is_split_into_segments_but_no_record_is() {
         log.append(msn, 1, &record(&large[..len])).unwrap();
     }
     // A segment holds an eighth of the region, four blocks: 1 + 2, 3, 4 + 5 + 6.
-    log.sync_to(6).unwrap();
+    assert!(log.sync_to(6).unwrap());
     assert_eq!((disk.counts().writes, disk.counts().syncs), (3, 1));
     let too_long = vec![8; 6 * BLOCK as usize];
     log.append(7, 1, &record(&too_long)).unwrap();
-    log.sync_to(7).unwrap();
+    assert!(log.sync_to(7).unwrap());
     assert_eq!(disk.counts().writes, 4);
     let (end, all) = replayed(device.durable_bytes(), &START);
     assert_eq!((end.segments, end.records, end.last_msn), (4, 7, 7));
@@ -195,18 +199,18 @@ fn a_full_region_is_an_error_and_not_overwritten() {
     let (log, _) = open(&device, &START);
     for msn in 1..=17 {
         log.append(msn, 1, &record(&[msn as u8; 5000])).unwrap();
-        assert_eq!(log.sync_to(msn), if msn <= 16 { Ok(()) } else { Err(Error::NoSpace) });
+        assert_eq!(log.sync_to(msn), if msn <= 16 { Ok(true) } else { Err(Error::NoSpace) });
     }
     assert_eq!(log.durable_msn(), 16);
     assert_eq!(log.write_out(), Err(Error::NoSpace));
-    assert_eq!(log.sync_to(16), Ok(()), "what had room is durable");
+    assert_eq!(log.sync_to(16), Ok(true), "what had room is durable");
     append(&log, 18);
     assert_eq!(log.sync_to(18), Err(Error::NoSpace));
     assert_eq!(msns(&replayed(device.bytes(), &START).1), (1..=16).collect::<Vec<_>>());
     let start = log.start_for(3);
     assert_eq!(start, LogStart { epoch: 1, seq: 2, position: 4 * BLOCK });
     log.trim_to(&start);
-    log.sync_to(18).unwrap();
+    assert!(log.sync_to(18).unwrap());
     assert_eq!(msns(&replayed(device.durable_bytes(), &start).1), (3..=18).collect::<Vec<_>>());
 }
 
@@ -216,7 +220,7 @@ fn the_start_is_the_oldest_segment_that_is_needed() {
     let (log, _) = open(&device, &START);
     for msn in [1, 11, 21] {
         log.append(msn, 10, &record(b"ten")).unwrap();
-        log.sync_to(msn).unwrap();
+        assert!(log.sync_to(msn).unwrap());
     }
     let seq = |msn| log.start_for(msn).seq;
     assert_eq!([0, 1, 10, 11, 20, 21, 30].map(seq), [0, 0, 0, 1, 1, 2, 2]);
@@ -229,7 +233,7 @@ fn the_start_is_the_oldest_segment_that_is_needed() {
     assert_eq!(log.used_bytes(), used, "a start of another epoch frees nothing");
     log.trim_to(&next);
     assert_eq!(log.used_bytes(), BLOCK);
-    log.sync_to(31).unwrap();
+    assert!(log.sync_to(31).unwrap());
     assert_eq!(msns(&replayed(device.bytes(), &next).1), [31]);
 }
 
@@ -240,7 +244,7 @@ fn five_segments() -> Arc<MemDevice> {
     for msn in 1..=5 {
         append(&log, msn);
         if msn < 5 {
-            log.sync_to(msn).unwrap()
+            assert!(log.sync_to(msn).unwrap())
         } else {
             log.write_out().unwrap()
         };
@@ -278,7 +282,7 @@ fn a_hole_before_unsynced_segments_is_no_proof_of_rot() {
     for msn in 1..=4 {
         append(&log, msn);
         if msn == 1 {
-            log.sync_to(1).unwrap()
+            assert!(log.sync_to(1).unwrap())
         } else {
             log.write_out().unwrap()
         };
@@ -298,7 +302,7 @@ fn neither_an_older_epoch_nor_another_volume_is_replayed() {
     let start = LogStart { epoch: 2, seq: 0, position: 0 };
     let (log, _) = open(&device, &start);
     append(&log, 100);
-    log.sync_to(100).unwrap();
+    assert!(log.sync_to(100).unwrap());
     let (end, all) = replayed(device.bytes(), &start);
     assert_eq!((msns(&all), end.lost), (vec![100], None), "segment 1 of epoch 1 follows and is not read");
     let mut none = |_, _, _: &[u8]| -> Result<()> { panic!("another volume's record") };
@@ -331,7 +335,7 @@ fn after_a_failure_nothing_is_called_durable() {
         let device = device();
         let (log, disk) = open(&device, &START);
         append(&log, 1);
-        log.sync_to(1).unwrap();
+        assert!(log.sync_to(1).unwrap());
         append(&log, 2);
         device.fail_writes(!failing_sync);
         device.fail_syncs(failing_sync);
@@ -343,7 +347,7 @@ fn after_a_failure_nothing_is_called_durable() {
             assert!(matches!(log.sync_to(msn), Err(Error::ReadOnly { .. })));
         }
         assert!(matches!(log.write_out(), Err(Error::ReadOnly { .. })));
-        assert_eq!((log.sync_to(1), log.durable_msn()), (Ok(()), 1));
+        assert_eq!((log.sync_to(1), log.durable_msn()), (Ok(true), 1));
         assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), [1]);
         assert!(matches!(disk.sync(), Err(Error::ReadOnly { .. })), "the rest of the volume is closed too");
     }
@@ -360,4 +364,87 @@ fn a_failure_elsewhere_on_the_volume_closes_the_log() {
     device.fail_syncs(false);
     assert!(matches!(log.sync_to(1), Err(Error::ReadOnly { .. })));
     assert_eq!(log.durable_msn(), 0);
+}
+
+#[test]
+fn what_is_much_is_given_up_until_a_checkpoint_holds_it() {
+    let device = device();
+    let log = open_with(&device, &START, 3 * BLOCK).0;
+    let append = |msn: u64, bytes: usize| log.append(msn, 1, &Arc::new(vec![msn as u8; bytes])).unwrap();
+    append(1, 100);
+    assert!(log.sync_to(1).unwrap());
+    append(2, 2 * BLOCK as usize);
+    append(3, 2 * BLOCK as usize);
+    assert_eq!(log.pending_bytes(), 0, "the second was too much");
+    append(4, 100);
+    assert_eq!(log.pending_bytes(), 0, "a small one behind a gap is of no use either");
+    assert!(!log.sync_to(4).unwrap());
+    assert!(log.sync_to(1).unwrap(), "what was durable before is so still");
+    // A checkpoint captures 2 to 4; what comes after is kept, and waits for it.
+    log.keep_again();
+    append(5, 100);
+    assert!(log.pending_bytes() > 0);
+    assert!(!log.sync_to(5).unwrap());
+    assert_eq!(log.durable_msn(), 1);
+    let start = log.start_for(5);
+    log.forget_before(5);
+    log.trim_to(&start);
+    assert_eq!(log.durable_msn(), 4);
+    assert!(log.sync_to(5).unwrap());
+    let written = replayed(device.durable_bytes(), &start).1;
+    assert_eq!(msns(&written), [5], "nothing was written that has a gap before it");
+}
+
+/// Random sizes under a small bound, syncs that ask for checkpoints, checkpoints during which more comes,
+/// and crashes: what was called durable is replayed, and what is replayed has no gap.
+#[test]
+fn random_gaps_lose_nothing_durable() {
+    let (mut gaps, mut replays) = (0, 0);
+    for seed in 0..40 {
+        let mut dice = Dice(seed);
+        let device = device();
+        let log = open_with(&device, &START, BLOCK * dice.below(6)).0;
+        let (mut start, mut msn, mut durable_msn) = (START, 1, 0);
+        let mut come = |log: &Log, dice: &mut Dice| {
+            log.append(msn, 1, &record(&vec![7; dice.below(2 * BLOCK) as usize])).unwrap();
+            msn += 1;
+            msn
+        };
+        for step in 0..300 {
+            let case = std::format!("seed {seed} step {step}");
+            match dice.below(4) {
+                0 | 1 => _ = come(&log, &mut dice),
+                2 => {
+                    let end = come(&log, &mut dice);
+                    let is_durable = log.sync_to(end - 1).unwrap();
+                    if is_durable {
+                        durable_msn = end - 1;
+                    } else {
+                        gaps += 1;
+                    }
+                }
+                _ => {
+                    log.keep_again();
+                    let first_unapplied = come(&log, &mut dice);
+                    let first_unapplied = first_unapplied - 1;
+                    (0..dice.below(5)).for_each(|_| _ = come(&log, &mut dice));
+                    if dice.below(4) > 0 {
+                        start = log.start_for(first_unapplied);
+                        log.forget_before(first_unapplied);
+                        log.trim_to(&start);
+                        durable_msn = durable_msn.max(first_unapplied - 1);
+                    }
+                }
+            }
+            assert!(log.durable_msn() >= durable_msn, "{case}");
+            let left = device.crashed_bytes(|| dice.below(3) > 0);
+            let read = msns(&replayed(left, &start).1);
+            assert!(read.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{case}: {read:?}");
+            assert!(read.first().is_none_or(|first| *first <= durable_msn + 1), "{case}: {read:?}");
+            assert!(read.last().is_none_or(|last| *last >= durable_msn), "{case}: {read:?}");
+            assert!(!read.is_empty() || start == log.start_for(durable_msn + 1), "{case}: nothing is left");
+            replays += read.len();
+        }
+    }
+    assert!(gaps > 500 && replays > 1000, "{gaps} gaps, {replays} records replayed");
 }

@@ -29,6 +29,8 @@ pub(crate) struct Log {
     region: Region,
     volume_hash: u64,
     segment_bytes_max: usize,
+    /// What is pending is given up beyond this.
+    pending_bytes_max: u64,
     shared: Mutex<Shared>,
     /// Notified whenever `writing` or `syncing` ends.
     turn: Condvar,
@@ -39,6 +41,11 @@ struct Shared {
     /// Appended and not given to the device; the last one still grows.
     pending: VecDeque<Pending>,
     pending_bytes: u64,
+    /// Of the records up to this MSN some were given up, if it is more than `written_msn`: only a
+    /// checkpoint makes them durable, and none behind them is written before.
+    given_up_msn: u64,
+    /// Whether appended records are kept; not between giving up and the next checkpoint's moment.
+    keeping: bool,
     /// The memory of the last segment written, for the next.
     spare: Option<SegmentBuf>,
     /// The last MSN appended; of it, written; of it, durable.
@@ -90,12 +97,21 @@ pub(crate) struct LogCounts {
 
 impl Log {
     /// An empty log whose first segment will be `start`. The superblock names that start, or an
-    /// earlier one that a replay reads through to it, before anything is appended.
-    pub(crate) fn open_at(disk: Arc<Disk>, region: Region, volume_id: &[u8; 16], start: &LogStart) -> Log {
+    /// earlier one that a replay reads through to it, before anything is appended. When more than
+    /// `pending_bytes_max` is in memory for it alone, that is given up.
+    pub(crate) fn open_at(
+        disk: Arc<Disk>,
+        region: Region,
+        volume_id: &[u8; 16],
+        start: &LogStart,
+        pending_bytes_max: u64,
+    ) -> Log {
         let shared = Shared {
             ring: Ring::new(region.len, start),
             pending: VecDeque::new(),
             pending_bytes: 0,
+            given_up_msn: 0,
+            keeping: true,
             spare: None,
             appended_msn: 0,
             written_msn: 0,
@@ -113,6 +129,7 @@ impl Log {
             region,
             volume_hash: volume_hash(volume_id),
             segment_bytes_max: SEGMENT_BYTES_MAX.min(eighth),
+            pending_bytes_max,
             shared: Mutex::new(shared),
             turn: Condvar::new(),
         }
@@ -121,11 +138,21 @@ impl Log {
     /// Keeps a record to be written later: small ones are copied. Its MSNs are above all appended
     /// before, so it is called where MSNs are given out. Room in the region is not looked at.
     ///
+    /// Where so much is pending that writing it here and then in nodes would be dearer than a
+    /// checkpoint, it is given up, and with it what comes until the next checkpoint's moment (*late
+    /// binding*, TOS §3.4, without a binding: a large write is written once, by the checkpoint).
+    ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`]: nothing was appended.
     pub(crate) fn append(&self, first_msn: u64, changes: u32, record: &Arc<Vec<u8>>) -> Result<()> {
         let shared = &mut *self.shared.lock();
         debug_assert!(first_msn > shared.appended_msn);
+        if !shared.keeping {
+            SegmentBuf::refuse_too_long(record)?;
+            shared.appended_msn = last_msn(first_msn, changes);
+            shared.given_up_msn = shared.appended_msn;
+            return Ok(());
+        }
         if record.len() >= self.segment_bytes_max / SHARED_PARTS {
             SegmentBuf::refuse_too_long(record)?;
             let new = Pending::Shared { first_msn, changes, record: record.clone() };
@@ -135,25 +162,38 @@ impl Log {
             shared.append_copy(first_msn, changes, record, self.segment_bytes_max)?;
         }
         shared.appended_msn = last_msn(first_msn, changes);
+        if shared.pending_bytes > self.pending_bytes_max {
+            shared.give_up();
+        }
         Ok(())
+    }
+
+    /// Keeps again what is appended from now on. A checkpoint that holds all that came before is to
+    /// follow; until it has come, nothing is written.
+    pub(crate) fn keep_again(&self) {
+        self.shared.lock().keeping = true;
     }
 
     /// Returns when every record appended before the call, up to `msn`, is durable. Where they are
     /// already, the device is not asked; else it costs one write and one sync, shared by all who wait.
+    /// `false` where only a checkpoint can make them so, because some were given up.
     ///
     /// # Errors
     /// [`Error::NoSpace`] where the region has no room: the records stay in memory, and the call may
     /// be repeated after a [`trim_to`](Log::trim_to). [`Error::Device`] or [`Error::ReadOnly`] after
     /// a failure: nothing becomes durable any more.
-    pub(crate) fn sync_to(&self, msn: u64) -> Result<()> {
+    pub(crate) fn sync_to(&self, msn: u64) -> Result<bool> {
         let mut shared = self.shared.lock();
         let msn = msn.min(shared.appended_msn);
         loop {
             if shared.durable_msn >= msn {
-                return Ok(());
+                return Ok(true);
             }
             if let Some(failure) = &shared.failure {
                 return Err(failure.clone());
+            }
+            if shared.has_gap() {
+                return Ok(false);
             }
             if !shared.syncing {
                 break;
@@ -163,15 +203,14 @@ impl Log {
         shared.syncing = true;
         let (mut shared, result) = self.write_and_sync(shared, msn);
         shared.syncing = false;
+        let is_durable = shared.durable_msn >= msn;
         drop(shared);
         self.turn.notify_all();
-        result
+        result.map(|()| is_durable)
     }
 
-    /// Gives what is pending to the device without a sync, to bound the memory it takes.
-    ///
-    /// # Errors
-    /// Those of [`sync_to`](Log::sync_to).
+    /// Gives what is pending to the device without a sync, as it is between the two.
+    #[cfg(test)]
     pub(crate) fn write_out(&self) -> Result<()> {
         self.write_pending(self.shared.lock()).1
     }
@@ -204,7 +243,8 @@ impl Log {
         (shared, synced)
     }
 
-    /// Writes what is pending at the time of the call, in order, one segment after the other.
+    /// Writes what is pending at the time of the call, in order, one segment after the other, as far
+    /// as it is not given up meanwhile.
     fn write_pending<'s>(
         &'s self,
         mut shared: MutexGuard<'s, Shared>,
@@ -219,7 +259,7 @@ impl Log {
         shared.writing = true;
         let target = shared.appended_msn;
         let mut result = Ok(());
-        while result.is_ok() && shared.written_msn < target {
+        while result.is_ok() && shared.written_msn < target && !shared.has_gap() {
             (shared, result) = self.write_first(shared);
         }
         shared.writing = false;
@@ -275,9 +315,8 @@ impl Log {
         self.shared.lock().ring.trim_to(start);
     }
 
-    /// Gives up what is pending before `first_unapplied_msn`: a durable superblock names a checkpoint
-    /// that holds it all, so it need not be written here any more (*late binding*, TOS §3.4, without
-    /// a binding: what is not logged by then never is).
+    /// Drops what is pending before `first_unapplied_msn`: a durable superblock names a checkpoint
+    /// that holds it all, so it need not be written here any more.
     pub(crate) fn forget_before(&self, first_unapplied_msn: u64) {
         let shared = &mut *self.shared.lock();
         while shared.pending.front().is_some_and(|pending| pending.last_msn() < first_unapplied_msn) {
@@ -312,6 +351,7 @@ impl Log {
     }
 
     /// Bytes in memory that no device write has taken yet.
+    #[cfg(test)]
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.shared.lock().pending_bytes
     }
@@ -329,6 +369,19 @@ impl Log {
 }
 
 impl Shared {
+    /// Whether something was given up that no checkpoint holds yet.
+    fn has_gap(&self) -> bool {
+        self.given_up_msn > self.written_msn
+    }
+
+    /// Lets go of all that is pending.
+    fn give_up(&mut self) {
+        self.given_up_msn = self.appended_msn;
+        self.keeping = false;
+        self.pending_bytes = 0;
+        self.pending.clear();
+    }
+
     fn append_copy(&mut self, first_msn: u64, changes: u32, record: &[u8], bytes_max: usize) -> Result<()> {
         let fits = |last: &SegmentBuf| last.bytes_with(record.len()) <= bytes_max;
         if !matches!(self.pending.back(), Some(Pending::Filled(last)) if fits(last)) {

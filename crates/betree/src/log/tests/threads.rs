@@ -70,7 +70,7 @@ impl Device for Watched {
 fn what_is_appended_or_written_during_a_sync_is_not_durable_by_it() {
     let device = Watched::new(device());
     let disk = Arc::new(Disk::new(device.clone()));
-    let log = Arc::new(Log::open_at(disk, REGION, &ID, &START));
+    let log = Arc::new(Log::open_at(disk, REGION, &ID, &START, u64::MAX));
     append(&log, 1);
     let inner = log.clone();
     *device.during_sync.lock().unwrap() = Some(Box::new(move || {
@@ -78,10 +78,10 @@ fn what_is_appended_or_written_during_a_sync_is_not_durable_by_it() {
         inner.write_out().unwrap();
         append(&inner, 3);
     }));
-    log.sync_to(1).unwrap();
+    assert!(log.sync_to(1).unwrap());
     assert_eq!(log.durable_msn(), 1);
     assert_eq!(msns(&replayed(device.inner.durable_bytes(), &START).1), [1]);
-    log.sync_to(2).unwrap();
+    assert!(log.sync_to(2).unwrap());
     assert_eq!(msns(&replayed(device.inner.durable_bytes(), &START).1), [1, 2, 3]);
 }
 
@@ -91,7 +91,7 @@ fn those_who_come_during_a_sync_share_the_next() {
     for _ in 0..20 {
         let device = Watched::new(device());
         let disk = Arc::new(Disk::new(device.clone()));
-        let log = Arc::new(Log::open_at(disk.clone(), REGION, &ID, &START));
+        let log = Arc::new(Log::open_at(disk.clone(), REGION, &ID, &START, u64::MAX));
         append(&log, 1);
         let inner = log.clone();
         let (send, threads) = mpsc::channel();
@@ -100,11 +100,11 @@ fn those_who_come_during_a_sync_share_the_next() {
             append(&inner, 3);
             for msn in [2, 3] {
                 let log = inner.clone();
-                send.send(std::thread::spawn(move || log.sync_to(msn).unwrap())).unwrap();
+                send.send(std::thread::spawn(move || assert!(log.sync_to(msn).unwrap()))).unwrap();
             }
             (0..100).for_each(|_| std::thread::yield_now());
         }));
-        log.sync_to(1).unwrap();
+        assert!(log.sync_to(1).unwrap());
         threads.iter().for_each(|thread| thread.join().unwrap());
         assert_eq!((disk.counts().writes, disk.counts().syncs, log.durable_msn()), (2, 2, 3));
     }
@@ -118,7 +118,7 @@ fn threads_share_writes_and_syncs() {
     let watched = Watched::new(device());
     let device = watched.inner.clone();
     let disk = Arc::new(Disk::new(watched.clone()));
-    let log = Log::open_at(disk.clone(), REGION, &ID, &START);
+    let log = Log::open_at(disk.clone(), REGION, &ID, &START, u64::MAX);
     let next = Mutex::new(1);
     let calls = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn threads_share_writes_and_syncs() {
                     if (i + thread) % 5 == 0 {
                         log.write_out().unwrap();
                     } else {
-                        log.sync_to(msn).unwrap();
+                        assert!(log.sync_to(msn).unwrap());
                         calls.fetch_add(1, Ordering::Relaxed);
                         assert!(log.durable_msn() >= msn);
                     }
@@ -152,7 +152,7 @@ fn threads_share_writes_and_syncs() {
     });
     assert_eq!(watched.overlapped.load(Ordering::SeqCst), 0, "two writes or two syncs at once");
     let start = log.start_for(1);
-    log.sync_to(u64::MAX).unwrap();
+    assert!(log.sync_to(u64::MAX).unwrap());
     assert_eq!(log.durable_msn(), 4 * EACH);
     let all = msns(&replayed(device.durable_bytes(), &start).1);
     let first = all.first().copied().unwrap_or(4 * EACH + 1);
