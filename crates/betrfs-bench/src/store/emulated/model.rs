@@ -263,6 +263,8 @@ impl Model {
     /// next one upwards, and from the lowest again after the highest. When it is done; `None` where
     /// nothing waits.
     pub fn destage(&mut self, now: Nanos) -> Option<Nanos> {
+        // With nothing to write the head reads on.
+        self.dirty.first_key_value()?;
         self.stop_reading_on(now);
         let next = self.dirty.range(self.place..).next().or_else(|| self.dirty.iter().next());
         let (start, end) = next.map(|(start, end)| (*start, *end))?;

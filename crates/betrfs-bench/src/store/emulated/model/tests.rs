@@ -55,6 +55,8 @@ fn a_reader_who_thinks_between_reads_loses_nothing_as_the_drive_reads_on() {
     let next = 9 * BLOCK..10 * BLOCK;
     assert_eq!(model.read_from_memory(later, &next), None);
     assert!(model.read(later, &next).abs_diff(later + media_ns(BLOCK)) < 100);
+    // Nor when it looks for something to write and finds nothing.
+    assert_eq!(model.destage(later), None);
     // It does not read on for ever: not further from what was asked for last.
     let last = later + media_ns(20 * BLOCK);
     assert!(model.read_from_memory(last, &(10 * BLOCK..20 * BLOCK)).is_some());
