@@ -202,29 +202,21 @@ impl Engine {
     }
 }
 
-/// The dirty nodes from left to right, each after its children, so that neighbours in key order
-/// become neighbours on the device. Every dirty node's parent is dirty; should one not be, its
-/// children come last.
+/// The dirty nodes from left to right, each before its children, so that a scan finds on the device what it
+/// wants in the order in which it wants it. Every dirty node's parent is dirty; should one not be, it
+/// comes last.
 fn in_key_order(dirty: &HashMap<NodeId, Arc<Node>>, root: NodeId) -> Vec<Arc<Node>> {
     let mut order = Vec::with_capacity(dirty.len());
     let mut seen: hashbrown::HashSet<NodeId> = hashbrown::HashSet::new();
-    let mut stack: Vec<(NodeId, bool)> = alloc::vec![(root, false)];
     let mut rest: Vec<NodeId> = dirty.keys().copied().collect();
     rest.sort_unstable();
-    loop {
-        let Some((id, children_done)) = stack.pop() else {
-            match rest.pop() {
-                Some(id) => stack.push((id, false)),
-                None => return order,
-            }
-            continue;
-        };
+    let mut stack = alloc::vec![root];
+    while let Some(id) = stack.pop().or_else(|| rest.pop()) {
         let Some(node) = dirty.get(&id) else { continue };
-        if children_done {
+        if seen.insert(id) {
             order.push(node.clone());
-        } else if seen.insert(id) {
-            stack.push((id, true));
-            stack.extend(node.edges().iter().rev().filter_map(|e| e.child).map(|child| (child, false)));
+            stack.extend(node.edges().iter().rev().filter_map(|e| e.child));
         }
     }
+    order
 }
