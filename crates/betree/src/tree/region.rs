@@ -28,6 +28,10 @@ const SMALL_MESSAGE_BYTES: u32 = 16;
 /// Nor more than this many.
 const MEMTABLE_POINTS_MAX: usize = 256;
 
+/// Who has read so many basements in a row may well want the next leaf; a file of some blocks ends
+/// before.
+const LONG_SCAN_BASEMENTS: usize = 4;
+
 /// Values from this size on are not copied, in bytes.
 const LARGE_VALUE_BYTES: usize = 512;
 
@@ -295,7 +299,7 @@ impl Tree<'_> {
 
     /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
     /// as were read so far are read in one go, so that little is read in vain for whoever stops
-    /// soon; and when that reaches the leaf's end, the next leaf is read meanwhile.
+    /// soon; and when that reaches the leaf's end after some, the next leaf is read meanwhile.
     fn read_ahead(&self, LeafPlace { leaf, index, end }: &LeafPlace, at: &Cut, way: Way) -> Result<()> {
         let basements = leaf.basements();
         let was_expected = self.store.ahead.has_come(leaf.id, self.dict.index, at);
@@ -312,7 +316,8 @@ impl Tree<'_> {
             return Ok(());
         }
         let ahead = if was_expected { basements.len() } else { behind * 2 };
-        if way == Way::Up && *end != Cut::HIGH && *index + ahead >= basements.len() {
+        let is_long = was_expected || behind >= LONG_SCAN_BASEMENTS;
+        if way == Way::Up && is_long && *end != Cut::HIGH && *index + ahead >= basements.len() {
             self.store.ahead.ask(Request { dict: self.dict.index, at: end.clone() });
         }
         if here {
