@@ -155,7 +155,8 @@ impl Engine {
         let mut sent: Vec<Option<Outgoing>> = Vec::with_capacity(order.len());
         let mut failed = None;
         for (ticket, node) in order.into_iter().enumerate() {
-            match self.store.send_node(node, ticket) {
+            let last = self.table.lock().place(node.id);
+            match self.store.send_node(node, last.as_ref(), ticket) {
                 Ok(outgoing) => sent.push(Some(outgoing)),
                 Err(error) => failed = Some(error),
             }
@@ -182,6 +183,7 @@ impl Engine {
             match result {
                 Ok(()) => {
                     self.store.node_written(&outgoing);
+                    self.counters.kept_bytes.fetch_add(outgoing.kept_bytes, Ordering::Relaxed);
                     self.table.lock().written(outgoing.node.id, &outgoing.place, table);
                     dict.state.write().capture_done(&outgoing.node, true);
                 }

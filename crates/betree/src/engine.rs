@@ -55,6 +55,7 @@ pub(crate) struct Engine {
 pub(crate) struct Counters {
     pub point_queries: AtomicU64,
     pub point_query_nodes: AtomicU64,
+    pub kept_bytes: AtomicU64,
     pub range_queries: AtomicU64,
     pub commits: AtomicU64,
     pub checkpoints: AtomicU64,

@@ -498,6 +498,7 @@ impl Env {
             log_writes: log.segments,
             log_write_bytes: log.bytes,
             point_queries: counters.point_queries.load(Ordering::Relaxed),
+            kept_bytes: counters.kept_bytes.load(Ordering::Relaxed),
             point_query_nodes: counters.point_query_nodes.load(Ordering::Relaxed),
             range_queries: counters.range_queries.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),

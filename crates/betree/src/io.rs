@@ -61,6 +61,11 @@ impl Disk {
         self.device.len()
     }
 
+    /// As [`Device::seeks`].
+    pub(crate) fn seeks(&self) -> bool {
+        self.device.seeks()
+    }
+
     /// Fills `buf` from byte `offset` on; both in whole blocks.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));

@@ -28,6 +28,8 @@ pub struct Stats {
     pub commits: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Bytes of nodes written anew that stayed where they were (whole blocks).
+    pub kept_bytes: u64,
     /// Flushes from a node to a child.
     pub flushes: u64,
     /// How many levels the highest tree has now, its leaves counted.

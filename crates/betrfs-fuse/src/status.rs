@@ -140,6 +140,7 @@ fn engine_counters(volume: &Volume) -> BTreeMap<String, u64> {
         ("log_writes", stats.log_writes),
         ("log_write_bytes", stats.log_write_bytes),
         ("point_queries", stats.point_queries),
+        ("kept_bytes", stats.kept_bytes),
         ("point_query_nodes", stats.point_query_nodes),
         ("range_queries", stats.range_queries),
         ("commits", stats.commits),

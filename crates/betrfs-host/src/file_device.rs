@@ -11,6 +11,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::aligned::{AlignedBuf, is_aligned};
+use crate::motion::Motion;
 use crate::open_error::OpenError;
 
 /// The most that is copied through a bounce buffer at once.
@@ -36,6 +37,7 @@ pub struct FileDevice {
     path: PathBuf,
     len: u64,
     direct: bool,
+    motion: Motion,
 }
 
 impl FileDevice {
@@ -103,7 +105,8 @@ impl FileDevice {
         lock(&file, path)?;
         // The end of a block device is its size, where its metadata says 0.
         let len = whole_blocks(file.seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
-        Ok(FileDevice { file, path: path.to_owned(), len, direct })
+        let motion = Motion::of(&file);
+        Ok(FileDevice { file, path: path.to_owned(), len, direct, motion })
     }
 
     /// Like [`open`](FileDevice::open), but waits up to `timeout` for whoever has it open.
@@ -164,7 +167,7 @@ impl FileDevice {
 impl Device for FileDevice {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.check_range(DeviceOp::Read, offset, buf.len(), Errno::INVAL)?;
-        let len = buf.len() as u64;
+        let (len, began) = (buf.len() as u64, Instant::now());
         let mut read = || {
             if !self.direct || is_aligned(buf) {
                 return self.read_aligned(offset, buf);
@@ -180,7 +183,9 @@ impl Device for FileDevice {
             }
             Ok(())
         };
-        read().map_err(|e| device_error(DeviceOp::Read, offset, len, &e))
+        read().map_err(|e| device_error(DeviceOp::Read, offset, len, &e))?;
+        self.motion.was_read(offset, len as usize, began.elapsed());
+        Ok(())
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
@@ -210,6 +215,10 @@ impl Device for FileDevice {
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn seeks(&self) -> bool {
+        self.motion.seeks()
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {

@@ -5,6 +5,7 @@
 mod aligned;
 mod file_device;
 mod home;
+mod motion;
 mod open_error;
 mod workers;
 mod zstd;

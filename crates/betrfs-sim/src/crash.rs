@@ -88,7 +88,7 @@ impl CrashHistory {
     }
 
     fn format(&self) -> Result<(Arc<SimDisk>, Runner), String> {
-        let disk = Arc::new(SimDisk::new(self.setup.volume_bytes));
+        let disk = Arc::new(SimDisk::new(self.setup.volume_bytes).which_seeks(self.setup.seeks));
         let runner = Runner::format(Arc::clone(&disk) as Arc<dyn Device>, self.setup);
         runner.map(|runner| (disk, runner)).map_err(|e| format!("format: {e}"))
     }

@@ -19,7 +19,7 @@ const TABLE_PART: u64 = 64;
 /// # Errors
 /// The first law that does not hold, as a sentence.
 pub fn try_laws(setup: Setup, steps: &[Step]) -> Result<(), String> {
-    let device = Arc::new(MemDevice::new(setup.volume_bytes));
+    let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     let told = |what: &'static str| move |e: Failure| format!("{what}: {e}");
     let mut runner = Runner::format(device, setup).map_err(told("format"))?;
     let free_at_first = runner.env().map_err(told("space"))?.space().free_bytes;

@@ -64,6 +64,7 @@ impl Counts {
 /// A disk in memory; what was never written takes no memory and reads as zeros.
 pub struct MemDevice {
     len: u64,
+    seeks: bool,
     blocks: RwLock<Blocks>,
     fault: Mutex<Option<Fault>>,
     reads: AtomicU64,
@@ -84,6 +85,7 @@ impl MemDevice {
     pub(crate) fn holding(blocks: Blocks, len: u64) -> MemDevice {
         MemDevice {
             len: len - len % BLOCK_BYTES as u64,
+            seeks: true,
             blocks: RwLock::new(blocks),
             fault: Mutex::new(None),
             reads: AtomicU64::new(0),
@@ -99,7 +101,12 @@ impl MemDevice {
     /// A disk of its own with the same contents, counts at 0 and no fault to come.
     pub fn copy(&self) -> MemDevice {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner).clone();
-        MemDevice::holding(blocks, self.len)
+        MemDevice::holding(blocks, self.len).which_seeks(self.seeks)
+    }
+
+    /// The same, saying of itself whether it seeks.
+    pub fn which_seeks(self, seeks: bool) -> MemDevice {
+        MemDevice { seeks, ..self }
     }
 
     /// What it was asked to do so far, the calls that failed among them.
@@ -196,6 +203,10 @@ impl Device for MemDevice {
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn seeks(&self) -> bool {
+        self.seeks
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {

@@ -17,6 +17,7 @@ const DISCARDED: u8 = 0xdd;
 /// A disk that keeps what was synced, and of what was written since, after a crash, anything.
 pub struct SimDisk {
     len: u64,
+    seeks: bool,
     state: Mutex<State>,
 }
 
@@ -57,7 +58,12 @@ enum Fate {
 impl SimDisk {
     /// An empty disk of `len` bytes, rounded down to whole blocks.
     pub fn new(len: u64) -> SimDisk {
-        SimDisk { len: len - len % BLOCK_BYTES as u64, state: Mutex::default() }
+        SimDisk { len: len - len % BLOCK_BYTES as u64, seeks: true, state: Mutex::default() }
+    }
+
+    /// The same, saying of itself whether it seeks.
+    pub fn which_seeks(self, seeks: bool) -> SimDisk {
+        SimDisk { seeks, ..self }
     }
 
     /// Lets the power fail at the `n`-th call from now (counted from 1) that changes the disk: that
@@ -107,7 +113,7 @@ impl SimDisk {
             found.write(*number, &block);
         }
         let state = State { durable: found, ..State::default() };
-        SimDisk { len: self.len, state: Mutex::new(state) }
+        SimDisk { len: self.len, seeks: self.seeks, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -224,6 +230,10 @@ impl Device for SimDisk {
 
     fn len(&self) -> u64 {
         self.len
+    }
+
+    fn seeks(&self) -> bool {
+        self.seeks
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {

@@ -24,6 +24,8 @@ pub struct Setup {
     pub cache_bytes: usize,
     /// The size of the disk in bytes.
     pub volume_bytes: u64,
+    /// Whether the disk seeks; else nodes are written in part.
+    pub seeks: bool,
 }
 
 impl Setup {
@@ -41,7 +43,19 @@ impl Setup {
             geometry,
             cache_bytes: *rng.pick(&[4, 16, 64]) << 10,
             volume_bytes: *rng.pick(&[4, 8, 16]) << 20,
+            seeks: true,
         }
+    }
+
+    /// Nodes of several blocks, on a disk that does not seek.
+    pub fn of_blocks(rng: &mut Rng) -> Setup {
+        let tiny = Setup::of_seed(rng);
+        let geometry = Geometry {
+            node_bytes: *rng.pick(&[8, 16, 32]) << 10,
+            basement_bytes: *rng.pick(&[512, 1024, 2048, 4096]),
+            ..tiny.geometry
+        };
+        Setup { geometry, cache_bytes: *rng.pick(&[32, 128]) << 10, seeks: false, ..tiny }
     }
 }
 
@@ -190,6 +204,8 @@ pub struct Generator {
     values: u64,
     /// Whether values outgrow basements and nodes now and then.
     has_large_values: bool,
+    /// By how much values are longer than tiny nodes want them.
+    value_factor: usize,
     /// How many of a hundred changes are range deletes, which keep trees small.
     range_percent: usize,
     /// How many of a hundred batches clone or rename ranges.
@@ -219,12 +235,18 @@ impl Generator {
             mix,
             values: 0,
             has_large_values,
+            value_factor: 1,
             range_percent,
             clone_percent,
             near_percent,
             cloned: VecDeque::new(),
             loads,
         }
+    }
+
+    /// The same with values for nodes of several blocks.
+    pub fn of_long_values(self) -> Generator {
+        Generator { value_factor: 16, ..self }
     }
 
     /// The next `count` steps.
@@ -359,8 +381,8 @@ impl Generator {
         self.values += 1;
         let len = match self.rng.below(100) {
             0..10 => return Vec::new(),
-            10..80 => self.rng.between(1, 40),
-            80..97 => self.rng.between(40, 300),
+            10..80 => self.rng.between(1, 40) * self.value_factor,
+            80..97 => self.rng.between(40, 300) * self.value_factor.min(8),
             _ if self.has_large_values => self.rng.between(300, 6000),
             _ => 100,
         };
@@ -392,6 +414,10 @@ impl Generator {
 /// The setup and the steps of a seed.
 pub fn history_of_seed(seed: u64, steps: usize, mix: Mix) -> (Setup, Vec<Step>) {
     let mut rng = Rng::new(seed);
+    if seed % 4 == 3 {
+        let setup = Setup::of_blocks(&mut rng);
+        return (setup, Generator::new(rng, setup.geometry.dicts, mix).of_long_values().steps(steps));
+    }
     let setup = Setup::of_seed(&mut rng);
     let steps = Generator::new(rng, setup.geometry.dicts, mix).steps(steps);
     (setup, steps)

@@ -20,6 +20,7 @@ const SETUP: Setup = Setup {
     },
     cache_bytes: 1 << 20,
     volume_bytes: 256 << 20,
+    seeks: true,
 };
 /// The directories, by how many entries they have.
 const SIZES: [u32; 3] = [10, 1_000, 100_000];

@@ -20,13 +20,14 @@ const SETUP: Setup = Setup {
     },
     cache_bytes: 32 * MIB,
     volume_bytes: 512 << 20,
+    seeks: true,
 };
 /// Keys and size of the volume that is larger than its cache.
 const KEYS: u32 = 16 << 10;
 const VALUE_BYTES: usize = 4096;
 
 fn new_volume(setup: &Setup) -> (Arc<MemDevice>, Env) {
-    let device = Arc::new(MemDevice::new(setup.volume_bytes));
+    let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     format_env(&(Arc::clone(&device) as Arc<dyn Device>), setup).unwrap();
     let env = open(&device, setup);
     (device, env)
@@ -56,7 +57,11 @@ fn value(number: u32) -> Vec<u8> {
 
 /// 64 MiB in order, closed.
 fn large_volume() -> Arc<MemDevice> {
-    let (device, env) = new_volume(&SETUP);
+    large_volume_of(&SETUP)
+}
+
+fn large_volume_of(setup: &Setup) -> Arc<MemDevice> {
+    let (device, env) = new_volume(setup);
     for number in 0..KEYS {
         commit(&env, |batch| batch.put(D, &key(number), &value(number)));
     }
@@ -120,6 +125,54 @@ fn random_updates_of_data_on_the_disk_read_none_of_it() {
     assert_eq!(updates.reads, 0, "{updates:?}");
 }
 
+/// What a file server does: files of 32 KiB that are written anew all over the volume.
+#[test]
+fn where_nothing_seeks_leaves_are_written_in_part() {
+    let load = |seeks: bool| {
+        let setup = Setup { cache_bytes: 8 * MIB, seeks, ..SETUP };
+        let device = large_volume_of(&setup);
+        let env = open(&device, &setup);
+        let mut rng = Rng::new(3);
+        let mut expected: Vec<u32> = (0..KEYS).collect();
+        let cost = cost(&device, || {
+            for round in 1..1500 {
+                let first = rng.below(KEYS as usize / 8) as u32 * 8;
+                commit(&env, |batch| {
+                    for number in first..first + 8 {
+                        expected[number as usize] = number + round * KEYS;
+                        batch.put(D, &key(number), &value(expected[number as usize]));
+                    }
+                });
+                while env.pump().unwrap() {}
+            }
+            env.checkpoint().unwrap();
+        });
+        let kept_bytes = env.stats().kept_bytes;
+        env.check(&mut |problem| panic!("{problem}"), &mut |_, _| ()).unwrap();
+        let used_bytes = env.space().used_bytes;
+        env.close().unwrap();
+        // As another opens it, from what the node table says.
+        let env = open(&device, &SETUP);
+        let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
+        for number in 0..KEYS {
+            let (found, bytes) = all.next().unwrap().unwrap();
+            assert_eq!((found, bytes), (&key(number)[..], &value(expected[number as usize])[..]));
+        }
+        assert_eq!(all.next().unwrap(), None);
+        (cost, kept_bytes, used_bytes)
+    };
+    let (whole, none_kept, whole_bytes) = load(true);
+    let (part, kept_bytes, part_bytes) = load(false);
+    assert_eq!(none_kept, 0);
+    assert!(kept_bytes > part.write_bytes, "{kept_bytes} bytes stayed, {part:?}");
+    assert!(part.write_bytes * 2 < whole.write_bytes, "{part:?}, whole: {whole:?}");
+    assert!(part.read_bytes * 2 < whole.read_bytes, "{part:?}, whole: {whole:?}");
+    assert!(
+        part_bytes < whole_bytes / 8 * 9,
+        "{part_bytes} bytes used, {whole_bytes} where all is in one place"
+    );
+}
+
 #[test]
 fn a_full_scan_reads_what_is_there_and_little_more() {
     let device = large_volume();
@@ -161,7 +214,7 @@ fn a_point_query_reads_a_piece_of_each_node_on_its_path() {
 #[test]
 fn what_was_put_in_order_or_at_random_takes_little_more_than_it_is() {
     let geometry = Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, ..SETUP.geometry };
-    let setup = Setup { geometry, cache_bytes: 256 << 10, volume_bytes: 64 << 20 };
+    let setup = Setup { geometry, cache_bytes: 256 << 10, volume_bytes: 64 << 20, seeks: true };
     let mut rng = Rng::new(7);
     for random in [false, true] {
         let (_, env) = new_volume(&setup);

@@ -102,6 +102,7 @@ const SMALL: Setup = Setup {
     },
     cache_bytes: 256 << 10,
     volume_bytes: 4 << 20,
+    seeks: true,
 };
 const D: DictId = DictId(0);
 

@@ -20,6 +20,7 @@ const SETUP: Setup = Setup {
     },
     cache_bytes: 64 << 10,
     volume_bytes: 4 << 20,
+    seeks: true,
 };
 const MIX: Mix =
     Mix { commit: 80, get: 0, walk: 0, sync: 5, checkpoint: 2, pump: 20, check: 0, reopen: 0, abandon: 0 };

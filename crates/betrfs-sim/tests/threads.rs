@@ -24,6 +24,7 @@ const SETUP: Setup = Setup {
     },
     cache_bytes: 256 << 10,
     volume_bytes: 64 << 20,
+    seeks: true,
 };
 
 fn new_volume() -> Arc<dyn Device> {

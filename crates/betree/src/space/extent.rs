@@ -10,6 +10,7 @@ use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicU64, Ordering};
 
 use super::gaps::Gaps;
+use super::shares::Shares;
 use crate::error::{Error, Result};
 
 /// The allocatable part of a volume, in blocks of [`BLOCK_BYTES`] counted from the volume's start.
@@ -17,11 +18,17 @@ use crate::error::{Error, Result};
 /// Its lock is taken last: nothing else is locked under it, and an [`Extent`] may be dropped under
 /// any other lock.
 pub(crate) struct Space {
-    gaps: Mutex<Gaps>,
+    blocks: Mutex<Blocks>,
     first_block: u64,
     total_blocks: u64,
     /// How many parts all extents have beyond their first.
     further_parts: AtomicU64,
+}
+
+/// What is free, and what more than one extent holds.
+struct Blocks {
+    gaps: Gaps,
+    shares: Shares,
 }
 
 /// Blocks in a row, counted from the volume's start.
@@ -31,7 +38,7 @@ pub(crate) struct Part {
     pub len_blocks: u64,
 }
 
-/// Blocks in use, in one part wherever that can be had; dropping it gives them back.
+/// Blocks in use, in one part wherever that can be had; dropping it gives back those that no other holds.
 ///
 /// Bytes of an extent are counted through its parts in their order.
 pub(crate) struct Extent {
@@ -43,20 +50,41 @@ impl Space {
     /// `total_blocks` free blocks from `first_block` on (what lies before holds superblocks and log).
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
-        let gaps = Mutex::new(Gaps::new(first_block, total_blocks));
-        Arc::new(Space { gaps, first_block, total_blocks, further_parts: AtomicU64::new(0) })
+        let gaps = Gaps::new(first_block, total_blocks);
+        let blocks = Mutex::new(Blocks { gaps, shares: Shares::default() });
+        Arc::new(Space { blocks, first_block, total_blocks, further_parts: AtomicU64::new(0) })
     }
 
     /// Takes `blocks` blocks: in a row, right after the last ones taken if that can be, or in a gap
     /// that has them; else in as few parts as the gaps allow, at most `parts_max`. `None` where that
     /// many blocks are not free (or none were asked for), or only in more parts.
     pub(crate) fn allocate(self: &Arc<Space>, blocks: u64, parts_max: usize) -> Option<Arc<Extent>> {
-        let mut gaps = self.gaps.lock();
-        let parts = match gaps.allocate(blocks) {
+        self.allocate_before(blocks, parts_max, &[])
+    }
+
+    /// As [`allocate`](Space::allocate), and behind those blocks the extent has the `kept` ones, which
+    /// another extent holds that the caller has.
+    pub(crate) fn allocate_before(
+        self: &Arc<Space>,
+        blocks: u64,
+        parts_max: usize,
+        kept: &[Part],
+    ) -> Option<Arc<Extent>> {
+        let mut all = self.blocks.lock();
+        let mut parts = match all.gaps.allocate(blocks) {
             Some(start_block) => Vec::from([Part { start_block, len_blocks: blocks }]),
-            None => gaps.gather(blocks, parts_max)?,
+            None => all.gaps.gather(blocks, parts_max)?,
         };
-        drop(gaps);
+        for part in kept {
+            all.shares.add(*part);
+            match parts.last_mut() {
+                Some(last) if last.start_block + last.len_blocks == part.start_block => {
+                    last.len_blocks += part.len_blocks;
+                }
+                _ => parts.push(*part),
+            }
+        }
+        drop(all);
         Some(self.extent(parts))
     }
 
@@ -65,7 +93,7 @@ impl Space {
     /// # Errors
     /// [`Error::Corrupt`] with the place in bytes, if any of them is outside or in use already.
     pub(crate) fn claim(self: &Arc<Space>, parts: Vec<Part>) -> Result<Arc<Extent>> {
-        let mut gaps = self.gaps.lock();
+        let gaps = &mut self.blocks.lock().gaps;
         for (index, part) in parts.iter().enumerate() {
             if !gaps.take(part.start_block, part.len_blocks) {
                 for taken in parts.iter().take(index) {
@@ -74,7 +102,6 @@ impl Space {
                 return Err(self.refusal(part.start_block, part.len_blocks));
             }
         }
-        drop(gaps);
         Ok(self.extent(parts))
     }
 
@@ -103,7 +130,7 @@ impl Space {
 
     /// Blocks that no extent holds.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.gaps.lock().free_blocks()
+        self.blocks.lock().gaps.free_blocks()
     }
 
     /// Blocks in all.
@@ -114,7 +141,7 @@ impl Space {
     /// The free ranges (start, length) in blocks, in order of place.
     #[cfg(test)]
     pub(crate) fn gaps(&self) -> alloc::vec::Vec<(u64, u64)> {
-        self.gaps.lock().iter().collect()
+        self.blocks.lock().gaps.iter().collect()
     }
 }
 
@@ -153,9 +180,11 @@ impl Drop for Extent {
     fn drop(&mut self) {
         let further = self.parts.len().saturating_sub(1) as u64;
         self.space.further_parts.fetch_sub(further, Ordering::Relaxed);
-        let mut gaps = self.space.gaps.lock();
+        let Blocks { gaps, shares } = &mut *self.space.blocks.lock();
         for part in &self.parts {
-            gaps.give_back(part.start_block, part.len_blocks);
+            for free in shares.release(*part) {
+                gaps.give_back(free.start_block, free.len_blocks);
+            }
         }
     }
 }

@@ -6,5 +6,6 @@
 
 mod extent;
 mod gaps;
+mod shares;
 
 pub(crate) use extent::{Extent, Part, Space};

@@ -22,6 +22,8 @@ const IN_FLIGHT_MAX: usize = 3;
 pub(crate) struct Job {
     pub buffer: AlignedBuf,
     pub extent: Arc<Extent>,
+    /// How much of the extent, from its start on, is to be written.
+    pub blocks: usize,
     /// By what it is known when it is done.
     pub ticket: usize,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Behind {
 }
 
 fn write(disk: &Disk, job: &Job) -> Result<()> {
-    let len = job.extent.len_blocks() as usize * BLOCK_BYTES;
+    let len = job.blocks * BLOCK_BYTES;
     disk.write_extent(&job.extent, job.buffer.as_slice().get(..len).unwrap_or_default())
 }
 
@@ -68,7 +70,7 @@ impl Behind {
         self.state.lock().spare.pop().unwrap_or_default()
     }
 
-    /// Gives a buffer to be written at the start of its extent, which is not longer than it.
+    /// Gives a buffer, of at least that many blocks, to be written at the start of its extent.
     pub fn write(&self, disk: &Disk, job: Job) {
         let mut state = self.state.lock();
         if state.threads > 0 {

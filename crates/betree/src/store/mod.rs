@@ -2,6 +2,7 @@
 
 mod ahead;
 mod behind;
+mod keep;
 mod read;
 mod write;
 

@@ -7,6 +7,7 @@ use betree_sys::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::behind::Job;
+use super::keep::Kept;
 use super::{NodePlace, Store};
 use crate::cache::{Piece, Stored};
 use crate::error::{Error, Result};
@@ -18,37 +19,65 @@ use crate::node::{Body, Node};
 pub(crate) struct Outgoing {
     pub node: Arc<Node>,
     pub place: NodePlace,
+    /// What of the place was not written, in whole blocks.
+    pub kept_bytes: u64,
     pieces: Vec<(Arc<Piece>, PieceRef)>,
 }
 
 impl Store {
     /// Makes a node ready for a new extent, all its pieces with it, and gives it to be written:
-    /// `behind` tells by the ticket when that is done.
+    /// `behind` tells by the ticket when that is done. `last` is where it stands now, if it does.
     ///
-    /// What is in memory is compressed; what is not is copied as it is stored, checked on the way.
+    /// What is in memory is compressed; what is not is copied as it is stored, checked on the way. Where the
+    /// device does not seek and space is not short, pieces that have not changed stay where they are.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if that many blocks are not free; then nothing was given.
-    pub fn send_node(&self, node: Arc<Node>, ticket: usize) -> Result<Outgoing> {
+    pub fn send_node(&self, node: Arc<Node>, last: Option<&NodePlace>, ticket: usize) -> Result<Outgoing> {
         let pieces = node.pieces();
+        let may_keep = !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8;
+        let kept = last.filter(|_| may_keep).map_or_else(Kept::default, |place| Kept::plan(&pieces, place));
+        let stays = |piece: &Arc<Piece>| {
+            let stored = piece.stored()?;
+            Some((kept.offset_of(&stored)?, stored.at))
+        };
+        let staying: Vec<Option<(u64, PieceRef)>> = pieces.iter().map(stays).collect();
+        let moving: Vec<_> = pieces
+            .iter()
+            .zip(&staying)
+            .filter(|(_, stays)| stays.is_none())
+            .map(|(p, _)| p.clone())
+            .collect();
         let header = |refs: &[PieceRef]| {
             let entries = entries(&node, refs);
             Header { id: node.id, height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), entries }
         };
         let header_len = header(&alloc::vec![PieceRef::default(); pieces.len()]).encode().len();
-        let (refs, mut buffer, len) = self.encode_pieces(&pieces, header_len)?;
-        let header = header(&refs).encode();
+        let (moved, mut buffer, len) = self.encode_pieces(&moving, header_len)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
-        let extent = self.space.allocate(blocks as u64, usize::MAX).ok_or(Error::NoSpace)?;
+        let mut moved = moved.into_iter();
+        let refs: Vec<PieceRef> = staying
+            .into_iter()
+            .filter_map(|stays| match stays {
+                Some((offset, at)) => {
+                    Some(PieceRef { offset: (blocks * BLOCK_BYTES) as u32 + offset as u32, ..at })
+                }
+                None => moved.next(),
+            })
+            .collect();
+        let header = header(&refs).encode();
+        let parts = kept.parts();
+        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &parts).ok_or(Error::NoSpace)?;
         if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
             room.copy_from_slice(&header);
         }
         if let Some(rest) = buffer.as_mut_slice().get_mut(len..blocks * BLOCK_BYTES) {
             rest.fill(0);
         }
-        self.behind.write(&self.disk, Job { buffer, extent: extent.clone(), ticket });
+        self.behind.write(&self.disk, Job { buffer, extent: extent.clone(), blocks, ticket });
         let place = NodePlace { extent, header_len: header_len as u32, header_checksum: xxh3_64(&header) };
-        Ok(Outgoing { pieces: pieces.into_iter().zip(refs).collect(), node, place })
+        let kept_bytes = parts.iter().map(|part| part.len_blocks * BLOCK_BYTES as u64).sum();
+        Ok(Outgoing { pieces: pieces.into_iter().zip(refs).collect(), node, place, kept_bytes })
     }
 
     /// A node that was sent has been written: from now on its pieces can be evicted.
