@@ -1,20 +1,25 @@
 //! Whether a disk seeks: what it says of itself, and what it shows.
 //!
 //! Many a virtual disk says that it rotates and does not. So a disk that says so is watched: how long small
-//! reads take that go far from where the last one was.
+//! reads take that go far from wherever it has been lately. A head that moves is never quick at that; a busy
+//! machine makes any disk seem slow now and then.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A read from further away than this is a jump, in bytes: further than a drive reads on.
 const JUMP_BYTES: u64 = 16 << 20;
+/// Of so many reads what lies around them may be in the drive's memory: more than it has segments.
+const PLACES: usize = 16;
 /// A longer read says more of the rate than of the way, in bytes.
 const SMALL_BYTES: usize = 128 << 10;
-/// A head that moves needs several times as long, half a turn of the platter alone being 4 ms.
-const SEEK_MIN: Duration = Duration::from_millis(1);
+/// What a head that moves cannot do: half a turn of the platter alone is 4 ms.
+const QUICK: Duration = Duration::from_millis(1);
+/// One quick jump in so many shows that there is no head.
+const QUICK_PART: u64 = 16;
 /// So many jumps are watched before they count.
 const JUMPS_MIN: u64 = 16;
 /// After so many the older ones count half.
@@ -24,38 +29,51 @@ const JUMPS_MAX: u64 = 256;
 #[derive(Debug)]
 pub(crate) struct Motion {
     says_so: bool,
-    last_end: AtomicU64,
+    /// Where the last reads ended; a thread that comes between makes it a little less exact.
+    places: [AtomicU64; PLACES],
+    next: AtomicUsize,
     jumps: AtomicU64,
-    jumps_ns: AtomicU64,
+    quick: AtomicU64,
 }
 
 impl Motion {
     /// Of the disk under an open file.
     pub fn of(file: &File) -> Motion {
-        let (last_end, jumps, jumps_ns) = Default::default();
-        Motion { says_so: rotates(file), last_end, jumps, jumps_ns }
+        Motion::that_says(rotates(file))
+    }
+
+    fn that_says(says_so: bool) -> Motion {
+        let (places, next, jumps, quick) = Default::default();
+        Motion { says_so, places, next, jumps, quick }
     }
 
     /// A read took so long.
     pub fn was_read(&self, offset: u64, len: usize, took: Duration) {
-        let last_end = self.last_end.swap(offset + len as u64, Relaxed);
-        if !self.says_so || len > SMALL_BYTES || offset.abs_diff(last_end) < JUMP_BYTES {
+        if !self.says_so {
             return;
         }
-        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX >> 20);
-        let sum_ns = self.jumps_ns.fetch_add(took_ns, Relaxed).saturating_add(took_ns);
+        let is_far = self.places.iter().all(|place| offset.abs_diff(place.load(Relaxed)) >= JUMP_BYTES);
+        let next = self.next.fetch_add(1, Relaxed) % PLACES;
+        if let Some(place) = self.places.get(next) {
+            place.store(offset + len as u64, Relaxed);
+        }
+        if len > SMALL_BYTES || !is_far {
+            return;
+        }
+        let is_quick = u64::from(took < QUICK);
+        let quick = self.quick.fetch_add(is_quick, Relaxed) + is_quick;
         let jumps = self.jumps.fetch_add(1, Relaxed) + 1;
         if jumps >= JUMPS_MAX {
             // Two threads that do so at once halve it twice: the ratio stays.
             self.jumps.store(jumps / 2, Relaxed);
-            self.jumps_ns.store(sum_ns / 2, Relaxed);
+            self.quick.store(quick / 2, Relaxed);
         }
     }
 
     /// Whether it takes long to go far.
     pub fn seeks(&self) -> bool {
-        let (jumps, sum_ns) = (self.jumps.load(Relaxed), self.jumps_ns.load(Relaxed));
-        self.says_so && (jumps < JUMPS_MIN || u128::from(sum_ns) > SEEK_MIN.as_nanos() * u128::from(jumps))
+        let (jumps, quick) = (self.jumps.load(Relaxed), self.quick.load(Relaxed));
+        self.says_so && (jumps < JUMPS_MIN || quick * QUICK_PART < jumps)
     }
 }
 
@@ -75,36 +93,43 @@ fn rotates(file: &File) -> bool {
 mod tests {
     use super::*;
 
-    fn watched(says_so: bool, took: Duration, jumps: u64) -> Motion {
-        let (last_end, jumps_before, jumps_ns) = Default::default();
-        let motion = Motion { says_so, last_end, jumps: jumps_before, jumps_ns };
-        for jump in 1..=jumps {
-            motion.was_read(jump * 2 * JUMP_BYTES, 4096, took);
+    /// Small reads all over a large disk, each of which takes what `took` says.
+    fn jump(motion: &Motion, count: u64, took: impl Fn(u64) -> Duration) {
+        for number in 0..count {
+            // Far from the last sixteen, and never at the start, where an unwatched disk has been.
+            let place = 1 + (number * 7) % 101;
+            motion.was_read(place * 2 * JUMP_BYTES, 4096, took(number));
         }
-        motion
     }
+
+    const FAST: Duration = Duration::from_micros(200);
+    const SLOW: Duration = Duration::from_millis(8);
 
     #[test]
     fn a_disk_that_says_so_seeks_until_it_shows_that_it_does_not() {
-        let (fast, slow) = (Duration::from_micros(200), Duration::from_millis(8));
-        assert!(!watched(false, slow, 1000).seeks());
-        assert!(watched(true, fast, JUMPS_MIN - 1).seeks());
-        assert!(!watched(true, fast, JUMPS_MIN).seeks());
-        assert!(watched(true, slow, 1000).seeks());
-        // It may have become slow, or fast.
-        let motion = watched(true, fast, 1000);
-        (0..1000).for_each(|i| motion.was_read(i % 2 * 4 * JUMP_BYTES, 4096, slow));
-        assert!(motion.seeks());
+        let motion = Motion::that_says(false);
+        jump(&motion, 1000, |_| SLOW);
+        assert!(!motion.seeks(), "it must know");
+
+        let motion = Motion::that_says(true);
+        jump(&motion, JUMPS_MIN - 1, |_| FAST);
+        assert!(motion.seeks(), "too few");
+        jump(&motion, 100, |_| FAST);
+        assert!(!motion.seeks());
+        jump(&motion, 1000, |_| SLOW);
+        assert!(motion.seeks(), "it has become slow");
+        jump(&motion, 1000, |number| if number % 8 == 0 { FAST } else { SLOW });
+        assert!(!motion.seeks(), "a busy machine, and a disk without a head");
     }
 
     #[test]
-    fn reads_in_order_and_long_ones_show_nothing() {
-        let motion = watched(true, Duration::ZERO, 0);
-        for i in 0..1000 {
-            motion.was_read(i * 4096, 4096, Duration::ZERO);
-            motion.was_read(i * 4096 + 4 * JUMP_BYTES, 1 << 20, Duration::ZERO);
-            motion.was_read(i * 4096 + 4 * JUMP_BYTES + (1 << 20), 4096, Duration::ZERO);
-            motion.was_read(i * 4096, 1 << 20, Duration::ZERO);
+    fn reads_in_order_or_where_it_was_lately_and_long_ones_show_nothing() {
+        let motion = Motion::that_says(true);
+        for number in 0..1000 {
+            motion.was_read(number * 4096, 4096, FAST);
+            motion.was_read(number * 2 * JUMP_BYTES, 1 << 20, FAST);
+            motion.was_read(number * 2 * JUMP_BYTES + (1 << 20), 4096, FAST);
+            motion.was_read(number * 4096, 4096, FAST);
         }
         assert!(motion.seeks());
     }

@@ -9,7 +9,8 @@ use betrfs_sim::{Mix, first_violation, history_of_seed, try_laws};
 
 const OF_CRASHES: [Bug; 2] = [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly];
 
-const OF_THE_TREE: [Bug; 21] = [
+const OF_THE_TREE: [Bug; 22] = [
+    Bug::KeptBlocksGivenAway,
     Bug::SharedChildChanged,
     Bug::SharingNotInherited,
     Bug::HalvedEdgeTakenAsSole,

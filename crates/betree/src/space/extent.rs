@@ -12,6 +12,7 @@ use betree_sys::sync::atomic::{AtomicU64, Ordering};
 use super::gaps::Gaps;
 use super::shares::Shares;
 use crate::error::{Error, Result};
+use crate::planted;
 
 /// The allocatable part of a volume, in blocks of [`BLOCK_BYTES`] counted from the volume's start.
 ///
@@ -76,7 +77,9 @@ impl Space {
             None => all.gaps.gather(blocks, parts_max)?,
         };
         for part in kept {
-            all.shares.add(*part);
+            if !planted::is(planted::Bug::KeptBlocksGivenAway) {
+                all.shares.add(*part);
+            }
             match parts.last_mut() {
                 Some(last) if last.start_block + last.len_blocks == part.start_block => {
                     last.len_blocks += part.len_blocks;
