@@ -38,9 +38,7 @@ pub trait Device: Send + Sync {
 
     /// Whether it takes as long to go from place to place as to read a good deal. Where it does not, what
     /// changes in part is written in part.
-    fn seeks(&self) -> bool {
-        true
-    }
+    fn seeks(&self) -> bool;
 
     /// Tells the device that a range is no longer needed; its contents are unspecified after it.
     ///

@@ -56,6 +56,10 @@ impl Device for Disk {
         (BLOCKS * BLOCK_BYTES) as u64
     }
 
+    fn seeks(&self) -> bool {
+        true
+    }
+
     fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
         Ok(())
     }

@@ -20,6 +20,7 @@
 //! #     }
 //! #     fn sync(&self) -> Result<(), DeviceError> { Ok(()) }
 //! #     fn len(&self) -> u64 { self.0.lock().unwrap().len() as u64 }
+//! #     fn seeks(&self) -> bool { false }
 //! #     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> { Ok(()) }
 //! # }
 //! # struct Still;

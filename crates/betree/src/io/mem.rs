@@ -147,6 +147,10 @@ impl Device for MemDevice {
         self.state().bytes.len() as u64
     }
 
+    fn seeks(&self) -> bool {
+        true
+    }
+
     fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
         Ok(())
     }

@@ -72,6 +72,10 @@ impl<D: Device> Device for SlowDevice<D> {
         self.0.len()
     }
 
+    fn seeks(&self) -> bool {
+        self.0.seeks()
+    }
+
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         step_aside();
         self.0.discard(offset, len)

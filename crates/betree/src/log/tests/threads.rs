@@ -61,6 +61,10 @@ impl Device for Watched {
         self.inner.len()
     }
 
+    fn seeks(&self) -> bool {
+        true
+    }
+
     fn discard(&self, offset: u64, len: u64) -> core::result::Result<(), DeviceError> {
         self.inner.discard(offset, len)
     }
