@@ -312,7 +312,12 @@ impl Env {
     /// The device's; the volume takes no more changes then.
     pub fn sync(&self) -> Result<()> {
         let last = self.commit.lock().next_msn - 1;
-        if self.log.sync_to(last)? { Ok(()) } else { self.checkpoint() }
+        if self.log.sync_to(last)? {
+            return Ok(());
+        }
+        // The checkpoint that is being made may be the one that it takes.
+        let mut committed = self.checkpoint.lock();
+        if self.log.sync_to(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
     }
 
     /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
