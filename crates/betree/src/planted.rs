@@ -7,8 +7,8 @@ pub enum Bug {
     MissingSyncBeforeSuperblock,
     /// What the last checkpoint names is given away while it is still the one to recover from.
     ExtentReusedOneCheckpointEarly,
-    /// Blocks that a node keeps are free when its last extent goes.
-    KeptBlocksGivenAway,
+    /// What a node keeps is looked for as if it had kept one run of blocks only.
+    KeptRunsCountedAsOne,
     /// A flush changes a child in place that others name too.
     SharedChildChanged,
     /// A flush looks at the names of the child alone, not at those of the nodes above it.

@@ -10,7 +10,7 @@ use betrfs_sim::{Mix, first_violation, history_of_seed, try_laws};
 const OF_CRASHES: [Bug; 2] = [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly];
 
 const OF_THE_TREE: [Bug; 22] = [
-    Bug::KeptBlocksGivenAway,
+    Bug::KeptRunsCountedAsOne,
     Bug::SharedChildChanged,
     Bug::SharingNotInherited,
     Bug::HalvedEdgeTakenAsSole,

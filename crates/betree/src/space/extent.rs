@@ -12,7 +12,6 @@ use betree_sys::sync::atomic::{AtomicU64, Ordering};
 use super::gaps::Gaps;
 use super::shares::Shares;
 use crate::error::{Error, Result};
-use crate::planted;
 
 /// The allocatable part of a volume, in blocks of [`BLOCK_BYTES`] counted from the volume's start.
 ///
@@ -77,9 +76,7 @@ impl Space {
             None => all.gaps.gather(blocks, parts_max)?,
         };
         for part in kept {
-            if !planted::is(planted::Bug::KeptBlocksGivenAway) {
-                all.shares.add(*part);
-            }
+            all.shares.add(*part);
             match parts.last_mut() {
                 Some(last) if last.start_block + last.len_blocks == part.start_block => {
                     last.len_blocks += part.len_blocks;
