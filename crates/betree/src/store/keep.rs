@@ -55,7 +55,8 @@ impl Kept {
         let kept = Kept { extent: Some(extent.clone()), runs };
         let blocks = kept.runs.iter().map(|run| run.end - run.start).sum::<u64>();
         let is_worth_it = blocks * WORTH >= extent.len_blocks() && kept.parts().len() < PARTS_MAX;
-        if is_worth_it { kept } else { Kept::default() }
+        // Places in an extent are kept in 32 bits; nodes are far smaller, but for what somebody made up.
+        if is_worth_it && extent.len_blocks() * BLOCK < 1 << 31 { kept } else { Kept::default() }
     }
 
     /// Where in the kept blocks, put one behind the other, a piece begins; `None` where it is not in them.
@@ -63,7 +64,8 @@ impl Kept {
         if !self.extent.as_ref().is_some_and(|extent| Arc::ptr_eq(extent, &stored.extent)) {
             return None;
         }
-        let (start, end) = (u64::from(stored.at.offset), u64::from(stored.at.offset + stored.at.stored_len));
+        let start = u64::from(stored.at.offset);
+        let end = start + u64::from(stored.at.stored_len);
         let mut before = 0;
         for run in &self.runs {
             if run.start * BLOCK <= start && end <= run.end * BLOCK {
