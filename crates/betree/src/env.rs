@@ -234,6 +234,8 @@ impl Env {
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn reclaim(&self) -> Result<()> {
+        // Whoever is at it has taken note of what was pending, and may not have carried it out yet.
+        drop(self.reclaiming.lock());
         if self.engine.wants_deletes_back() || self.engine.expects_much() {
             self.give_space_back()?;
         }

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Options, Replace};
-use betree_sys::Device;
+use betree_sys::{Device, DeviceError};
 use betrfs_sim::{MemDevice, Rng};
 
 const VOLUME_BYTES: usize = 16 << 20;
@@ -148,4 +151,81 @@ fn what_is_deleted_on_a_full_volume_comes_back_and_it_opens_again() {
             files.reopen(round % 4 == 0);
         }
     }
+}
+
+/// A device whose next sync, when asked to, tells that it has begun and waits until it may go on.
+struct Stopping {
+    inner: MemDevice,
+    stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl Device for Stopping {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        self.inner.write_at(offset, buf)
+    }
+
+    fn sync(&self) -> Result<(), DeviceError> {
+        let stop = self.stop.lock().unwrap().take();
+        if let Some((begun, go_on)) = stop {
+            begun.send(()).unwrap();
+            // Whoever does not answer at once waits for this sync, as it should.
+            let _ = go_on.recv_timeout(Duration::from_millis(300));
+        }
+        self.inner.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn seeks(&self) -> bool {
+        self.inner.seeks()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        self.inner.discard(offset, len)
+    }
+}
+
+#[test]
+fn who_asks_for_room_while_it_is_given_back_waits_for_it() {
+    const LARGE: DictId = BLOCKS;
+    let inner = MemDevice::new(VOLUME_BYTES as u64);
+    let device = Arc::new(Stopping { inner, stop: Mutex::new(None) });
+    let geometry = Geometry::for_volume(VOLUME_BYTES as u64, 2);
+    Env::format(Arc::clone(&device) as Arc<dyn Device>, &geometry, [1; 16]).unwrap();
+    let env = Env::open(Arc::clone(&device) as Arc<dyn Device>, Options::new(CACHE_BYTES, Arc::new(Replace)))
+        .unwrap();
+    const NUMBERS: u64 = 1500;
+    for number in 0..NUMBERS {
+        let mut batch = Batch::new();
+        batch.put(LARGE, &number.to_be_bytes(), &noise(number, BLOCK_BYTES));
+        env.commit(&batch).unwrap();
+    }
+    env.checkpoint().unwrap();
+    let full = env.space().free_bytes;
+    let mut batch = Batch::new();
+    batch.mark_freeing(NUMBERS * BLOCK_BYTES as u64);
+    batch.delete_range(LARGE, &Cut::before(Vec::new()), &Cut::after(NUMBERS.to_be_bytes().to_vec()));
+    env.commit(&batch).unwrap();
+
+    let (begun, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    *device.stop.lock().unwrap() = Some((begun, may_go_on));
+    let seen = thread::scope(|scope| {
+        let first = scope.spawn(|| env.reclaim());
+        has_begun.recv().unwrap();
+        env.reclaim().unwrap();
+        let seen = env.space().free_bytes;
+        // The sync may be over by now, as it should.
+        let _ = go_on.send(());
+        first.join().unwrap().unwrap();
+        seen
+    });
+    assert_eq!(seen, env.space().free_bytes);
+    assert!(seen > full + NUMBERS * BLOCK_BYTES as u64 / 4 * 3, "{full} bytes were free, {seen} are now");
 }
