@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub enum Existing {
 /// It is locked exclusively (`flock`) as long as this value lives.
 #[derive(Debug)]
 pub struct FileDevice {
-    file: File,
+    file: Locked,
     path: PathBuf,
     len: u64,
     direct: bool,
@@ -62,7 +63,7 @@ impl FileDevice {
             return Err(OpenError::WrongKind { path: path.to_owned(), what: name_of(kind) });
         }
         // Only the holder of the lock may empty the file: it could be a mounted volume.
-        lock(&file, path)?;
+        let file = Locked::new(file, path)?;
         file.set_len(0).and_then(|()| file.set_len(whole_blocks(len))).map_err(|e| failed("size", e))?;
         file.sync_all().and_then(|()| sync_parent(path)).map_err(|e| failed("sync", e))?;
         drop(file);
@@ -101,10 +102,9 @@ impl FileDevice {
             Err(error) => return Err(error),
         };
         let direct = direct_file.is_some();
-        let mut file = direct_file.map_or_else(|| open(exclusive), Ok)?;
-        lock(&file, path)?;
+        let file = Locked::new(direct_file.map_or_else(|| open(exclusive), Ok)?, path)?;
         // The end of a block device is its size, where its metadata says 0.
-        let len = whole_blocks(file.seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
+        let len = whole_blocks((&*file).seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
         let motion = Motion::of(&file);
         Ok(FileDevice { file, path: path.to_owned(), len, direct, motion })
     }
@@ -228,7 +228,7 @@ impl Device for FileDevice {
             return Ok(());
         }
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, punch, offset, len) {
+        match rustix::fs::fallocate(&*self.file, punch, offset, len) {
             // A medium that cannot forget keeps the bytes: nobody asked for more.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
             Err(e) => Err(device_error(DeviceOp::Discard, offset, len, &e.into())),
@@ -236,13 +236,35 @@ impl Device for FileDevice {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), OpenError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-        Err(TryLockError::Error(source)) => {
-            Err(OpenError::Io { doing: "lock", path: path.to_owned(), source })
+/// A file that nobody else may lock. The lock ends with this value even where a child that is being
+/// started still has the file, as every child has until it runs its own program.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Locked {
+    fn new(file: File, path: &Path) -> Result<Locked, OpenError> {
+        match file.try_lock() {
+            Ok(()) => Ok(Locked(file)),
+            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(source)) => {
+                Err(OpenError::Io { doing: "lock", path: path.to_owned(), source })
+            }
         }
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing it does the same, a little later at worst.
+        let _ = self.0.unlock();
     }
 }
 

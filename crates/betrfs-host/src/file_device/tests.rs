@@ -91,6 +91,18 @@ fn a_second_open_is_told_that_it_is_in_use() {
     FileDevice::open(&path).unwrap();
 }
 
+/// A child that is being started has all open files until it runs its own program.
+#[test]
+fn a_device_is_free_when_it_was_dropped_even_if_a_child_being_started_has_its_file() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let of_the_child = device.file.try_clone().unwrap();
+    drop(device);
+    FileDevice::open(&path).unwrap();
+    drop(of_the_child);
+}
+
 #[test]
 fn a_waiting_open_gets_the_device_once_it_is_free() {
     let dir = tempdir().unwrap();
