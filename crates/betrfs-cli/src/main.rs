@@ -6,6 +6,7 @@ mod failure;
 mod format;
 mod helper;
 mod log;
+mod memory;
 mod path;
 mod size;
 

@@ -12,6 +12,7 @@ use options::Options;
 
 use crate::commands::mkfs;
 use crate::failure::{Failure, Outcome};
+use crate::memory;
 use crate::path::absolute;
 use crate::size;
 
@@ -34,9 +35,10 @@ pub struct Arguments {
     /// Stay in the foreground until it is unmounted
     #[arg(long)]
     foreground: bool,
-    /// The memory for the tree's nodes, as in 256M or 2G
-    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "256M")]
-    cache_size: u64,
+    /// The memory for the tree's nodes, as in 256M or 2G; by default a quarter of what the machine or the
+    /// control group has, from 64M to 1G
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
+    cache_size: Option<u64>,
     /// Make the volume, this large, if it is not there
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     create: Option<u64>,
@@ -88,7 +90,8 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
 
 fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcome {
     abort_on_stray_panics();
-    let cache_bytes = arguments.options.cache_bytes.unwrap_or(arguments.cache_size);
+    let chosen = arguments.options.cache_bytes.or(arguments.cache_size);
+    let cache_bytes = chosen.unwrap_or_else(memory::default_cache_bytes);
     let options = MountOptions {
         volume: absolute(&arguments.volume)?,
         mount_point: absolute(&arguments.dir)?,

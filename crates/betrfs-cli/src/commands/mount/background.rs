@@ -51,7 +51,7 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     let mut command = Command::new(std::env::current_exe()?);
     command.envs(ALLOCATOR);
     command.arg("mount").arg("--server");
-    command.arg(format!("--cache-size={}", arguments.cache_size));
+    command.args(arguments.cache_size.map(|bytes| format!("--cache-size={bytes}")));
     command.arg("-o").arg(&arguments.options.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
     command.arg("--").arg(absolute(&arguments.volume)?).arg(absolute(&arguments.dir)?);

@@ -1,0 +1,83 @@
+//! How much memory there is for this process and its kin.
+
+use std::path::Path;
+
+/// Where control groups are: those of the second version, those of the first for memory, and the file
+/// with a group's limit in bytes.
+const HIERARCHIES: [(&str, &str, &str); 2] =
+    [("", "/sys/fs/cgroup", "memory.max"), ("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+
+/// How much memory a mount takes for nodes where nobody says: a quarter of what there is, for the
+/// kernel's pages of the same files need some too, but not less than a usual checkpoint needs, nor so
+/// much that one takes long.
+pub fn default_cache_bytes() -> u64 {
+    (available_bytes() / 4).clamp(64 << 20, 1 << 30)
+}
+
+/// The machine's memory, or the least limit of the control groups that this process is in.
+fn available_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    let machine_bytes = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = |path: &Path| std::fs::read_to_string(path).ok();
+    group_limit_bytes(&groups, limit).map_or(machine_bytes, |bytes| bytes.min(machine_bytes))
+}
+
+/// The least limit of the groups that a process is in, those above them included. What `limit` does not
+/// have, or is no number, limits nothing: in a container the groups above are not to be seen.
+fn group_limit_bytes(groups: &str, limit: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let of_line = |line: &str| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        let (_, mount, file) = HIERARCHIES
+            .iter()
+            .find(|(name, ..)| controllers.split(',').any(|controller| controller == *name))?;
+        let limits = Path::new(group.trim_start_matches('/'))
+            .ancestors()
+            .filter_map(|group| limit(&Path::new(mount).join(group).join(file))?.trim().parse::<u64>().ok());
+        limits.min()
+    };
+    groups.lines().filter_map(of_line).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn limit_of(groups: &str, limits: &[(&str, &str)]) -> Option<u64> {
+        let limits: BTreeMap<_, _> = limits.iter().map(|(path, text)| (Path::new(path), *text)).collect();
+        group_limit_bytes(groups, |path| limits.get(path).map(|text| (*text).to_owned()))
+    }
+
+    #[test]
+    fn the_least_limit_of_a_group_and_those_above_counts() {
+        let unified = "0::/jobs/one\n";
+        let limits = [
+            ("/sys/fs/cgroup/jobs/one/memory.max", "max\n"),
+            ("/sys/fs/cgroup/jobs/memory.max", "3000\n"),
+            ("/sys/fs/cgroup/memory.max", "4000\n"),
+        ];
+        assert_eq!(limit_of(unified, &limits), Some(3000));
+        assert_eq!(limit_of(unified, &limits[..1]), None);
+        assert_eq!(limit_of("", &limits), None);
+        assert_eq!(limit_of("nonsense\n0::\n", &limits), Some(4000));
+    }
+
+    #[test]
+    fn of_the_first_version_the_group_for_memory_counts() {
+        let first = "5:cpu,cpuacct:/a\n4:memory:/b\n0::/\n";
+        let limits = [
+            ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n"),
+            ("/sys/fs/cgroup/memory/b/memory.limit_in_bytes", "2000\n"),
+            ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+        ];
+        assert_eq!(limit_of(first, &limits), Some(2000));
+    }
+
+    #[test]
+    fn a_default_is_between_its_bounds() {
+        assert!((64 << 20..=1 << 30).contains(&default_cache_bytes()));
+        assert!(available_bytes() >= 64 << 20);
+    }
+}
