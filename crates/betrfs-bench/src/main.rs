@@ -18,6 +18,7 @@ mod microfiles;
 mod plot;
 mod report;
 mod repository;
+mod saved;
 mod store;
 mod teardown;
 mod testbed;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::contender::Peer;
 use crate::microfiles::LibraryTest;
 use crate::report::Report;
+use crate::saved::{Run, Saved};
 use crate::store::Disk;
 use crate::teardown::Teardown;
 use crate::testbed::Parts;
@@ -61,14 +63,15 @@ Examples:
   betrfs-bench list                              the workloads
   betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds, on the disk of this directory
   betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
-  betrfs-bench create --rounds 5 --format json   one of them
+  betrfs-bench find,grep --rounds 5 --format json   two of them
+  betrfs-bench --save rounds                     all of them; once more, it goes on where it ended
   betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked
   betrfs-bench kv                                the engine alone beside other key-value stores: those that
                                                  were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or a
-    /// workload's name, of some also without the number at its end
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or
+    /// workloads' names, separated by commas, of some also without the number at the end
     #[arg(default_value = "all")]
     what: String,
     /// The disk that they run on
@@ -92,6 +95,9 @@ struct Arguments {
     /// Where the backing files live while it runs: a directory on the disk to measure
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// A directory that keeps each round: a run that was interrupted goes on there
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
     /// The tree to unpack, a .tar or .tar.xz; without it one is generated
     #[arg(long, value_name = "FILE")]
     tree: Option<PathBuf>,
@@ -175,13 +181,16 @@ fn run(arguments: &Arguments) -> Result<()> {
     let binary = betrfs_binary(arguments)?;
     let inputs = Inputs::new(&tree, scratch.path(), &binary);
     let mut chosen = workloads::all(scale, &inputs);
-    if arguments.what != "all" {
-        chosen.retain(|workload| is_chosen(workload.name(), &arguments.what));
+    let asked: Vec<&str> = arguments.what.split(',').collect();
+    let is_asked = |name: &str| asked.iter().any(|asked| *asked == "all" || is_chosen(name, asked));
+    let names: Vec<&str> = chosen.iter().map(|workload| workload.name()).chain([microfiles::NAME]).collect();
+    if let Some(unknown) = asked.iter().find(|asked| !is_any_chosen(&names, asked)) {
+        bail!("there is no workload `{unknown}`: `betrfs-bench list` names them");
     }
-    let has_library = ["all", microfiles::NAME].contains(&arguments.what.as_str());
-    if chosen.is_empty() && !has_library {
-        bail!("there is no workload `{}`: `betrfs-bench list` names them", arguments.what);
-    }
+    let has_library = is_asked(microfiles::NAME);
+    chosen.retain(|workload| is_asked(workload.name()));
+    let run = Run::of(&binary, arguments.disk, scale, arguments.tree.as_deref())?;
+    let saved = Saved::open(arguments.save.as_deref(), &run)?;
     let size_bytes = |workload: &dyn Workload| scale.pick(TINY_DISK_BYTES, workload.disk_bytes());
     if let Some(largest) = chosen.iter().max_by_key(|workload| workload.disk_bytes()) {
         testbed::ensure_room(scratch.path(), largest.name(), size_bytes(&**largest))?;
@@ -196,12 +205,12 @@ fn run(arguments: &Arguments) -> Result<()> {
     let (mut testbed, mut figures) = (None, Vec::new());
     for workload in &chosen {
         let made = parts.testbed(testbed.take(), size_bytes(&**workload))?;
-        figures.push(measure::measure(&**workload, &made, arguments.rounds, scale, &teardown)?);
+        figures.push(measure::measure(&**workload, &made, arguments.rounds, scale, &saved, &teardown)?);
         testbed = Some(made);
     }
     let library = if has_library {
         let made = parts.testbed(testbed.take(), scale.pick(TINY_DISK_BYTES, LIBRARY_DISK_BYTES))?;
-        vec![library_test(scale).measure(made.store.device(), arguments.rounds)?]
+        vec![library_test(scale).measure(made.store.device(), arguments.rounds, &saved)?]
     } else {
         Vec::new()
     };
@@ -236,6 +245,11 @@ fn is_chosen(name: &str, asked: &str) -> bool {
     let rest = name.strip_prefix(asked);
     let number = rest.and_then(|rest| rest.strip_prefix('-'));
     rest == Some("") || number.is_some_and(|number| number.parse::<u64>().is_ok())
+}
+
+/// Whether a name stands for any of those that there are.
+fn is_any_chosen(names: &[&str], asked: &str) -> bool {
+    asked == "all" || names.iter().any(|name| is_chosen(name, asked))
 }
 
 fn library_test(scale: Scale) -> LibraryTest {

@@ -3,30 +3,31 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Scale;
 use crate::confine::Confinement;
 use crate::contender::{Contender, Work};
 use crate::report::{Figure, told_seconds};
+use crate::saved::Saved;
 use crate::store::{Counters, Store};
 use crate::teardown::Teardown;
 use crate::testbed::Testbed;
 use crate::workloads::Workload;
 
 /// One round of a workload on one contender.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// From the first call until everything is durable.
     pub seconds: f64,
     /// The same for each time before, while the file system was younger.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub younger_seconds: Vec<f64>,
     /// By how much more of the file system's space was in use when it was mounted again, if it writes:
     /// until then some is freed, or counted, later.
     pub grown_bytes: Option<i64>,
     /// The same for each time before.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub younger_grown_bytes: Vec<i64>,
     /// How long unmounting took after that: what was put off until then.
     pub unmount_seconds: f64,
@@ -48,12 +49,14 @@ pub struct Samples {
     pub rounds: Vec<Sample>,
 }
 
-/// Runs a workload on each contender in turn, round after round, and checks what it did.
+/// Runs a workload on each contender in turn, round after round, and checks what it did; rounds that have been
+/// saved are taken as they are.
 pub fn measure(
     workload: &dyn Workload,
     testbed: &Testbed,
     rounds: u32,
     scale: Scale,
+    saved: &Saved,
     teardown: &Teardown,
 ) -> Result<Figure> {
     // What is small needs no limit: it is there to see that everything works.
@@ -71,12 +74,17 @@ pub fn measure(
             turns.reverse();
         }
         for (samples, contender) in turns {
+            if let Some(sample) = saved.round(workload.name(), contender.name(), round)? {
+                samples.rounds.push(sample);
+                continue;
+            }
             let name = format!("{} on {}", workload.name(), contender.name());
             let _watched = teardown.watch(&name, workload.time_max());
             let run =
                 Run { workload, contender: &**contender, store: &testbed.store, confinement: &confinement };
             let sample = run.round(round == 0).with_context(|| name.clone())?;
             eprintln!("{name}, round {}: {} s", round + 1, told_seconds(sample.seconds));
+            saved.keep(workload.name(), contender.name(), round, &sample)?;
             samples.rounds.push(sample);
         }
     }

@@ -10,10 +10,12 @@ use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpenOptio
 use betrfs_host::{FileDevice, StdHome, Workers, WorkersOptions};
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::confine;
 use crate::data::Rng;
+use crate::report::OURS;
+use crate::saved::Saved;
 use crate::workloads::Microfiles;
 
 /// Its name on the command line.
@@ -42,7 +44,7 @@ struct NamedFile {
 
 /// How many files a second, and how many in a second of this program's CPU time: of a CPU that it has
 /// to itself they are the same, unless it waits for the disk.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rate {
     /// By the clock.
     pub per_second: f64,
@@ -51,7 +53,7 @@ pub struct Rate {
 }
 
 /// What one round came to.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rates {
     /// Created and written, until all are durable.
     pub create: Rate,
@@ -85,19 +87,28 @@ impl LibraryTest {
         Microfiles { files: self.files, threads: 1 }
     }
 
-    /// Rounds of it, each on a new volume on a device.
-    pub fn measure(self, device: &Path, rounds: u32) -> Result<LibraryFigure> {
+    /// Rounds of it, each on a new volume on a device; those that have been saved are taken as they are.
+    pub fn measure(self, device: &Path, rounds: u32, saved: &Saved) -> Result<LibraryFigure> {
         let _alone = confine::wait_until_alone()?;
-        let device = device.to_owned();
         // A thread of its own: the threads that a thread starts stay on its CPU, those of others do not.
-        let all = thread::spawn(move || {
+        let measured = || {
             let mut one = CpuSet::new();
             one.set(rustix::thread::sched_getcpu());
             rustix::thread::sched_setaffinity(None, &one)?;
-            (0..rounds).map(|_| self.round(&device)).collect::<Result<_>>()
-        });
-        let rounds = all.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            (0..rounds).map(|round| self.saved_round(device, round, saved)).collect::<Result<_>>()
+        };
+        let all = thread::scope(|scope| scope.spawn(measured).join());
+        let rounds = all.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
+    }
+
+    fn saved_round(&self, path: &Path, round: u32, saved: &Saved) -> Result<Rates> {
+        if let Some(rates) = saved.round(NAME, OURS, round)? {
+            return Ok(rates);
+        }
+        let rates = self.round(path)?;
+        saved.keep(NAME, OURS, round, &rates)?;
+        Ok(rates)
     }
 
     fn round(&self, path: &Path) -> Result<Rates> {
@@ -280,13 +291,18 @@ impl LibraryFigure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Scale;
+    use crate::saved::Run;
+    use crate::store::Disk;
 
     #[test]
     fn files_are_created_read_and_found_again() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(64 << 20).unwrap();
+        let run = Run { disk: Disk::Fast, scale: Scale::Tiny, tree: None, build: 0 };
+        let saved = Saved::open(None, &run).unwrap();
         let test = LibraryTest { files: 500, warm_files: 100 };
-        let rounds = test.measure(file.path(), 2).unwrap().rounds;
+        let rounds = test.measure(file.path(), 2, &saved).unwrap().rounds;
         assert_eq!(rounds.len(), 2);
         assert!(rounds.iter().all(|rates| rates.create.per_second > 0.0 && rates.scan.per_cpu_second > 0.0));
     }

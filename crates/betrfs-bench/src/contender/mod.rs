@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use betrfs::Betrfs;
 pub use kernel::{Kernel, Peer};
 
 /// What the server of a file system has done since it was mounted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Kernel requests by kind.
     pub requests: BTreeMap<String, u64>,

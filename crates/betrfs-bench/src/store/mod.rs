@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::teardown::Teardown;
 use emulated::Emulated;
@@ -19,7 +19,7 @@ use loop_device::LoopDevice;
 const READ_AHEAD_KIB: &str = "1024";
 
 /// What kind of disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Disk {
     /// The disk under the directory of --dir, as it is
@@ -29,7 +29,7 @@ pub enum Disk {
 }
 
 /// What a disk was asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Requests to read.
     pub reads: u64,
