@@ -83,14 +83,14 @@ fn what_is_no_volume_is_refused_by_mount_and_check() {
     for contents in [Vec::new(), b"a letter".to_vec(), vec![0; 1 << 20], vec![0xa5; 1 << 20]] {
         fs::write(&mounted.volume, contents).unwrap();
         let shown = mounted.volume.display().to_string();
-        refused(&mounted.try_mount(), &[&shown, "not a BetrFS volume"]);
+        refused(&mounted.try_mount(&[]), &[&shown, "not a BetrFS volume"]);
         refused(
             &betrfs().arg("check").arg(&mounted.volume).output().unwrap(),
             &[&shown, "not a BetrFS volume"],
         );
     }
     fs::remove_file(&mounted.volume).unwrap();
-    refused(&mounted.try_mount(), &["No such file", "is the path right?"]);
+    refused(&mounted.try_mount(&[]), &["No such file", "is the path right?"]);
     refused(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &["No such file"]);
 }
 
@@ -100,7 +100,7 @@ fn a_truncated_volume_is_refused_and_said_to_be_one() {
     let whole = fs::metadata(&mounted.volume).unwrap().len();
     fs::OpenOptions::new().write(true).open(&mounted.volume).unwrap().set_len(whole / 2).unwrap();
     let shown = mounted.volume.display().to_string();
-    let output = mounted.try_mount();
+    let output = mounted.try_mount(&[]);
     refused(&output, &[&shown]);
     let output = betrfs().arg("check").arg(&mounted.volume).output().unwrap();
     refused(&output, &[&shown]);
@@ -115,7 +115,7 @@ fn a_volume_whose_head_is_overwritten_is_reported_with_the_place() {
     for slot in 0..4 {
         file.write_all_at(&[0x5a; 2048], slot * 4096 + 64).unwrap();
     }
-    refused(&mounted.try_mount(), &[mounted.volume.to_str().unwrap()]);
+    refused(&mounted.try_mount(&[]), &[mounted.volume.to_str().unwrap()]);
     refused(
         &betrfs().arg("check").arg(&mounted.volume).output().unwrap(),
         &[mounted.volume.to_str().unwrap()],

@@ -153,7 +153,7 @@ fn in_the_foreground_it_stays_until_it_is_unmounted() {
 #[test]
 fn the_server_keeps_below_its_memory_limit() {
     let mounted = Mounted::of_size("4G");
-    mounted.mount();
+    mounted.mount_with_cache("256M");
     let block = vec![0x5c; 1 << 20];
     for i in 0..4 {
         let mut file = fs::File::create(mounted.path(format!("big{i}"))).unwrap();

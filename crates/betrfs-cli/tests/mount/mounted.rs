@@ -83,14 +83,19 @@ impl Mounted {
 
     /// Mounts it.
     pub fn mount(&self) {
-        ok(&self.try_mount());
+        ok(&self.try_mount(&[]));
+    }
+
+    /// Mounts it with as much memory for nodes.
+    pub fn mount_with_cache(&self, size: &str) {
+        ok(&self.try_mount(&["--cache-size", size]));
     }
 
     /// Mounts it, or not.
-    pub fn try_mount(&self) -> Output {
+    pub fn try_mount(&self, arguments: &[&str]) -> Output {
         let log = self.temp.path().join("log");
         let mut command = betrfs();
-        command.arg("mount").arg(&self.volume).arg(&self.dir).arg("--log").arg(log);
+        command.arg("mount").arg(&self.volume).arg(&self.dir).arg("--log").arg(log).args(arguments);
         command.output().unwrap()
     }
 

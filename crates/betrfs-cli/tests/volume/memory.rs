@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::Mounted;
 use crate::programs::{check_is_clean, linux_tar, noise, setting, unpack};
 
 const FILE_MIB: u64 = 64;
@@ -18,14 +18,7 @@ fn block(file: u64, index: u64) -> Vec<u8> {
 fn the_server_stays_small_whatever_goes_through_it() {
     let gib = setting("BETRFS_MEMORY_GIB", 8);
     let mounted = Mounted::lasting(&format!("{}G", gib + gib / 4 + 4), Duration::from_secs(1800));
-    let mut mount = betrfs();
-    ok(&mount
-        .arg("mount")
-        .arg(&mounted.volume)
-        .arg(&mounted.dir)
-        .args(["--cache-size", "256M"])
-        .output()
-        .unwrap());
+    mounted.mount_with_cache("256M");
     let start = Instant::now();
     let lap = |what: &str| {
         let kib = mounted.server_memory_kib_max();

@@ -153,7 +153,7 @@ fn a_volume_of_a_later_format_is_refused_and_named_so() {
         file.write_all_at(&block, offset).unwrap();
     }
     let shown = mounted.volume.to_str().unwrap();
-    refused(&mounted.try_mount(), &[shown, "format version"]);
+    refused(&mounted.try_mount(&[]), &[shown, "format version"]);
     refused(&check(&mounted.volume), &[shown, "format version"]);
 }
 
@@ -167,7 +167,7 @@ fn a_volume_cut_anywhere_is_refused_and_not_changed() {
     let half = whole.len() / 2;
     for len in [1, 4095, 4096, 4 * BLOCK_BYTES, 100_000, half, whole.len() - BLOCK_BYTES, whole.len() - 1] {
         fs::write(&mounted.volume, &whole[..len]).unwrap();
-        refused(&mounted.try_mount(), &[mounted.volume.to_str().unwrap()]);
+        refused(&mounted.try_mount(&[]), &[mounted.volume.to_str().unwrap()]);
         refused(&check(&mounted.volume), &[mounted.volume.to_str().unwrap()]);
         assert!(fs::read(&mounted.volume).unwrap() == whole[..len], "{len} bytes of it were changed");
     }
