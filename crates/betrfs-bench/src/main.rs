@@ -64,6 +64,7 @@ Examples:
   betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds, on the disk of this directory
   betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
   betrfs-bench find,grep --rounds 5 --format json   two of them
+  betrfs-bench --scale quarter                   all of them with a quarter of the data, in less than that of the time
   betrfs-bench --save rounds                     all of them; once more, it goes on where it ended
   betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked
@@ -117,16 +118,35 @@ struct Arguments {
 enum Scale {
     /// A few seconds in all, to see that everything works
     Tiny,
+    /// A quarter of the data in a quarter of the memory
+    Quarter,
     /// What the figures are for
     Full,
 }
 
 impl Scale {
-    /// Whichever of two numbers is meant for this scale.
+    /// Whichever of two is meant for this scale.
     fn pick<T>(self, tiny: T, full: T) -> T {
         match self {
             Scale::Tiny => tiny,
-            Scale::Full => full,
+            Scale::Quarter | Scale::Full => full,
+        }
+    }
+
+    /// How much, or how many, are meant for this scale.
+    fn part(self, tiny: u64, full: u64) -> u64 {
+        match self {
+            Scale::Quarter => full / 4,
+            Scale::Tiny | Scale::Full => self.pick(tiny, full),
+        }
+    }
+
+    /// How much memory there is in place of what a workload has at the full scale.
+    fn memory_bytes(self, full_bytes: u64) -> u64 {
+        match self {
+            // With less not even what runs in it has room.
+            Scale::Quarter => (full_bytes / 4).max(256 << 20),
+            Scale::Tiny | Scale::Full => full_bytes,
         }
     }
 }
@@ -225,7 +245,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 fn list(arguments: &Arguments) {
     let (scale, tree) = (arguments.scale, Tree::none());
     for workload in workloads::all(scale, &Inputs::new(&tree, Path::new(""), Path::new(""))) {
-        let memory_mib = workload.memory_bytes() >> 20;
+        let memory_mib = scale.memory_bytes(workload.memory_bytes()) >> 20;
         println!("{:<22}{}, with {memory_mib} MiB of memory", workload.name(), workload.about());
         let minutes = |disk| {
             let seconds = durations::round_seconds(workload.name(), disk)? * arguments.rounds;
@@ -253,7 +273,7 @@ fn is_any_chosen(names: &[&str], asked: &str) -> bool {
 }
 
 fn library_test(scale: Scale) -> LibraryTest {
-    LibraryTest { files: scale.pick(5000, 1_000_000), warm_files: scale.pick(1000, 50_000) }
+    LibraryTest { files: scale.part(5000, 1_000_000), warm_files: scale.pick(1000, 50_000) }
 }
 
 fn betrfs_binary(arguments: &Arguments) -> Result<PathBuf> {

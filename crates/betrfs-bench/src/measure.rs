@@ -61,7 +61,8 @@ pub fn measure(
 ) -> Result<Figure> {
     // What is small needs no limit: it is there to see that everything works.
     let may_be_unlimited = scale == Scale::Tiny;
-    let confinement = Confinement::new(workload.memory_bytes(), may_be_unlimited, teardown)?;
+    let confinement =
+        Confinement::new(scale.memory_bytes(workload.memory_bytes()), may_be_unlimited, teardown)?;
     let mut all: Vec<Samples> = testbed
         .contenders
         .iter()

@@ -22,9 +22,17 @@ impl Tree {
         Tree { archive: PathBuf::new() }
     }
 
-    /// The archive at a path, decompressed if it must be, or one of a generated tree.
+    /// The archive at a path, decompressed if it must be, or one of a generated tree; at a quarter of the
+    /// scale, the first quarter of its entries.
     pub fn new(scratch: &Path, given: Option<&Path>, scale: Scale) -> Result<Tree> {
-        let Some(given) = given else { return Tree::generate(scratch, scale) };
+        let whole = match given {
+            Some(given) => Tree::given(scratch, given)?,
+            None => Tree::generate(scratch, scale)?,
+        };
+        if scale == Scale::Quarter { whole.first_quarter(scratch) } else { Ok(whole) }
+    }
+
+    fn given(scratch: &Path, given: &Path) -> Result<Tree> {
         let given = std::path::absolute(given)?;
         match given.extension().and_then(|extension| extension.to_str()) {
             Some("tar") => {
@@ -44,6 +52,23 @@ impl Tree {
             }
             _ => bail!("{} is neither a .tar nor a .tar.xz", given.display()),
         }
+    }
+
+    /// An archive of the first quarter of its entries.
+    fn first_quarter(&self, scratch: &Path) -> Result<Tree> {
+        let entries = tool::run(Command::new("tar").arg("-tf").arg(&self.archive))?;
+        let entries: Vec<&str> = entries.lines().collect();
+        let (list, root) = (scratch.join("quarter.list"), scratch.join("quarter"));
+        std::fs::write(&list, entries[..entries.len() / 4].join("\n"))?;
+        std::fs::create_dir(&root)?;
+        let mut unpack = Command::new("tar");
+        unpack.arg("-xf").arg(&self.archive).arg("-C").arg(&root).arg("--no-recursion").arg("-T").arg(&list);
+        tool::run(&mut unpack)?;
+        let archive = scratch.join("quarter.tar");
+        let name = entries.first().and_then(|entry| entry.split('/').next()).context("the tree is empty")?;
+        tool::run(Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(name))?;
+        std::fs::remove_dir_all(&root)?;
+        Ok(Tree { archive })
     }
 
     /// Directories of files like those of a source tree: most small, a few large.
@@ -92,5 +117,25 @@ impl Tree {
         let mut archive = std::fs::File::open(&self.archive)?;
         std::io::copy(&mut archive, &mut std::io::sink())?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_of_a_tree_is_its_first_entries_and_no_more() {
+        let scratch = tempfile::tempdir().unwrap();
+        let whole = Tree::new(scratch.path(), None, Scale::Tiny).unwrap();
+        let quarter = whole.first_quarter(scratch.path()).unwrap();
+        let names = |tree: &Tree| tool::run(Command::new("tar").arg("-tf").arg(&tree.archive)).unwrap();
+        let (all, some) = (names(&whole), names(&quarter));
+        let mut first: Vec<&str> = all.lines().take(all.lines().count() / 4).collect();
+        let mut kept: Vec<&str> = some.lines().collect();
+        first.sort_unstable();
+        kept.sort_unstable();
+        assert!(!kept.is_empty());
+        assert_eq!(kept, first);
     }
 }

@@ -139,18 +139,18 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
         Box::new(grep::Grep { tree }),
         Box::new(archive::Archive { tree }),
         Box::new(remove::Remove { tree }),
-        Box::new(create::Create { dirs: scale.pick(10, 100), files_per_dir: scale.pick(50, 1000) }),
-        Box::new(sequential::Write { mib: scale.pick(16, 1024) }),
-        Box::new(sequential::Read { mib: scale.pick(16, 1024) }),
+        Box::new(create::Create { dirs: scale.pick(10, 100), files_per_dir: scale.part(50, 1000) as usize }),
+        Box::new(sequential::Write { mib: scale.part(16, 1024) }),
+        Box::new(sequential::Read { mib: scale.part(16, 1024) }),
     ];
     all.extend(random_writes(scale));
     for (name, threads) in [("tokubench-1", 1), ("tokubench-4", 4)] {
-        let microfiles = Microfiles { files: scale.pick(2000, 1_000_000), threads };
+        let microfiles = Microfiles { files: scale.part(2000, 1_000_000), threads };
         all.push(Box::new(tokubench::TokuBench { name, microfiles, memory_bytes: MEMORY_BYTES_SMALL }));
     }
     // Beside those that have a large disk too: it need not be made twice.
     for (name, tiny_mib, full_mib) in [("delete-large-10", 4, 10 << 10), ("delete-large-1", 1, 1 << 10)] {
-        all.push(Box::new(delete_large::DeleteLarge { name, mib: scale.pick(tiny_mib, full_mib) }));
+        all.push(Box::new(delete_large::DeleteLarge { name, mib: scale.part(tiny_mib, full_mib) }));
     }
     for (name, in_place, older_copy) in [
         ("rsync", false, false),
@@ -166,10 +166,10 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
     all.push(Box::new(git_checkout::GitCheckout { tree, repository }));
     all.push(Box::new(mail::Mail {
         folders: scale.pick(4, 10),
-        messages: scale.pick(50, 1000),
+        messages: scale.part(50, 1000),
         mean_bytes: 8 << 10,
         clients: 4,
-        operations: scale.pick(50, 5000),
+        operations: scale.part(50, 5000),
     }));
     all.extend(renames(scale));
     all.extend(clones(scale, inputs));
@@ -186,7 +186,7 @@ fn random_writes<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't
         ("unaligned-beyond", 2048, 4096, 1, MEMORY_BYTES_SMALL),
     ];
     kinds.into_iter().map(move |(name, full_mib, write_bytes, align_bytes, memory_bytes)| {
-        let (file_mib, writes) = (scale.pick(16, full_mib), scale.pick(200, 10_000));
+        let (file_mib, writes) = (scale.part(16, full_mib), scale.part(200, 10_000));
         let workload =
             random_write::RandomWrite { name, file_mib, writes, write_bytes, align_bytes, memory_bytes };
         Box::new(workload) as Box<dyn Workload>
@@ -219,7 +219,7 @@ fn clones<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> [Box<dyn Workload + 't>; 
     };
     let set = || clone_write::CloneSet {
         fanout: scale.pick(2, 8),
-        file_bytes: scale.pick(64 << 10, 4 << 20),
+        file_bytes: scale.part(64 << 10, 4 << 20),
         clones: 4,
         cloner: cloner(false),
     };
@@ -241,27 +241,27 @@ fn filebench<'t>(scale: Scale) -> [Box<dyn Workload + 't>; 4] {
     [
         Box::new(oltp::Oltp {
             files: scale.pick(2, 10),
-            file_bytes: scale.pick(1 << 20, 10 << 20),
+            file_bytes: scale.part(1 << 20, 10 << 20),
             readers: scale.pick(20, 200),
             writers: scale.pick(2, 10),
             batches: scale.pick(1, 10),
         }),
         Box::new(fileserver::FileServer {
-            set: set(scale.pick(100, 10_000), 20, scale.pick(16 << 10, 128 << 10), 80),
+            set: set(scale.part(100, 10_000), 20, scale.pick(16 << 10, 128 << 10), 80),
             threads: scale.pick(10, 50),
-            loops: scale.pick(5, 80),
+            loops: scale.part(5, 80),
             append_bytes_max: 16 << 10,
         }),
         Box::new(webserver::WebServer {
-            set: set(scale.pick(100, 1000), 20, 16 << 10, 100),
+            set: set(scale.part(100, 1000), 20, 16 << 10, 100),
             threads: scale.pick(10, 100),
-            loops: scale.pick(5, 100),
+            loops: scale.part(5, 100),
             append_bytes_max: 16 << 10,
         }),
         Box::new(webproxy::WebProxy {
-            set: set(scale.pick(200, 10_000), 1_000_000, 16 << 10, 80),
+            set: set(scale.part(200, 10_000), 1_000_000, 16 << 10, 80),
             threads: scale.pick(10, 100),
-            loops: scale.pick(5, 100),
+            loops: scale.part(5, 100),
             write_bytes_max: 16 << 10,
         }),
     ]
@@ -269,22 +269,22 @@ fn filebench<'t>(scale: Scale) -> [Box<dyn Workload + 't>; 4] {
 
 fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't>; 4] {
     let history =
-        History { files: scale.pick(100, 4000), mean_bytes: 8 << 10, commits: scale.pick(6, 10_000) };
+        History { files: scale.part(100, 4000), mean_bytes: 8 << 10, commits: scale.part(6, 10_000) };
     let server = || age_fileserver::AgeFileServer {
         server: fileserver::FileServer {
             set: FileSet {
-                layout: Layout { files: scale.pick(100, 10_000), fanout: 20 },
+                layout: Layout { files: scale.part(100, 10_000), fanout: 20 },
                 mean_bytes: 16 << 10,
                 present_percent: 80,
             },
             threads: scale.pick(4, 50),
-            loops: scale.pick(5, 100),
+            loops: scale.part(5, 100),
             append_bytes_max: 16 << 10,
         },
         steps: scale.pick(2, 10),
     };
     [
-        Box::new(age_git::AgeGit { history, repository, pulls_per_step: scale.pick(3, 100) }),
+        Box::new(age_git::AgeGit { history, repository, pulls_per_step: scale.part(3, 100) }),
         Box::new(age_git::AgeGitFresh { history, repository }),
         Box::new(server()),
         Box::new(age_fileserver::AgeFileServerFresh { aged: server() }),
