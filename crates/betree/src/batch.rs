@@ -68,6 +68,8 @@ const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
 /// kind, dictionary, sides of the cuts, reserved, two lengths.
 const HEAD_BYTES: usize = 12;
+/// The room that a record has at first.
+const RECORD_BYTES_MIN: usize = 512;
 
 impl Batch {
     /// An empty one.
@@ -175,6 +177,10 @@ impl Batch {
         self.oversized |= key.len() > KEY_BYTES_MAX || (kind == DELETE_RANGE && value.len() > KEY_BYTES_MAX);
         self.dicts |= 1 << dict.0.min(63);
         let record = Arc::make_mut(&mut self.record);
+        // A small operation's changes come in one piece, without growing.
+        if record.capacity() == 0 {
+            record.reserve((HEAD_BYTES + key.len() + value.len()).max(RECORD_BYTES_MIN));
+        }
         record.extend_from_slice(&[kind, dict.0, sides, 0]);
         record.extend_from_slice(&key_len.to_le_bytes());
         record.extend_from_slice(&value_len.to_le_bytes());

@@ -87,11 +87,15 @@ impl Memtable {
     fn replace(&mut self, key: &[u8], new: Pending) {
         self.stamp(new.msn);
         self.point_bytes += cost(key, &new);
-        if let Some(old) = self.points.get_mut(key) {
-            self.point_bytes -= old.all().iter().map(|p| cost(key, p)).sum::<usize>();
-            *old = Chain::One(new);
-        } else {
-            self.points.insert(key.to_vec(), Chain::One(new));
+        // A search is a few cache misses, and costs more than a key that turns out to be there already.
+        match self.points.entry(key.to_vec()) {
+            Entry::Vacant(entry) => {
+                entry.insert(Chain::One(new));
+            }
+            Entry::Occupied(mut entry) => {
+                self.point_bytes -= entry.get().all().iter().map(|p| cost(key, p)).sum::<usize>();
+                *entry.get_mut() = Chain::One(new);
+            }
         }
     }
 
