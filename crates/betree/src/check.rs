@@ -14,6 +14,7 @@ use crate::format::superblock::slots;
 use crate::key::{Cut, shared_len};
 use crate::message::Kind;
 use crate::node::{Body, Edge, Node, NodeId};
+use crate::store::Reach;
 
 /// Who hears of problems and of progress.
 struct Ears<'f> {
@@ -125,7 +126,7 @@ impl Env {
             problem("an edge leads to it, but the node table does not hold it".into());
             return;
         };
-        let node = match self.engine.store.read_node(id, &place) {
+        let node = match self.engine.store.read_node(id, &place, Reach::Header) {
             Ok(node) => node,
             Err(error) => {
                 problem(error.to_string());

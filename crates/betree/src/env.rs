@@ -448,12 +448,12 @@ impl Env {
         }
     }
 
-    /// Reads what scans will want next until [`stop`](Env::stop); a home may lend a thread for it.
+    /// Reads what scans will want next until [`stop`](Env::stop); a home may lend a few threads for it.
     pub fn read_ahead(&self) {
-        self.engine.store.ahead.serve(|Request { dict, at }| {
+        self.engine.store.ahead.serve(|Request { dict, at, more }| {
             if let Some(dict) = self.engine.dicts.get(dict) {
                 // An error is met again, and told, by the scan that comes.
-                let _ = self.engine.tree_of(dict).read_leaf(&at);
+                let _ = self.engine.tree_of(dict).read_leaf(&at, more);
             }
         });
     }

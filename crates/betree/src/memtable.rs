@@ -234,3 +234,37 @@ impl RangeBounds<[u8]> for &KeyBounds {
 fn cost(key: &[u8], pending: &Pending) -> usize {
     key.len() + pending.value.len() + POINT_OVERHEAD_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUE_BYTES: usize = 4096;
+    const BYTES_MAX: usize = 64 << 10;
+
+    /// How many values of their own records fit, each under the key that is asked for.
+    fn values_until_full(key: impl Fn(u64) -> Vec<u8>) -> (usize, Memtable) {
+        let mut memtable = Memtable::default();
+        let mut count = 0;
+        while !memtable.is_full(BYTES_MAX) {
+            let record = Arc::new(alloc::vec![7; VALUE_BYTES]);
+            memtable.put(&key(count), count + 1, Bytes::of(&record, 0..VALUE_BYTES));
+            count += 1;
+        }
+        (count as usize, memtable)
+    }
+
+    #[test]
+    fn it_is_full_by_what_it_holds() {
+        let (count, memtable) = values_until_full(|number| number.to_be_bytes().to_vec());
+        assert_eq!(count, BYTES_MAX / VALUE_BYTES);
+        assert!(memtable.bytes() >= BYTES_MAX);
+    }
+
+    #[test]
+    fn one_key_that_is_written_again_and_again_fills_it_by_the_records_behind() {
+        let (count, memtable) = values_until_full(|_| b"key".to_vec());
+        assert_eq!(count, 2 * BYTES_MAX / VALUE_BYTES);
+        assert!(memtable.bytes() < 2 * VALUE_BYTES);
+    }
+}

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Options, Replace};
-use betree_sys::{BLOCK_BYTES, Device, DeviceError};
+use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use shuttle::thread;
 
 const D: DictId = DictId(0);
@@ -18,11 +18,14 @@ const BLOCKS: usize = 1024;
 struct Disk {
     now: Mutex<Vec<u8>>,
     durable: Mutex<Vec<u8>>,
+    /// How many writes go well from now on; all, if nothing is said.
+    writes_left: Mutex<Option<usize>>,
 }
 
 impl Disk {
     fn holding(bytes: Vec<u8>) -> Arc<Disk> {
-        Arc::new(Disk { now: Mutex::new(bytes.clone()), durable: Mutex::new(bytes) })
+        let durable = Mutex::new(bytes.clone());
+        Arc::new(Disk { now: Mutex::new(bytes), durable, writes_left: Mutex::new(None) })
     }
 
     /// What a crash at this moment is sure to leave.
@@ -40,6 +43,11 @@ impl Device for Disk {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         let at = offset as usize;
+        if let Some(left) = self.writes_left.lock().unwrap().as_mut() {
+            let len = buf.len() as u64;
+            let failed = || DeviceError { op: DeviceOp::Write, offset, len, errno: 5 };
+            *left = left.checked_sub(1).ok_or_else(failed)?;
+        }
         self.now.lock().unwrap()[at..at + buf.len()].copy_from_slice(buf);
         thread::yield_now();
         Ok(())
@@ -210,6 +218,68 @@ fn a_checkpoint_holds_a_moment_whatever_is_flushed_meanwhile() {
                 assert_eq!(env.get(D, &key(0, n)).unwrap().as_deref(), Some(&[n as u8; 80][..]));
             }
             assert_eq!(problems(&env), Vec::<String>::new());
+        },
+        schedules(60),
+    );
+}
+
+#[test]
+fn what_other_threads_write_for_a_checkpoint_is_durable_when_it_returns() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 8 << 10));
+            let helpers: Vec<_> = (0..2)
+                .map(|_| {
+                    let env = env.clone();
+                    thread::spawn(move || env.write_behind())
+                })
+                .collect();
+            for round in 0..2 {
+                (0..8).for_each(|n| put(&env, &key(round, n), &[n as u8; 100]));
+                env.checkpoint().unwrap();
+                let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
+                for n in 0..8 {
+                    let found = after_crash.get(D, &key(round, n)).unwrap();
+                    assert_eq!(found.as_deref(), Some(&[n as u8; 100][..]), "round {round} key {n}");
+                }
+                assert_eq!(problems(&after_crash), Vec::<String>::new());
+            }
+            env.stop();
+            helpers.into_iter().for_each(|t| t.join().unwrap());
+            // Now it writes by itself.
+            put(&env, &key(2, 0), b"last");
+            env.close().unwrap();
+            let after = open(&Disk::holding(disk.durable()), 1 << 20);
+            assert_eq!(after.get(D, &key(2, 0)).unwrap().as_deref(), Some(&b"last"[..]));
+        },
+        schedules(60),
+    );
+}
+
+#[test]
+fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 8 << 10));
+            let helper = {
+                let env = env.clone();
+                thread::spawn(move || env.write_behind())
+            };
+            (0..8).for_each(|n| put(&env, &key(0, n), &[n as u8; 100]));
+            env.sync().unwrap();
+            *disk.writes_left.lock().unwrap() = Some(1);
+            (0..8).for_each(|n| put(&env, &key(1, n), &[n as u8; 100]));
+            assert!(env.checkpoint().is_err());
+            assert!(env.checkpoint().is_err(), "what was not written is not forgotten");
+            let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
+            for n in 0..8 {
+                let found = after_crash.get(D, &key(0, n)).unwrap();
+                assert_eq!(found.as_deref(), Some(&[n as u8; 100][..]), "key {n}");
+            }
+            env.stop();
+            helper.join().unwrap();
         },
         schedules(60),
     );

@@ -30,6 +30,8 @@ impl Default for WorkersOptions {
     }
 }
 
+/// Threads that read ahead of scans: so many leaves at a time.
+const READERS: usize = 2;
 /// Threads that take what checkpoints have ready to the device: so many writes at a time.
 const WRITERS: usize = 2;
 
@@ -55,9 +57,11 @@ impl Workers {
                 thread::Builder::new().name(format!("betrfs-work-{i}")).spawn(move || env.work())?;
             workers.threads.push(spawned);
         }
-        let env = Arc::clone(&workers.env);
-        let spawned = thread::Builder::new().name("betrfs-ahead".into()).spawn(move || env.read_ahead())?;
-        workers.threads.push(spawned);
+        for i in 0..READERS {
+            let env = Arc::clone(&workers.env);
+            let named = thread::Builder::new().name(format!("betrfs-ahead-{i}"));
+            workers.threads.push(named.spawn(move || env.read_ahead())?);
+        }
         for i in 0..WRITERS {
             let env = Arc::clone(&workers.env);
             let named = thread::Builder::new().name(format!("betrfs-write-{i}"));

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::thread;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_sys::Device;
+use betrfs_sim::harness::guarded;
 use betrfs_sim::{Counts, MemDevice, Rng, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
@@ -191,6 +193,38 @@ fn a_full_scan_reads_what_is_there_and_little_more() {
     let used = space.total_bytes - space.free_bytes;
     assert!(scan.read_bytes <= used + used / 10, "{scan:?} of {used} bytes in use");
     assert!(used as usize <= KEYS as usize * VALUE_BYTES * 3 / 2, "{used} bytes in use for 64 MiB");
+}
+
+#[test]
+fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
+    let device = large_volume();
+    let scan = |env: &Env| {
+        let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
+        for number in 0..KEYS {
+            let found = cursor.next().unwrap();
+            assert!(found == Some((&key(number), &value(number))), "{number} is not what was put");
+        }
+        assert!(cursor.next().unwrap().is_none());
+    };
+    let env = open(&device, &SETUP);
+    let alone = cost(&device, || scan(&env));
+    drop(env);
+    let env = open(&device, &SETUP);
+    let helped = cost(&device, || {
+        thread::scope(|scope| {
+            let helpers = [(); 2].map(|()| scope.spawn(|| env.read_ahead()));
+            // However the scan ends, the helpers have to.
+            let scanned = guarded("the scan", || {
+                scan(&env);
+                Ok(())
+            });
+            env.stop();
+            helpers.into_iter().for_each(|helper| helper.join().unwrap());
+            scanned.unwrap();
+        });
+    });
+    assert!(helped.read_bytes <= alone.read_bytes / 20 * 21, "{helped:?}, {alone:?} without");
+    assert!(helped.reads < alone.reads * 3 / 4, "{helped:?}, {alone:?} without");
 }
 
 #[test]

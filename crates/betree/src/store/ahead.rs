@@ -1,8 +1,8 @@
 //! What scans will want next, so that it is in memory when they come to it.
 //!
-//! A scan that goes through a leaf asks for the next one; a thread that the home lends reads it
-//! meanwhile. The scan that then comes to a leaf read so asks for the one after it, and so on: one
-//! leaf ahead of each scan.
+//! A scan that goes through a leaf asks for the next ones; threads that the home lends read them
+//! meanwhile. The scan that then comes to a leaf read so asks for those after it, and so on: always so
+//! many leaves ahead of each scan.
 
 use alloc::collections::VecDeque;
 
@@ -15,6 +15,9 @@ use crate::node::NodeId;
 /// Requests that wait, and leaves read ahead that nobody has come to yet, are kept up to this many:
 /// what is older belongs to a scan that went elsewhere.
 const KEPT_MAX: usize = 16;
+
+/// How many leaves are read ahead of a scan: while one is verified, the device has another in hand.
+pub(crate) const LEAVES_AHEAD: usize = 2;
 
 /// Leaves to be read ahead.
 #[derive(Default)]
@@ -34,14 +37,22 @@ struct State {
 }
 
 /// The leaf behind a place of a dictionary.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Request {
     pub dict: usize,
     pub at: Cut,
+    /// How many leaves behind that one are wanted too.
+    pub more: usize,
 }
 
-fn push<T: PartialEq>(queue: &mut VecDeque<T>, new: T) {
-    if !queue.contains(&new) {
+impl Request {
+    fn is_for(&self, dict: usize, at: &Cut) -> bool {
+        self.dict == dict && self.at == *at
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, new: T, is_same: impl Fn(&T) -> bool) {
+    if !queue.iter().any(is_same) {
         if queue.len() == KEPT_MAX {
             queue.pop_front();
         }
@@ -53,14 +64,15 @@ impl Ahead {
     /// Asks for the leaf behind a place.
     pub fn ask(&self, request: Request) {
         if self.threads.load(Ordering::Relaxed) > 0 {
-            push(&mut self.state.lock().requests, request);
-            self.wanted.notify_all();
+            let Request { dict, at, .. } = request.clone();
+            push(&mut self.state.lock().requests, request, |known| known.is_for(dict, &at));
+            self.wanted.notify_one();
         }
     }
 
     /// A leaf is about to be read because a scan is coming.
     pub fn expect(&self, leaf: NodeId) {
-        push(&mut self.state.lock().expecting, leaf);
+        push(&mut self.state.lock().expecting, leaf, |known| *known == leaf);
     }
 
     /// Whether a leaf was read ahead, or was to be, and this is the first scan to come to it. A
@@ -70,7 +82,7 @@ impl Ahead {
             return false;
         }
         let mut state = self.state.lock();
-        let waiting = state.requests.iter().position(|request| request.dict == dict && request.at == *at);
+        let waiting = state.requests.iter().position(|request| request.is_for(dict, at));
         let expected = state.expecting.iter().position(|id| *id == leaf);
         let taken_back = waiting.and_then(|at| state.requests.remove(at)).is_some();
         let was_read = expected.and_then(|at| state.expecting.remove(at)).is_some();

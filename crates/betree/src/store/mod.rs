@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use betree_sys::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use ahead::{Ahead, Request};
+pub(crate) use ahead::{Ahead, LEAVES_AHEAD, Request};
 pub(crate) use behind::Behind;
-pub(crate) use read::Reading;
+pub(crate) use read::{Reach, Reading};
 pub(crate) use write::Outgoing;
 
 use crate::cache::{Cache, Stored};

@@ -8,7 +8,7 @@ use betree_sys::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{NodePlace, Store, blocks_around, zeroed};
+use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
 use crate::cache::{Piece, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header};
@@ -40,31 +40,56 @@ struct Wanted {
 pub(crate) struct Reading {
     nodes: Mutex<HashSet<NodeId>>,
     done: Condvar,
-    /// The memory of the last read.
-    spare: Mutex<AlignedBuf>,
+    /// The memory of the last reads.
+    spare: Mutex<Vec<AlignedBuf>>,
+}
+
+/// How much of a node is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Its header, and of a small node everything.
+    Header,
+    /// Everything, unless it is larger than any usual node.
+    Whole,
 }
 
 impl Store {
     /// As [`load`](Store::load), for pieces of one node that others may want at the same time: those
     /// who come later wait, and find them in memory.
     pub fn load_together(&self, node: NodeId, pieces: &[Arc<Piece>]) -> Result<()> {
-        let mut nodes = self.reading.nodes.lock();
-        while !nodes.insert(node) {
-            nodes = self.reading.done.wait(nodes);
+        loop {
+            match self.read_alone(node, || self.load(pieces)) {
+                Some(loaded) => return loaded,
+                None => self.wait_for_reader(node),
+            };
         }
-        drop(nodes);
-        let loaded = self.load(pieces);
-        self.reading.nodes.lock().remove(&node);
-        self.reading.done.notify_all();
-        loaded
     }
 
-    /// Waits until nobody reads ahead of a node: what comes of that need not be read again.
-    pub fn wait_for_reader(&self, node: NodeId) {
+    /// Does a read of a node if nobody else is reading it whole; `None` otherwise.
+    pub fn read_alone<T>(&self, node: NodeId, read: impl FnOnce() -> T) -> Option<T> {
+        if !self.reading.nodes.lock().insert(node) {
+            return None;
+        }
+        let done = read();
+        self.reading.nodes.lock().remove(&node);
+        self.reading.done.notify_all();
+        Some(done)
+    }
+
+    /// Whether somebody is reading a node whole.
+    pub fn is_being_read(&self, node: NodeId) -> bool {
+        self.reading.nodes.lock().contains(&node)
+    }
+
+    /// Waits while somebody reads a node whole: what comes of that need not be read again. `false` if
+    /// nobody did.
+    pub fn wait_for_reader(&self, node: NodeId) -> bool {
         let mut nodes = self.reading.nodes.lock();
+        let was_read = nodes.contains(&node);
         while nodes.contains(&node) {
             nodes = self.reading.done.wait(nodes);
         }
+        was_read
     }
 
     /// The contents of a piece, from memory or from the device.
@@ -135,8 +160,7 @@ impl Store {
                 next += 1;
             }
             let (block_start, blocks) = blocks_around(start, end - start);
-            let mut buffer = core::mem::take(&mut *self.reading.spare.lock());
-            buffer.grow_to(blocks)?;
+            let mut buffer = self.buffer_of(blocks)?;
             let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
             self.disk.read_at(block_start, room)?;
             for Wanted { at, len, piece, into } in wanted.get(from..next).unwrap_or_default() {
@@ -155,15 +179,27 @@ impl Store {
                     room.copy_from_slice(bytes);
                 }
             }
-            if buffer.capacity() <= SPARE_BYTES_MAX {
-                *self.reading.spare.lock() = buffer;
-            }
+            self.give_back(buffer);
         }
         Ok(out)
     }
 
-    /// Reads a node's header, and its pieces with it if the node is small.
-    pub fn read_node(&self, id: NodeId, place: &NodePlace) -> Result<Arc<Node>> {
+    /// Memory for a read of at least so many blocks. It holds what it held.
+    fn buffer_of(&self, blocks: usize) -> Result<AlignedBuf> {
+        let mut buffer = self.reading.spare.lock().pop().unwrap_or_default();
+        buffer.grow_to(blocks)?;
+        Ok(buffer)
+    }
+
+    fn give_back(&self, buffer: AlignedBuf) {
+        let mut spare = self.reading.spare.lock();
+        if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < LEAVES_AHEAD {
+            spare.push(buffer);
+        }
+    }
+
+    /// Reads a node's header, or more.
+    pub fn read_node(&self, id: NodeId, place: &NodePlace, reach: Reach) -> Result<Arc<Node>> {
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
         let corrupt = |why: &str| Error::Corrupt {
             what: "a node's header",
@@ -174,10 +210,18 @@ impl Store {
         if u64::from(place.header_len) > extent_bytes {
             return Err(corrupt("it is longer than its extent"));
         }
-        let whole = extent_bytes <= SMALL_NODE_BYTES;
+        let whole = match reach {
+            Reach::Header => extent_bytes <= SMALL_NODE_BYTES,
+            Reach::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
+        };
         let len = if whole { extent_bytes } else { u64::from(place.header_len) };
-        let mut buffer = AlignedBuf::zeroed(len.div_ceil(BLOCK_BYTES as u64) as usize)?;
-        self.disk.read_extent(&place.extent, 0, buffer.as_mut_slice())?;
+        let blocks = len.div_ceil(BLOCK_BYTES as u64) as usize;
+        let mut buffer = match reach {
+            Reach::Header => AlignedBuf::zeroed(blocks)?,
+            Reach::Whole => self.buffer_of(blocks)?,
+        };
+        let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
+        self.disk.read_extent(&place.extent, 0, room)?;
         let bytes = buffer.as_slice().get(..place.header_len as usize).unwrap_or_default();
         if xxh3_64(bytes) != place.header_checksum {
             return Err(corrupt("the checksum does not match"));
@@ -197,6 +241,9 @@ impl Store {
                 }
             }
             self.cache.evict();
+        }
+        if reach == Reach::Whole {
+            self.give_back(buffer);
         }
         Ok(node)
     }

@@ -32,7 +32,7 @@ use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
 use crate::planted::{self, Bug};
 use crate::settings::Geometry;
-use crate::store::Store;
+use crate::store::{NodePlace, Reach, Store};
 use crate::table::Table;
 use crate::upsert::Upsert;
 
@@ -81,19 +81,41 @@ impl Tree<'_> {
             if let Some(node) = self.dict.state.read().node(id) {
                 return Ok(Some(node.clone()));
             }
-            let Some(place) = self.table.lock().place(id) else { return Ok(None) };
-            let node = self.store.read_node(id, &place)?;
-            let mut state = self.dict.state.write();
-            if let Some(node) = state.node(id) {
-                return Ok(Some(node.clone()));
+            // Whoever reads it whole brings it.
+            if self.store.wait_for_reader(id) {
+                continue;
             }
-            // While it was read it may have been read, changed, written and forgotten by others.
-            let now = self.table.lock().place(id);
-            if now.is_some_and(|now| Arc::ptr_eq(&now.extent, &place.extent)) {
-                state.keep_clean(node.clone());
+            let Some(place) = self.table.lock().place(id) else { return Ok(None) };
+            let node = self.store.read_node(id, &place, Reach::Header)?;
+            if let Some(node) = self.keep_read(node, &place) {
                 return Ok(Some(node));
             }
         }
+    }
+
+    /// Brings a node that is not in memory there with all its pieces, in one read. `false` if it is not
+    /// there any more, or another is reading it.
+    fn find_whole(&self, id: NodeId) -> Result<bool> {
+        let Some(place) = self.table.lock().place(id) else { return Ok(false) };
+        let read = self.store.read_alone(id, || self.store.read_node(id, &place, Reach::Whole));
+        let Some(node) = read.transpose()? else { return Ok(false) };
+        self.keep_read(node, &place);
+        Ok(true)
+    }
+
+    /// Keeps a node that was read from a place, unless there is a version of it by now, which is given
+    /// then. `None` if the place is out of date: while it was read it may have been read, changed, written
+    /// and forgotten by others.
+    fn keep_read(&self, node: Arc<Node>, place: &NodePlace) -> Option<Arc<Node>> {
+        let mut state = self.dict.state.write();
+        if let Some(node) = state.node(node.id) {
+            return Some(node.clone());
+        }
+        let now = self.table.lock().place(node.id);
+        now.filter(|now| Arc::ptr_eq(&now.extent, &place.extent)).map(|_| {
+            state.keep_clean(node.clone());
+            node
+        })
     }
 
     /// The current version of a node that the tree has, for whoever holds the structure lock.

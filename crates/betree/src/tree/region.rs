@@ -20,7 +20,7 @@ use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::node::{Basement, Body, Edge, Goto, Node, NodeId};
-use crate::store::Request;
+use crate::store::{LEAVES_AHEAD, Request};
 
 /// A region takes no more messages of one memtable than a basement would hold that are this small,
 /// in bytes.
@@ -318,7 +318,8 @@ impl Tree<'_> {
         let ahead = if was_expected { basements.len() } else { behind * 2 };
         let is_long = was_expected || behind >= LONG_SCAN_BASEMENTS;
         if way == Way::Up && is_long && *end != Cut::HIGH && *index + ahead >= basements.len() {
-            self.store.ahead.ask(Request { dict: self.dict.index, at: end.clone() });
+            let request = Request { dict: self.dict.index, at: end.clone(), more: LEAVES_AHEAD - 1 };
+            self.store.ahead.ask(request);
         }
         if here {
             return Ok(());
@@ -332,8 +333,14 @@ impl Tree<'_> {
     }
 
     /// Brings the leaf behind a place into memory, with what is pending above it, for a scan that
-    /// is coming.
-    pub fn read_leaf(&self, at: &Cut) -> Result<()> {
+    /// is coming, and asks for `more` leaves behind it, which others may read at the same time.
+    pub fn read_leaf(&self, at: &Cut, mut more: usize) -> Result<()> {
+        let mut ask_for_more = |end: Cut| {
+            if more > 0 && end != Cut::HIGH {
+                self.store.ahead.ask(Request { dict: self.dict.index, at: end, more: more - 1 });
+                more = 0;
+            }
+        };
         let mut gone = None;
         loop {
             let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
@@ -344,13 +351,24 @@ impl Tree<'_> {
             self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf);
             drop(state);
             if let Some(id) = missing {
-                self.find_for_search(id, &mut gone)?;
+                let is_leaf = self.table.lock().height(id) == Some(0);
+                if is_leaf {
+                    // Where it ends, its parent has told.
+                    ask_for_more(window.hi);
+                    if self.store.is_being_read(id) {
+                        return Ok(());
+                    }
+                }
+                if !is_leaf || !self.find_whole(id)? {
+                    self.find_for_search(id, &mut gone)?;
+                }
                 continue;
             }
-            if let Some(LeafPlace { leaf, .. }) = leaf {
+            if let Some(LeafPlace { leaf, end, .. }) = leaf {
                 levels.pop();
+                ask_for_more(end);
                 self.store.ahead.expect(leaf.id);
-                self.store.load_together(leaf.id, &leaf.pieces())?;
+                self.store.read_alone(leaf.id, || self.store.load(&leaf.pieces())).transpose()?;
             }
             let pending: Vec<_> = levels.into_iter().map(|level| level.piece).collect();
             return self.store.load(&pending);

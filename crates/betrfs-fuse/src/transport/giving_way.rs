@@ -24,3 +24,29 @@ pub fn give_way() -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// The policy of the calling thread: the 41st field of its line, two of which stand before the state.
+    fn policy() -> i32 {
+        let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, from_state_on) = line.rsplit_once(')').unwrap();
+        from_state_on.split_whitespace().nth(41 - 3).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn only_the_thread_that_gives_way_has_another_policy() {
+        let before = policy();
+        assert_ne!(before, libc::SCHED_IDLE);
+        let gave_way = thread::spawn(|| {
+            give_way().unwrap();
+            policy()
+        });
+        assert_eq!(gave_way.join().unwrap(), libc::SCHED_IDLE);
+        assert_eq!(policy(), before);
+    }
+}

@@ -296,7 +296,9 @@ fn each_copy_is_its_source_at_one_moment() {
         for _ in 0..2 {
             scope.spawn(|| volume.env().work());
         }
-        scope.spawn(|| volume.env().read_ahead());
+        for _ in 0..2 {
+            scope.spawn(|| volume.env().read_ahead());
+        }
         let mut copiers: Vec<_> = (0..3).map(|i| scope.spawn(move || scene.clone(i))).collect();
         copiers.extend((0..2).map(|i| scope.spawn(move || scene.snapshot(i))));
         for work in [Scene::write, Scene::rename, Scene::churn, Scene::open, Scene::come_and_go] {
