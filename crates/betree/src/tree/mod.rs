@@ -97,10 +97,13 @@ impl Tree<'_> {
     /// there any more, or another is reading it.
     fn find_whole(&self, id: NodeId) -> Result<bool> {
         let Some(place) = self.table.lock().place(id) else { return Ok(false) };
-        let read = self.store.read_alone(id, || self.store.read_node(id, &place, Reach::Whole));
-        let Some(node) = read.transpose()? else { return Ok(false) };
-        self.keep_read(node, &place);
-        Ok(true)
+        let read = || -> Result<()> {
+            let node = self.store.read_node(id, &place, Reach::Whole)?;
+            // Before those who wait for it look again, or they would read it themselves.
+            self.keep_read(node, &place);
+            Ok(())
+        };
+        Ok(self.store.read_alone(id, read).transpose()?.is_some())
     }
 
     /// Keeps a node that was read from a place, unless there is a version of it by now, which is given
