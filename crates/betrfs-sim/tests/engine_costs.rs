@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_sys::Device;
@@ -197,17 +198,21 @@ fn a_full_scan_reads_what_is_there_and_little_more() {
 
 #[test]
 fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
+    const KEYS_AT_A_TIME: u32 = 32;
     let device = large_volume();
-    let scan = |env: &Env| {
+    let scan = |env: &Env, pause: Duration| {
         let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
         for number in 0..KEYS {
             let found = cursor.next().unwrap();
             assert!(found == Some((&key(number), &value(number))), "{number} is not what was put");
+            if number.is_multiple_of(KEYS_AT_A_TIME) {
+                thread::sleep(pause);
+            }
         }
         assert!(cursor.next().unwrap().is_none());
     };
     let env = open(&device, &SETUP);
-    let alone = cost(&device, || scan(&env));
+    let alone = cost(&device, || scan(&env, Duration::ZERO));
     drop(env);
     let env = open(&device, &SETUP);
     let helped = cost(&device, || {
@@ -215,7 +220,8 @@ fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
             let helpers = [(); 2].map(|()| scope.spawn(|| env.read_ahead()));
             // However the scan ends, the helpers have to.
             let scanned = guarded("the scan", || {
-                scan(&env);
+                // So slowly that the helpers, and not the schedule, are what is looked at.
+                scan(&env, Duration::from_millis(2));
                 Ok(())
             });
             env.stop();
@@ -224,7 +230,7 @@ fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
         });
     });
     assert!(helped.read_bytes <= alone.read_bytes / 20 * 21, "{helped:?}, {alone:?} without");
-    assert!(helped.reads < alone.reads * 3 / 4, "{helped:?}, {alone:?} without");
+    assert!(helped.reads < alone.reads / 3, "{helped:?}, {alone:?} without");
 }
 
 #[test]
