@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Output;
 
+use crate::mapping::Mapping;
 use crate::mounted::{Mounted, betrfs, ok, refused};
 
 fn clone(source: &Path, target: &Path) -> Output {
@@ -91,13 +92,7 @@ fn what_was_written_to_a_mapping_is_in_the_clone() {
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("mapped"), vec![1; 100_000]).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(dir.join("mapped")).unwrap();
-    let (protection, flags) =
-        (rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE, rustix::mm::MapFlags::SHARED);
-    // SAFETY: nothing else knows the mapping, it is as long as the file, and it ends with the test.
-    let mapping = unsafe {
-        let start = rustix::mm::mmap(std::ptr::null_mut(), 100_000, protection, flags, &file, 0).unwrap();
-        std::slice::from_raw_parts_mut(start.cast::<u8>(), 100_000)
-    };
+    let mut mapping = Mapping::of(&file, 100_000);
     for round in 2..6 {
         mapping[50_000..60_000].fill(round);
         let copy = mounted.path(format!("copy{round}"));
@@ -162,6 +157,26 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
     assert_eq!(fs::read(mounted.path("outside")).unwrap(), b"few bytes");
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn whoever_removed_a_tree_finds_the_names_that_remain_counted() {
+    const MAPPED_BYTES: usize = 16 << 20;
+    let mounted = Mounted::new();
+    let (dir, outside) = (mounted.path("source"), mounted.path("outside"));
+    fs::create_dir(&dir).unwrap();
+    fs::write(&outside, b"").unwrap();
+    fs::hard_link(&outside, dir.join("name")).unwrap();
+    // The kernel takes its time to write back what a process has changed in a mapping.
+    let file = File::create_new(dir.join("mapped")).unwrap();
+    file.set_len(MAPPED_BYTES as u64).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(dir.join("mapped")).unwrap();
+    let mut mapping = Mapping::of(&file, MAPPED_BYTES);
+    mapping.fill(1);
+    assert_eq!(fs::metadata(&outside).unwrap().nlink(), 2);
+    betrfs_fuse::remove_tree(&dir).unwrap();
+    assert_eq!(fs::metadata(&outside).unwrap().nlink(), 1);
+    assert!(mapping.iter().all(|byte| *byte == 1));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod commands;
 mod contents;
 mod directories;
 mod lifecycle;
+mod mapping;
 mod moments;
 mod mounted;
 mod names;

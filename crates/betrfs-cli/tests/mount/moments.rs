@@ -10,8 +10,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use rustix::mm::{MapFlags, ProtFlags};
-
+use crate::mapping::Mapping;
 use crate::mounted::{Mounted, betrfs, ok};
 
 const FILES: u64 = 8;
@@ -128,12 +127,7 @@ fn clones_snapshots_and_removals_at_once_are_moments_of_their_source() {
     }
     fs::write(source.join("mapped"), vec![0; MAPPED_BYTES]).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(source.join("mapped")).unwrap();
-    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: nothing else knows the mapping, it is as long as the file, and it ends with the test.
-    let mapping = unsafe {
-        let start = rustix::mm::mmap(std::ptr::null_mut(), MAPPED_BYTES, protection, flags, &file, 0);
-        std::slice::from_raw_parts_mut(start.unwrap().cast::<u8>(), MAPPED_BYTES)
-    };
+    let mut mapping = Mapping::of(&file, MAPPED_BYTES);
     let (writes, over) = (&Writes::default(), &AtomicBool::new(false));
     let taken = thread::scope(|scope| {
         let _over = Over(over);
@@ -184,9 +178,7 @@ fn clones_snapshots_and_removals_at_once_are_moments_of_their_source() {
     });
     assert!(taken > 0 && writes.done.load(SeqCst) > FILES);
     assert_eq!(moment(&source), writes.done.load(SeqCst));
-    drop(file);
-    // SAFETY: it was mapped above and nothing uses it any more.
-    unsafe { rustix::mm::munmap(mapping.as_mut_ptr().cast(), MAPPED_BYTES).unwrap() };
+    drop((file, mapping));
     mounted.remount();
     assert_eq!(moment(&source), writes.done.load(SeqCst));
     mounted.umount();

@@ -263,6 +263,9 @@ impl Dispatch {
                     EMPTY => {
                         let changed = server.empty(node, r.caller())?;
                         forget_inode(&self.device, node.0, Pages::All);
+                        // Whoever has our answer finds what remains with its names counted anew; the
+                        // listings of directories that are gone may go after it, with pages to write back.
+                        changed.iter().for_each(|node| forget_inode(&self.device, node.0, Pages::None));
                         self.notices.write_back(changed, Arc::default())?;
                         r.reply(&done)
                     }

@@ -1,0 +1,42 @@
+//! A file in memory, by mmap(2).
+
+use std::fs::File;
+use std::ops::{Deref, DerefMut};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A shared mapping of a file's first bytes, until it is dropped.
+pub struct Mapping(&'static mut [u8]);
+
+impl Mapping {
+    /// Maps as many bytes of a file, which must be as long at least.
+    pub fn of(file: &File, len: usize) -> Self {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: nothing else knows the mapping, the file is as long, and it goes with the slice.
+        Mapping(unsafe {
+            let start = mmap(std::ptr::null_mut(), len, protection, flags, file, 0).unwrap();
+            std::slice::from_raw_parts_mut(start.cast(), len)
+        })
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl DerefMut for Mapping {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped above, and whoever borrowed of it is gone.
+        unsafe { munmap(self.0.as_mut_ptr().cast(), self.0.len()).unwrap() };
+    }
+}
