@@ -1,8 +1,8 @@
 //! Snapshots on the mount, by the command and by mkdir and rmdir.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Output;
 
@@ -56,7 +56,11 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     }
     let full = fs::remove_dir(&dir).unwrap_err();
     assert_eq!(full.raw_os_error(), Some(Errno::NOTEMPTY.raw_os_error()));
+    let open = File::open(dir.join(".snapshots/one/inner/file")).unwrap();
+    assert_eq!(open.metadata().unwrap().nlink(), 1);
     ok(&snapshot("delete", &dir, &["one"]));
+    assert_eq!(open.metadata().unwrap().nlink(), 0);
+    assert_eq!(std::io::read_to_string(open).unwrap(), "first");
     fs::remove_dir(dir.join(".snapshots/two")).unwrap();
     assert_eq!(list(&dir), "");
     fs::remove_dir(&dir).unwrap();

@@ -79,8 +79,8 @@ impl Server {
         self.volume.unlink(parent, name).answer()
     }
 
-    /// RMDIR
-    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Answer<()> {
+    /// RMDIR: the nodes, in a snapshot that goes, whose attributes the kernel no longer knows.
+    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Answer<Vec<NodeId>> {
         self.volume.rmdir(parent, name).answer()
     }
 

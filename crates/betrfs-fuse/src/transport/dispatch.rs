@@ -141,7 +141,10 @@ impl Dispatch {
                 r.reply_entry(&server.make(node, wire::name(rest)?.0, &new)?)
             }
             Opcode::Unlink => server.unlink(node, r.only_name()?).map(|()| 0),
-            Opcode::Rmdir => server.rmdir(node, r.only_name()?).map(|()| 0),
+            Opcode::Rmdir => {
+                self.tell_removed(server.rmdir(node, r.only_name()?)?)?;
+                Ok(0)
+            }
             Opcode::Rename => {
                 let (rename, names) = r.body.split::<wire::RenameIn>()?;
                 self.rename(node, NodeId(rename.newdir), names, 0)
@@ -263,10 +266,7 @@ impl Dispatch {
                     EMPTY => {
                         let changed = server.empty(node, r.caller())?;
                         forget_inode(&self.device, node.0, Pages::All);
-                        // Whoever has our answer finds what remains with its names counted anew; the
-                        // listings of directories that are gone may go after it, with pages to write back.
-                        changed.iter().for_each(|node| forget_inode(&self.device, node.0, Pages::None));
-                        self.notices.write_back(changed, Arc::default())?;
+                        self.tell_removed(changed)?;
                         r.reply(&done)
                     }
                     _ => Err(Errno::NOTTY),
@@ -276,6 +276,13 @@ impl Dispatch {
             // INIT comes once, before; and that nothing is ever interrupted ends INTERRUPT.
             Opcode::Init | Opcode::Interrupt => Err(Errno::NOSYS),
         }
+    }
+
+    /// Tells the kernel of what was removed behind its back. Whoever has our answer finds what remains with
+    /// its names counted anew; listings of directories that are gone may follow, with pages to write back.
+    fn tell_removed(&self, nodes: Vec<NodeId>) -> Answer<()> {
+        nodes.iter().for_each(|node| forget_inode(&self.device, node.0, Pages::None));
+        self.notices.write_back(nodes, Arc::default())
     }
 
     fn rename(&self, from: NodeId, to: NodeId, names: &[u8], flags: u32) -> Answer<usize> {

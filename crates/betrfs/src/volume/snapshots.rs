@@ -7,6 +7,7 @@
 //! change: its path leads through `.snapshots`, and linked files in a snapshot bear a flag.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree::Batch;
 
@@ -123,8 +124,13 @@ impl Volume {
         Ok(entry_of(&inode))
     }
 
-    /// Removes a snapshot with all that it holds.
-    pub(super) fn remove_snapshot(&self, snapshots: &Arc<Inode>, of: &Arc<Inode>, name: &[u8]) -> Result<()> {
+    /// Removes a snapshot with all that it holds. Gives the objects that the caller still holds of it.
+    pub(super) fn remove_snapshot(
+        &self,
+        snapshots: &Arc<Inode>,
+        of: &Arc<Inode>,
+        name: &[u8],
+    ) -> Result<Vec<NodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         let alone = self.namespace.write();
         let path = snapshots.dir_path()?;
@@ -154,8 +160,7 @@ impl Volume {
         self.settle(&inode, &mut inode.state.write(), dropped);
         self.table.drop_gone(&inode);
         drop(alone);
-        self.let_go_all(touched);
-        Ok(())
+        Ok(self.let_go_all(touched))
     }
 
     /// Whether a directory can be removed. A copied one counts the snapshots of what it is a copy of,

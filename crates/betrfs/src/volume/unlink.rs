@@ -1,6 +1,7 @@
 //! Entries that go.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree::Batch;
 
@@ -66,18 +67,19 @@ impl Volume {
     /// # Errors
     /// [`Error::IsADirectory`]; [`Error::NotFound`].
     pub fn unlink(&self, parent: NodeId, name: &[u8]) -> Result<()> {
-        self.remove(parent, name, OpKind::Unlink)
+        self.remove(parent, name, OpKind::Unlink).map(|_| ())
     }
 
-    /// Removes an empty directory, or, in `.snapshots`, a snapshot.
+    /// Removes an empty directory, or, in `.snapshots`, a snapshot. Gives the objects in a snapshot that the
+    /// caller holds; open files among them live on until they are closed.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::NotFound`].
-    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<()> {
+    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<Vec<NodeId>> {
         self.remove(parent, name, OpKind::Rmdir)
     }
 
-    fn remove(&self, parent: NodeId, name: &[u8], kind: OpKind) -> Result<()> {
+    fn remove(&self, parent: NodeId, name: &[u8], kind: OpKind) -> Result<Vec<NodeId>> {
         check_name(name)?;
         let parent = self.inode(parent)?;
         if let Place::Snapshots { of } = parent.place()
@@ -122,7 +124,7 @@ impl Volume {
         drop(state);
         drop(dir);
         self.table.drop_gone(&inode);
-        Ok(())
+        Ok(Vec::new())
     }
 
     /// Adds to the batch what takes the name at `at` from an inode, and the inode with its last

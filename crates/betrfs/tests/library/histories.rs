@@ -247,7 +247,7 @@ impl World {
             Some(object) if !object.dir => assert_eq!(result, Err(Error::NotADirectory)),
             Some(_) if !self.model.is_empty(&path) => assert_eq!(result, Err(Error::NotEmpty)),
             Some(_) => {
-                assert_eq!(result, Ok(()));
+                assert_eq!(result, Ok(Vec::new()));
                 self.model.paths.remove(&path);
             }
             None => assert!(matches!(result, Err(Error::NotFound | Error::NotADirectory)), "{result:?}"),
