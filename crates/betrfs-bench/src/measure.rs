@@ -104,6 +104,7 @@ impl Run<'_> {
     fn round(&self, checks: bool) -> Result<Sample> {
         let (workload, contender) = (self.workload, self.contender);
         let dir = contender.dir();
+        self.store.set_in_haste(true)?;
         self.store.forget()?;
         contender.format()?;
         self.confinement.within(|| {
@@ -129,6 +130,7 @@ impl Run<'_> {
     /// Does it once, cold, and mounts it again.
     fn timed(&self) -> Result<Sample> {
         let mount_cold = || self.confinement.within(|| self.contender.mount_cold());
+        self.store.set_in_haste(false)?;
         mount_cold()?;
         // The workload's input is not held against its memory.
         self.workload.warm()?;
@@ -153,6 +155,7 @@ impl Run<'_> {
         let start = Instant::now();
         self.contender.unmount()?;
         let unmount_seconds = start.elapsed().as_secs_f64();
+        self.store.set_in_haste(true)?;
         mount_cold()?;
         let used_now = self.contender.used_bytes()?;
         let grown_bytes = self.workload.writes().then(|| used_now.wrapping_sub(used_before).cast_signed());

@@ -196,6 +196,21 @@ fn a_full_scan_reads_what_is_there_and_little_more() {
     assert!(used as usize <= KEYS as usize * VALUE_BYTES * 3 / 2, "{used} bytes in use for 64 MiB");
 }
 
+/// Does it while others read ahead.
+fn helped(env: &Env, body: impl FnOnce()) {
+    thread::scope(|scope| {
+        let helpers = [(); 2].map(|()| scope.spawn(|| env.read_ahead()));
+        // However it ends, the helpers have to.
+        let done = guarded("what is helped", || {
+            body();
+            Ok(())
+        });
+        env.stop();
+        helpers.into_iter().for_each(|helper| helper.join().unwrap());
+        done.unwrap();
+    });
+}
+
 #[test]
 fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
     const KEYS_AT_A_TIME: u32 = 32;
@@ -216,18 +231,8 @@ fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
     drop(env);
     let env = open(&device, &SETUP);
     let helped = cost(&device, || {
-        thread::scope(|scope| {
-            let helpers = [(); 2].map(|()| scope.spawn(|| env.read_ahead()));
-            // However the scan ends, the helpers have to.
-            let scanned = guarded("the scan", || {
-                // So slowly that the helpers, and not the schedule, are what is looked at.
-                scan(&env, Duration::from_millis(2));
-                Ok(())
-            });
-            env.stop();
-            helpers.into_iter().for_each(|helper| helper.join().unwrap());
-            scanned.unwrap();
-        });
+        // So slowly that the helpers, and not the schedule, are what is looked at.
+        helped(&env, || scan(&env, Duration::from_millis(2)));
     });
     assert!(helped.read_bytes <= alone.read_bytes / 20 * 21, "{helped:?}, {alone:?} without");
     assert!(helped.reads < alone.reads / 3, "{helped:?}, {alone:?} without");
@@ -298,4 +303,50 @@ fn a_short_scan_reads_a_few_times_what_it_gives() {
     });
     let given = SCANS * u64::from(PAIRS) * VALUE_BYTES as u64;
     assert!(scans.read_bytes < given * 4, "{} bytes were read to give {given}: {scans:?}", scans.read_bytes);
+}
+
+/// Files of the same size, each read whole, in an order: the cost, others reading ahead.
+fn cost_of_files(order: impl Iterator<Item = u32>) -> Counts {
+    let device = large_volume();
+    let env = open(&device, &Setup { cache_bytes: 4 * MIB, ..SETUP });
+    // A volume's headers and roots are in memory after the first queries.
+    for number in (0..KEYS).step_by(64) {
+        env.get(D, &key(number)).unwrap();
+    }
+    cost(&device, || {
+        helped(&env, || {
+            for file in order {
+                let (lo, hi) = (Cut::before(key(file * FILE_KEYS)), Cut::before(key((file + 1) * FILE_KEYS)));
+                let mut cursor = env.cursor(D, lo.clone(), hi.clone()).part_of(lo, hi);
+                for number in file * FILE_KEYS..(file + 1) * FILE_KEYS {
+                    assert!(cursor.next().unwrap() == Some((&key(number), &value(number))), "{number}");
+                }
+                // So slowly that the helpers do what they are asked.
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+    })
+}
+
+/// Six basements.
+const FILE_KEYS: u32 = 24;
+const FILE_BYTES: u64 = FILE_KEYS as u64 * VALUE_BYTES as u64;
+const FILES: u32 = 100;
+
+#[test]
+fn a_file_somewhere_is_read_at_once_and_nothing_around_it() {
+    let mut rng = Rng::new(3);
+    let files = cost_of_files((0..FILES).map(|_| rng.below((KEYS / FILE_KEYS) as usize) as u32));
+    let given = u64::from(FILES) * FILE_BYTES;
+    assert!(files.read_bytes < given / 10 * 11, "{} bytes were read to give {given}", files.read_bytes);
+    // Some lie in two leaves, each with its header.
+    assert!(files.reads < u64::from(FILES) * 5 / 2, "{files:?}");
+}
+
+#[test]
+fn files_in_order_are_read_ahead_of() {
+    let files = cost_of_files(0..FILES);
+    let given = u64::from(FILES) * FILE_BYTES;
+    assert!(files.read_bytes < given / 4 * 5, "{} bytes were read to give {given}", files.read_bytes);
+    assert!(files.reads < u64::from(FILES), "{files:?}");
 }

@@ -5,7 +5,7 @@ use betree_sys::sync::atomic::AtomicU64;
 use betree_sys::sync::atomic::Ordering::Relaxed;
 
 use super::Tree;
-use super::region::{Region, Way};
+use super::region::{Region, Scope, Way};
 use crate::error::Result;
 use crate::key::Cut;
 
@@ -16,23 +16,32 @@ pub struct Cursor<'e> {
     /// None: a dictionary that is not there, and empty.
     tree: Option<Tree<'e>>,
     queries: &'e AtomicU64,
-    lo: Cut,
-    hi: Cut,
+    scope: Scope,
     at: Cut,
     region: Region,
 }
 
 impl<'e> Cursor<'e> {
     pub(crate) fn new(tree: Option<Tree<'e>>, lo: Cut, hi: Cut, queries: &'e AtomicU64) -> Cursor<'e> {
-        Cursor { tree, queries, at: lo.clone(), lo, hi, region: Region::default() }
+        let (at, whole) = (lo.clone(), None);
+        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, region: Region::default() }
+    }
+
+    /// Says what the range is a part of. All of the range is wanted then, and whoever reads a part may soon read
+    /// the next one: so much is read ahead, and more only where what lies before the whole was read as
+    /// well. Without it the range is a whole that somebody goes through for as long as he likes.
+    #[must_use]
+    pub fn part_of(mut self, lo: Cut, hi: Cut) -> Cursor<'e> {
+        self.scope.whole = Some((lo, hi));
+        self
     }
 
     fn read(&mut self, way: Way) -> Result<()> {
         self.queries.fetch_add(1, Relaxed);
         match &self.tree {
-            Some(tree) => tree.read_region(&self.lo, &self.hi, &self.at, way, &mut self.region),
+            Some(tree) => tree.read_region(&self.scope, &self.at, way, &mut self.region),
             None => {
-                (self.region.lo, self.region.hi) = (Some(self.lo.clone()), Some(self.hi.clone()));
+                (self.region.lo, self.region.hi) = (Some(self.scope.lo.clone()), Some(self.scope.hi.clone()));
                 Ok(())
             }
         }
@@ -40,7 +49,7 @@ impl<'e> Cursor<'e> {
 
     /// Moves to a place, clipped to the cursor's range. What was read before is read anew.
     pub fn seek(&mut self, to: &Cut) {
-        self.at = to.clone().max(self.lo.clone()).min(self.hi.clone());
+        self.at = to.clone().max(self.scope.lo.clone()).min(self.scope.hi.clone());
         self.region.lo = None;
     }
 
@@ -51,7 +60,7 @@ impl<'e> Cursor<'e> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            if self.at >= self.hi {
+            if self.at >= self.scope.hi {
                 return Ok(None);
             }
             let known = matches!((&self.region.lo, &self.region.hi),
@@ -75,7 +84,7 @@ impl<'e> Cursor<'e> {
     /// The device's, or corruption; the cursor has not moved.
     pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            if self.at <= self.lo {
+            if self.at <= self.scope.lo {
                 return Ok(None);
             }
             let known = matches!((&self.region.lo, &self.region.hi),

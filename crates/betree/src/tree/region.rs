@@ -116,6 +116,15 @@ impl Region {
     }
 }
 
+/// What a cursor goes through.
+pub(super) struct Scope {
+    /// Where its range begins and ends.
+    pub lo: Cut,
+    pub hi: Cut,
+    /// What that is a part of, if it is.
+    pub whole: Option<(Cut, Cut)>,
+}
+
 /// Which way a cursor looks from its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -140,21 +149,16 @@ struct LeafPlace {
     index: usize,
     /// Where the leaf ends, in the dictionary's coordinates.
     end: Cut,
+    /// To these from the leaf's.
+    up: Translation,
 }
 
 impl Tree<'_> {
-    /// Fills `region` with what lies around `at` on the side of `way`, inside `[lo, hi)`.
-    pub(super) fn read_region(
-        &self,
-        lo: &Cut,
-        hi: &Cut,
-        at: &Cut,
-        way: Way,
-        region: &mut Region,
-    ) -> Result<()> {
+    /// Fills `region` with what lies around `at` on the side of `way`, inside the range of `scope`.
+    pub(super) fn read_region(&self, scope: &Scope, at: &Cut, way: Way, region: &mut Region) -> Result<()> {
         let mut gone = None;
         loop {
-            if self.try_region(lo, hi, at, way, region, &mut gone)? {
+            if self.try_region(scope, at, way, region, &mut gone)? {
                 return Ok(());
             }
         }
@@ -163,14 +167,13 @@ impl Tree<'_> {
     /// As above; `false` if a node had to be read and the walk must begin anew.
     fn try_region(
         &self,
-        lo: &Cut,
-        hi: &Cut,
+        scope: &Scope,
         at: &Cut,
         way: Way,
         region: &mut Region,
         gone: &mut Option<NodeId>,
     ) -> Result<bool> {
-        let mut window = Window { lo: lo.clone(), hi: hi.clone() };
+        let mut window = Window { lo: scope.lo.clone(), hi: scope.hi.clone() };
         let mut levels: Vec<Level> = Vec::new();
         let mut sources: Vec<Source> = Vec::new();
         let mut missing: Option<NodeId> = None;
@@ -191,7 +194,7 @@ impl Tree<'_> {
             }
         }
         if let Some(leaf) = &leaf {
-            self.read_ahead(leaf, at, way)?;
+            self.read_ahead(leaf, scope, at, way)?;
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
         let mut covered = false;
@@ -289,8 +292,8 @@ impl Tree<'_> {
                         here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
                     }
                     window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    *leaf = Some(LeafPlace { leaf: node.clone(), index, end, up: up.clone() });
                     levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
-                    *leaf = Some(LeafPlace { leaf: node.clone(), index, end });
                     return;
                 }
             }
@@ -300,28 +303,50 @@ impl Tree<'_> {
     /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
     /// as were read so far are read in one go, so that little is read in vain for whoever stops
     /// soon; and when that reaches the leaf's end after some, the next leaf is read meanwhile.
-    fn read_ahead(&self, LeafPlace { leaf, index, end }: &LeafPlace, at: &Cut, way: Way) -> Result<()> {
+    ///
+    /// Beyond what the scan is a part of nothing is read for its sake: whoever goes from one file to the next in
+    /// order is known by what lies before the file and is in memory, or by coming to the beginning of a
+    /// leaf that was read ahead. A file somewhere would have all around it read in vain.
+    fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, way: Way) -> Result<()> {
+        let LeafPlace { leaf, index, end, up } = place;
         let basements = leaf.basements();
-        let was_expected = self.store.ahead.has_come(leaf.id, self.dict.index, at);
+        let (lo, hi) = scope.whole.as_ref().map_or((&scope.lo, &scope.hi), |(lo, hi)| (lo, hi));
+        let begins_before = |b: &Basement, cut: &Cut| up.cut(&Cut::before(b.first.as_slice())) < *cut;
+        let is_beginning = *index < LONG_SCAN_BASEMENTS;
+        let was_expected = is_beginning && self.store.ahead.has_come(leaf.id, self.dict.index, at);
         let is_here = |b: &Basement| b.piece.is_resident();
         let here = basements.get(*index).is_some_and(is_here);
         let behind = match way {
             Way::Up => basements.iter().take(*index).rev().take_while(|b| is_here(b)).count(),
             Way::Down => basements.iter().skip(*index + 1).take_while(|b| is_here(b)).count(),
         };
-        if !was_expected && (here || behind == 0) {
-            if !here {
-                self.store.wait_for_reader(leaf.id);
-            }
+        if here && !was_expected {
             return Ok(());
         }
-        let ahead = if was_expected { basements.len() } else { behind * 2 };
-        let is_long = was_expected || behind >= LONG_SCAN_BASEMENTS;
-        if way == Way::Up && is_long && *end != Cut::HIGH && *index + ahead >= basements.len() {
-            let request = Request { dict: self.dict.index, at: end.clone(), more: LEAVES_AHEAD - 1 };
-            self.store.ahead.ask(request);
+        let mut ahead = if was_expected { basements.len() } else { behind * 2 };
+        if way == Way::Up {
+            let (near, rest) = basements.split_at_checked(*index).unwrap_or_default();
+            let near = near.get(near.len() - behind..).unwrap_or_default();
+            // The one that the whole begins in is among them.
+            let before = near.partition_point(|b| begins_before(b, lo));
+            if !was_expected && before < 2 {
+                ahead = ahead.min(rest.partition_point(|b| begins_before(b, hi)));
+            }
+            if scope.whole.is_some() {
+                ahead = ahead.max(rest.partition_point(|b| begins_before(b, &scope.hi)));
+            }
+            let goes_on = *end < *hi && behind >= LONG_SCAN_BASEMENTS;
+            let is_long = was_expected || goes_on || before >= LONG_SCAN_BASEMENTS;
+            if is_long && *end != Cut::HIGH && *index + ahead >= basements.len() {
+                let request = Request { dict: self.dict.index, at: end.clone(), more: LEAVES_AHEAD - 1 };
+                self.store.ahead.ask(request);
+            }
         }
         if here {
+            return Ok(());
+        }
+        if ahead < 2 {
+            self.store.wait_for_reader(leaf.id);
             return Ok(());
         }
         let wanted = match way {

@@ -109,6 +109,12 @@ impl Store {
         })
     }
 
+    /// From now on, has a drive that is emulated make haste, or no longer: what is not measured need not take a
+    /// drive's time, and lies on it as it would.
+    pub fn set_in_haste(&self, in_haste: bool) -> Result<()> {
+        self.emulated.as_ref().map_or(Ok(()), |emulated| emulated.set_in_haste(in_haste))
+    }
+
     /// Gives back the room that its contents take, where that costs nothing later.
     pub fn forget(&self) -> Result<()> {
         self.emulated.as_ref().map_or(Ok(()), |emulated| emulated.forget(self.size_bytes))

@@ -270,6 +270,8 @@ fn filebench<'t>(scale: Scale) -> [Box<dyn Workload + 't>; 4] {
 fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't>; 4] {
     let history =
         History { files: scale.part(100, 4000), mean_bytes: 8 << 10, commits: scale.part(6, 10_000) };
+    // Each grep wants the disk cold: a quarter of the data has a tenth of them.
+    let pulls_per_step = if scale == Scale::Quarter { 250 } else { scale.pick(3, 100) };
     let server = || age_fileserver::AgeFileServer {
         server: fileserver::FileServer {
             set: FileSet {
@@ -284,7 +286,7 @@ fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't
         steps: scale.pick(2, 10),
     };
     [
-        Box::new(age_git::AgeGit { history, repository, pulls_per_step: scale.part(3, 100) }),
+        Box::new(age_git::AgeGit { history, repository, pulls_per_step }),
         Box::new(age_git::AgeGitFresh { history, repository }),
         Box::new(server()),
         Box::new(age_fileserver::AgeFileServerFresh { aged: server() }),

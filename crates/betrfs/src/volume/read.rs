@@ -91,7 +91,8 @@ fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut 
     }
     let lost = |number| Err(damaged(&key::block(own, number), "the block is lost"));
     let mut expected = first;
-    let mut blocks = op.scan(DATA, key::blocks(own, first, last + 1));
+    let (from, to) = key::blocks(own, 0, record.size.div_ceil(BLOCK));
+    let mut blocks = op.scan(DATA, key::blocks(own, first, last + 1)).part_of(from, to);
     while let Some((at, block)) = blocks.next()? {
         let Some((_, DataTag::Block(number))) = key::split_data(at) else {
             return Err(damaged(at, "it is no key of a block"));

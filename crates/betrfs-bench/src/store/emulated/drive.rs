@@ -239,6 +239,15 @@ impl Drive {
         self.0.has_come.notify_one();
     }
 
+    /// Whether it makes haste from now on.
+    pub fn set_in_haste(&self, in_haste: bool) {
+        let now = self.0.now();
+        let mut electronics = self.0.electronics.lock().unwrap_or_else(PoisonError::into_inner);
+        electronics.model.set_in_haste(now, in_haste);
+        drop(electronics);
+        self.0.has_come.notify_one();
+    }
+
     /// What it did so far.
     pub fn counters(&self) -> Counters {
         self.0.electronics.lock().unwrap_or_else(PoisonError::into_inner).model.counters()

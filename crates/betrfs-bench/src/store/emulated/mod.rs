@@ -9,7 +9,7 @@ mod model;
 mod server;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +27,10 @@ use crate::teardown::{Teardown, detach};
 const DISK: &str = "disk";
 /// The file with the drive's counters as JSON.
 const STATS: &str = "stats";
+/// The file that says whether the drive makes haste: [`HASTE`] or [`NO_HASTE`] is written to it.
+const PACE: &str = "pace";
+const HASTE: &[u8] = b"1";
+const NO_HASTE: &[u8] = b"0";
 /// What the server says when the disk is there.
 const READY: &str = "ready";
 
@@ -69,6 +73,12 @@ impl Emulated {
     pub fn counters(&self) -> Result<Counters> {
         let stats = std::fs::read(self.dir.join(STATS)).context("the emulated disk does not answer")?;
         Ok(serde_json::from_slice(&stats)?)
+    }
+
+    /// Has the drive make haste, or no longer, for what is not measured.
+    pub fn set_in_haste(&self, in_haste: bool) -> Result<()> {
+        let mut pace = File::options().write(true).open(self.dir.join(PACE))?;
+        Ok(pace.write_all(if in_haste { HASTE } else { NO_HASTE })?)
     }
 
     /// Gives back the room of everything that is on the disk.

@@ -23,6 +23,8 @@ const CAPACITY_BYTES: u64 = 250_000_000_000;
 const SEEK_NS_MIN: Nanos = 1_000_000;
 /// What the way across the whole disk takes on top.
 const SEEK_NS_ACROSS: f64 = 13e6;
+/// What a seek takes in haste: so much that whoever looks can see that there is a head.
+const HASTY_SEEK_NS: Nanos = 1_200_000;
 /// What adding up rounded times may come short of a whole turn.
 const ROUNDING_NS: Nanos = 10_000;
 /// The rate of the cable.
@@ -95,6 +97,7 @@ pub struct Model {
     /// Runs that wait to be written: where each begins and ends. None touches another.
     dirty: BTreeMap<u64, u64>,
     dirty_bytes: u64,
+    in_haste: bool,
     counters: Counters,
 }
 
@@ -134,7 +137,23 @@ impl Model {
         self.dirty_bytes > DIRTY_BYTES_MAX / 2
     }
 
+    /// In haste, or no longer: nothing but a seek that a read needs takes time then, so that what is not measured
+    /// is soon done. What the drive keeps, and where its head stands, stays.
+    pub fn set_in_haste(&mut self, now: Nanos, in_haste: bool) {
+        self.stop_reading_on(now);
+        self.in_haste = in_haste;
+    }
+
+    /// What the media needs to pass so many bytes.
+    fn passing_ns(&self, bytes: u64) -> Nanos {
+        if self.in_haste { 0 } else { media_ns(bytes) }
+    }
+
     fn approach(&self, now: Nanos, to: u64) -> Approach {
+        if self.in_haste {
+            let seeks = self.place.abs_diff(to) > TRACK_BYTES;
+            return Approach { takes: if seeks { HASTY_SEEK_NS } else { 0 }, passes: 0, seeks };
+        }
         if let Some(reading_on) = self.reading_on {
             let place = reading_on.place(now);
             if place < reading_on.limit && (place..=place.saturating_add(TRACK_BYTES)).contains(&to) {
@@ -220,10 +239,11 @@ impl Model {
             self.segments.pop_front();
         }
         self.counters.seeks += u64::from(approach.seeks);
-        self.free_at = now + approach.takes + media_ns(range.end - from);
+        self.free_at = now + approach.takes + self.passing_ns(range.end - from);
         self.place = range.end;
         let limit = range.end.saturating_add(READ_ON_BYTES);
-        self.reading_on = Some(ReadingOn { since: self.free_at, from: range.end, limit });
+        self.reading_on =
+            (!self.in_haste).then_some(ReadingOn { since: self.free_at, from: range.end, limit });
         self.free_at
     }
 
@@ -277,7 +297,8 @@ impl Model {
         self.dirty_bytes -= until - start;
         self.counters.seeks += u64::from(approach.seeks);
         self.place = until;
-        self.free_at = now + approach.takes + media_ns(until - start);
+        let takes = if self.in_haste { 0 } else { approach.takes + media_ns(until - start) };
+        self.free_at = now + takes;
         Some(self.free_at)
     }
 

@@ -1,4 +1,4 @@
-//! The emulated disk as a file: `disk` in a directory that holds nothing else but `stats`.
+//! The emulated disk as a file: `disk` in a directory that holds nothing else but `stats` and `pace`.
 //!
 //! The bytes are moved at once, to and from a sparse file; what takes the drive's time is the answer.
 
@@ -18,11 +18,12 @@ use rustix::fs::FallocateFlags;
 
 use super::drive::{self, Drive};
 use super::image::Image;
-use super::{DISK, READY, STATS};
+use super::{DISK, HASTE, PACE, READY, STATS};
 use crate::teardown::detach;
 
 const DISK_INODE: INodeNo = INodeNo(2);
 const STATS_INODE: INodeNo = INodeNo(3);
+const PACE_INODE: INodeNo = INodeNo(4);
 /// Nobody else changes anything.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Requests that the kernel may have waiting at once: as many as a drive queues, and some more.
@@ -43,6 +44,7 @@ impl Server {
             INodeNo::ROOT => (FileType::Directory, 0o700, 0),
             DISK_INODE => (FileType::RegularFile, 0o600, self.image.size_bytes()),
             STATS_INODE => (FileType::RegularFile, 0o400, 0),
+            PACE_INODE => (FileType::RegularFile, 0o200, 0),
             _ => return None,
         };
         let time = SystemTime::UNIX_EPOCH;
@@ -89,6 +91,7 @@ impl Filesystem for Server {
         let inode = match name.to_str() {
             Some(DISK) if parent == INodeNo::ROOT => DISK_INODE,
             Some(STATS) if parent == INodeNo::ROOT => STATS_INODE,
+            Some(PACE) if parent == INodeNo::ROOT => PACE_INODE,
             _ => return reply.error(Errno::ENOENT),
         };
         match self.attributes(inode) {
@@ -152,6 +155,10 @@ impl Filesystem for Server {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        if inode == PACE_INODE {
+            self.drive.set_in_haste(data == HASTE);
+            return reply.written(data.len() as u32);
+        }
         let came = self.drive.receives();
         let range = self.on_disk(offset, data.len() as u64);
         if inode != DISK_INODE || range.end - range.start != data.len() as u64 {

@@ -170,3 +170,24 @@ fn far_seeks_take_longer_than_near_ones() {
     assert!(seek_ns(TRACK_BYTES * 2) < 1_100_000);
     assert!((8_000_000..9_000_000).contains(&seek_ns(CAPACITY_BYTES / 3)));
 }
+
+#[test]
+fn in_haste_only_a_seek_to_read_takes_time_and_later_all_is_as_before() {
+    let mut model = Model::default();
+    model.set_in_haste(0, true);
+    let at = 5 * GIB;
+    let there = model.read(0, &(at..at + BLOCK));
+    assert_eq!(there, HASTY_SEEK_NS);
+    assert_eq!(model.read(there, &(at + BLOCK..at + 100 * BLOCK)), there);
+    model.write(there, &(0..BLOCK)).unwrap();
+    assert_eq!(model.destage(there), Some(there));
+    // It reads nothing on of its own: what follows is in no segment.
+    assert_eq!(model.read_from_memory(there + 1_000_000_000, &(at + 100 * BLOCK..at + 101 * BLOCK)), None);
+    model.set_in_haste(there, false);
+    assert!(model.read_from_memory(there, &(at..at + 100 * BLOCK)).is_some());
+    let takes = model.read(there, &(GIB..GIB + BLOCK)) - there;
+    assert!((SEEK_NS_MIN..seek_ns(GIB) + 2 * ROTATION_NS).contains(&takes), "{takes}");
+    let now = model.free_at();
+    model.write(now, &(at..at + BLOCK)).unwrap();
+    assert!(model.destage(now).unwrap() > now + SEEK_NS_MIN);
+}
