@@ -5,12 +5,13 @@
 //! message of its dictionary from its first sequence number to its last, so that one number per
 //! dictionary ("everything up to here is in the tree") says where replay begins.
 
+mod map;
+
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::{Bound, RangeBounds};
+
+use map::KeyMap;
 
 use crate::key::Cut;
 use crate::message::{Bytes, Kind, Msn, POINT_OVERHEAD_BYTES, Point, RangeDelete, RangeSet};
@@ -52,7 +53,7 @@ pub(crate) enum Found {
 /// The messages of a dictionary that are not in its tree yet.
 #[derive(Default)]
 pub(crate) struct Memtable {
-    points: BTreeMap<Vec<u8>, Chain>,
+    points: KeyMap<Chain>,
     ranges: RangeSet,
     point_bytes: usize,
     /// Records that values are a part of, each as long as one of these is here, and the last of them.
@@ -87,16 +88,16 @@ impl Memtable {
     fn replace(&mut self, key: &[u8], new: Pending) {
         self.stamp(new.msn);
         self.point_bytes += cost(key, &new);
-        // A search is a few cache misses, and costs more than a key that turns out to be there already.
-        match self.points.entry(key.to_vec()) {
-            Entry::Vacant(entry) => {
-                entry.insert(Chain::One(new));
+        let mut replaced_bytes = 0;
+        self.points.change(key, |chain| match chain {
+            None => Some(Chain::One(new)),
+            Some(chain) => {
+                replaced_bytes = chain.all().iter().map(|p| cost(key, p)).sum::<usize>();
+                *chain = Chain::One(new);
+                None
             }
-            Entry::Occupied(mut entry) => {
-                self.point_bytes -= entry.get().all().iter().map(|p| cost(key, p)).sum::<usize>();
-                *entry.get_mut() = Chain::One(new);
-            }
-        }
+        });
+        self.point_bytes -= replaced_bytes;
     }
 
     /// Changes a key's value; `msn` is newer than all before. Where the base is known here, the
@@ -109,37 +110,41 @@ impl Memtable {
         };
         let upsert = || Pending { msn, kind: Kind::Upsert, value: delta.into() };
         let covered = !self.ranges.is_empty() && self.ranges.covers(key);
-        match self.points.entry(key.to_vec()) {
-            Entry::Vacant(entry) => {
+        let (mut added_bytes, mut replaced_bytes) = (0, 0);
+        self.points.change(key, |chain| match chain {
+            None => {
                 let new = if covered { resolved(None) } else { upsert() };
-                self.point_bytes += cost(key, &new);
-                entry.insert(if new.kind == Kind::Upsert {
+                added_bytes = cost(key, &new);
+                Some(if new.kind == Kind::Upsert {
                     Chain::Upserts(alloc::vec![new])
                 } else {
                     Chain::One(new)
-                });
+                })
             }
-            Entry::Occupied(mut entry) => match entry.get_mut() {
-                Chain::One(old) => {
-                    self.point_bytes -= cost(key, old);
-                    *old = resolved((old.kind == Kind::Put).then_some(&*old.value));
-                    self.point_bytes += cost(key, old);
-                }
-                Chain::Upserts(all) => {
-                    let new = upsert();
-                    self.point_bytes += cost(key, &new);
-                    all.push(new);
-                }
-            },
-        }
+            Some(Chain::One(old)) => {
+                replaced_bytes = cost(key, old);
+                *old = resolved((old.kind == Kind::Put).then_some(&*old.value));
+                added_bytes = cost(key, old);
+                None
+            }
+            Some(Chain::Upserts(all)) => {
+                let new = upsert();
+                added_bytes = cost(key, &new);
+                all.push(new);
+                None
+            }
+        });
+        self.point_bytes = self.point_bytes + added_bytes - replaced_bytes;
     }
 
     /// Removes every key in `[lo, hi)`; `msn` is newer than all before. What it covers here is
     /// dropped at once.
     pub fn delete_range(&mut self, lo: &Cut, hi: &Cut, msn: Msn) {
         self.stamp(msn);
-        let covered: Vec<Vec<u8>> = match KeyBounds::of(lo, hi) {
-            Some(bounds) => self.points.range::<[u8], _>(&bounds).map(|(key, _)| key.clone()).collect(),
+        let covered: Vec<Vec<u8>> = match key_bounds(lo, hi) {
+            Some((from, to)) => {
+                self.points.range(&from, to.as_deref()).map(|(key, _)| key.to_vec()).collect()
+            }
             None => Vec::new(),
         };
         for key in covered {
@@ -164,10 +169,10 @@ impl Memtable {
 
     /// The points in `[lo, hi)`, in order.
     pub fn points_within(&self, lo: &Cut, hi: &Cut) -> impl DoubleEndedIterator<Item = Point<'_>> {
-        let range = KeyBounds::of(lo, hi).map(|bounds| self.points.range::<[u8], _>(&bounds));
+        let range = key_bounds(lo, hi).map(|(from, to)| self.points.range(&from, to.as_deref()));
         range.into_iter().flatten().flat_map(|(key, chain)| {
             chain.all().iter().map(move |p| Point {
-                key: Cow::Borrowed(key.as_slice()),
+                key: Cow::Borrowed(key),
                 msn: p.msn,
                 kind: p.kind,
                 value: &p.value,
@@ -207,28 +212,10 @@ impl Memtable {
     }
 }
 
-/// The bounds of a range of keys in the terms of an ordered map.
-struct KeyBounds {
-    from: Vec<u8>,
-    to: Option<Vec<u8>>,
-}
-
-impl KeyBounds {
-    /// `None` if no key can lie in the range (for which the map's own range would panic).
-    fn of(lo: &Cut, hi: &Cut) -> Option<KeyBounds> {
-        let bounds = KeyBounds { from: lo.first_key_behind()?, to: hi.first_key_behind() };
-        bounds.to.as_ref().is_none_or(|to| *to > bounds.from).then_some(bounds)
-    }
-}
-
-impl RangeBounds<[u8]> for &KeyBounds {
-    fn start_bound(&self) -> Bound<&[u8]> {
-        Bound::Included(&self.from)
-    }
-
-    fn end_bound(&self) -> Bound<&[u8]> {
-        self.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded)
-    }
+/// The first key of a range and the first one behind it, if there is one; `None` if no key can lie in it.
+fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let (from, to) = (lo.first_key_behind()?, hi.first_key_behind());
+    to.as_ref().is_none_or(|to| *to > from).then_some((from, to))
 }
 
 fn cost(key: &[u8], pending: &Pending) -> usize {

@@ -1,0 +1,313 @@
+//! An ordered map for keys that have much in common, as the paths of a directory's files have.
+//!
+//! A search in a tree that compares whole keys follows some thirty pointers, and most of what it then compares is what all
+//! those keys share. Here a node knows how many bytes its keys share, and has the eight bytes behind these of
+//! each key side by side, as numbers: a search looks at a key itself only where these are the same (a
+//! B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001, §3).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+/// How many entries a leaf has, and children an inner node, at most.
+const FANOUT: usize = 64;
+
+/// The bytes of a head.
+const HEAD_BYTES: usize = 8;
+
+/// The sorted keys of a node.
+#[derive(Default)]
+struct Keys {
+    /// At least so many bytes are the same in all of them, and in no key less than there are.
+    shared: usize,
+    heads: Vec<u64>,
+    keys: Vec<Box<[u8]>>,
+}
+
+/// The first bytes of what is behind the shared ones, as a number that is in the same order. Where there are fewer,
+/// as if zeros followed: keys with the same head have to be compared.
+fn head_of(rest: &[u8]) -> u64 {
+    let mut head = [0; HEAD_BYTES];
+    let len = rest.len().min(HEAD_BYTES);
+    if let (Some(room), Some(bytes)) = (head.get_mut(..len), rest.get(..len)) {
+        room.copy_from_slice(bytes);
+    }
+    u64::from_be_bytes(head)
+}
+
+fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+impl Keys {
+    /// Where a key is, or where it would be.
+    fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        let shared = self.keys.first().and_then(|first| first.get(..self.shared)).unwrap_or_default();
+        let (start, rest) = key.split_at(shared.len().min(key.len()));
+        match start.cmp(shared) {
+            Ordering::Less => return Err(0),
+            Ordering::Greater => return Err(self.keys.len()),
+            Ordering::Equal => {}
+        }
+        let head = head_of(rest);
+        let from = self.heads.partition_point(|other| *other < head);
+        let same = self.heads.get(from..).unwrap_or_default().partition_point(|other| *other == head);
+        let same = self.keys.get(from..from + same).unwrap_or_default();
+        let behind = |other: &[u8]| other.get(shared.len()..).unwrap_or_default().cmp(rest);
+        same.binary_search_by(|other| behind(other)).map(|at| from + at).map_err(|at| from + at)
+    }
+
+    /// Adds a key where [`search`](Keys::search) says that it belongs.
+    fn insert(&mut self, at: usize, key: Box<[u8]>) {
+        match self.keys.first() {
+            None => self.shared = key.len(),
+            Some(first) if first.get(..self.shared) != key.get(..self.shared) => {
+                self.shared = shared_bytes(first, &key);
+                self.make_heads();
+            }
+            Some(_) => {}
+        }
+        self.heads.insert(at, head_of(key.get(self.shared..).unwrap_or_default()));
+        self.keys.insert(at, key);
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.heads.remove(at);
+        self.keys.remove(at);
+    }
+
+    /// Takes the keys from a place on.
+    fn split_off(&mut self, at: usize) -> Keys {
+        let mut behind = Keys { keys: self.keys.split_off(at), ..Keys::default() };
+        for half in [self, &mut behind] {
+            // Sorted keys share what the first and the last of them do.
+            let ends = half.keys.first().zip(half.keys.last());
+            half.shared = ends.map_or(0, |(first, last)| shared_bytes(first, last));
+            half.make_heads();
+        }
+        behind
+    }
+
+    fn make_heads(&mut self) {
+        self.heads.clear();
+        self.heads.extend(self.keys.iter().map(|key| head_of(key.get(self.shared..).unwrap_or_default())));
+    }
+}
+
+struct Leaf<V> {
+    keys: Keys,
+    /// One for each key.
+    values: Vec<V>,
+    before: Option<usize>,
+    behind: Option<usize>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// What a child holds is not below the key before it, and below the one behind it: one key less than
+    /// there are children.
+    keys: Keys,
+    children: Vec<usize>,
+}
+
+impl Inner {
+    /// The index of the child that has, or would have, a key.
+    fn child_index(&self, key: &[u8]) -> usize {
+        self.keys.search(key).map_or_else(|at| at, |at| at + 1)
+    }
+}
+
+/// The map. What was removed leaves its leaf as it is: a memtable does not live long.
+pub(super) struct KeyMap<V> {
+    leaves: Vec<Leaf<V>>,
+    inner: Vec<Inner>,
+    /// A leaf where there is no level of inner nodes.
+    root: usize,
+    /// How many levels of inner nodes there are.
+    height: usize,
+    /// The leaf with the highest keys.
+    last: usize,
+}
+
+impl<V> Default for KeyMap<V> {
+    fn default() -> KeyMap<V> {
+        KeyMap { leaves: Vec::new(), inner: Vec::new(), root: 0, height: 0, last: 0 }
+    }
+}
+
+impl<V> KeyMap<V> {
+    /// The leaf that has, or would have, a key.
+    fn leaf_of(&self, key: &[u8]) -> usize {
+        (0..self.height).fold(self.root, |id, _| {
+            let child = self.inner.get(id).and_then(|inner| inner.children.get(inner.child_index(key)));
+            child.copied().unwrap_or_default()
+        })
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        let leaf = self.leaves.get(self.leaf_of(key))?;
+        leaf.values.get(leaf.keys.search(key).ok()?)
+    }
+
+    /// Has `change` change the value of a key, or, where there is none, give it; else what it gives is dropped.
+    pub fn change(&mut self, key: &[u8], change: impl FnOnce(Option<&mut V>) -> Option<V>) {
+        if self.leaves.is_empty() {
+            self.leaves.push(Leaf { keys: Keys::default(), values: Vec::new(), before: None, behind: None });
+        }
+        let id = self.leaf_of(key);
+        let Some(leaf) = self.leaves.get_mut(id) else { return };
+        match leaf.keys.search(key) {
+            Ok(at) => drop(change(leaf.values.get_mut(at))),
+            Err(at) => {
+                let Some(new) = change(None) else { return };
+                if leaf.values.len() < FANOUT {
+                    leaf.keys.insert(at, key.into());
+                    leaf.values.insert(at, new);
+                    return;
+                }
+                self.make_room(key);
+                let id = self.leaf_of(key);
+                if let Some(leaf) = self.leaves.get_mut(id)
+                    && let Err(at) = leaf.keys.search(key)
+                {
+                    leaf.keys.insert(at, key.into());
+                    leaf.values.insert(at, new);
+                }
+            }
+        }
+    }
+
+    /// Removes a key; its value.
+    pub fn remove(&mut self, key: &[u8]) -> Option<V> {
+        let id = self.leaf_of(key);
+        let leaf = self.leaves.get_mut(id)?;
+        let at = leaf.keys.search(key).ok()?;
+        leaf.keys.remove(at);
+        Some(leaf.values.remove(at))
+    }
+
+    /// Splits every full node on the way to a key, from the root on: so a parent has room for what comes of
+    /// its child.
+    fn make_room(&mut self, key: &[u8]) {
+        if self.is_full(self.root, self.height) {
+            self.inner.push(Inner { keys: Keys::default(), children: alloc::vec![self.root] });
+            self.root = self.inner.len() - 1;
+            self.height += 1;
+        }
+        let mut parent = self.root;
+        for height in (0..self.height).rev() {
+            let Some(inner) = self.inner.get(parent) else { return };
+            let index = inner.child_index(key);
+            let Some(mut child) = inner.children.get(index).copied() else { return };
+            if self.is_full(child, height) {
+                let Some((between, new)) = self.split(child, height, key) else { return };
+                if *key >= *between {
+                    child = new;
+                }
+                if let Some(inner) = self.inner.get_mut(parent) {
+                    inner.keys.insert(index, between);
+                    inner.children.insert(index + 1, new);
+                }
+            }
+            parent = child;
+        }
+    }
+
+    fn is_full(&self, id: usize, height: usize) -> bool {
+        let len = if height == 0 {
+            self.leaves.get(id).map(|leaf| leaf.values.len())
+        } else {
+            self.inner.get(id).map(|inner| inner.children.len())
+        };
+        len.is_some_and(|len| len >= FANOUT)
+    }
+
+    /// Splits a node that is full: the least key that belongs to the new one, behind it, and that.
+    fn split(&mut self, id: usize, height: usize, key: &[u8]) -> Option<(Box<[u8]>, usize)> {
+        if height > 0 {
+            let inner = self.inner.get_mut(id)?;
+            let mut keys = inner.keys.split_off(FANOUT / 2 - 1);
+            let between = keys.keys.first()?.clone();
+            keys.remove(0);
+            let children = inner.children.split_off(FANOUT / 2);
+            self.inner.push(Inner { keys, children });
+            return Some((between, self.inner.len() - 1));
+        }
+        let new = self.leaves.len();
+        let leaf = self.leaves.get_mut(id)?;
+        // Who adds at the end goes on there.
+        let is_end = leaf.keys.keys.last().is_some_and(|last| *key > **last);
+        let at = if is_end { FANOUT / 8 * 7 } else { FANOUT / 2 };
+        let keys = leaf.keys.split_off(at);
+        let between = keys.keys.first()?.clone();
+        let behind = leaf.behind.replace(new);
+        let values = leaf.values.split_off(at);
+        self.leaves.push(Leaf { keys, values, before: Some(id), behind });
+        match behind.and_then(|behind| self.leaves.get_mut(behind)) {
+            Some(behind) => behind.before = Some(new),
+            None => self.last = new,
+        }
+        Some((between, new))
+    }
+
+    /// The entries from a key on and below another, in order.
+    pub fn range(&self, from: &[u8], to: Option<&[u8]>) -> Range<'_, V> {
+        let place = |key: &[u8]| {
+            let id = self.leaf_of(key);
+            let leaf = self.leaves.get(id);
+            (id, leaf.map_or(0, |leaf| leaf.keys.search(key).unwrap_or_else(|at| at)))
+        };
+        let end = || (self.last, self.leaves.get(self.last).map_or(0, |leaf| leaf.values.len()));
+        Range { map: self, front: place(from), back: to.map_or_else(end, place) }
+    }
+}
+
+/// Entries in order, from both ends.
+pub(super) struct Range<'m, V> {
+    map: &'m KeyMap<V>,
+    /// The leaf and the place in it of the next one from the front, and of the one behind the next one from
+    /// the back.
+    front: (usize, usize),
+    back: (usize, usize),
+}
+
+impl<'m, V> Leaf<V> {
+    fn entry(&'m self, at: usize) -> Option<(&'m [u8], &'m V)> {
+        Some((self.keys.keys.get(at)?, self.values.get(at)?))
+    }
+}
+
+impl<'m, V> Iterator for Range<'m, V> {
+    type Item = (&'m [u8], &'m V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.front != self.back {
+            let leaf = self.map.leaves.get(self.front.0)?;
+            if let Some(entry) = leaf.entry(self.front.1) {
+                self.front.1 += 1;
+                return Some(entry);
+            }
+            self.front = (leaf.behind?, 0);
+        }
+        None
+    }
+}
+
+impl<V> DoubleEndedIterator for Range<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        while self.front != self.back {
+            let leaf = self.map.leaves.get(self.back.0)?;
+            if let Some(at) = self.back.1.checked_sub(1) {
+                self.back.1 = at;
+                return leaf.entry(at);
+            }
+            let before = leaf.before?;
+            self.back = (before, self.map.leaves.get(before)?.values.len());
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
