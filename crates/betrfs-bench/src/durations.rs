@@ -5,15 +5,15 @@ use crate::store::Disk;
 /// Seconds of one round on each of the four file systems at full scale, making it ready included, on
 /// the fast and on the emulated disk of a machine with 2 CPUs; `None` where it was not measured.
 const ROUND_SECONDS: [(&str, Option<u32>, Option<u32>); 22] = [
-    ("unpack", Some(135), Some(241)),
-    ("find", Some(50), Some(110)),
-    ("grep", Some(130), Some(390)),
-    ("remove", Some(90), Some(102)),
+    ("unpack", Some(135), Some(210)),
+    ("find", Some(50), Some(82)),
+    ("grep", Some(130), Some(345)),
+    ("remove", Some(90), Some(81)),
     ("create", Some(90), Some(180)),
-    ("write", Some(26), Some(74)),
-    ("read", Some(30), Some(110)),
-    ("random", Some(28), Some(305)),
-    ("rsync-inplace", None, Some(805)),
+    ("write", Some(26), Some(43)),
+    ("read", Some(30), Some(49)),
+    ("random", Some(28), Some(243)),
+    ("rsync-inplace", None, Some(1120)),
     ("git-clone", None, Some(406)),
     ("mail", None, Some(486)),
     ("delete-large-1", Some(13), None),
