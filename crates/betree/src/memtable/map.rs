@@ -3,7 +3,7 @@
 //! A search in a tree that compares whole keys follows some thirty pointers, and most of what it then compares is what all
 //! those keys share. Here a node knows how many bytes its keys share, and has the eight bytes behind these of
 //! each key side by side, as numbers: a search looks at a key itself only where these are the same (a
-//! B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001, §3).
+//! B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 8;
 /// The sorted keys of a node.
 #[derive(Default)]
 struct Keys {
-    /// At least so many bytes are the same in all of them, and in no key less than there are.
+    /// So many first bytes, at least, are the same in all of them.
     shared: usize,
     heads: Vec<u64>,
     keys: Vec<Box<[u8]>>,
