@@ -50,6 +50,8 @@ pub(crate) struct Directory {
     pub snapshots: Option<NodeId>,
     /// Queries that found nothing since the directory came into memory.
     pub misses: u32,
+    /// Entries that were removed since the directory came into memory.
+    pub removed: u64,
     /// Whether it stands in the queue of those whose names may be given up.
     pub queued: bool,
     /// Names of all directories, with a budget.
@@ -66,6 +68,7 @@ impl Directory {
             listings: 0,
             snapshots: None,
             misses: 0,
+            removed: 0,
             queued: false,
             total,
         }
@@ -96,6 +99,7 @@ impl Directory {
     }
 
     pub fn remove(&mut self, name: &[u8]) {
+        self.removed = self.removed.saturating_add(1);
         if let Some((_, cookie)) = self.names.remove(name) {
             self.listed.remove(&cookie);
             self.total.fetch_sub(1, Relaxed);

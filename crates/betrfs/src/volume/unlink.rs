@@ -19,6 +19,9 @@ use crate::volume::snapshots::refuse_in_snapshot;
 /// Up to so many blocks are deleted one by one: a range message costs every later query.
 pub(super) const POINT_DELETES_MAX: u64 = 8;
 
+/// From so many removed entries on, a directory that goes deletes its ranges too.
+const RANGE_REMOVED_MIN: u64 = 2;
+
 /// What becomes of an inode that loses a name, once the batch is committed.
 pub(super) struct Dropped {
     pub record: Record,
@@ -114,6 +117,9 @@ impl Volume {
         let at = key::entry(&path.bytes, name);
         let contents = if inode.is_open() { Contents::Kept } else { Contents::Deleted };
         let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, contents, now_ns)?;
+        if state.dir.as_ref().is_some_and(|names| names.removed >= RANGE_REMOVED_MIN) {
+            self.delete_emptied(&mut batch, &key::child_path(&path.bytes, name));
+        }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         batch.mark_freeing(0);
         op.commit(&batch)?;
@@ -125,6 +131,22 @@ impl Volume {
         drop(dir);
         self.table.drop_gone(&inode);
         Ok(Vec::new())
+    }
+
+    /// Adds to the batch a deletion of all keys below a directory that has become empty. They are deleted
+    /// already, one by one; but these deletes, and the ranges of the directories that were in it, are
+    /// dropped where they meet the range, and whole leaves below it go unread. Whoever removes a tree
+    /// from its leaves up thus sends little more through the tree of nodes than one range.
+    ///
+    /// The caller holds the directory's state, so that nothing comes or goes in it.
+    fn delete_emptied(&self, batch: &mut Batch, path: &[u8]) {
+        if !self.orphans.below(path).is_empty() {
+            return;
+        }
+        let (lo, hi) = key::subtree(path);
+        for dict in [META, DATA] {
+            batch.delete_range(dict, &lo, &hi);
+        }
     }
 
     /// Adds to the batch what takes the name at `at` from an inode, and the inode with its last

@@ -181,6 +181,38 @@ fn a_directory_made_anew_does_not_inherit_its_blocks() {
 }
 
 #[test]
+fn what_is_open_outlives_the_directories_above_it() {
+    for depth in [1, 2] {
+        let (disk, volume) = volume();
+        let path: Vec<NodeId> = (0..depth).fold(vec![ROOT], |mut path, i| {
+            path.push(mkdir(&volume, path[i], "d").node);
+            path
+        });
+        let dir = path[depth];
+        let file = open_file(&volume, dir, "f", &[1; 50_000]);
+        for i in 0..10 {
+            let other = mkfile(&volume, dir, &format!("g{i}"));
+            volume.write(other.node, 0, &[2; 9000], false).unwrap();
+            volume.unlink(dir, format!("g{i}").as_bytes()).unwrap();
+        }
+        volume.unlink(dir, b"f").unwrap();
+        for parent in path[..depth].iter().rev() {
+            // A second entry, so that each of them had some.
+            mkfile(&volume, *parent, "x");
+            volume.unlink(*parent, b"x").unwrap();
+            volume.rmdir(*parent, b"d").unwrap();
+        }
+        volume.env().checkpoint().unwrap();
+        assert_eq!(read_all(&volume, file), [1; 50_000], "{depth} directories");
+        assert_sound(&volume);
+        close(&volume, file);
+        assert_eq!(data_keys(&volume), 0);
+        volume.close().unwrap();
+        assert_sound(&disk.open());
+    }
+}
+
+#[test]
 fn linked_files_live_on_too() {
     let (_disk, volume) = volume();
     let node = open_file(&volume, ROOT, "a", &[1; 10_000]);
