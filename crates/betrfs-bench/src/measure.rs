@@ -106,11 +106,14 @@ impl Run<'_> {
         let dir = contender.dir();
         self.store.set_in_haste(true)?;
         self.store.forget()?;
+        let hasty_before = self.store.hasty_requests()?;
         contender.format()?;
         self.confinement.within(|| {
             contender.mount()?;
             workload.prepare(dir)
         })?;
+        let is_ignored = hasty_before.is_some() && self.store.hasty_requests()? == hasty_before;
+        ensure!(!is_ignored, "the emulated disk made no haste when it was told to");
         let (mut younger_seconds, mut younger_grown_bytes) = (Vec::new(), Vec::new());
         for step in 1..=workload.steps() {
             let sample = self.timed()?;
@@ -138,6 +141,7 @@ impl Run<'_> {
         let used_before = self.contender.used_bytes()?;
         let work_before = self.contender.work()?;
         let device_before = self.store.counters()?;
+        let hasty_before = self.store.hasty_requests()?;
         let cpu_before = self.confinement.cpu_seconds()?;
         let seconds = self.confinement.within(|| {
             let start = Instant::now();
@@ -148,6 +152,10 @@ impl Run<'_> {
             Ok(start.elapsed().as_secs_f64())
         })?;
         ensure!(seconds > 0.0, "it took no time");
+        ensure!(
+            self.store.hasty_requests()? == hasty_before,
+            "the emulated disk made haste while it was measured"
+        );
         let cpu_now = self.confinement.cpu_seconds()?;
         let cpu_seconds = cpu_now.zip(cpu_before).map(|(now, before)| now - before);
         let device = self.store.counters()?.since(&device_before);

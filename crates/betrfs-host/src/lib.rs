@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod aligned;
+mod allocator;
 mod file_device;
 mod home;
 mod motion;
@@ -10,6 +11,7 @@ mod open_error;
 mod workers;
 mod zstd;
 
+pub use allocator::ALLOCATOR;
 pub use file_device::{Existing, FileDevice};
 pub use home::StdHome;
 pub use open_error::OpenError;

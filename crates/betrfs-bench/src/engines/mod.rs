@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use betrfs_host::ALLOCATOR;
 use clap::ValueEnum;
 use rustix::process::Pid;
 use serde::Serialize;
@@ -37,10 +38,6 @@ pub const CHILD: &str = "kv-child";
 const TIME_MAX: Duration = Duration::from_secs(30 * 60);
 /// A run is cut short after this long, and the rate is that of what it has done.
 const RUN_SECONDS_MAX: u64 = 60;
-/// What this program's allocator is asked for, as a mount's server has it: with an arena for each thread
-/// a small limit is used up by what is free. Engines in C and C++ have glibc's.
-const ALLOCATOR: [(&str, &str); 1] =
-    [("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true")];
 /// What is said on the command line of engines alone.
 #[derive(clap::Args)]
 pub struct Choice {

@@ -115,6 +115,11 @@ impl Store {
         self.emulated.as_ref().map_or(Ok(()), |emulated| emulated.set_in_haste(in_haste))
     }
 
+    /// How many requests a drive that is emulated was asked in haste so far; `None` where there is none.
+    pub fn hasty_requests(&self) -> Result<Option<u64>> {
+        self.emulated.as_ref().map(|emulated| Ok(emulated.counters()?.hasty)).transpose()
+    }
+
     /// Gives back the room that its contents take, where that costs nothing later.
     pub fn forget(&self) -> Result<()> {
         self.emulated.as_ref().map_or(Ok(()), |emulated| emulated.forget(self.size_bytes))

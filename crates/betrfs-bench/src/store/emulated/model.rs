@@ -55,6 +55,8 @@ pub struct Counters {
     pub write_bytes: u64,
     /// How often the head moved to another track.
     pub seeks: u64,
+    /// Requests that it was asked in haste.
+    pub hasty: u64,
 }
 
 /// The head reads on, since a moment, from a place, up to another.
@@ -194,6 +196,7 @@ impl Model {
     /// Counts a request to read.
     pub fn asked_to_read(&mut self, range: &Range<u64>) {
         self.counters.reads += 1;
+        self.counters.hasty += u64::from(self.in_haste);
         self.counters.read_bytes += range.end - range.start;
     }
 
@@ -263,6 +266,7 @@ impl Model {
             return None;
         }
         self.counters.writes += 1;
+        self.counters.hasty += u64::from(self.in_haste);
         self.counters.write_bytes += len;
         let (mut start, mut end) = (range.start, range.end);
         // Those that it overlaps or touches become one with it.
@@ -305,6 +309,7 @@ impl Model {
     /// Counts a request to empty the write cache.
     pub fn asked_to_flush(&mut self) {
         self.counters.flushes += 1;
+        self.counters.hasty += u64::from(self.in_haste);
     }
 }
 

@@ -9,18 +9,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use betrfs_host::ALLOCATOR;
+
 use super::Arguments;
 use crate::failure::{Failure, Outcome};
 use crate::path::absolute;
 
 /// What a server says when its mount answers. Anything else is why it does not.
 const READY: &str = "ready\n";
-
-/// What the allocator is asked for. An arena for each thread would keep for itself what others
-/// could use, and freed pages are given back after a second: soon enough for a bound on memory,
-/// late enough that a stream of writes does not have the kernel clear each page anew.
-const ALLOCATOR: [(&str, &str); 1] =
-    [("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:true")];
 
 /// Makes sure that this process, which is to be the server itself, has its allocator so: that asks
 /// once, at the start, so the program is run anew in its place.

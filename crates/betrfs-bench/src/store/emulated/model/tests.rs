@@ -183,6 +183,10 @@ fn in_haste_only_a_seek_to_read_takes_time_and_later_all_is_as_before() {
     assert_eq!(model.destage(there), Some(there));
     // It reads nothing on of its own: what follows is in no segment.
     assert_eq!(model.read_from_memory(there + 1_000_000_000, &(at + 100 * BLOCK..at + 101 * BLOCK)), None);
+    assert_eq!(model.counters().hasty, 1, "the reads were not announced");
+    model.asked_to_read(&(at..at + BLOCK));
+    model.asked_to_flush();
+    assert_eq!(model.counters().hasty, 3);
     model.set_in_haste(there, false);
     assert!(model.read_from_memory(there, &(at..at + 100 * BLOCK)).is_some());
     let takes = model.read(there, &(GIB..GIB + BLOCK)) - there;
@@ -190,4 +194,5 @@ fn in_haste_only_a_seek_to_read_takes_time_and_later_all_is_as_before() {
     let now = model.free_at();
     model.write(now, &(at..at + BLOCK)).unwrap();
     assert!(model.destage(now).unwrap() > now + SEEK_NS_MIN);
+    assert_eq!(model.counters().hasty, 3);
 }
