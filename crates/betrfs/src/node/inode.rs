@@ -8,7 +8,7 @@ use betree_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use betree_sys::sync::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
-use crate::node::Directory;
+use crate::node::{Directory, Recorded};
 use crate::schema::{Flags, Record, key};
 use crate::types::{Attr, FileType, NodeId};
 
@@ -53,9 +53,11 @@ pub(crate) enum Place {
 /// What an inode's lock protects.
 pub(crate) struct State {
     /// As it is stored, but for the time of the last read.
-    pub record: Record,
+    pub record: Recorded,
     /// Of a directory.
     pub dir: Option<Directory>,
+    /// Whether the file stands in the queue of those whose contents may be given up.
+    pub content_queued: bool,
 }
 
 /// A directory's path for the making of keys, and the sum of salts down to it.
@@ -72,7 +74,7 @@ impl Inode {
             place: Mutex::new(place),
             salt: AtomicU64::new(record.salt),
             atime_ns: AtomicI64::new(record.atime_ns),
-            state: RwLock::new(State { record, dir }),
+            state: RwLock::new(State { record: record.into(), dir, content_queued: false }),
             lookups: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
@@ -93,6 +95,11 @@ impl Inode {
     /// Whether it was removed or unlinked.
     pub fn is_unlinked(&self) -> bool {
         matches!(*self.place.lock(), Place::Gone | Place::Orphan { .. })
+    }
+
+    /// Whether it was removed.
+    pub fn is_gone(&self) -> bool {
+        matches!(*self.place.lock(), Place::Gone)
     }
 
     /// Whether anybody has it open.

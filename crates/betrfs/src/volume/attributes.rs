@@ -103,7 +103,7 @@ impl Volume {
         }
         op.commit(&batch)?;
         inode.atime_ns.store(record.atime_ns, Relaxed);
-        state.record = record;
+        state.record = record.into();
         Ok(())
     }
 }

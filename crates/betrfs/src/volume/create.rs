@@ -161,7 +161,7 @@ impl Volume {
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         op.commit(&batch)?;
 
-        state.record = dir_record;
+        state.record = dir_record.into();
         let file_type = record.file_type;
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
         let inode = self.table.insert(|id| Inode::new(id, ino, place, record, dir));

@@ -118,7 +118,7 @@ impl Volume {
         batch.mark_freeing(0);
         op.commit(&batch)?;
 
-        dir.record = dir_record;
+        dir.record = dir_record.into();
         dir.dir_mut()?.remove(name);
         self.settle(&inode, &mut state, dropped);
         drop(state);
@@ -203,7 +203,7 @@ impl Volume {
 
     /// Installs what a committed [`drop_name`](Self::drop_name) prepared.
     pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
-        state.record = dropped.record;
+        state.record = dropped.record.into();
         if let Some(place) = dropped.place {
             if let Place::Object { oid } = inode.place() {
                 self.table.remove_object(oid);
