@@ -12,6 +12,9 @@ use crate::node::{Directory, Recorded};
 use crate::schema::{Flags, Record, key};
 use crate::types::{Attr, FileType, NodeId};
 
+/// The room that a path has at first, in bytes.
+const PATH_BYTES: usize = 128;
+
 /// An object of the volume in memory.
 pub(crate) struct Inode {
     pub id: NodeId,
@@ -114,29 +117,34 @@ impl Inode {
 
     /// The path of a directory, as long as the namespace is held.
     pub fn dir_path(&self) -> Result<DirPath> {
-        let mut names = Vec::new();
+        // Backwards, as the way leads up.
+        let mut bytes = Vec::with_capacity(PATH_BYTES);
         let mut salts = self.salt.load(Relaxed);
-        let mut place = self.place();
+        let mut above: Option<Arc<Inode>> = None;
         let top = loop {
-            match place {
+            let place = above.as_deref().unwrap_or(self).place.lock();
+            let parent = match &*place {
                 Place::Root => break Vec::new(),
                 // The numbers in a snapshot do not change when its directory moves.
-                Place::Snapshots { of } => break key::snapshots_path(&of.dir_path()?.bytes),
+                Place::Snapshots { of } => {
+                    let of = of.clone();
+                    drop(place);
+                    break key::snapshots_path(&of.dir_path()?.bytes);
+                }
                 Place::Named { parent, name } => {
-                    names.push(name);
-                    salts = salts.wrapping_add(parent.salt.load(Relaxed));
-                    place = parent.place();
+                    bytes.extend(name.iter().rev());
+                    bytes.push(0);
+                    parent.clone()
                 }
                 Place::Object { .. } => return Err(Error::NotADirectory),
                 Place::Orphan { .. } | Place::Gone => return Err(Error::NotFound),
-            }
+            };
+            drop(place);
+            salts = salts.wrapping_add(parent.salt.load(Relaxed));
+            above = Some(parent);
         };
-        let mut bytes = top;
-        bytes.reserve(names.iter().map(|name| 1 + name.len()).sum());
-        for name in names.iter().rev() {
-            bytes.push(0);
-            bytes.extend_from_slice(name);
-        }
+        bytes.extend(top.iter().rev());
+        bytes.reverse();
         Ok(DirPath { bytes, salts })
     }
 

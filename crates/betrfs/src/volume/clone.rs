@@ -336,7 +336,7 @@ impl Volume {
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         kill_set_id(&mut record);
         drop_capabilities(&mut batch, &to, &mut record)?;
-        self.commit_record(&op, batch, &to, &mut state, record)?;
+        self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;
         Ok(Some(end - offset))
     }
 }

@@ -196,6 +196,14 @@ pub(super) fn is_in_snapshot(inode: &Inode, record: &Record) -> bool {
     }
 }
 
+/// Refuses a change of what has this record and this key or path, if that is in a snapshot.
+pub(super) fn refuse_key_in_snapshot(key: &[u8], record: &Record) -> Result<()> {
+    if record.flags.has(Flags::READ_ONLY) || key::is_in_snapshot(key) {
+        return Err(Error::InSnapshot);
+    }
+    Ok(())
+}
+
 /// Refuses a change of what is in a snapshot.
 pub(super) fn refuse_in_snapshot(inode: &Inode, record: &Record) -> Result<()> {
     if is_in_snapshot(inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
