@@ -164,6 +164,12 @@ impl World {
                 let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new));
                 (Object { fifo: true, perm: 0o644, ..Object::default() }, result)
             }
+            2 | 3 => {
+                let bytes = self.bytes(self.offsets_max);
+                let result =
+                    self.in_dir(&path, |dir, name| self.volume.create_with(dir, name, &new_file(), &bytes));
+                (Object { perm: 0o644, bytes, ..Object::default() }, result)
+            }
             _ => {
                 let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new_file()));
                 (Object { perm: 0o644, ..Object::default() }, result)
