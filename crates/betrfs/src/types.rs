@@ -248,7 +248,7 @@ pub struct OpenOptions {
     pub inodes_max: usize,
     /// How many names of directories are kept that nobody has open.
     pub names_max: usize,
-    /// The most that contents of small files take in memory, of files that were read from the tree, in bytes.
+    /// The most that contents of small files take in memory, in bytes: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,
 }
 

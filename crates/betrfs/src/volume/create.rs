@@ -65,7 +65,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Exists`] if there is an entry of that name; [`Error::Invalid`] for what is no regular
-    /// file; [`Error::FileTooLarge`] over 1 MiB, and over less where the log is small.
+    /// file; [`Error::FileTooLarge`] beyond 1 MiB, or less than that where the log is small.
     pub fn create_with(&self, parent: NodeId, name: &[u8], new: &NewNode, contents: &[u8]) -> Result<Entry> {
         if new.file_type != FileType::Regular {
             return Err(Error::Invalid("only a regular file has contents"));

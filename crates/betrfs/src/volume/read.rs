@@ -110,8 +110,8 @@ impl Volume {
             return self.read_part(op, inode, state, offset, out);
         }
         if state.record.content().is_none() {
-            let mut bytes = alloc::vec![0; state.record.size as usize];
-            read_blocks(op, &inode.own_key()?, &state.record, 0, &mut bytes)?;
+            let mut bytes = read_block(op, &key::block(&inode.own_key()?, 0), &state.record)?;
+            bytes.resize(state.record.size as usize, 0);
             self.contents.keep(&mut state.record, bytes.into_boxed_slice());
             if !state.content_queued {
                 state.content_queued = true;
@@ -171,11 +171,8 @@ fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut 
     let mut filled = 0;
     if first == last {
         let at = key::block(own, first);
-        match op.get(DATA, &at)? {
-            Some(block) => copy_block(&at, first, &block, offset, out, &mut filled)?,
-            None if is_sparse => {}
-            None => return Err(damaged(&at, "the block is lost")),
-        }
+        let block = read_block(op, &at, record)?;
+        copy_block(&at, first, &block, offset, out, &mut filled)?;
         fill_up(out, filled);
         return Ok(());
     }
@@ -198,6 +195,16 @@ fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut 
     }
     fill_up(out, filled);
     Ok(())
+}
+
+/// A block as it is stored: what is missing at its end, or all of it in a hole, reads as zeros.
+fn read_block(op: &Op<'_>, at: &[u8], record: &Record) -> Result<Vec<u8>> {
+    match op.get(DATA, at)? {
+        Some(block) if block.len() > BLOCK_BYTES => Err(damaged(at, "the block is too long")),
+        Some(block) => Ok(block),
+        None if record.flags.has(Flags::SPARSE) => Ok(Vec::new()),
+        None => Err(damaged(at, "the block is lost")),
+    }
 }
 
 /// Makes zeros of what no block has filled.
