@@ -190,8 +190,8 @@ impl LibraryTest {
 fn create_files(volume: &Volume, files: &[NamedFile]) -> Result<()> {
     for NamedFile { dir, name, seed } in files {
         let dir = volume.resolve(dir.as_bytes())?;
-        let file = volume.create(dir.node, name.as_bytes(), &new_node(FileType::Regular))?;
-        volume.write(file.node, 0, &Microfiles::content(*seed), false)?;
+        let content = Microfiles::content(*seed);
+        let file = volume.create_with(dir.node, name.as_bytes(), &new_node(FileType::Regular), &content)?;
         volume.forget(file.node, 1);
         volume.forget(dir.node, 1);
     }

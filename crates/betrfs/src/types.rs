@@ -248,11 +248,19 @@ pub struct OpenOptions {
     pub inodes_max: usize,
     /// How many names of directories are kept that nobody has open.
     pub names_max: usize,
+    /// The most that contents of small files take in memory, in bytes: files of up to 4 KiB that were read.
+    pub contents_bytes_max: usize,
 }
 
 impl OpenOptions {
-    /// A cache of 256 MiB, 65,536 inodes and a million names.
+    /// A cache of 256 MiB, 65,536 inodes, a million names and 16 MiB of small files' contents.
     pub fn new(home: Arc<dyn Home>) -> OpenOptions {
-        OpenOptions { cache_bytes: 256 << 20, home, inodes_max: 1 << 16, names_max: 1 << 20 }
+        OpenOptions {
+            cache_bytes: 256 << 20,
+            home,
+            inodes_max: 1 << 16,
+            names_max: 1 << 20,
+            contents_bytes_max: 16 << 20,
+        }
     }
 }

@@ -18,8 +18,8 @@ const HEAD_BYTES: usize = 8;
 /// The sorted keys of a node.
 #[derive(Default)]
 struct Keys {
-    /// So many first bytes, at least, are the same in all of them.
-    shared: usize,
+    /// All of them begin with it. A copy: looking for it in a key is a miss of the processor's cache more.
+    shared: Vec<u8>,
     heads: Vec<u64>,
     keys: Vec<Box<[u8]>>,
 }
@@ -39,35 +39,38 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+fn shared_part<'k>(a: &'k [u8], b: &[u8]) -> &'k [u8] {
+    a.get(..shared_bytes(a, b)).unwrap_or_default()
+}
+
 impl Keys {
     /// Where a key is, or where it would be.
     fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        let shared = self.keys.first().and_then(|first| first.get(..self.shared)).unwrap_or_default();
-        let (start, rest) = key.split_at(shared.len().min(key.len()));
-        match start.cmp(shared) {
+        let (start, rest) = key.split_at(self.shared.len().min(key.len()));
+        match start.cmp(&self.shared) {
             Ordering::Less => return Err(0),
             Ordering::Greater => return Err(self.keys.len()),
             Ordering::Equal => {}
         }
         let head = head_of(rest);
         let from = self.heads.partition_point(|other| *other < head);
-        let same = self.heads.get(from..).unwrap_or_default().partition_point(|other| *other == head);
+        // Mostly one or none.
+        let same = self.heads.iter().skip(from).take_while(|other| **other == head).count();
         let same = self.keys.get(from..from + same).unwrap_or_default();
-        let behind = |other: &[u8]| other.get(shared.len()..).unwrap_or_default().cmp(rest);
+        let behind = |other: &[u8]| other.get(self.shared.len()..).unwrap_or_default().cmp(rest);
         same.binary_search_by(|other| behind(other)).map(|at| from + at).map_err(|at| from + at)
     }
 
     /// Adds a key where [`search`](Keys::search) says that it belongs.
     fn insert(&mut self, at: usize, key: Box<[u8]>) {
-        match self.keys.first() {
-            None => self.shared = key.len(),
-            Some(first) if first.get(..self.shared) != key.get(..self.shared) => {
-                self.shared = shared_bytes(first, &key);
-                self.make_heads();
-            }
-            Some(_) => {}
+        if self.keys.is_empty() {
+            self.shared = key.to_vec();
+        } else if !key.starts_with(&self.shared) {
+            let shared = shared_bytes(&self.shared, &key);
+            self.shared.truncate(shared);
+            self.make_heads();
         }
-        self.heads.insert(at, head_of(key.get(self.shared..).unwrap_or_default()));
+        self.heads.insert(at, head_of(key.get(self.shared.len()..).unwrap_or_default()));
         self.keys.insert(at, key);
     }
 
@@ -82,15 +85,18 @@ impl Keys {
         for half in [self, &mut behind] {
             // Sorted keys share what the first and the last of them do.
             let ends = half.keys.first().zip(half.keys.last());
-            half.shared = ends.map_or(0, |(first, last)| shared_bytes(first, last));
+            half.shared = ends.map_or(&[][..], |(first, last)| shared_part(first, last)).to_vec();
             half.make_heads();
         }
+        behind.heads.reserve_exact(FANOUT - behind.heads.len().min(FANOUT));
+        behind.keys.reserve_exact(FANOUT - behind.keys.len().min(FANOUT));
         behind
     }
 
     fn make_heads(&mut self) {
         self.heads.clear();
-        self.heads.extend(self.keys.iter().map(|key| head_of(key.get(self.shared..).unwrap_or_default())));
+        self.heads
+            .extend(self.keys.iter().map(|key| head_of(key.get(self.shared.len()..).unwrap_or_default())));
     }
 }
 
@@ -242,7 +248,9 @@ impl<V> KeyMap<V> {
         let keys = leaf.keys.split_off(at);
         let between = keys.keys.first()?.clone();
         let behind = leaf.behind.replace(new);
-        let values = leaf.values.split_off(at);
+        let mut values = leaf.values.split_off(at);
+        // It will fill up, in few steps.
+        values.reserve_exact(FANOUT - values.len().min(FANOUT));
         self.leaves.push(Leaf { keys, values, before: Some(id), behind });
         match behind.and_then(|behind| self.leaves.get_mut(behind)) {
             Some(behind) => behind.before = Some(new),

@@ -8,9 +8,12 @@ use betree_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use betree_sys::sync::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
-use crate::node::Directory;
+use crate::node::{Directory, Recorded};
 use crate::schema::{Flags, Record, key};
 use crate::types::{Attr, FileType, NodeId};
+
+/// The room that a path has at first, in bytes.
+const PATH_BYTES: usize = 128;
 
 /// An object of the volume in memory.
 pub(crate) struct Inode {
@@ -53,9 +56,11 @@ pub(crate) enum Place {
 /// What an inode's lock protects.
 pub(crate) struct State {
     /// As it is stored, but for the time of the last read.
-    pub record: Record,
+    pub record: Recorded,
     /// Of a directory.
     pub dir: Option<Directory>,
+    /// Whether the file stands in the queue of those whose contents may be given up.
+    pub content_queued: bool,
 }
 
 /// A directory's path for the making of keys, and the sum of salts down to it.
@@ -72,7 +77,7 @@ impl Inode {
             place: Mutex::new(place),
             salt: AtomicU64::new(record.salt),
             atime_ns: AtomicI64::new(record.atime_ns),
-            state: RwLock::new(State { record, dir }),
+            state: RwLock::new(State { record: record.into(), dir, content_queued: false }),
             lookups: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
@@ -95,6 +100,11 @@ impl Inode {
         matches!(*self.place.lock(), Place::Gone | Place::Orphan { .. })
     }
 
+    /// Whether it was removed.
+    pub fn is_gone(&self) -> bool {
+        matches!(*self.place.lock(), Place::Gone)
+    }
+
     /// Whether anybody has it open.
     pub fn is_open(&self) -> bool {
         self.opens.load(Relaxed) > 0
@@ -107,29 +117,34 @@ impl Inode {
 
     /// The path of a directory, as long as the namespace is held.
     pub fn dir_path(&self) -> Result<DirPath> {
-        let mut names = Vec::new();
+        // Backwards, as the way leads up.
+        let mut bytes = Vec::with_capacity(PATH_BYTES);
         let mut salts = self.salt.load(Relaxed);
-        let mut place = self.place();
+        let mut above: Option<Arc<Inode>> = None;
         let top = loop {
-            match place {
+            let place = above.as_deref().unwrap_or(self).place.lock();
+            let parent = match &*place {
                 Place::Root => break Vec::new(),
                 // The numbers in a snapshot do not change when its directory moves.
-                Place::Snapshots { of } => break key::snapshots_path(&of.dir_path()?.bytes),
+                Place::Snapshots { of } => {
+                    let of = of.clone();
+                    drop(place);
+                    break key::snapshots_path(&of.dir_path()?.bytes);
+                }
                 Place::Named { parent, name } => {
-                    names.push(name);
-                    salts = salts.wrapping_add(parent.salt.load(Relaxed));
-                    place = parent.place();
+                    bytes.extend(name.iter().rev());
+                    bytes.push(0);
+                    parent.clone()
                 }
                 Place::Object { .. } => return Err(Error::NotADirectory),
                 Place::Orphan { .. } | Place::Gone => return Err(Error::NotFound),
-            }
+            };
+            drop(place);
+            salts = salts.wrapping_add(parent.salt.load(Relaxed));
+            above = Some(parent);
         };
-        let mut bytes = top;
-        bytes.reserve(names.iter().map(|name| 1 + name.len()).sum());
-        for name in names.iter().rev() {
-            bytes.push(0);
-            bytes.extend_from_slice(name);
-        }
+        bytes.extend(top.iter().rev());
+        bytes.reverse();
         Ok(DirPath { bytes, salts })
     }
 

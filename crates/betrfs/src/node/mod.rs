@@ -1,10 +1,12 @@
 //! What is known of the volume in memory.
 
+mod contents;
 mod directory;
 mod inode;
 mod orphans;
 mod table;
 
+pub(crate) use contents::{Contents, Recorded};
 pub(crate) use directory::{COOKIE_FIRST, Directory, Name};
 pub(crate) use inode::{DirPath, Inode, Place, State, ino_of};
 pub(crate) use orphans::Orphans;

@@ -93,7 +93,7 @@ impl Table {
     /// Drops an inode that is not stored any more, if nobody holds it.
     pub fn drop_gone(&self, inode: &Arc<Inode>) {
         let mut inner = self.inner.lock();
-        if inode.is_idle() && matches!(inode.place(), Place::Gone) {
+        if inode.is_idle() && inode.is_gone() {
             inner.nodes.remove(&inode.id);
         }
     }

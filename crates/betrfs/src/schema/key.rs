@@ -94,6 +94,11 @@ fn split_doubled(key: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((key.get(..at)?, key.get(at + 2..)?))
 }
 
+/// Whether a key or path belongs to a snapshot; the path of snapshots counts as such.
+pub(crate) fn is_in_snapshot(key: &[u8]) -> bool {
+    key.first() == Some(&SNAPSHOT)
+}
+
 /// The path whose entries are the snapshots of the directory of this path. What begins with it is all
 /// that belongs to snapshots of the directory and of those below it.
 pub(crate) fn snapshots_path(path: &[u8]) -> Vec<u8> {

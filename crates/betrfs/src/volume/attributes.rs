@@ -1,18 +1,18 @@
 //! Attributes.
 
-use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
 use crate::error::{Error, Result};
-use crate::node::{Inode, Place, State};
+use crate::node::{Inode, State};
 use crate::schema::{META, Record};
 use crate::types::{Attr, FileType, NodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
-use crate::volume::snapshots::refuse_in_snapshot;
+use crate::volume::snapshots::refuse_key_in_snapshot;
 use crate::volume::write::resize;
 use crate::volume::xattr::drop_capabilities;
 
@@ -92,18 +92,32 @@ impl Volume {
     pub(super) fn commit_record(
         &self,
         op: &Op<'_>,
-        mut batch: Batch,
-        inode: &Arc<Inode>,
+        batch: Batch,
+        inode: &Inode,
         state: &mut State,
         record: Record,
     ) -> Result<()> {
-        refuse_in_snapshot(inode, &state.record)?;
-        if !matches!(inode.place(), Place::Orphan { .. } | Place::Gone) {
-            batch.put(META, &inode.own_key()?, &record.encode());
+        let own = if inode.is_unlinked() { Vec::new() } else { inode.own_key()? };
+        self.commit_record_at(&own, op, batch, inode, state, record)
+    }
+
+    /// The same for an inode with this key.
+    pub(super) fn commit_record_at(
+        &self,
+        own: &[u8],
+        op: &Op<'_>,
+        mut batch: Batch,
+        inode: &Inode,
+        state: &mut State,
+        record: Record,
+    ) -> Result<()> {
+        refuse_key_in_snapshot(own, &state.record)?;
+        if !inode.is_unlinked() {
+            batch.put(META, own, &record.encode());
         }
         op.commit(&batch)?;
         inode.atime_ns.store(record.atime_ns, Relaxed);
-        state.record = record;
+        state.record = record.into();
         Ok(())
     }
 }

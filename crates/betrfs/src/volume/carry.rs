@@ -234,7 +234,7 @@ impl Volume {
                 self.table.set_object(oid, moving.inode.id);
             }
             moving.inode.salt.store(moving.record.salt, Relaxed);
-            moving.inode.state.write().record = moving.record;
+            moving.inode.state.write().record = moving.record.into();
             moving.inode.set_place(moving.place);
         }
     }

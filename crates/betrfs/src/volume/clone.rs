@@ -98,7 +98,7 @@ impl Volume {
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
         let inode = self.table.insert(|id| Inode::new(id, ino, place, record, known_dir));
         let mut state = dir.state.write();
-        state.record = dir_record;
+        state.record = dir_record.into();
         let known = crate::node::Name { node: Some(inode.id), ino, file_type, oid };
         self.learn(&dir, &mut state, &Arc::from(name), known)?;
         drop(state);
@@ -163,7 +163,7 @@ impl Volume {
 
         target.salt.store(record.salt, Relaxed);
         target.atime_ns.store(record.atime_ns, Relaxed);
-        target.state.write().record = record;
+        target.state.write().record = record.into();
         Ok(())
     }
 
@@ -336,7 +336,7 @@ impl Volume {
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         kill_set_id(&mut record);
         drop_capabilities(&mut batch, &to, &mut record)?;
-        self.commit_record(&op, batch, &to, &mut state, record)?;
+        self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;
         Ok(Some(end - offset))
     }
 }

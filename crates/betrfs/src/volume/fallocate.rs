@@ -52,7 +52,7 @@ impl Volume {
         let now_ns = self.home.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         kill_set_id(&mut record);
-        self.commit_record(&op, batch, &inode, &mut state, record)
+        self.commit_record_at(&own, &op, batch, &inode, &mut state, record)
     }
 
     /// The first place at or behind `offset` that is data, or a hole. The end of the file is a hole.

@@ -60,7 +60,7 @@ impl Volume {
                 batch.put(LINKS, &at, &oid.to_be_bytes());
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
                 op.commit(&batch)?;
-                inode.state.write().record = record;
+                inode.state.write().record = record.into();
                 oid
             }
             Place::Named { parent: from_dir, name: from_name } => {
@@ -94,7 +94,7 @@ impl Volume {
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
                 batch.delete(META, &key::marker(marker));
                 op.commit(&batch)?;
-                inode.state.write().record = record;
+                inode.state.write().record = record.into();
                 inode.set_place(Place::Object { oid });
                 self.table.set_object(oid, inode.id);
                 self.orphans.remove(&base);
@@ -102,7 +102,7 @@ impl Volume {
             }
             Place::Gone | Place::Root | Place::Snapshots { .. } => return Err(Error::NotFound),
         };
-        state.record = dir_record;
+        state.record = dir_record.into();
         let known =
             Name { node: Some(inode.id), ino: inode.ino, file_type: record.file_type, oid: Some(oid) };
         self.learn(&dir, &mut state, &name, known)?;

@@ -28,6 +28,11 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
+/// Whether a name can be looked up: also that under which snapshots are found.
+fn check_looked_up(name: &[u8]) -> Result<()> {
+    if name == SNAPSHOTS_NAME { Ok(()) } else { check_name(name) }
+}
+
 impl Volume {
     /// Looks a name up.
     ///
@@ -35,31 +40,38 @@ impl Volume {
     /// [`Error::NotFound`] if there is none.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Entry> {
         let op = self.query(OpKind::Lookup);
-        if name == SNAPSHOTS_NAME {
-            return self.lookup_snapshots(&op, parent);
-        }
-        check_name(name)?;
+        check_looked_up(name)?;
         let _shared = self.namespace.read();
         self.give_up_names();
         let parent = self.inode(parent)?;
+        Ok(entry_of(&*self.child(&op, &parent, name)?))
+    }
+
+    /// The inode of a name that can be one. The caller holds the namespace.
+    fn child(&self, op: &Op<'_>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+        {
+            let state = parent.state.read();
+            // What was removed has no names.
+            if let Some(known) = state.dir.as_ref().and_then(|dir| dir.get(name))
+                && let Some(inode) = self.in_memory(&known)
+            {
+                return Ok(inode);
+            }
+        }
+        if name == SNAPSHOTS_NAME {
+            return self.snapshots_of(op, parent);
+        }
         if parent.is_unlinked() {
             return Err(Error::NotFound);
         }
         {
             let state = parent.state.read();
-            match state.dir()?.get(name) {
-                Some(known) => {
-                    if let Some(inode) = self.in_memory(&known) {
-                        return Ok(entry_of(&inode));
-                    }
-                }
-                None if state.is_complete() => return Err(Error::NotFound),
-                None => {}
+            if state.dir()?.get(name).is_none() && state.is_complete() {
+                return Err(Error::NotFound);
             }
         }
         let mut state = parent.state.write();
-        let inode = self.find(&op, &parent, &mut state, name)?.ok_or(Error::NotFound)?;
-        Ok(entry_of(&inode))
+        self.find(op, parent, &mut state, name)?.ok_or(Error::NotFound)
     }
 
     /// The name of an object that has one; of a file with several, none is its own.
@@ -76,14 +88,15 @@ impl Volume {
     /// # Errors
     /// As [`Volume::lookup`].
     pub fn resolve(&self, path: &[u8]) -> Result<Entry> {
-        let root = self.inode(NodeId::ROOT)?;
-        let mut entry = entry_of(&root);
+        let op = self.query(OpKind::Lookup);
+        let _shared = self.namespace.read();
+        self.give_up_names();
+        let mut inode = self.root.clone();
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            let next = self.lookup(entry.node, name);
-            self.forget(entry.node, 1);
-            entry = next?;
+            check_looked_up(name)?;
+            inode = self.child(&op, &inode, name)?;
         }
-        Ok(entry)
+        Ok(entry_of(&inode))
     }
 
     /// Gives back lookups. What nobody holds may be dropped from memory, and a file that was
@@ -107,7 +120,7 @@ impl Volume {
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let state = inode.state.read();
-        if matches!(inode.place(), Place::Gone) {
+        if inode.is_gone() {
             return Err(Error::Stale);
         }
         inode.opens.fetch_add(1, Relaxed);
@@ -130,9 +143,11 @@ impl Volume {
         if !inode.is_idle() {
             return;
         }
-        // A failure here leaves the marker, by which the next opening of the volume deletes the file.
-        let _ = self.reap(inode);
-        self.table.drop_gone(inode);
+        if inode.is_unlinked() {
+            // A failure here leaves the marker, by which the next opening of the volume deletes the file.
+            let _ = self.reap(inode);
+            self.table.drop_gone(inode);
+        }
         self.table.queue(inode);
     }
 

@@ -9,8 +9,8 @@
 //! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under
 //!    both. Reads and writes of a file hold the file's alone, so that a size and its blocks are
 //!    seen together.
-//! 3. The lock of object loads, the queue of crowded directories, the table of inodes, in this
-//!    order; the numbers; the unlinked files. All but the first for a moment only.
+//! 3. The lock of object loads, the queues of crowded directories and of contents, the table of
+//!    inodes, in this order; the numbers; the unlinked files. All but the first for a moment only.
 //! 4. The **place** of an inode: innermost, nothing is taken under it.
 //!
 //! The attributes of an inode can be read with its state lock alone, by [`Volume::getattr`].
@@ -47,7 +47,7 @@ use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
 
 use crate::error::{Error, Result};
-use crate::node::{Directory, Inode, Orphans, Place, Table};
+use crate::node::{Contents, Directory, Inode, Orphans, Place, Table};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{FileType, FormatOptions, NodeId, OpenOptions, StatFs};
@@ -77,6 +77,7 @@ pub struct Volume {
     home: Arc<dyn Home>,
     namespace: RwLock<()>,
     table: Table,
+    root: Arc<Inode>,
     numbers: Numbers,
     orphans: Orphans,
     counts: AllCounts,
@@ -87,6 +88,7 @@ pub struct Volume {
     crowded: Mutex<VecDeque<NodeId>>,
     names_total: Arc<AtomicUsize>,
     names_max: usize,
+    contents: Contents,
     /// The most that is written in one batch.
     piece_bytes: u64,
 }
@@ -145,7 +147,7 @@ impl Volume {
         let names_total = Arc::new(AtomicUsize::new(0));
         let dir = Directory::new(names_total.clone());
         let table = Table::new(options.inodes_max);
-        table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
+        let root = table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
         // Half of the largest batch, for the keys and records that go with it.
         let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
         Ok(Volume {
@@ -154,6 +156,7 @@ impl Volume {
             home: options.home,
             namespace: RwLock::new(()),
             table,
+            root,
             numbers: Numbers::new(stored),
             orphans: Orphans::default(),
             counts,
@@ -161,6 +164,7 @@ impl Volume {
             crowded: Mutex::new(VecDeque::new()),
             names_total,
             names_max: options.names_max,
+            contents: Contents::new(options.contents_bytes_max),
         })
     }
 

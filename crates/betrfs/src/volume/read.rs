@@ -31,12 +31,23 @@ impl Volume {
     /// # Errors
     /// [`Error::Damaged`] where a block is missing that was not left out on purpose.
     pub fn read(&self, node: NodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+        let op = self.query(OpKind::Read);
         out.clear();
-        let size = self.getattr(node)?.size;
+        let inode = self.inode(node)?;
+        let size = {
+            let state = inode.state.read();
+            check_file(&state.record)?;
+            if let Some(content) = state.record.content() {
+                out.extend_from_slice(part(content, offset, len));
+                self.was_read(&inode, &state);
+                return Ok(());
+            }
+            state.record.size
+        };
         let bytes = size.saturating_sub(offset).min(len as u64) as usize;
         out.try_reserve(bytes).map_err(|_| betree::Error::NoMemory { bytes: bytes as u64 })?;
         out.resize(bytes, 0);
-        let filled = self.read_into(node, offset, out)?;
+        let filled = self.read_tree(&op, &inode, offset, out)?;
         out.truncate(filled);
         Ok(())
     }
@@ -48,17 +59,81 @@ impl Volume {
     /// As [`Volume::read`].
     pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
         let op = self.query(OpKind::Read);
-        let _shared = self.namespace.read();
         let inode = self.inode(node)?;
+        {
+            let state = inode.state.read();
+            check_file(&state.record)?;
+            if let Some(content) = state.record.content() {
+                let filled = copy_part(content, offset, out);
+                self.was_read(&inode, &state);
+                return Ok(filled);
+            }
+        }
+        self.read_tree(&op, &inode, offset, out)
+    }
+
+    /// Reads what was not in memory a moment ago.
+    fn read_tree(&self, op: &Op<'_>, inode: &Arc<Inode>, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let _shared = self.namespace.read();
         let state = inode.state.read();
-        check_file(&state.record)?;
+        if self.contents.may_keep(&state.record) {
+            drop(state);
+            return self.read_whole(op, inode, offset, out);
+        }
+        self.read_part(op, inode, &state, offset, out)
+    }
+
+    /// Reads a part of a file. The caller holds the namespace.
+    fn read_part(
+        &self,
+        op: &Op<'_>,
+        inode: &Arc<Inode>,
+        state: &State,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
         let bytes = state.record.size.saturating_sub(offset).min(out.len() as u64) as usize;
         let (out, _) = out.split_at_mut(bytes);
         if !out.is_empty() {
-            read_blocks(&op, &inode.own_key()?, &state.record, offset, out)?;
+            read_blocks(op, &inode.own_key()?, &state.record, offset, out)?;
         }
-        self.was_read(&inode, &state);
+        self.was_read(inode, state);
         Ok(bytes)
+    }
+
+    /// Reads a small file as a whole and keeps it in memory. The caller holds the namespace.
+    fn read_whole(&self, op: &Op<'_>, inode: &Arc<Inode>, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let mut guard = inode.state.write();
+        let state = &mut *guard;
+        // Others may have changed or read it meanwhile.
+        if !self.contents.may_keep(&state.record) {
+            return self.read_part(op, inode, state, offset, out);
+        }
+        if state.record.content().is_none() {
+            let mut bytes = read_block(op, &key::block(&inode.own_key()?, 0), &state.record)?;
+            bytes.resize(state.record.size as usize, 0);
+            self.contents.keep(&mut state.record, bytes.into_boxed_slice());
+            if !state.content_queued {
+                state.content_queued = true;
+                let is_there = |node| self.table.get(node).is_some();
+                self.contents.queue(inode.id, self.table.len(), is_there);
+            }
+        }
+        let filled = copy_part(state.record.content().unwrap_or_default(), offset, out);
+        self.was_read(inode, state);
+        drop(guard);
+        self.give_up_contents();
+        Ok(filled)
+    }
+
+    /// Keeps the contents in memory within their budget. The caller holds no inode's lock.
+    fn give_up_contents(&self) {
+        while let Some(node) = self.contents.next_to_drop() {
+            let Some(inode) = self.table.get(node) else { continue };
+            let mut state = inode.state.write();
+            state.content_queued = false;
+            state.record.drop_content();
+        }
     }
 
     /// Keeps the time of the last read as `relatime` does, in memory: it is put with the record's
@@ -74,6 +149,21 @@ impl Volume {
     }
 }
 
+/// Up to `len` bytes of a content from `offset` on.
+fn part(content: &[u8], offset: u64, len: usize) -> &[u8] {
+    let rest = usize::try_from(offset).ok().and_then(|from| content.get(from..)).unwrap_or_default();
+    rest.get(..len).unwrap_or(rest)
+}
+
+/// Copies what a content has from `offset` on, as far as there is room, and gives how many bytes that is.
+fn copy_part(content: &[u8], offset: u64, out: &mut [u8]) -> usize {
+    let part = part(content, offset, out.len());
+    if let Some(room) = out.get_mut(..part.len()) {
+        room.copy_from_slice(part);
+    }
+    part.len()
+}
+
 /// Fills `out`, which is not empty, with what is at `offset`, not past the size.
 fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut [u8]) -> Result<()> {
     let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
@@ -81,11 +171,8 @@ fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut 
     let mut filled = 0;
     if first == last {
         let at = key::block(own, first);
-        match op.get(DATA, &at)? {
-            Some(block) => copy_block(&at, first, &block, offset, out, &mut filled)?,
-            None if is_sparse => {}
-            None => return Err(damaged(&at, "the block is lost")),
-        }
+        let block = read_block(op, &at, record)?;
+        copy_block(&at, first, &block, offset, out, &mut filled)?;
         fill_up(out, filled);
         return Ok(());
     }
@@ -108,6 +195,16 @@ fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut 
     }
     fill_up(out, filled);
     Ok(())
+}
+
+/// A block as it is stored: what is missing at its end, or all of it in a hole, reads as zeros.
+fn read_block(op: &Op<'_>, at: &[u8], record: &Record) -> Result<Vec<u8>> {
+    match op.get(DATA, at)? {
+        Some(block) if block.len() > BLOCK_BYTES => Err(damaged(at, "the block is too long")),
+        Some(block) => Ok(block),
+        None if record.flags.has(Flags::SPARSE) => Ok(Vec::new()),
+        None => Err(damaged(at, "the block is lost")),
+    }
 }
 
 /// Makes zeros of what no block has filled.

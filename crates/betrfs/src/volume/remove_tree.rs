@@ -56,7 +56,7 @@ impl Volume {
         let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
         op.commit(&batch)?;
-        dir.state.write().record = record;
+        dir.state.write().record = record.into();
         let touched = self.removed(&dir, removal)?;
         drop(alone);
         Ok(self.let_go_all(touched))

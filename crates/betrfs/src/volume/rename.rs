@@ -223,7 +223,7 @@ impl Volume {
         for (spot, record) in [(from, Some(parents.from)), (to, parents.to)] {
             let mut state = spot.dir.state.write();
             if let Some(record) = record {
-                state.record = record;
+                state.record = record.into();
             }
             if let Some(dir) = &mut state.dir {
                 dir.remove(spot.name);

@@ -39,30 +39,29 @@ impl Volume {
         Ok(is_in_snapshot(&inode, record))
     }
 
-    /// The entry `.snapshots` of a directory.
-    pub(super) fn lookup_snapshots(&self, op: &Op<'_>, parent: NodeId) -> Result<Entry> {
-        let _shared = self.namespace.read();
-        let of = self.inode(parent)?;
+    /// The entry `.snapshots` of a directory. The caller holds the namespace.
+    pub(super) fn snapshots_of(&self, op: &Op<'_>, of: &Arc<Inode>) -> Result<Arc<Inode>> {
         let mut state = of.state.write();
         state.dir()?;
-        if of.is_unlinked() || is_in_snapshot(&of, &state.record) {
+        if of.is_unlinked() || is_in_snapshot(of, &state.record) {
             return Err(Error::NotFound);
         }
         let known = state.dir()?.snapshots.and_then(|node| self.table.get(node));
         let inode = match known {
             Some(inode) => inode,
             None => {
-                let inode = self.load_snapshots(op, &of, &state.record)?;
+                let inode = self.load_snapshots(op, of, &state.record)?;
                 state.dir_mut()?.snapshots = Some(inode.id);
                 inode
             }
         };
         {
-            let record = &mut inode.state.write().record;
+            let mut snapshots = inode.state.write();
+            let mut record = snapshots.record.clone();
             (record.perm, record.uid, record.gid) = (state.record.perm, state.record.uid, state.record.gid);
+            snapshots.record = record.into();
         }
-        drop(state);
-        Ok(entry_of(&inode))
+        Ok(inode)
     }
 
     fn load_snapshots(&self, op: &Op<'_>, of: &Arc<Inode>, of_record: &Record) -> Result<Arc<Inode>> {
@@ -111,13 +110,13 @@ impl Volume {
         let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY };
         self.commit_copy(&op, batch, of, &copy, &mut record)?;
 
-        of.state.write().record = of_record;
+        of.state.write().record = of_record.into();
         let name: Arc<[u8]> = Arc::from(name);
         let place = Place::Named { parent: snapshots.clone(), name: name.clone() };
         let dir = Directory::new(self.names_total.clone());
         let inode = self.table.insert(|id| Inode::new(id, ino, place, record, Some(dir)));
         let mut state = snapshots.state.write();
-        count(&mut state.record, 1, now_ns);
+        state.record = counted(&state.record, 1, now_ns).into();
         let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
         self.learn(snapshots, &mut state, &name, known)?;
         drop(state);
@@ -150,9 +149,9 @@ impl Volume {
         op.commit(&batch)?;
 
         let touched = self.removed(&inode, removal)?;
-        of.state.write().record = of_record;
+        of.state.write().record = of_record.into();
         let mut state = snapshots.state.write();
-        count(&mut state.record, -1, now_ns);
+        state.record = counted(&state.record, -1, now_ns).into();
         state.dir_mut()?.remove(name);
         drop(state);
         (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
@@ -173,10 +172,13 @@ impl Volume {
     }
 }
 
-fn count(snapshots: &mut Record, by: i64, now_ns: i64) {
-    snapshots.entries = snapshots.entries.saturating_add_signed(by);
-    snapshots.subdirs = snapshots.entries;
-    (snapshots.mtime_ns, snapshots.ctime_ns) = (now_ns, now_ns);
+/// The record of `.snapshots` when one came (1) or went (-1).
+fn counted(snapshots: &Record, by: i64, now_ns: i64) -> Record {
+    let mut record = snapshots.clone();
+    record.entries = record.entries.saturating_add_signed(by);
+    record.subdirs = record.entries;
+    (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
+    record
 }
 
 /// Whether an inode with this record is, or is in, a snapshot; `.snapshots` counts as one.
@@ -192,6 +194,14 @@ pub(super) fn is_in_snapshot(inode: &Inode, record: &Record) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Refuses a change of what has this record and this key or path, if that is in a snapshot.
+pub(super) fn refuse_key_in_snapshot(key: &[u8], record: &Record) -> Result<()> {
+    if record.flags.has(Flags::READ_ONLY) || key::is_in_snapshot(key) {
+        return Err(Error::InSnapshot);
+    }
+    Ok(())
 }
 
 /// Refuses a change of what is in a snapshot.

@@ -14,7 +14,7 @@ use crate::volume::Volume;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::check_name;
 use crate::volume::op::{Op, OpKind};
-use crate::volume::snapshots::refuse_in_snapshot;
+use crate::volume::snapshots::refuse_key_in_snapshot;
 
 /// Up to so many blocks are deleted one by one: a range message costs every later query.
 pub(super) const POINT_DELETES_MAX: u64 = 8;
@@ -95,8 +95,8 @@ impl Volume {
         self.give_up_names();
         let mut dir = parent.state.write();
         dir.dir()?;
-        refuse_in_snapshot(&parent, &dir.record)?;
         let path = parent.dir_path()?;
+        refuse_key_in_snapshot(&path.bytes, &dir.record)?;
         let inode = self.find(&op, &parent, &mut dir, name)?.ok_or(Error::NotFound)?;
         let mut state = inode.state.write();
         match (kind, state.record.is_dir()) {
@@ -124,7 +124,7 @@ impl Volume {
         batch.mark_freeing(0);
         op.commit(&batch)?;
 
-        dir.record = dir_record;
+        dir.record = dir_record.into();
         dir.dir_mut()?.remove(name);
         self.settle(&inode, &mut state, dropped);
         drop(state);
@@ -225,7 +225,7 @@ impl Volume {
 
     /// Installs what a committed [`drop_name`](Self::drop_name) prepared.
     pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
-        state.record = dropped.record;
+        state.record = dropped.record.into();
         if let Some(place) = dropped.place {
             if let Place::Object { oid } = inode.place() {
                 self.table.remove_object(oid);

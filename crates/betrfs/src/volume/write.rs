@@ -55,8 +55,7 @@ impl Volume {
         }
         let own = inode.own_key()?;
         let mut record = with_atime(&inode, &state);
-        let blocks = data.len() / BLOCK_BYTES + 2;
-        let mut batch = Batch::with_capacity(data.len() + blocks * (own.len() + 64) + 256);
+        let mut batch = Batch::with_capacity(contents_bytes(&own, data) + own.len() + 256);
         put_bytes(&mut batch, &own, record.size, offset, data);
         grow(&mut record, offset, offset + data.len() as u64);
         let now_ns = self.home.now_ns();
@@ -65,7 +64,7 @@ impl Volume {
             kill_set_id(&mut record);
         }
         drop_capabilities(&mut batch, &inode, &mut record)?;
-        self.commit_record(&op, batch, &inode, &mut state, record)
+        self.commit_record_at(&own, &op, batch, &inode, &mut state, record)
     }
 
     /// Copies a range from a file to another, or to another place in the same, and gives the count
@@ -112,8 +111,13 @@ impl Volume {
     }
 }
 
+/// About what the bytes of a file take in a batch.
+pub(super) fn contents_bytes(own: &[u8], data: &[u8]) -> usize {
+    data.len() + (data.len() / BLOCK_BYTES + 2) * (own.len() + 64)
+}
+
 /// Adds the bytes at `offset` to a file of `size` bytes.
-fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, data: &[u8]) {
+pub(super) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, data: &[u8]) {
     let (mut at, mut rest) = (offset, data);
     while !rest.is_empty() {
         let number = at / BLOCK;

@@ -61,6 +61,36 @@ fn in_a_directory_that_was_made_here_nothing_asks_the_tree() {
 }
 
 #[test]
+fn a_file_made_with_its_contents_is_one_commit_and_there_after_a_crash() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    let contents_of = |i: u8| vec![i; usize::from(i) * 1000];
+    let creates = cost(&volume, OpKind::Create, || {
+        for i in 0..10 {
+            let name = format!("f{i}");
+            let file = volume.create_with(dir, name.as_bytes(), &new_file(), &contents_of(i)).unwrap();
+            assert_eq!(file.attr.size, u64::from(i) * 1000);
+            assert_eq!(read_all(&volume, file.node), contents_of(i));
+        }
+    });
+    assert_eq!(creates, (0, 10));
+    assert_eq!(volume.counters().of(OpKind::Write).calls, 0);
+    let too_large = vec![1; (1 << 20) + 1];
+    let refused = volume.create_with(dir, b"large", &new_file(), &too_large);
+    assert_eq!(refused.map(|_| ()), Err(Error::FileTooLarge));
+    let refused = volume.create_with(dir, b"dir", &new_dir(), b"contents");
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    let refused = volume.create_with(dir, b"f1", &new_file(), b"contents");
+    assert_eq!(refused.map(|_| ()), Err(Error::Exists));
+    assert_sound(&volume);
+    volume.sync().unwrap();
+    let volume = disk.open();
+    for i in 0..10 {
+        assert_eq!(contents(&volume, &format!("/d/f{i}")), contents_of(i));
+    }
+}
+
+#[test]
 fn reads_are_one_query_each_and_put_nothing() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");

@@ -5,8 +5,8 @@ mod compare;
 use crate::model::{Dice, Model, Object, split};
 use crate::support::*;
 use betrfs::{
-    Error, FallocateMode, FileType, NewNode, NodeId, Objects, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr,
-    Volume, XattrMode,
+    Error, FallocateMode, FileType, NewNode, NodeId, Objects, OpKind, RenameFlags, SNAPSHOTS_NAME, SeekWhat,
+    SetAttr, Volume, XattrMode,
 };
 
 const STEPS: usize = 200;
@@ -23,6 +23,9 @@ struct World {
     model: Model,
     handles: Vec<Handle>,
     dice: Dice,
+    is_short_of_memory: bool,
+    /// Where files are changed, up to there mostly: so that some histories are of small files.
+    offsets_max: u64,
 }
 
 const NAMES: [&str; 6] = ["a", "b", "a\u{1}", "ab", "c", "\u{ff}"];
@@ -32,12 +35,23 @@ impl World {
         let mut dice = Dice(seed);
         let mut disk = if dice.roll(2) == 0 { Disk::new() } else { Disk::of_tiny_nodes(48 << 20) };
         // Often so little memory that inodes and names are dropped all the time.
-        if dice.roll(2) == 0 {
+        let is_short_of_memory = dice.roll(2) == 0;
+        if is_short_of_memory {
             disk.options.inodes_max = 1;
             disk.options.names_max = 2;
+            disk.options.contents_bytes_max = 5000;
         }
+        let offsets_max = *dice.pick(&[3000, 50_000]);
         let volume = disk.open();
-        World { disk, volume, model: Model::default(), handles: Vec::new(), dice }
+        World {
+            disk,
+            volume,
+            model: Model::default(),
+            handles: Vec::new(),
+            dice,
+            is_short_of_memory,
+            offsets_max,
+        }
     }
 
     /// A path that may be there or not: up to three names below what is a directory, mostly.
@@ -94,9 +108,9 @@ impl World {
         match self.dice.roll(6) {
             0 => 0,
             1 => size as u64,
-            2 => self.dice.roll(12) * 4096,
+            2 => self.dice.roll(self.offsets_max / 4096 + 1) * 4096,
             3 => self.dice.roll(100),
-            _ => self.dice.roll(50_000),
+            _ => self.dice.roll(self.offsets_max),
         }
     }
 
@@ -150,6 +164,12 @@ impl World {
                 let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new));
                 (Object { fifo: true, perm: 0o644, ..Object::default() }, result)
             }
+            2 | 3 => {
+                let bytes = self.bytes(self.offsets_max);
+                let result =
+                    self.in_dir(&path, |dir, name| self.volume.create_with(dir, name, &new_file(), &bytes));
+                (Object { perm: 0o644, bytes, ..Object::default() }, result)
+            }
             _ => {
                 let result = self.in_dir(&path, |dir, name| self.volume.create(dir, name, &new_file()));
                 (Object { perm: 0o644, ..Object::default() }, result)
@@ -170,6 +190,7 @@ impl World {
         let Some((node, id, forget)) = self.file() else { return "write nothing".into() };
         let offset = self.offset(self.model.objects[id].bytes.len());
         let most = *self.dice.pick(&[20, 5000, 20_000]);
+        let most = most.min(self.offsets_max);
         let data = self.bytes(most);
         self.volume.write(node, offset, &data, false).unwrap();
         let bytes = &mut self.model.objects[id].bytes;

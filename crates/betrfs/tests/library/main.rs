@@ -9,6 +9,7 @@ mod damage;
 mod device_costs;
 mod full;
 mod histories;
+mod kept;
 mod links;
 mod listings;
 mod model;

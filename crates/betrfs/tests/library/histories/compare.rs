@@ -58,6 +58,11 @@ impl World {
             Some(target) => assert_eq!(&self.volume.readlink(node).unwrap(), target),
             None if file_type == FileType::Regular => {
                 assert!(read_all(&self.volume, node) == object.bytes, "contents of {path}");
+                // Of a small file, once more from memory.
+                let before = queries(&self.volume, OpKind::Read);
+                assert!(read_all(&self.volume, node) == object.bytes, "contents of {path}, kept");
+                let is_kept = object.bytes.len() <= 4096 && !self.is_short_of_memory;
+                assert!(!is_kept || queries(&self.volume, OpKind::Read) == before, "{path} is not kept");
             }
             None => {}
         }

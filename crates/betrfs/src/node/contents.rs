@@ -1,0 +1,118 @@
+//! Contents of small files, kept in memory as wholes.
+//!
+//! A content belongs to the record beside which it was read: [`Recorded`] holds both, and a change of a
+//! file replaces the record, so nothing that changes a file can leave a content behind that was true
+//! before. There is no way to change a record in its place.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::ops::Deref;
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree_sys::sync::Mutex;
+use betree_sys::sync::atomic::AtomicUsize;
+
+use crate::schema::Record;
+use crate::schema::block::BLOCK;
+use crate::types::{FileType, NodeId};
+
+/// What one content takes beside its bytes, about.
+const OVERHEAD_BYTES: usize = 64;
+
+/// A record, and perhaps what the file held when it was current, which it is still.
+pub(crate) struct Recorded {
+    record: Record,
+    content: Option<Content>,
+}
+
+/// All bytes of a file; their count is in the budget as long as they are there.
+struct Content {
+    bytes: Box<[u8]>,
+    total_bytes: Arc<AtomicUsize>,
+}
+
+impl Content {
+    fn cost_bytes(&self) -> usize {
+        self.bytes.len() + OVERHEAD_BYTES
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.total_bytes.fetch_sub(self.cost_bytes(), Relaxed);
+    }
+}
+
+impl From<Record> for Recorded {
+    fn from(record: Record) -> Recorded {
+        Recorded { record, content: None }
+    }
+}
+
+impl Deref for Recorded {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl Recorded {
+    /// All that the file holds, if that is in memory.
+    pub fn content(&self) -> Option<&[u8]> {
+        self.content.as_ref().map(|content| &*content.bytes)
+    }
+
+    /// Lets go of the content.
+    pub fn drop_content(&mut self) {
+        self.content = None;
+    }
+}
+
+/// The budget of all contents, and the order in which they are given up.
+pub(crate) struct Contents {
+    total_bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
+    /// Of each inode whose state says so, one entry; some have no content any more.
+    queue: Mutex<VecDeque<NodeId>>,
+}
+
+impl Contents {
+    pub fn new(bytes_max: usize) -> Contents {
+        Contents { total_bytes: Arc::default(), bytes_max, queue: Mutex::default() }
+    }
+
+    /// Whether the content of a file with this record may be kept.
+    pub fn may_keep(&self, record: &Record) -> bool {
+        let is_small = (1..=BLOCK).contains(&record.size);
+        record.file_type == FileType::Regular
+            && is_small
+            && record.size as usize + OVERHEAD_BYTES <= self.bytes_max
+    }
+
+    /// Keeps what a file holds. The caller holds its state, under which it was read.
+    pub fn keep(&self, recorded: &mut Recorded, bytes: Box<[u8]>) {
+        let content = Content { bytes, total_bytes: self.total_bytes.clone() };
+        self.total_bytes.fetch_add(content.cost_bytes(), Relaxed);
+        recorded.content = Some(content);
+    }
+
+    /// Adds a file to those whose contents are given up in turn. Those for which `is_there` is false are not
+    /// in memory at all any more.
+    pub fn queue(&self, node: NodeId, inodes: usize, is_there: impl Fn(NodeId) -> bool) {
+        let mut queue = self.queue.lock();
+        queue.push_back(node);
+        if queue.len() > 2 * inodes + 64 {
+            queue.retain(|node| is_there(*node));
+        }
+    }
+
+    /// The next file whose content is to be given up, while there is too much.
+    pub fn next_to_drop(&self) -> Option<NodeId> {
+        if self.total_bytes.load(Relaxed) <= self.bytes_max {
+            return None;
+        }
+        self.queue.lock().pop_front()
+    }
+}
