@@ -80,7 +80,9 @@ impl Mount {
         let home: Arc<dyn Home> = Arc::new(StdHome::new());
         let farewell = Farewell::listen(home.random_u64())
             .map_err(|source| MountError::Io { doing: "listen on a socket", source })?;
-        let open = OpenOptions { cache_bytes: options.cache_bytes, ..OpenOptions::new(home) };
+        // The kernel keeps what was read: a second copy would only take memory and the time to make it.
+        let open =
+            OpenOptions { cache_bytes: options.cache_bytes, contents_bytes_max: 0, ..OpenOptions::new(home) };
         let volume = Volume::open(Arc::new(SlowDevice(device)), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
         let volume = Arc::new(volume);
