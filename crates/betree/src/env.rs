@@ -83,6 +83,12 @@ impl Env {
         }
     }
 
+    /// What a message for a range weighs in the buffers of nodes, in bytes: where what it would take the place of is
+    /// less, single changes are better.
+    pub fn range_weight_bytes(&self) -> usize {
+        self.engine.geometry.range_weight_bytes()
+    }
+
     /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`]: an eighth
     /// of the log, so that a quarter of it, kept free, holds one wherever the log's end falls.
     pub fn batch_bytes_max(&self) -> usize {

@@ -58,6 +58,9 @@ impl Options {
     }
 }
 
+/// How many messages for ranges a buffer holds at most for each edge that its node may have.
+const RANGES_PER_EDGE: usize = 2;
+
 impl Geometry {
     /// A geometry that suits a volume of that size and that many dictionaries.
     pub fn for_volume(volume_bytes: u64, dicts: u8) -> Geometry {
@@ -69,6 +72,11 @@ impl Geometry {
             log_bytes: (volume_bytes / 16 / 4096 * 4096).clamp(1 << 20, 512 << 20),
             dicts,
         }
+    }
+
+    /// As how many bytes a message for a range counts in a buffer that is full at a node's size.
+    pub(crate) fn range_weight_bytes(&self) -> usize {
+        self.node_bytes as usize / (RANGES_PER_EDGE * self.fanout_max as usize).max(1)
     }
 
     /// Whether the parts fit together.

@@ -17,9 +17,6 @@ pub(crate) const FLUSH_NODES: u32 = 6;
 /// Room for a flush of which parts go past the child, in nodes.
 pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 
-/// How many messages for ranges a buffer holds at most for each edge that its node may have.
-const RANGES_PER_EDGE: usize = 2;
-
 /// No tree grows beyond this height; its root becomes larger instead.
 pub(super) const HEIGHT_MAX: u8 = 200;
 
@@ -94,8 +91,7 @@ impl Tree<'_> {
     /// range counts for much: what it hides is kept until it has gone down, and each is in the way of
     /// those who read past it.
     fn pressure_bytes(&self, edge: &Edge) -> usize {
-        let ranges_max = RANGES_PER_EDGE * self.geometry.fanout_max as usize;
-        edge.pending_bytes() + edge.pending_ranges() * (self.geometry.node_bytes as usize / ranges_max.max(1))
+        edge.pending_bytes() + edge.pending_ranges() * self.geometry.range_weight_bytes()
     }
 
     /// Splits a child that is too large, and merges or drops one that is too small. A child that was

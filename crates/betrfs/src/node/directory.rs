@@ -50,7 +50,8 @@ pub(crate) struct Directory {
     pub snapshots: Option<NodeId>,
     /// Queries that found nothing since the directory came into memory.
     pub misses: u32,
-    /// Entries that were removed since the directory came into memory.
+    /// Entries that were removed since the directory came into memory, and in directories that were removed with
+    /// them.
     pub removed: u64,
     /// Whether it stands in the queue of those whose names may be given up.
     pub queued: bool,

@@ -19,8 +19,8 @@ use crate::volume::snapshots::refuse_key_in_snapshot;
 /// Up to so many blocks are deleted one by one: a range message costs every later query.
 pub(super) const POINT_DELETES_MAX: u64 = 8;
 
-/// From so many removed entries on, a directory that goes deletes its ranges too.
-const RANGE_REMOVED_MIN: u64 = 2;
+/// About what the deletes of an entry and its blocks take in a buffer.
+const DELETES_BYTES: u64 = 1024;
 
 /// What becomes of an inode that loses a name, once the batch is committed.
 pub(super) struct Dropped {
@@ -117,7 +117,8 @@ impl Volume {
         let at = key::entry(&path.bytes, name);
         let contents = if inode.is_open() { Contents::Kept } else { Contents::Deleted };
         let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, contents, now_ns)?;
-        if state.dir.as_ref().is_some_and(|names| names.removed >= RANGE_REMOVED_MIN) {
+        let removed_below = state.dir.as_ref().map_or(0, |names| names.removed);
+        if removed_below.saturating_mul(DELETES_BYTES) >= self.env.range_weight_bytes() as u64 {
             self.delete_emptied(&mut batch, &key::child_path(&path.bytes, name));
         }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
@@ -125,7 +126,9 @@ impl Volume {
         op.commit(&batch)?;
 
         dir.record = dir_record.into();
-        dir.dir_mut()?.remove(name);
+        let names = dir.dir_mut()?;
+        names.remove(name);
+        names.removed = names.removed.saturating_add(removed_below);
         self.settle(&inode, &mut state, dropped);
         drop(state);
         drop(dir);
