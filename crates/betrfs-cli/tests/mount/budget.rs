@@ -118,8 +118,12 @@ fn what_was_seen_is_not_asked_for_again() {
     read();
     read();
     let mut requests = mounted.requests_of(read);
-    // The kernel may have had better use for a page.
-    assert!(requests.remove("read").unwrap_or(0) <= FILES / 10);
+    // The kernel may have had better use for a page, now or in the second reading, which then was the first of
+    // that file.
+    for rarely in ["read", "statx"] {
+        let asked = requests.remove(rarely).unwrap_or(0);
+        assert!(asked <= FILES / 10, "{asked} {rarely}");
+    }
     assert_eq!(awaited(requests), counts([("open", FILES)]));
 }
 
