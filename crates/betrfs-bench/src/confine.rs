@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
 
 use crate::teardown::Teardown;
 
@@ -23,7 +24,7 @@ const DIRTY_BYTES: &str = "/proc/sys/vm/dirty_bytes";
 const DIRTY_RATIO: &str = "/proc/sys/vm/dirty_ratio";
 
 /// A group in one hierarchy, and the one that this process came from.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Group {
     dir: PathBuf,
     home: PathBuf,
@@ -91,24 +92,31 @@ fn add_self(dir: &Path) -> Result<()> {
 }
 
 /// What has to be put back as it was.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Undo {
     groups: Vec<Group>,
-    sysctl: Option<(&'static str, String)>,
+    sysctl: Option<(PathBuf, String)>,
 }
 
 impl Undo {
-    /// Ends whoever else is in the groups, and puts everything back as far as that goes.
-    pub fn undo(&self) {
-        if let Some((path, value)) = &self.sysctl
-            && let Err(error) = std::fs::write(path, value)
-        {
-            eprintln!("betrfs-bench: {path} was {} and could not be set again: {error}", value.trim());
-        }
+    /// Takes this process out of the groups.
+    pub fn leave(&self) {
         for group in &self.groups {
             if let Err(error) = group.leave() {
                 eprintln!("betrfs-bench: {error:#}");
             }
+        }
+    }
+
+    /// Ends whoever is in the groups, this process excepted, and puts everything back as far as that goes.
+    pub fn put_back(&self) {
+        if let Some((path, value)) = &self.sysctl
+            && let Err(error) = std::fs::write(path, value)
+        {
+            let (path, value) = (path.display(), value.trim());
+            eprintln!("betrfs-bench: {path} was {value} and could not be set again: {error}");
+        }
+        for group in &self.groups {
             // A member that ends is gone from the group a little later.
             let gone = (0..100).any(|_| {
                 end_members(&group.dir);
@@ -205,7 +213,8 @@ impl Confinement {
                 Some(groups)
             }
             Err(error) => {
-                undo.undo();
+                undo.leave();
+                undo.put_back();
                 if !may_be_unlimited {
                     return Err(error);
                 }
@@ -257,11 +266,12 @@ pub fn wait_until_alone() -> Result<File> {
 }
 
 /// Limits what may be dirty; what is to be written, and where, to have it as it was.
-fn limit_dirty(bytes: u64) -> Result<(&'static str, String)> {
+fn limit_dirty(bytes: u64) -> Result<(PathBuf, String)> {
     let read = |path| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
     let (was_bytes, was_ratio) = (read(DIRTY_BYTES)?, read(DIRTY_RATIO)?);
     std::fs::write(DIRTY_BYTES, bytes.to_string()).with_context(|| format!("cannot set {DIRTY_BYTES}"))?;
-    Ok(if was_bytes.trim() == "0" { (DIRTY_RATIO, was_ratio) } else { (DIRTY_BYTES, was_bytes) })
+    let is_ratio = was_bytes.trim() == "0";
+    Ok(if is_ratio { (DIRTY_RATIO.into(), was_ratio) } else { (DIRTY_BYTES.into(), was_bytes) })
 }
 
 #[cfg(test)]
@@ -273,7 +283,8 @@ mod tests {
     #[test]
     fn within_it_memory_is_limited_and_time_counted_and_then_all_is_as_before() {
         let read = |path: &str| std::fs::read_to_string(path).unwrap();
-        let teardown = Teardown::new(Path::new("/nonexistent")).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let teardown = Teardown::new(scratch.path()).unwrap();
         // The others wait until the first is done.
         let alone = wait_until_alone().unwrap();
         let before = (read(DIRTY_BYTES), read(DIRTY_RATIO), read("/proc/self/cgroup"));
@@ -304,5 +315,6 @@ mod tests {
         assert!(!left.wait().unwrap().success());
         assert_eq!(before, (read(DIRTY_BYTES), read(DIRTY_RATIO), read("/proc/self/cgroup")));
         assert!(groups.iter().all(|group| !group.exists()));
+        teardown.end();
     }
 }

@@ -174,7 +174,6 @@ fn run(arguments: &Arguments) -> Result<()> {
     if let [image, dir] = arguments.emulate.as_slice() {
         return store::emulated::serve(image, dir);
     }
-    let scale = arguments.scale;
     if arguments.what == "list" {
         list(arguments);
         return Ok(());
@@ -185,21 +184,30 @@ fn run(arguments: &Arguments) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("only root can mount and make caches cold: run it as root");
     }
+    teardown::undo_dead_runs()?;
     let scratch = tempfile::Builder::new()
         .prefix("betrfs-bench-")
         .tempdir_in(std::path::absolute(&arguments.dir)?)
         .with_context(|| format!("cannot work in {}", arguments.dir.display()))?;
     let teardown = Teardown::new(scratch.path())?;
+    let done = run_in(arguments, scratch.path(), &teardown);
+    teardown.end();
+    done
+}
+
+/// Runs what was asked for, with a directory for its files; nothing but these is left afterwards.
+fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<()> {
+    let scale = arguments.scale;
     if engines::is_named(&arguments.what) {
-        return engines::run(arguments, scratch.path(), &teardown);
+        return engines::run(arguments, scratch, teardown);
     }
-    let tree = Tree::new(scratch.path(), arguments.tree.as_deref(), scale)?;
+    let tree = Tree::new(scratch, arguments.tree.as_deref(), scale)?;
     if arguments.what == "calibrate" {
-        let figures = calibrate::calibrate(scratch.path(), &tree, scale, &teardown)?;
+        let figures = calibrate::calibrate(scratch, &tree, scale, teardown)?;
         return figures.print(arguments.format);
     }
     let binary = betrfs_binary(arguments)?;
-    let inputs = Inputs::new(&tree, scratch.path(), &binary);
+    let inputs = Inputs::new(&tree, scratch, &binary);
     let mut chosen = workloads::all(scale, &inputs);
     let asked: Vec<&str> = arguments.what.split(',').collect();
     let is_asked = |name: &str| asked.iter().any(|asked| *asked == "all" || is_chosen(name, asked));
@@ -213,19 +221,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     let saved = Saved::open(arguments.save.as_deref(), &run)?;
     let size_bytes = |workload: &dyn Workload| scale.pick(TINY_DISK_BYTES, workload.disk_bytes());
     if let Some(largest) = chosen.iter().max_by_key(|workload| workload.disk_bytes()) {
-        testbed::ensure_room(scratch.path(), largest.name(), size_bytes(&**largest))?;
+        testbed::ensure_room(scratch, largest.name(), size_bytes(&**largest))?;
     }
-    let parts = Parts {
-        disk: arguments.disk,
-        peers: &arguments.peers,
-        binary: binary.clone(),
-        scratch: scratch.path(),
-        teardown: &teardown,
-    };
+    let parts =
+        Parts { disk: arguments.disk, peers: &arguments.peers, binary: binary.clone(), scratch, teardown };
     let (mut testbed, mut figures) = (None, Vec::new());
     for workload in &chosen {
         let made = parts.testbed(testbed.take(), size_bytes(&**workload))?;
-        figures.push(measure::measure(&**workload, &made, arguments.rounds, scale, &saved, &teardown)?);
+        figures.push(measure::measure(&**workload, &made, arguments.rounds, scale, &saved, teardown)?);
         testbed = Some(made);
     }
     let library = if has_library {

@@ -1,0 +1,84 @@
+//! A run that is killed at once, and what the next one finds of it.
+#![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// It may have to wait for the figure of another run on this machine.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// What runs have a lock on while they measure.
+const DIRTY_BYTES: &str = "/proc/sys/vm/dirty_bytes";
+
+/// A run on ext4 on an emulated disk. What it has in place of `betrfs` fails there.
+fn run_in(dir: &Path) -> Command {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_betrfs-bench"));
+    run.args(["create", "--scale", "tiny", "--rounds", "1", "--disk", "hdd", "--peers", "ext4"]);
+    run.args(["--betrfs", "/bin/false", "--dir"]).arg(dir);
+    run
+}
+
+/// The record of the run in a directory, if it is there and whole.
+fn record_of_run_in(dir: &Path) -> Option<Value> {
+    let records = std::fs::read_dir("/run/betrfs-bench").ok()?;
+    let whole = |path: PathBuf| serde_json::from_slice::<Value>(&std::fs::read(path).ok()?).ok();
+    let mut records = records.filter_map(|record| whole(record.ok()?.path()));
+    records.find(|record| record["scratch"].as_str().is_some_and(|held| Path::new(held).starts_with(dir)))
+}
+
+fn mounts_below(dir: &Path) -> usize {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let is_below =
+        |line: &&str| line.split(' ').nth(1).is_some_and(|mount| Path::new(mount).starts_with(dir));
+    mounts.lines().filter(is_below).count()
+}
+
+fn file_of_loop_device(device: &str) -> Option<PathBuf> {
+    let name = Path::new(device).file_name().unwrap().to_str().unwrap();
+    let file = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).ok()?;
+    Some(PathBuf::from(file.trim()))
+}
+
+#[test]
+fn the_next_run_undoes_what_a_killed_one_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut killed = run_in(dir.path()).stdout(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    let held = loop {
+        if mounts_below(dir.path()) == 2
+            && let Some(held) = record_of_run_in(dir.path())
+        {
+            break held;
+        }
+        assert_eq!(killed.try_wait().unwrap(), None, "the run ended before it was killed");
+        assert!(start.elapsed() < PATIENCE, "the run does not come to mount anything");
+        thread::sleep(Duration::from_millis(1));
+    };
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let device = held["loop_devices"][0].as_str().unwrap();
+    assert!(file_of_loop_device(device).is_some(), "nothing was left to undo");
+    assert!(mounts_below(dir.path()) > 0, "nothing was left to undo");
+
+    let next = run_in(dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(said.contains("undoing what a run left"), "{said}");
+    assert!(said.contains("create on ext4, round 1"), "it did not come to measure: {said}");
+    assert_eq!(mounts_below(dir.path()), 0);
+    assert_eq!(file_of_loop_device(device), None);
+    assert!(record_of_run_in(dir.path()).is_none());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    // Nobody else sets it meanwhile.
+    let alone = File::open(DIRTY_BYTES).unwrap();
+    alone.lock().unwrap();
+    if let [path, value] = held["confinement"]["sysctl"].as_array().map_or(&[][..], Vec::as_slice) {
+        assert_eq!(std::fs::read_to_string(path.as_str().unwrap()).unwrap(), value.as_str().unwrap());
+    }
+    for group in held["confinement"]["groups"].as_array().into_iter().flatten() {
+        assert!(!Path::new(group["dir"].as_str().unwrap()).exists());
+    }
+}
