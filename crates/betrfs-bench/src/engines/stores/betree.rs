@@ -17,6 +17,8 @@ use super::{Budget, See, Store, added};
 use crate::engines::data::Key;
 
 const DICT: DictId = DictId(0);
+/// With fewer nodes in its cache, the engine holds more than that while these are written.
+const CACHE_NODES_MIN: u64 = 32;
 /// Longer than any workload.
 const NEVER: Duration = Duration::from_secs(1 << 20);
 
@@ -43,7 +45,10 @@ impl Betree {
         let path = dir.join("volume");
         if !path.exists() {
             let device = Arc::new(FileDevice::create(&path, budget.volume_bytes, Existing::Refuse)?);
-            Env::format(device, &Geometry::for_volume(budget.volume_bytes, 1), [1; 16])?;
+            let usual = Geometry::for_volume(budget.volume_bytes, 1);
+            let node_bytes = usual.node_bytes.min((budget.cache_bytes / CACHE_NODES_MIN) as u32);
+            let basement_bytes = usual.basement_bytes.min(node_bytes);
+            Env::format(device, &Geometry { node_bytes, basement_bytes, ..usual }, [1; 16])?;
         }
         let device = Arc::new(FileDevice::open(&path)?);
         let options = Options::new(budget.cache_bytes as usize, Arc::new(Add));
