@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_sys::sync::{Mutex, MutexGuard};
+use hashbrown::HashSet;
 
 use crate::batch::{Change, Changes, RangeChange};
 use crate::dict::{Dict, DictState};
@@ -287,7 +288,7 @@ impl Engine {
         let tree = self.tree_of(dict);
         let reached = tree.flush_memtable(&memtable, self.has_room(PASSING_FLUSH_NODES))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.settle(&tree, reached, false)?;
+        self.settle(&tree, reached, None)?;
         Ok(true)
     }
 
@@ -318,8 +319,17 @@ impl Engine {
         Ok(())
     }
 
-    fn settle(&self, tree: &Tree<'_>, reached: Vec<NodeId>, eager: bool) -> Result<()> {
-        let settled = tree.settle(reached, eager, &|nodes| self.has_room(nodes))?;
+    fn settle(
+        &self,
+        tree: &Tree<'_>,
+        reached: Vec<NodeId>,
+        emptied: Option<&mut HashSet<NodeId>>,
+    ) -> Result<()> {
+        let (cache, eager) = (&self.store.cache, emptied.is_some());
+        // Who empties all buffers reaches every leaf, and can go on after a checkpoint.
+        let most_dirty_bytes = cache.dirty_bytes() + cache.budget_bytes() / 2;
+        let has_memory = || !eager || cache.dirty_bytes() <= most_dirty_bytes;
+        let settled = tree.settle(reached, emptied, &|nodes| has_memory() && self.has_room(nodes))?;
         self.counters.flushes.fetch_add(settled.flushes, Ordering::Relaxed);
         if settled.cut_short {
             self.unsettled.store(true, Ordering::Relaxed);
@@ -334,7 +344,7 @@ impl Engine {
             return Ok(false);
         }
         self.unsettled.store(false, Ordering::Relaxed);
-        self.settle_all(false)?;
+        self.settle_all(None)?;
         Ok(true)
     }
 
@@ -374,7 +384,7 @@ impl Engine {
             let _structure = dict.structure.lock();
             let tree = self.tree_of(dict);
             let reached = tree.clear_borders(cuts, &|nodes| self.has_room(nodes))?;
-            self.settle(&tree, reached, false)?;
+            self.settle(&tree, reached, None)?;
         }
         Ok(true)
     }
@@ -407,25 +417,26 @@ impl Engine {
         self.drained_at_commit.swap(commits, Ordering::Relaxed) != commits
     }
 
-    /// Brings what is pending down to the leaves, as far as there is room: that is how deletes and
-    /// overwrites give space back, once a checkpoint follows. `true` if something was done and
-    /// something is left.
-    pub fn drain(&self) -> Result<bool> {
+    /// Brings what is pending down to the leaves, as far as there is room on the device and in memory: that
+    /// is how deletes and overwrites give space back, once a checkpoint follows. `true` if something was
+    /// done and something is left, with which another call goes on if it is given the same `emptied`, at
+    /// first empty.
+    pub fn drain(&self, emptied: &mut HashSet<NodeId>) -> Result<bool> {
         self.deletes_pending.store(false, Ordering::Relaxed);
         self.pending_freed_bytes.store(0, Ordering::Relaxed);
         self.freeze(true);
         self.absorb_all()?;
         let before = self.counters.flushes.load(Ordering::Relaxed);
         self.unsettled.store(false, Ordering::Relaxed);
-        self.settle_all(true)?;
+        self.settle_all(Some(emptied))?;
         let flushed = self.counters.flushes.load(Ordering::Relaxed) != before;
         Ok(flushed && self.unsettled.load(Ordering::Relaxed))
     }
 
-    fn settle_all(&self, eager: bool) -> Result<()> {
+    fn settle_all(&self, mut emptied: Option<&mut HashSet<NodeId>>) -> Result<()> {
         for dict in &self.dicts {
             let _structure = dict.structure.lock();
-            self.settle(&self.tree_of(dict), Vec::new(), eager)?;
+            self.settle(&self.tree_of(dict), Vec::new(), emptied.as_deref_mut())?;
         }
         Ok(())
     }

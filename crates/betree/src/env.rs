@@ -5,6 +5,7 @@ use alloc::string::ToString;
 
 use betree_sys::sync::atomic::Ordering;
 use betree_sys::sync::{Condvar, Mutex};
+use hashbrown::HashSet;
 
 use crate::batch::{Batch, KEY_BYTES_MAX};
 use crate::checkpoint::{Captured, Committed};
@@ -256,8 +257,9 @@ impl Env {
         if !self.engine.has_news_to_drain() {
             return Ok(false);
         }
+        let mut emptied = HashSet::new();
         loop {
-            let more = self.engine.drain()?;
+            let more = self.engine.drain(&mut emptied)?;
             while self.engine.free_one()? {}
             self.checkpoint()?;
             if !more {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -303,6 +304,52 @@ fn a_short_scan_reads_a_few_times_what_it_gives() {
     });
     let given = SCANS * u64::from(PAIRS) * VALUE_BYTES as u64;
     assert!(scans.read_bytes < given * 4, "{} bytes were read to give {given}: {scans:?}", scans.read_bytes);
+}
+
+/// The most that was dirty while it was done, as often as that could be asked.
+fn most_dirty_bytes(env: &Env, body: impl FnOnce()) -> u64 {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let most = scope.spawn(|| {
+            let mut most = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                most = most.max(env.stats().dirty_bytes);
+            }
+            most
+        });
+        let done = guarded("what makes dirty", || {
+            body();
+            Ok(())
+        });
+        is_done.store(true, Ordering::Relaxed);
+        done.unwrap();
+        most.join().unwrap()
+    })
+}
+
+#[test]
+fn deletions_all_over_give_their_space_back_in_the_memory_that_there_is() {
+    let device = large_volume();
+    let setup = Setup { cache_bytes: 4 * MIB, ..SETUP };
+    let env = open(&device, &setup);
+    let free_before = env.space().free_bytes;
+    for first in (0..KEYS).step_by(64) {
+        commit(&env, |batch| {
+            batch.mark_freeing(32 * VALUE_BYTES as u64);
+            (first..first + 64).step_by(2).for_each(|number| batch.delete(D, &key(number)));
+        });
+    }
+    let spent = cost(&device, || {
+        let most = most_dirty_bytes(&env, || env.reclaim().unwrap());
+        assert!(most <= 2 * setup.cache_bytes as u64, "{most} bytes were dirty");
+    });
+    let freed = env.space().free_bytes - free_before;
+    assert!(freed > u64::from(KEYS) * VALUE_BYTES as u64 * 2 / 5, "{freed} bytes came back");
+    // Whatever it takes in parts: each leaf, its header and what its parent has for it once.
+    let leaves = u64::from(KEYS) * VALUE_BYTES as u64 / u64::from(SETUP.geometry.node_bytes);
+    assert!(spent.reads < leaves * 4, "{spent:?} for {leaves} leaves");
+    assert!(spent.read_bytes < u64::from(KEYS) * VALUE_BYTES as u64 * 5 / 4, "{spent:?}");
+    assert!(spent.write_bytes < u64::from(KEYS) * VALUE_BYTES as u64, "{spent:?}");
 }
 
 /// Files of the same size, each read whole, in an order: the cost, others reading ahead.

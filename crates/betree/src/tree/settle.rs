@@ -30,44 +30,54 @@ pub(crate) struct Settled {
 
 impl Tree<'_> {
     /// Flushes until no buffer is over the size of a node, splitting and merging on the way back.
-    /// The nodes `reached` by what came before are visited too. With `eager`, buffers are emptied
-    /// whatever they hold. `has_room` says whether so many nodes more could be written.
+    /// The nodes `reached` by what came before are visited too. With `emptied`, buffers are emptied
+    /// whatever they hold, until there is no room: in it are the nodes that this was done with, which are
+    /// passed over when it goes on. `has_room` says whether so many nodes more could be written.
     ///
     /// Called with the structure lock held.
     pub fn settle(
         &self,
         reached: Vec<NodeId>,
-        eager: bool,
+        emptied: Option<&mut HashSet<NodeId>>,
         has_room: &dyn Fn(u32) -> bool,
     ) -> Result<Settled> {
+        let eager = emptied.is_some();
+        let mut here = HashSet::new();
+        let emptied = emptied.unwrap_or(&mut here);
         let mut settled = Settled::default();
         let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
         let mut to_visit: HashSet<NodeId> = reached.into_iter().collect();
-        // An eager walk visits each child once.
-        let mut visited: HashSet<NodeId> = HashSet::new();
         while let Some(id) = path.last().copied() {
             let node = self.node(id)?;
             let pressures = node.edges().iter().map(|edge| self.pressure_bytes(edge));
             let over = pressures.clone().sum::<usize>() > self.geometry.node_bytes as usize;
             let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
             let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
-            if let Some(index) = fullest.filter(|_| over || eager) {
-                if has_room(FLUSH_NODES) {
+            let wanted = fullest.filter(|_| over || eager);
+            let has_more = wanted.is_some() || eager && !settled.cut_short;
+            if has_more && has_room(FLUSH_NODES) {
+                if let Some(index) = wanted {
                     settled.flushes += 1;
                     to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
                     continue;
                 }
+                if self.mend_one(&node)? {
+                    settled.flushes += 1;
+                    continue;
+                }
+            } else if has_more && !settled.cut_short {
                 settled.cut_short = true;
+                // These are gone on with.
+                emptied.retain(|id| !path.contains(id));
             }
-            if eager && has_room(FLUSH_NODES) && self.mend_one(&node)? {
-                settled.flushes += 1;
-                continue;
-            }
+            let goes_on = eager && !settled.cut_short;
             let mut children = node.edges().iter().filter_map(|e| e.child);
-            let next =
-                children.find(|c| to_visit.remove(c) || eager && !visited.contains(c) && self.is_private(*c));
+            let next = children
+                .find(|c| to_visit.remove(c) || goes_on && !emptied.contains(c) && self.is_private(*c));
             if let Some(child) = next {
-                visited.insert(child);
+                if goes_on {
+                    emptied.insert(child);
+                }
                 path.push(child);
                 continue;
             }
