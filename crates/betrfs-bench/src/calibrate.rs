@@ -14,6 +14,7 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::contender::{Contender, Kernel, Peer};
+use crate::output::print;
 use crate::store::{Disk, Store};
 use crate::teardown::Teardown;
 use crate::tree::{NEEDLE, Tree};
@@ -42,17 +43,17 @@ impl Calibration {
     /// Prints it beside what it should be.
     pub fn print(&self, format: Format) -> Result<()> {
         match format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(self)?),
+            Format::Json => print(serde_json::to_string_pretty(self)?),
             Format::Text => {
-                println!("ext4 on the emulated disk{:>23}{:>18}", "", "a real one");
-                let row = |what: &str, value: f64, real| println!("  {what:<36}{value:>10.2}{real:>18}");
-                row("random reads of 4 KiB a second", self.random_reads_per_second, "about 150");
-                row("sequential write, MB/s", self.write_mb_per_second, "110 to 150");
-                row("sequential read, MB/s", self.read_mb_per_second, "110 to 150");
-                row("cold grep -r of a tree, ms a file", self.grep_ms_per_file, "0.7 to 1");
+                print(format_args!("ext4 on the emulated disk{:>23}{:>18}", "", "a real one"))?;
+                let row =
+                    |what: &str, value: f64, real| print(format_args!("  {what:<36}{value:>10.2}{real:>18}"));
+                row("random reads of 4 KiB a second", self.random_reads_per_second, "about 150")?;
+                row("sequential write, MB/s", self.write_mb_per_second, "110 to 150")?;
+                row("sequential read, MB/s", self.read_mb_per_second, "110 to 150")?;
+                row("cold grep -r of a tree, ms a file", self.grep_ms_per_file, "0.7 to 1")
             }
         }
-        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ mod durations;
 mod engines;
 mod measure;
 mod microfiles;
+mod output;
 mod plot;
 mod report;
 mod repository;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Peer;
 use crate::microfiles::LibraryTest;
+use crate::output::print;
 use crate::report::Report;
 use crate::saved::{Run, Saved};
 use crate::store::Disk;
@@ -175,8 +177,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         return store::emulated::serve(image, dir);
     }
     if arguments.what == "list" {
-        list(arguments);
-        return Ok(());
+        return list(arguments);
     }
     if arguments.what == engines::CHILD {
         return engines::child::run();
@@ -245,22 +246,23 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
 }
 
 /// Prints the workloads, and how long they take.
-fn list(arguments: &Arguments) {
+fn list(arguments: &Arguments) -> Result<()> {
     let (scale, tree) = (arguments.scale, Tree::none());
     for workload in workloads::all(scale, &Inputs::new(&tree, Path::new(""), Path::new(""))) {
         let memory_mib = scale.memory_bytes(workload.memory_bytes()) >> 20;
-        println!("{:<22}{}, with {memory_mib} MiB of memory", workload.name(), workload.about());
+        print(format_args!("{:<22}{}, with {memory_mib} MiB of memory", workload.name(), workload.about()))?;
         let minutes = |disk| {
             let seconds = durations::round_seconds(workload.name(), disk)? * arguments.rounds;
             Some(format!("{} min", seconds.div_ceil(60)))
         };
         if scale == Scale::Full {
             let told = |disk| minutes(disk).unwrap_or_else(|| "a time not yet measured".into());
-            println!("{:<22}takes about {} (fast), {} (hdd)", "", told(Disk::Fast), told(Disk::Hdd));
+            let (fast, hdd) = (told(Disk::Fast), told(Disk::Hdd));
+            print(format_args!("{:<22}takes about {fast} (fast), {hdd} (hdd)", ""))?;
         }
     }
-    println!("{:<22}{}", microfiles::NAME, library_test(scale).about());
-    engines::list(scale, &arguments.kv);
+    print(format_args!("{:<22}{}", microfiles::NAME, library_test(scale).about()))?;
+    engines::list(scale, &arguments.kv)
 }
 
 /// Whether a workload is what was asked for: by its name, or by that without its number.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine;
 use crate::data::Rng;
+use crate::output::print;
 use crate::report::OURS;
 use crate::saved::Saved;
 use crate::workloads::Microfiles;
@@ -270,9 +271,9 @@ fn rate(count: u64, work: impl FnOnce() -> Result<()>) -> Result<Rate> {
 
 impl LibraryFigure {
     /// Prints it.
-    pub fn print(&self) {
-        println!("\n{}: {}", self.workload, self.about);
-        println!("  files a second (a second of CPU time), by rounds");
+    pub fn print(&self) -> Result<()> {
+        print(format_args!("\n{}: {}", self.workload, self.about))?;
+        print("  files a second (a second of CPU time), by rounds")?;
         let line = |name: &str, of: fn(&Rates) -> Rate| {
             let rates = self.rounds.iter().map(of);
             let rates: Vec<String> = rates
@@ -280,11 +281,11 @@ impl LibraryFigure {
                     format!("{:>12.0} {:>12}", rate.per_second, format!("({:.0})", rate.per_cpu_second))
                 })
                 .collect();
-            println!("  {name:<14}{}", rates.join(""));
+            print(format_args!("  {name:<14}{}", rates.join("")))
         };
-        line("create", |rates| rates.create);
-        line("open and read", |rates| rates.open_and_read);
-        line("scan, cold", |rates| rates.scan);
+        line("create", |rates| rates.create)?;
+        line("open and read", |rates| rates.open_and_read)?;
+        line("scan, cold", |rates| rates.scan)
     }
 }
 

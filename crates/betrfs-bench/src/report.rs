@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::measure::{Sample, Samples};
 use crate::microfiles::LibraryFigure;
+use crate::output::print;
 use crate::store::Disk;
 use crate::workloads::Workload;
 use crate::{Format, Scale};
@@ -111,29 +112,28 @@ impl Report {
     /// Prints it.
     pub fn print(&self, format: Format) -> Result<()> {
         match format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(self)?),
+            Format::Json => print(serde_json::to_string_pretty(self)?),
             Format::Text => {
-                println!(
+                print(
                     "Medians. Seconds are until everything is durable; unmounting comes after that. `best` is how \
                      many times\nas fast as the fastest of the kernel's file systems. CPU seconds are those of client \
                      and server, without the\nkernel's own threads. The device's and the server's work is that \
                      within the time. `used` is by how many\nMiB more of the file system's space \
-                     is in use once it is mounted again."
-                );
-                self.figures.iter().for_each(print_figure);
-                self.library.iter().for_each(LibraryFigure::print);
+                     is in use once it is mounted again.",
+                )?;
+                self.figures.iter().try_for_each(print_figure)?;
+                self.library.iter().try_for_each(LibraryFigure::print)
             }
         }
-        Ok(())
     }
 }
 
-fn print_figure(figure: &Figure) {
+fn print_figure(figure: &Figure) -> Result<()> {
     let memory = figure
         .memory_bytes
         .map_or("memory not limited".into(), |bytes| format!("{} MiB of memory", bytes >> 20));
-    println!("\n{}: {} ({memory})", figure.workload, figure.about);
-    println!(
+    print(format_args!("\n{}: {} ({memory})", figure.workload, figure.about))?;
+    print(format_args!(
         "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}",
         "",
         "seconds",
@@ -149,7 +149,7 @@ fn print_figure(figure: &Figure) {
         "requests",
         "queries",
         "used"
-    );
+    ))?;
     for row in &figure.rows {
         let mib = |bytes: fn(&Sample) -> u64| row.median(|round| bytes(round) as f64) / f64::from(1 << 20);
         let known = |of: &dyn Fn(&Sample) -> Option<f64>, digits: usize| {
@@ -158,7 +158,7 @@ fn print_figure(figure: &Figure) {
             if is_known { format!("{median:.digits$}") } else { "-".into() }
         };
         let count = |of: fn(&Sample) -> Option<u64>| known(&|round| of(round).map(|count| count as f64), 0);
-        println!(
+        print(format_args!(
             "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9}{:>10}{:>9}{:>9}",
             row.contender,
             told_seconds(row.median_seconds),
@@ -174,7 +174,7 @@ fn print_figure(figure: &Figure) {
             count(|round| round.server.as_ref().map(|work| work.requests.values().sum())),
             count(|round| round.server.as_ref().map(|work| work.tree_queries)),
             known(&|round| round.grown_bytes.map(mib_of), 1),
-        );
+        ))?;
     }
     for row in &figure.rows {
         let Some(last) = row.rounds.last() else { continue };
@@ -183,14 +183,15 @@ fn print_figure(figure: &Figure) {
             let younger: Vec<String> = younger
                 .map(|(seconds, grown)| format!("{} s ({:.1} MiB)", told_seconds(*seconds), mib_of(*grown)))
                 .collect();
-            println!("  {} while it was younger: {}", row.contender, younger.join(", "));
+            print(format_args!("  {} while it was younger: {}", row.contender, younger.join(", ")))?;
         }
         let Some(work) = &last.server else { continue };
         let mut kinds: Vec<_> = work.requests.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        println!("  requests to {}: {}", row.contender, kinds.join(", "));
+        print(format_args!("  requests to {}: {}", row.contender, kinds.join(", ")))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! How data is printed.
 
+use std::fmt::Display;
+use std::io::{self, Write};
+
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -17,6 +20,15 @@ pub enum Format {
 
 /// Prints a document as JSON.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
-    println!("{}", serde_json::to_string_pretty(document)?);
-    Ok(())
+    print(serde_json::to_string_pretty(document)?)
+}
+
+/// Prints a line, or several, on standard output. That whoever reads it has seen enough is no failure; that it
+/// cannot be written anywhere is one.
+pub fn print(text: impl Display) -> Result<(), Failure> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
 }

@@ -23,6 +23,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 
 use crate::confine::Confinement;
+use crate::output::print;
 use crate::teardown::Teardown;
 use crate::{Arguments, Scale};
 use child::{Phase, Sample, Task};
@@ -92,10 +93,9 @@ pub fn is_named(what: &str) -> bool {
 }
 
 /// Says what there is.
-pub fn list(scale: Scale, choice: &Choice) {
-    for workload in workloads::all(scale, choice.data_bytes(scale)) {
-        println!("{:<22}{}", workload.name(), workload.about());
-    }
+pub fn list(scale: Scale, choice: &Choice) -> Result<()> {
+    let workloads = workloads::all(scale, choice.data_bytes(scale));
+    workloads.iter().try_for_each(|each| print(format_args!("{:<22}{}", each.name(), each.about())))
 }
 
 /// Runs all workloads, or those that are named, with commas between them. The databases that they work

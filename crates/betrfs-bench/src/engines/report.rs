@@ -5,6 +5,7 @@ use anyhow::Result;
 use super::child::Sample;
 use super::{Results, Samples};
 use crate::Format;
+use crate::output;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -29,16 +30,15 @@ fn amplification(sample: &Sample) -> f64 {
 /// Prints results; those of the first engine are what the others are compared with.
 pub fn print(results: &[Results], format: Format) -> Result<()> {
     match format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(results)?),
-        Format::Text => results.iter().for_each(print_table),
+        Format::Json => output::print(serde_json::to_string_pretty(results)?),
+        Format::Text => results.iter().try_for_each(print_table),
     }
-    Ok(())
 }
 
-fn print_table(result: &Results) {
+fn print_table(result: &Results) -> Result<()> {
     let unlimited = if result.memory_bytes.is_none() { " (memory not limited)" } else { "" };
-    println!("\n{}: {}{unlimited}", result.workload, result.about);
-    println!(
+    output::print(format_args!("\n{}: {}{unlimited}", result.workload, result.about))?;
+    output::print(format_args!(
         "  {:<14}{:>11}{:>22}{:>8}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}",
         "",
         "ops/s",
@@ -50,11 +50,11 @@ fn print_table(result: &Results) {
         "close MiB",
         "CPU s",
         "RSS MiB"
-    );
-    let Some(base) = result.contenders.first() else { return };
+    ))?;
+    let Some(base) = result.contenders.first() else { return Ok(()) };
     for samples in &result.contenders {
         if let Some(failure) = &samples.failure {
-            println!("  {:<14}{failure}", samples.contender);
+            output::print(format_args!("  {:<14}{failure}", samples.contender))?;
             continue;
         }
         let rates = || samples.rounds.iter().map(rate);
@@ -62,7 +62,7 @@ fn print_table(result: &Results) {
             format!("{:.0}–{:.0}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
         let mib = |of: fn(&Sample) -> u64| median(samples, |sample| of(sample) as f64) / MIB;
         let amplification = median(samples, amplification);
-        println!(
+        output::print(format_args!(
             "  {:<14}{:>11.0}{spread:>22}{:>8.2}{:>10.1}{:>10.1}{:>10}{:>10.1}{:>8.2}{:>8.1}{}",
             samples.contender,
             median(samples, rate),
@@ -74,8 +74,9 @@ fn print_table(result: &Results) {
             median(samples, |sample| sample.cpu_seconds),
             mib(|sample| sample.peak_rss_bytes),
             cut(samples, result.operations),
-        );
+        ))?;
     }
+    Ok(())
 }
 
 /// Says of a workload that was cut short how far it came: what memory still held made it faster than

@@ -52,7 +52,9 @@ impl Workload for Create {
             std::fs::create_dir(dir.join(format!("dir{number:03}")))?;
         }
         for (number, path) in self.files(dir) {
-            File::create_new(path)?.write_all(&contents(number))?;
+            // For writing alone, as creat(2) and a shell's `>` do.
+            let mut file = File::options().write(true).create_new(true).open(path)?;
+            file.write_all(&contents(number))?;
         }
         Ok(())
     }

@@ -114,7 +114,12 @@ impl Workload for TokuBench {
         in_threads(self.microfiles.threads, |thread| {
             for (leaf, seed) in self.microfiles.of_thread(thread) {
                 let path = dir.join(layout.leaf(leaf)).join(Microfiles::name(seed));
-                File::create_new(&path)
+                // As TokuBench itself does: for writing alone.
+                let mut open = File::options();
+                open.write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(&path)
                     .and_then(|mut file| file.write_all(&Microfiles::content(seed)))
                     .with_context(|| format!("cannot make {}", path.display()))?;
             }

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::format::{Format, print_json};
+use crate::format::{Format, print, print_json};
 
 /// Check a volume: read all of it and verify it
 #[derive(clap::Args)]
@@ -46,8 +46,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     volume.close().map_err(failed)?;
     let clean = problems.is_empty();
     match arguments.format {
-        Format::Text if clean => println!("{shown}: no problem found"),
-        Format::Text => problems.iter().for_each(|problem| println!("{shown}: {problem}")),
+        Format::Text if clean => print(format_args!("{shown}: no problem found"))?,
+        Format::Text => problems.iter().try_for_each(|problem| print(format_args!("{shown}: {problem}")))?,
         Format::Json => print_json(&Report { volume: path, clean, problems: &problems })?,
     }
     if clean {

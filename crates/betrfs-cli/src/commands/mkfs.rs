@@ -12,7 +12,7 @@ use betrfs_host::{Existing, FileDevice, StdHome};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::format::{Format, print_json};
+use crate::format::{Format, print, print_json};
 use crate::size;
 
 /// How much of what is there already is looked at: every common file system and partition table
@@ -52,7 +52,9 @@ struct Made<'a> {
 pub fn run(arguments: &Arguments) -> Outcome {
     let size_bytes = make(&arguments.volume, arguments.size, arguments.force)?;
     match arguments.format {
-        Format::Text => println!("{}: a volume of {}", arguments.volume.display(), size::show(size_bytes)),
+        Format::Text => {
+            print(format_args!("{}: a volume of {}", arguments.volume.display(), size::show(size_bytes)))?;
+        }
         Format::Json => print_json(&Made { volume: &arguments.volume, size_bytes })?,
     }
     Ok(())

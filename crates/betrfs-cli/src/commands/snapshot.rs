@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use betrfs_fuse::Errno;
 
 use crate::failure::{Failure, Outcome};
+use crate::format::print;
 
 /// The entry of a directory under which its snapshots are found.
 const SNAPSHOTS: &str = ".snapshots";
@@ -65,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         }
         Action::List { dir } => {
             for name in list(dir).map_err(|error| refused("list the snapshots of", dir, &error))? {
-                println!("{}", name.display());
+                print(name.display())?;
             }
             Ok(())
         }

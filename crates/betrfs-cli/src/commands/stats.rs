@@ -1,12 +1,12 @@
 //! `betrfs stats`: the counters of a live mount.
 
-use std::io::Write;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use betrfs_fuse::Status;
 
 use crate::failure::{Failure, Outcome};
-use crate::format::{Format, print_json};
+use crate::format::{Format, print, print_json};
 use crate::size;
 
 /// Show what a live mount has done: kernel requests, tree queries, device I/O
@@ -29,14 +29,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Outcome {
     let status = ask(&arguments.dir)?;
     match arguments.format {
-        Format::Text => match print(&status, &mut std::io::stdout().lock()) {
-            // Whoever reads has seen enough.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-            printed => printed?,
-        },
-        Format::Json => print_json(&status)?,
+        Format::Text => print(told(&status)?.trim_end()),
+        Format::Json => print_json(&status),
     }
-    Ok(())
 }
 
 /// The status of the mount at a directory.
@@ -54,7 +49,8 @@ pub fn ask(dir: &Path) -> Result<Status, Failure> {
     }
 }
 
-fn print(status: &Status, out: &mut impl Write) -> std::io::Result<()> {
+fn told(status: &Status) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
     let identity = &status.identity;
     writeln!(out, "volume       {}", identity.volume.display())?;
     writeln!(out, "mounted on   {}", identity.mount_point.display())?;
@@ -78,5 +74,5 @@ fn print(status: &Status, out: &mut impl Write) -> std::io::Result<()> {
             if name.ends_with("_bytes") { format!("  ({})", size::show(*count)) } else { String::new() };
         writeln!(out, "  {name:<22}{count:>16}{note}")?;
     }
-    Ok(())
+    Ok(out)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::format::{Format, print_json};
+use crate::format::{Format, print, print_json};
 use crate::size;
 
 /// Show what a file or a directory takes on its volume, and what its removal would free
@@ -46,11 +46,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let usage = Usage { stored_bytes, shared_bytes: stored_bytes.saturating_sub(freed_bytes), freed_bytes };
     match arguments.format {
         Format::Text => {
-            println!("stored {:>12}", size::show(usage.stored_bytes));
-            println!("shared {:>12}", size::show(usage.shared_bytes));
-            println!("freed  {:>12}", size::show(usage.freed_bytes));
-            Ok(())
+            print(format_args!("stored {:>12}", size::show(usage.stored_bytes)))?;
+            print(format_args!("shared {:>12}", size::show(usage.shared_bytes)))?;
+            print(format_args!("freed  {:>12}", size::show(usage.freed_bytes)))
         }
-        Format::Json => Ok(print_json(&usage)?),
+        Format::Json => print_json(&usage),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, run, told};
 
@@ -54,6 +54,23 @@ fn mkfs_does_not_overwrite_without_force() {
     fs::write(&volume, b"a letter").unwrap();
     refused(&mkfs(&["--size", "256M"]), &["is not empty", "--force"]);
     assert_eq!(fs::read(&volume).unwrap(), b"a letter");
+}
+
+#[test]
+fn what_is_printed_may_go_unread_but_not_be_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    ok(&betrfs().arg("mkfs").arg(&volume).args(["--size", "256M"]).output().unwrap());
+    let check = |out: Stdio| {
+        let mut check = betrfs();
+        check.arg("check").arg(&volume).stdout(out).stderr(Stdio::piped());
+        check.spawn().unwrap().wait_with_output().unwrap()
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    ok(&check(writer.into()));
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    refused(&check(full.into()), &["standard output", "No space left"]);
 }
 
 #[test]
