@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
 
+mod backing;
 mod calibrate;
 mod cloner;
 mod confine;
@@ -112,6 +113,9 @@ struct Arguments {
     /// The server of an emulated disk: its image, and where it appears
     #[arg(long, hide = true, num_args = 2)]
     emulate: Vec<PathBuf>,
+    /// Touches so many bytes of memory, and ends
+    #[arg(long, hide = true)]
+    touch: Option<u64>,
 }
 
 /// How much each workload does.
@@ -176,11 +180,17 @@ fn run(arguments: &Arguments) -> Result<()> {
     if let [image, dir] = arguments.emulate.as_slice() {
         return store::emulated::serve(image, dir);
     }
+    if let Some(bytes) = arguments.touch {
+        return backing::touch_here(bytes);
+    }
     if arguments.what == "list" {
         return list(arguments);
     }
     if arguments.what == engines::CHILD {
         return engines::child::run();
+    }
+    if arguments.what == microfiles::CHILD {
+        return microfiles::run_child();
     }
     if !rustix::process::geteuid().is_root() {
         bail!("only root can mount and make caches cold: run it as root");

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::Scale;
+use crate::backing;
 use crate::confine::Confinement;
 use crate::contender::{Contender, Work};
 use crate::report::{Figure, told_seconds};
@@ -81,8 +82,14 @@ pub fn measure(
             }
             let name = format!("{} on {}", workload.name(), contender.name());
             let _watched = teardown.watch(&name, workload.time_max());
-            let run =
-                Run { workload, contender: &**contender, store: &testbed.store, confinement: &confinement };
+            let run = Run {
+                workload,
+                contender: &**contender,
+                store: &testbed.store,
+                confinement: &confinement,
+                // What is small is not measured.
+                touches_memory: scale != Scale::Tiny,
+            };
             let sample = run.round(round == 0).with_context(|| name.clone())?;
             eprintln!("{name}, round {}: {} s", round + 1, told_seconds(sample.seconds));
             saved.keep(workload.name(), contender.name(), round, &sample)?;
@@ -97,6 +104,7 @@ struct Run<'a> {
     contender: &'a dyn Contender,
     store: &'a Store,
     confinement: &'a Confinement,
+    touches_memory: bool,
 }
 
 impl Run<'_> {
@@ -137,6 +145,11 @@ impl Run<'_> {
         mount_cold()?;
         // The workload's input is not held against its memory.
         self.workload.warm()?;
+        if self.touches_memory
+            && let Some(bytes) = self.confinement.memory_bytes()
+        {
+            backing::touch(bytes)?;
+        }
         // Before the counters are read: to ask is a request too.
         let used_before = self.contender.used_bytes()?;
         let work_before = self.contender.work()?;

@@ -19,12 +19,15 @@ pub struct Cursor<'e> {
     scope: Scope,
     at: Cut,
     region: Region,
+    /// Before which pair of the region the cursor stands, while it stands inside of it: a step is then no
+    /// search, and `at` is of before.
+    index: Option<usize>,
 }
 
 impl<'e> Cursor<'e> {
     pub(crate) fn new(tree: Option<Tree<'e>>, lo: Cut, hi: Cut, queries: &'e AtomicU64) -> Cursor<'e> {
         let (at, whole) = (lo.clone(), None);
-        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, region: Region::default() }
+        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, region: Region::default(), index: None }
     }
 
     /// Says what the range is a part of. All of the range is wanted then, and whoever reads a part may soon read
@@ -51,6 +54,18 @@ impl<'e> Cursor<'e> {
     pub fn seek(&mut self, to: &Cut) {
         self.at = to.clone().max(self.scope.lo.clone()).min(self.scope.hi.clone());
         self.region.lo = None;
+        self.index = None;
+    }
+
+    /// Before which pair of the region the cursor stands.
+    fn index(&self) -> usize {
+        self.index.unwrap_or_else(|| self.region.first_behind(&self.at))
+    }
+
+    /// Leaves the region for a place at its end.
+    fn leave(&mut self, to: Cut) {
+        self.at = to;
+        self.index = None;
     }
 
     /// Steps over the next pair and gives it, or `None` at the end of the range.
@@ -60,21 +75,22 @@ impl<'e> Cursor<'e> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            if self.at >= self.scope.hi {
-                return Ok(None);
+            if self.index.is_none() {
+                if self.at >= self.scope.hi {
+                    return Ok(None);
+                }
+                let known = matches!((&self.region.lo, &self.region.hi),
+                    (Some(lo), Some(hi)) if *lo <= self.at && self.at < *hi);
+                if !known {
+                    self.read(Way::Up)?;
+                }
             }
-            let known = matches!((&self.region.lo, &self.region.hi),
-                (Some(lo), Some(hi)) if *lo <= self.at && self.at < *hi);
-            if !known {
-                self.read(Way::Up)?;
-            }
-            let index = self.region.first_behind(&self.at);
+            let index = self.index();
             if index < self.region.len() {
-                let (key, value) = self.region.pair(index);
-                self.at = Cut::just_after(key);
-                return Ok(Some((key, value)));
+                self.index = Some(index + 1);
+                return Ok(Some(self.region.pair(index)));
             }
-            self.at = self.region.hi.clone().unwrap_or(Cut::HIGH);
+            self.leave(self.region.hi.clone().unwrap_or(Cut::HIGH));
         }
     }
 
@@ -84,20 +100,21 @@ impl<'e> Cursor<'e> {
     /// The device's, or corruption; the cursor has not moved.
     pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
-            if self.at <= self.scope.lo {
-                return Ok(None);
+            if self.index.is_none() {
+                if self.at <= self.scope.lo {
+                    return Ok(None);
+                }
+                let known = matches!((&self.region.lo, &self.region.hi),
+                    (Some(lo), Some(hi)) if *lo < self.at && self.at <= *hi);
+                if !known {
+                    self.read(Way::Down)?;
+                }
             }
-            let known = matches!((&self.region.lo, &self.region.hi),
-                (Some(lo), Some(hi)) if *lo < self.at && self.at <= *hi);
-            if !known {
-                self.read(Way::Down)?;
+            if let Some(index) = self.index().checked_sub(1) {
+                self.index = Some(index);
+                return Ok(Some(self.region.pair(index)));
             }
-            if let Some(index) = self.region.first_behind(&self.at).checked_sub(1) {
-                let (key, value) = self.region.pair(index);
-                self.at = Cut::before(key);
-                return Ok(Some((key, value)));
-            }
-            self.at = self.region.lo.clone().unwrap_or(Cut::LOW);
+            self.leave(self.region.lo.clone().unwrap_or(Cut::LOW));
         }
     }
 }

@@ -22,6 +22,7 @@ use clap::ValueEnum;
 use rustix::process::Pid;
 use serde::Serialize;
 
+use crate::backing;
 use crate::confine::Confinement;
 use crate::output::print;
 use crate::teardown::Teardown;
@@ -205,6 +206,9 @@ impl Bench<'_> {
             }
         };
         let seconds_max = self.scale.pick(60, RUN_SECONDS_MAX);
+        if self.scale != Scale::Tiny {
+            backing::touch(self.memory_bytes)?;
+        }
         let sample = self.child(workload, engine, &image, Phase::Run(seconds_max))?;
         ensure!(sample.operations > 0 && sample.seconds > 0.0, "nothing was done");
         if is_first && workload.writes() {
