@@ -244,7 +244,7 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
     }
     let library = if has_library {
         let made = parts.testbed(testbed.take(), scale.pick(TINY_DISK_BYTES, LIBRARY_DISK_BYTES))?;
-        vec![library_test(scale).measure(made.store.device(), arguments.rounds, &saved)?]
+        vec![library_test(scale).measure(made.store.device(), arguments.rounds, &saved, teardown)?]
     } else {
         Vec::new()
     };

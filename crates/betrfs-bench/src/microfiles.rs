@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpenOptions, Volume};
 use betrfs_host::{ALLOCATOR, FileDevice, StdHome, Workers, WorkersOptions};
+use rustix::process::Pid;
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use crate::data::Rng;
 use crate::output::print;
 use crate::report::OURS;
 use crate::saved::Saved;
+use crate::teardown::Teardown;
 use crate::workloads::Microfiles;
 
 /// Its name on the command line.
@@ -96,36 +98,47 @@ impl LibraryTest {
     }
 
     /// Rounds of it, each on a new volume on a device; those that have been saved are taken as they are.
-    pub fn measure(self, device: &Path, rounds: u32, saved: &Saved) -> Result<LibraryFigure> {
+    pub fn measure(
+        self,
+        device: &Path,
+        rounds: u32,
+        saved: &Saved,
+        teardown: &Teardown,
+    ) -> Result<LibraryFigure> {
         let _alone = confine::wait_until_alone()?;
         // A thread of its own: the threads that a thread starts stay on its CPU, those of others do not.
         let measured = || {
             let mut one = CpuSet::new();
             one.set(rustix::thread::sched_getcpu());
             rustix::thread::sched_setaffinity(None, &one)?;
-            (0..rounds).map(|round| self.saved_round(device, round, saved)).collect::<Result<_>>()
+            (0..rounds).map(|round| self.saved_round(device, round, saved, teardown)).collect::<Result<_>>()
         };
         let all = thread::scope(|scope| scope.spawn(measured).join());
         let rounds = all.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
     }
 
-    fn saved_round(&self, path: &Path, round: u32, saved: &Saved) -> Result<Rates> {
+    fn saved_round(&self, path: &Path, round: u32, saved: &Saved, teardown: &Teardown) -> Result<Rates> {
         if let Some(rates) = saved.round(NAME, OURS, round)? {
             return Ok(rates);
         }
-        let rates = self.in_child(path)?;
+        let rates = self.in_child(path, teardown)?;
         saved.keep(NAME, OURS, round, &rates)?;
         Ok(rates)
     }
 
-    fn in_child(&self, path: &Path) -> Result<Rates> {
+    fn in_child(&self, path: &Path, teardown: &Teardown) -> Result<Rates> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut child =
             command.arg(CHILD).envs(ALLOCATOR).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let task = serde_json::to_vec(&(self, path))?;
-        let sent = child.stdin.take().map(|mut stdin| stdin.write_all(&task));
-        let output = child.wait_with_output()?;
+        let pid = Pid::from_child(&child);
+        teardown.started(pid);
+        let sent = child.stdin.take().map(|mut stdin| {
+            stdin.write_all(&serde_json::to_vec(&(self, path))?).map_err(anyhow::Error::from)
+        });
+        let output = child.wait_with_output();
+        teardown.ended(pid);
+        let output = output?;
         ensure!(output.status.success(), "the child ended with {}", output.status);
         sent.transpose()?;
         serde_json::from_slice(&output.stdout).context("the child printed what is not expected")
