@@ -3,10 +3,11 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// It may have to wait for the figure of another run on this machine.
@@ -43,18 +44,48 @@ fn file_of_loop_device(device: &str) -> Option<PathBuf> {
     Some(PathBuf::from(file.trim()))
 }
 
+/// The state of each process or thread listed in a directory of `/proc`, and who its parent is.
+fn states(dir: &Path) -> Vec<(char, u32)> {
+    let stats = std::fs::read_dir(dir).unwrap();
+    // One that has ended meanwhile cannot be read.
+    let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path().join("stat")).ok());
+    let state = |stat: String| {
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+    };
+    stats.filter_map(state).collect()
+}
+
+/// Whether a run that is to stop has come to a halt while it works on ext4 itself: it has one child, the
+/// emulated disk. Another, just forked, would not have let go of its record yet, or might unmount ext4.
+fn is_halted_at_work(run: &Child, dir: &Path) -> bool {
+    let start = Instant::now();
+    let tasks = PathBuf::from(format!("/proc/{}/task", run.id()));
+    // Who waits for a child to start stops only after that; who has ended does not.
+    while !states(&tasks).iter().all(|(state, _)| matches!(state, 'T' | 'Z')) {
+        assert!(start.elapsed() < PATIENCE, "the run does not stop");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let children = states(Path::new("/proc")).iter().filter(|(_, parent)| *parent == run.id()).count();
+    children == 1 && mounts_below(dir) == 2
+}
+
 #[test]
 fn the_next_run_undoes_what_a_killed_one_left() {
     let dir = tempfile::tempdir().unwrap();
     let mut killed = run_in(dir.path()).stdout(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     let held = loop {
-        if mounts_below(dir.path()) == 2
-            && let Some(held) = record_of_run_in(dir.path())
-        {
-            break held;
-        }
         assert_eq!(killed.try_wait().unwrap(), None, "the run ended before it was killed");
+        if mounts_below(dir.path()) == 2 {
+            kill_process(Pid::from_child(&killed), Signal::STOP).unwrap();
+            if is_halted_at_work(&killed, dir.path())
+                && let Some(held) = record_of_run_in(dir.path())
+            {
+                break held;
+            }
+            kill_process(Pid::from_child(&killed), Signal::CONT).unwrap();
+        }
         assert!(start.elapsed() < PATIENCE, "the run does not come to mount anything");
         thread::sleep(Duration::from_millis(1));
     };
