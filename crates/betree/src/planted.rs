@@ -9,6 +9,8 @@ pub enum Bug {
     ExtentReusedOneCheckpointEarly,
     /// What a node keeps is looked for as if it had kept one run of blocks only.
     KeptRunsCountedAsOne,
+    /// Of a partition that is stored in several runs, the older ones are laid over the newer ones.
+    NewerRunsTakenForOlder,
     /// A flush changes a child in place that others name too.
     SharedChildChanged,
     /// A flush looks at the names of the child alone, not at those of the nodes above it.

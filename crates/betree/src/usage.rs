@@ -132,7 +132,10 @@ fn bytes_within(
     if first >= hi || end <= lo {
         return Ok(0);
     }
-    let bytes = piece.stored().map_or(piece.raw_bytes() as u64, |stored| u64::from(stored.at.stored_len));
+    let bytes = match piece.stored() {
+        Some(stored) => stored.runs.iter().map(|run| u64::from(run.stored_len)).sum(),
+        None => piece.raw_bytes() as u64,
+    };
     if first >= lo && end <= hi {
         return Ok(bytes);
     }

@@ -9,8 +9,9 @@ use betrfs_sim::{Mix, first_violation, history_of_seed, try_laws};
 
 const OF_CRASHES: [Bug; 2] = [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly];
 
-const OF_THE_TREE: [Bug; 22] = [
+const OF_THE_TREE: [Bug; 23] = [
     Bug::KeptRunsCountedAsOne,
+    Bug::NewerRunsTakenForOlder,
     Bug::SharedChildChanged,
     Bug::SharingNotInherited,
     Bug::HalvedEdgeTakenAsSole,

@@ -177,6 +177,67 @@ fn where_nothing_seeks_leaves_are_written_in_part() {
     );
 }
 
+/// Small updates all over a volume, with a checkpoint after every hundred: each comes to partitions of the
+/// root that the checkpoint before has written.
+#[test]
+fn where_nothing_seeks_what_comes_to_a_partition_is_written_alone() {
+    const ROUNDS: u32 = 40;
+    const UPDATES: u32 = 100;
+    let load = |seeks: bool| {
+        let setup = Setup { seeks, ..SETUP };
+        let device = large_volume_of(&setup);
+        let env = open(&device, &setup);
+        let mut rng = Rng::new(5);
+        let mut expected: Vec<(usize, u32)> = (0..KEYS).map(|number| (VALUE_BYTES, number)).collect();
+        let cost = cost(&device, || {
+            for round in 1..=ROUNDS {
+                for _ in 0..UPDATES {
+                    let number = rng.below(KEYS as usize) as u32;
+                    let (len, seed) = (50, number + round * KEYS);
+                    expected[number as usize] = (len, seed);
+                    commit(&env, |batch| batch.put(D, &key(number), &value(seed)[..len]));
+                }
+                env.checkpoint().unwrap();
+            }
+        });
+        env.check(&mut |problem| panic!("{problem}"), &mut |_, _| ()).unwrap();
+        env.close().unwrap();
+        let env = open(&device, &SETUP);
+        for (number, (len, seed)) in (0..KEYS).zip(expected) {
+            assert_eq!(env.get(D, &key(number)).unwrap().unwrap(), &value(seed)[..len], "of {number}");
+        }
+        cost
+    };
+    let (whole, alone) = (load(true), load(false));
+    assert!(alone.write_bytes * 2 < whole.write_bytes, "{alone:?}, whole: {whole:?}");
+    assert!(alone.read_bytes <= whole.read_bytes, "{alone:?}, whole: {whole:?}");
+}
+
+/// What comes to a partition that is not in memory waits for no read of it.
+#[test]
+fn what_comes_to_a_partition_on_the_device_does_not_read_it() {
+    let setup = Setup { seeks: false, cache_bytes: 4 * MIB, ..SETUP };
+    let device = large_volume_of(&setup);
+    let env = open(&device, &setup);
+    let put_all_over = |round: u32| {
+        for number in (0..KEYS).step_by(64) {
+            commit(&env, |batch| batch.put(D, &key(number), &value(round)[..50]));
+        }
+        env.checkpoint().unwrap();
+    };
+    put_all_over(1);
+    // Sixteen times what the cache holds goes through it.
+    let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
+    while all.next().unwrap().is_some() {}
+    drop(all);
+    assert_eq!(cost(&device, || put_all_over(2)).reads, 0);
+    let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
+    for number in 0..KEYS {
+        let (len, seed) = if number % 64 == 0 { (50, 2) } else { (VALUE_BYTES, number) };
+        assert_eq!(all.next().unwrap(), Some((&key(number)[..], &value(seed)[..len])));
+    }
+}
+
 #[test]
 fn a_full_scan_reads_what_is_there_and_little_more() {
     let device = large_volume();

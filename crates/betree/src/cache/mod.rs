@@ -13,7 +13,7 @@ use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-pub(crate) use piece::{Piece, Stored};
+pub(crate) use piece::{Held, Piece, Stored};
 
 use crate::node::Body;
 

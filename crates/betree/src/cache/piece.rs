@@ -1,26 +1,62 @@
 //! The unit of reading, of eviction and of sharing between versions of a node.
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Account, Cache};
-use crate::format::node::PieceRef;
+use crate::format::node::RunRef;
 use crate::format::run::Run;
+use crate::message::{Msn, Point, RangeDelete};
+use crate::node::{newer_than, under, with_newer};
 use crate::space::Extent;
 
-/// Where a piece is stored: part of a node's extent, which cannot be given to another while a piece
+/// Where a piece is stored: parts of a node's extent, which cannot be given to another while a piece
 /// refers to it.
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub extent: Arc<Extent>,
-    /// Offset in the extent, sizes, codec and checksum.
-    pub at: PieceRef,
+    /// One run, or several, each of messages that are newer than all in those before.
+    pub runs: Vec<RunRef>,
+}
+
+impl Stored {
+    /// The newest message in it; 0 of a basement.
+    fn last_msn(&self) -> Msn {
+        self.runs.last().map_or(0, |run| run.last_msn)
+    }
+}
+
+/// A partition is stored in no more runs than this: each may be a read of its own.
+const RUNS_MAX: usize = 4;
+
+/// A piece and those that came of it by newer messages alone, one after the other: what was last
+/// written of them.
+#[derive(Default)]
+struct Line(Mutex<Option<LastWritten>>);
+
+struct LastWritten {
+    /// Whoever has a piece in it holds it; this does not.
+    extent: Weak<Extent>,
+    runs: Vec<RunRef>,
+    last_msn: Msn,
+}
+
+impl Line {
+    fn note(&self, stored: &Stored) {
+        let last_msn = stored.last_msn();
+        let mut last = self.0.lock();
+        if last.as_ref().is_none_or(|last| last.last_msn <= last_msn) {
+            let (extent, runs) = (Arc::downgrade(&stored.extent), stored.runs.clone());
+            *last = Some(LastWritten { extent, runs, last_msn });
+        }
+    }
 }
 
 /// A partition or a basement. Its contents never change; a flush makes a new one. It is in memory,
-/// on the device, or both.
+/// on the device, or both; or in memory is only what came to it since it was written last.
 pub(crate) struct Piece {
     raw_bytes: u32,
     ranges: u32,
@@ -29,21 +65,112 @@ pub(crate) struct Piece {
     account: Arc<Account>,
 }
 
+#[derive(Default)]
 struct State {
-    run: Option<Arc<Run>>,
+    /// Its contents, as one run, or as several that nobody has put together yet, each of newer messages than
+    /// those before; or what has come to `below`.
+    runs: Vec<Arc<Run>>,
+    /// Of one that is not stored as it is: what it was when it was.
+    below: Option<Arc<Piece>>,
     stored: Option<Stored>,
+    /// Of one that others came of, or that came of another.
+    line: Option<Arc<Line>>,
+}
+
+/// What there is of a piece.
+pub(crate) enum Held {
+    /// In memory.
+    Whole(Arc<Run>),
+    /// On the device; newer messages over it, if there are, in memory.
+    Stored(Stored, Option<Arc<Run>>),
+    /// Nothing: a piece is always one or the other.
+    Nothing,
+}
+
+impl State {
+    /// A piece in memory alone.
+    fn of(run: Run) -> State {
+        State { runs: alloc::vec![Arc::new(run)], ..State::default() }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.memory_bytes()).sum()
+    }
+
+    fn last_msn(&self) -> Msn {
+        let stored = || self.stored.as_ref().map_or(0, Stored::last_msn);
+        self.runs.last().map_or_else(stored, |run| run.last_msn())
+    }
+
+    /// All runs that make its contents, if they are in memory.
+    fn layers(&self) -> Option<Vec<Arc<Run>>> {
+        let mut layers = match &self.below {
+            Some(below) => below.state.lock().layers()?,
+            None => Vec::new(),
+        };
+        layers.extend(self.runs.iter().cloned());
+        (!layers.is_empty()).then_some(layers)
+    }
+
+    /// The line that it begins or goes on with.
+    fn line(&mut self) -> Arc<Line> {
+        let line = self.line.get_or_insert_default();
+        if let Some(stored) = &self.stored {
+            line.note(stored);
+        }
+        line.clone()
+    }
 }
 
 impl Piece {
     /// A new piece that is in memory alone.
     pub fn new(cache: &Cache, run: Run) -> Arc<Piece> {
+        let (raw_bytes, ranges) = (run.as_bytes().len(), run.ranges().len());
+        Piece::in_memory(cache, raw_bytes, ranges, State::of(run))
+    }
+
+    /// A new piece that is in memory alone: what `older` holds with newer messages over it, and nothing else
+    /// changed.
+    pub fn grown(cache: &Cache, run: Run, older: &Piece) -> Arc<Piece> {
+        let line = Some(older.state.lock().line());
+        let (raw_bytes, ranges) = (run.as_bytes().len(), run.ranges().len());
+        Piece::in_memory(cache, raw_bytes, ranges, State { line, ..State::of(run) })
+    }
+
+    /// A new piece: what `older` holds with newer messages over it, without a look at that, which may
+    /// be on the device. `None` if it is not stored, or in too many runs already.
+    pub fn over(
+        cache: &Cache,
+        older: &Arc<Piece>,
+        points: &[Point<'_>],
+        ranges: &[RangeDelete],
+    ) -> Option<Arc<Piece>> {
+        let mut state = older.state.lock();
+        let (below, newer) = match &*state {
+            State { stored: Some(stored), .. } if stored.runs.len() < RUNS_MAX => (older, None),
+            State { stored: None, below: Some(below), runs, .. } => (below, runs.last()),
+            _ => return None,
+        };
+        let newer = with_newer(newer.map(|run| &**run), points, ranges);
+        let raw_bytes = below.raw_bytes().saturating_add(newer.as_bytes().len());
+        let all_ranges = below.ranges() + newer.ranges().len();
+        let below = Some(below.clone());
+        let line = Some(state.line());
+        drop(state);
+        Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, line, ..State::of(newer) }))
+    }
+
+    fn in_memory(cache: &Cache, raw_bytes: usize, ranges: usize, state: State) -> Arc<Piece> {
         let account = cache.account().clone();
-        account.resident_bytes.fetch_add(run.memory_bytes(), Ordering::Relaxed);
-        account.dirty_bytes.fetch_add(run.memory_bytes(), Ordering::Relaxed);
+        let bytes = state.memory_bytes();
+        account.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if state.stored.is_none() {
+            account.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
         Arc::new(Piece {
-            raw_bytes: run.as_bytes().len() as u32,
-            ranges: run.ranges().len() as u32,
-            state: Mutex::new(State { run: Some(Arc::new(run)), stored: None }),
+            raw_bytes: u32::try_from(raw_bytes).unwrap_or(u32::MAX),
+            ranges: u32::try_from(ranges).unwrap_or(u32::MAX),
+            state: Mutex::new(state),
             touched: AtomicBool::new(true),
             account,
         })
@@ -52,9 +179,9 @@ impl Piece {
     /// A piece that is on the device alone.
     pub fn on_device(cache: &Cache, stored: Stored) -> Arc<Piece> {
         Arc::new(Piece {
-            raw_bytes: stored.at.raw_len,
+            raw_bytes: stored.runs.iter().map(|run| run.raw_len).fold(0, u32::saturating_add),
             ranges: 0,
-            state: Mutex::new(State { run: None, stored: Some(stored) }),
+            state: Mutex::new(State { stored: Some(stored), ..State::default() }),
             touched: AtomicBool::new(false),
             account: cache.account().clone(),
         })
@@ -64,46 +191,66 @@ impl Piece {
     /// that is written, and holds no extent of the other.
     pub fn twin(&self, cache: &Cache) -> Arc<Piece> {
         let state = self.state.lock();
-        let bytes = state.run.as_ref().map_or(0, |run| run.memory_bytes());
-        self.account.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if state.stored.is_none() {
-            self.account.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-        let twin = Arc::new(Piece {
-            raw_bytes: self.raw_bytes,
-            ranges: self.ranges,
-            state: Mutex::new(State { run: state.run.clone(), stored: state.stored.clone() }),
-            touched: AtomicBool::new(false),
-            account: self.account.clone(),
-        });
-        if state.run.is_some() && state.stored.is_some() {
+        let (runs, below, stored) = (state.runs.clone(), state.below.clone(), state.stored.clone());
+        let state = State { runs, below, stored, line: None };
+        let is_clean = state.stored.is_some() && state.memory_bytes() > 0;
+        let twin = Piece::in_memory(cache, self.raw_bytes(), self.ranges(), state);
+        twin.touched.store(false, Ordering::Relaxed);
+        if is_clean {
             cache.watch(&twin);
         }
         twin
     }
 
-    /// Its size before compression in bytes.
+    /// Its size before compression in bytes; of one that is in several runs, at most.
     pub fn raw_bytes(&self) -> usize {
         self.raw_bytes as usize
     }
 
-    /// How many range deletes it holds; 0 of one that was read from the device.
+    /// How many range deletes it holds; those that are on the device alone are not counted.
     pub fn ranges(&self) -> usize {
         self.ranges as usize
     }
 
+    /// No message in it has a greater sequence number; 0 of a basement.
+    pub fn last_msn(&self) -> Msn {
+        self.state.lock().last_msn()
+    }
+
     /// Its contents, if they are in memory.
     pub fn resident(&self) -> Option<Arc<Run>> {
-        let run = self.state.lock().run.clone();
-        if run.is_some() {
+        let state = self.state.lock();
+        if state.below.is_none()
+            && let [run] = state.runs.as_slice()
+        {
             self.touched.store(true, Ordering::Relaxed);
+            return Some(run.clone());
         }
-        run
+        let layers = state.layers()?;
+        drop(state);
+        let (oldest, newer) = layers.split_first()?;
+        let (second, newer) = newer.split_first()?;
+        let whole = newer.iter().fold(under(oldest, second), |older, newer| under(&older, newer));
+        Some(self.fill(whole).0)
     }
 
     /// Whether its contents are in memory; does not count as a touch.
     pub fn is_resident(&self) -> bool {
-        self.state.lock().run.is_some()
+        self.state.lock().layers().is_some()
+    }
+
+    /// What there is of it.
+    pub fn held(&self) -> Held {
+        let state = self.state.lock();
+        match (&state.below, &state.stored, state.runs.as_slice()) {
+            (None, _, [run]) => Held::Whole(run.clone()),
+            (_, Some(stored), _) => Held::Stored(stored.clone(), None),
+            (Some(below), None, [newer]) => match below.stored() {
+                Some(stored) => Held::Stored(stored, Some(newer.clone())),
+                None => Held::Nothing,
+            },
+            _ => Held::Nothing,
+        }
     }
 
     /// Where it is stored, if it is.
@@ -111,26 +258,60 @@ impl Piece {
         self.state.lock().stored.clone()
     }
 
-    /// Keeps contents that were read from the device. Gives what is in memory afterwards: another
-    /// reader may have been faster. `true` if this call brought it there.
+    /// Of a piece that is not stored as it is: the runs in an extent that hold what it was, and the messages
+    /// that have come since. `None` if there is no such thing, or it would be too many runs.
+    pub fn grown_in(&self, extent: &Arc<Extent>) -> Option<(Vec<RunRef>, Arc<Run>)> {
+        let state = self.state.lock();
+        let line = state.line.as_ref().filter(|_| state.stored.is_none())?;
+        let last = line.0.lock();
+        let is_there = |last: &&LastWritten| {
+            Weak::as_ptr(&last.extent) == Arc::as_ptr(extent) && last.runs.len() < RUNS_MAX
+        };
+        let last = last.as_ref().filter(is_there)?;
+        Some((last.runs.clone(), newer_than(state.runs.last()?, last.last_msn)))
+    }
+
+    /// Keeps contents that were read from the device or put together. Gives what is in memory
+    /// afterwards: another reader may have been faster. `true` if this call brought it there and it can go
+    /// again.
     pub fn fill(&self, run: Run) -> (Arc<Run>, bool) {
         let mut state = self.state.lock();
-        if let Some(run) = &state.run {
+        if state.below.is_none()
+            && let [run] = state.runs.as_slice()
+        {
             return (run.clone(), false);
         }
-        self.account.resident_bytes.fetch_add(run.memory_bytes(), Ordering::Relaxed);
+        let (before, after) = (state.memory_bytes(), run.memory_bytes());
+        let is_clean = state.stored.is_some();
+        self.account.resident_bytes.fetch_add(after, Ordering::Relaxed);
+        self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);
+        if !is_clean {
+            self.account.dirty_bytes.fetch_add(after, Ordering::Relaxed);
+            self.account.dirty_bytes.fetch_sub(before, Ordering::Relaxed);
+        }
         self.touched.store(true, Ordering::Relaxed);
         let run = Arc::new(run);
-        state.run = Some(run.clone());
-        (run, true)
+        state.runs = alloc::vec![run.clone()];
+        state.below = None;
+        (run, is_clean)
     }
 
     /// Records where it was written. `true` if it was dirty and can be evicted from now on.
     pub fn written(&self, stored: Stored) -> bool {
         let mut state = self.state.lock();
+        if let Some(line) = &state.line {
+            line.note(&stored);
+        }
         let was_dirty = state.stored.replace(stored).is_none();
-        if was_dirty && let Some(run) = &state.run {
-            self.account.dirty_bytes.fetch_sub(run.memory_bytes(), Ordering::Relaxed);
+        if was_dirty {
+            self.account.dirty_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
+        }
+        if state.below.is_some() {
+            // That has an extent which is to be freed: of it only what is in memory is of use.
+            let (before, layers) = (state.memory_bytes(), state.layers().unwrap_or_default());
+            (state.runs, state.below) = (layers, None);
+            self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
+            self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);
         }
         was_dirty
     }
@@ -141,9 +322,8 @@ impl Piece {
         if state.stored.is_none() {
             return false;
         }
-        if let Some(run) = state.run.take() {
-            self.account.resident_bytes.fetch_sub(run.memory_bytes(), Ordering::Relaxed);
-        }
+        self.account.resident_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
+        state.runs = Vec::new();
         true
     }
 
@@ -156,11 +336,9 @@ impl Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        if let Some(run) = &state.run {
-            self.account.resident_bytes.fetch_sub(run.memory_bytes(), Ordering::Relaxed);
-            if state.stored.is_none() {
-                self.account.dirty_bytes.fetch_sub(run.memory_bytes(), Ordering::Relaxed);
-            }
+        self.account.resident_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
+        if state.stored.is_none() {
+            self.account.dirty_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
         }
     }
 }

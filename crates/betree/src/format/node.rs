@@ -7,25 +7,27 @@
 //! magic u32 | height u8 | reserved u8 × 3 | slot u32 | generation u32 | lo cut | hi cut
 //! | entries u32 | entries
 //! cut:      side u8 (1: after) | length u32 | bytes
-//! piece:    offset u32 | stored length u32 | raw length u32 | codec u32 | checksum u64
-//! leaf:     first key length u32 | first key | piece
+//! run:      offset u32 | stored length u32 | raw length u32 | codec u32 | checksum u64
+//! leaf:     first key length u32 | first key | run
 //! interior: hi cut | strip length u32 | prepend length u32 | prepend | child slot u32 (all ones:
-//!           none) | child generation u32 | longest key u32 | has partition u32 | piece if it has
+//!           none) | child generation u32 | longest key u32 | runs u32 | (run | last msn u64) of each
 //!           | GOTOs u32 | GOTOs
 //! GOTO:     lo cut | hi cut | strip length u32 | prepend length u32 | prepend | target slot u32
 //!           | target generation u32 | longest key u32
 //! ```
-//! Offsets of pieces count from the extent's start; checksums are over the stored bytes.
+//! The runs of an interior entry are its partition: each has messages that are newer than all in those
+//! before. Offsets of runs count from the extent's start; checksums are over the stored bytes.
 
 use alloc::vec::Vec;
 
 use crate::key::{Cut, Translation};
+use crate::message::Msn;
 use crate::node::{Goto, NodeId};
 
 const MAGIC: u32 = 0x6e72_7462;
 const NO_CHILD: u32 = u32::MAX;
 
-/// How a piece is stored.
+/// How a run is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StoredAs {
     /// As it is.
@@ -48,14 +50,16 @@ impl StoredAs {
     }
 }
 
-/// The place and form of a piece inside its node's extent.
+/// The place and form of a run inside its node's extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PieceRef {
+pub(crate) struct RunRef {
     pub offset: u32,
     pub stored_len: u32,
     pub raw_len: u32,
     pub stored_as: StoredAs,
     pub checksum: u64,
+    /// The newest message in it; 0 of a basement.
+    pub last_msn: Msn,
 }
 
 /// An edge as stored; its lower bound is the upper bound of the edge before.
@@ -64,7 +68,8 @@ pub(crate) struct StoredEdge {
     pub translation: Translation,
     pub child: Option<NodeId>,
     pub longest_key: u32,
-    pub partition: Option<PieceRef>,
+    /// None where nothing is pending.
+    pub partition: Vec<RunRef>,
     pub gotos: Vec<Goto>,
 }
 
@@ -80,13 +85,13 @@ pub(crate) struct Header {
 /// The parts of a node as stored.
 pub(crate) enum Entries {
     /// First keys and basements.
-    Leaf(Vec<(Vec<u8>, PieceRef)>),
+    Leaf(Vec<(Vec<u8>, RunRef)>),
     /// Edges with their partitions.
     Interior(Vec<StoredEdge>),
 }
 
 impl Header {
-    /// The header's bytes. How many they are does not depend on where the pieces are.
+    /// The header's bytes. How many they are does not depend on where the runs are.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer { out: Vec::new() };
         out.u32(MAGIC);
@@ -98,9 +103,9 @@ impl Header {
         match &self.entries {
             Entries::Leaf(basements) => {
                 out.u32(basements.len() as u32);
-                for (first, piece) in basements {
+                for (first, run) in basements {
                     out.bytes(first);
-                    out.piece(piece);
+                    out.run(run);
                 }
             }
             Entries::Interior(edges) => {
@@ -112,9 +117,10 @@ impl Header {
                     out.u32(edge.child.map_or(NO_CHILD, |c| c.slot));
                     out.u32(edge.child.map_or(0, |c| c.generation));
                     out.u32(edge.longest_key);
-                    out.u32(u32::from(edge.partition.is_some()));
-                    if let Some(piece) = &edge.partition {
-                        out.piece(piece);
+                    out.u32(edge.partition.len() as u32);
+                    for run in &edge.partition {
+                        out.run(run);
+                        out.u64(run.last_msn);
                     }
                     out.u32(edge.gotos.len() as u32);
                     for goto in &edge.gotos {
@@ -149,7 +155,7 @@ impl Header {
         }
         let count = from.u32()?;
         let entries = if height == 0 {
-            let mut basements: Vec<(Vec<u8>, PieceRef)> = Vec::new();
+            let mut basements: Vec<(Vec<u8>, RunRef)> = Vec::new();
             for _ in 0..count {
                 let first = from.bytes()?.to_vec();
                 if basements.last().is_some_and(|(last, _)| *last >= first) {
@@ -158,7 +164,7 @@ impl Header {
                 if lo.is_above(&first) || !hi.is_above(&first) {
                     return Err("a basement outside of the node");
                 }
-                basements.push((first, from.piece()?));
+                basements.push((first, from.run()?));
             }
             Entries::Leaf(basements)
         } else {
@@ -208,6 +214,10 @@ impl Writer {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
+    fn u64(&mut self, value: u64) {
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
     fn bytes(&mut self, bytes: &[u8]) {
         self.u32(bytes.len() as u32);
         self.out.extend_from_slice(bytes);
@@ -218,12 +228,12 @@ impl Writer {
         self.bytes(cut.bytes());
     }
 
-    fn piece(&mut self, piece: &PieceRef) {
-        self.u32(piece.offset);
-        self.u32(piece.stored_len);
-        self.u32(piece.raw_len);
-        self.u32(piece.stored_as as u32);
-        self.out.extend_from_slice(&piece.checksum.to_le_bytes());
+    fn run(&mut self, run: &RunRef) {
+        self.u32(run.offset);
+        self.u32(run.stored_len);
+        self.u32(run.raw_len);
+        self.u32(run.stored_as as u32);
+        self.u64(run.checksum);
     }
 }
 
@@ -244,6 +254,11 @@ impl<'b> Reader<'b> {
         Ok(u32::from_le_bytes(*bytes))
     }
 
+    fn u64(&mut self) -> Result<u64, &'static str> {
+        let bytes = self.take(8)?.first_chunk().ok_or("the header ends too early")?;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
     fn bytes(&mut self) -> Result<&'b [u8], &'static str> {
         let len = self.u32()? as usize;
         self.take(len)
@@ -257,14 +272,14 @@ impl<'b> Reader<'b> {
         }
     }
 
-    fn piece(&mut self) -> Result<PieceRef, &'static str> {
+    fn run(&mut self) -> Result<RunRef, &'static str> {
         let (offset, stored_len, raw_len) = (self.u32()?, self.u32()?, self.u32()?);
         let stored_as = StoredAs::from_code(self.u32()?).ok_or("an unknown codec")?;
-        let sum = self.take(8)?.first_chunk().ok_or("the header ends too early")?;
+        let checksum = self.u64()?;
         if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
-            return Err("a piece outside of the extent");
+            return Err("a run outside of the extent");
         }
-        Ok(PieceRef { offset, stored_len, raw_len, stored_as, checksum: u64::from_le_bytes(*sum) })
+        Ok(RunRef { offset, stored_len, raw_len, stored_as, checksum, last_msn: 0 })
     }
 
     fn edge(&mut self) -> Result<StoredEdge, &'static str> {
@@ -273,11 +288,11 @@ impl<'b> Reader<'b> {
         let prepend = self.bytes()?.to_vec();
         let (slot, generation) = (self.u32()?, self.u32()?);
         let longest_key = self.u32()?;
-        let partition = match self.u32()? {
-            0 => None,
-            1 => Some(self.piece()?),
-            _ => return Err("a partition neither there nor absent"),
-        };
+        let mut partition = Vec::new();
+        for _ in 0..self.u32()? {
+            let run = self.run()?;
+            partition.push(RunRef { last_msn: self.u64()?, ..run });
+        }
         let child = (slot != NO_CHILD).then_some(NodeId { slot, generation });
         let mut gotos = Vec::new();
         for _ in 0..self.u32()? {

@@ -32,6 +32,7 @@ pub(crate) struct Run {
     /// Where the entries' ends stand.
     ends_at: usize,
     ranges: Vec<RangeDelete>,
+    last_msn: Msn,
     fences: Fences,
 }
 
@@ -51,8 +52,9 @@ impl Run {
         let entries = points.checked_add(ranges).ok_or("too many entries")?;
         let ends_bytes = entries.checked_mul(END_BYTES).ok_or("too many entries")?;
         let ends_at = counts_at.checked_sub(ends_bytes).ok_or("too short for its entries")?;
-        let run = Run { bytes, points, ends_at, ranges: Vec::new(), fences: Fences::default() };
+        let run = Run { bytes, points, ends_at, ranges: Vec::new(), last_msn: 0, fences: Fences::default() };
         let (mut start, mut last_key, mut last_msn) = (0, <&[u8]>::default(), 0);
+        let mut newest = 0;
         let mut all: Vec<RangeDelete> = Vec::new();
         for index in 0..entries {
             let end = run.end(index);
@@ -66,6 +68,7 @@ impl Run {
                 if range.lo >= range.hi || all.last().is_some_and(|last| last.hi > range.lo) {
                     return Err("ranges out of order");
                 }
+                newest = newest.max(range.msn);
                 all.push(range);
                 continue;
             }
@@ -80,11 +83,12 @@ impl Run {
                 return Err("keys out of order");
             }
             (last_key, last_msn) = (key, msn);
+            newest = newest.max(msn);
         }
         if start != ends_at {
             return Err("bytes after the last entry");
         }
-        Ok(Run { ranges: all, ..run }.fenced())
+        Ok(Run { ranges: all, last_msn: newest, ..run }.fenced())
     }
 
     fn fenced(mut self) -> Run {
@@ -111,6 +115,11 @@ impl Run {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.points == 0 && self.ranges.is_empty()
+    }
+
+    /// The greatest sequence number in it; 0 of an empty one, and of a basement.
+    pub fn last_msn(&self) -> Msn {
+        self.last_msn
     }
 
     /// The ranges, disjoint and in order.
@@ -199,6 +208,7 @@ pub(crate) struct RunBuilder {
     ends: Vec<u32>,
     bytes: Vec<u8>,
     ranges: Vec<RangeDelete>,
+    last_msn: Msn,
 }
 
 impl RunBuilder {
@@ -217,6 +227,7 @@ impl RunBuilder {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(self.room);
         }
+        self.last_msn = self.last_msn.max(msn);
         let mut head = [0; POINT_HEAD_BYTES];
         let [m0, m1, m2, m3, m4, m5, m6, m7, c, l0, l1, l2, l3] = &mut head;
         [*m0, *m1, *m2, *m3, *m4, *m5, *m6, *m7] = msn.to_le_bytes();
@@ -268,7 +279,8 @@ impl RunBuilder {
         if bytes.capacity() - bytes.len() > bytes.len() / WASTE_PARTS {
             bytes.shrink_to_fit();
         }
-        Run { bytes, points, ends_at, ranges, fences: Fences::default() }.fenced()
+        let last_msn = core::mem::take(&mut self.last_msn);
+        Run { bytes, points, ends_at, ranges, last_msn, fences: Fences::default() }.fenced()
     }
 }
 
@@ -293,6 +305,7 @@ mod tests {
     fn a_run_reads_back_as_it_was_built() {
         let run = Run::parse(sample().as_bytes().to_vec()).unwrap();
         assert_eq!(run.len(), 4);
+        assert_eq!((run.last_msn(), sample().last_msn()), (9, 9));
         assert_eq!(run.point(2).value, b"x");
         assert_eq!(run.point(3).kind, Kind::Delete);
         assert_eq!(run.lower_bound(b"a"), 1);

@@ -5,11 +5,13 @@
 //! A reader that holds a version therefore holds something whole, without a lock.
 
 mod goto;
+mod partition;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use goto::{Goto, inside, outside};
+pub(crate) use partition::{live, newer_than, same_key, under, with_newer};
 
 use crate::cache::{Charge, Piece};
 use crate::key::{Cut, Translation};

@@ -19,9 +19,11 @@ pub(crate) use write::Outgoing;
 
 use crate::cache::{Cache, Stored};
 use crate::error::{Error, Result};
-use crate::format::node::StoredAs;
+use crate::format::node::{RunRef, StoredAs};
 use crate::format::run::Run;
 use crate::io::Disk;
+use crate::node::under;
+use crate::planted::{self, Bug};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
 
@@ -49,6 +51,12 @@ pub(crate) struct NodePlace {
     pub header_checksum: u64,
 }
 
+/// What is wrong with a run on the device.
+fn corrupt(extent: &Extent, at: &RunRef, why: &str) -> Error {
+    let (offset, len) = (extent.place(u64::from(at.offset)), u64::from(at.stored_len));
+    Error::Corrupt { what: "a node's piece", offset, len, why: why.into() }
+}
+
 /// A buffer of zeros.
 ///
 /// # Errors
@@ -61,15 +69,20 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 }
 
 impl Store {
-    /// Turns a piece's stored bytes into its contents, verified.
-    fn decode(&self, stored: &Stored, bytes: Vec<u8>) -> Result<Run> {
-        let at = &stored.at;
-        let corrupt = |why: &str| Error::Corrupt {
-            what: "a node's piece",
-            offset: stored.extent.place(u64::from(at.offset)),
-            len: u64::from(at.stored_len),
-            why: why.into(),
+    /// Turns the stored bytes of a piece's runs into its contents, verified.
+    fn contents(&self, stored: &Stored, bytes: impl IntoIterator<Item = Vec<u8>>) -> Result<Run> {
+        let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));
+        let over = |older: Run, newer: Run| match planted::is(Bug::NewerRunsTakenForOlder) {
+            false => under(&older, &newer),
+            true => under(&newer, &older),
         };
+        let joined = runs.reduce(|older, newer| Ok(over(older?, newer?)));
+        joined.ok_or(Error::BadRecord)?
+    }
+
+    /// Turns the stored bytes of a run into the run, verified.
+    fn decode(&self, extent: &Extent, at: &RunRef, bytes: Vec<u8>) -> Result<Run> {
+        let corrupt = |why: &str| corrupt(extent, at, why);
         if xxh3_64(&bytes) != at.checksum {
             return Err(corrupt("the checksum does not match"));
         }
@@ -92,7 +105,11 @@ impl Store {
                 raw
             }
         };
-        Run::parse(raw).map_err(corrupt)
+        let run = Run::parse(raw).map_err(corrupt)?;
+        if run.last_msn() != at.last_msn {
+            return Err(corrupt("its newest message is not the one that its node names"));
+        }
+        Ok(run)
     }
 
     /// The room that [`encode`](Store::encode) may need for so many bytes.

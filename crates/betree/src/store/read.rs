@@ -9,13 +9,13 @@ use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
-use crate::cache::{Piece, Stored};
+use crate::cache::{Held, Piece, Stored};
 use crate::error::{Error, Result};
-use crate::format::node::{Entries, Header};
+use crate::format::node::{Entries, Header, RunRef};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
-use crate::node::{Basement, Body, Edge, Node, NodeId};
+use crate::node::{Basement, Body, Edge, Node, NodeId, under};
 
 /// Pieces this near to each other are read in one go, with what lies between.
 const READ_GAP_BYTES: u64 = 32 << 10;
@@ -26,12 +26,12 @@ const SPARE_BYTES_MAX: usize = 5 << 20;
 /// A node's header is read together with the whole node when that is no more than this.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
-/// Bytes in a row on the device that belong to a piece.
+/// Bytes in a row on the device that belong to a run of a piece.
 struct Wanted {
     at: u64,
     len: u64,
-    /// The piece's index, and where in it the bytes belong.
-    piece: usize,
+    /// The run's index, and where in it the bytes belong.
+    run: usize,
     into: usize,
 }
 
@@ -109,23 +109,27 @@ impl Store {
     /// holds them is sure of them: the cache may let go of what was read before this returns.
     pub fn runs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
         let mut runs: Vec<Option<Arc<Run>>> = pieces.iter().map(|p| p.resident()).collect();
-        let missing: Vec<(usize, &Arc<Piece>, Stored)> = pieces
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| runs.get(*index).is_some_and(Option::is_none))
-            .filter_map(|(index, p)| p.stored().map(|stored| (index, p, stored)))
-            .collect();
+        let (mut places, mut missing) = (Vec::new(), Vec::new());
+        for (piece, slot) in pieces.iter().zip(&mut runs).filter(|(_, run)| run.is_none()) {
+            match piece.held() {
+                Held::Whole(run) => *slot = Some(run),
+                Held::Stored(stored, newer) => {
+                    places.push(stored);
+                    missing.push((piece, newer, slot));
+                }
+                Held::Nothing => return Err(Error::BadRecord),
+            }
+        }
         if !missing.is_empty() {
-            let places: Vec<Stored> = missing.iter().map(|(_, _, stored)| stored.clone()).collect();
-            let bytes = self.read_stored(&places)?;
-            for ((index, piece, stored), bytes) in missing.iter().zip(bytes) {
-                let (run, is_new) = piece.fill(self.decode(stored, bytes)?);
-                if is_new {
+            let mut bytes = self.read_stored(&places)?.into_iter();
+            for (stored, (piece, newer, slot)) in places.iter().zip(missing) {
+                let older = self.contents(stored, bytes.by_ref().take(stored.runs.len()))?;
+                let run = newer.map(|newer| under(&older, &newer)).unwrap_or(older);
+                let (run, can_go) = piece.fill(run);
+                if can_go {
                     self.cache.watch(piece);
                 }
-                if let Some(slot) = runs.get_mut(*index) {
-                    *slot = Some(run);
-                }
+                *slot = Some(run);
             }
             self.cache.evict();
         }
@@ -133,15 +137,17 @@ impl Store {
         runs.into_iter().map(|run| run.ok_or(Error::BadRecord)).collect()
     }
 
-    /// The stored bytes of pieces, in the order given; neighbours are read together.
+    /// The stored bytes of each run of pieces, in the order given; neighbours are read together.
     pub(super) fn read_stored(&self, pieces: &[Stored]) -> Result<Vec<Vec<u8>>> {
-        let mut out = Vec::with_capacity(pieces.len());
-        let mut wanted: Vec<Wanted> = Vec::with_capacity(pieces.len());
-        for (piece, stored) in pieces.iter().enumerate() {
+        let runs: Vec<(&Stored, &RunRef)> =
+            pieces.iter().flat_map(|stored| stored.runs.iter().map(move |run| (stored, run))).collect();
+        let mut out = Vec::with_capacity(runs.len());
+        let mut wanted: Vec<Wanted> = Vec::with_capacity(runs.len());
+        for (run, (stored, place)) in runs.iter().enumerate() {
             out.push(Vec::new());
             let mut into = 0;
-            for (at, len) in stored.extent.places(stored.at.offset.into(), stored.at.stored_len.into()) {
-                wanted.push(Wanted { at, len, piece, into });
+            for (at, len) in stored.extent.places(place.offset.into(), place.stored_len.into()) {
+                wanted.push(Wanted { at, len, run, into });
                 into += len as usize;
             }
         }
@@ -163,11 +169,11 @@ impl Store {
             let mut buffer = self.buffer_of(blocks)?;
             let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
             self.disk.read_at(block_start, room)?;
-            for Wanted { at, len, piece, into } in wanted.get(from..next).unwrap_or_default() {
+            for Wanted { at, len, run, into } in wanted.get(from..next).unwrap_or_default() {
                 let from = (at - block_start) as usize;
                 let bytes = buffer.as_slice().get(from..from + *len as usize).unwrap_or_default();
-                let stored_len = pieces.get(*piece).map_or(0, |p| p.at.stored_len as usize);
-                let Some(out) = out.get_mut(*piece) else { continue };
+                let stored_len = runs.get(*run).map_or(0, |(_, place)| place.stored_len as usize);
+                let Some(out) = out.get_mut(*run) else { continue };
                 if bytes.len() == stored_len {
                     out.extend_from_slice(bytes);
                     continue;
@@ -234,9 +240,11 @@ impl Store {
         if whole {
             for piece in node.pieces() {
                 let Some(stored) = piece.stored() else { continue };
-                let at = stored.at.offset as usize;
-                let bytes = buffer.as_slice().get(at..at + stored.at.stored_len as usize);
-                if piece.fill(self.decode(&stored, bytes.unwrap_or_default().to_vec())?).1 {
+                let bytes = stored.runs.iter().map(|run| {
+                    let at = run.offset as usize;
+                    buffer.as_slice().get(at..at + run.stored_len as usize).unwrap_or_default().to_vec()
+                });
+                if piece.fill(self.contents(&stored, bytes)?).1 {
                     self.cache.watch(&piece);
                 }
             }
@@ -249,10 +257,13 @@ impl Store {
     }
 
     fn node_of(&self, header: Header, place: &NodePlace) -> Arc<Node> {
-        let piece = |at| Piece::on_device(&self.cache, Stored { extent: place.extent.clone(), at });
+        let piece = |runs| Piece::on_device(&self.cache, Stored { extent: place.extent.clone(), runs });
         let body = match header.entries {
             Entries::Leaf(basements) => Body::Leaf(
-                basements.into_iter().map(|(first, at)| Basement { first, piece: piece(at) }).collect(),
+                basements
+                    .into_iter()
+                    .map(|(first, run)| Basement { first, piece: piece(alloc::vec![run]) })
+                    .collect(),
             ),
             Entries::Interior(stored) => {
                 let mut lo: Cut = header.lo.clone();
@@ -264,7 +275,7 @@ impl Store {
                         translation: edge.translation,
                         child: edge.child,
                         longest_key: edge.longest_key,
-                        partition: edge.partition.map(piece),
+                        partition: (!edge.partition.is_empty()).then(|| piece(edge.partition)),
                         gotos: edge.gotos,
                     });
                 }

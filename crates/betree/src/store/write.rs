@@ -8,12 +8,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::behind::Job;
 use super::keep::Kept;
-use super::{NodePlace, Store};
-use crate::cache::{Piece, Stored};
+use super::{NodePlace, Store, corrupt};
+use crate::cache::{Held, Piece, Stored};
 use crate::error::{Error, Result};
-use crate::format::node::{Entries, Header, PieceRef, StoredAs, StoredEdge};
+use crate::format::node::{Entries, Header, RunRef, StoredAs, StoredEdge};
+use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
+use crate::space::Extent;
 
 /// A node that is ready to be written, or being so.
 pub(crate) struct Outgoing {
@@ -21,7 +23,60 @@ pub(crate) struct Outgoing {
     pub place: NodePlace,
     /// What of the place was not written, in whole blocks.
     pub kept_bytes: u64,
-    pieces: Vec<(Arc<Piece>, PieceRef)>,
+    pieces: Vec<(Arc<Piece>, Vec<RunRef>)>,
+}
+
+/// What of a piece is already where it is to be, in the last extent of its node.
+struct Standing {
+    runs: Vec<RunRef>,
+    /// The messages that have come since.
+    newer: Option<Arc<Run>>,
+}
+
+impl Standing {
+    fn of(piece: &Piece, extent: &Arc<Extent>) -> Option<Standing> {
+        if let Some((runs, newer)) = piece.grown_in(extent) {
+            return Some(Standing { runs, newer: Some(newer) });
+        }
+        let stored = piece.stored().filter(|stored| Arc::ptr_eq(&stored.extent, extent))?;
+        Some(Standing { runs: stored.runs, newer: None })
+    }
+}
+
+/// How a piece is stored in its node's next extent.
+struct Form {
+    /// Runs that stay, first of all; their offsets count in the blocks that are kept.
+    staying: Vec<RunRef>,
+    /// Runs that are copied as they are stored elsewhere.
+    copied: Option<Stored>,
+    /// What comes from memory.
+    encoded: Option<Arc<Run>>,
+}
+
+impl Form {
+    fn of(piece: &Piece, standing: Option<Standing>, kept: &Kept) -> Result<Form> {
+        let staying = |runs: &[RunRef]| -> Option<Vec<RunRef>> {
+            let stays = |at: &RunRef| Some(RunRef { offset: kept.offset_of(at)? as u32, ..*at });
+            runs.iter().map(stays).collect()
+        };
+        if let Some(Standing { runs, newer }) = standing
+            && let Some(staying) = staying(&runs)
+        {
+            return Ok(Form { staying, copied: None, encoded: newer });
+        }
+        let (copied, encoded) = match piece.resident().map_or_else(|| piece.held(), Held::Whole) {
+            Held::Whole(run) => (None, Some(run)),
+            Held::Stored(stored, newer) => (Some(stored), newer),
+            Held::Nothing => return Err(Error::BadRecord),
+        };
+        Ok(Form { staying: Vec::new(), copied, encoded })
+    }
+
+    /// Of how many runs the piece will be.
+    fn runs(&self) -> usize {
+        let copied = self.copied.as_ref().map_or(0, |stored| stored.runs.len());
+        self.staying.len() + copied + usize::from(self.encoded.is_some())
+    }
 }
 
 impl Store {
@@ -29,41 +84,33 @@ impl Store {
     /// `behind` tells by the ticket when that is done. `last` is where it stands now, if it does.
     ///
     /// What is in memory is compressed; what is not is copied as it is stored, checked on the way. Where the
-    /// device does not seek and space is not short, pieces that have not changed stay where they are.
+    /// device does not seek and space is not short, pieces that have not changed stay where they are, and of
+    /// those that newer messages have come to these alone are written.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if that many blocks are not free; then nothing was given.
     pub fn send_node(&self, node: Arc<Node>, last: Option<&NodePlace>, ticket: usize) -> Result<Outgoing> {
         let pieces = node.pieces();
         let may_keep = !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8;
-        let kept = last.filter(|_| may_keep).map_or_else(Kept::default, |place| Kept::plan(&pieces, place));
-        let stays = |piece: &Arc<Piece>| {
-            let stored = piece.stored()?;
-            Some((kept.offset_of(&stored)?, stored.at))
-        };
-        let staying: Vec<Option<(u64, PieceRef)>> = pieces.iter().map(stays).collect();
-        let moving: Vec<_> = pieces
-            .iter()
-            .zip(&staying)
-            .filter(|(_, stays)| stays.is_none())
-            .map(|(p, _)| p.clone())
-            .collect();
-        let header = |refs: &[PieceRef]| {
+        let last = last.filter(|_| may_keep).map(|place| &place.extent);
+        let standing: Vec<_> = pieces.iter().map(|piece| Standing::of(piece, last?)).collect();
+        let useful = standing.iter().flatten().flat_map(|standing| &standing.runs);
+        let kept = last.map_or_else(Kept::default, |extent| Kept::plan(useful, extent));
+        let forms = pieces.iter().zip(standing).map(|(piece, standing)| Form::of(piece, standing, &kept));
+        let forms = forms.collect::<Result<Vec<Form>>>()?;
+        let header = |refs: &[Vec<RunRef>]| {
             let entries = entries(&node, refs);
             Header { id: node.id, height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), entries }
         };
-        let header_len = header(&alloc::vec![PieceRef::default(); pieces.len()]).encode().len();
-        let (moved, mut buffer, len) = self.encode_pieces(&moving, header_len)?;
+        let blank: Vec<_> = forms.iter().map(|form| alloc::vec![RunRef::default(); form.runs()]).collect();
+        let header_len = header(&blank).encode().len();
+        let (written, mut buffer, len) = self.encode_runs(&forms, header_len)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
-        let mut moved = moved.into_iter();
-        let refs: Vec<PieceRef> = staying
+        let behind = |run: RunRef| RunRef { offset: (blocks * BLOCK_BYTES) as u32 + run.offset, ..run };
+        let refs: Vec<Vec<RunRef>> = forms
             .into_iter()
-            .filter_map(|stays| match stays {
-                Some((offset, at)) => {
-                    Some(PieceRef { offset: (blocks * BLOCK_BYTES) as u32 + offset as u32, ..at })
-                }
-                None => moved.next(),
-            })
+            .zip(written)
+            .map(|(form, written)| form.staying.into_iter().map(behind).chain(written).collect())
             .collect();
         let header = header(&refs).encode();
         let parts = kept.parts();
@@ -82,66 +129,58 @@ impl Store {
 
     /// A node that was sent has been written: from now on its pieces can be evicted.
     pub fn node_written(&self, outgoing: &Outgoing) {
-        for (piece, at) in &outgoing.pieces {
-            if piece.written(Stored { extent: outgoing.place.extent.clone(), at: *at }) {
+        for (piece, runs) in &outgoing.pieces {
+            if piece.written(Stored { extent: outgoing.place.extent.clone(), runs: runs.clone() }) {
                 self.cache.watch(piece);
             }
         }
         self.cache.evict();
     }
 
-    /// The pieces' stored bytes one after the other from byte `start` of a buffer of whole blocks
-    /// on, where each is, and where the last ends. What lies before and behind them is anything.
-    fn encode_pieces(
-        &self,
-        pieces: &[Arc<Piece>],
-        start: usize,
-    ) -> Result<(Vec<PieceRef>, AlignedBuf, usize)> {
-        let resident: Vec<_> = pieces.iter().map(|p| p.resident()).collect();
-        let absent: Vec<Stored> = pieces
-            .iter()
-            .zip(&resident)
-            .filter(|(_, run)| run.is_none())
-            .filter_map(|(piece, _)| piece.stored())
-            .collect();
-        let most = resident.iter().flatten().map(|run| self.encoded_len_max(run.as_bytes().len()));
-        let room = most.sum::<usize>() + absent.iter().map(|s| s.at.stored_len as usize).sum::<usize>();
+    /// What is to be written, one behind the other from byte `start` of a buffer of whole blocks on, where
+    /// the runs of each piece are, and where the last ends. What lies before and behind them is anything.
+    fn encode_runs(&self, forms: &[Form], start: usize) -> Result<(Vec<Vec<RunRef>>, AlignedBuf, usize)> {
+        let copies: Vec<Stored> = forms.iter().filter_map(|form| form.copied.clone()).collect();
+        let copied = copies.iter().flat_map(|stored| &stored.runs).map(|at| at.stored_len as usize);
+        let encoded = forms.iter().filter_map(|form| form.encoded.as_ref());
+        let room = copied.sum::<usize>()
+            + encoded.map(|run| self.encoded_len_max(run.as_bytes().len())).sum::<usize>();
         let mut buffer = self.behind.spare();
         buffer.grow_to((start + room).div_ceil(BLOCK_BYTES))?;
-        let mut copied = self.read_stored(&absent)?.into_iter().zip(&absent);
-        let mut refs = Vec::with_capacity(pieces.len());
+        let mut bytes_copied = self.read_stored(&copies)?.into_iter();
+        let mut refs = Vec::with_capacity(forms.len());
         let mut paying = Paying::default();
         let mut end = start;
-        for run in resident {
-            let offset = end as u32;
-            let room = buffer.as_mut_slice().get_mut(end..).unwrap_or_default();
-            if let Some(run) = run {
+        for form in forms {
+            let mut written = Vec::new();
+            if let Some(stored) = &form.copied {
+                for (at, bytes) in stored.runs.iter().zip(bytes_copied.by_ref()) {
+                    if xxh3_64(&bytes) != at.checksum {
+                        return Err(corrupt(&stored.extent, at, "the checksum does not match"));
+                    }
+                    if let Some(room) = buffer.as_mut_slice().get_mut(end..end + bytes.len()) {
+                        room.copy_from_slice(&bytes);
+                    }
+                    written.push(RunRef { offset: end as u32, ..*at });
+                    end += bytes.len();
+                }
+            }
+            if let Some(run) = &form.encoded {
+                let room = buffer.as_mut_slice().get_mut(end..).unwrap_or_default();
                 let raw = run.as_bytes();
                 let (stored_as, len) = self.encode(raw, paying.is_worth_a_try(), room)?;
                 paying.tell(stored_as != StoredAs::Raw);
-                refs.push(PieceRef {
-                    offset,
+                written.push(RunRef {
+                    offset: end as u32,
                     stored_len: len as u32,
                     raw_len: raw.len() as u32,
                     stored_as,
                     checksum: xxh3_64(room.get(..len).unwrap_or_default()),
+                    last_msn: run.last_msn(),
                 });
                 end += len;
-            } else if let Some((bytes, stored)) = copied.next() {
-                if xxh3_64(&bytes) != stored.at.checksum {
-                    return Err(Error::Corrupt {
-                        what: "a node's piece",
-                        offset: stored.extent.place(u64::from(stored.at.offset)),
-                        len: u64::from(stored.at.stored_len),
-                        why: "the checksum does not match".into(),
-                    });
-                }
-                if let Some(room) = room.get_mut(..bytes.len()) {
-                    room.copy_from_slice(&bytes);
-                }
-                refs.push(PieceRef { offset, ..stored.at });
-                end += bytes.len();
             }
+            refs.push(written);
         }
         Ok((refs, buffer, end))
     }
@@ -176,12 +215,14 @@ impl Paying {
     }
 }
 
-/// The node's entries with the places of its pieces, in the order of [`Node::pieces`].
-fn entries(node: &Node, refs: &[PieceRef]) -> Entries {
-    let mut refs = refs.iter().copied();
+/// The node's entries with the places of its pieces' runs, in the order of [`Node::pieces`].
+fn entries(node: &Node, refs: &[Vec<RunRef>]) -> Entries {
+    let mut refs = refs.iter();
     match &node.body {
         Body::Leaf(basements) => {
-            Entries::Leaf(basements.iter().zip(refs).map(|(b, at)| (b.first.clone(), at)).collect())
+            // A basement is one run: it gets no messages.
+            let runs = refs.flatten().copied();
+            Entries::Leaf(basements.iter().zip(runs).map(|(b, at)| (b.first.clone(), at)).collect())
         }
         Body::Interior(edges) => Entries::Interior(
             edges
@@ -191,7 +232,7 @@ fn entries(node: &Node, refs: &[PieceRef]) -> Entries {
                     translation: edge.translation.clone(),
                     child: edge.child,
                     longest_key: edge.longest_key,
-                    partition: edge.partition.as_ref().and_then(|_| refs.next()),
+                    partition: edge.partition.as_ref().and_then(|_| refs.next()).cloned().unwrap_or_default(),
                     gotos: edge.gotos.clone(),
                 })
                 .collect(),

@@ -12,8 +12,8 @@ use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, Translation};
-use crate::message::{Kind, Point, RangeDelete, subtract};
-use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, outside};
+use crate::message::{Kind, Point, RangeDelete};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, live, outside, same_key, with_newer};
 use crate::planted::{self, Bug};
 use crate::upsert::Upsert;
 
@@ -90,63 +90,6 @@ pub(crate) fn fold<'v>(
 /// The longest key of the points behind an edge, in the coordinates there, in bytes.
 fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
     edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
-}
-
-/// How many of the first points are for the same key.
-fn same_key(points: &[Point<'_>]) -> usize {
-    let Some(first) = points.first() else { return 0 };
-    points.iter().take_while(|p| p.key == first.key).count()
-}
-
-/// Of the messages for one key, oldest first, those that still matter.
-fn live<'s, 'm>(messages: &'s [Point<'m>]) -> &'s [Point<'m>] {
-    let last_base = messages.iter().rposition(|p| p.kind != Kind::Upsert).unwrap_or(0);
-    messages.get(last_base..).unwrap_or_default()
-}
-
-/// A partition's messages with newer ones over them.
-fn merge_partition(older: Option<&Run>, points: &[Point<'_>], ranges: &[RangeDelete]) -> Run {
-    let most = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
-    let mut out = RunBuilder::with_room(most + older.map_or(0, |run| run.as_bytes().len()));
-    let mut push = |p: &Point<'_>| out.push(&p.key, p.msn, p.kind, p.value);
-    let mut newer = points;
-    let empty = RunBuilder::default().finish();
-    let older = older.unwrap_or(&empty);
-    let mut index = 0;
-    let mut covers = ranges;
-    while index < older.len() {
-        let key = older.key(index);
-        while newer.first().is_some_and(|p| *p.key < *key) {
-            let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
-            live(group).iter().for_each(&mut push);
-            newer = rest;
-        }
-        let from = index;
-        while index < older.len() && older.key(index) == key {
-            index += 1;
-        }
-        while covers.first().is_some_and(|r| !r.hi.is_above(key)) {
-            covers = covers.get(1..).unwrap_or_default();
-        }
-        let covered = covers.first().is_some_and(|r| r.covers(key));
-        let group = if newer.first().is_some_and(|p| *p.key == *key) { same_key(newer) } else { 0 };
-        let (group, rest) = newer.split_at_checked(group).unwrap_or_default();
-        newer = rest;
-        if !covered && group.iter().all(|p| p.kind == Kind::Upsert) {
-            older.points(from, index).for_each(|p| push(&p));
-        }
-        live(group).iter().for_each(&mut push);
-    }
-    while !newer.is_empty() {
-        let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
-        live(group).iter().for_each(&mut push);
-        newer = rest;
-    }
-    let mut all = subtract(older.ranges(), ranges);
-    all.extend_from_slice(ranges);
-    all.sort_by(|a, b| a.lo.cmp(&b.lo));
-    out.set_ranges(all);
-    out.finish()
 }
 
 /// What an arrival does beside the node it comes to.
@@ -236,9 +179,22 @@ impl Tree<'_> {
                 out.push(passed);
                 continue;
             }
-            let older = edge.partition.as_ref().map(|p| self.store.run(p)).transpose()?;
-            let mut run = merge_partition(older.as_deref(), mine, &ranges);
-            if edge.child.is_none() && !run.ranges().is_empty() {
+            // Only what is newer throughout can be told from the rest by its sequence numbers.
+            let mut msns = mine.iter().map(|p| p.msn).chain(ranges.iter().map(|r| r.msn));
+            let older = edge.partition.take();
+            let grown = older.as_ref().filter(|older| msns.all(|msn| msn > older.last_msn()));
+            let hides_all = edge.child.is_none() && !ranges.is_empty();
+            if let Some(older) = grown.filter(|_| !passes && !hides_all)
+                && let Some(piece) = Piece::over(&self.store.cache, older, mine, &ranges)
+            {
+                edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
+                edge.partition = Some(piece);
+                out.push(edge);
+                continue;
+            }
+            let older_run = older.as_ref().map(|piece| self.store.run(piece)).transpose()?;
+            let mut run = with_newer(older_run.as_deref(), mine, &ranges);
+            if hides_all {
                 // Below a null edge there is nothing that a range could hide.
                 let mut points_only = RunBuilder::default();
                 run.points(0, run.len()).for_each(|p| points_only.push(&p.key, p.msn, p.kind, p.value));
@@ -250,7 +206,10 @@ impl Tree<'_> {
                 continue;
             }
             edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
-            edge.partition = (!run.is_empty()).then(|| Piece::new(&self.store.cache, run));
+            edge.partition = (!run.is_empty()).then(|| match grown {
+                Some(older) if !hides_all => Piece::grown(&self.store.cache, run, older),
+                _ => Piece::new(&self.store.cache, run),
+            });
             out.push(edge);
         }
         join_nulls(&mut out);

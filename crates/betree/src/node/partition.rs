@@ -1,0 +1,85 @@
+//! What a partition holds: messages, and newer ones over them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::format::run::{Run, RunBuilder};
+use crate::message::{Kind, Msn, Point, RangeDelete, subtract};
+
+/// How many of the first points are for the same key.
+pub(crate) fn same_key(points: &[Point<'_>]) -> usize {
+    let Some(first) = points.first() else { return 0 };
+    points.iter().take_while(|p| p.key == first.key).count()
+}
+
+/// Of the messages for one key, oldest first, those that still matter.
+pub(crate) fn live<'s, 'm>(messages: &'s [Point<'m>]) -> &'s [Point<'m>] {
+    let last_base = messages.iter().rposition(|p| p.kind != Kind::Upsert).unwrap_or(0);
+    messages.get(last_base..).unwrap_or_default()
+}
+
+/// A partition's messages with newer ones over them.
+pub(crate) fn with_newer(older: Option<&Run>, points: &[Point<'_>], ranges: &[RangeDelete]) -> Run {
+    let most = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
+    let mut out = RunBuilder::with_room(most + older.map_or(0, |run| run.as_bytes().len()));
+    let mut push = |p: &Point<'_>| out.push(&p.key, p.msn, p.kind, p.value);
+    let mut newer = points;
+    let empty = RunBuilder::default().finish();
+    let older = older.unwrap_or(&empty);
+    let mut index = 0;
+    let mut covers = ranges;
+    while index < older.len() {
+        let key = older.key(index);
+        while newer.first().is_some_and(|p| *p.key < *key) {
+            let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+            live(group).iter().for_each(&mut push);
+            newer = rest;
+        }
+        let from = index;
+        while index < older.len() && older.key(index) == key {
+            index += 1;
+        }
+        while covers.first().is_some_and(|r| !r.hi.is_above(key)) {
+            covers = covers.get(1..).unwrap_or_default();
+        }
+        let covered = covers.first().is_some_and(|r| r.covers(key));
+        let group = if newer.first().is_some_and(|p| *p.key == *key) { same_key(newer) } else { 0 };
+        let (group, rest) = newer.split_at_checked(group).unwrap_or_default();
+        newer = rest;
+        if !covered && group.iter().all(|p| p.kind == Kind::Upsert) {
+            older.points(from, index).for_each(|p| push(&p));
+        }
+        live(group).iter().for_each(&mut push);
+    }
+    while !newer.is_empty() {
+        let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+        live(group).iter().for_each(&mut push);
+        newer = rest;
+    }
+    let mut all = subtract(older.ranges(), ranges);
+    all.extend_from_slice(ranges);
+    all.sort_by(|a, b| a.lo.cmp(&b.lo));
+    out.set_ranges(all);
+    out.finish()
+}
+
+/// A run of messages with a run of newer ones over it.
+pub(crate) fn under(older: &Run, newer: &Run) -> Run {
+    let points: Vec<_> = newer.points(0, newer.len()).collect();
+    with_newer(Some(older), &points, newer.ranges())
+}
+
+/// Of a run of messages, those with greater sequence numbers than `msn`: over what it was when that was its
+/// newest, they make what it is now.
+pub(crate) fn newer_than(run: &Arc<Run>, msn: Msn) -> Arc<Run> {
+    let mut points = run.points(0, run.len());
+    if points.all(|point| point.msn > msn) && run.ranges().iter().all(|range| range.msn > msn) {
+        return run.clone();
+    }
+    let mut out = RunBuilder::default();
+    for point in run.points(0, run.len()).filter(|point| point.msn > msn) {
+        out.push(&point.key, point.msn, point.kind, point.value);
+    }
+    out.set_ranges(run.ranges().iter().filter(|range| range.msn > msn).cloned().collect());
+    Arc::new(out.finish())
+}
