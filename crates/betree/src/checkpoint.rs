@@ -152,36 +152,30 @@ impl Engine {
         table: &mut CapturedTable,
         on_progress: &dyn Fn(),
     ) -> Result<()> {
-        let mut sent: Vec<Option<Outgoing>> = Vec::with_capacity(order.len());
         let mut failed = None;
-        for (ticket, node) in order.into_iter().enumerate() {
+        for node in order {
             let last = self.table.lock().place(node.id);
-            match self.store.send_node(node, last.as_ref(), ticket) {
-                Ok(outgoing) => sent.push(Some(outgoing)),
-                Err(error) => failed = Some(error),
-            }
-            self.nodes_written(dict, self.store.behind.take_done(), &mut sent, table, &mut failed);
+            self.store.behind.write(&self.store, node, last);
+            self.nodes_written(dict, self.store.behind.take_done(), table, &mut failed);
             on_progress();
             if failed.is_some() {
                 break;
             }
         }
-        self.nodes_written(dict, self.store.behind.finish(), &mut sent, table, &mut failed);
+        self.nodes_written(dict, self.store.behind.finish(), table, &mut failed);
         failed.map_or(Ok(()), Err)
     }
 
     fn nodes_written(
         &self,
         dict: &Dict,
-        done: Vec<(usize, Result<()>)>,
-        sent: &mut [Option<Outgoing>],
+        done: Vec<Result<Outgoing>>,
         table: &mut CapturedTable,
         failed: &mut Option<Error>,
     ) {
-        for (ticket, result) in done {
-            let Some(outgoing) = sent.get_mut(ticket).and_then(Option::take) else { continue };
+        for result in done {
             match result {
-                Ok(()) => {
+                Ok(outgoing) => {
                     self.store.node_written(&outgoing);
                     self.counters.kept_bytes.fetch_add(outgoing.kept_bytes, Ordering::Relaxed);
                     self.table.lock().written(outgoing.node.id, &outgoing.place, table);

@@ -466,10 +466,10 @@ impl Env {
         });
     }
 
-    /// Writes what checkpoints have ready, several at a time by as many threads as are in here, until
+    /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here, until
     /// [`stop`](Env::stop); a home may lend a few. Without any, who makes a checkpoint writes it.
     pub fn write_behind(&self) {
-        self.engine.store.behind.serve(&self.engine.store.disk);
+        self.engine.store.behind.serve(&self.engine.store);
     }
 
     /// Makes every [`work`](Env::work), [`read_ahead`](Env::read_ahead) and

@@ -43,6 +43,8 @@ pub enum Bug {
     StripDerivedFromWindow,
     /// A carved node is only higher than the children, not than the GOTOs collected above them.
     CarvedNodeTooLow,
+    /// Nodes are put between a carved node and its parts, however high that becomes.
+    CarvedNodeAsHighAsRoot,
     /// GOTOs that were collected above a leaf are carried into a copy of it.
     GotosCarriedIntoLeaf,
     /// Parts of the root are put behind a prefix without what is pending for them.

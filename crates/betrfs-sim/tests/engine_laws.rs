@@ -5,10 +5,13 @@
 use betrfs_sim::harness::{seeds, setting, try_history};
 use betrfs_sim::{Mix, history_of_seed, try_laws};
 
+/// Histories that have found a bug where those before them had not.
+const FOUND: [u64; 1] = [3643];
+
 #[test]
 fn random_histories_agree_with_the_model() {
     let steps_max = setting("BETRFS_STEPS", 200) as usize;
-    for seed in seeds(setting("BETRFS_HISTORIES", 300)) {
+    for seed in seeds(setting("BETRFS_HISTORIES", 300)).chain(FOUND) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::LAWS);
         let replay = format!(
             "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betrfs-sim --test engine_laws -- --nocapture"

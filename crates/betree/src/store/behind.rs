@@ -1,5 +1,5 @@
-//! Writing behind the back of whoever encodes: threads that the home lends take buffers to the
-//! device, so that a checkpoint makes the next one meanwhile and the device has several in hand.
+//! Writing behind the back of whoever makes a checkpoint: threads that the home lends encode nodes and
+//! take them to the device, so that all CPUs do it and the device has several in hand.
 //!
 //! One checkpoint at a time uses it. Without such threads it writes by itself.
 
@@ -7,25 +7,22 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::{Condvar, Mutex};
 
+use super::{NodePlace, Outgoing, Store};
 use crate::error::Result;
-use crate::io::{AlignedBuf, Disk};
-use crate::space::Extent;
+use crate::io::AlignedBuf;
+use crate::node::Node;
 
-/// Buffers that wait or are being written at once, at most: one for each of two threads, and one
+/// Nodes that wait or are being written at once, at most: one for each of two threads, and one
 /// ready for whoever is done first.
 const IN_FLIGHT_MAX: usize = 3;
 
-/// A buffer on its way to an extent.
-pub(crate) struct Job {
-    pub buffer: AlignedBuf,
-    pub extent: Arc<Extent>,
-    /// How much of the extent, from its start on, is to be written.
-    pub blocks: usize,
-    /// By what it is known when it is done.
-    pub ticket: usize,
+/// A node to be written, and where it stands now, if it does.
+struct Job {
+    node: Arc<Node>,
+    last: Option<NodePlace>,
+    ticket: u64,
 }
 
 #[derive(Default)]
@@ -33,92 +30,94 @@ struct State {
     threads: usize,
     waiting: VecDeque<Job>,
     being_written: usize,
-    done: Vec<(usize, Result<()>)>,
-    spare: Vec<AlignedBuf>,
+    next_ticket: u64,
+    /// Whose turn it is to be given blocks: nodes lie on the device in the order in which they were given.
+    turn: u64,
+    done: Vec<Result<Outgoing>>,
     stop: bool,
 }
 
-/// Buffers on their way to the device.
+/// Nodes on their way to the device.
 #[derive(Default)]
 pub(crate) struct Behind {
     state: Mutex<State>,
     wanted: Condvar,
-    finished: Condvar,
-}
-
-fn write(disk: &Disk, job: &Job) -> Result<()> {
-    let len = job.blocks * BLOCK_BYTES;
-    disk.write_extent(&job.extent, job.buffer.as_slice().get(..len).unwrap_or_default())
+    changed: Condvar,
 }
 
 impl State {
     fn in_flight(&self) -> usize {
         self.waiting.len() + self.being_written
     }
-
-    fn finish(&mut self, job: Job, result: Result<()>) {
-        self.done.push((job.ticket, result));
-        if self.threads > 0 {
-            self.spare.push(job.buffer);
-        }
-    }
 }
 
 impl Behind {
-    /// A buffer of a job that is done, to be filled anew. It holds what it held.
-    pub fn spare(&self) -> AlignedBuf {
-        self.state.lock().spare.pop().unwrap_or_default()
-    }
-
-    /// Gives a buffer, of at least that many blocks, to be written at the start of its extent.
-    pub fn write(&self, disk: &Disk, job: Job) {
+    /// Gives a node to be written; `last` is where it stands now, if it does.
+    pub fn write(&self, store: &Store, node: Arc<Node>, last: Option<NodePlace>) {
         let mut state = self.state.lock();
         if state.threads > 0 {
             while state.in_flight() >= IN_FLIGHT_MAX {
-                state = self.finished.wait(state);
+                state = self.changed.wait(state);
             }
-            state.waiting.push_back(job);
+            let ticket = state.next_ticket;
+            state.next_ticket += 1;
+            state.waiting.push_back(Job { node, last, ticket });
             self.wanted.notify_one();
             return;
         }
         drop(state);
-        let result = write(disk, &job);
-        self.state.lock().finish(job, result);
+        let mut buffer = AlignedBuf::default();
+        let placed =
+            store.encode_node(node, last.as_ref(), &mut buffer).and_then(|node| store.place_node(node));
+        let result = placed.and_then(|outgoing| store.write_node(outgoing, &buffer));
+        self.state.lock().done.push(result);
     }
 
-    /// What was written since this was last asked, by its ticket, and how that went.
-    pub fn take_done(&self) -> Vec<(usize, Result<()>)> {
+    /// What was written since this was last asked, and what could not be.
+    pub fn take_done(&self) -> Vec<Result<Outgoing>> {
         core::mem::take(&mut self.state.lock().done)
     }
 
-    /// Waits for all that was given, and lets go of the buffers. What was written since
-    /// [`take_done`](Behind::take_done) was last asked.
-    pub fn finish(&self) -> Vec<(usize, Result<()>)> {
+    /// Waits for all that was given. What was written since [`take_done`](Behind::take_done) was last asked.
+    pub fn finish(&self) -> Vec<Result<Outgoing>> {
         let mut state = self.state.lock();
         while state.in_flight() > 0 {
-            state = self.finished.wait(state);
+            state = self.changed.wait(state);
         }
-        state.spare.clear();
         core::mem::take(&mut state.done)
     }
 
     /// Writes what is given, until [`stop`](Behind::stop) and until nothing waits any more.
-    pub fn serve(&self, disk: &Disk) {
+    pub fn serve(&self, store: &Store) {
+        let mut buffer = AlignedBuf::default();
         let mut state = self.state.lock();
         state.threads += 1;
         loop {
             match state.waiting.pop_front() {
-                Some(job) => {
+                Some(Job { node, last, ticket }) => {
                     state.being_written += 1;
                     drop(state);
-                    let result = write(disk, &job);
+                    let encoded = store.encode_node(node, last.as_ref(), &mut buffer);
+                    state = self.state.lock();
+                    while state.turn != ticket {
+                        state = self.changed.wait(state);
+                    }
+                    let placed = encoded.and_then(|node| store.place_node(node));
+                    state.turn += 1;
+                    drop(state);
+                    self.changed.notify_all();
+                    let result = placed.and_then(|outgoing| store.write_node(outgoing, &buffer));
                     state = self.state.lock();
                     state.being_written -= 1;
-                    state.finish(job, result);
-                    self.finished.notify_all();
+                    state.done.push(result);
+                    self.changed.notify_all();
                 }
                 None if state.stop => break,
-                None => state = self.wanted.wait(state),
+                None => {
+                    // Memory that is of use only while a checkpoint is made.
+                    buffer = AlignedBuf::default();
+                    state = self.wanted.wait(state);
+                }
             }
         }
         state.threads -= 1;

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use betree_sys::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::behind::Job;
 use super::keep::Kept;
 use super::{NodePlace, Store, corrupt};
 use crate::cache::{Held, Piece, Stored};
@@ -15,14 +14,27 @@ use crate::format::node::{Entries, Header, RunRef, StoredAs, StoredEdge};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
-use crate::space::Extent;
+use crate::space::{Extent, Part};
 
-/// A node that is ready to be written, or being so.
+/// A node that is ready to be written.
+pub(crate) struct Encoded {
+    node: Arc<Node>,
+    pieces: Vec<(Arc<Piece>, Vec<RunRef>)>,
+    header_len: u32,
+    header_checksum: u64,
+    /// How many blocks are to be written.
+    blocks: usize,
+    /// The blocks of the last extent that are a part of the next.
+    kept: Vec<Part>,
+}
+
+/// A node that has its place.
 pub(crate) struct Outgoing {
     pub node: Arc<Node>,
     pub place: NodePlace,
-    /// What of the place was not written, in whole blocks.
+    /// What of the place is not written, in whole blocks.
     pub kept_bytes: u64,
+    blocks: usize,
     pieces: Vec<(Arc<Piece>, Vec<RunRef>)>,
 }
 
@@ -80,16 +92,21 @@ impl Form {
 }
 
 impl Store {
-    /// Makes a node ready for a new extent, all its pieces with it, and gives it to be written:
-    /// `behind` tells by the ticket when that is done. `last` is where it stands now, if it does.
+    /// Makes a node ready for a new extent, all its pieces with it, in a buffer whose contents until then do
+    /// not matter. `last` is where it stands now, if it does.
     ///
     /// What is in memory is compressed; what is not is copied as it is stored, checked on the way. Where the
     /// device does not seek and space is not short, pieces that have not changed stay where they are, and of
     /// those that newer messages have come to these alone are written.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if that many blocks are not free; then nothing was given.
-    pub fn send_node(&self, node: Arc<Node>, last: Option<&NodePlace>, ticket: usize) -> Result<Outgoing> {
+    /// Where a piece cannot be read, or there is no memory.
+    pub fn encode_node(
+        &self,
+        node: Arc<Node>,
+        last: Option<&NodePlace>,
+        buffer: &mut AlignedBuf,
+    ) -> Result<Encoded> {
         let pieces = node.pieces();
         let may_keep = !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8;
         let last = last.filter(|_| may_keep).map(|place| &place.extent);
@@ -104,7 +121,7 @@ impl Store {
         };
         let blank: Vec<_> = forms.iter().map(|form| alloc::vec![RunRef::default(); form.runs()]).collect();
         let header_len = header(&blank).encode().len();
-        let (written, mut buffer, len) = self.encode_runs(&forms, header_len)?;
+        let (written, len) = self.encode_runs(&forms, header_len, buffer)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
         let behind = |run: RunRef| RunRef { offset: (blocks * BLOCK_BYTES) as u32 + run.offset, ..run };
         let refs: Vec<Vec<RunRef>> = forms
@@ -113,21 +130,45 @@ impl Store {
             .map(|(form, written)| form.staying.into_iter().map(behind).chain(written).collect())
             .collect();
         let header = header(&refs).encode();
-        let parts = kept.parts();
-        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &parts).ok_or(Error::NoSpace)?;
         if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
             room.copy_from_slice(&header);
         }
         if let Some(rest) = buffer.as_mut_slice().get_mut(len..blocks * BLOCK_BYTES) {
             rest.fill(0);
         }
-        self.behind.write(&self.disk, Job { buffer, extent: extent.clone(), blocks, ticket });
-        let place = NodePlace { extent, header_len: header_len as u32, header_checksum: xxh3_64(&header) };
-        let kept_bytes = parts.iter().map(|part| part.len_blocks * BLOCK_BYTES as u64).sum();
-        Ok(Outgoing { pieces: pieces.into_iter().zip(refs).collect(), node, place, kept_bytes })
+        Ok(Encoded {
+            pieces: pieces.into_iter().zip(refs).collect(),
+            node,
+            header_len: header_len as u32,
+            header_checksum: xxh3_64(&header),
+            blocks,
+            kept: kept.parts(),
+        })
     }
 
-    /// A node that was sent has been written: from now on its pieces can be evicted.
+    /// Gives a node that is ready an extent: new blocks, and behind them those that it keeps.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if that many blocks are not free.
+    pub fn place_node(&self, encoded: Encoded) -> Result<Outgoing> {
+        let Encoded { node, pieces, header_len, header_checksum, blocks, kept } = encoded;
+        let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept).ok_or(Error::NoSpace)?;
+        let place = NodePlace { extent, header_len, header_checksum };
+        let kept_bytes = kept.iter().map(|part| part.len_blocks * BLOCK_BYTES as u64).sum();
+        Ok(Outgoing { node, place, kept_bytes, blocks, pieces })
+    }
+
+    /// Writes the new blocks of a node from the buffer in which it was made ready.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_node(&self, outgoing: Outgoing, buffer: &AlignedBuf) -> Result<Outgoing> {
+        let bytes = buffer.as_slice().get(..outgoing.blocks * BLOCK_BYTES).unwrap_or_default();
+        self.disk.write_extent(&outgoing.place.extent, bytes)?;
+        Ok(outgoing)
+    }
+
+    /// A node has been written: from now on its pieces can be evicted.
     pub fn node_written(&self, outgoing: &Outgoing) {
         for (piece, runs) in &outgoing.pieces {
             if piece.written(Stored { extent: outgoing.place.extent.clone(), runs: runs.clone() }) {
@@ -137,15 +178,19 @@ impl Store {
         self.cache.evict();
     }
 
-    /// What is to be written, one behind the other from byte `start` of a buffer of whole blocks on, where
-    /// the runs of each piece are, and where the last ends. What lies before and behind them is anything.
-    fn encode_runs(&self, forms: &[Form], start: usize) -> Result<(Vec<Vec<RunRef>>, AlignedBuf, usize)> {
+    /// What is to be written, one behind the other from byte `start` of the buffer on: where the runs of
+    /// each piece are, and where the last ends. What lies before and behind them is anything.
+    fn encode_runs(
+        &self,
+        forms: &[Form],
+        start: usize,
+        buffer: &mut AlignedBuf,
+    ) -> Result<(Vec<Vec<RunRef>>, usize)> {
         let copies: Vec<Stored> = forms.iter().filter_map(|form| form.copied.clone()).collect();
         let copied = copies.iter().flat_map(|stored| &stored.runs).map(|at| at.stored_len as usize);
         let encoded = forms.iter().filter_map(|form| form.encoded.as_ref());
         let room = copied.sum::<usize>()
             + encoded.map(|run| self.encoded_len_max(run.as_bytes().len())).sum::<usize>();
-        let mut buffer = self.behind.spare();
         buffer.grow_to((start + room).div_ceil(BLOCK_BYTES))?;
         let mut bytes_copied = self.read_stored(&copies)?.into_iter();
         let mut refs = Vec::with_capacity(forms.len());
@@ -182,7 +227,7 @@ impl Store {
             }
             refs.push(written);
         }
-        Ok((refs, buffer, end))
+        Ok((refs, end))
     }
 }
 

@@ -298,7 +298,9 @@ impl Tree<'_> {
         if nothing_collected && (at_root && !is_low || is_whole) {
             return Ok(Captured::Edges(lift_all(&parts)?));
         }
-        let parts = self.bundled(parts, change)?;
+        // Only what is lower than the root can be named by it: else one node is wider than others.
+        let fits = self.height_of_tree(&parts) < root.height || planted::is(Bug::CarvedNodeAsHighAsRoot);
+        let parts = if fits { self.bundled(parts, change)? } else { parts };
         let target = self.carve(&lo, &hi, &parts, &collected, change)?;
         at_sources.extend(Goto::of(&target));
         Ok(Captured::Edges(lift_all(&[target])?))
@@ -374,8 +376,7 @@ impl Tree<'_> {
                 let named = parts.iter().flat_map(Edge::references);
                 let collected = collected.iter().flat_map(|p| p.gotos.iter().map(|goto| goto.target));
                 let collected = collected.filter(|_| !planted::is(Bug::CarvedNodeTooLow));
-                let heights = named.chain(collected).map(|id| self.height_of(id, change).saturating_add(1));
-                let height = heights.max().unwrap_or(1);
+                let height = self.height_over(named.chain(collected), change);
                 if height > HEIGHT_MAX {
                     let (bytes, limit_bytes) = (u64::from(height), u64::from(HEIGHT_MAX));
                     return Err(Error::TooLarge { what: "a tree of clones", bytes, limit_bytes });

@@ -72,6 +72,11 @@ impl Tree<'_> {
         Ok(())
     }
 
+    /// The height of a node that is to name these, of which a change may be about to add some.
+    pub(super) fn height_over(&self, named: impl Iterator<Item = NodeId>, change: &Change) -> u8 {
+        named.map(|id| self.height_of(id, change).saturating_add(1)).max().unwrap_or(1)
+    }
+
     /// A node's height; of one that a change is about to add too.
     pub(super) fn height_of(&self, id: NodeId, change: &Change) -> u8 {
         let added = change.added.iter().find(|node| node.id == id).map(|node| node.height);

@@ -99,7 +99,8 @@ impl Tree<'_> {
             let mut above = Vec::with_capacity(nodes);
             for run in edges.chunks(edges.len().div_ceil(nodes)) {
                 let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-                let (node, edge) = self.build_interior(self.height_above(run), &first.lo, &last.hi, run)?;
+                let height = self.height_over(run.iter().flat_map(Edge::references), change);
+                let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;
                 change.added.push(node);
                 above.push(edge);
             }
