@@ -10,7 +10,7 @@ use super::{Account, Cache};
 use crate::format::node::RunRef;
 use crate::format::run::Run;
 use crate::message::{Msn, Point, RangeDelete};
-use crate::node::{newer_than, under, with_newer};
+use crate::node::{joined, newer_than, with_newer};
 use crate::space::Extent;
 
 /// Where a piece is stored: parts of a node's extent, which cannot be given to another while a piece
@@ -217,21 +217,31 @@ impl Piece {
         self.state.lock().last_msn()
     }
 
-    /// Its contents, if they are in memory.
+    /// Its contents as one run, if they are in memory.
     pub fn resident(&self) -> Option<Arc<Run>> {
-        let state = self.state.lock();
-        if state.below.is_none()
-            && let [run] = state.runs.as_slice()
-        {
-            self.touched.store(true, Ordering::Relaxed);
-            return Some(run.clone());
+        let layers = self.layers()?;
+        match layers.as_slice() {
+            [run] => Some(run.clone()),
+            layers => Some(self.join(joined(layers)?)),
         }
-        let layers = state.layers()?;
-        drop(state);
-        let (oldest, newer) = layers.split_first()?;
-        let (second, newer) = newer.split_first()?;
-        let whole = newer.iter().fold(under(oldest, second), |older, newer| under(&older, newer));
-        Some(self.fill(whole).0)
+    }
+
+    /// Its contents in runs, each of newer messages than those before, if they are in memory.
+    pub fn layers(&self) -> Option<Vec<Arc<Run>>> {
+        let layers = self.state.lock().layers();
+        if layers.is_some() {
+            self.touched.store(true, Ordering::Relaxed);
+        }
+        layers
+    }
+
+    /// What has to be read for its contents, and what comes over that.
+    pub fn lacking(self: &Arc<Self>) -> (Arc<Piece>, Vec<Arc<Run>>) {
+        let state = self.state.lock();
+        match &state.below {
+            Some(below) => (below.clone(), state.runs.clone()),
+            None => (self.clone(), Vec::new()),
+        }
     }
 
     /// Whether its contents are in memory; does not count as a touch.
@@ -271,29 +281,36 @@ impl Piece {
         Some((last.runs.clone(), newer_than(state.runs.last()?, last.last_msn)))
     }
 
-    /// Keeps contents that were read from the device or put together. Gives what is in memory
-    /// afterwards: another reader may have been faster. `true` if this call brought it there and it can go
-    /// again.
-    pub fn fill(&self, run: Run) -> (Arc<Run>, bool) {
+    /// Keeps the runs of a piece that were read from the device. Gives what is in memory afterwards: another
+    /// reader may have been faster. `true` if this call brought it there.
+    pub fn fill(&self, runs: Vec<Run>) -> (Vec<Arc<Run>>, bool) {
         let mut state = self.state.lock();
-        if state.below.is_none()
-            && let [run] = state.runs.as_slice()
-        {
-            return (run.clone(), false);
+        if let Some(layers) = state.layers() {
+            return (layers, false);
+        }
+        state.runs = runs.into_iter().map(Arc::new).collect();
+        self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
+        self.touched.store(true, Ordering::Relaxed);
+        (state.runs.clone(), true)
+    }
+
+    /// Keeps its contents as one run in place of several, if those are still in memory.
+    fn join(&self, run: Arc<Run>) -> Arc<Run> {
+        let mut state = self.state.lock();
+        if state.layers().is_none() {
+            // It has been let go of meanwhile.
+            return run;
         }
         let (before, after) = (state.memory_bytes(), run.memory_bytes());
-        let is_clean = state.stored.is_some();
         self.account.resident_bytes.fetch_add(after, Ordering::Relaxed);
         self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);
-        if !is_clean {
+        if state.stored.is_none() {
             self.account.dirty_bytes.fetch_add(after, Ordering::Relaxed);
             self.account.dirty_bytes.fetch_sub(before, Ordering::Relaxed);
         }
-        self.touched.store(true, Ordering::Relaxed);
-        let run = Arc::new(run);
         state.runs = alloc::vec![run.clone()];
         state.below = None;
-        (run, is_clean)
+        run
     }
 
     /// Records where it was written. `true` if it was dirty and can be evicted from now on.

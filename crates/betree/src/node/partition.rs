@@ -63,10 +63,14 @@ pub(crate) fn with_newer(older: Option<&Run>, points: &[Point<'_>], ranges: &[Ra
     out.finish()
 }
 
-/// A run of messages with a run of newer ones over it.
-pub(crate) fn under(older: &Run, newer: &Run) -> Run {
-    let points: Vec<_> = newer.points(0, newer.len()).collect();
-    with_newer(Some(older), &points, newer.ranges())
+/// The messages of several runs as one, each run newer than those before. `None` of none.
+pub(crate) fn joined(layers: &[Arc<Run>]) -> Option<Arc<Run>> {
+    let over = |older: Arc<Run>, newer: &Arc<Run>| {
+        let points: Vec<_> = newer.points(0, newer.len()).collect();
+        Arc::new(with_newer(Some(&older), &points, newer.ranges()))
+    };
+    let (oldest, newer) = layers.split_first()?;
+    Some(newer.iter().fold(oldest.clone(), over))
 }
 
 /// Of a run of messages, those with greater sequence numbers than `msn`: over what it was when that was its

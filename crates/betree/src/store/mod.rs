@@ -22,7 +22,6 @@ use crate::error::{Error, Result};
 use crate::format::node::{RunRef, StoredAs};
 use crate::format::run::Run;
 use crate::io::Disk;
-use crate::node::under;
 use crate::planted::{self, Bug};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
@@ -70,14 +69,13 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 
 impl Store {
     /// Turns the stored bytes of a piece's runs into its contents, verified.
-    fn contents(&self, stored: &Stored, bytes: impl IntoIterator<Item = Vec<u8>>) -> Result<Run> {
+    fn contents(&self, stored: &Stored, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Run>> {
         let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));
-        let over = |older: Run, newer: Run| match planted::is(Bug::NewerRunsTakenForOlder) {
-            false => under(&older, &newer),
-            true => under(&newer, &older),
-        };
-        let joined = runs.reduce(|older, newer| Ok(over(older?, newer?)));
-        joined.ok_or(Error::BadRecord)?
+        let mut runs = runs.collect::<Result<Vec<Run>>>()?;
+        if planted::is(Bug::NewerRunsTakenForOlder) {
+            runs.reverse();
+        }
+        Ok(runs)
     }
 
     /// Turns the stored bytes of a run into the run, verified.

@@ -9,13 +9,13 @@ use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
-use crate::cache::{Held, Piece, Stored};
+use crate::cache::{Piece, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, RunRef};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
-use crate::node::{Basement, Body, Edge, Node, NodeId, under};
+use crate::node::{Basement, Body, Edge, Node, NodeId, joined};
 
 /// Pieces this near to each other are read in one go, with what lies between.
 const READ_GAP_BYTES: u64 = 32 << 10;
@@ -92,49 +92,64 @@ impl Store {
         was_read
     }
 
-    /// The contents of a piece, from memory or from the device.
+    /// The contents of a piece as one run, from memory or from the device.
     pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
-        match piece.resident() {
-            Some(run) => Ok(run),
-            None => self.runs(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord),
+        self.runs(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord)
+    }
+
+    /// The contents of a piece in runs, each of newer messages than those before, from memory or from the
+    /// device. Whoever only looks need not have them put together.
+    pub fn layers(&self, piece: &Arc<Piece>) -> Result<Vec<Arc<Run>>> {
+        match piece.layers() {
+            Some(layers) => Ok(layers),
+            None => self.all_layers(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord),
         }
     }
 
     /// Brings pieces into memory with as few reads as their places allow.
     pub fn load(&self, pieces: &[Arc<Piece>]) -> Result<()> {
-        self.runs(pieces).map(|_| ())
+        self.all_layers(pieces).map(|_| ())
     }
 
-    /// The contents of pieces, in their order, with as few reads as their places allow. Whoever
-    /// holds them is sure of them: the cache may let go of what was read before this returns.
+    /// The contents of pieces, in their order, each as one run. Whoever holds them is sure of them: the
+    /// cache may let go of what was read before this returns.
     pub fn runs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
-        let mut runs: Vec<Option<Arc<Run>>> = pieces.iter().map(|p| p.resident()).collect();
+        let all = self.all_layers(pieces)?;
+        let one = |(piece, layers): (&Arc<Piece>, Vec<Arc<Run>>)| match layers.as_slice() {
+            [run] => Some(run.clone()),
+            layers => piece.resident().or_else(|| joined(layers)),
+        };
+        let runs = pieces.iter().zip(all).map(|both| one(both).ok_or(Error::BadRecord));
+        runs.collect()
+    }
+
+    /// As [`layers`](Store::layers), of several pieces with as few reads as their places allow.
+    fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Vec<Arc<Run>>>> {
+        let mut all: Vec<Option<Vec<Arc<Run>>>> = pieces.iter().map(|piece| piece.layers()).collect();
         let (mut places, mut missing) = (Vec::new(), Vec::new());
-        for (piece, slot) in pieces.iter().zip(&mut runs).filter(|(_, run)| run.is_none()) {
-            match piece.held() {
-                Held::Whole(run) => *slot = Some(run),
-                Held::Stored(stored, newer) => {
-                    places.push(stored);
-                    missing.push((piece, newer, slot));
-                }
-                Held::Nothing => return Err(Error::BadRecord),
+        for (piece, layers) in pieces.iter().zip(&mut all).filter(|(_, layers)| layers.is_none()) {
+            let (lacking, newer) = piece.lacking();
+            // A piece is in memory or on the device.
+            match lacking.stored() {
+                Some(stored) => places.push(stored),
+                None => return Err(Error::BadRecord),
             }
+            missing.push((lacking, newer, layers));
         }
         if !missing.is_empty() {
             let mut bytes = self.read_stored(&places)?.into_iter();
-            for (stored, (piece, newer, slot)) in places.iter().zip(missing) {
-                let older = self.contents(stored, bytes.by_ref().take(stored.runs.len()))?;
-                let run = newer.map(|newer| under(&older, &newer)).unwrap_or(older);
-                let (run, can_go) = piece.fill(run);
-                if can_go {
-                    self.cache.watch(piece);
+            for (stored, (lacking, newer, layers)) in places.iter().zip(missing) {
+                let read = self.contents(stored, bytes.by_ref().take(stored.runs.len()))?;
+                let (mut whole, is_new) = lacking.fill(read);
+                if is_new {
+                    self.cache.watch(&lacking);
                 }
-                *slot = Some(run);
+                whole.extend(newer);
+                *layers = Some(whole);
             }
             self.cache.evict();
         }
-        // A piece is in memory or on the device.
-        runs.into_iter().map(|run| run.ok_or(Error::BadRecord)).collect()
+        all.into_iter().map(|layers| layers.ok_or(Error::BadRecord)).collect()
     }
 
     /// The stored bytes of each run of pieces, in the order given; neighbours are read together.

@@ -103,21 +103,22 @@ impl Tree<'_> {
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Found>> {
         for (piece, key) in &path.partitions {
-            let run = self.store.run(piece)?;
-            let from = run.lower_bound(key);
-            let mut to = from;
-            while to < run.len() && run.key(to) == key.as_slice() {
-                to += 1;
-            }
-            for point in run.points(from, to).rev() {
-                match point.kind {
-                    Kind::Put => return Ok(Some(Found::Value(point.value.to_vec()))),
-                    Kind::Delete => return Ok(Some(Found::Absent)),
-                    Kind::Upsert => pending.push(point.value.to_vec()),
+            for run in self.store.layers(piece)?.iter().rev() {
+                let from = run.lower_bound(key);
+                let mut to = from;
+                while to < run.len() && run.key(to) == key.as_slice() {
+                    to += 1;
                 }
-            }
-            if run.range_over(key).is_some() {
-                return Ok(Some(Found::Absent));
+                for point in run.points(from, to).rev() {
+                    match point.kind {
+                        Kind::Put => return Ok(Some(Found::Value(point.value.to_vec()))),
+                        Kind::Delete => return Ok(Some(Found::Absent)),
+                        Kind::Upsert => pending.push(point.value.to_vec()),
+                    }
+                }
+                if run.range_over(key).is_some() {
+                    return Ok(Some(Found::Absent));
+                }
             }
         }
         match path.end {

@@ -198,19 +198,20 @@ impl Tree<'_> {
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
         let mut covered = false;
-        for level in &levels {
-            let run = self.store.run(&level.piece)?;
-            if let Some(range) = range_around(&run, &level.at, way) {
-                // What is below is hidden here: the region ends with the range.
-                let part = range.clip(&level.window.lo, &level.window.hi);
-                if let Some(part) = part {
-                    window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
+        'levels: for level in &levels {
+            for run in self.store.layers(&level.piece)?.into_iter().rev() {
+                if let Some(range) = range_around(&run, &level.at, way) {
+                    // What is below is hidden here: the region ends with the range.
+                    let part = range.clip(&level.window.lo, &level.window.hi);
+                    if let Some(part) = part {
+                        window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
+                    }
+                    sources.push(source_of(run, level, way));
+                    covered = true;
+                    break 'levels;
                 }
                 sources.push(source_of(run, level, way));
-                covered = true;
-                break;
             }
-            sources.push(source_of(run, level, way));
         }
         if !covered {
             if let Some(id) = missing {
