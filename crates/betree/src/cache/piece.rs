@@ -10,7 +10,7 @@ use super::{Account, Cache};
 use crate::format::node::RunRef;
 use crate::format::run::Run;
 use crate::message::{Msn, Point, RangeDelete};
-use crate::node::{joined, newer_than, with_newer};
+use crate::node::{Layers, newer_than, with_newer};
 use crate::space::Extent;
 
 /// Where a piece is stored: parts of a node's extent, which cannot be given to another while a piece
@@ -103,13 +103,11 @@ impl State {
     }
 
     /// All runs that make its contents, if they are in memory.
-    fn layers(&self) -> Option<Vec<Arc<Run>>> {
-        let mut layers = match &self.below {
-            Some(below) => below.state.lock().layers()?,
-            None => Vec::new(),
-        };
-        layers.extend(self.runs.iter().cloned());
-        (!layers.is_empty()).then_some(layers)
+    fn layers(&self) -> Option<Layers> {
+        match &self.below {
+            Some(below) => Some(below.layers()?.under(&self.runs)),
+            None => Layers::of(&self.runs),
+        }
     }
 
     /// The line that it begins or goes on with.
@@ -220,14 +218,11 @@ impl Piece {
     /// Its contents as one run, if they are in memory.
     pub fn resident(&self) -> Option<Arc<Run>> {
         let layers = self.layers()?;
-        match layers.as_slice() {
-            [run] => Some(run.clone()),
-            layers => Some(self.join(joined(layers)?)),
-        }
+        Some(layers.only().cloned().unwrap_or_else(|| self.join(layers.joined())))
     }
 
-    /// Its contents in runs, each of newer messages than those before, if they are in memory.
-    pub fn layers(&self) -> Option<Vec<Arc<Run>>> {
+    /// Its contents as they are in memory, if they are.
+    pub fn layers(&self) -> Option<Layers> {
         let layers = self.state.lock().layers();
         if layers.is_some() {
             self.touched.store(true, Ordering::Relaxed);
@@ -246,7 +241,8 @@ impl Piece {
 
     /// Whether its contents are in memory; does not count as a touch.
     pub fn is_resident(&self) -> bool {
-        self.state.lock().layers().is_some()
+        let state = self.state.lock();
+        state.below.as_ref().map_or(!state.runs.is_empty(), |below| below.is_resident())
     }
 
     /// What there is of it.
@@ -283,15 +279,15 @@ impl Piece {
 
     /// Keeps the runs of a piece that were read from the device. Gives what is in memory afterwards: another
     /// reader may have been faster. `true` if this call brought it there.
-    pub fn fill(&self, runs: Vec<Run>) -> (Vec<Arc<Run>>, bool) {
+    pub fn fill(&self, runs: Vec<Arc<Run>>) -> (Option<Layers>, bool) {
         let mut state = self.state.lock();
         if let Some(layers) = state.layers() {
-            return (layers, false);
+            return (Some(layers), false);
         }
-        state.runs = runs.into_iter().map(Arc::new).collect();
+        state.runs = runs;
         self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
         self.touched.store(true, Ordering::Relaxed);
-        (state.runs.clone(), true)
+        (state.layers(), true)
     }
 
     /// Keeps its contents as one run in place of several, if those are still in memory.
@@ -325,8 +321,9 @@ impl Piece {
         }
         if state.below.is_some() {
             // That has an extent which is to be freed: of it only what is in memory is of use.
-            let (before, layers) = (state.memory_bytes(), state.layers().unwrap_or_default());
-            (state.runs, state.below) = (layers, None);
+            let before = state.memory_bytes();
+            state.runs = state.layers().map_or_else(Vec::new, Layers::into_runs);
+            state.below = None;
             self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
             self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);
         }

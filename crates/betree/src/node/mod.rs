@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use goto::{Goto, inside, outside};
-pub(crate) use partition::{joined, live, newer_than, same_key, with_newer};
+pub(crate) use partition::{Layers, live, newer_than, same_key, with_newer};
 
 use crate::cache::{Charge, Piece};
 use crate::key::{Cut, Translation};

@@ -63,14 +63,51 @@ pub(crate) fn with_newer(older: Option<&Run>, points: &[Point<'_>], ranges: &[Ra
     out.finish()
 }
 
-/// The messages of several runs as one, each run newer than those before. `None` of none.
-pub(crate) fn joined(layers: &[Arc<Run>]) -> Option<Arc<Run>> {
-    let over = |older: Arc<Run>, newer: &Arc<Run>| {
-        let points: Vec<_> = newer.points(0, newer.len()).collect();
-        Arc::new(with_newer(Some(&older), &points, newer.ranges()))
-    };
-    let (oldest, newer) = layers.split_first()?;
-    Some(newer.iter().fold(oldest.clone(), over))
+/// What a partition (or basement) holds in memory: a run, and over it others, each of newer messages than
+/// those before.
+#[derive(Clone)]
+pub(crate) struct Layers {
+    oldest: Arc<Run>,
+    newer: Vec<Arc<Run>>,
+}
+
+impl Layers {
+    /// Of runs, the oldest first; `None` of none.
+    pub fn of(runs: &[Arc<Run>]) -> Option<Layers> {
+        let (oldest, newer) = runs.split_first()?;
+        Some(Layers { oldest: oldest.clone(), newer: newer.to_vec() })
+    }
+
+    /// With others over them.
+    pub fn under(mut self, newer: &[Arc<Run>]) -> Layers {
+        self.newer.extend_from_slice(newer);
+        self
+    }
+
+    /// The run, if there is but one.
+    pub fn only(&self) -> Option<&Arc<Run>> {
+        self.newer.is_empty().then_some(&self.oldest)
+    }
+
+    /// The runs, the newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Arc<Run>> {
+        self.newer.iter().rev().chain([&self.oldest])
+    }
+
+    /// The runs, the oldest first.
+    pub fn into_runs(self) -> Vec<Arc<Run>> {
+        let mut runs = self.newer;
+        runs.insert(0, self.oldest);
+        runs
+    }
+
+    /// All messages in one run.
+    pub fn joined(&self) -> Arc<Run> {
+        self.newer.iter().fold(self.oldest.clone(), |older, newer| {
+            let points: Vec<_> = newer.points(0, newer.len()).collect();
+            Arc::new(with_newer(Some(&older), &points, newer.ranges()))
+        })
+    }
 }
 
 /// Of a run of messages, those with greater sequence numbers than `msn`: over what it was when that was its

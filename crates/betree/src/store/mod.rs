@@ -69,9 +69,9 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 
 impl Store {
     /// Turns the stored bytes of a piece's runs into its contents, verified.
-    fn contents(&self, stored: &Stored, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Run>> {
+    fn contents(&self, stored: &Stored, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Arc<Run>>> {
         let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));
-        let mut runs = runs.collect::<Result<Vec<Run>>>()?;
+        let mut runs = runs.map(|run| run.map(Arc::new)).collect::<Result<Vec<_>>>()?;
         if planted::is(Bug::NewerRunsTakenForOlder) {
             runs.reverse();
         }

@@ -15,7 +15,7 @@ use crate::format::node::{Entries, Header, RunRef};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
-use crate::node::{Basement, Body, Edge, Node, NodeId, joined};
+use crate::node::{Basement, Body, Edge, Layers, Node, NodeId};
 
 /// Pieces this near to each other are read in one go, with what lies between.
 const READ_GAP_BYTES: u64 = 32 << 10;
@@ -97,9 +97,9 @@ impl Store {
         self.runs(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord)
     }
 
-    /// The contents of a piece in runs, each of newer messages than those before, from memory or from the
-    /// device. Whoever only looks need not have them put together.
-    pub fn layers(&self, piece: &Arc<Piece>) -> Result<Vec<Arc<Run>>> {
+    /// The contents of a piece, from memory or from the device. Whoever only looks need not have them in one
+    /// run.
+    pub fn layers(&self, piece: &Arc<Piece>) -> Result<Layers> {
         match piece.layers() {
             Some(layers) => Ok(layers),
             None => self.all_layers(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord),
@@ -114,38 +114,32 @@ impl Store {
     /// The contents of pieces, in their order, each as one run. Whoever holds them is sure of them: the
     /// cache may let go of what was read before this returns.
     pub fn runs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
-        let all = self.all_layers(pieces)?;
-        let one = |(piece, layers): (&Arc<Piece>, Vec<Arc<Run>>)| match layers.as_slice() {
-            [run] => Some(run.clone()),
-            layers => piece.resident().or_else(|| joined(layers)),
+        let one = |(piece, layers): (&Arc<Piece>, Layers)| match layers.only() {
+            Some(run) => run.clone(),
+            None => piece.resident().unwrap_or_else(|| layers.joined()),
         };
-        let runs = pieces.iter().zip(all).map(|both| one(both).ok_or(Error::BadRecord));
-        runs.collect()
+        Ok(pieces.iter().zip(self.all_layers(pieces)?).map(one).collect())
     }
 
     /// As [`layers`](Store::layers), of several pieces with as few reads as their places allow.
-    fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Vec<Arc<Run>>>> {
-        let mut all: Vec<Option<Vec<Arc<Run>>>> = pieces.iter().map(|piece| piece.layers()).collect();
+    fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Layers>> {
+        let mut all: Vec<Option<Layers>> = pieces.iter().map(|piece| piece.layers()).collect();
         let (mut places, mut missing) = (Vec::new(), Vec::new());
         for (piece, layers) in pieces.iter().zip(&mut all).filter(|(_, layers)| layers.is_none()) {
             let (lacking, newer) = piece.lacking();
             // A piece is in memory or on the device.
-            match lacking.stored() {
-                Some(stored) => places.push(stored),
-                None => return Err(Error::BadRecord),
-            }
+            places.push(lacking.stored().ok_or(Error::BadRecord)?);
             missing.push((lacking, newer, layers));
         }
         if !missing.is_empty() {
             let mut bytes = self.read_stored(&places)?.into_iter();
             for (stored, (lacking, newer, layers)) in places.iter().zip(missing) {
                 let read = self.contents(stored, bytes.by_ref().take(stored.runs.len()))?;
-                let (mut whole, is_new) = lacking.fill(read);
+                let (older, is_new) = lacking.fill(read);
                 if is_new {
                     self.cache.watch(&lacking);
                 }
-                whole.extend(newer);
-                *layers = Some(whole);
+                *layers = older.map(|older| older.under(&newer));
             }
             self.cache.evict();
         }

@@ -103,7 +103,7 @@ impl Tree<'_> {
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Found>> {
         for (piece, key) in &path.partitions {
-            for run in self.store.layers(piece)?.iter().rev() {
+            for run in self.store.layers(piece)?.newest_first() {
                 let from = run.lower_bound(key);
                 let mut to = from;
                 while to < run.len() && run.key(to) == key.as_slice() {

@@ -199,18 +199,18 @@ impl Tree<'_> {
         let basement = if leaf.is_some() { levels.pop() } else { None };
         let mut covered = false;
         'levels: for level in &levels {
-            for run in self.store.layers(&level.piece)?.into_iter().rev() {
-                if let Some(range) = range_around(&run, &level.at, way) {
+            for run in self.store.layers(&level.piece)?.newest_first() {
+                if let Some(range) = range_around(run, &level.at, way) {
                     // What is below is hidden here: the region ends with the range.
                     let part = range.clip(&level.window.lo, &level.window.hi);
                     if let Some(part) = part {
                         window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                     }
-                    sources.push(source_of(run, level, way));
+                    sources.push(source_of(run.clone(), level, way));
                     covered = true;
                     break 'levels;
                 }
-                sources.push(source_of(run, level, way));
+                sources.push(source_of(run.clone(), level, way));
             }
         }
         if !covered {
