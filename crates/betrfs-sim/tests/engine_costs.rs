@@ -213,6 +213,32 @@ fn where_nothing_seeks_what_comes_to_a_partition_is_written_alone() {
     assert!(alone.read_bytes <= whole.read_bytes, "{alone:?}, whole: {whole:?}");
 }
 
+/// What is overwritten again and again stays where it comes to, though it is there in several runs.
+#[test]
+fn what_is_overwritten_again_and_again_goes_no_further_down() {
+    const ROUNDS: u32 = 50;
+    let setup = Setup { seeks: false, ..SETUP };
+    let device = large_volume_of(&setup);
+    let env = open(&device, &setup);
+    let mut read_bytes = 0;
+    for round in 1..=ROUNDS {
+        let cost = cost(&device, || {
+            // A hundred kilobytes, where a node has room for 256.
+            for number in (0..KEYS).step_by(KEYS as usize / 25) {
+                commit(&env, |batch| batch.put(D, &key(number), &value(number + round * KEYS)));
+            }
+            while env.pump().unwrap() {}
+            env.checkpoint().unwrap();
+        });
+        // The first time, pages of the node table are read.
+        read_bytes += if round > 1 { cost.read_bytes } else { 0 };
+    }
+    // Every round a memtable comes to the root.
+    assert_eq!(env.stats().flushes, u64::from(ROUNDS));
+    assert_eq!(read_bytes, 0);
+    assert_eq!(env.get(D, &key(0)).unwrap().unwrap(), value(ROUNDS * KEYS));
+}
+
 /// What comes to a partition that is not in memory waits for no read of it.
 #[test]
 fn what_comes_to_a_partition_on_the_device_does_not_read_it() {

@@ -158,6 +158,20 @@ impl Piece {
         Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, line, ..State::of(newer) }))
     }
 
+    /// The same piece with its contents as one run, `run`, which is as large as it says.
+    pub fn as_one_run(&self, cache: &Cache, run: Arc<Run>) -> Arc<Piece> {
+        let mut state = self.state.lock();
+        let (line, stored) = (Some(state.line()), state.stored.clone());
+        drop(state);
+        let (raw_bytes, ranges, is_stored) = (run.as_bytes().len(), run.ranges().len(), stored.is_some());
+        let state = State { runs: alloc::vec![run], below: None, stored, line };
+        let piece = Piece::in_memory(cache, raw_bytes, ranges, state);
+        if is_stored {
+            cache.watch(&piece);
+        }
+        piece
+    }
+
     fn in_memory(cache: &Cache, raw_bytes: usize, ranges: usize, state: State) -> Arc<Piece> {
         let account = cache.account().clone();
         let bytes = state.memory_bytes();

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::Tree;
 use super::arrive::{Arrival, Batch};
+use super::{Change, Tree};
 use crate::dict::DictState;
 use crate::error::Result;
 use crate::key::Cut;
@@ -35,6 +35,25 @@ impl Tree<'_> {
         arrival.change.changed.push(self.with_body(parent, Body::Interior(edges)));
         self.apply(arrival.change);
         Ok(arrival.reached)
+    }
+
+    /// Puts the runs of an edge's partition together, if that is at most half of what they are: the rest was
+    /// overwritten since, and what is overwritten again and again need not go down. `false` if it is more.
+    pub(super) fn shrink(&self, node: &Node, index: usize) -> Result<bool> {
+        let partition = node.edges().get(index).and_then(|edge| edge.partition.as_ref());
+        let Some(piece) = partition else { return Ok(false) };
+        let run = self.store.run(piece)?;
+        if run.as_bytes().len() * 2 > piece.raw_bytes() {
+            return Ok(false);
+        }
+        let piece = piece.as_one_run(&self.store.cache, run);
+        let mut edges = node.edges().to_vec();
+        if let Some(edge) = edges.get_mut(index) {
+            edge.partition = Some(piece);
+        }
+        let changed = Vec::from([self.with_body(node, Body::Interior(edges))]);
+        self.apply(Change { changed, ..Change::default() });
+        Ok(true)
     }
 
     /// The oldest frozen memtable arrives at the root. Gives the nodes that it came to.

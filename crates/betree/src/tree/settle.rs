@@ -57,6 +57,9 @@ impl Tree<'_> {
             let has_more = wanted.is_some() || eager && !settled.cut_short;
             if has_more && has_room(FLUSH_NODES) {
                 if let Some(index) = wanted {
+                    if !eager && self.shrink(&node, index)? {
+                        continue;
+                    }
                     settled.flushes += 1;
                     to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
                     continue;
