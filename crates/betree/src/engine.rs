@@ -11,6 +11,7 @@ use hashbrown::HashSet;
 use crate::batch::{Change, Changes, RangeChange};
 use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
+use crate::format::superblock::DICTS_MAX;
 use crate::format::table::PART_BYTES;
 use crate::key::Cut;
 use crate::memtable::Memtable;
@@ -39,6 +40,8 @@ pub(crate) struct Engine {
     pub dead: Mutex<Vec<NodeId>>,
     pub dicts: Vec<Dict>,
     pub counters: Counters,
+    /// A memtable may be full: until then nobody has to look.
+    filled: AtomicBool,
     /// A settling of the tree was cut short for want of space.
     unsettled: AtomicBool,
     /// Where ranges begin and end that were deleted or replaced, by dictionary, until what they hide is
@@ -80,6 +83,7 @@ impl Engine {
             dead: Mutex::new(Vec::new()),
             dicts,
             counters: Counters::default(),
+            filled: AtomicBool::new(false),
             unsettled: AtomicBool::new(false),
             borders: Mutex::new(Vec::new()),
             // What was committed before it was opened may not have been carried out.
@@ -129,12 +133,10 @@ impl Engine {
             }
             used |= 1 << id.0;
         }
-        let mut states: Vec<_> = self
-            .dicts
-            .iter()
-            .enumerate()
-            .map(|(index, dict)| (used & 1 << index != 0).then(|| dict.state.write()))
-            .collect();
+        // In the order of the dictionaries, as all who lock several do.
+        let mut states: [_; DICTS_MAX] = core::array::from_fn(|index| {
+            self.dicts.get(index).filter(|_| used & 1 << index != 0).map(|dict| dict.state.write())
+        });
         let mut changes = Changes::of(record);
         for msn in first_msn.. {
             let Some(change) = changes.next() else { break };
@@ -154,6 +156,10 @@ impl Engine {
                 // `apply_ranges` has brought it to the tree.
                 Change::CloneRange { .. } => {}
             }
+        }
+        let most = self.memtable_bytes_max();
+        if states.iter().flatten().any(|state| state.active.is_full(most)) {
+            self.filled.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -252,12 +258,26 @@ impl Engine {
 
     /// Freezes memtables: those that are full, or all that hold anything. `true` if any was frozen.
     pub fn freeze(&self, all: bool) -> bool {
+        if !all {
+            if !self.filled.load(Ordering::Relaxed) {
+                return false;
+            }
+            // Before the look: what fills up behind it says so again.
+            self.filled.store(false, Ordering::Relaxed);
+        }
         let mut frozen = false;
         for dict in &self.dicts {
-            let full = |state: &DictState| {
-                state.active.is_full(self.memtable_bytes_max()) && state.frozen.len() < FROZEN_MAX
+            let wanted = |state: &DictState| {
+                if all {
+                    return !state.active.is_empty();
+                }
+                let is_full = state.active.is_full(self.memtable_bytes_max());
+                let has_room = state.frozen.len() < FROZEN_MAX;
+                if is_full && !has_room {
+                    self.filled.store(true, Ordering::Relaxed);
+                }
+                is_full && has_room
             };
-            let wanted = |state: &DictState| !state.active.is_empty() && (all || full(state));
             if !wanted(&dict.state.read()) {
                 continue;
             }
@@ -273,10 +293,11 @@ impl Engine {
 
     /// Whether a writer should wait for memtables to arrive.
     pub fn is_behind(&self) -> bool {
-        self.dicts.iter().any(|dict| {
+        let is_behind = |dict: &Dict| {
             let state = dict.state.read();
             state.frozen.len() >= FROZEN_MAX && state.active.is_full(self.memtable_bytes_max())
-        })
+        };
+        self.filled.load(Ordering::Relaxed) && self.dicts.iter().any(is_behind)
     }
 
     /// Brings the oldest frozen memtable of a dictionary into its tree. `false` if there was none.

@@ -15,12 +15,20 @@ const FANOUT: usize = 64;
 /// The bytes of a head.
 const HEAD_BYTES: usize = 8;
 
+const _: () = assert!(FANOUT <= 1 << u8::BITS, "a slot is a byte");
+
 /// The sorted keys of a node.
+///
+/// Who comes in between moves nine bytes of each key behind: keys, and what belongs to them, stand where they came,
+/// in *slots*.
 #[derive(Default)]
 struct Keys {
     /// All of them begin with it. A copy: looking for it in a key is a miss of the processor's cache more.
     shared: Vec<u8>,
     heads: Vec<u64>,
+    /// The slot of each key, in the keys' order.
+    slots: Vec<u8>,
+    /// By slots.
     keys: Vec<Box<[u8]>>,
 }
 
@@ -43,25 +51,60 @@ fn shared_part<'k>(a: &'k [u8], b: &[u8]) -> &'k [u8] {
     a.get(..shared_bytes(a, b)).unwrap_or_default()
 }
 
+/// What stands in slots, in the order in which these are told.
+fn in_order<T>(slots: &[u8], items: Vec<T>) -> Vec<T> {
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    slots.iter().filter_map(|slot| items.get_mut(usize::from(*slot))?.take()).collect()
+}
+
+/// Takes items from a place on. Both parts will fill up, in few steps.
+fn split_items<T>(items: &mut Vec<T>, at: usize) -> Vec<T> {
+    let mut behind = Vec::with_capacity(FANOUT);
+    behind.extend(items.drain(at.min(items.len())..));
+    items.reserve_exact(FANOUT - items.len().min(FANOUT));
+    behind
+}
+
 impl Keys {
-    /// Where a key is, or where it would be.
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot of the key at a place in the order.
+    fn slot(&self, at: usize) -> Option<usize> {
+        self.slots.get(at).copied().map(usize::from)
+    }
+
+    fn get(&self, at: usize) -> Option<&[u8]> {
+        self.keys.get(self.slot(at)?).map(|key| &**key)
+    }
+
+    fn last(&self) -> Option<&[u8]> {
+        self.get(self.len().checked_sub(1)?)
+    }
+
+    /// Where a key is in the order, or where it would be.
     fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let (start, rest) = key.split_at(self.shared.len().min(key.len()));
         match start.cmp(&self.shared) {
             Ordering::Less => return Err(0),
-            Ordering::Greater => return Err(self.keys.len()),
+            Ordering::Greater => return Err(self.len()),
             Ordering::Equal => {}
         }
         let head = head_of(rest);
         let from = self.heads.partition_point(|other| *other < head);
         // Mostly one or none.
         let same = self.heads.iter().skip(from).take_while(|other| **other == head).count();
-        let same = self.keys.get(from..from + same).unwrap_or_default();
-        let behind = |other: &[u8]| other.get(self.shared.len()..).unwrap_or_default().cmp(rest);
-        same.binary_search_by(|other| behind(other)).map(|at| from + at).map_err(|at| from + at)
+        let same = self.slots.get(from..from + same).unwrap_or_default();
+        let behind = |slot: &u8| {
+            let key = self.keys.get(usize::from(*slot)).map_or(&[][..], |key| key);
+            key.get(self.shared.len()..).unwrap_or_default().cmp(rest)
+        };
+        same.binary_search_by(behind).map(|at| from + at).map_err(|at| from + at)
     }
 
-    /// Adds a key where [`search`](Keys::search) says that it belongs.
+    /// Adds a key where [`search`](Keys::search) says that it belongs, in the next slot. There are fewer than
+    /// [`FANOUT`].
     fn insert(&mut self, at: usize, key: Box<[u8]>) {
         if self.keys.is_empty() {
             self.shared = key.to_vec();
@@ -71,38 +114,50 @@ impl Keys {
             self.make_heads();
         }
         self.heads.insert(at, head_of(key.get(self.shared.len()..).unwrap_or_default()));
-        self.keys.insert(at, key);
+        self.slots.insert(at, self.keys.len() as u8);
+        self.keys.push(key);
     }
 
-    fn remove(&mut self, at: usize) {
+    /// Removes the key at a place; the slot in which it was, which the last one takes.
+    fn remove(&mut self, at: usize) -> Option<usize> {
+        let slot = self.slot(at)?;
         self.heads.remove(at);
-        self.keys.remove(at);
+        self.slots.remove(at);
+        self.keys.swap_remove(slot);
+        if let Some(moved) = self.slots.iter_mut().find(|slot| usize::from(**slot) == self.keys.len()) {
+            *moved = slot as u8;
+        }
+        Some(slot)
     }
 
-    /// Takes the keys from a place on.
+    /// Takes the keys from a place on. In both parts each then has the slot of its place.
     fn split_off(&mut self, at: usize) -> Keys {
-        let mut behind = Keys { keys: self.keys.split_off(at), ..Keys::default() };
+        self.keys = in_order(&self.slots, core::mem::take(&mut self.keys));
+        let mut behind = Keys { keys: split_items(&mut self.keys, at), ..Keys::default() };
         for half in [self, &mut behind] {
             // Sorted keys share what the first and the last of them do.
             let ends = half.keys.first().zip(half.keys.last());
             half.shared = ends.map_or(&[][..], |(first, last)| shared_part(first, last)).to_vec();
+            half.slots = Vec::with_capacity(FANOUT);
+            half.slots.extend((0..=u8::MAX).take(half.keys.len()));
+            half.heads.reserve_exact(FANOUT - half.heads.len().min(FANOUT));
             half.make_heads();
         }
-        behind.heads.reserve_exact(FANOUT - behind.heads.len().min(FANOUT));
-        behind.keys.reserve_exact(FANOUT - behind.keys.len().min(FANOUT));
         behind
     }
 
     fn make_heads(&mut self) {
+        let (keys, shared_len) = (&self.keys, self.shared.len());
+        let key = |slot: &u8| keys.get(usize::from(*slot)).map_or(&[][..], |key| key);
         self.heads.clear();
         self.heads
-            .extend(self.keys.iter().map(|key| head_of(key.get(self.shared.len()..).unwrap_or_default())));
+            .extend(self.slots.iter().map(|slot| head_of(key(slot).get(shared_len..).unwrap_or_default())));
     }
 }
 
 struct Leaf<V> {
     keys: Keys,
-    /// One for each key.
+    /// One for each key, in its slot.
     values: Vec<V>,
     before: Option<usize>,
     behind: Option<usize>,
@@ -153,7 +208,7 @@ impl<V> KeyMap<V> {
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         let leaf = self.leaves.get(self.leaf_of(key))?;
-        leaf.values.get(leaf.keys.search(key).ok()?)
+        leaf.values.get(leaf.keys.slot(leaf.keys.search(key).ok()?)?)
     }
 
     /// Has `change` change the value of a key, or, where there is none, give it; else what it gives is dropped.
@@ -164,12 +219,15 @@ impl<V> KeyMap<V> {
         let id = self.leaf_of(key);
         let Some(leaf) = self.leaves.get_mut(id) else { return };
         match leaf.keys.search(key) {
-            Ok(at) => drop(change(leaf.values.get_mut(at))),
+            Ok(at) => {
+                let value = leaf.keys.slot(at).and_then(|slot| leaf.values.get_mut(slot));
+                drop(change(value));
+            }
             Err(at) => {
                 let Some(new) = change(None) else { return };
                 if leaf.values.len() < FANOUT {
                     leaf.keys.insert(at, key.into());
-                    leaf.values.insert(at, new);
+                    leaf.values.push(new);
                     return;
                 }
                 self.make_room(key);
@@ -178,7 +236,7 @@ impl<V> KeyMap<V> {
                     && let Err(at) = leaf.keys.search(key)
                 {
                     leaf.keys.insert(at, key.into());
-                    leaf.values.insert(at, new);
+                    leaf.values.push(new);
                 }
             }
         }
@@ -189,8 +247,8 @@ impl<V> KeyMap<V> {
         let id = self.leaf_of(key);
         let leaf = self.leaves.get_mut(id)?;
         let at = leaf.keys.search(key).ok()?;
-        leaf.keys.remove(at);
-        Some(leaf.values.remove(at))
+        let slot = leaf.keys.remove(at)?;
+        (slot < leaf.values.len()).then(|| leaf.values.swap_remove(slot))
     }
 
     /// Splits every full node on the way to a key, from the root on: so a parent has room for what comes of
@@ -234,23 +292,22 @@ impl<V> KeyMap<V> {
         if height > 0 {
             let inner = self.inner.get_mut(id)?;
             let mut keys = inner.keys.split_off(FANOUT / 2 - 1);
-            let between = keys.keys.first()?.clone();
+            let between = keys.get(0)?.into();
             keys.remove(0);
-            let children = inner.children.split_off(FANOUT / 2);
+            let children = split_items(&mut inner.children, FANOUT / 2);
             self.inner.push(Inner { keys, children });
             return Some((between, self.inner.len() - 1));
         }
         let new = self.leaves.len();
         let leaf = self.leaves.get_mut(id)?;
         // Who adds at the end goes on there.
-        let is_end = leaf.keys.keys.last().is_some_and(|last| *key > **last);
+        let is_end = leaf.keys.last().is_some_and(|last| key > last);
         let at = if is_end { FANOUT / 8 * 7 } else { FANOUT / 2 };
+        leaf.values = in_order(&leaf.keys.slots, core::mem::take(&mut leaf.values));
+        let values = split_items(&mut leaf.values, at);
         let keys = leaf.keys.split_off(at);
-        let between = keys.keys.first()?.clone();
+        let between = keys.get(0)?.into();
         let behind = leaf.behind.replace(new);
-        let mut values = leaf.values.split_off(at);
-        // It will fill up, in few steps.
-        values.reserve_exact(FANOUT - values.len().min(FANOUT));
         self.leaves.push(Leaf { keys, values, before: Some(id), behind });
         match behind.and_then(|behind| self.leaves.get_mut(behind)) {
             Some(behind) => behind.before = Some(new),
@@ -282,7 +339,7 @@ pub(super) struct Range<'m, V> {
 
 impl<'m, V> Leaf<V> {
     fn entry(&'m self, at: usize) -> Option<(&'m [u8], &'m V)> {
-        Some((self.keys.keys.get(at)?, self.values.get(at)?))
+        Some((self.keys.get(at)?, self.values.get(self.keys.slot(at)?)?))
     }
 }
 

@@ -14,11 +14,13 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::BuildHasher as _;
 use core::ops::Bound;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree_sys::sync::atomic::AtomicUsize;
-use hashbrown::HashMap;
+use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::types::{FileType, NodeId};
 
@@ -36,13 +38,22 @@ pub(crate) struct Name {
     pub oid: Option<u64>,
 }
 
+/// A name of which something is known.
+struct Known {
+    /// A table that grows looks at no names for it.
+    hash: u64,
+    text: Arc<[u8]>,
+    name: Name,
+    /// 0 before it is given one.
+    cookie: u64,
+}
+
 /// The known entries of a directory.
 pub(crate) struct Directory {
-    names: HashMap<Arc<[u8]>, (Name, u64)>,
-    /// Cookie → name.
+    names: HashTable<Known>,
+    hasher: DefaultHashBuilder,
+    /// Cookie → name, of all that have a cookie.
     listed: BTreeMap<u64, Arc<[u8]>>,
-    /// Names that came since cookies were given out; some may be gone again.
-    fresh: Vec<Arc<[u8]>>,
     cookie_next: u64,
     /// Listings that have begun and not come to their end. Those that were given up stay counted.
     listings: u32,
@@ -62,9 +73,9 @@ pub(crate) struct Directory {
 impl Directory {
     pub fn new(total: Arc<AtomicUsize>) -> Directory {
         Directory {
-            names: HashMap::new(),
+            names: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             listed: BTreeMap::new(),
-            fresh: Vec::new(),
             cookie_next: COOKIE_FIRST,
             listings: 0,
             snapshots: None,
@@ -80,29 +91,27 @@ impl Directory {
     }
 
     pub fn get(&self, name: &[u8]) -> Option<Name> {
-        self.names.get(name).map(|(known, _)| *known)
+        let hash = self.hasher.hash_one(name);
+        self.names.find(hash, |known| *known.text == *name).map(|known| known.name)
     }
 
     /// Adds a name, or updates what is known of it.
-    pub fn insert(&mut self, name: &Arc<[u8]>, known: Name) {
-        if let Some((old, _)) = self.names.get_mut(name) {
-            *old = known;
-            return;
+    pub fn insert(&mut self, text: &Arc<[u8]>, name: Name) {
+        let hash = self.hasher.hash_one(&**text);
+        match self.names.entry(hash, |known| known.text == *text, |known| known.hash) {
+            Entry::Occupied(mut known) => known.get_mut().name = name,
+            Entry::Vacant(room) => {
+                room.insert(Known { hash, text: text.clone(), name, cookie: 0 });
+                self.total.fetch_add(1, Relaxed);
+            }
         }
-        self.names.insert(name.clone(), (known, 0));
-        self.total.fetch_add(1, Relaxed);
-        if self.fresh.len() > 2 * self.names.len() + 64 {
-            self.fresh.sort();
-            self.fresh.dedup();
-            self.fresh.retain(|fresh| self.names.get(fresh).is_some_and(|(_, cookie)| *cookie == 0));
-        }
-        self.fresh.push(name.clone());
     }
 
     pub fn remove(&mut self, name: &[u8]) {
         self.removed = self.removed.saturating_add(1);
-        if let Some((_, cookie)) = self.names.remove(name) {
-            self.listed.remove(&cookie);
+        let hash = self.hasher.hash_one(name);
+        if let Ok(known) = self.names.find_entry(hash, |known| *known.text == *name) {
+            self.listed.remove(&known.remove().0.cookie);
             self.total.fetch_sub(1, Relaxed);
         }
     }
@@ -110,15 +119,14 @@ impl Directory {
     /// Forgets the names for which `keep` is false; what is left is no longer complete.
     pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) {
         let (before, listed) = (self.names.len(), &mut self.listed);
-        self.names.retain(|_, (name, cookie)| {
-            let kept = keep(name);
+        self.names.retain(|known| {
+            let kept = keep(&known.name);
             if !kept {
-                listed.remove(cookie);
+                listed.remove(&known.cookie);
             }
             kept
         });
         self.total.fetch_sub(before - self.names.len(), Relaxed);
-        self.fresh.retain(|fresh| self.names.contains_key(fresh));
     }
 
     /// Notes that somebody begins to list it.
@@ -138,16 +146,15 @@ impl Directory {
 
     /// Gives a cookie to each name that has none.
     pub fn number(&mut self) {
-        let mut fresh = core::mem::take(&mut self.fresh);
-        fresh.sort();
-        for name in fresh {
-            if let Some((_, cookie)) = self.names.get_mut(&name)
-                && *cookie == 0
-            {
-                *cookie = self.cookie_next;
-                self.listed.insert(self.cookie_next, name);
-                self.cookie_next += 1;
-            }
+        if self.listed.len() == self.names.len() {
+            return;
+        }
+        let mut fresh: Vec<&mut Known> = self.names.iter_mut().filter(|known| known.cookie == 0).collect();
+        fresh.sort_unstable_by(|a, b| a.text.cmp(&b.text));
+        for known in fresh {
+            known.cookie = self.cookie_next;
+            self.listed.insert(self.cookie_next, known.text.clone());
+            self.cookie_next += 1;
         }
     }
 
@@ -200,15 +207,5 @@ mod tests {
         assert_eq!(listing(&mut dir, 3), [(7, b"c".to_vec())]);
         drop(dir);
         assert_eq!(total.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn names_that_come_and_go_do_not_pile_up() {
-        let mut dir = Directory::new(Arc::default());
-        for _ in 0..10_000 {
-            dir.insert(&Arc::from(&b"x"[..]), name());
-            dir.remove(b"x");
-        }
-        assert!(dir.fresh.len() < 100, "{}", dir.fresh.len());
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! An inode stays as long as somebody holds it: the caller (lookups, opens) or an inode below it.
 //! Of the rest, the table keeps up to a bound, and drops those first that have been idle longest.
+//!
+//! An identity says where in the table its inode is, and how many were there before: the lower half is the
+//! slot, the upper one the turn. So it is found at one place in memory, and none is ever given twice.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -24,48 +27,56 @@ pub(crate) struct Table {
     inodes_max: usize,
 }
 
+#[derive(Default)]
 struct Inner {
-    nodes: HashMap<NodeId, Arc<Inode>>,
+    /// The first is no inode's: no identity is 0, and the root's is 1.
+    slots: Vec<Slot>,
+    /// Slots without an inode.
+    free: Vec<u32>,
     objects: HashMap<u64, NodeId>,
     /// May hold inodes that are in use again; those are passed over.
     idle: VecDeque<NodeId>,
-    node_next: u64,
+}
+
+#[derive(Default)]
+struct Slot {
+    turn: u32,
+    inode: Option<Arc<Inode>>,
+}
+
+/// The slot and the turn of an identity.
+fn place_of(id: NodeId) -> (usize, u32) {
+    (id.0 as u32 as usize, (id.0 >> u32::BITS) as u32)
 }
 
 impl Table {
     pub fn new(inodes_max: usize) -> Table {
-        let inner = Inner {
-            nodes: HashMap::new(),
-            objects: HashMap::new(),
-            idle: VecDeque::new(),
-            node_next: NodeId::ROOT.0,
-        };
+        let inner = Inner { slots: alloc::vec![Slot::default()], ..Inner::default() };
         Table { inner: Mutex::new(inner), inodes_max }
     }
 
     pub fn get(&self, id: NodeId) -> Option<Arc<Inode>> {
-        self.inner.lock().nodes.get(&id).cloned()
+        self.inner.lock().get(id).cloned()
     }
 
     pub fn object(&self, oid: u64) -> Option<Arc<Inode>> {
         let inner = self.inner.lock();
-        inner.nodes.get(inner.objects.get(&oid)?).cloned()
+        inner.get(*inner.objects.get(&oid)?).cloned()
     }
 
     /// Adds the inode that `make` makes of its identity; the first is the root.
     pub fn insert(&self, make: impl FnOnce(NodeId) -> Inode) -> Arc<Inode> {
         let mut dropped = Vec::new();
         let mut inner = self.inner.lock();
-        let id = NodeId(inner.node_next);
-        inner.node_next += 1;
+        let id = inner.next_id();
         let inode = Arc::new(make(id));
         if let Place::Object { oid } = inode.place() {
             inner.objects.insert(oid, id);
         }
-        inner.nodes.insert(id, inode.clone());
+        inner.put(id, inode.clone());
         inner.queue(&inode);
         for _ in 0..TRIES {
-            if inner.nodes.len() > self.inodes_max {
+            if inner.len() > self.inodes_max {
                 dropped.extend(inner.evict_one());
             }
         }
@@ -77,7 +88,7 @@ impl Table {
 
     /// All inodes in memory.
     pub fn all(&self) -> Vec<Arc<Inode>> {
-        self.inner.lock().nodes.values().cloned().collect()
+        self.inner.lock().slots.iter().filter_map(|slot| slot.inode.clone()).collect()
     }
 
     /// Notes that a file lies under an object id from now on.
@@ -94,7 +105,8 @@ impl Table {
     pub fn drop_gone(&self, inode: &Arc<Inode>) {
         let mut inner = self.inner.lock();
         if inode.is_idle() && inode.is_gone() {
-            inner.nodes.remove(&inode.id);
+            // The caller holds it: nothing is torn down under the lock.
+            inner.take(inode.id);
         }
     }
 
@@ -105,11 +117,50 @@ impl Table {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.inner.lock().nodes.len()
+        self.inner.lock().len()
     }
 }
 
 impl Inner {
+    fn len(&self) -> usize {
+        self.slots.len() - 1 - self.free.len()
+    }
+
+    fn get(&self, id: NodeId) -> Option<&Arc<Inode>> {
+        let (slot, turn) = place_of(id);
+        let slot = self.slots.get(slot).filter(|slot| slot.turn == turn)?;
+        slot.inode.as_ref()
+    }
+
+    /// An identity that was never given, in a slot that is free.
+    fn next_id(&mut self) -> NodeId {
+        if let Some(free) = self.free.pop() {
+            let turn = self.slots.get(free as usize).map_or(0, |slot| slot.turn);
+            return NodeId(u64::from(turn) << u32::BITS | u64::from(free));
+        }
+        self.slots.push(Slot::default());
+        NodeId(self.slots.len() as u64 - 1)
+    }
+
+    fn put(&mut self, id: NodeId, inode: Arc<Inode>) {
+        if let Some(slot) = self.slots.get_mut(place_of(id).0) {
+            slot.inode = Some(inode);
+        }
+    }
+
+    /// Takes an inode out; its slot's next turn begins.
+    fn take(&mut self, id: NodeId) -> Option<Arc<Inode>> {
+        let (at, turn) = place_of(id);
+        let slot = self.slots.get_mut(at).filter(|slot| slot.turn == turn)?;
+        let inode = slot.inode.take()?;
+        // A slot that has had all its turns stays empty.
+        if let Some(next) = turn.checked_add(1) {
+            slot.turn = next;
+            self.free.push(at as u32);
+        }
+        Some(inode)
+    }
+
     fn queue(&mut self, inode: &Arc<Inode>) {
         if !inode.queued.swap(true, Relaxed) {
             self.idle.push_back(inode.id);
@@ -119,7 +170,7 @@ impl Inner {
     /// Tries the inode that has been idle longest.
     fn evict_one(&mut self) -> Option<Arc<Inode>> {
         let id = self.idle.pop_front()?;
-        let inode = self.nodes.get(&id)?;
+        let inode = self.get(id)?;
         // Holders first: who was one may have counted a lookup before it let go. The fence pairs with
         // its letting go.
         let is_held = Arc::strong_count(inode) > 1;
@@ -138,6 +189,42 @@ impl Inner {
         if let Place::Object { oid } = place {
             self.objects.remove(&oid);
         }
-        self.nodes.remove(&id)
+        self.take(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::Record;
+    use crate::types::FileType;
+
+    fn file(id: NodeId) -> Inode {
+        Inode::new(id, id.0, Place::Root, Record::new(FileType::Regular, 0o644, id.0, 0), None)
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_gives_another_identity() {
+        let table = Table::new(10);
+        assert_eq!(table.insert(file).id, NodeId::ROOT);
+        let ids: Vec<NodeId> = (0..1000).map(|_| table.insert(file).id).collect();
+        assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)));
+        let here: Vec<NodeId> = ids.iter().copied().filter(|id| table.get(*id).is_some()).collect();
+        assert_eq!(here, ids[ids.len() - 9..], "the root and the last ones are kept");
+        assert!(here.iter().all(|id| table.get(*id).is_some_and(|inode| inode.id == *id)));
+        assert_eq!(table.inner.lock().slots.len(), 12, "those that went left their slots");
+        assert!(table.get(NodeId(0)).is_none() && table.get(NodeId(u64::MAX)).is_none());
+    }
+
+    #[test]
+    fn a_slot_stays_empty_when_it_has_had_all_its_turns() {
+        let table = Table::new(1);
+        let root = table.insert(file);
+        let first = table.insert(file).id;
+        table.inner.lock().slots[first.0 as usize].turn = u32::MAX;
+        let last = NodeId(u64::from(u32::MAX) << u32::BITS | first.0);
+        assert!(table.inner.lock().take(last).is_some());
+        assert_ne!(table.insert(file).id.0 as u32, first.0 as u32);
+        assert!(table.get(root.id).is_some() && table.get(last).is_none());
     }
 }
