@@ -55,9 +55,11 @@ impl Behind {
     /// Gives a node to be written; `last` is where it stands now, if it does.
     pub fn write(&self, store: &Store, node: Arc<Node>, last: Option<NodePlace>) {
         let mut state = self.state.lock();
-        if state.threads > 0 {
-            while state.in_flight() >= IN_FLIGHT_MAX {
+        // Those who write may be told to stop while somebody waits for them.
+        while state.threads > 0 {
+            if state.in_flight() >= IN_FLIGHT_MAX {
                 state = self.changed.wait(state);
+                continue;
             }
             let ticket = state.next_ticket;
             state.next_ticket += 1;
