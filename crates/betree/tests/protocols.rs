@@ -320,31 +320,3 @@ fn writers_that_wait_for_room_go_on_whoever_makes_it() {
         4,
     );
 }
-
-#[test]
-fn a_checkpoint_ends_when_those_who_write_for_it_are_stopped_meanwhile() {
-    let once = || {
-        let disk = Disk::holding(formatted());
-        let env = Arc::new(open(&disk, 64 << 10));
-        (0..24).for_each(|n| put(&env, &key(0, n), &[n as u8; 100]));
-        let start = |work: fn(&Env)| {
-            let env = env.clone();
-            thread::spawn(move || work(&env))
-        };
-        let threads = [
-            start(Env::write_behind),
-            start(Env::write_behind),
-            start(|env| env.checkpoint().unwrap()),
-            start(Env::stop),
-        ];
-        // Nodes that nobody writes any more are a deadlock, which the model checker tells.
-        threads.into_iter().for_each(|t| t.join().unwrap());
-        let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
-        for n in 0..24 {
-            let found = after_crash.get(D, &key(0, n)).unwrap();
-            assert_eq!(found.as_deref(), Some(&[n as u8; 100][..]), "key {n}");
-        }
-    };
-    shuttle::check_random(once, schedules(100));
-    shuttle::check_pct(once, schedules(200), 4);
-}

@@ -3,6 +3,7 @@
 mod ahead;
 mod behind;
 mod keep;
+mod queue;
 mod read;
 mod write;
 

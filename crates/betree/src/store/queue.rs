@@ -1,0 +1,216 @@
+//! A queue of jobs that threads of the home do, several at once, where one part of each job is done in the
+//! order in which the jobs were given.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use betree_sys::sync::{Condvar, Mutex};
+
+/// Jobs that wait or are being done at once, at most: one for each of two threads, and one ready for
+/// whoever is done first.
+const IN_FLIGHT_MAX: usize = 3;
+
+struct State<J, D> {
+    threads: usize,
+    waiting: VecDeque<(u64, J)>,
+    being_done: usize,
+    next_ticket: u64,
+    /// Whose part in order is next.
+    turn: u64,
+    done: Vec<D>,
+    stop: bool,
+}
+
+/// Jobs `J` on their way, and what came of them, `D`.
+pub(super) struct Queue<J, D> {
+    state: Mutex<State<J, D>>,
+    wanted: Condvar,
+    changed: Condvar,
+}
+
+impl<J, D> Default for Queue<J, D> {
+    fn default() -> Self {
+        let state = State {
+            threads: 0,
+            waiting: VecDeque::new(),
+            being_done: 0,
+            next_ticket: 0,
+            turn: 0,
+            done: Vec::new(),
+            stop: false,
+        };
+        Queue { state: Mutex::new(state), wanted: Condvar::new(), changed: Condvar::new() }
+    }
+}
+
+impl<J, D> State<J, D> {
+    fn in_flight(&self) -> usize {
+        self.waiting.len() + self.being_done
+    }
+}
+
+impl<J, D> Queue<J, D> {
+    /// Gives a job away, when there is room for it. Gives it back where nobody serves: those who do may leave while
+    /// somebody waits for room.
+    pub fn give(&self, job: J) -> Option<J> {
+        let mut state = self.state.lock();
+        while state.threads > 0 && state.in_flight() >= IN_FLIGHT_MAX {
+            state = self.changed.wait(state);
+        }
+        if state.threads == 0 {
+            return Some(job);
+        }
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back((ticket, job));
+        self.wanted.notify_one();
+        None
+    }
+
+    /// Adds what came of a job that was given back.
+    pub fn add_done(&self, done: D) {
+        self.state.lock().done.push(done);
+    }
+
+    /// What was done since this was last asked.
+    pub fn take_done(&self) -> Vec<D> {
+        core::mem::take(&mut self.state.lock().done)
+    }
+
+    /// Waits for all that was given. What was done since [`take_done`](Queue::take_done) was last asked.
+    pub fn finish(&self) -> Vec<D> {
+        let mut state = self.state.lock();
+        while state.in_flight() > 0 {
+            state = self.changed.wait(state);
+        }
+        core::mem::take(&mut state.done)
+    }
+
+    /// Does what is given, until [`stop`](Queue::stop) and until nothing waits any more: of each job `before`, then
+    /// `in_order`, then `after`. `in_order` is done by one thread at a time, in the order in which the jobs were
+    /// given. The scratch is kept from job to job while there are some.
+    pub fn serve<B: Default, P, Q>(
+        &self,
+        before: impl Fn(J, &mut B) -> P,
+        in_order: impl Fn(P) -> Q,
+        after: impl Fn(Q, &mut B) -> D,
+    ) {
+        let mut scratch = B::default();
+        let mut state = self.state.lock();
+        state.threads += 1;
+        loop {
+            match state.waiting.pop_front() {
+                Some((ticket, job)) => {
+                    state.being_done += 1;
+                    drop(state);
+                    let prepared = before(job, &mut scratch);
+                    state = self.state.lock();
+                    while state.turn != ticket {
+                        state = self.changed.wait(state);
+                    }
+                    let ordered = in_order(prepared);
+                    state.turn += 1;
+                    drop(state);
+                    self.changed.notify_all();
+                    let done = after(ordered, &mut scratch);
+                    state = self.state.lock();
+                    state.being_done -= 1;
+                    state.done.push(done);
+                    self.changed.notify_all();
+                }
+                None if state.stop => break,
+                None => {
+                    // Memory that is of use only while there are jobs.
+                    scratch = B::default();
+                    state = self.wanted.wait(state);
+                }
+            }
+        }
+        state.threads -= 1;
+    }
+
+    /// Makes every [`serve`](Queue::serve) return, now and later.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.wanted.notify_all();
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::vec::Vec;
+
+    use shuttle::thread;
+
+    use super::Queue;
+
+    const JOBS: usize = 6;
+
+    fn under_any_schedule(once: fn()) {
+        shuttle::check_random(once, 2000);
+        shuttle::check_pct(once, 2000, 4);
+    }
+
+    /// A queue with two threads that serve it. What they do in order goes into the list.
+    fn served(order: &Arc<Mutex<Vec<usize>>>) -> (Arc<Queue<usize, usize>>, Vec<thread::JoinHandle<()>>) {
+        let queue = Arc::new(Queue::default());
+        let serve = || {
+            let (queue, order) = (queue.clone(), order.clone());
+            thread::spawn(move || {
+                let in_order = |job| {
+                    order.lock().unwrap_or_else(|e| e.into_inner()).push(job);
+                    job
+                };
+                let after = |job, _: &mut ()| {
+                    thread::yield_now();
+                    job
+                };
+                queue.serve(|job, _| job, in_order, after);
+            })
+        };
+        let threads = Vec::from([serve(), serve()]);
+        (queue, threads)
+    }
+
+    /// Gives all jobs, does those that come back, and waits for the rest.
+    fn give_all(queue: &Queue<usize, usize>) {
+        for job in 0..JOBS {
+            if let Some(job) = queue.give(job) {
+                queue.add_done(job);
+            }
+        }
+        let mut done = queue.finish();
+        done.sort_unstable();
+        assert_eq!(done, (0..JOBS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_job_is_done_once_and_in_order_by_those_who_serve() {
+        under_any_schedule(|| {
+            let order = Arc::default();
+            let (queue, threads) = served(&order);
+            give_all(&queue);
+            queue.stop();
+            threads.into_iter().for_each(|t| t.join().unwrap_or_else(|_| panic!("a server ended badly")));
+            let order = order.lock().unwrap_or_else(|e| e.into_inner());
+            assert!(order.is_sorted(), "{order:?}");
+        });
+    }
+
+    #[test]
+    fn every_job_is_done_once_when_those_who_serve_are_stopped_meanwhile() {
+        under_any_schedule(|| {
+            let (queue, threads) = served(&Arc::default());
+            let stopper = {
+                let queue = queue.clone();
+                thread::spawn(move || queue.stop())
+            };
+            // A job that waits where nobody serves any more is a deadlock, which the model checker tells.
+            give_all(&queue);
+            threads.into_iter().chain([stopper]).for_each(|t| {
+                t.join().unwrap_or_else(|_| panic!("a thread ended badly"));
+            });
+        });
+    }
+}
