@@ -18,7 +18,7 @@ struct Job {
     last: Option<NodePlace>,
 }
 
-/// Nodes on their way to the device. They lie on it in the order in which they were given.
+/// Nodes on their way to the device. Those that the threads write lie on it in the order in which they were given.
 #[derive(Default)]
 pub(crate) struct Behind {
     queue: Queue<Job, Result<Outgoing>>,
