@@ -15,5 +15,7 @@ pub fn start(verbose: u8) {
         .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // Of a line that cannot be written nobody can be told: that goes to standard error, and panics there.
+        .log_internal_errors(false)
         .init();
 }

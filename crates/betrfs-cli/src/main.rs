@@ -10,11 +10,14 @@ mod memory;
 mod path;
 mod size;
 
+use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, umount, usage};
+use helper::ExitCodes;
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
 /// kernel clear it, or keeps holes that nothing fits into.
@@ -27,7 +30,8 @@ Exit codes:
   1  failed, or a problem was found; what and where is on standard error
   2  the command line is wrong
 
-Called as mkfs.betrfs, mount.betrfs or fsck.betrfs it is `betrfs mkfs`, `mount` or `check`.";
+Called as mkfs.betrfs, mount.betrfs or fsck.betrfs it is `betrfs mkfs`, `mount` or `check`; fsck.betrfs
+ends with the exit codes of fsck(8): 4 for a damaged volume, 8 if it failed, 16 for a wrong command line.";
 
 /// A file system in which every directory can be renamed, cloned or deleted in a bounded number of
 /// I/Os and still be scanned at the speed of the disk.
@@ -55,7 +59,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(helper::command_line(std::env::args_os()));
+    let line = helper::command_line(std::env::args_os());
+    let codes = ExitCodes::of(line.first().map(OsString::as_os_str).unwrap_or_default());
+    let arguments = match Arguments::try_parse_from(line) {
+        Ok(arguments) => arguments,
+        // The help that was asked for comes so, too.
+        Err(told) => {
+            let _ = told.print();
+            return if told.use_stderr() { ExitCode::from(codes.usage) } else { ExitCode::SUCCESS };
+        }
+    };
     log::start(arguments.verbose);
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
@@ -71,8 +84,9 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("betrfs: {failure}");
-            ExitCode::FAILURE
+            // Whoever cannot be told has the exit code.
+            let _ = writeln!(std::io::stderr(), "betrfs: {failure}");
+            ExitCode::from(if failure.is_damage() { codes.damaged } else { codes.failed })
         }
     }
 }

@@ -11,7 +11,11 @@ const HIERARCHIES: [(&str, &str, &str); 2] =
 /// kernel's pages of the same files need some too, but not less than a usual checkpoint needs, nor so
 /// much that one takes long.
 pub fn default_cache_bytes() -> u64 {
-    (available_bytes() / 4).clamp(64 << 20, 1 << 30)
+    cache_bytes_of(available_bytes())
+}
+
+fn cache_bytes_of(available_bytes: u64) -> u64 {
+    (available_bytes / 4).clamp(64 << 20, 1 << 30)
 }
 
 /// The machine's memory, or the least limit of the control groups that this process is in.
@@ -76,8 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn a_default_is_between_its_bounds() {
-        assert!((64 << 20..=1 << 30).contains(&default_cache_bytes()));
+    fn a_quarter_of_the_memory_is_the_default_between_its_bounds() {
+        for (available_mib, cache_mib) in [(0, 64), (128, 64), (1024, 256), (2048, 512), (65_536, 1024)] {
+            assert_eq!(cache_bytes_of(available_mib << 20), cache_mib << 20, "of {available_mib} MiB");
+        }
         assert!(available_bytes() >= 64 << 20);
     }
 }

@@ -46,6 +46,12 @@ pub fn is_alarming(error: &Error) -> bool {
     errno(error) == Errno::IO
 }
 
+/// Whether a failure says that what is on a volume is not what was written to it.
+pub fn is_damage(error: &Error) -> bool {
+    use betree::Error::{BadRecord, Corrupt};
+    matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,14 +59,15 @@ mod tests {
     #[test]
     fn only_trouble_with_the_volume_is_alarming() {
         let damaged = Error::Damaged { what: "/a".into(), why: "a block is missing".into() };
-        assert_eq!((errno(&damaged), is_alarming(&damaged)), (Errno::IO, true));
+        assert_eq!((errno(&damaged), is_alarming(&damaged), is_damage(&damaged)), (Errno::IO, true, true));
         let device = betree::Error::Device(betree_sys::DeviceError {
             op: betree_sys::DeviceOp::Read,
             offset: 0,
             len: 4096,
             errno: 5,
         });
-        assert!(is_alarming(&Error::from(device)));
+        let device = Error::from(device);
+        assert!(is_alarming(&device) && !is_damage(&device));
         for (error, number) in [
             (Error::NotFound, Errno::NOENT),
             (Error::NameTooLong, Errno::NAMETOOLONG),

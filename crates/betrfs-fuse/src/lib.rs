@@ -18,7 +18,7 @@ mod whole;
 mod wire;
 
 pub use counters::{Counters, RequestCount};
-pub use errno::{Errno, errno};
+pub use errno::{Errno, errno, is_damage};
 pub use farewell::{Farewell, FarewellReader};
 pub use mount::{Mount, MountError, MountOptions};
 pub use server::{Answer, Caller, Server};

@@ -10,7 +10,7 @@ use betrfs::{OpenOptions, Volume};
 use betrfs_host::{FileDevice, OpenError, StdHome, Workers, WorkersOptions};
 
 use crate::farewell::Farewell;
-use crate::mount_point::{self, Found, MountFlags, MountPointError};
+use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::server::Server;
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
@@ -65,6 +65,7 @@ pub struct Mount {
     volume: Arc<Volume>,
     workers: Workers,
     connection: Connection,
+    mount: OwnMount,
     farewell: Farewell,
     options: MountOptions,
 }
@@ -75,7 +76,7 @@ impl Mount {
     /// # Errors
     /// [`MountError`], with what to do about it; nothing is mounted then.
     pub fn new(options: MountOptions) -> Result<Mount, MountError> {
-        let found = mount_point::examine(&options.mount_point)?;
+        mount_point::examine(&options.mount_point)?;
         let device = FileDevice::open(&options.volume)?;
         let home: Arc<dyn Home> = Arc::new(StdHome::new());
         let farewell = Farewell::listen(home.random_u64())
@@ -94,9 +95,10 @@ impl Mount {
             mount_point: options.mount_point.clone(),
             farewell: farewell.name().to_owned(),
         };
-        let server = Arc::new(Server::new(Arc::clone(&volume), identity));
-        match connect(&options, found, &server) {
-            Ok(connection) => Ok(Mount { volume, workers, connection, farewell, options }),
+        let read_only = options.flags.contains(MountFlags::RDONLY);
+        let server = Arc::new(Server::new(Arc::clone(&volume), identity, read_only));
+        match connect(&options, &server) {
+            Ok((connection, mount)) => Ok(Mount { volume, workers, connection, mount, farewell, options }),
             Err(error) => {
                 workers.stop();
                 if let Err(error) = volume.close() {
@@ -107,13 +109,18 @@ impl Mount {
         }
     }
 
+    /// What there is to unmount.
+    pub fn own_mount(&self) -> &OwnMount {
+        &self.mount
+    }
+
     /// Answers requests until it is unmounted, then closes the volume. `ready` is called once the
     /// mount has answered.
     ///
     /// # Errors
     /// [`MountError`]: the connection to the kernel broke, or the volume was not closed cleanly.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
-        let Mount { volume, workers, connection, farewell, options } = self;
+        let Mount { volume, workers, connection, farewell, options, .. } = self;
         let mount_point = options.mount_point;
         let greeter = thread::Builder::new()
             .name("betrfs-greeter".into())
@@ -131,26 +138,28 @@ impl Mount {
     }
 }
 
-fn connect(options: &MountOptions, found: Found, server: &Arc<Server>) -> Result<Connection, MountError> {
+fn connect(options: &MountOptions, server: &Arc<Server>) -> Result<(Connection, OwnMount), MountError> {
     let MountOptions { volume, mount_point, flags, transport, .. } = options;
-    if found == Found::DeadMount {
+    // Opening the volume may have taken long: what is there now counts. And below it there may be another.
+    while mount_point::examine(mount_point)? == Found::DeadMount {
         tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
         mount_point::detach(mount_point)?;
-        // Below it there may be another.
-        mount_point::examine(mount_point)?;
     }
     if *transport != Some(Transport::Device)
         && let Err(error) = enable_io_uring()
     {
         tracing::info!("the kernel is not asked to offer io_uring: {error}");
     }
-    let device = mount_point::mount(volume, mount_point, *flags)?;
-    Connection::greet(device, server, *transport).map_err(|source| {
-        if let Err(error) = mount_point::detach(mount_point) {
-            tracing::warn!("{error}");
+    let (device, mount) = mount_point::mount(volume, mount_point, *flags)?;
+    match Connection::greet(device, server, *transport) {
+        Ok(connection) => Ok((connection, mount)),
+        Err(source) => {
+            if let Err(error) = mount.detach() {
+                tracing::warn!("{error}");
+            }
+            Err(MountError::Io { doing: "greet the kernel", source })
         }
-        MountError::Io { doing: "greet the kernel", source }
-    })
+    }
 }
 
 /// Sets what can be set only once requests are answered, and says that they are.

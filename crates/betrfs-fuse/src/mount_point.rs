@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};
 use rustix::io::Errno;
 pub use rustix::mount::MountFlags;
 use rustix::mount::UnmountFlags;
@@ -69,6 +69,12 @@ pub enum MountPointError {
         /// What it printed.
         why: String,
     },
+    /// It was unmounted, or something else is mounted over it.
+    #[error("the volume is no longer what is mounted on {}: it is closed when nothing uses it", .path.display())]
+    Elsewhere {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// Something uses it.
     #[error("{0} is in use: end what has files open or its working directory there (`fuser -vm {0}` lists it), then try again", .path.display())]
     Busy {
@@ -115,15 +121,7 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
             Err(MountPointError::NotADirectory { path: path.to_owned() })
         }
-        Ok(_) => match Status::ask(path) {
-            Ok(Some(status)) => {
-                let volume = status.identity.volume;
-                Err(MountPointError::Mounted { path: path.to_owned(), volume })
-            }
-            // stat(2) was answered from what the kernel remembers; this reaches for the server.
-            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(Found::DeadMount),
-            _ => Ok(Found::Directory),
-        },
+        Ok(_) => judge(path, Status::ask(path)),
         Err(errno) if is_dead(errno) => Ok(Found::DeadMount),
         Err(Errno::NOENT) => Err(MountPointError::Missing { path: path.to_owned() }),
         Err(Errno::NOTDIR) => Err(MountPointError::NotADirectory { path: path.to_owned() }),
@@ -131,15 +129,90 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
     }
 }
 
-/// Mounts; what comes back is the connection's end for the server.
+/// What a directory is by what was answered when its status was asked for. Only a clear answer makes it one
+/// on which nothing is mounted.
+fn judge(path: &Path, answer: io::Result<Option<Status>>) -> Result<Found, MountPointError> {
+    match answer {
+        Ok(Some(status)) => {
+            let volume = status.identity.volume;
+            Err(MountPointError::Mounted { path: path.to_owned(), volume })
+        }
+        Ok(None) => Ok(Found::Directory),
+        // stat(2) was answered from what the kernel remembers; this reaches for the server.
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(Found::DeadMount),
+        Err(error) => Err(failed("examine the mount point", path, error)),
+    }
+}
+
+/// A mount that was made here, told from whatever else its path may lead to later.
+#[derive(Clone, Debug)]
+pub struct OwnMount {
+    path: PathBuf,
+    device: (u32, u32),
+}
+
+impl OwnMount {
+    fn at(path: &Path) -> Result<OwnMount, MountPointError> {
+        let device = device_number(path).map_err(|e| failed("examine the mount on", path, e.into()))?;
+        Ok(OwnMount { path: path.to_owned(), device })
+    }
+
+    /// Where it was made.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// As [`unmount`], if it is still there.
+    ///
+    /// # Errors
+    /// [`MountPointError::Elsewhere`] if it is not; else as [`unmount`].
+    pub fn unmount(&self) -> Result<(), MountPointError> {
+        self.must_be_there()?;
+        unmount(&self.path)
+    }
+
+    /// As [`detach`], if it is still there.
+    ///
+    /// # Errors
+    /// [`MountPointError::Elsewhere`] if it is not; else as [`detach`].
+    pub fn detach(&self) -> Result<(), MountPointError> {
+        self.must_be_there()?;
+        detach(&self.path)
+    }
+
+    /// No other mount has its number while its server lives.
+    fn must_be_there(&self) -> Result<(), MountPointError> {
+        match device_number(&self.path) {
+            Ok(device) if device == self.device => Ok(()),
+            _ => Err(MountPointError::Elsewhere { path: self.path.clone() }),
+        }
+    }
+}
+
+/// The number of the mounted file system that a path leads to; no server is asked for it.
+fn device_number(path: &Path) -> Result<(u32, u32), Errno> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE)?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
+}
+
+/// Mounts; what comes back is the connection's end for the server, and the mount.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.
-pub fn mount(source: &Path, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
-    if rustix::process::geteuid().is_root() {
-        mount_as_root(source, path, flags)
+pub fn mount(source: &Path, path: &Path, flags: MountFlags) -> Result<(OwnedFd, OwnMount), MountPointError> {
+    let connection = if rustix::process::geteuid().is_root() {
+        mount_as_root(source, path, flags)?
     } else {
-        mount_by_helper(source, path, flags)
+        mount_by_helper(source, path, flags)?
+    };
+    match OwnMount::at(path) {
+        Ok(mount) => Ok((connection, mount)),
+        Err(error) => {
+            // The failure to tell of is the first.
+            let _ = detach(path);
+            Err(error)
+        }
     }
 }
 
@@ -219,12 +292,16 @@ fn helper_options(source: &Path, flags: MountFlags) -> OsString {
         }
         options.push(*byte);
     }
-    for (flag, name) in
-        [(MountFlags::RDONLY, ",ro"), (MountFlags::NOEXEC, ",noexec"), (MountFlags::NOATIME, ",noatime")]
-    {
-        if flags.contains(flag) {
-            options.extend_from_slice(name.as_bytes());
-        }
+    // It sets nosuid and nodev by itself.
+    let names = [
+        (MountFlags::RDONLY, ",ro"),
+        (MountFlags::NOEXEC, ",noexec"),
+        (MountFlags::NOATIME, ",noatime"),
+        (MountFlags::SYNCHRONOUS, ",sync"),
+        (MountFlags::DIRSYNC, ",dirsync"),
+    ];
+    for (_, name) in names.iter().filter(|(flag, _)| flags.contains(*flag)) {
+        options.extend_from_slice(name.as_bytes());
     }
     std::os::unix::ffi::OsStringExt::from_vec(options)
 }
@@ -287,9 +364,38 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_a_live_mount_is_not_mounted_over() {
+        let judged = |answer| judge(Path::new("/mnt"), answer);
+        assert_eq!(judged(Ok(None)).unwrap(), Found::Directory);
+        assert_eq!(judged(Err(Errno::NOTCONN.into())).unwrap(), Found::DeadMount);
+        for errno in [Errno::IO, Errno::NOMEM, Errno::ACCESS, Errno::RANGE] {
+            assert!(matches!(judged(Err(errno.into())), Err(MountPointError::Io { .. })), "{errno}");
+        }
+    }
+
+    #[test]
     fn a_comma_in_the_volume_path_does_not_end_the_option() {
         let options = helper_options(Path::new("/a,b\\c"), MountFlags::RDONLY | MountFlags::NOATIME);
         assert_eq!(options, "subtype=betrfs,default_permissions,fsname=/a\\,b\\\\c,ro,noatime");
+    }
+
+    #[test]
+    fn what_is_written_at_once_is_so_for_others_than_root() {
+        let options = helper_options(Path::new("/v"), MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC);
+        assert_eq!(options, "subtype=betrfs,default_permissions,fsname=/v,sync,dirsync");
+    }
+
+    #[test]
+    fn a_mount_is_not_undone_where_something_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = OwnMount::at(dir.path()).unwrap();
+        // It is there, and is no mount.
+        assert!(!matches!(own.unmount(), Ok(()) | Err(MountPointError::Elsewhere { .. })));
+        let other = OwnMount { device: (own.device.0, own.device.1 + 1), ..own };
+        assert!(matches!(other.unmount(), Err(MountPointError::Elsewhere { .. })));
+        assert!(matches!(other.detach(), Err(MountPointError::Elsewhere { .. })));
+        dir.close().unwrap();
+        assert!(matches!(other.unmount(), Err(MountPointError::Elsewhere { .. })));
     }
 
     #[test]

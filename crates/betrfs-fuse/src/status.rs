@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use betrfs::{OpCount, OpKind, Volume};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::counters::{Counters, RequestCount};
 use crate::transport::Transport;
@@ -23,17 +23,23 @@ pub(crate) fn is_dead(errno: Errno) -> bool {
     matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }
 
-/// Which mount this is.
+/// Which mount this is. What of a path is no UTF-8 is told as replacement characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The server's process.
     pub pid: i32,
     /// The volume's file or block device.
+    #[serde(serialize_with = "lossy")]
     pub volume: PathBuf,
     /// Where it is mounted.
+    #[serde(serialize_with = "lossy")]
     pub mount_point: PathBuf,
     /// The abstract socket on which the server tells how the volume was closed.
     pub farewell: String,
+}
+
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 /// What operations of one kind cost.
@@ -88,12 +94,13 @@ impl Status {
     /// Asks the mount at a path. `Ok(None)` where something answers that is no mount of this kind.
     ///
     /// # Errors
-    /// The operating system's: the path is not there, or its server is dead (`ENOTCONN`).
+    /// The operating system's: the path is not there, or its server is dead (`ENOTCONN`); or that the answer
+    /// is none that is known.
     pub fn ask(mount_point: &Path) -> io::Result<Option<Status>> {
         let mut answer = Vec::with_capacity(XATTR_BYTES_MAX);
         let spare = rustix::buffer::spare_capacity(&mut answer);
         match rustix::fs::getxattr(mount_point, STATUS_XATTR, spare) {
-            Ok(_) => Ok(serde_json::from_slice(&answer).ok()),
+            Ok(_) => Ok(Some(serde_json::from_slice(&answer)?)),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
             Err(errno) if is_dead(errno) => Err(Errno::NOTCONN.into()),
             Err(errno) => Err(errno.into()),
@@ -150,4 +157,27 @@ fn engine_counters(volume: &Volume) -> BTreeMap<String, u64> {
         ("dirty_bytes", stats.dirty_bytes),
     ];
     counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn any_path_can_be_told() {
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let identity = Identity {
+            pid: 1,
+            volume: path(b"/v\xff"),
+            mount_point: path(b"/m\xfe"),
+            farewell: "farewell".to_owned(),
+        };
+        let told: Identity = serde_json::from_slice(&serde_json::to_vec(&identity).unwrap()).unwrap();
+        assert_eq!(told.volume, Path::new("/v\u{fffd}"));
+        assert_eq!(told.mount_point, Path::new("/m\u{fffd}"));
+        assert_eq!((told.pid, told.farewell), (identity.pid, identity.farewell));
+    }
 }

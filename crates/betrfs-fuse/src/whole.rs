@@ -9,15 +9,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use betree_sys::Home;
-use rustix::fs::{Access, CWD, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
+use rustix::process::Uid;
 
 /// Asked of an open file or directory: a token that stands for it as a source.
 pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
@@ -111,24 +113,44 @@ pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
 /// nothing.
 ///
 /// # Errors
-/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where it is a mount's root,
-/// `EINVAL` where the path does not end with its name, `ENOTEMPTY` where it has snapshots.
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where something is mounted on
+/// it, `EPERM` where it is another's in a sticky directory, `EINVAL` where the path does not end with its
+/// name, `ENOTEMPTY` where it has snapshots.
 pub fn remove_tree(dir: &Path) -> io::Result<()> {
     // Without a slash at the end, by which a symbolic link would be followed.
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(Errno::INVAL.into()) };
-    let dir = &parent.join(name);
-    let flags = (OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32;
-    let open = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    if parent.metadata()?.dev() != open.metadata()?.dev() {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = File::from(rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty())?);
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW;
+    let open = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
+    // What could not be removed afterwards is not emptied.
+    if mount_id(&parent)? != mount_id(&open)? {
         return Err(Errno::BUSY.into());
     }
-    // What could not be removed afterwards is not emptied.
-    rustix::fs::access(parent, Access::WRITE_OK | Access::EXEC_OK)?;
+    let (above, found) = (parent.metadata()?, open.metadata()?);
+    if !may_remove(above.mode(), [above.uid(), found.uid()], rustix::process::geteuid()) {
+        return Err(Errno::PERM.into());
+    }
+    rustix::fs::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())?;
     // SAFETY: the number says that there is no argument.
     unsafe { ioctl(&open, NoArg::<EMPTY>::new()) }?;
     drop(open);
-    fs::remove_dir(dir)
+    Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Which mount an open file is on: one file system may be mounted several times, parts of it on others.
+fn mount_id(file: &File) -> io::Result<u64> {
+    let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Whether a user may remove an entry of a directory of this mode as far as the sticky bit goes; the
+/// owners are those of the directory and of the entry.
+fn may_remove(mode: u32, owners: [u32; 2], user: Uid) -> bool {
+    let is_sticky = Mode::from_raw_mode(mode).contains(Mode::SVTX);
+    !is_sticky || user.is_root() || owners.contains(&user.as_raw())
 }
 
 fn make_empty(path: &Path, is_dir: bool) -> io::Result<File> {
@@ -137,4 +159,26 @@ fn make_empty(path: &Path, is_dir: bool) -> io::Result<File> {
         return File::open(path);
     }
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_sticky_directory_only_owners_and_root_remove() {
+        let user = Uid::from_raw(5);
+        assert!(may_remove(0o040_777, [7, 7], user));
+        assert!(!may_remove(0o041_777, [7, 7], user));
+        assert!(may_remove(0o041_777, [5, 7], user));
+        assert!(may_remove(0o041_777, [7, 5], user));
+        assert!(may_remove(0o041_777, [7, 7], Uid::ROOT));
+    }
+
+    #[test]
+    fn an_open_file_tells_its_mount() {
+        let (root, proc) = (File::open("/").unwrap(), File::open("/proc").unwrap());
+        assert_eq!(mount_id(&root).unwrap(), mount_id(&File::open("/").unwrap()).unwrap());
+        assert_ne!(mount_id(&root).unwrap(), mount_id(&proc).unwrap());
+    }
 }

@@ -1,9 +1,11 @@
 //! `betrfs check`: walks everything on a volume.
 
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use betrfs::{OpenOptions, Volume};
+use betrfs_fuse::is_damage;
 use betrfs_host::{FileDevice, StdHome};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -29,7 +31,7 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    volume: &'a Path,
+    volume: Cow<'a, str>,
     clean: bool,
     problems: &'a [String],
 }
@@ -38,7 +40,10 @@ struct Report<'a> {
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.volume;
     let shown = path.display();
-    let failed = |error: betrfs::Error| Failure::new(format!("{shown}: {error}"));
+    let failed = |error: betrfs::Error| {
+        let sentence = format!("{shown}: {error}");
+        if is_damage(&error) { Failure::damage(sentence) } else { Failure::new(sentence) }
+    };
     let device = FileDevice::open(path)?;
     let volume =
         Volume::open(Arc::new(device), OpenOptions::new(Arc::new(StdHome::new()))).map_err(failed)?;
@@ -48,12 +53,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
     match arguments.format {
         Format::Text if clean => print(format_args!("{shown}: no problem found"))?,
         Format::Text => problems.iter().try_for_each(|problem| print(format_args!("{shown}: {problem}")))?,
-        Format::Json => print_json(&Report { volume: path, clean, problems: &problems })?,
+        Format::Json => print_json(&Report { volume: path.to_string_lossy(), clean, problems: &problems })?,
     }
     if clean {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(Failure::damage(format!(
         "{shown} is damaged ({} found): copy what can be read from a mount of it to a new volume",
         problems.len()
     )))

@@ -1,6 +1,7 @@
 //! `betrfs mkfs`: makes a volume.
 
-use std::fs::File;
+use std::borrow::Cow;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use betree_sys::Device;
 use betrfs::{FormatOptions, NodeId, OpenOptions, SetAttr, Volume};
-use betrfs_host::{Existing, FileDevice, StdHome};
+use betrfs_host::{Existing, FileDevice, OpenError, StdHome};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -44,7 +45,7 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Made<'a> {
-    volume: &'a Path,
+    volume: Cow<'a, str>,
     size_bytes: u64,
 }
 
@@ -55,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Format::Text => {
             print(format_args!("{}: a volume of {}", arguments.volume.display(), size::show(size_bytes)))?;
         }
-        Format::Json => print_json(&Made { volume: &arguments.volume, size_bytes })?,
+        Format::Json => print_json(&Made { volume: arguments.volume.to_string_lossy(), size_bytes })?,
     }
     Ok(())
 }
@@ -63,6 +64,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 /// Makes a volume; its size.
 pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure> {
     let shown = path.display();
+    let mut is_new = false;
     let device = match path.metadata() {
         Ok(found) if found.file_type().is_block_device() => {
             if size.is_some() {
@@ -85,15 +87,28 @@ pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure>
             let size = size.ok_or_else(|| {
                 Failure::new(format!("{shown} does not exist: say how large to make it, as in --size 8G"))
             })?;
-            FileDevice::create(path, size, Existing::Refuse)?
+            is_new = true;
+            FileDevice::create(path, size, Existing::Refuse).inspect_err(|error| {
+                if matches!(error, OpenError::Io { .. }) {
+                    unmake(path);
+                }
+            })?
         }
         Err(error) => return Err(Failure::new(format!("cannot examine {shown}: {error}"))),
     };
     let size_bytes = device.len();
     format(Arc::new(device)).map_err(|error| {
+        if is_new {
+            unmake(path);
+        }
         Failure::new(format!("cannot make a volume of {} in {shown}: {error}", size::show(size_bytes)))
     })?;
     Ok(size_bytes)
+}
+
+/// Removes the file that was made for a volume: without one in it, it would be in the way of the next try.
+fn unmake(path: &Path) {
+    let _ = fs::remove_file(path);
 }
 
 /// Makes the volume; its root belongs to whoever makes it.

@@ -99,9 +99,8 @@ fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcom
         flags: arguments.options.flags,
         transport: transport()?,
     };
-    let mount_point = options.mount_point.clone();
     let mount = Mount::new(options)?;
-    signals::unmount_on_request(mount_point)?;
+    signals::unmount_on_request(mount.own_mount().clone())?;
     mount.serve(ready)?;
     std::io::stdout().flush().map_err(Failure::from)
 }

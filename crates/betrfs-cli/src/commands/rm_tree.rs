@@ -24,12 +24,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
     betrfs_fuse::remove_tree(&arguments.dir).map_err(|error| {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
             Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
-            Some(betrfs_fuse::Errno::BUSY) => "a volume is mounted on it".to_owned(),
+            Some(betrfs_fuse::Errno::BUSY) => "something is mounted on it".to_owned(),
             Some(betrfs_fuse::Errno::INVAL) => "name it, not as `.` or `..`".to_owned(),
             Some(betrfs_fuse::Errno::NOTEMPTY) => {
                 format!("it has snapshots: `betrfs snapshot list {shown}` names them")
             }
-            Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+            Some(betrfs_fuse::Errno::PERM) => {
+                "only root and whoever mounted the volume may, in a sticky directory only as its owner"
+                    .to_owned()
+            }
             _ => error.to_string(),
         };
         Failure::new(format!("cannot remove {shown}: {why}"))

@@ -1,9 +1,9 @@
 //! `betrfs snapshot`: read-only copies of a directory.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use betrfs_fuse::Errno;
 
@@ -60,8 +60,8 @@ enum Action {
 pub fn run(arguments: &Arguments) -> Outcome {
     match &arguments.action {
         Action::Create { dir, name } => {
-            let made =
-                betrfs_fuse::write_back(dir).and_then(|()| fs::create_dir(dir.join(SNAPSHOTS).join(name)));
+            let taken = path_of(dir, name)?;
+            let made = betrfs_fuse::write_back(dir).and_then(|()| fs::create_dir(taken));
             made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
         }
         Action::List { dir } => {
@@ -71,9 +71,22 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Ok(())
         }
         Action::Delete { dir, name } => {
-            let removed = is_ours(dir).and_then(|()| fs::remove_dir(dir.join(SNAPSHOTS).join(name)));
+            let taken = path_of(dir, name)?;
+            let removed = is_ours(dir).and_then(|()| fs::remove_dir(taken));
             removed
                 .map_err(|error| refused(&format!("delete the snapshot {} of", name.display()), dir, &error))
+        }
+    }
+}
+
+/// Where a directory's snapshot of that name is found. A path would lead elsewhere.
+fn path_of(dir: &Path, name: &OsStr) -> Result<PathBuf, Failure> {
+    let mut components = Path::new(name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(name)), None) => Ok(dir.join(SNAPSHOTS).join(name)),
+        _ => {
+            let shown = name.display();
+            Err(Failure::new(format!("`{shown}` is not the name of a snapshot: give one without `/`")))
         }
     }
 }

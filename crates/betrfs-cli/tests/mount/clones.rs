@@ -160,6 +160,48 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
 }
 
 #[test]
+fn what_a_mount_shows_of_another_directory_is_not_removed() {
+    let mounted = Mounted::new();
+    let (shown, over) = (mounted.path("shown"), mounted.path("over"));
+    let remove = || betrfs().arg("rm-tree").arg(&over).output().unwrap();
+    fs::create_dir(&over).unwrap();
+    fs::create_dir(&shown).unwrap();
+    fs::write(shown.join("file"), b"bytes").unwrap();
+    rustix::mount::mount_bind(&shown, &over).unwrap();
+    refused(&remove(), &["mounted on it"]);
+    assert_eq!(fs::read(shown.join("file")).unwrap(), b"bytes");
+    rustix::mount::unmount(&over, rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
+    ok(&remove());
+    assert_eq!(names(&mounted.dir), ["shown"]);
+    assert_eq!(fs::read(shown.join("file")).unwrap(), b"bytes");
+}
+
+#[test]
+fn on_a_read_only_mount_nothing_is_filled_or_emptied() {
+    use rustix::io::Errno;
+    use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
+    const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
+    const FILL: u32 = opcode::write::<u64>(b'B', 2);
+    const EMPTY: u32 = opcode::none(b'B', 3);
+    let mounted = Mounted::new();
+    sample(&mounted);
+    fs::create_dir(mounted.path("copy")).unwrap();
+    mounted.umount();
+    ok(&mounted.try_mount(&["-o", "ro"]));
+    let (source, copy) =
+        (File::open(mounted.path("source")).unwrap(), File::open(mounted.path("copy")).unwrap());
+    // SAFETY: the numbers say what is read and written, and that is what is given.
+    let (filled, emptied) = unsafe {
+        let token = ioctl(&source, Getter::<SOURCE, u64>::new()).unwrap();
+        (ioctl(&copy, Setter::<FILL, u64>::new(token)), ioctl(&source, NoArg::<EMPTY>::new()))
+    };
+    assert_eq!((filled, emptied), (Err(Errno::ROFS), Err(Errno::ROFS)));
+    refused(&betrfs().arg("rm-tree").arg(mounted.path("source")).output().unwrap(), &["Read-only"]);
+    assert_eq!(names(&mounted.path("source")), ["inner", "link", "small"]);
+    assert_eq!(names(&mounted.path("copy")), Vec::<String>::new());
+}
+
+#[test]
 fn whoever_removed_a_tree_finds_the_names_that_remain_counted() {
     const MAPPED_BYTES: usize = 16 << 20;
     let mounted = Mounted::new();

@@ -1,5 +1,6 @@
 //! Each command, and what it says to bad input.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
@@ -82,6 +83,12 @@ fn mkfs_refuses_what_cannot_hold_a_volume() {
     refused(&mkfs(dir.path(), "1G"), &["is a directory"]);
     refused(&mkfs(&dir.path().join("no/such"), "1G"), &["no/such"]);
     refused(&mkfs(&dir.path().join("small"), "4K"), &["small", "4.0 KiB"]);
+    // What was there stays, what was made does not.
+    assert!(!dir.path().join("small").exists());
+    let empty = dir.path().join("empty");
+    fs::write(&empty, b"").unwrap();
+    refused(&mkfs(&empty, "4K"), &["empty", "4.0 KiB"]);
+    assert!(empty.exists());
 }
 
 #[test]
@@ -169,22 +176,54 @@ fn stats_and_umount_refuse_what_is_not_mounted() {
 fn mount_makes_the_volume_where_it_is_told_to() {
     let mounted = Mounted::unmounted();
     fs::remove_file(&mounted.volume).unwrap();
-    let create = || {
+    let create = |size: &str| {
         betrfs()
             .arg("mount")
             .arg(&mounted.volume)
             .arg(&mounted.dir)
-            .args(["--create", "512M"])
+            .args(["--create", size])
             .output()
             .unwrap()
     };
-    ok(&create());
+    // What does not become a volume is not taken for one the next time.
+    refused(&create("4K"), &["4.0 KiB"]);
+    ok(&create("512M"));
     fs::write(mounted.path("kept"), b"x").unwrap();
     mounted.umount();
     // Only if it is not there.
-    ok(&create());
+    ok(&create("256M"));
     assert_eq!(fs::read(mounted.path("kept")).unwrap(), b"x");
     assert_eq!(fs::metadata(&mounted.volume).unwrap().len(), 512 << 20);
+}
+
+#[test]
+fn fsck_tells_damage_from_failure_by_its_exit_code() {
+    let mounted = Mounted::of_size("64M");
+    mounted.mount();
+    let fsck = mounted.volume.with_file_name("fsck.betrfs");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_betrfs"), &fsck).unwrap();
+    let code = |argument: &OsStr| Command::new(&fsck).arg("-a").arg(argument).output().unwrap().status.code();
+    let volume = mounted.volume.as_os_str();
+    let mut noise = betrfs_sim::Rng::new(3);
+    let noise: Vec<u8> = (0..100_000).flat_map(|_| noise.next_u64().to_le_bytes()).collect();
+    fs::write(mounted.path("noise"), &noise).unwrap();
+    assert_eq!(code(volume), Some(8), "it is mounted");
+    mounted.umount();
+    assert_eq!(code(volume), Some(0));
+    assert_eq!(code("--help".as_ref()), Some(0));
+    assert_eq!(code("--nonsense".as_ref()), Some(16));
+    assert_eq!(code("no such volume".as_ref()), Some(8));
+    // A byte of the file, and then one of each block behind the superblocks.
+    let stored = fs::read(volume).unwrap();
+    let at = stored.windows(16).position(|bytes| *bytes == noise[400_000..400_016]).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(volume).unwrap();
+    file.write_all_at(&[!stored[at]], at as u64).unwrap();
+    assert_eq!(code(volume), Some(4), "a file is damaged");
+    for (at, block) in stored.chunks(4096).enumerate().skip(4).filter(|(_, block)| block[100] != 0) {
+        file.write_all_at(&[!block[100]], at as u64 * 4096 + 100).unwrap();
+    }
+    assert_eq!(code(volume), Some(4), "all of it is damaged");
+    assert_eq!(betrfs().arg("check").arg(volume).output().unwrap().status.code(), Some(1));
 }
 
 /// In a name space of mounts of its own, with a `/dev` that has nothing but `null`.

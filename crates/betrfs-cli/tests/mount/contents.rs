@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use crate::mapping::Mapping;
 use crate::mounted::Mounted;
 
 fn noise(len: usize, mut seed: u64) -> Vec<u8> {
@@ -147,6 +148,38 @@ fn data_and_holes_are_found() {
     assert_eq!(seek(&file, SeekFrom::Hole(1 << 20)), Ok((1 << 20) + 3));
     assert_eq!(seek(&file, SeekFrom::Data((1 << 20) + 3)), Err(Errno::NXIO));
     assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20, "a hole takes no blocks");
+}
+
+#[test]
+fn what_was_written_to_a_mapping_is_in_no_hole() {
+    use rustix::fs::{SeekFrom, seek};
+    const AT: usize = 512 << 10;
+    const BYTES: usize = 1 << 20;
+    let mounted = Mounted::new();
+    let file = read_write(&mounted, "f");
+    file.set_len(BYTES as u64).unwrap();
+    let other = File::open(mounted.path("f")).unwrap();
+    let mut mapping = Mapping::of(&file, BYTES);
+    // It keeps the descriptor open.
+    drop(file);
+    mapping[AT..AT + 4].copy_from_slice(b"data");
+    let data = seek(&other, SeekFrom::Data(0)).unwrap();
+    assert!(data <= AT as u64, "data at {data}");
+    assert_eq!(seek(&other, SeekFrom::Hole(AT as u64)), Ok(BYTES as u64));
+    assert_eq!(seek(&other, SeekFrom::Data(BYTES as u64)), Err(Errno::NXIO));
+    let mut copy = std::process::Command::new("cp");
+    assert!(copy.args([mounted.path("f"), mounted.path("copy")]).status().unwrap().success());
+    assert!(fs::read(mounted.path("copy")).unwrap() == *mapping);
+    drop(mapping);
+    // The kernel releases it in its own time.
+    let holes = || seek(&other, SeekFrom::Hole(0)).unwrap() == 0;
+    let start = std::time::Instant::now();
+    while !holes() {
+        assert!(start.elapsed().as_secs() < 30, "what nobody has mapped is known");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let data = seek(&other, SeekFrom::Data(0)).unwrap();
+    assert!((1..=AT as u64).contains(&data), "data at {data}");
 }
 
 #[test]

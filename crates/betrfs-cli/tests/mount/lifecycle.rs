@@ -1,16 +1,20 @@
 //! Mounting, unmounting, dying, and what others see of it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
 use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 fn mounts() -> String {
-    fs::read_to_string("/proc/self/mountinfo").unwrap()
+    // Some have names that are no UTF-8.
+    String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").unwrap()).into_owned()
 }
 
 #[test]
@@ -127,13 +131,106 @@ fn sigterm_unmounts_and_closes() {
 }
 
 #[test]
-fn in_the_foreground_it_stays_until_it_is_unmounted() {
+fn a_signal_unmounts_nothing_but_the_servers_own_mount() {
+    let mounted = Mounted::new();
+    let server = mounted.server();
+    let file = fs::File::create(mounted.path("open")).unwrap();
+    rustix::mount::unmount(&mounted.dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).unwrap();
+    let second = mounted.volume.with_file_name("second");
+    ok(&betrfs().arg("mount").arg(&second).arg(&mounted.dir).args(["--create", "256M"]).output().unwrap());
+    fs::write(mounted.path("alive"), b"").unwrap();
+    rustix::process::kill_process(server, Signal::TERM).unwrap();
+    let start = Instant::now();
+    while !mounted.log().contains("no longer what is mounted") {
+        assert!(mounted.path("alive").exists(), "the other volume was unmounted");
+        assert!(start.elapsed() < Duration::from_secs(30), "the signal is not taken note of");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(mounted.path("alive").exists());
+    // It ends with the last that uses it.
+    drop(file);
+    wait_for_end(server);
+    assert!(mounted.path("alive").exists());
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn a_log_that_takes_nothing_does_not_end_the_server() {
     let mounted = Mounted::unmounted();
+    let mut mount = betrfs();
+    ok(&mount
+        .arg("mount")
+        .arg(&mounted.volume)
+        .arg(&mounted.dir)
+        .args(["-v", "--log", "/dev/full"])
+        .output()
+        .unwrap());
+    fs::write(mounted.path("f"), b"kept").unwrap();
+    let server = mounted.server();
+    rustix::process::kill_process(server, Signal::TERM).unwrap();
+    wait_for_end(server);
+    assert!(!mounts().contains(mounted.dir.to_str().unwrap()), "it died");
+    mounted.mount();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"kept");
+}
+
+#[test]
+fn in_the_foreground_it_outlives_whoever_reads_its_log() {
+    let mounted = Mounted::unmounted();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut server = in_the_foreground(&mounted, writer.into());
+    rustix::process::kill_process(mounted.server(), Signal::TERM).unwrap();
+    assert!(server.wait().unwrap().success());
+    assert!(!mounts().contains(mounted.dir.to_str().unwrap()));
+}
+
+/// A panic of a thread with such a name ends the server, so that nobody waits for what it did.
+#[test]
+fn every_thread_of_a_server_is_named_as_one() {
+    let mounted = Mounted::new();
+    let server = mounted.server().as_raw_nonzero();
+    let tasks = fs::read_dir(format!("/proc/{server}/task")).unwrap().map(|task| task.unwrap());
+    let others = tasks.filter(|task| task.file_name() != OsStr::new(&server.to_string()));
+    // One may have ended meanwhile.
+    let names: Vec<_> = others.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        assert!(name.starts_with("betrfs-") || name.starts_with("jemalloc"), "{name}");
+    }
+}
+
+#[test]
+fn a_volume_may_have_any_name() {
+    let mut mounted = Mounted::unmounted();
+    let volume = mounted.volume.with_file_name(OsStr::from_bytes(b"v\xff"));
+    fs::rename(&mounted.volume, &volume).unwrap();
+    mounted.volume = volume;
+    mounted.mount();
+    fs::write(mounted.path("f"), b"x").unwrap();
+    let told = mounted.stats()["volume"].as_str().unwrap().to_owned();
+    assert!(told.ends_with("/v\u{fffd}"), "{told}");
+    let second = mounted.dir.with_file_name("second");
+    let output =
+        betrfs().arg("mount").arg(&second).arg(&mounted.dir).args(["--create", "256M"]).output().unwrap();
+    refused(&output, &["is a mount of", "betrfs umount"]);
+    mounted.umount();
+    for command in [&["check"][..], &["mkfs", "--force"]] {
+        let output = betrfs().args(command).args(["--format", "json"]).arg(&mounted.volume).output().unwrap();
+        ok(&output);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(told["volume"].as_str().unwrap().ends_with("/v\u{fffd}"), "{told}");
+    }
+}
+
+/// Mounts a volume by a child of this process.
+fn in_the_foreground(mounted: &Mounted, log: Stdio) -> Child {
     let mut server = betrfs()
         .args(["mount", "--foreground", "-v"])
         .arg(&mounted.volume)
         .arg(&mounted.dir)
-        .stderr(Stdio::piped())
+        .stderr(log)
         .spawn()
         .unwrap();
     let start = Instant::now();
@@ -142,6 +239,13 @@ fn in_the_foreground_it_stays_until_it_is_unmounted() {
         assert!(server.try_wait().unwrap().is_none(), "it ended");
         std::thread::sleep(Duration::from_millis(5));
     }
+    server
+}
+
+#[test]
+fn in_the_foreground_it_stays_until_it_is_unmounted() {
+    let mounted = Mounted::unmounted();
+    let mut server = in_the_foreground(&mounted, Stdio::piped());
     assert_eq!(mounted.stats()["pid"].as_i64(), Some(i64::from(server.id())));
     mounted.umount();
     assert!(server.wait().unwrap().success());

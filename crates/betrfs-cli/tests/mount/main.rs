@@ -16,4 +16,5 @@ mod mounted;
 mod names;
 mod snapshots;
 mod space;
+mod synchronous;
 mod xattrs;

@@ -100,6 +100,25 @@ fn every_change_of_a_snapshot_is_refused() {
 }
 
 #[test]
+fn a_path_is_not_the_name_of_a_snapshot() {
+    let mounted = Mounted::new();
+    let (dir, beyond) = (mounted.path("tree"), mounted.path("beyond"));
+    fs::create_dir(&dir).unwrap();
+    let names = [beyond.to_str().unwrap(), "../../beyond", "../beyond", "a/b", "./a", "..", ".", "/", ""];
+    for name in names {
+        refused(&snapshot("create", &dir, &[name]), &["is not the name of a snapshot"]);
+        assert!(!beyond.exists() && !dir.join("beyond").exists(), "{name}");
+    }
+    assert_eq!(list(&dir), "");
+    fs::create_dir(&beyond).unwrap();
+    fs::create_dir(dir.join("beyond")).unwrap();
+    for name in names {
+        refused(&snapshot("delete", &dir, &[name]), &["is not the name of a snapshot"]);
+        assert!(beyond.exists() && dir.join("beyond").exists(), "{name}");
+    }
+}
+
+#[test]
 fn the_command_refuses_what_is_no_directory_of_a_mount() {
     let mounted = Mounted::new();
     fs::write(mounted.path("file"), b"").unwrap();

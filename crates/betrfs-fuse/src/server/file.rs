@@ -21,11 +21,14 @@ impl Server {
                 return Err(Server::refuse(&error));
             }
         }
+        self.mappings.opened(node, flags);
         Ok(())
     }
 
-    /// RELEASE: the last descriptor of an OPEN or CREATE is gone, its mappings too.
-    pub fn release(&self, node: NodeId) {
+    /// RELEASE: the last descriptor of an OPEN, CREATE or TMPFILE with these flags is gone, its mappings
+    /// too.
+    pub fn release(&self, node: NodeId, flags: OFlags) {
+        self.mappings.released(node, flags);
         self.volume.release_node(node);
     }
 
@@ -57,6 +60,10 @@ impl Server {
             SeekFrom::Hole(offset) => (offset, SeekWhat::Hole),
             _ => return Err(Errno::INVAL),
         };
+        if self.mappings.may_hide_data(node) {
+            let size = self.volume.getattr(node).answer()?.size;
+            return all_data(size, offset, what).ok_or(Errno::NXIO);
+        }
         self.volume.seek(node, offset, what).answer()
     }
 
@@ -64,6 +71,11 @@ impl Server {
     pub fn copy_file_range(&self, from: (NodeId, u64), to: (NodeId, u64), len: u64) -> Answer<u64> {
         self.volume.copy_range(from.0, from.1, to.0, to.1, len).answer()
     }
+}
+
+/// The first place at or behind `offset` that is data, or a hole, in a file of this size without holes.
+fn all_data(size: u64, offset: u64, what: SeekWhat) -> Option<u64> {
+    (offset < size).then_some(if what == SeekWhat::Data { offset } else { size })
 }
 
 /// `None` for what is not offered.
@@ -80,6 +92,14 @@ fn fallocate_mode(flags: FallocateFlags) -> Option<FallocateMode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_file_without_holes_is_its_only_hole() {
+        assert_eq!(all_data(10, 9, SeekWhat::Data), Some(9));
+        assert_eq!(all_data(10, 3, SeekWhat::Hole), Some(10));
+        assert_eq!(all_data(10, 10, SeekWhat::Hole), None);
+        assert_eq!(all_data(0, 0, SeekWhat::Data), None);
+    }
 
     #[test]
     fn what_fallocate_does_not_offer_is_refused() {

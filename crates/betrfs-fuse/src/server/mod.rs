@@ -7,6 +7,7 @@
 mod directory;
 mod file;
 mod inode;
+mod mappings;
 mod namespace;
 mod walkers;
 mod whole;
@@ -40,23 +41,27 @@ pub struct Server {
     volume: Arc<Volume>,
     counters: Counters,
     identity: Identity,
+    read_only: bool,
     transport: OnceLock<Transport>,
     started: Instant,
     sources: whole::Sources,
     walkers: walkers::Walkers,
+    mappings: mappings::Mappings,
 }
 
 impl Server {
-    /// A server of an open volume.
-    pub fn new(volume: Arc<Volume>, identity: Identity) -> Server {
+    /// A server of an open volume. Of a mount that is read-only the kernel refuses what it knows to be a change.
+    pub fn new(volume: Arc<Volume>, identity: Identity, read_only: bool) -> Server {
         Server {
             volume,
             counters: Counters::default(),
             identity,
+            read_only,
             transport: OnceLock::new(),
             started: Instant::now(),
             sources: whole::Sources::default(),
             walkers: walkers::Walkers::default(),
+            mappings: mappings::Mappings::default(),
         }
     }
 

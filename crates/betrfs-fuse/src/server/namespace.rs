@@ -1,6 +1,7 @@
 //! Requests about names: looking up, making, linking, removing, renaming.
 
 use betrfs::{Entry, Error, FileType, NewNode, NodeId, RenameFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
@@ -42,21 +43,24 @@ impl Server {
     }
 
     /// CREATE: makes a file and opens it.
-    pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Answer<Entry> {
+    pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode, flags: OFlags) -> Answer<Entry> {
         let entry = self.make(parent, name, new)?;
-        self.open_new(entry)
+        self.open_new(entry, flags)
     }
 
     /// TMPFILE: makes a file without a name and opens it.
-    pub fn tmpfile(&self, parent: NodeId, new: &NewNode) -> Answer<Entry> {
+    pub fn tmpfile(&self, parent: NodeId, new: &NewNode, flags: OFlags) -> Answer<Entry> {
         let entry = self.volume.create_unnamed(parent, new).answer()?;
-        self.open_new(entry)
+        self.open_new(entry, flags)
     }
 
     /// Opens what was just made.
-    fn open_new(&self, entry: Entry) -> Answer<Entry> {
+    fn open_new(&self, entry: Entry, flags: OFlags) -> Answer<Entry> {
         match self.volume.open_node(entry.node).answer() {
-            Ok(()) => Ok(entry),
+            Ok(()) => {
+                self.mappings.opened(entry.node, flags);
+                Ok(entry)
+            }
             Err(errno) => {
                 self.volume.forget(entry.node, 1);
                 Err(errno)

@@ -59,6 +59,7 @@ impl Server {
     /// IOCTL: makes an empty file or directory a copy of a source.
     pub fn fill(&self, node: NodeId, token: u64, caller: Caller) -> Answer<()> {
         may_do_all(caller)?;
+        self.may_change()?;
         let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
         let source = known.ok_or(Errno::STALE)?;
         self.volume.clone_onto(source, node).answer()
@@ -74,7 +75,13 @@ impl Server {
     /// IOCTL: removes all that is below a directory; the nodes whose attributes the kernel no longer knows.
     pub fn empty(&self, node: NodeId, caller: Caller) -> Answer<Vec<NodeId>> {
         may_do_all(caller)?;
+        self.may_change()?;
         self.volume.remove_below(node).answer()
+    }
+
+    /// What an ioctl does the kernel does not know.
+    fn may_change(&self) -> Answer<()> {
+        if self.read_only { Err(Errno::ROFS) } else { Ok(()) }
     }
 }
 

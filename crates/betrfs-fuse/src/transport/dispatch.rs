@@ -14,6 +14,7 @@ use super::convert::{
 use super::device::{Pages, forget_inode};
 use super::notices::Notices;
 use super::panics::answering;
+use super::turnstile::step_aside;
 use crate::server::{Answer, Caller, Server};
 use crate::whole::{EMPTY, FILL, SETTLED, SOURCE, USAGE};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
@@ -24,8 +25,12 @@ pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
 const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
 /// The longest reply that is no data, listing, or value of an extended attribute.
 pub const SHORT_REPLY_BYTES_MAX: usize = size_of::<wire::StatxOut>();
-/// The file-system side's handles carry nothing: a node's number says all.
+/// Handles: a node's number says all, but for whether a file is written past the kernel's pages.
 const HANDLE: u64 = 0;
+/// See [`HANDLE`].
+const HANDLE_PAST_PAGES: u64 = 1;
+/// Of a write: it is to be durable. `OFlags` has the bits of O_SYNC by this name.
+const O_DSYNC: u32 = libc::O_DSYNC.cast_unsigned();
 
 /// What becomes of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub struct Dispatch {
     server: Arc<Server>,
     device: Arc<OwnedFd>,
     notices: Notices,
+    /// Whether a file may be written past the kernel's pages.
+    past_pages: bool,
 }
 
 /// One request and the room for its reply.
@@ -52,10 +59,10 @@ struct Request<'a, 'o> {
 }
 
 impl Dispatch {
-    /// Answers by a server; the kernel is told by `device` what it no longer knows, and by `notices`
-    /// where it has pages to give back.
-    pub fn new(server: Arc<Server>, device: Arc<OwnedFd>, notices: Notices) -> Dispatch {
-        Dispatch { server, device, notices }
+    /// Answers by a server; the kernel, which speaks this minor version, is told by `device` what it no
+    /// longer knows, and by `notices` where it has pages to give back.
+    pub fn new(server: Arc<Server>, device: Arc<OwnedFd>, notices: Notices, minor: u32) -> Dispatch {
+        Dispatch { server, device, notices, past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO }
     }
 
     /// Answers one request; the reply's bytes behind its header go to the start of `out`.
@@ -160,24 +167,26 @@ impl Dispatch {
             Opcode::Create => {
                 let (create, rest) = r.body.split::<wire::CreateIn>()?;
                 let new = r.new_node(FileType::Regular, create.mode, 0);
-                let entry = server.create(node, wire::name(rest)?.0, &new)?;
-                let flags = created_flags(OFlags::from_bits_retain(create.flags));
-                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(flags) })
+                let flags = OFlags::from_bits_retain(create.flags);
+                let entry = server.create(node, wire::name(rest)?.0, &new, flags)?;
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: created(flags, self.past_pages) })
             }
             Opcode::Tmpfile => {
                 let (create, _) = r.body.split::<wire::CreateIn>()?;
-                let entry = server.tmpfile(node, &r.new_node(FileType::Regular, create.mode, 0))?;
-                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened(OPENED_FILE) })
+                let new = r.new_node(FileType::Regular, create.mode, 0);
+                let entry = server.tmpfile(node, &new, OFlags::from_bits_retain(create.flags))?;
+                r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened() })
             }
             Opcode::Open => {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
                 let flags = OFlags::from_bits_retain(open.flags);
                 let kill_set_id = open.open_flags & wire::OPEN_KILL_SUIDGID != 0;
                 server.open(node, flags, kill_set_id)?;
-                r.reply(&opened(OPENED_FILE))
+                r.reply(&opened())
             }
             Opcode::Release => {
-                server.release(node);
+                let (release, _) = r.body.split::<wire::ReleaseIn>()?;
+                server.release(node, OFlags::from_bits_retain(release.flags));
                 Ok(0)
             }
             Opcode::Read => {
@@ -190,6 +199,11 @@ impl Dispatch {
                 let data = data.get(..write.size as usize).ok_or(Errno::INVAL)?;
                 let kill_set_id = write.write_flags & wire::WRITE_KILL_SUIDGID != 0;
                 server.write(node, write.offset, data, kill_set_id)?;
+                if write.fh == HANDLE_PAST_PAGES && write.flags & O_DSYNC != 0 {
+                    // Only after a write to its pages does the kernel send an FSYNC of its own.
+                    step_aside();
+                    server.fsync(node)?;
+                }
                 r.reply(&wire::WriteOut { size: write.size, padding: 0 })
             }
             // Only a kernel that does not know FOPEN_NOFLUSH sends it. Closing a file promises nothing.
@@ -361,16 +375,20 @@ fn no_entry() -> wire::EntryOut {
     wire::EntryOut { entry_valid: LIFETIME_SECONDS, ..wire::EntryOut::default() }
 }
 
-fn opened(open_flags: u32) -> wire::OpenOut {
-    wire::OpenOut { fh: HANDLE, open_flags, backing_id: 0 }
+fn opened() -> wire::OpenOut {
+    wire::OpenOut { fh: HANDLE, open_flags: OPENED_FILE, backing_id: 0 }
 }
 
 /// How a new file is opened. What is made anew for writing alone is not read by the same descriptor,
 /// and goes past the kernel's pages: they would not serve a later reader of a small file either (a
 /// page that is written in part is not kept), what is large is copied once less, and before the first
 /// write through them the kernel asks for the file's capabilities, one request more for each file.
-fn created_flags(flags: OFlags) -> u32 {
-    if flags & OFlags::ACCMODE == OFlags::WRONLY { OPENED_FILE | fopen::DIRECT_IO } else { OPENED_FILE }
+fn created(flags: OFlags, past_pages: bool) -> wire::OpenOut {
+    if past_pages && flags & OFlags::ACCMODE == OFlags::WRONLY {
+        let open_flags = OPENED_FILE | fopen::DIRECT_IO;
+        return wire::OpenOut { fh: HANDLE_PAST_PAGES, open_flags, backing_id: 0 };
+    }
+    opened()
 }
 
 fn from_setattr(set: &wire::SetattrIn) -> SetAttr {
@@ -403,5 +421,24 @@ fn to_statfs(stat: &betrfs::StatFs) -> wire::StatfsOut {
         namelen: stat.name_bytes_max,
         frsize: stat.block_bytes,
         ..wire::StatfsOut::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_written_past_the_pages_where_the_kernel_then_forgets_them() {
+        let is_direct = |flags, past_pages| {
+            let open = created(flags, past_pages);
+            assert_eq!(open.fh == HANDLE_PAST_PAGES, open.open_flags & fopen::DIRECT_IO != 0);
+            assert_eq!(open.open_flags & OPENED_FILE, OPENED_FILE);
+            open.fh == HANDLE_PAST_PAGES
+        };
+        assert!(is_direct(OFlags::WRONLY | OFlags::CREATE, true));
+        assert!(!is_direct(OFlags::WRONLY | OFlags::CREATE, false));
+        assert!(!is_direct(OFlags::RDWR | OFlags::CREATE, true));
+        assert!(!is_direct(OFlags::RDONLY | OFlags::CREATE, true));
     }
 }

@@ -17,15 +17,17 @@ mod turnstile;
 
 use std::fmt;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 
+use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::server::Server;
-use crate::wire::{self, Body, InitIn, InitOut, Opcode, init};
+use crate::wire::{self, InitIn, InitOut, Opcode, init};
 use device::Reader;
 use dispatch::Dispatch;
 use notices::Notices;
@@ -91,21 +93,21 @@ impl Connection {
     /// The operating system's, or that the kernel cannot do what is needed.
     pub fn greet(device: OwnedFd, server: &Arc<Server>, wanted: Option<Transport>) -> io::Result<Connection> {
         let device = Arc::new(device);
-        let dispatch =
-            Dispatch::new(Arc::clone(server), Arc::clone(&device), Notices::start(Arc::clone(&device))?);
         let mut request = vec![0; device::REQUEST_BYTES_MAX];
         let len = device::read(&device, &mut request)?.ok_or(io::ErrorKind::NotConnected)?;
         let (header, body) = device::parts(&request, len).ok_or(io::ErrorKind::InvalidData)?;
         if Opcode::of(header.opcode) != Some(Opcode::Init) {
             return Err(io::Error::other("the kernel's first request is not INIT"));
         }
-        let (theirs, _) = Body::Joined(body).split::<InitIn>()?;
+        let theirs = read_init(body)?;
         if theirs.major != wire::MAJOR || theirs.minor < wire::MINOR_MIN {
             let InitIn { major, minor, .. } = theirs;
             return Err(io::Error::other(format!(
                 "the kernel speaks FUSE {major}.{minor}, which is too old"
             )));
         }
+        let notices = Notices::start(Arc::clone(&device))?;
+        let dispatch = Dispatch::new(Arc::clone(server), Arc::clone(&device), notices, theirs.minor);
         let offered = u64::from(theirs.flags) | u64::from(theirs.flags2) << 32;
         let queues = match (wanted, offered & init::OVER_IO_URING != 0) {
             (Some(Transport::Device), _) | (None, false) => None,
@@ -174,6 +176,16 @@ const WANTED: u64 = init::ASYNC_READ
     | init::HANDLE_KILLPRIV_V2
     | init::INIT_EXT;
 
+/// What the kernel says in INIT. Before FUSE 7.36 (Linux 5.17) that ends behind the lower half of the flags.
+fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
+    if body.len() < offset_of!(InitIn, flags2) {
+        return Err(Errno::INVAL);
+    }
+    let mut theirs = InitIn::default();
+    theirs.as_mut_bytes().iter_mut().zip(body).for_each(|(ours, byte)| *ours = *byte);
+    Ok(theirs)
+}
+
 fn answer_init(theirs: &InitIn, flags: u64) -> InitOut {
     InitOut {
         major: wire::MAJOR,
@@ -187,5 +199,32 @@ fn answer_init(theirs: &InitIn, flags: u64) -> InitOut {
         time_gran: 1,
         max_pages: (PAYLOAD_BYTES_MAX / PAGE_BYTES) as u16,
         ..InitOut::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greeting_of_any_kernel_is_read() {
+        let theirs = InitIn {
+            major: 7,
+            minor: 31,
+            max_readahead: 131_072,
+            flags: init::INIT_EXT as u32,
+            flags2: 1 << 9,
+            unused: [u32::MAX; 11],
+        };
+        let read = read_init(theirs.as_bytes()).unwrap();
+        assert_eq!(read.as_bytes(), theirs.as_bytes());
+        // As Linux 5.1 to 5.16 send it.
+        let read = read_init(&theirs.as_bytes()[..16]).unwrap();
+        assert_eq!((read.major, read.minor, read.max_readahead), (7, 31, 131_072));
+        assert_eq!((read.flags, read.flags2, read.unused), (theirs.flags, 0, [0; 11]));
+        assert_eq!(read_init(&theirs.as_bytes()[..15]).err(), Some(Errno::INVAL));
+        // What a later one adds is not looked at.
+        let longer = [theirs.as_bytes(), &[0xff; 16]].concat();
+        assert_eq!(read_init(&longer).unwrap().as_bytes(), theirs.as_bytes());
     }
 }

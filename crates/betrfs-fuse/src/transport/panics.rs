@@ -22,25 +22,67 @@ pub fn answering<T>(what: &'static str, compute: impl FnOnce() -> Answer<T>) -> 
     })
 }
 
-/// From now on, a panic of a transport thread outside [`answering`] ends the process: the thread
-/// would be missing and its caller would wait for ever, while a dead mount answers ENOTCONN at once
-/// and is replaced by the next one. For programs that are nothing but a server.
+/// From now on, a panic of a server's thread outside [`answering`] ends the process: the thread would
+/// be missing, and those whom it serves would wait for ever, while a dead mount answers ENOTCONN at
+/// once and is replaced by the next one. For programs that are nothing but a server.
 pub fn abort_on_stray_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // To standard error, and no matter if that takes nothing. A panic in here would end the process
+        // whatever panicked before.
         report(panic);
-        tracing::error!("{panic}");
-        let transport =
-            std::thread::current().name().is_some_and(|name| name.starts_with(super::THREAD_NAME));
-        if transport && !ANSWERING.get() {
+        if serves(std::thread::current().name()) && !ANSWERING.get() {
             std::process::abort();
         }
     }));
 }
 
+/// Whether a thread of this name is one that a server cannot be without: those that answer, and those that
+/// work in the background.
+fn serves(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.starts_with("betrfs-"))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::thread;
+
     use super::*;
+
+    /// Where a process that is to panic is told in which way.
+    const WAY: &str = "BETRFS_TEST_PANIC";
+
+    #[test]
+    fn a_stray_panic_ends_the_process_and_a_panic_while_answering_does_not() {
+        if let Ok(way) = std::env::var(WAY) {
+            abort_on_stray_panics();
+            let panicking = move || match way.as_str() {
+                "answering" => answering("a test", || panic!("on purpose")),
+                _ => panic!("on purpose"),
+            };
+            let thread = thread::Builder::new().name("betrfs-work-0".into());
+            let _: thread::Result<Answer<()>> = thread.spawn(panicking).unwrap().join();
+            return;
+        }
+        let name = thread::current().name().unwrap().to_owned();
+        let panic = |way| {
+            let mut process = Command::new(std::env::current_exe().unwrap());
+            process.args(["--exact", &name]).env(WAY, way).stdout(Stdio::null()).stderr(Stdio::null());
+            process.status().unwrap()
+        };
+        assert!(panic("answering").success());
+        assert_eq!(panic("stray").signal(), Some(libc::SIGABRT));
+    }
+
+    #[test]
+    fn no_thread_of_a_server_is_missed_in_silence() {
+        for name in ["betrfs-fuse-0", "betrfs-fuse-dev", "betrfs-work-1", "betrfs-timer", "betrfs-signals"] {
+            assert!(serves(Some(name)), "{name}");
+        }
+        assert!(!serves(Some("main")) && !serves(None));
+    }
 
     #[test]
     fn a_panic_is_answered_with_an_error() {

@@ -17,6 +17,8 @@ pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 45;
 /// Before this one (Linux 5.1) the kernel does not take it that an open directory is nothing to a server.
 pub const MINOR_MIN: u32 = 29;
+/// Before this one (Linux 6.6) the kernel keeps the pages that a write past them has made wrong.
+pub const MINOR_COHERENT_DIRECT_IO: u32 = 39;
 
 /// Flags by which INIT agrees on what is used; the upper half travels in fields of its own.
 pub mod init {
