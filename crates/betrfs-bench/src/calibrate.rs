@@ -13,6 +13,7 @@ use anyhow::{Result, ensure};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
+use crate::confine::wait_until_alone;
 use crate::contender::{Contender, Kernel, Peer};
 use crate::output::print;
 use crate::store::{Disk, Store};
@@ -59,6 +60,7 @@ impl Calibration {
 
 /// Measures them.
 pub fn calibrate(scratch: &Path, tree: &Tree, scale: Scale, teardown: &Teardown) -> Result<Calibration> {
+    let _alone = wait_until_alone()?;
     let store = Rc::new(Store::new(Disk::Hdd, scratch, scale.pick(512 << 20, 8 << 30), teardown)?);
     let ext4 = Kernel::new(Peer::Ext4, scratch, &store, teardown)?;
     let file_mib = scale.pick(32, 2048);

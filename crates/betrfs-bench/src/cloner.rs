@@ -45,6 +45,15 @@ impl Cloner {
         })
     }
 
+    /// Brings the programs that clone into memory, with what they link to: the first clone would wait for
+    /// the disk that they are on, which is not the one that is measured.
+    pub fn warm(&self) -> Result<()> {
+        let programs: [&Path; 3] = [&self.betrfs, Path::new("cp"), Path::new("btrfs")];
+        programs
+            .into_iter()
+            .try_for_each(|program| tool::run(Command::new(program).arg("--version")).map(drop))
+    }
+
     /// Makes a directory, in one that is there, that can be cloned.
     pub fn make_source(&self, parent: &Path, name: &str) -> Result<()> {
         let path = parent.join(name);

@@ -228,7 +228,7 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
     }
     let has_library = is_asked(microfiles::NAME);
     chosen.retain(|workload| is_asked(workload.name()));
-    let run = Run::of(&binary, arguments.disk, scale, arguments.tree.as_deref())?;
+    let run = Run::of(&binary, arguments.disk, scale, arguments.tree.as_deref(), scratch)?;
     let saved = Saved::open(arguments.save.as_deref(), &run)?;
     let size_bytes = |workload: &dyn Workload| scale.pick(TINY_DISK_BYTES, workload.disk_bytes());
     if let Some(largest) = chosen.iter().max_by_key(|workload| workload.disk_bytes()) {
@@ -244,7 +244,7 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
     }
     let library = if has_library {
         let made = parts.testbed(testbed.take(), scale.pick(TINY_DISK_BYTES, LIBRARY_DISK_BYTES))?;
-        vec![library_test(scale).measure(made.store.device(), arguments.rounds, &saved, teardown)?]
+        vec![library_test(scale).measure(&made.store, arguments.rounds, &saved, teardown)?]
     } else {
         Vec::new()
     };

@@ -21,6 +21,7 @@ use crate::data::Rng;
 use crate::output::print;
 use crate::report::OURS;
 use crate::saved::Saved;
+use crate::store::Store;
 use crate::teardown::Teardown;
 use crate::workloads::Microfiles;
 
@@ -97,10 +98,10 @@ impl LibraryTest {
         Microfiles { files: self.files, threads: 1 }
     }
 
-    /// Rounds of it, each on a new volume on a device; those that have been saved are taken as they are.
+    /// Rounds of it, each on a new volume on a disk; those that have been saved are taken as they are.
     pub fn measure(
         self,
-        device: &Path,
+        store: &Store,
         rounds: u32,
         saved: &Saved,
         teardown: &Teardown,
@@ -111,10 +112,18 @@ impl LibraryTest {
             let mut one = CpuSet::new();
             one.set(rustix::thread::sched_getcpu());
             rustix::thread::sched_setaffinity(None, &one)?;
+            let device = store.device();
             (0..rounds).map(|round| self.saved_round(device, round, saved, teardown)).collect::<Result<_>>()
         };
+        // A workload before it leaves an emulated disk in haste.
+        store.set_in_haste(false)?;
+        let hasty_before = store.hasty_requests()?;
         let all = thread::scope(|scope| scope.spawn(measured).join());
         let rounds = all.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        ensure!(
+            store.hasty_requests()? == hasty_before,
+            "the emulated disk made haste while it was measured"
+        );
         Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
     }
 

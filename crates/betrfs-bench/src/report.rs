@@ -179,9 +179,12 @@ fn print_figure(figure: &Figure) -> Result<()> {
     for row in &figure.rows {
         let Some(last) = row.rounds.last() else { continue };
         if !last.younger_seconds.is_empty() {
-            let younger = last.younger_seconds.iter().zip(&last.younger_grown_bytes);
+            // What only reads has not grown.
+            let grown = |time| last.younger_grown_bytes.get(time).copied().map(mib_of);
+            let grown = |time| grown(time).map_or_else(String::new, |mib| format!(" ({mib:.1} MiB)"));
+            let younger = last.younger_seconds.iter().enumerate();
             let younger: Vec<String> = younger
-                .map(|(seconds, grown)| format!("{} s ({:.1} MiB)", told_seconds(*seconds), mib_of(*grown)))
+                .map(|(time, seconds)| format!("{} s{}", told_seconds(*seconds), grown(time)))
                 .collect();
             print(format_args!("  {} while it was younger: {}", row.contender, younger.join(", ")))?;
         }

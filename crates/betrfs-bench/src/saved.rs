@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -21,21 +22,48 @@ pub struct Run {
     pub disk: Disk,
     /// How much each did.
     pub scale: Scale,
-    /// The tree that was unpacked, if one was named.
-    pub tree: Option<PathBuf>,
+    /// The tree that was unpacked, if one was named: its file's name and size in bytes.
+    pub tree: Option<(PathBuf, u64)>,
+    /// The device that the backing files are on: what `--disk fast` measures.
+    pub device: u64,
+    /// How requests reach the server, where that was chosen.
+    pub transport: Option<String>,
     /// Tells one build of BetrFS from another.
     pub build: u64,
+    /// Tells one build of this program from another: it has the workloads, and the library for `microfiles`.
+    pub harness: u64,
 }
 
 impl Run {
-    /// That of a binary `betrfs`.
-    pub fn of(binary: &Path, disk: Disk, scale: Scale, tree: Option<&Path>) -> Result<Run> {
-        let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
-        let mut hasher = DefaultHasher::new();
-        bytes.hash(&mut hasher);
-        let tree = tree.map(|tree| tree.file_name().map_or_else(|| tree.to_owned(), PathBuf::from));
-        Ok(Run { disk, scale, tree, build: hasher.finish() })
+    /// That of a binary `betrfs`, with backing files in a directory.
+    pub fn of(binary: &Path, disk: Disk, scale: Scale, tree: Option<&Path>, dir: &Path) -> Result<Run> {
+        let size_bytes = |path: &Path| {
+            fs::metadata(path)
+                .map(|file| file.len())
+                .with_context(|| format!("cannot read {}", path.display()))
+        };
+        let tree = tree.map(|tree| {
+            let name = tree.file_name().map_or_else(|| tree.to_owned(), PathBuf::from);
+            Ok::<_, anyhow::Error>((name, size_bytes(tree)?))
+        });
+        let device = fs::metadata(dir).with_context(|| format!("cannot read {}", dir.display()))?.dev();
+        Ok(Run {
+            disk,
+            scale,
+            tree: tree.transpose()?,
+            device,
+            transport: std::env::var("BETRFS_TRANSPORT").ok(),
+            build: build_of(binary)?,
+            harness: build_of(&std::env::current_exe()?)?,
+        })
     }
+}
+
+fn build_of(binary: &Path) -> Result<u64> {
+    let bytes = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Ok(hasher.finish())
 }
 
 /// Where rounds are kept: a file for each, of those that are through. Without a directory none are.
@@ -108,7 +136,29 @@ mod tests {
     use super::*;
 
     fn run(build: u64) -> Run {
-        Run { disk: Disk::Hdd, scale: Scale::Tiny, tree: None, build }
+        let (disk, scale) = (Disk::Hdd, Scale::Tiny);
+        Run { disk, scale, tree: None, device: 1, transport: None, build, harness: 1 }
+    }
+
+    #[test]
+    fn another_tree_another_build_and_another_device_are_another_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            fs::write(dir.path().join(name), text).unwrap();
+            dir.path().join(name)
+        };
+        let of = |binary: &Path, tree: &Path, dir: &Path| {
+            Run::of(binary, Disk::Fast, Scale::Tiny, Some(tree), dir).unwrap()
+        };
+        let (binary, tree) = (file("betrfs", "1"), file("tree", "t"));
+        let first = of(&binary, &tree, dir.path());
+        assert_eq!(first, of(&binary, &tree, dir.path()));
+        assert_ne!(first, of(&binary, &file("tree", "longer"), dir.path()));
+        file("tree", "t");
+        assert_ne!(first, of(&file("betrfs", "2"), &tree, dir.path()));
+        file("betrfs", "1");
+        assert_ne!(first, of(&binary, &tree, Path::new("/proc")));
+        assert_eq!(first, of(&binary, &tree, dir.path()));
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Work {
     }
 }
 
+/// Has the kernel forget what it has of files, as far as that is on the disk.
+pub fn drop_caches() -> Result<()> {
+    std::fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the kernel's caches")
+}
+
 /// A file system under test. Only one is on the disk at a time.
 pub trait Contender {
     /// Its name in the tables.
@@ -66,7 +71,7 @@ pub trait Contender {
     /// Mounts it with nothing of it in memory.
     fn mount_cold(&self) -> Result<()> {
         self.unmount()?;
-        std::fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop the kernel's caches")?;
+        drop_caches()?;
         self.mount()
     }
 }

@@ -42,8 +42,7 @@ impl Workload for AgeFileServer {
     }
 
     fn writes(&self) -> bool {
-        // Each round must begin young.
-        true
+        false
     }
 
     fn steps(&self) -> u64 {

@@ -46,8 +46,7 @@ impl Workload for AgeGit<'_> {
     }
 
     fn writes(&self) -> bool {
-        // Each round must begin young.
-        true
+        false
     }
 
     fn steps(&self) -> u64 {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Workload;
 use crate::cloner::Cloner;
+use crate::contender::drop_caches;
 use crate::data::{edits_of, ensure_same};
 use crate::tree::Tree;
 
@@ -43,6 +44,10 @@ impl Workload for CloneTree<'_> {
         self.tree.unpack(&dir.join(SOURCE))
     }
 
+    fn warm(&self) -> Result<()> {
+        self.cloner.warm()
+    }
+
     fn run(&self, dir: &Path) -> Result<()> {
         self.cloner.clone_dir(&dir.join(SOURCE), &dir.join(CLONE))
     }
@@ -51,9 +56,16 @@ impl Workload for CloneTree<'_> {
         let (source, clone) = (dir.join(SOURCE), dir.join(CLONE));
         self.tree.compare(&source)?;
         ensure_same(&source, &clone)?;
-        for edit in edits_of(&clone, CHANGED_PERCENT)? {
-            let (name, text) = edit?;
+        let edits: Vec<_> = edits_of(&clone, CHANGED_PERCENT)?.collect::<Result<_>>()?;
+        for (name, text) in &edits {
             std::fs::write(clone.join(name), text)?;
+        }
+        // What the kernel has of both would hide what the file system has made of them.
+        rustix::fs::syncfs(std::fs::File::open(dir)?)?;
+        drop_caches()?;
+        for (name, text) in &edits {
+            let found = std::fs::read(clone.join(name))?;
+            ensure!(found == *text, "{} in the clone is not what was written", name.display());
         }
         self.tree.compare(&source)
     }

@@ -142,6 +142,10 @@ impl Workload for CloneDir {
         self.0.make(dir)
     }
 
+    fn warm(&self) -> Result<()> {
+        self.0.cloner.warm()
+    }
+
     fn run(&self, dir: &Path) -> Result<()> {
         self.0.clone_source(dir)
     }

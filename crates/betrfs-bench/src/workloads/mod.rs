@@ -48,8 +48,8 @@ pub trait Workload {
     /// What it does, in a line.
     fn about(&self) -> String;
 
-    /// Whether it changes the file system: then each round has a new one, and its time includes the
-    /// sync that makes everything durable.
+    /// Whether what is timed changes the file system: then its time includes the sync that makes everything
+    /// durable.
     fn writes(&self) -> bool;
 
     /// After this long, preparing and checking included, it is taken to hang.

@@ -2,7 +2,8 @@
 //!
 //! All are used alike: changes come in batches of [`BATCH_OPERATIONS`], each one commit of the
 //! engine's own kind; no commit waits for the disk; one [`Store::sync`] at the end makes everything
-//! durable. Each has the same budget for what it caches, compresses with LZ4 if it compresses at
+//! durable. What is left of a commit if the process dies before that is for each engine to say: with
+//! RocksDB's log all of it, with `rocksdb-no-log` and `betree` what was written out by then. Each has the same budget for what it caches, compresses with LZ4 if it compresses at
 //! all, and has its defaults in all else, but for what its file says.
 
 mod betree;
@@ -78,6 +79,11 @@ pub enum Engine {
     #[cfg(feature = "rocksdb")]
     #[value(name = "rocksdb")]
     Rocksdb,
+    /// RocksDB without its log, which makes what it has durable by writing its tables, as `Betree` does here; like
+    /// `Rocksdb` in all else.
+    #[cfg(feature = "rocksdb")]
+    #[value(name = "rocksdb-no-log")]
+    RocksdbNoLog,
     /// RocksDB with its merge operator for counters; like `Rocksdb` in all else.
     #[cfg(feature = "rocksdb")]
     #[value(name = "rocksdb-merge")]
@@ -107,7 +113,7 @@ impl Engine {
     pub fn family(self) -> Engine {
         match self {
             #[cfg(feature = "rocksdb")]
-            Engine::RocksdbMerge => Engine::Rocksdb,
+            Engine::RocksdbMerge | Engine::RocksdbNoLog => Engine::Rocksdb,
             other => other,
         }
     }
@@ -117,9 +123,17 @@ impl Engine {
         Ok(match self {
             Engine::Betree => Box::new(betree::Betree::open(dir, budget)?),
             #[cfg(feature = "rocksdb")]
-            Engine::Rocksdb => Box::new(rocksdb::Rocksdb::open(dir, budget, rocksdb::Counters::Rewritten)?),
+            Engine::Rocksdb => Box::new(rocksdb::Rocksdb::open(dir, budget, rocksdb::Use::default())?),
             #[cfg(feature = "rocksdb")]
-            Engine::RocksdbMerge => Box::new(rocksdb::Rocksdb::open(dir, budget, rocksdb::Counters::Merged)?),
+            Engine::RocksdbNoLog => {
+                let unlogged = rocksdb::Use { is_logged: false, ..rocksdb::Use::default() };
+                Box::new(rocksdb::Rocksdb::open(dir, budget, unlogged)?)
+            }
+            #[cfg(feature = "rocksdb")]
+            Engine::RocksdbMerge => {
+                let merged = rocksdb::Use { counters: rocksdb::Counters::Merged, ..rocksdb::Use::default() };
+                Box::new(rocksdb::Rocksdb::open(dir, budget, merged)?)
+            }
             #[cfg(feature = "fjall")]
             Engine::Fjall => Box::new(fjall::Fjall::open(dir, budget)?),
             Engine::Redb => Box::new(redb::Redb::open(dir, budget)?),

@@ -1,14 +1,16 @@
-//! RocksDB at the defaults of its leveled compaction, with its write-ahead log.
+//! RocksDB at the defaults of its leveled compaction, with its write-ahead log or without.
 //!
 //! Changed: LZ4 in place of Snappy, Bloom filters of 10 bits a key, and memory: half of the budget is
 //! the block cache's, half the write buffers', each of which takes at most half of that. The log is
-//! written by each commit and synced by `sync` alone.
+//! written by each commit and synced by `sync` alone; without it `sync` writes out the write buffers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, MergeOperands, Options, WriteBatch};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, MergeOperands, Options, WriteBatch, WriteOptions,
+};
 
 use super::{Budget, See, Store, added};
 use crate::engines::data::Key;
@@ -18,18 +20,35 @@ const BLOOM_BITS_PER_KEY: f64 = 10.0;
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
 
 /// How counters are added to.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Counters {
     /// By reading the value and putting another.
+    #[default]
     Rewritten,
     /// By the merge operator.
     Merged,
 }
 
+/// What is used of it.
+#[derive(Clone, Copy)]
+pub struct Use {
+    /// How counters are added to.
+    pub counters: Counters,
+    /// Whether commits are logged.
+    pub is_logged: bool,
+}
+
+impl Default for Use {
+    fn default() -> Use {
+        Use { counters: Counters::default(), is_logged: true }
+    }
+}
+
 /// An open database.
 pub struct Rocksdb {
     db: DB,
-    counters: Counters,
+    used: Use,
+    write: WriteOptions,
 }
 
 /// The value with all additions made, or without one their sum.
@@ -41,7 +60,7 @@ fn merge(_key: &[u8], old: Option<&[u8]>, deltas: &MergeOperands) -> Option<Vec<
 
 impl Rocksdb {
     /// Opens the database in a directory, or makes one.
-    pub fn open(dir: &Path, budget: Budget, counters: Counters) -> Result<Rocksdb> {
+    pub fn open(dir: &Path, budget: Budget, used: Use) -> Result<Rocksdb> {
         let budget_bytes = budget.cache_bytes as usize;
         let cache = Cache::new_lru_cache(budget_bytes / 2)?;
         let mut blocks = BlockBasedOptions::default();
@@ -54,7 +73,9 @@ impl Rocksdb {
         options.set_db_write_buffer_size(budget_bytes / 2);
         options.set_write_buffer_size(WRITE_BUFFER_BYTES.min(budget_bytes / 4));
         options.set_merge_operator_associative("add", merge);
-        Ok(Rocksdb { db: DB::open(&options, dir.join("db"))?, counters })
+        let mut write = WriteOptions::default();
+        write.disable_wal(!used.is_logged);
+        Ok(Rocksdb { db: DB::open(&options, dir.join("db"))?, used, write })
     }
 }
 
@@ -62,20 +83,20 @@ impl Store for Rocksdb {
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()> {
         let mut batch = WriteBatch::default();
         pairs.iter().for_each(|(key, value)| batch.put(key, value));
-        Ok(self.db.write(batch)?)
+        Ok(self.db.write_opt(batch, &self.write)?)
     }
 
     fn add(&mut self, additions: &[(Key, u64)]) -> Result<()> {
-        match self.counters {
+        match self.used.counters {
             Counters::Merged => {
                 let mut batch = WriteBatch::default();
                 additions.iter().for_each(|(key, delta)| batch.merge(key, delta.to_le_bytes()));
-                self.db.write(batch)?;
+                self.db.write_opt(batch, &self.write)?;
             }
             Counters::Rewritten => {
                 for (key, delta) in additions {
                     if let Some(value) = self.db.get_pinned(key)? {
-                        self.db.put(key, added(&value, *delta))?;
+                        self.db.put_opt(key, added(&value, *delta), &self.write)?;
                     }
                 }
             }
@@ -86,7 +107,7 @@ impl Store for Rocksdb {
     fn delete_range(&mut self, from: &Key, until: &Key) -> Result<()> {
         let mut batch = WriteBatch::default();
         batch.delete_range(from, until);
-        Ok(self.db.write(batch)?)
+        Ok(self.db.write_opt(batch, &self.write)?)
     }
 
     fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
@@ -105,7 +126,12 @@ impl Store for Rocksdb {
     }
 
     fn sync(&mut self) -> Result<()> {
-        Ok(self.db.flush_wal(true)?)
+        if self.used.is_logged {
+            self.db.flush_wal(true)?;
+        } else {
+            self.db.flush()?;
+        }
+        Ok(())
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
