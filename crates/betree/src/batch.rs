@@ -277,10 +277,13 @@ impl<'b> Changes<'b> {
             PUT => Change::Put { key, value },
             DELETE => Change::Delete { key },
             UPSERT => Change::Upsert { key, delta: value },
-            DELETE_RANGE => Change::DeleteRange {
-                lo: cut(key, sides & LO_AFTER != 0),
-                hi: cut(value, sides & HI_AFTER != 0),
-            },
+            DELETE_RANGE => {
+                let (lo, hi) = (cut(key, sides & LO_AFTER != 0), cut(value, sides & HI_AFTER != 0));
+                if lo >= hi {
+                    return None;
+                }
+                Change::DeleteRange { lo, hi }
+            }
             CLONE_RANGE => Change::CloneRange { from: key, to: value, lo: Cut::LOW, hi: Cut::HIGH },
             CLONE_PART => {
                 let (to_len, rest) = value.split_first_chunk::<4>()?;
@@ -349,6 +352,20 @@ mod tests {
             ]
         );
         assert_eq!(batch.len(), 6);
+    }
+
+    #[test]
+    fn a_range_whose_ends_are_not_in_order_is_no_change() {
+        for (kind, lo, value) in [
+            (DELETE_RANGE, &b"b"[..], &b"a"[..]),
+            (DELETE_RANGE, b"a", b"a"),
+            (CLONE_PART, b"from", b"\x02\0\0\0\x01\0\0\0toba"),
+        ] {
+            let mut batch = Batch::new();
+            batch.push(kind, DictId(0), 0, lo, value);
+            let read: Vec<_> = Changes::of(batch.record()).collect();
+            assert_eq!(read, [Err(Error::BadRecord)], "kind {kind}");
+        }
     }
 
     #[test]

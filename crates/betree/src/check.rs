@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::checkpoint::Committed;
 use crate::env::Env;
@@ -29,6 +29,43 @@ struct Visit {
     hi: Cut,
     below_height: u16,
     longest_key: Option<u32>,
+}
+
+/// How often a node was come to, and what it is.
+#[derive(Default)]
+struct Found {
+    references: u32,
+    /// Of one to which more than one edge or GOTO leads: each shows it by another window.
+    shape: Option<Shape>,
+}
+
+/// What an edge or a GOTO to a node has to agree with.
+struct Shape {
+    height: u8,
+    lo: Cut,
+    hi: Cut,
+    longest_key: usize,
+}
+
+impl Shape {
+    /// What of a visit does not agree with the node that was come to.
+    fn compare(&self, visit: &Visit, problem: &mut dyn FnMut(String)) {
+        if u16::from(self.height) >= visit.below_height {
+            problem(format!("its height is {}, no lower than its parent's", self.height));
+        }
+        if self.lo > visit.lo || self.hi < visit.hi {
+            problem(format!(
+                "it is bounded by [{:?}, {:?}); its parent shows more: [{:?}, {:?})",
+                self.lo, self.hi, visit.lo, visit.hi
+            ));
+        }
+        if visit.longest_key.is_some_and(|bound| self.longest_key > bound as usize) {
+            problem(format!(
+                "a key of {} bytes is longer than its parent's bound, {:?}; height {} [{:?}, {:?}) seen as [{:?}, {:?})",
+                self.longest_key, visit.longest_key, self.height, self.lo, self.hi, visit.lo, visit.hi
+            ));
+        }
+    }
 }
 
 impl Env {
@@ -68,7 +105,7 @@ impl Env {
         let known: HashMap<NodeId, (u8, u32)> =
             self.engine.table.lock().nodes().map(|(id, height, refs)| (id, (height, refs))).collect();
         let total = known.len() as u64;
-        let mut found: HashMap<NodeId, u32> = HashMap::new();
+        let mut found: HashMap<NodeId, Found> = HashMap::new();
         let mut done = 0;
         for dict in &self.engine.dicts {
             let root = dict.state.read().root;
@@ -80,20 +117,38 @@ impl Env {
                 longest_key: None,
             }];
             while let Some(visit) = stack.pop() {
-                let count = found.entry(visit.id).or_insert(0);
-                *count += 1;
-                if *count > 1 {
+                let node = found.entry(visit.id).or_default();
+                node.references += 1;
+                if node.references > 1 {
+                    if let Some(shape) = &node.shape {
+                        shape.compare(&visit, &mut |what| {
+                            (ears.problem)(format!("node {}: {what}", visit.id))
+                        });
+                    }
                     continue;
                 }
                 done += 1;
                 (ears.progress)(done, total);
-                self.check_node(&visit, &known, &mut stack, ears);
+                let shape = self.check_node(&visit, &known, &mut stack, ears);
+                let is_shared = known.get(&visit.id).is_some_and(|(_, refs)| *refs > 1);
+                node.shape = shape.filter(|_| is_shared);
             }
         }
+        let dead: HashSet<NodeId> = self.engine.dead.lock().iter().copied().collect();
         for (id, (_, refs)) in &known {
-            let counted = found.get(id).copied().unwrap_or(0);
+            let counted = found.get(id).map_or(0, |node| node.references);
             if counted != *refs {
                 (ears.problem)(format!("node {id} has {counted} references; the node table says {refs}"));
+            }
+            // All that is dead was freed before, but for what could not be read.
+            if *refs == 0 && !dead.contains(id) {
+                let place = self.engine.table.lock().place(*id);
+                let read = place.map(|place| self.engine.store.read_node(*id, &place, Reach::Header));
+                let why = match read {
+                    Some(Err(error)) => error.to_string(),
+                    _ => "it could not be read".into(),
+                };
+                (ears.problem)(format!("node {id}, to which nothing leads, cannot be freed: {why}"));
             }
         }
         self.check_space(committed, ears);
@@ -118,35 +173,25 @@ impl Env {
         known: &HashMap<NodeId, (u8, u32)>,
         stack: &mut Vec<Visit>,
         ears: &mut Ears<'_>,
-    ) {
+    ) -> Option<Shape> {
         let id = visit.id;
         let mut problem = |what: String| (ears.problem)(format!("node {id}: {what}"));
         let place = self.engine.table.lock().place(id);
         let (Some(place), Some((height, _))) = (place, known.get(&id)) else {
             problem("an edge leads to it, but the node table does not hold it".into());
-            return;
+            return None;
         };
         let node = match self.engine.store.read_node(id, &place, Reach::Header) {
             Ok(node) => node,
             Err(error) => {
                 problem(error.to_string());
-                return;
+                return None;
             }
         };
         if node.height != *height {
             problem(format!("its height is {}; the node table says {height}", node.height));
         }
-        if u16::from(node.height) >= visit.below_height {
-            problem(format!("its height is {}, no lower than its parent's", node.height));
-            return;
-        }
-        if node.lo > visit.lo || node.hi < visit.hi {
-            problem(format!(
-                "it is bounded by [{:?}, {:?}); its parent shows more: [{:?}, {:?})",
-                node.lo, node.hi, visit.lo, visit.hi
-            ));
-        }
-        let longest = match &node.body {
+        let longest_key = match &node.body {
             Body::Leaf(_) => self.check_leaf(&node, &mut problem),
             Body::Interior(edges) => edges
                 .iter()
@@ -154,12 +199,9 @@ impl Env {
                 .max()
                 .unwrap_or(0),
         };
-        if visit.longest_key.is_some_and(|bound| longest > bound as usize) {
-            problem(format!(
-                "a key of {longest} bytes is longer than its parent's bound, {:?}; height {} [{:?}, {:?}) seen as [{:?}, {:?})",
-                visit.longest_key, node.height, node.lo, node.hi, visit.lo, visit.hi
-            ));
-        }
+        let shape = Shape { height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), longest_key };
+        shape.compare(visit, &mut problem);
+        Some(shape)
     }
 
     /// Gives the longest key that may lie behind the edge, in the node's coordinates.

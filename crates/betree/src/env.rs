@@ -322,12 +322,21 @@ impl Env {
     /// The device's; the volume takes no more changes then.
     pub fn sync(&self) -> Result<()> {
         let last = self.commit.lock().next_msn - 1;
-        if self.log.sync_to(last)? {
+        if self.sync_log(last)? {
             return Ok(());
         }
         // The checkpoint that is being made may be the one that it takes.
         let mut committed = self.checkpoint.lock();
-        if self.log.sync_to(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
+        if self.sync_log(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
+    }
+
+    /// Makes the log durable up to a change. `false` where only a checkpoint can: something was given up, or the
+    /// log has no room.
+    fn sync_log(&self, last: u64) -> Result<bool> {
+        match self.log.sync_to(last) {
+            Err(Error::NoSpace) => Ok(false),
+            synced => synced,
+        }
     }
 
     /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
@@ -568,5 +577,46 @@ impl Engine {
 impl core::fmt::Debug for Env {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Env({:?})", self.stats())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use super::*;
+    use crate::io::mem::MemDevice;
+    use crate::settings::{Geometry, Options};
+    use crate::upsert::Replace;
+
+    /// Threads that each found room in the log may together take more than there is.
+    #[test]
+    fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
+        let geometry = Geometry {
+            node_bytes: 16 << 10,
+            basement_bytes: 4096,
+            fanout_max: 4,
+            log_bytes: 128 << 10,
+            dicts: 1,
+        };
+        let device = MemDevice::new(2048);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = Env::open(device, Options::new(1 << 20, Arc::new(Replace))).unwrap();
+        let before = env.stats();
+        for number in 0..40u8 {
+            let mut batch = Batch::new();
+            batch.put(DictId(0), &[number], &[number; 6000]);
+            // As one who found room before the others took it.
+            let mut commit = env.commit.lock();
+            env.log.append(commit.next_msn, 1, batch.record()).unwrap();
+            env.engine.take(commit.next_msn, batch.record()).unwrap();
+            commit.next_msn += 1;
+            drop(commit);
+            env.sync().unwrap();
+        }
+        let now = env.stats();
+        let (logged, checkpoints) =
+            (now.log_writes - before.log_writes, now.checkpoints - before.checkpoints);
+        assert!(logged > 30 && checkpoints > 0, "{logged} segments, {checkpoints} checkpoints");
     }
 }

@@ -7,6 +7,12 @@ pub enum Bug {
     MissingSyncBeforeSuperblock,
     /// What the last checkpoint names is given away while it is still the one to recover from.
     ExtentReusedOneCheckpointEarly,
+    /// A sync of the log writes its segments, and leaves them in the disk's cache.
+    LogNotSynced,
+    /// What a recovery logs has the epoch of what it found.
+    EpochKept,
+    /// Of a logged batch with clones a recovery takes the messages alone.
+    ClonesNotReplayed,
     /// What a node keeps is looked for as if it had kept one run of blocks only.
     KeptRunsCountedAsOne,
     /// Of a partition that is stored in several runs, the older ones are laid over the newer ones.

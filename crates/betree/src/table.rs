@@ -108,7 +108,10 @@ impl Table {
     pub fn reserve(&mut self) -> NodeId {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
+            let slot = self.slots.len() as u32 - 1;
+            // Even if nothing is added under the name: a page on the device is whole where another follows.
+            self.touch(slot);
+            slot
         });
         let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
         NodeId { slot, generation: generation.wrapping_add(1) }
@@ -297,5 +300,56 @@ fn stored(slot: &Slot, first: Option<&Part>) -> StoredSlot {
         height: slot.height,
         used: u8::from(slot.used),
         reserved: [0; 6],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::table::{decode_page, encode_page};
+    use crate::space::Space;
+
+    const PER_PAGE: u32 = 4;
+
+    /// What is read of a table whose checkpoints were written one after the other.
+    fn read(written: &[Option<Vec<u8>>]) -> Table {
+        let space = Space::new(0, 64);
+        let extent = || space.allocate(1, 1).unwrap();
+        let mut table = Table::new(PER_PAGE);
+        for (index, page) in written.iter().enumerate() {
+            let slots = decode_page(index as u32, page.as_ref().unwrap()).unwrap();
+            let place = PagePlace { extent: extent(), len_bytes: 0, checksum: 0 };
+            table.push_page::<()>(place, &slots, |_| Ok(extent())).unwrap();
+        }
+        table
+    }
+
+    fn write(table: &mut Table, written: &mut Vec<Option<Vec<u8>>>) {
+        for (index, slots) in table.capture().pages() {
+            let pages = written.len().max(index as usize + 1);
+            written.resize(pages, None);
+            written[index as usize] = Some(encode_page(index, &slots));
+        }
+    }
+
+    /// Names that come to nothing are used again from the last on, so a page may get its first node while the
+    /// page before it is not full.
+    #[test]
+    fn names_given_up_across_pages_leave_every_page_whole() {
+        for names in [2, 6, 11] {
+            let (mut table, mut written) = (Table::new(PER_PAGE), Vec::new());
+            let first: Vec<NodeId> = (0..3).map(|_| table.reserve()).collect();
+            first.iter().for_each(|id| table.add(*id, 0));
+            write(&mut table, &mut written);
+
+            let unused: Vec<NodeId> = (0..names).map(|_| table.reserve()).collect();
+            unused.iter().for_each(|id| table.give_up(*id));
+            let last = table.reserve();
+            table.add(last, 1);
+            write(&mut table, &mut written);
+
+            let found: Vec<_> = read(&written).nodes().collect();
+            assert_eq!(found, table.nodes().collect::<Vec<_>>(), "{names} names given up");
+        }
     }
 }

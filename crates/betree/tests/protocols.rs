@@ -268,7 +268,7 @@ fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
                 thread::spawn(move || env.write_behind())
             };
             (0..8).for_each(|n| put(&env, &key(0, n), &[n as u8; 100]));
-            env.sync().unwrap();
+            env.checkpoint().unwrap();
             *disk.writes_left.lock().unwrap() = Some(1);
             (0..8).for_each(|n| put(&env, &key(1, n), &[n as u8; 100]));
             assert!(env.checkpoint().is_err());

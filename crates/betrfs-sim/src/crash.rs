@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use betree::{Env, Stats};
 use betree_sys::Device;
 
 use crate::failure::Failure;
@@ -11,8 +12,9 @@ use crate::runner::{Runner, open_env};
 use crate::sim_disk::SimDisk;
 use crate::step::{Mix, Setup, Step, history_of_seed};
 
-/// Steps before the power is cut.
+/// Steps before the power is cut, and of a history of a long log: enough that the log wraps.
 const STEPS_BEFORE: usize = 40;
+const LONG_STEPS_BEFORE: usize = 160;
 /// Steps on the recovered volume, which crashes again.
 const STEPS_AFTER: usize = 12;
 /// The calls among which the second crash is.
@@ -20,6 +22,8 @@ const SECOND_CUT_MAX: usize = 24;
 /// The calls of a recovery among which a crash of it is: a short one, or one that writes checkpoints
 /// while it replays.
 const RECOVERY_CUTS_MAX: [usize; 2] = [8, 80];
+/// How many calls of a history the power is cut at, one after the other.
+const CRASHES_PER_HISTORY: u64 = 16;
 /// One history in so many is of a long log.
 const LONG_LOG_EVERY: u64 = 4;
 
@@ -39,9 +43,12 @@ pub struct CrashHistory {
 impl CrashHistory {
     /// The history of a seed.
     pub fn of_seed(seed: u64) -> CrashHistory {
-        let mix = if seed % LONG_LOG_EVERY == 1 { Mix::LONG_LOG } else { Mix::CRASHES };
-        let (setup, mut before) = history_of_seed(seed, STEPS_BEFORE + STEPS_AFTER, mix);
-        let after = before.split_off(STEPS_BEFORE);
+        let (mix, steps) = match seed % LONG_LOG_EVERY {
+            1 => (Mix::LONG_LOG, LONG_STEPS_BEFORE),
+            _ => (Mix::CRASHES, STEPS_BEFORE),
+        };
+        let (setup, mut before) = history_of_seed(seed, steps + STEPS_AFTER, mix);
+        let after = before.split_off(steps);
         CrashHistory { seed, setup, before, after }
     }
 
@@ -52,8 +59,18 @@ impl CrashHistory {
     pub fn calls(&self) -> Result<u64, String> {
         let (disk, mut runner) = self.format()?;
         let formatted = disk.changing_calls();
-        runner.run(&self.before).map_err(|(i, e)| format!("without a crash, step {i}: {e}"))?;
+        run_whole(&mut runner, &self.before)?;
         Ok(disk.changing_calls() - formatted)
+    }
+
+    /// What the engine does when nothing goes wrong (since the volume was last opened).
+    ///
+    /// # Errors
+    /// What is wrong although nothing went wrong.
+    pub fn stats(&self) -> Result<Stats, String> {
+        let (_, mut runner) = self.format()?;
+        run_whole(&mut runner, &self.before)?;
+        runner.env().map(Env::stats).map_err(|e| e.to_string())
     }
 
     /// Cuts the power at call `n` and checks all that the recovered volume promises, with a crash
@@ -113,6 +130,10 @@ impl CrashHistory {
     }
 }
 
+fn run_whole(runner: &mut Runner, steps: &[Step]) -> Result<(), String> {
+    runner.run(steps).map_err(|(i, e)| format!("without a crash, step {i}: {e}"))
+}
+
 /// Takes the steps up to the power cut, if it comes, and gives what was acknowledged.
 fn run_until_cut(disk: &SimDisk, mut runner: Runner, steps: &[Step]) -> Result<History, String> {
     match runner.run(steps) {
@@ -123,30 +144,45 @@ fn run_until_cut(disk: &SimDisk, mut runner: Runner, steps: &[Step]) -> Result<H
     Ok(runner.into_history())
 }
 
-/// Crashes the histories of one seed after the other at each of their calls, `crashes` times in all,
-/// and gives the first that is not recovered as it should be: seed, call and what is wrong.
+/// Crashes histories of as many seeds as there is time for, each at some of its calls, `crashes` times in
+/// all, and gives the first that is not recovered as it should be: seed, call and what is wrong.
 pub fn first_violation(
     crashes: u64,
     trial: &dyn Fn(&CrashHistory, u64) -> Result<(), String>,
 ) -> Option<(u64, u64, String)> {
-    let mut done = 0;
-    for seed in 0.. {
+    for seed in 0..crashes.div_ceil(CRASHES_PER_HISTORY) {
         let history = CrashHistory::of_seed(seed);
         let calls = match history.calls() {
             Ok(calls) => calls,
             Err(what) => return Some((seed, 0, what)),
         };
-        for n in 1..=calls {
-            if done == crashes {
-                return None;
-            }
-            done += 1;
+        for n in spread(calls, &mut Rng::new(seed)) {
             if let Err(what) = trial(&history, n) {
                 return Some((seed, n, what));
             }
         }
-        // A history that never writes would go on for ever.
-        done += u64::from(calls == 0);
     }
     None
+}
+
+/// Some of so many calls, each from another part of them.
+fn spread(calls: u64, rng: &mut Rng) -> Vec<u64> {
+    let parts = calls.min(CRASHES_PER_HISTORY);
+    let first = |part: u64| part * calls / parts + 1;
+    (0..parts).map(|part| rng.between(first(part) as usize, first(part + 1) as usize - 1) as u64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crashes_are_spread_over_all_calls() {
+        assert_eq!(spread(0, &mut Rng::new(1)), []);
+        assert_eq!(spread(3, &mut Rng::new(1)), [1, 2, 3]);
+        let met: std::collections::BTreeSet<u64> =
+            (0..1000).flat_map(|seed| spread(100, &mut Rng::new(seed))).collect();
+        assert_eq!(met, (1..=100).collect());
+        assert!((0..100).all(|seed| spread(100, &mut Rng::new(seed)).len() as u64 == CRASHES_PER_HISTORY));
+    }
 }

@@ -31,6 +31,9 @@ struct State {
     /// The changing call at which the power fails.
     cut_at: Option<u64>,
     is_cut: bool,
+    /// The syncs until one fails, that one counted.
+    sync_fails_in: Option<u64>,
+    has_failed: bool,
 }
 
 struct Pending {
@@ -72,6 +75,17 @@ impl SimDisk {
     pub fn cut_power_at(&self, n: u64) {
         let mut state = self.lock();
         state.cut_at = Some(state.changing_calls + n);
+    }
+
+    /// Lets the `n`-th sync from now (counted from 1) fail, once. As a cache does that gives up what it could
+    /// not write: each block that was waiting is lost or not, and no later sync says so again.
+    pub fn fail_sync_at(&self, n: u64) {
+        self.lock().sync_fails_in = Some(n);
+    }
+
+    /// Whether a sync has failed that was to.
+    pub fn has_failed(&self) -> bool {
+        self.lock().has_failed
     }
 
     /// Whether the power has failed.
@@ -220,10 +234,19 @@ impl Device for SimDisk {
         if !state.has_power() {
             return Err(DeviceError { op: DeviceOp::Sync, offset: 0, len: self.len, errno: EIO });
         }
+        state.sync_fails_in = state.sync_fails_in.map(|syncs| syncs.saturating_sub(1));
+        let fails = state.sync_fails_in == Some(0);
+        let mut rng = Rng::new(state.changing_calls);
         for (number, writes) in std::mem::take(&mut state.pending) {
-            if let Some(last) = writes.last() {
+            if let Some(last) = writes.last()
+                && !(fails && rng.percent(50))
+            {
                 state.durable.write(number, last.contents.as_slice());
             }
+        }
+        if fails {
+            (state.sync_fails_in, state.has_failed) = (None, true);
+            return Err(DeviceError { op: DeviceOp::Sync, offset: 0, len: self.len, errno: EIO });
         }
         Ok(())
     }
@@ -343,5 +366,22 @@ mod tests {
         assert_eq!(found, HashSet::from([1, DISCARDED]));
         disk.sync().unwrap();
         assert_eq!(block(&disk.crash(1), 0)[0], DISCARDED);
+    }
+
+    #[test]
+    fn a_sync_that_fails_loses_some_of_what_waited_and_fails_once() {
+        let disk = SimDisk::new(1 << 20);
+        fill(&disk, 0, 1).unwrap();
+        disk.sync().unwrap();
+        disk.fail_sync_at(2);
+        disk.sync().unwrap();
+        for number in 0..40 {
+            fill(&disk, number, 9).unwrap();
+        }
+        assert!(!disk.has_failed() && disk.sync().is_err() && disk.has_failed());
+        let kept = (0..40).filter(|number| block(&disk, *number)[0] == 9).count();
+        assert!((5..35).contains(&kept), "{kept} of 40");
+        disk.sync().unwrap();
+        assert_eq!((0..40).filter(|number| block(&disk.crash(1), *number)[0] == 9).count(), kept);
     }
 }

@@ -145,12 +145,12 @@ impl Mix {
     };
 
     /// For what a crash leaves of a long log: changes only, so that recovery has much to replay, and
-    /// fills the cache with it.
+    /// fills the cache with it; synced before so much waits that a checkpoint would take the log's place.
     pub const LONG_LOG: Mix = Mix {
-        commit: 90,
+        commit: 70,
         get: 0,
         walk: 0,
-        sync: 10,
+        sync: 30,
         checkpoint: 0,
         pump: 0,
         check: 0,

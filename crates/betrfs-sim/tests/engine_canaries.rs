@@ -7,7 +7,13 @@ use betree::planted::{self, Bug};
 use betrfs_sim::harness::{guarded, setting};
 use betrfs_sim::{Mix, first_violation, history_of_seed, try_laws};
 
-const OF_CRASHES: [Bug; 2] = [Bug::MissingSyncBeforeSuperblock, Bug::ExtentReusedOneCheckpointEarly];
+const OF_CRASHES: [Bug; 5] = [
+    Bug::MissingSyncBeforeSuperblock,
+    Bug::ExtentReusedOneCheckpointEarly,
+    Bug::LogNotSynced,
+    Bug::EpochKept,
+    Bug::ClonesNotReplayed,
+];
 
 const OF_THE_TREE: [Bug; 23] = [
     Bug::KeptRunsCountedAsOne,

@@ -9,8 +9,8 @@ use betree::{Batch, Cut, DictId, Env, Error, Geometry};
 use betree_sys::{Device, DeviceOp};
 use betrfs_sim::harness::{guarded, seeds, setting};
 use betrfs_sim::{
-    Change, EIO, ENOSPC, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, batch_of,
-    format_env, history_of_seed, open_env,
+    Change, EIO, ENOSPC, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step,
+    batch_of, format_env, history_of_seed, open_env,
 };
 
 const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
@@ -18,7 +18,7 @@ const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
 /// Runs the steps on a device with a fault to come and looks at what is left of the volume after it.
 /// Returns whether the fault struck.
 fn run(setup: Setup, steps: &[Step], fault: Fault) -> Result<bool, String> {
-    let device = Arc::new(MemDevice::new(setup.volume_bytes));
+    let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     let mut runner =
         Runner::format(Arc::clone(&device) as Arc<dyn Device>, setup).map_err(|e| format!("format: {e}"))?;
     device.set_fault(Some(fault));
@@ -90,6 +90,52 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
         }
     }
     assert!(struck > 100, "only {struck} faults struck: the histories hardly use the device");
+}
+
+/// Runs the steps on a disk whose `n`-th sync fails and loses a part of what it was to keep, and looks at what a
+/// crash leaves after it. Returns whether the sync failed.
+fn run_with_lossy_sync(setup: Setup, steps: &[Step], n: u64) -> Result<bool, String> {
+    let disk = Arc::new(SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks));
+    let mut runner =
+        Runner::format(Arc::clone(&disk) as Arc<dyn Device>, setup).map_err(|e| format!("format: {e}"))?;
+    disk.fail_sync_at(n);
+    match runner.run(steps) {
+        Err((_, Failure::Engine(_))) if disk.has_failed() => {}
+        Err((i, failure)) => return Err(format!("step {i}: {failure}")),
+        Ok(()) if disk.has_failed() => return Err("a sync failed, and no step did".into()),
+        Ok(()) => return Ok(false),
+    }
+    if let Ok(env) = runner.env() {
+        must_refuse_changes(env)?;
+    }
+    let history = runner.into_history();
+    let found = Arc::new(disk.crash(n));
+    let runner = Runner::open(found, setup, &history).map_err(|e| format!("after the crash: {e}"))?;
+    runner.check().map_err(|e| format!("after the crash: {e}"))?;
+    Ok(true)
+}
+
+#[test]
+fn a_sync_that_fails_and_loses_what_it_was_to_keep_loses_nothing_of_before() {
+    let mut failed = 0;
+    for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
+        let (setup, steps) = history_of_seed(seed, 40, MIX);
+        for n in 1.. {
+            let mut has_failed = false;
+            let tried = guarded(&format!("seed {seed}, sync {n}"), || {
+                has_failed = run_with_lossy_sync(setup, &steps, n)?;
+                Ok(())
+            });
+            if let Err(what) = tried {
+                panic!("seed {seed}, sync {n}: {what}");
+            }
+            if !has_failed {
+                break;
+            }
+            failed += 1;
+        }
+    }
+    assert!(failed > 50, "only {failed} syncs failed: the histories hardly sync");
 }
 
 const SMALL: Setup = Setup {

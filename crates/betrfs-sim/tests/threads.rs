@@ -26,10 +26,17 @@ const SETUP: Setup = Setup {
     volume_bytes: 64 << 20,
     seeks: true,
 };
+/// Nodes of several blocks, on a disk that does not seek: what has not changed of them stays.
+const IN_PARTS: Setup = Setup {
+    geometry: Geometry { node_bytes: 32 << 10, basement_bytes: 2048, ..SETUP.geometry },
+    cache_bytes: 1 << 20,
+    seeks: false,
+    ..SETUP
+};
 
-fn new_volume() -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemDevice::new(SETUP.volume_bytes));
-    format_env(&device, &SETUP).unwrap();
+fn new_volume(setup: &Setup) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
+    format_env(&device, setup).unwrap();
     device
 }
 
@@ -63,11 +70,25 @@ impl Owner<'_> {
         }
     }
 
+    /// One half of the keys becomes a clone of the other, or takes its place.
+    fn copy(&mut self) -> Vec<Change> {
+        let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
+        let (from, to) = if self.rng.percent(50) { (0, 1) } else { (1, 0) };
+        let half = |number: u8| vec![self.name, number];
+        let whole = |number| (Cut::before(half(number)), Cut::after(half(number)));
+        let deleted = |number| Change::DeleteRange(dict, whole(number).0, whole(number).1);
+        let clone = Change::Clone(dict, half(from), half(to), Cut::LOW, Cut::HIGH);
+        if self.rng.percent(50) { vec![deleted(to), clone] } else { vec![deleted(from), deleted(to), clone] }
+    }
+
     fn step(&mut self) {
         match self.rng.below(100) {
             0..70 => {
                 let count = self.rng.between(1, 4);
-                let changes: Vec<Change> = (0..count).map(|_| self.change()).collect();
+                let changes: Vec<Change> = match self.rng.percent(2) {
+                    true => self.copy(),
+                    false => (0..count).map(|_| self.change()).collect(),
+                };
                 let batch = batch_of(&changes);
                 self.env.throttle(batch.bytes()).unwrap();
                 self.env.commit(&batch).unwrap();
@@ -110,11 +131,22 @@ impl Owner<'_> {
 
 #[test]
 fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
+    all_at_once(&SETUP);
+}
+
+#[test]
+fn the_same_where_nodes_are_written_in_part() {
+    assert!(all_at_once(&IN_PARTS) > 1 << 20, "nodes keep what has not changed");
+}
+
+/// Threads and workers at once, three times; how many bytes of nodes stayed where they were.
+fn all_at_once(setup: &Setup) -> u64 {
     let steps = setting("BETRFS_THREAD_STEPS", 3000);
-    let device = new_volume();
+    let mut kept_bytes = 0;
+    let device = new_volume(setup);
     let mut kept: Option<ModelEnv> = None;
     for round in 0..3u64 {
-        let env = Arc::new(open_env(&device, &SETUP).unwrap());
+        let env = Arc::new(open_env(&device, setup).unwrap());
         let options = WorkersOptions {
             threads: 2,
             sync_every: Duration::from_millis(3),
@@ -144,9 +176,10 @@ fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
         let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&union), None, "round {round}");
         env.close().unwrap();
+        kept_bytes += env.stats().kept_bytes;
         drop(env);
 
-        let env = open_env(&device, &SETUP).unwrap();
+        let env = open_env(&device, setup).unwrap();
         let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&union), None, "round {round}, reopened");
         let mut problems = Vec::new();
@@ -154,6 +187,7 @@ fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
         assert!(problems.is_empty(), "round {round}: {problems:?}");
         kept = Some(union);
     }
+    kept_bytes
 }
 
 fn part(of: &ModelEnv, name: u8) -> ModelEnv {
@@ -181,7 +215,7 @@ fn union_of(parts: Vec<ModelEnv>) -> ModelEnv {
 
 #[test]
 fn a_batch_is_seen_whole_by_other_threads() {
-    let device = new_volume();
+    let device = new_volume(&SETUP);
     let env = Arc::new(open_env(&device, &SETUP).unwrap());
     let _workers = Workers::start(Arc::clone(&env), WorkersOptions::default()).unwrap();
     let write = |number: u32| {
@@ -215,7 +249,7 @@ fn a_batch_is_seen_whole_by_other_threads() {
 #[test]
 fn a_scan_that_is_read_ahead_of_reads_every_leaf_once() {
     const PAIRS: u32 = 20_000;
-    let device = new_volume();
+    let device = new_volume(&SETUP);
     let env = open_env(&device, &SETUP).unwrap();
     let value = |number: u32| Rng::new(u64::from(number)).next_u64().to_le_bytes().repeat(8);
     for number in 0..PAIRS {

@@ -13,9 +13,12 @@ use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-pub(crate) use piece::{Held, Piece, Stored};
+pub(crate) use piece::{Held, Loaded, Piece, Stored};
 
 use crate::node::Body;
+
+/// So many pieces may stand under the clock's hand before those that are gone are looked for.
+const SWEEP_LEN_MIN: usize = 1024;
 
 /// How many bytes are in memory, shared by all that is charged.
 #[derive(Default)]
@@ -35,7 +38,27 @@ pub(crate) struct Cache {
     /// What a pending GOTO may add to the device when it turns into an edge.
     goto_bytes: u64,
     account: Arc<Account>,
-    clock: Mutex<VecDeque<Weak<Piece>>>,
+    clock: Mutex<Clock>,
+}
+
+/// Pieces in the order in which they may leave memory. One that is gone keeps a little of it for as long as it
+/// stands here.
+#[derive(Default)]
+struct Clock {
+    pieces: VecDeque<Weak<Piece>>,
+    /// At which length those that are gone are let go of.
+    sweep_len: usize,
+}
+
+impl Clock {
+    fn push(&mut self, piece: Weak<Piece>) {
+        if self.pieces.len() >= self.sweep_len.max(SWEEP_LEN_MIN) {
+            // Where the budget holds, the hand never comes by them.
+            self.pieces.retain(|piece| piece.strong_count() > 0);
+            self.sweep_len = self.pieces.len() * 2;
+        }
+        self.pieces.push_back(piece);
+    }
 }
 
 /// The bytes of a version's header, charged to the budget for as long as it lives, and what it owes
@@ -103,7 +126,7 @@ impl Cache {
     pub fn new(budget_bytes: usize, fanout_max: u32) -> Cache {
         // An edge and a null edge beside it, in nodes that are half full after they were split.
         let goto_bytes = 4 * (BLOCK_BYTES as u64).div_ceil(u64::from(fanout_max.max(1)));
-        Cache { budget_bytes, goto_bytes, account: Arc::default(), clock: Mutex::new(VecDeque::new()) }
+        Cache { budget_bytes, goto_bytes, account: Arc::default(), clock: Mutex::default() }
     }
 
     /// The budget in bytes.
@@ -155,7 +178,7 @@ impl Cache {
 
     /// Puts a piece that is on the device and in memory under the clock's hand.
     pub fn watch(&self, piece: &Arc<Piece>) {
-        self.clock.lock().push_back(Arc::downgrade(piece));
+        self.clock.lock().push(Arc::downgrade(piece));
     }
 
     /// Drops pieces from memory until the budget holds or nothing more can go. What is dirty stays.
@@ -164,14 +187,53 @@ impl Cache {
             return;
         }
         // Two rounds at most: the first takes the mark from what was touched.
-        let mut steps_left = self.clock.lock().len() * 2;
+        let mut steps_left = self.clock.lock().pieces.len() * 2;
         while steps_left > 0 && self.resident_bytes() > self.budget_bytes {
             steps_left -= 1;
-            let Some(weak) = self.clock.lock().pop_front() else { return };
+            let Some(weak) = self.clock.lock().pieces.pop_front() else { return };
             let Some(piece) = weak.upgrade() else { continue };
             if piece.take_touched() || !piece.evict() {
-                self.clock.lock().push_back(weak);
+                self.clock.lock().pieces.push_back(weak);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::format::node::RunRef;
+    use crate::format::run::RunBuilder;
+    use crate::message::Kind;
+    use crate::space::{Extent, Space};
+
+    /// A piece that was written.
+    fn piece(cache: &Cache, extent: &Arc<Extent>) -> Arc<Piece> {
+        let mut run = RunBuilder::default();
+        run.push(b"key", 0, Kind::Put, b"value");
+        let piece = Piece::new(cache, run.finish());
+        let stored = Stored { extent: extent.clone(), runs: Vec::from([RunRef::default()]) };
+        assert!(piece.written(stored));
+        cache.watch(&piece);
+        piece
+    }
+
+    #[test]
+    fn what_is_gone_does_not_pile_up_under_the_hand_while_the_budget_holds() {
+        let cache = Cache::new(usize::MAX, 16);
+        let extent = Space::new(0, 16).allocate(1, 1).unwrap();
+        for alive in [0, SWEEP_LEN_MIN * 3] {
+            let pieces: Vec<_> = (0..alive).map(|_| piece(&cache, &extent)).collect();
+            for _ in 0..SWEEP_LEN_MIN * 20 {
+                drop(piece(&cache, &extent));
+            }
+            let clock = cache.clock.lock();
+            let len = clock.pieces.len();
+            assert!(len <= SWEEP_LEN_MIN.max(alive * 2), "{len} pieces stand there, {alive} are alive");
+            let standing = clock.pieces.iter().filter(|piece| piece.strong_count() > 0).count();
+            assert_eq!(standing, pieces.len(), "what is alive is still there");
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// The newest message in it; 0 of a basement.
     fn last_msn(&self) -> Msn {
-        self.runs.last().map_or(0, |run| run.last_msn)
+        self.runs.iter().map(|run| run.last_msn).max().unwrap_or(0)
     }
 }
 
@@ -75,6 +75,14 @@ struct State {
     stored: Option<Stored>,
     /// Of one that others came of, or that came of another.
     line: Option<Arc<Line>>,
+}
+
+/// What of a piece's contents is in memory.
+pub(crate) enum Loaded {
+    /// All.
+    Whole(Layers),
+    /// What comes over this piece, which has to be read.
+    Over(Arc<Piece>, Vec<Arc<Run>>),
 }
 
 /// What there is of a piece.
@@ -244,12 +252,17 @@ impl Piece {
         layers
     }
 
-    /// What has to be read for its contents, and what comes over that.
-    pub fn lacking(self: &Arc<Self>) -> (Arc<Piece>, Vec<Arc<Run>>) {
+    /// Its contents as they are in memory, or what has to be read for them and what comes over that. One look
+    /// tells both: what is not there at one moment another reader may have brought and put together at the next.
+    pub fn loaded(self: &Arc<Self>) -> Loaded {
         let state = self.state.lock();
+        if let Some(layers) = state.layers() {
+            self.touched.store(true, Ordering::Relaxed);
+            return Loaded::Whole(layers);
+        }
         match &state.below {
-            Some(below) => (below.clone(), state.runs.clone()),
-            None => (self.clone(), Vec::new()),
+            Some(below) => Loaded::Over(below.clone(), state.runs.clone()),
+            None => Loaded::Over(self.clone(), Vec::new()),
         }
     }
 
@@ -279,7 +292,7 @@ impl Piece {
     }
 
     /// Of a piece that is not stored as it is: the runs in an extent that hold what it was, and the messages
-    /// that have come since. `None` if there is no such thing, or it would be too many runs.
+    /// that have come since. `None` if there is no such thing, none have come, or it would be too many runs.
     pub fn grown_in(&self, extent: &Arc<Extent>) -> Option<(Vec<RunRef>, Arc<Run>)> {
         let state = self.state.lock();
         let line = state.line.as_ref().filter(|_| state.stored.is_none())?;
@@ -288,7 +301,9 @@ impl Piece {
             Weak::as_ptr(&last.extent) == Arc::as_ptr(extent) && last.runs.len() < RUNS_MAX
         };
         let last = last.as_ref().filter(is_there)?;
-        Some((last.runs.clone(), newer_than(state.runs.last()?, last.last_msn)))
+        let newer = newer_than(state.runs.last()?, last.last_msn);
+        // Of what was put together since, and got nothing new, one run takes the place of all.
+        (!newer.is_empty()).then(|| (last.runs.clone(), newer))
     }
 
     /// Keeps the runs of a piece that were read from the device. Gives what is in memory afterwards: another

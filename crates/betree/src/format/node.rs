@@ -26,6 +26,10 @@ use crate::node::{Goto, NodeId};
 
 const MAGIC: u32 = 0x6e72_7462;
 const NO_CHILD: u32 = u32::MAX;
+/// What a byte of a block stands for at most: 255 bytes more of a match.
+const LZ4_RATIO_MAX: u64 = 255;
+/// A block of at most 128 KiB takes four bytes at least.
+const ZSTD_RATIO_MAX: u64 = (128 << 10) / 4;
 
 /// How a run is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +50,16 @@ impl StoredAs {
             1 => Some(StoredAs::Lz4),
             2 => Some(StoredAs::Zstd),
             _ => None,
+        }
+    }
+
+    /// No run is longer, in bytes, of which so many are stored: what claims to be is not given the memory.
+    fn raw_len_max(self, stored_len: u32) -> u64 {
+        let stored_len = u64::from(stored_len);
+        match self {
+            StoredAs::Raw => stored_len,
+            StoredAs::Lz4 => stored_len * LZ4_RATIO_MAX,
+            StoredAs::Zstd => stored_len * ZSTD_RATIO_MAX,
         }
     }
 }
@@ -279,6 +293,9 @@ impl<'b> Reader<'b> {
         if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
             return Err("a run outside of the extent");
         }
+        if u64::from(raw_len) > stored_as.raw_len_max(stored_len) {
+            return Err("a run longer than what is stored can hold");
+        }
         Ok(RunRef { offset, stored_len, raw_len, stored_as, checksum, last_msn: 0 })
     }
 
@@ -292,6 +309,9 @@ impl<'b> Reader<'b> {
         for _ in 0..self.u32()? {
             let run = self.run()?;
             partition.push(RunRef { last_msn: self.u64()?, ..run });
+        }
+        if !partition.is_sorted_by(|older, newer| older.last_msn < newer.last_msn) {
+            return Err("a partition's runs out of order");
         }
         let child = (slot != NO_CHILD).then_some(NodeId { slot, generation });
         let mut gotos = Vec::new();
@@ -310,5 +330,66 @@ impl<'b> Reader<'b> {
             target: NodeId { slot: self.u32()?, generation: self.u32()? },
             longest_key: self.u32()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXTENT_BYTES: u64 = 4096;
+
+    /// Reads back a node of one edge with a partition of these runs.
+    fn read_back(partition: &[RunRef]) -> Result<Header, &'static str> {
+        let edge = StoredEdge {
+            hi: Cut::HIGH,
+            translation: Translation::default(),
+            child: None,
+            longest_key: 0,
+            partition: partition.to_vec(),
+            gotos: Vec::new(),
+        };
+        let id = NodeId { slot: 1, generation: 1 };
+        let entries = Entries::Interior(Vec::from([edge]));
+        let header = Header { id, height: 1, lo: Cut::LOW, hi: Cut::HIGH, entries };
+        Header::decode(&header.encode(), EXTENT_BYTES)
+    }
+
+    #[test]
+    fn each_run_of_a_partition_is_newer_than_those_before() {
+        let read = |last_msns: &[Msn]| {
+            let run = |last_msn: &Msn| RunRef {
+                stored_len: 9,
+                raw_len: 9,
+                last_msn: *last_msn,
+                ..RunRef::default()
+            };
+            read_back(&last_msns.iter().map(run).collect::<Vec<_>>()).is_ok()
+        };
+        assert!(read(&[]) && read(&[1]) && read(&[1, 2, 9]));
+        assert!(!read(&[2, 2]) && !read(&[3, 1]) && !read(&[1, 2, 0]) && !read(&[1, 0, 2]));
+    }
+
+    #[test]
+    fn no_run_claims_to_be_longer_than_what_is_stored_can_hold() {
+        let stored_len = 10;
+        for stored_as in [StoredAs::Raw, StoredAs::Lz4, StoredAs::Zstd] {
+            let most = stored_as.raw_len_max(stored_len) as u32;
+            let read = |raw_len| {
+                read_back(&[RunRef { stored_len, raw_len, stored_as, last_msn: 1, ..RunRef::default() }])
+            };
+            assert!(read(most).is_ok(), "{stored_as:?}");
+            assert!(read(most + 1).is_err() && read(u32::MAX).is_err(), "{stored_as:?}");
+        }
+    }
+
+    #[test]
+    fn what_compresses_best_is_not_too_long() {
+        for raw_len in [64, 4096, 1 << 20] {
+            let raw = alloc::vec![0; raw_len];
+            let stored = lz4_flex::block::compress(&raw);
+            let most = StoredAs::Lz4.raw_len_max(stored.len() as u32);
+            assert!(raw_len as u64 <= most, "{raw_len} bytes in {}", stored.len());
+        }
     }
 }

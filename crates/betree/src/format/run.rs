@@ -316,20 +316,55 @@ mod tests {
         assert!(run.range_over(b"").is_some());
     }
 
-    #[test]
-    fn no_truncation_and_no_flipped_byte_makes_a_run_panic() {
-        let whole = sample().as_bytes().to_vec();
-        for len in 0..whole.len() {
-            assert!(Run::parse(whole[..len].to_vec()).is_err(), "cut at {len}");
+    /// So many points that there are fences between them.
+    fn long_sample() -> Run {
+        let mut builder = RunBuilder::default();
+        for number in 0..24u8 {
+            builder.push(&[b'k', number / 2], u64::from(number) + 1, Kind::Upsert, &[number; 3]);
         }
-        for at in 0..whole.len() {
-            for bit in 0..8 {
+        builder.set_ranges(sample().ranges().to_vec());
+        builder.finish()
+    }
+
+    /// Asks a run that was believed for all that it can be asked.
+    fn assert_answers(run: &Run, place: &str) {
+        for (index, point) in run.points(0, run.len()).enumerate() {
+            let key = run.key(index);
+            assert_eq!(*point.key, *key, "{place}");
+            let first = run.lower_bound(key);
+            assert!(first <= index && run.key(first) == key, "{place}: point {index} is not found");
+            assert!(first == 0 || run.key(first - 1) < key, "{place}: point {index} is found too late");
+            assert_eq!(run.first_behind(&Cut::before(key)), first, "{place}");
+            assert!(run.first_behind(&Cut::just_after(key)) > index, "{place}");
+            assert!(run.first_behind(&Cut::after(key)) > index, "{place}");
+            assert!(run.range_over(key).is_none_or(|range| range.covers(key)), "{place}");
+        }
+        for range in run.ranges() {
+            assert!(range.lo < range.hi, "{place}");
+            assert!(run.first_behind(&range.lo) <= run.first_behind(&range.hi), "{place}");
+        }
+        let newest = run.points(0, run.len()).map(|point| point.msn);
+        let newest = newest.chain(run.ranges().iter().map(|range| range.msn)).max();
+        assert_eq!(run.last_msn(), newest.unwrap_or(0), "{place}");
+    }
+
+    #[test]
+    fn no_truncation_and_no_flipped_bit_makes_a_run_panic() {
+        for whole in [sample(), long_sample()] {
+            let whole = whole.as_bytes().to_vec();
+            for len in 0..whole.len() {
+                assert!(Run::parse(whole[..len].to_vec()).is_err(), "cut at {len}");
+            }
+            let mut believed = 0;
+            for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
                 let mut bytes = whole.clone();
                 bytes[at] ^= 1 << bit;
                 if let Ok(run) = Run::parse(bytes) {
-                    assert_eq!(run.points(0, run.len()).count(), run.len());
+                    assert_answers(&run, &std::format!("bit {bit} of byte {at}"));
+                    believed += 1;
                 }
             }
+            assert!(believed > 0, "a flipped bit of a value is none of the run's business");
         }
     }
 }

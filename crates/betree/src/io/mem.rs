@@ -20,6 +20,7 @@ struct State {
     bad_reads: Vec<Range<usize>>,
     fail_writes: bool,
     fail_syncs: bool,
+    seeks: bool,
 }
 
 impl MemDevice {
@@ -38,6 +39,7 @@ impl MemDevice {
             bad_reads: Vec::new(),
             fail_writes: false,
             fail_syncs: false,
+            seeks: true,
         };
         Arc::new(MemDevice { state: Mutex::new(state) })
     }
@@ -54,6 +56,11 @@ impl MemDevice {
     /// From now on every sync fails and makes nothing durable, or no longer.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         self.state().fail_syncs = fail;
+    }
+
+    /// From now on it says that it does not seek.
+    pub(crate) fn do_not_seek(&self) {
+        self.state().seeks = false;
     }
 
     /// Reads that touch these bytes fail.
@@ -148,7 +155,7 @@ impl Device for MemDevice {
     }
 
     fn seeks(&self) -> bool {
-        true
+        self.state().seeks
     }
 
     fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {

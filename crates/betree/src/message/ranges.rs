@@ -76,6 +76,9 @@ impl RangeSet {
 
     /// The ranges that reach into `[lo, hi)`, in order, clipped to it.
     pub fn within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
+        if lo >= hi {
+            return Vec::new();
+        }
         let before = self.by_lo.range(..lo).next_back();
         before
             .into_iter()

@@ -51,6 +51,14 @@ pub(crate) struct NodePlace {
     pub header_checksum: u64,
 }
 
+impl NodePlace {
+    /// What is wrong with the header of the node that stands there.
+    pub fn corrupt(&self, why: &str) -> Error {
+        let (offset, len) = (self.extent.place(0), u64::from(self.header_len));
+        Error::Corrupt { what: "a node's header", offset, len, why: why.into() }
+    }
+}
+
 /// What is wrong with a run on the device.
 fn corrupt(extent: &Extent, at: &RunRef, why: &str) -> Error {
     let (offset, len) = (extent.place(u64::from(at.offset)), u64::from(at.stored_len));

@@ -9,7 +9,7 @@ use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
-use crate::cache::{Piece, Stored};
+use crate::cache::{Loaded, Piece, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, RunRef};
 use crate::format::run::Run;
@@ -123,13 +123,18 @@ impl Store {
 
     /// As [`layers`](Store::layers), of several pieces with as few reads as their places allow.
     fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Layers>> {
-        let mut all: Vec<Option<Layers>> = pieces.iter().map(|piece| piece.layers()).collect();
+        let mut all: Vec<Option<Layers>> = Vec::new();
+        all.resize_with(pieces.len(), || None);
         let (mut places, mut missing) = (Vec::new(), Vec::new());
-        for (piece, layers) in pieces.iter().zip(&mut all).filter(|(_, layers)| layers.is_none()) {
-            let (lacking, newer) = piece.lacking();
-            // A piece is in memory or on the device.
-            places.push(lacking.stored().ok_or(Error::BadRecord)?);
-            missing.push((lacking, newer, layers));
+        for (piece, layers) in pieces.iter().zip(&mut all) {
+            match piece.loaded() {
+                Loaded::Whole(whole) => *layers = Some(whole),
+                Loaded::Over(lacking, newer) => {
+                    // A piece is in memory or on the device.
+                    places.push(lacking.stored().ok_or(Error::BadRecord)?);
+                    missing.push((lacking, newer, layers));
+                }
+            }
         }
         if !missing.is_empty() {
             let mut bytes = self.read_stored(&places)?.into_iter();
@@ -216,27 +221,33 @@ impl Store {
     /// Reads a node's header, or more.
     pub fn read_node(&self, id: NodeId, place: &NodePlace, reach: Reach) -> Result<Arc<Node>> {
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
-        let corrupt = |why: &str| Error::Corrupt {
-            what: "a node's header",
-            offset: place.extent.place(0),
-            len: u64::from(place.header_len),
-            why: why.into(),
-        };
+        let corrupt = |why: &str| place.corrupt(why);
         if u64::from(place.header_len) > extent_bytes {
             return Err(corrupt("it is longer than its extent"));
         }
-        let whole = match reach {
+        let is_small = match reach {
             Reach::Header => extent_bytes <= SMALL_NODE_BYTES,
             Reach::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
         };
-        let len = if whole { extent_bytes } else { u64::from(place.header_len) };
-        let blocks = len.div_ceil(BLOCK_BYTES as u64) as usize;
+        let header_blocks = (place.header_len as usize).div_ceil(BLOCK_BYTES);
+        let blocks = if is_small { place.extent.len_blocks() as usize } else { header_blocks };
         let mut buffer = match reach {
             Reach::Header => AlignedBuf::zeroed(blocks)?,
             Reach::Whole => self.buffer_of(blocks)?,
         };
-        let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
-        self.disk.read_extent(&place.extent, 0, room)?;
+        let mut read = |blocks: usize| {
+            let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
+            self.disk.read_extent(&place.extent, 0, room)
+        };
+        let mut has_pieces = is_small;
+        if let Err(error) = read(blocks) {
+            if blocks == header_blocks {
+                return Err(error);
+            }
+            // A piece that cannot be read is no reason to do without the header.
+            has_pieces = false;
+            read(header_blocks)?;
+        }
         let bytes = buffer.as_slice().get(..place.header_len as usize).unwrap_or_default();
         if xxh3_64(bytes) != place.header_checksum {
             return Err(corrupt("the checksum does not match"));
@@ -246,14 +257,17 @@ impl Store {
             return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
         }
         let node = self.node_of(header, place);
-        if whole {
+        if has_pieces {
             for piece in node.pieces() {
                 let Some(stored) = piece.stored() else { continue };
                 let bytes = stored.runs.iter().map(|run| {
                     let at = run.offset as usize;
                     buffer.as_slice().get(at..at + run.stored_len as usize).unwrap_or_default().to_vec()
                 });
-                if piece.fill(self.contents(&stored, bytes)?).1 {
+                // A piece that is not what it should be stays where it is: whoever wants it is told.
+                if let Ok(runs) = self.contents(&stored, bytes)
+                    && piece.fill(runs).1
+                {
                     self.cache.watch(&piece);
                 }
             }
@@ -293,5 +307,59 @@ impl Store {
         };
         let charge = self.cache.charge(place.header_len as usize * 2, &body);
         Arc::new(Node { id: header.id, height: header.height, lo: header.lo, hi: header.hi, body, charge })
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
+mod tests {
+    use alloc::borrow::Cow;
+
+    use shuttle::thread;
+
+    use super::*;
+    use crate::batch::Batch;
+    use crate::env::Env;
+    use crate::io::mem::MemDevice;
+    use crate::message::{Kind, Point};
+    use crate::settings::{DictId, Geometry, Options};
+    use crate::upsert::Replace;
+
+    const D: DictId = DictId(0);
+    const GEOMETRY: Geometry =
+        Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 4, log_bytes: 64 << 10, dicts: 1 };
+
+    /// A piece of two messages: the older one is on the device alone, the newer one in memory alone.
+    fn piece_over_stored(env: &Env) -> Arc<Piece> {
+        let mut batch = Batch::new();
+        batch.put(D, b"older", b"");
+        env.commit(&batch).unwrap();
+        env.checkpoint().unwrap();
+        let tree = env.engine.tree(D).unwrap();
+        let root = tree.dict.state.read().root;
+        let root = tree.node(root).unwrap();
+        let below = root.edges()[0].partition.clone().unwrap();
+        assert!(below.evict());
+        let newer = Point { key: Cow::Borrowed(b"newer"), msn: 9, kind: Kind::Put, value: b"" };
+        Piece::over(&env.engine.store.cache, &below, &[newer], &[]).unwrap()
+    }
+
+    fn a_reader_beside_another() {
+        let device = MemDevice::new(256);
+        Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+        let env = Arc::new(Env::open(device, Options::new(1 << 20, Arc::new(Replace))).unwrap());
+        let piece = piece_over_stored(&env);
+        let reader = {
+            let (env, piece) = (env.clone(), piece.clone());
+            thread::spawn(move || env.engine.store.layers(&piece).unwrap().joined().len())
+        };
+        assert_eq!(env.engine.store.run(&piece).unwrap().len(), 2);
+        assert_eq!(reader.join().unwrap(), 2);
+    }
+
+    #[test]
+    fn a_piece_is_read_whoever_puts_it_together_meanwhile() {
+        shuttle::check_random(a_reader_beside_another, 1000);
+        shuttle::check_pct(a_reader_beside_another, 1000, 3);
     }
 }

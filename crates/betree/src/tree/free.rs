@@ -3,18 +3,28 @@
 use alloc::vec::Vec;
 
 use super::Tree;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::node::NodeId;
 
 impl Tree<'_> {
     /// Frees one dead node: its references go and it leaves the table in one step, so that no
     /// checkpoint sees half of that (§5.3.4). `false` if there was none.
     ///
+    /// One that cannot be read says of nothing that it may go. It stays in the table, which is all that is lost by
+    /// it, and the next opening tries again.
+    ///
     /// Called with the structure lock held.
     pub fn free_one(&self) -> Result<bool> {
         let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
         let leaf = self.table.lock().height(id) == Some(0);
-        let node = if leaf { None } else { self.find(id)? };
+        let found = if leaf { Ok(None) } else { self.find(id) };
+        let node = match found {
+            Err(Error::Corrupt { .. } | Error::Device(_)) => {
+                self.dead.lock().retain(|other| *other != id);
+                return Ok(true);
+            }
+            found => found?,
+        };
         let children: Vec<NodeId> = node.iter().flat_map(|node| node.references()).collect();
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use betree_sys::sync::atomic::{AtomicU64, Ordering};
 
-use super::Tree;
+use super::{Tree, astray};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::memtable::Found;
@@ -37,7 +37,7 @@ impl Tree<'_> {
         loop {
             // Newest first.
             let mut pending: Vec<Vec<u8>> = Vec::new();
-            let (found, path) = self.look(key, &mut pending, nodes);
+            let (found, path) = self.look(key, &mut pending, nodes)?;
             let found = match (found, path) {
                 (Found::Open, Some(path)) => self.search(path, &mut pending, &mut gone)?,
                 (found, _) => Some(found),
@@ -54,13 +54,18 @@ impl Tree<'_> {
     }
 
     /// What the memtables say, and if that is not all, the path through the nodes in memory.
-    fn look(&self, key: &[u8], pending: &mut Vec<Vec<u8>>, nodes: &AtomicU64) -> (Found, Option<Path>) {
+    fn look(
+        &self,
+        key: &[u8],
+        pending: &mut Vec<Vec<u8>>,
+        nodes: &AtomicU64,
+    ) -> Result<(Found, Option<Path>)> {
         let state = self.dict.state.read();
         let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
         for memtable in memtables {
             match memtable.get(key, pending) {
                 Found::Open => {}
-                found => return (found, None),
+                found => return Ok((found, None)),
             }
         }
         let mut path = Path { partitions: Vec::new(), end: End::Nothing };
@@ -78,7 +83,10 @@ impl Tree<'_> {
                     };
                 }
                 Body::Interior(edges) => {
-                    let Some(edge) = edges.get(node.edge_of(&key)) else { break End::Nothing };
+                    // Beside the node the key can only be before its first edge or behind its last.
+                    let index = node.edge_of(&key);
+                    let edge = edges.get(index).filter(|edge| index > 0 || !edge.lo.is_above(&key));
+                    let edge = edge.ok_or_else(|| astray(id))?;
                     let (child, below) = match edge.goto_over(&key) {
                         Some(goto) => (Some(goto.target), goto.translation.key(&key).into_owned()),
                         None => (edge.child, edge.translation.key(&key).into_owned()),
@@ -92,7 +100,7 @@ impl Tree<'_> {
             }
         };
         nodes.fetch_add(visited, Ordering::Relaxed);
-        (Found::Open, Some(path))
+        Ok((Found::Open, Some(path)))
     }
 
     /// What the tree says; `None` if a node had to be read and the search must begin anew.

@@ -17,6 +17,9 @@ mod source;
 mod split;
 mod tidy;
 
+#[cfg(test)]
+mod tests;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -73,6 +76,12 @@ fn dangling(id: NodeId) -> Error {
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
 }
 
+/// A search came to a node by an edge that shows more than the node has.
+fn astray(id: NodeId) -> Error {
+    let why = alloc::format!("it shows more than node {id} has");
+    Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
+}
+
 impl Tree<'_> {
     /// The current version of a node, read from the device if need be; `None` if the tree no longer
     /// has it.
@@ -87,7 +96,7 @@ impl Tree<'_> {
             }
             let Some(place) = self.table.lock().place(id) else { return Ok(None) };
             let node = self.store.read_node(id, &place, Reach::Header)?;
-            if let Some(node) = self.keep_read(node, &place) {
+            if let Some(node) = self.keep_read(node, &place)? {
                 return Ok(Some(node));
             }
         }
@@ -100,7 +109,7 @@ impl Tree<'_> {
         let read = || -> Result<()> {
             let node = self.store.read_node(id, &place, Reach::Whole)?;
             // Before those who wait for it look again, or they would read it themselves.
-            self.keep_read(node, &place);
+            self.keep_read(node, &place)?;
             Ok(())
         };
         Ok(self.store.read_alone(id, read).transpose()?.is_some())
@@ -109,16 +118,28 @@ impl Tree<'_> {
     /// Keeps a node that was read from a place, unless there is a version of it by now, which is given
     /// then. `None` if the place is out of date: while it was read it may have been read, changed, written
     /// and forgotten by others.
-    fn keep_read(&self, node: Arc<Node>, place: &NodePlace) -> Option<Arc<Node>> {
+    ///
+    /// # Errors
+    /// Where it is not as high as the node table says, or leads to a node that is no lower: then whoever goes
+    /// from node to node might never come to an end.
+    fn keep_read(&self, node: Arc<Node>, place: &NodePlace) -> Result<Option<Arc<Node>>> {
         let mut state = self.dict.state.write();
         if let Some(node) = state.node(node.id) {
-            return Some(node.clone());
+            return Ok(Some(node.clone()));
         }
-        let now = self.table.lock().place(node.id);
-        now.filter(|now| Arc::ptr_eq(&now.extent, &place.extent)).map(|_| {
-            state.keep_clean(node.clone());
-            node
-        })
+        let table = self.table.lock();
+        if table.place(node.id).is_none_or(|now| !Arc::ptr_eq(&now.extent, &place.extent)) {
+            return Ok(None);
+        }
+        if table.height(node.id) != Some(node.height) {
+            return Err(place.corrupt("its height is not the one that the node table has"));
+        }
+        if node.references().any(|id| table.height(id).is_some_and(|height| height >= node.height)) {
+            return Err(place.corrupt("it leads to a node that is no lower"));
+        }
+        drop(table);
+        state.keep_clean(node.clone());
+        Ok(Some(node))
     }
 
     /// The current version of a node that the tree has, for whoever holds the structure lock.

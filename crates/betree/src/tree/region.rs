@@ -9,9 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::Tree;
 use super::arrive::fold;
 use super::source::{Points, Source, Window};
+use super::{Tree, astray};
 use crate::cache::Piece;
 use crate::dict::DictState;
 use crate::error::Result;
@@ -180,7 +180,7 @@ impl Tree<'_> {
         let mut leaf: Option<LeafPlace> = None;
         {
             let state = self.dict.state.read();
-            self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf);
+            self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf)?;
             // Only what lies ahead: else a memtable of many messages would give the same ones again.
             match way {
                 Way::Up => window.meet(at, &Cut::HIGH),
@@ -194,7 +194,8 @@ impl Tree<'_> {
             }
         }
         if let Some(leaf) = &leaf {
-            self.read_ahead(leaf, scope, at, way)?;
+            // What is wanted now is read below, and tells its own error: that of another is for who comes to it.
+            let _ = self.read_ahead(leaf, scope, at, way);
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
         let mut covered = false;
@@ -239,7 +240,7 @@ impl Tree<'_> {
         levels: &mut Vec<Level>,
         missing: &mut Option<NodeId>,
         leaf: &mut Option<LeafPlace>,
-    ) {
+    ) -> Result<()> {
         let mut id = state.root;
         let mut up = Translation::default();
         let mut place = at.clone();
@@ -248,15 +249,18 @@ impl Tree<'_> {
         loop {
             let Some(node) = state.node(id) else {
                 *missing = Some(id);
-                return;
+                return Ok(());
             };
+            if here.lo < node.lo || here.hi > node.hi {
+                return Err(astray(id));
+            }
             match &node.body {
                 Body::Interior(edges) => {
                     let index = match way {
                         Way::Up => edges.partition_point(|e| e.hi <= place),
                         Way::Down => edges.partition_point(|e| e.hi < place),
                     };
-                    let Some(edge) = edges.get(index) else { return };
+                    let Some(edge) = edges.get(index) else { return Ok(()) };
                     here.meet(&edge.lo, &edge.hi);
                     let goto = goto_at(edge, &place, way, &mut here);
                     window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
@@ -272,7 +276,7 @@ impl Tree<'_> {
                         Some(goto) => (Some(goto.target), &goto.translation, &goto.lo),
                         None => (edge.child, &edge.translation, &edge.lo),
                     };
-                    let Some(child) = child else { return };
+                    let Some(child) = child else { return Ok(()) };
                     up = down.inverse(bound.bytes()).then(&up);
                     place = down.cut(&place);
                     here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
@@ -284,7 +288,7 @@ impl Tree<'_> {
                         Way::Down => basements.partition_point(|b| Cut::before(b.first.as_slice()) < place),
                     }
                     .saturating_sub(1);
-                    let Some(basement) = basements.get(index) else { return };
+                    let Some(basement) = basements.get(index) else { return Ok(()) };
                     let end = up.cut(&here.hi);
                     if index > 0 {
                         here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
@@ -295,7 +299,7 @@ impl Tree<'_> {
                     window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
                     *leaf = Some(LeafPlace { leaf: node.clone(), index, end, up: up.clone() });
                     levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
-                    return;
+                    return Ok(());
                 }
             }
         }
@@ -374,7 +378,7 @@ impl Tree<'_> {
             let mut missing: Option<NodeId> = None;
             let mut leaf: Option<LeafPlace> = None;
             let state = self.dict.state.read();
-            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf);
+            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf)?;
             drop(state);
             if let Some(id) = missing {
                 let is_leaf = self.table.lock().height(id) == Some(0);

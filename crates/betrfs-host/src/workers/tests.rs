@@ -88,7 +88,10 @@ fn a_failing_device_leaves_the_threads_alive_and_stoppable() {
     timer.tick(Instant::now());
     assert!(timer.reported, "the failure is reported");
     assert_eq!(timer.synced_commits, 0, "what failed does not count as synced");
-    let workers = Workers::start(env, fast(5, 20)).unwrap();
+    let workers = Workers::start(Arc::clone(&env), fast(5, 20)).unwrap();
     thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
     workers.stop();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert_eq!(Arc::strong_count(&env), 2, "all threads are gone: the test and its timer have the volume");
 }

@@ -1,0 +1,128 @@
+//! What a tree is to do where the device holds other than what was written, and what it writes where others
+//! put together what a checkpoint is writing.
+
+mod fleeting;
+mod made_up;
+mod rotten;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Change, Tree};
+use crate::batch::Batch;
+use crate::env::Env;
+use crate::io::mem::MemDevice;
+use crate::node::{Body, Edge, Node, NodeId};
+use crate::settings::{Compression, DictId, Geometry, Options};
+use crate::upsert::Upsert;
+
+const D: DictId = DictId(0);
+/// Nodes of some blocks each.
+const GEOMETRY: Geometry =
+    Geometry { node_bytes: 16 << 10, basement_bytes: 2048, fanout_max: 8, log_bytes: 1 << 20, dicts: 1 };
+const KEYS: u32 = 2000;
+
+/// Appends, so that a message applied twice shows.
+struct Append;
+
+impl Upsert for Append {
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        Some([old.unwrap_or_default(), delta].concat())
+    }
+}
+
+fn open(device: &Arc<MemDevice>) -> Env {
+    let options = Options::new(8 << 20, Arc::new(Append));
+    Env::open(device.clone(), Options { compression: Compression::None, ..options }).unwrap()
+}
+
+fn formatted(geometry: &Geometry) -> Arc<MemDevice> {
+    let device = MemDevice::new(4096);
+    Env::format(device.clone(), geometry, [1; 16]).unwrap();
+    device
+}
+
+/// No key has a separator, so that all nodes have the dictionary's coordinates.
+fn key(number: u32) -> Vec<u8> {
+    format!("k{number:04}").into_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    key(number).repeat(30)
+}
+
+fn put(env: &Env, key: &[u8], value: &[u8]) {
+    let mut batch = Batch::new();
+    batch.put(D, key, value);
+    env.commit(&batch).unwrap();
+}
+
+/// Brings what was committed to the root.
+fn to_root(env: &Env) {
+    env.engine.freeze(true);
+    env.engine.absorb_all().unwrap();
+}
+
+/// A volume, closed, whose root has interior children with messages in them.
+fn volume() -> Arc<MemDevice> {
+    let device = formatted(&GEOMETRY);
+    let env = open(&device);
+    for number in 0..KEYS {
+        put(&env, &key(number), &value(number));
+    }
+    for number in 0..KEYS / 2 {
+        // Far from each other, and few at a time: so little is for one child that it stays above.
+        let number = number * 769 % KEYS;
+        put(&env, &key(number), &value(number));
+        if number.is_multiple_of(8) {
+            to_root(&env);
+        }
+    }
+    env.close().unwrap();
+    let tree = tree(&env);
+    assert!(root(&tree).height >= 2, "the root has interior children");
+    device
+}
+
+fn tree(env: &Env) -> Tree<'_> {
+    env.engine.tree(D).unwrap()
+}
+
+fn root(tree: &Tree<'_>) -> Arc<Node> {
+    let id = tree.dict.state.read().root;
+    tree.node(id).unwrap()
+}
+
+/// The interior children of the root, with the edges to them.
+fn interior_children(tree: &Tree<'_>) -> Vec<(Edge, Arc<Node>)> {
+    let root = root(tree);
+    let children =
+        root.edges().iter().filter_map(|edge| Some((edge.clone(), tree.node(edge.child?).unwrap())));
+    children.filter(|(_, child)| child.height > 0).collect()
+}
+
+/// Where on the device a node's header begins, in bytes.
+fn header_at(tree: &Tree<'_>, id: NodeId) -> usize {
+    tree.table.lock().place(id).unwrap().extent.place(0) as usize
+}
+
+/// Puts a version of a node in place that nobody would make, and writes it.
+fn make_up(env: &Env, node: &Node, height: u8, body: Body) {
+    let tree = tree(env);
+    let (lo, hi) = match body.edges() {
+        [first, .., last] => (first.lo.clone(), last.hi.clone()),
+        [only] => (only.lo.clone(), only.hi.clone()),
+        [] => (node.lo.clone(), node.hi.clone()),
+    };
+    let changed = Vec::from([tree.version(node.id, height, lo, hi, body)]);
+    tree.apply(Change { changed, ..Change::default() });
+    env.checkpoint().unwrap();
+}
+
+fn problems(env: &Env) -> Vec<String> {
+    let mut all = Vec::new();
+    env.check(&mut |problem| all.push(problem), &mut |_, _| ()).unwrap();
+    all
+}

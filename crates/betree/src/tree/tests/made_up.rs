@@ -1,0 +1,138 @@
+//! Nodes with the right checksums that no engine would write: who made them up gets an error for it, or a
+//! sentence of a check, never a search without an end, or a panic.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::error::Error;
+use crate::key::Cut;
+
+/// More than any search here takes.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+/// What is asked of a volume is answered, with an error.
+fn assert_refused<T: Send + 'static>(
+    device: &Arc<MemDevice>,
+    ask: impl FnOnce(&Env) -> crate::error::Result<T> + Send + 'static,
+) {
+    let env = open(device);
+    let (answer, answered) = mpsc::channel();
+    thread::spawn(move || answer.send(ask(&env).map(|_| ())));
+    match answered.recv_timeout(TOO_LONG) {
+        Ok(answer) => assert!(matches!(answer, Err(Error::Corrupt { .. })), "{answer:?}"),
+        Err(error) => panic!("no answer: {error}"),
+    }
+}
+
+/// All that goes from node to node.
+fn assert_all_refused(device: &Arc<MemDevice>, key: &'static [u8]) {
+    assert_refused(device, move |env| env.get(D, key));
+    assert_refused(device, move |env| {
+        let mut cursor = env.cursor(D, Cut::before(key), Cut::HIGH);
+        cursor.next().map(|pair| pair.is_some())
+    });
+    assert_refused(device, move |env| {
+        let mut cursor = env.cursor(D, Cut::LOW, Cut::just_after(key));
+        cursor.seek(&Cut::HIGH);
+        cursor.prev().map(|pair| pair.is_some())
+    });
+    assert_refused(device, move |env| env.usage(D, &Cut::before(key), &Cut::just_after(key)));
+    assert_refused(device, move |env| {
+        let mut batch = Batch::new();
+        batch.clone_range(D, key, b"copy");
+        env.commit(&batch)
+    });
+}
+
+/// A volume, and the first interior child of its root, which holds the first keys.
+fn with_child<T>(device: &Arc<MemDevice>, change: impl FnOnce(&Env, &Node, &Node) -> T) -> T {
+    let env = open(device);
+    let tree = tree(&env);
+    let (edge, child) = interior_children(&tree).swap_remove(0);
+    assert_eq!(edge.lo, Cut::LOW);
+    change(&env, &root(&tree), &child)
+}
+
+#[test]
+fn an_edge_that_leads_back_to_the_root_is_refused() {
+    let device = volume();
+    with_child(&device, |env, root, child| {
+        let mut edges = child.edges().to_vec();
+        edges[0].child = Some(root.id);
+        edges[0].partition = None;
+        make_up(env, child, child.height, Body::Interior(edges));
+    });
+    assert_all_refused(&device, b"k0000");
+}
+
+#[test]
+fn a_node_of_another_height_than_the_node_table_says_is_refused() {
+    let device = volume();
+    with_child(&device, |env, _, child| {
+        make_up(env, child, child.height + 1, Body::Interior(child.edges().to_vec()));
+    });
+    assert_refused(&device, |env| env.get(D, b"k0000"));
+}
+
+#[test]
+fn a_node_that_lies_beside_the_window_onto_it_is_refused() {
+    for edges in [
+        // Behind the window, before all of it, and in the midst of it.
+        [Edge::null(Cut::before(*b"x"), Cut::before(*b"y")), Edge::null(Cut::before(*b"y"), Cut::HIGH)],
+        [Edge::null(Cut::LOW, Cut::before(*b"a")), Edge::null(Cut::before(*b"a"), Cut::before(*b"b"))],
+        [
+            Edge::null(Cut::before(*b"k0001"), Cut::before(*b"k0002")),
+            Edge::null(Cut::before(*b"k0002"), Cut::before(*b"k0003")),
+        ],
+    ] {
+        let device = volume();
+        with_child(&device, |env, _, child| {
+            make_up(env, child, child.height, Body::Interior(Vec::from(edges)));
+        });
+        assert_refused(&device, |env| env.get(D, b"k0000"));
+        for way_up in [true, false] {
+            assert_refused(&device, move |env| {
+                // What a memtable deletes is looked for in what is left of the window.
+                let mut batch = Batch::new();
+                batch.delete_range(D, &Cut::before(*b"k0005"), &Cut::before(*b"k0006"));
+                env.commit(&batch)?;
+                let mut cursor = env.cursor(D, Cut::before(*b"k0000"), Cut::before(*b"k0001"));
+                if way_up {
+                    return cursor.next().map(|pair| pair.is_some());
+                }
+                cursor.seek(&Cut::HIGH);
+                cursor.prev().map(|pair| pair.is_some())
+            });
+        }
+    }
+}
+
+/// Nodes that are named twice are looked at once, but each window onto them is.
+#[test]
+fn a_check_tells_of_each_window_that_shows_more_than_there_is() {
+    for (wrong, right) in [(0, 1), (1, 0)] {
+        let device = volume();
+        let env = open(&device);
+        let root = root(&tree(&env));
+        let mut edges = root.edges().to_vec();
+        assert!(edges[wrong].child.is_some() && edges[right].child.is_some());
+        edges[wrong] = Edge {
+            lo: edges[wrong].lo.clone(),
+            hi: edges[wrong].hi.clone(),
+            partition: None,
+            gotos: Vec::new(),
+            ..edges[right].clone()
+        };
+        let name = format!("node {}: ", edges[right].child.unwrap());
+        assert_eq!(problems(&env), Vec::<String>::new());
+        make_up(&env, &root, root.height, Body::Interior(edges));
+        // It holds what the version before stood in.
+        drop(root);
+        let problems = problems(&env);
+        let is_told =
+            |problem: &String| problem.starts_with(&name) && problem.contains("its parent shows more");
+        assert!(problems.len() == 1 && problems.iter().all(is_told), "{problems:?}");
+    }
+}

@@ -1,0 +1,171 @@
+//! A block that cannot be read, or holds something else, is told to whoever wants what was in it, and to nobody
+//! else.
+
+use betree_sys::BLOCK_BYTES;
+
+use super::*;
+use crate::error::{Error, Result};
+use crate::key::Cut;
+
+/// No node that is read whole with its header is larger.
+const SMALL_NODE_BLOCKS: u64 = 8;
+
+/// A place on the device in a partition of a small interior child of the root, in a block that has nothing of the
+/// header, and the windows of all edges that have messages in that block.
+fn partition_of_small_node(env: &Env) -> (usize, Vec<(Cut, Cut)>) {
+    let tree = tree(env);
+    for (_, child) in interior_children(&tree) {
+        let place = tree.table.lock().place(child.id).unwrap();
+        let stored = |edge: &Edge| {
+            let run = edge.partition.as_ref()?.stored()?.runs[0];
+            Some(run.offset as usize..(run.offset + run.stored_len) as usize)
+        };
+        let behind_header = (place.header_len as usize).next_multiple_of(BLOCK_BYTES);
+        let starts = child.edges().iter().filter_map(stored).map(|bytes| bytes.start);
+        let Some(start) = starts.filter(|start| *start >= behind_header).min() else { continue };
+        let block = start / BLOCK_BYTES * BLOCK_BYTES;
+        let is_hit = |edge: &&Edge| {
+            stored(edge).is_some_and(|bytes| bytes.start < block + BLOCK_BYTES && block < bytes.end)
+        };
+        let hit: Vec<_> =
+            child.edges().iter().filter(is_hit).map(|edge| (edge.lo.clone(), edge.hi.clone())).collect();
+        if place.extent.len_blocks() <= SMALL_NODE_BLOCKS && hit.len() < child.edges().len() {
+            return (place.extent.place(start as u64) as usize, hit);
+        }
+    }
+    panic!("no interior node has a partition in a block of its own");
+}
+
+/// Reads every key: those in the windows may meet an error, of which there is one at least, the others must not.
+fn assert_errors_only_in(env: &Env, windows: &[(Cut, Cut)], is_expected: impl Fn(&Error) -> bool) {
+    let mut errors = 0;
+    for number in 0..KEYS {
+        let key = key(number);
+        match env.get(D, &key) {
+            Ok(found) => assert!(found == Some(value(number)), "key {number}"),
+            Err(error) => {
+                let is_in = windows.iter().any(|(lo, hi)| !lo.is_above(&key) && hi.is_above(&key));
+                assert!(is_in && is_expected(&error), "key {number}: {error}");
+                errors += 1;
+            }
+        }
+    }
+    assert!(errors > 0, "nobody was told");
+}
+
+#[test]
+fn a_rotten_partition_of_a_small_node_is_told_to_those_who_go_through_it_alone() {
+    let device = volume();
+    let (place, windows) = partition_of_small_node(&open(&device));
+    device.flip(place * 8);
+    let env = open(&device);
+    assert_errors_only_in(&env, &windows, |error| matches!(error, Error::Corrupt { .. }));
+    assert!(!problems(&env).is_empty());
+}
+
+#[test]
+fn a_block_of_a_small_node_that_cannot_be_read_is_told_to_those_who_need_it_alone() {
+    let device = volume();
+    let (place, windows) = partition_of_small_node(&open(&device));
+    let block = place / BLOCK_BYTES * BLOCK_BYTES;
+    device.fail_reads_of(block..block + BLOCK_BYTES);
+    assert_errors_only_in(&open(&device), &windows, |error| matches!(error, Error::Device(_)));
+}
+
+/// Leaves of so many basements that a scan reads ahead.
+const LONG_LEAVES: Geometry =
+    Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
+const KEYS_OF_LEAF: u32 = 1200;
+
+#[test]
+fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
+    let device = formatted(&LONG_LEAVES);
+    let env = open(&device);
+    // In one batch, which is much for one child: it goes into a leaf at once.
+    let mut batch = Batch::new();
+    (0..KEYS_OF_LEAF).for_each(|number| batch.put(D, &key(number), &value(number)));
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+    let (first, block) = {
+        let tree = tree(&env);
+        let root = root(&tree);
+        let leaf = tree.node(root.edges().first().unwrap().child.unwrap()).unwrap();
+        let basement = &leaf.basements()[7];
+        let run = basement.piece.stored().unwrap().runs[0];
+        // In the middle: no other basement is in that block.
+        let block = (run.offset + run.stored_len / 2) as usize / BLOCK_BYTES * BLOCK_BYTES;
+        let place = tree.table.lock().place(leaf.id).unwrap();
+        (basement.first.clone(), place.extent.place(block as u64) as usize)
+    };
+    drop(env);
+    device.fail_reads_of(block..block + BLOCK_BYTES);
+    let env = open(&device);
+    let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
+    let mut scan = || -> Result<Option<Vec<u8>>> { Ok(cursor.next()?.map(|(key, _)| key.to_vec())) };
+    let before = (0..KEYS_OF_LEAF).map(key).take_while(|key| *key < first).collect::<Vec<_>>();
+    assert!(before.len() > 100);
+    for key in before {
+        assert_eq!(scan().unwrap(), Some(key));
+    }
+    assert!(matches!(scan(), Err(Error::Device(_))));
+}
+
+/// A volume with a rotten header of an interior child of the root, and the window of the edge to it.
+fn volume_with_rotten_child() -> (Arc<MemDevice>, NodeId, Cut, Cut) {
+    let device = volume();
+    let (edge, place) = {
+        let env = open(&device);
+        let tree = tree(&env);
+        let (edge, child) = interior_children(&tree).swap_remove(0);
+        (edge, header_at(&tree, child.id))
+    };
+    device.flip(place * 8);
+    (device, edge.child.unwrap(), edge.lo, edge.hi)
+}
+
+/// The rest of the volume goes on, and a check tells of the node.
+fn assert_goes_on(env: &Env, id: NodeId, lo: &Cut, hi: &Cut) {
+    env.checkpoint().unwrap();
+    while env.pump().unwrap() {}
+    for number in 0..KEYS {
+        let key = key(number);
+        let is_gone = !lo.is_above(&key) && hi.is_above(&key);
+        assert!(env.get(D, &key).unwrap() == (!is_gone).then(|| value(number)), "key {number}");
+    }
+    put(env, b"after", b"it goes on");
+    env.checkpoint().unwrap();
+    let (problems, name) = (problems(env), format!("node {id}, "));
+    assert!(problems.iter().any(|problem| problem.starts_with(&name)), "{problems:?}");
+}
+
+#[test]
+fn a_rotten_node_that_nobody_names_any_more_is_left_where_it_is() {
+    let (device, id, lo, hi) = volume_with_rotten_child();
+    let env = open(&device);
+    let mut batch = Batch::new();
+    batch.delete_range(D, &lo, &hi);
+    env.commit(&batch).unwrap();
+    assert_goes_on(&env, id, &lo, &hi);
+    env.close().unwrap();
+    drop(env);
+    // Each opening finds it again.
+    let env = open(&device);
+    assert_goes_on(&env, id, &lo, &hi);
+}
+
+#[test]
+fn a_rotten_node_that_a_replay_would_free_does_not_keep_the_volume_from_being_opened() {
+    let (device, id, lo, hi) = volume_with_rotten_child();
+    let env = open(&device);
+    let mut batch = Batch::new();
+    batch.delete_range(D, &lo, &hi);
+    // With a clone in it the batch is carried out when it is replayed, and what is dead then is freed.
+    batch.clone_range(D, &key(KEYS - 1), b"copy");
+    env.commit(&batch).unwrap();
+    env.sync().unwrap();
+    let crashed = MemDevice::holding(device.durable_bytes());
+    drop(env);
+    let env = open(&crashed);
+    assert_eq!(env.get(D, b"copy").unwrap(), Some(value(KEYS - 1)));
+    assert_goes_on(&env, id, &lo, &hi);
+}
