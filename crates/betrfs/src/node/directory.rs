@@ -7,9 +7,9 @@
 //! **Cookies** of listings belong to the name, not to an open directory: they are given out in the
 //! order of keys to all names without one whenever a listing begins, ascending for ever. So they
 //! stay valid over other changes: a removed name only leaves a gap, a new one comes last.
-//! Names of a directory are not evicted while a listing has begun and has not come to its end; after an
-//! eviction cookies go on where they were, so an older cookie leads to the start of the new listing,
-//! which repeats entries and loses none.
+//! Names of a directory are not evicted while a listing has begun and has not come to its end, unless nobody
+//! has gone on with it for long. After an eviction cookies go on where they were, so an older cookie leads to
+//! the start of the new listing, which repeats entries and loses none.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -26,6 +26,9 @@ use crate::types::{FileType, NodeId};
 
 /// The first cookie: the smaller ones are left for `.` and `..`.
 pub(crate) const COOKIE_FIRST: u64 = 3;
+
+/// After how long a listing that nobody goes on with is taken to be given up.
+const LISTING_IDLE_NS: i64 = 10 * 60 * 1_000_000_000;
 
 /// What is known of one entry.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +58,12 @@ pub(crate) struct Directory {
     /// Cookie → name, of all that have a cookie.
     listed: BTreeMap<u64, Arc<[u8]>>,
     cookie_next: u64,
-    /// Listings that have begun and not come to their end. Those that were given up stay counted.
+    /// Listings that have begun and not come to their end.
     listings: u32,
+    /// When somebody last went on with one.
+    listed_ns: i64,
+    /// Whether its names were to be given up while it was listed: they are when that has come to its end.
+    pub is_due: bool,
     /// The entry under which its snapshots are found, if it was in memory when last seen.
     pub snapshots: Option<NodeId>,
     /// Queries that found nothing since the directory came into memory.
@@ -78,6 +85,8 @@ impl Directory {
             listed: BTreeMap::new(),
             cookie_next: COOKIE_FIRST,
             listings: 0,
+            listed_ns: 0,
+            is_due: false,
             snapshots: None,
             misses: 0,
             removed: 0,
@@ -116,8 +125,8 @@ impl Directory {
         }
     }
 
-    /// Forgets the names for which `keep` is false; what is left is no longer complete.
-    pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) {
+    /// Forgets the names for which `keep` is false; what is left is no longer complete. Gives how many went.
+    pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) -> usize {
         let (before, listed) = (self.names.len(), &mut self.listed);
         self.names.retain(|known| {
             let kept = keep(&known.name);
@@ -126,12 +135,19 @@ impl Directory {
             }
             kept
         });
-        self.total.fetch_sub(before - self.names.len(), Relaxed);
+        let gone = before - self.names.len();
+        self.total.fetch_sub(gone, Relaxed);
+        gone
     }
 
     /// Notes that somebody begins to list it.
     pub fn begin_listing(&mut self) {
         self.listings = self.listings.saturating_add(1);
+    }
+
+    /// Notes that somebody begins to list it or goes on.
+    pub fn go_on_listing(&mut self, now_ns: i64) {
+        self.listed_ns = now_ns;
     }
 
     /// Notes that somebody has come to the end.
@@ -140,7 +156,10 @@ impl Directory {
     }
 
     /// Whether somebody may go on listing it.
-    pub fn is_being_listed(&self) -> bool {
+    pub fn is_being_listed(&mut self, now_ns: i64) -> bool {
+        if now_ns.saturating_sub(self.listed_ns) > LISTING_IDLE_NS {
+            self.listings = 0;
+        }
         self.listings > 0
     }
 

@@ -8,7 +8,7 @@ use betree_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use betree_sys::sync::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
-use crate::node::{Directory, Recorded};
+use crate::node::{Age, Directory, Recorded};
 use crate::schema::{Flags, Record, key};
 use crate::types::{Attr, FileType, NodeId};
 
@@ -33,6 +33,7 @@ pub(crate) struct Inode {
     pub atime_ns: AtomicI64,
     /// Whether it stands in the queue of those that may be dropped.
     pub queued: AtomicBool,
+    pub age: Age,
 }
 
 /// Where an object's record and data are stored. Never a key of a path: directories above move.
@@ -81,6 +82,7 @@ impl Inode {
             lookups: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
+            age: Age::default(),
         }
     }
 

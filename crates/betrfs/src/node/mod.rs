@@ -1,13 +1,17 @@
 //! What is known of the volume in memory.
 
+mod age;
 mod contents;
 mod directory;
 mod inode;
 mod orphans;
+mod patience;
 mod table;
 
+pub(crate) use age::{Age, Ages};
 pub(crate) use contents::{Contents, Recorded};
 pub(crate) use directory::{COOKIE_FIRST, Directory, Name};
 pub(crate) use inode::{DirPath, Inode, Place, State, ino_of};
 pub(crate) use orphans::Orphans;
+pub(crate) use patience::Patience;
 pub(crate) use table::Table;

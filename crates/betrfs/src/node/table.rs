@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 
 use betree_sys::sync::Mutex;
+use betree_sys::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
 
 use crate::node::{Inode, Place};
@@ -25,6 +26,7 @@ const TRIES: usize = 4;
 pub(crate) struct Table {
     inner: Mutex<Inner>,
     inodes_max: usize,
+    dropped: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -52,7 +54,7 @@ fn place_of(id: NodeId) -> (usize, u32) {
 impl Table {
     pub fn new(inodes_max: usize) -> Table {
         let inner = Inner { slots: alloc::vec![Slot::default()], ..Inner::default() };
-        Table { inner: Mutex::new(inner), inodes_max }
+        Table { inner: Mutex::new(inner), inodes_max, dropped: AtomicUsize::new(0) }
     }
 
     pub fn get(&self, id: NodeId) -> Option<Arc<Inode>> {
@@ -81,6 +83,9 @@ impl Table {
             }
         }
         drop(inner);
+        if !dropped.is_empty() {
+            self.dropped.fetch_add(dropped.len(), Relaxed);
+        }
         // Directories are large: they are torn down after the lock is given up.
         drop(dropped);
         inode
@@ -113,6 +118,11 @@ impl Table {
     /// Notes that an inode may have become idle.
     pub fn queue(&self, inode: &Arc<Inode>) {
         self.inner.lock().queue(inode);
+    }
+
+    /// How many were dropped since the volume was opened, to make room for others.
+    pub fn dropped(&self) -> usize {
+        self.dropped.load(Relaxed)
     }
 
     /// How many there are.
@@ -162,8 +172,15 @@ impl Inner {
     }
 
     fn queue(&mut self, inode: &Arc<Inode>) {
-        if !inode.queued.swap(true, Relaxed) {
-            self.idle.push_back(inode.id);
+        if inode.queued.swap(true, Relaxed) {
+            return;
+        }
+        self.idle.push_back(inode.id);
+        // Those that were removed meanwhile are still in it.
+        if self.idle.len() > 2 * self.len() + 64 {
+            let mut idle = core::mem::take(&mut self.idle);
+            idle.retain(|id| self.get(*id).is_some());
+            self.idle = idle;
         }
     }
 
@@ -185,6 +202,9 @@ impl Inner {
         if is_held || matches!(place, Place::Orphan { .. }) {
             self.idle.push_back(id);
             return None;
+        }
+        if let Place::Named { parent, .. } = &place {
+            parent.age.lose(&inode.age);
         }
         if let Place::Object { oid } = place {
             self.objects.remove(&oid);
@@ -214,6 +234,21 @@ mod tests {
         assert!(here.iter().all(|id| table.get(*id).is_some_and(|inode| inode.id == *id)));
         assert_eq!(table.inner.lock().slots.len(), 12, "those that went left their slots");
         assert!(table.get(NodeId(0)).is_none() && table.get(NodeId(u64::MAX)).is_none());
+    }
+
+    #[test]
+    fn files_that_come_and_go_leave_nothing_behind() {
+        let table = Table::new(10);
+        table.insert(file);
+        for _ in 0..10_000 {
+            let inode = table.insert(file);
+            inode.set_place(Place::Gone);
+            table.drop_gone(&inode);
+        }
+        let inner = table.inner.lock();
+        assert_eq!((inner.len(), inner.slots.len()), (1, 3));
+        assert!(inner.idle.len() < 100, "{} wait to be dropped", inner.idle.len());
+        assert!(inner.idle.contains(&NodeId::ROOT), "what is there stays in it");
     }
 
     #[test]

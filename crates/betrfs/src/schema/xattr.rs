@@ -20,6 +20,14 @@ pub(crate) enum XattrValue {
 }
 
 impl XattrValue {
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        match self {
+            XattrValue::Inline(value) => value.len(),
+            XattrValue::Stored(len) => *len as usize,
+        }
+    }
+
     /// How many bytes it takes in the record.
     pub fn inline_len(&self) -> usize {
         match self {

@@ -117,7 +117,7 @@ impl Volume {
         }
         op.commit(&batch)?;
         inode.atime_ns.store(record.atime_ns, Relaxed);
-        state.record = record.into();
+        self.install_record(inode, state, record);
         Ok(())
     }
 }

@@ -249,6 +249,8 @@ impl Volume {
             // Large attributes there are those of another entry that has the name now.
             batch.rename_range(DATA, &key::all_blocks(&old), &key::all_blocks(&base));
             batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
+            // A removal on a full volume needs it. It happens to a file once.
+            batch.mark_freeing(0);
             op.commit(&batch)?;
             inode.set_place(Place::Orphan { marker, base: base.clone() });
             self.orphans.remove(&old);

@@ -29,7 +29,7 @@ use crate::volume::snapshots::refuse_in_snapshot;
 use crate::volume::unlink::{POINT_DELETES_MAX, delete_data};
 use crate::volume::xattr::{drop_capabilities, store_xattrs};
 
-/// How many linked files are copied in one batch.
+/// How many linked files are copied in one batch, at most.
 const OBJECTS_MAX: usize = 64;
 
 /// Where a copy is put, and what it differs in.
@@ -241,27 +241,23 @@ impl Volume {
             names.entry(oid).or_default().push([to_path, rest].concat());
         }
         let mut copies = Vec::with_capacity(names.len());
-        let mut names = names.into_iter().peekable();
-        while names.peek().is_some() {
-            let some = names.by_ref().take(OBJECTS_MAX);
-            if let Err(error) = self.copy_objects(op, some, flags, &mut copies) {
-                self.discard(op, &copies);
-                return Err(error);
-            }
+        if let Err(error) = self.copy_objects(op, names, flags, &mut copies) {
+            self.discard(op, &copies);
+            return Err(error);
         }
         Ok(copies)
     }
 
-    /// Copies some of the linked files.
+    /// Copies linked files with their names in the copy, in batches that the log takes.
     fn copy_objects(
         &self,
         op: &Op<'_>,
-        some: impl Iterator<Item = (u64, Vec<Vec<u8>>)>,
+        names: BTreeMap<u64, Vec<Vec<u8>>>,
         flags: Flags,
         copies: &mut Vec<LinkedCopy>,
     ) -> Result<()> {
-        let mut batch = Batch::new();
-        for (oid, names) in some {
+        let (mut batch, mut files) = (Batch::new(), 0);
+        for (oid, names) in names {
             let from = key::object(oid);
             let mut record = self.object_record(op, oid)?;
             let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
@@ -273,6 +269,11 @@ impl Volume {
             batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
             copy_data(op, &mut batch, &record, &from, &to)?;
             copies.push(LinkedCopy { oid, marker, record, names });
+            files += 1;
+            if files == OBJECTS_MAX || batch.bytes() as u64 >= self.piece_bytes {
+                op.commit(&batch)?;
+                (batch, files) = (Batch::new(), 0);
+            }
         }
         op.commit(&batch)
     }

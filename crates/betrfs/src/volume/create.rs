@@ -191,7 +191,7 @@ impl Volume {
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         op.commit(&batch)?;
 
-        state.record = dir_record.into();
+        self.install_record(&parent, &mut state, dir_record);
         let file_type = record.file_type;
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
         let inode = self.table.insert(|id| Inode::new(id, ino, place, record, dir));

@@ -39,8 +39,11 @@ impl Volume {
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
         if zeroes && offset < record.size {
-            punch(&mut batch, &own, record.size, offset, end.min(record.size));
+            let blocks = punch(&mut batch, &own, record.size, offset, end.min(record.size));
             record.flags.set(Flags::SPARSE);
+            if blocks > 0 && (end <= record.size || !extends) {
+                batch.mark_freeing(blocks.saturating_mul(BLOCK));
+            }
         }
         if extends && end > record.size {
             resize(&mut batch, &own, &mut record, end);
@@ -92,8 +95,8 @@ impl Volume {
     }
 }
 
-/// Makes `[from, end)` read as zeros; `end` is not past the size.
-fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) {
+/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives how many whole blocks go.
+fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> u64 {
     // Whole blocks go; the last block of the file counts as whole up to the size.
     let first = from.div_ceil(BLOCK);
     let after = if end == size { size.div_ceil(BLOCK) } else { end / BLOCK };
@@ -115,4 +118,5 @@ fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) {
             batch.delete_range(DATA, &lo, &hi);
         }
     }
+    after.saturating_sub(first)
 }

@@ -86,6 +86,8 @@ impl Volume {
                 let oid = key::object_id(&base).ok_or(Error::NotFound)?;
                 let mut record = record.clone();
                 (record.nlink, record.ctime_ns) = (nlink, now_ns);
+                // The id of a file that was unlinked below a directory is less by the salts above it.
+                record.id = inode.ino;
                 store_xattrs(&mut batch, &base, &mut record);
                 let redirect = Redirect { oid, ino: inode.ino, file_type: record.file_type };
                 batch.put(META, &base, &record.encode());

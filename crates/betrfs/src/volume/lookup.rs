@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
 
+use betree::Cut;
+
 use crate::error::{Error, Result};
 use crate::node::{DirPath, Directory, Inode, Name, Place, State, ino_of};
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
@@ -13,6 +15,9 @@ use crate::volume::snapshots::{SNAPSHOTS_NAME, refuse_in_snapshot};
 
 /// After how many queries for names that are not there a directory is read whole.
 const MISSES_MAX: u32 = 2;
+
+/// In how many directories names are given up at once.
+const DIRS_AT_ONCE: usize = 8;
 
 /// Whether a name can be one.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
@@ -264,6 +269,7 @@ impl Volume {
         objects: Objects,
     ) -> Result<()> {
         let path = dir.dir_path()?;
+        let mut age = self.ages.begin();
         let mut entries = op.scan(META, key::entries(&path.bytes));
         while let Some((at, bytes)) = entries.next()? {
             let (_, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
@@ -273,6 +279,12 @@ impl Volume {
                 .get(&name)
                 .is_some_and(|known| known.node.is_some_and(|node| self.table.get(node).is_some()));
             if live {
+                continue;
+            }
+            if dir.age.has_lost_since(age) {
+                let again = Cut::before(at);
+                age = self.ages.begin();
+                entries.seek(&again);
                 continue;
             }
             let known = match Stored::decode(at, bytes)? {
@@ -310,22 +322,45 @@ impl Volume {
 
     /// Keeps the names in memory within their budget. The caller holds no inode's lock.
     pub(super) fn give_up_names(&self) {
+        let names = || self.names_total.load(Relaxed);
+        if names() <= self.names_max || !self.names_patience.is_over(names(), self.table.dropped()) {
+            return;
+        }
+        let now_ns = self.home.now_ns();
+        let (mut looked_at, mut freed) = (0, 0);
         // A few at a time: directories that are being listed are passed over.
-        for _ in 0..8 {
-            if self.names_total.load(Relaxed) <= self.names_max {
-                return;
+        for _ in 0..DIRS_AT_ONCE {
+            if names() <= self.names_max {
+                break;
             }
-            let Some(node) = self.crowded.lock().pop_front() else { return };
+            let Some(node) = self.crowded.lock().pop_front() else { break };
             let Some(inode) = self.table.get(node) else { continue };
             let mut state = inode.state.write();
             let Some(dir) = &mut state.dir else { continue };
-            if !dir.is_being_listed() {
-                dir.evict(|name| name.node.is_some_and(|node| self.table.get(node).is_some()));
+            dir.is_due = dir.is_being_listed(now_ns);
+            if !dir.is_due {
+                looked_at += dir.len();
+                freed += self.evict_names(dir);
             }
             dir.queued = dir.len() > 0;
             if dir.queued {
                 self.crowded.lock().push_back(node);
             }
+        }
+        self.names_patience.looked_at(looked_at, freed, names(), self.table.dropped());
+    }
+
+    /// Gives up the names of which no inode is in memory; how many they are.
+    fn evict_names(&self, dir: &mut Directory) -> usize {
+        dir.evict(|name| name.node.is_some_and(|node| self.table.get(node).is_some()))
+    }
+
+    /// Notes that a listing has come to its end. Gives up the names if they were kept for it alone.
+    pub(super) fn end_listing(&self, dir: &mut Directory, now_ns: i64) {
+        dir.end_listing();
+        if dir.is_due && !dir.is_being_listed(now_ns) {
+            dir.is_due = false;
+            self.evict_names(dir);
         }
     }
 }

@@ -47,7 +47,7 @@ use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
 
 use crate::error::{Error, Result};
-use crate::node::{Contents, Directory, Inode, Orphans, Place, Table};
+use crate::node::{Ages, Contents, Directory, Inode, Orphans, Patience, Place, State, Table};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{FileType, FormatOptions, NodeId, OpenOptions, StatFs};
@@ -88,7 +88,9 @@ pub struct Volume {
     crowded: Mutex<VecDeque<NodeId>>,
     names_total: Arc<AtomicUsize>,
     names_max: usize,
+    names_patience: Patience,
     contents: Contents,
+    ages: Ages,
     /// The most that is written in one batch.
     piece_bytes: u64,
 }
@@ -164,7 +166,9 @@ impl Volume {
             crowded: Mutex::new(VecDeque::new()),
             names_total,
             names_max: options.names_max,
+            names_patience: Patience::default(),
             contents: Contents::new(options.contents_bytes_max),
+            ages: Ages::default(),
         })
     }
 
@@ -226,6 +230,13 @@ impl Volume {
 
     fn inode(&self, node: NodeId) -> Result<Arc<Inode>> {
         self.table.get(node).ok_or(Error::Stale)
+    }
+
+    /// Installs a record that was committed. The caller holds the inode's state. Who holds the namespace alone
+    /// needs none of this: no listing goes on meanwhile.
+    fn install_record(&self, inode: &Inode, state: &mut State, record: Record) {
+        inode.age.change(&self.ages);
+        state.record = record.into();
     }
 
     /// Begins an operation that changes nothing.

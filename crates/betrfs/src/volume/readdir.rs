@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::{Cursor, Cut};
 
 use crate::error::Result;
-use crate::node::{COOKIE_FIRST, DirPath, Inode, Name, State};
+use crate::node::{Ages, COOKIE_FIRST, DirPath, Inode, Name, State};
 use crate::schema::{META, Stored, key};
 use crate::types::{DirEntry, Entry, NodeId, Objects};
 use crate::volume::Volume;
@@ -19,7 +19,8 @@ const INODES_AT_ONCE: u64 = 4096;
 impl Volume {
     /// Lists a directory from behind a cookie; 0, 1 and 2 are its start. `.` and `..` are not
     /// listed. `each` gives `false` for an entry that it does not take any more; it must not call
-    /// the volume. Until a call finds nothing more, the cookies of a listing lead on exactly.
+    /// the volume. Until a call finds nothing more, the cookies of a listing lead on exactly; after a pause of
+    /// more than ten minutes entries may come again.
     ///
     /// # Errors
     /// [`Error::NotADirectory`](crate::Error::NotADirectory).
@@ -34,6 +35,7 @@ impl Volume {
         let _shared = self.namespace.read();
         self.give_up_names();
         let dir = self.inode(dir)?;
+        let now_ns = self.home.now_ns();
         let mut state = dir.state.write();
         state.dir()?;
         if dir.is_unlinked() {
@@ -51,15 +53,17 @@ impl Volume {
         if cookie < COOKIE_FIRST {
             names.begin_listing();
         }
+        names.go_on_listing(now_ns);
         if is_renewed {
             names.number();
         }
         let path = dir.dir_path()?;
-        let mut records = Records { op: &op, path: &path, cursor: None };
+        let age = self.ages.begin();
+        let mut records = Records { op: &op, dir: &dir, path: &path, cursor: None, ages: &self.ages, age };
         let mut at = cookie;
         while let Some((cookie, name, known)) = state.dir()?.after(at) {
             let entry = match objects.include(known.file_type) {
-                true => self.entry_in_listing(&mut records, &dir, &mut state, &name, &known)?,
+                true => self.entry_in_listing(&mut records, &mut state, &name, &known)?,
                 false => None,
             };
             let listed = DirEntry { ino: known.ino, cookie, file_type: known.file_type, name: &name, entry };
@@ -73,7 +77,7 @@ impl Volume {
             at = cookie;
         }
         if at == cookie {
-            state.dir_mut()?.end_listing();
+            self.end_listing(state.dir_mut()?, now_ns);
         }
         Ok(())
     }
@@ -82,7 +86,6 @@ impl Volume {
     fn entry_in_listing(
         &self,
         records: &mut Records<'_>,
-        dir: &Arc<Inode>,
         state: &mut State,
         name: &Arc<[u8]>,
         known: &Name,
@@ -94,8 +97,8 @@ impl Volume {
             return Ok(None);
         }
         let Some(Stored::Inode(record)) = records.get(name)? else { return Ok(None) };
-        let (inode, known) = self.adopt(dir, records.path, name, record);
-        self.learn(dir, state, name, known)?;
+        let (inode, known) = self.adopt(records.dir, records.path, name, record);
+        self.learn(records.dir, state, name, known)?;
         Ok(Some(entry_of(&inode)))
     }
 }
@@ -103,18 +106,25 @@ impl Volume {
 /// Records of a directory by name: names that follow each other are one range query.
 struct Records<'a> {
     op: &'a Op<'a>,
+    dir: &'a Arc<Inode>,
     path: &'a DirPath,
     cursor: Option<Cursor<'a>>,
+    ages: &'a Ages,
+    /// In which what the cursor has was read.
+    age: u64,
 }
 
 impl Records<'_> {
+    /// The record of a name whose inode is not in memory.
     fn get(&mut self, name: &[u8]) -> Result<Option<Stored>> {
         let wanted = key::entry(&self.path.bytes, name);
         let cursor = match &mut self.cursor {
             Some(cursor) => cursor,
             none => none.insert(self.op.scan(META, key::entries(&self.path.bytes))),
         };
-        if let Some((at, bytes)) = cursor.next()?
+        if self.dir.age.has_lost_since(self.age) {
+            self.age = self.ages.begin();
+        } else if let Some((at, bytes)) = cursor.next()?
             && at == wanted
         {
             return Ok(Some(Stored::decode(at, bytes)?));

@@ -22,6 +22,10 @@ use crate::volume::unlink::{Dropped, POINT_DELETES_MAX, delete_data};
 /// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
 const TREE_PART: u64 = 8;
 
+/// How much of the contents of small files is kept as messages: more would be too much for one batch, and for a
+/// full volume.
+const KEPT_PUTS_BYTES_MAX: u64 = 32 << 10;
+
 /// What a removal makes of the inodes in memory.
 #[derive(Default)]
 pub(super) struct Removal {
@@ -153,7 +157,8 @@ impl Volume {
         self.take_xattrs(op, own, record)?;
         let (marker, base) = (self.numbers.oid(op)?, key::object(self.numbers.oid(op)?));
         batch.put(META, &key::marker(marker), &Marker { base: base.clone() }.encode());
-        if record.size > POINT_DELETES_MAX * BLOCK {
+        let is_large = record.size > POINT_DELETES_MAX * BLOCK;
+        if is_large || batch.bytes() as u64 + record.size > KEPT_PUTS_BYTES_MAX {
             batch.rename_range(DATA, &key::all_blocks(own), &key::all_blocks(&base));
         } else {
             let mut blocks = op.scan(DATA, key::blocks_from(own, 0));

@@ -148,8 +148,9 @@ impl Volume {
         self.arrive([moving]);
         self.install(from, to, parents);
         self.learn_at(to, known)?;
-        if let Some(whiteout) = whiteout {
-            self.learn_at(from, whiteout)?;
+        match whiteout {
+            Some(whiteout) => self.learn_at(from, whiteout)?,
+            None => from.dir.state.write().dir_mut()?.remove(from.name),
         }
         if let Some(target) = target {
             self.table.drop_gone(target);
@@ -218,19 +219,15 @@ impl Volume {
         Parents { from: record(from.dir), to }
     }
 
-    /// Installs the directories' records and takes the old names out.
+    /// Installs the directories' records.
     fn install(&self, from: &Spot<'_>, to: &Spot<'_>, parents: Parents) {
-        for (spot, record) in [(from, Some(parents.from)), (to, parents.to)] {
-            let mut state = spot.dir.state.write();
-            if let Some(record) = record {
-                state.record = record.into();
-            }
-            if let Some(dir) = &mut state.dir {
-                dir.remove(spot.name);
-            }
+        from.dir.state.write().record = parents.from.into();
+        if let Some(record) = parents.to {
+            to.dir.state.write().record = record.into();
         }
     }
 
+    /// A name that was there before keeps its cookie: a listing under way must come to it.
     fn learn_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
         self.learn(at.dir, &mut at.dir.state.write(), at.name, known)
     }

@@ -125,7 +125,7 @@ impl Volume {
         batch.mark_freeing(0);
         op.commit(&batch)?;
 
-        dir.record = dir_record.into();
+        self.install_record(&parent, &mut dir, dir_record);
         let names = dir.dir_mut()?;
         names.remove(name);
         names.removed = names.removed.saturating_add(removed_below);
@@ -228,7 +228,7 @@ impl Volume {
 
     /// Installs what a committed [`drop_name`](Self::drop_name) prepared.
     pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
-        state.record = dropped.record.into();
+        self.install_record(inode, state, dropped.record);
         if let Some(place) = dropped.place {
             if let Place::Object { oid } = inode.place() {
                 self.table.remove_object(oid);

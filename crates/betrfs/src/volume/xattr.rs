@@ -17,6 +17,8 @@ const NAME_BYTES_MAX: usize = 255;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 /// The most that all names of an inode take, each with a 0 byte: what `listxattr` can give.
 const LIST_BYTES_MAX: usize = 64 << 10;
+/// The most that all values of an inode take: those of an unlinked file are in memory while it is open.
+const VALUES_BYTES_MAX: usize = 256 << 10;
 /// A value up to this size may be in the record,
 const INLINE_BYTES_MAX: usize = 256;
 /// as long as all of them take no more than this.
@@ -107,7 +109,8 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Exists`] and [`Error::NoData`] by the mode; [`Error::RangeTooSmall`] over 255 bytes
-    /// of name or 64 KiB of value; [`Error::NoSpace`] when all names together take over 64 KiB.
+    /// of name or 64 KiB of value; [`Error::NoSpace`] when all names together take over 64 KiB, or all
+    /// values over 256 KiB.
     pub fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         check_xattr_name(name)?;
         if value.len() > VALUE_BYTES_MAX {
@@ -126,6 +129,11 @@ impl Volume {
         }
         let names: usize = record.xattrs.iter().map(|attr| attr.name.len() + 1).sum();
         if names + name.len() + 1 > LIST_BYTES_MAX {
+            return Err(Error::NoSpace);
+        }
+        let values = record.xattrs.iter().map(|attr| attr.value.len()).fold(0, usize::saturating_add);
+        let old_len = old.as_ref().map_or(0, |old| old.value.len());
+        if value.len() > old_len && values.saturating_add(value.len()) > VALUES_BYTES_MAX {
             return Err(Error::NoSpace);
         }
         let inlined: usize = record.xattrs.iter().map(|attr| attr.value.inline_len()).sum();
@@ -171,6 +179,7 @@ impl Volume {
         let at = position(&record, name).ok_or(Error::NoData)?;
         let mut batch = Batch::new();
         take(&mut batch, &inode, &mut record, at)?;
+        batch.mark_freeing(0);
         record.ctime_ns = self.home.now_ns();
         self.commit_record(&op, batch, &inode, &mut state, record)
     }

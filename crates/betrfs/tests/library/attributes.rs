@@ -144,3 +144,34 @@ fn a_program_loses_its_capabilities_when_it_changes() {
         }
     }
 }
+
+/// The attributes of an unlinked file are in memory while it is open.
+#[test]
+fn all_values_of_a_file_together_have_a_limit() {
+    const LIMIT: usize = 256 << 10;
+    let disk = Disk::of_bytes(128 << 20);
+    let volume = disk.open();
+    let file = mkfile(&volume, ROOT, "f").node;
+    let set = |i: usize, len: usize| {
+        volume.set_xattr(file, format!("user.{i}").as_bytes(), &vec![1; len], XattrMode::Any)
+    };
+    let held = || -> usize {
+        let names = volume.list_xattrs(file).unwrap();
+        names.iter().map(|name| volume.get_xattr(file, name).unwrap().len()).sum()
+    };
+    let refused = (0..500).filter(|i| set(*i, 64 << 10) == Err(Error::NoSpace)).count();
+    assert_eq!((refused, held()), (496, LIMIT));
+    assert_eq!(set(7, 1), Err(Error::NoSpace));
+    set(0, 32 << 10).unwrap();
+    set(7, 32 << 10).unwrap();
+    assert_eq!(set(8, 1), Err(Error::NoSpace));
+    volume.open_node(file).unwrap();
+    volume.unlink(ROOT, b"f").unwrap();
+    assert_eq!(set(8, 1), Err(Error::NoSpace));
+    assert_eq!(held(), LIMIT);
+    set(0, 10).unwrap();
+    set(8, 1).unwrap();
+    volume.release_node(file);
+    volume.forget(file, 1);
+    assert_sound(&volume);
+}

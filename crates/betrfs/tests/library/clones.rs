@@ -1,7 +1,7 @@
 //! Copies of files and directories that share what they hold.
 
 use crate::support::*;
-use betrfs::{Error, NodeId, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+use betrfs::{Error, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
@@ -82,6 +82,66 @@ fn names_of_one_file_inside_are_names_of_one_copy_and_of_nothing_outside() {
     volume.unlink(c, b"small").unwrap();
     volume.unlink(c, b"small2").unwrap();
     assert_eq!(contents(&volume, "/outside"), b"few bytes");
+    assert_sound(&volume);
+}
+
+/// What lies below a copy has numbers that differ from the stored ones; what becomes an object has not.
+#[test]
+fn an_open_file_that_lost_its_name_below_a_copy_keeps_its_number_under_a_new_one() {
+    for is_unlinked in [true, false] {
+        let (disk, volume) = volume();
+        let dir = sample(&volume);
+        let copy = volume.clone_node(dir, ROOT, b"c").unwrap().node;
+        let inner = volume.resolve(b"/c/e").unwrap().node;
+        let file = volume.lookup(inner, b"f").unwrap();
+        volume.open_node(file.node).unwrap();
+        if is_unlinked {
+            volume.unlink(inner, b"f").unwrap();
+            volume.rename(ROOT, b"c", ROOT, b"moved", PLAIN).unwrap();
+        } else {
+            volume.remove_below(copy).unwrap();
+        }
+        assert_eq!(volume.link(file.node, ROOT, b"g").unwrap().attr.ino, file.attr.ino);
+        assert_sound(&volume);
+        volume.close().unwrap();
+        let volume = disk.open();
+        let again = volume.resolve(b"/g").unwrap();
+        assert_eq!(again.attr.ino, file.attr.ino);
+        assert_eq!(volume.get_xattr(again.node, b"user.y").unwrap(), [3; 5000]);
+        assert!(contents(&volume, "/g") == [1; 200_000]);
+    }
+}
+
+/// Their contents are more than one batch of a small log.
+#[test]
+fn many_small_files_are_copied_and_kept_on_a_small_volume() {
+    let (disk, volume) = volume();
+    let bytes = |i: u8| vec![i + 1; 32 << 10];
+    let [linked, open] = ["linked", "open"].map(|name| mkdir(&volume, ROOT, name).node);
+    for i in 0..20 {
+        let file = mkfile(&volume, linked, &format!("f{i}")).node;
+        volume.write(file, 0, &bytes(i), false).unwrap();
+        volume.link(file, linked, format!("l{i}").as_bytes()).unwrap();
+    }
+    volume.clone_node(linked, ROOT, b"copy").unwrap();
+    assert_sound(&volume);
+    let files: Vec<NodeId> = (0..20)
+        .map(|i| {
+            let file = mkfile(&volume, open, &format!("f{i}")).node;
+            volume.write(file, 0, &bytes(i), false).unwrap();
+            volume.open_node(file).unwrap();
+            file
+        })
+        .collect();
+    volume.remove_below(open).unwrap();
+    assert!(files.iter().zip(0..).all(|(file, i)| read_all(&volume, *file) == bytes(i)));
+    assert_sound(&volume);
+    volume.close().unwrap();
+    let volume = disk.open();
+    for i in 0..20 {
+        assert!(contents(&volume, &format!("/copy/f{i}")) == bytes(i));
+        assert!(contents(&volume, &format!("/copy/l{i}")) == bytes(i));
+    }
     assert_sound(&volume);
 }
 
@@ -342,6 +402,22 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     volume.write(open, 0, &[4; 200_000], false).unwrap();
     volume.open_node(open).unwrap();
     snapshot_of(&volume, dir);
+    volume.set_xattr(small, b"user.x", &[5; 9000], XattrMode::Any).unwrap();
+    let beside = mkdir(&volume, ROOT, "beside").node;
+    let lost = mkfile(&volume, beside, "lost").node;
+    volume.write(lost, 0, &[6; 200_000], false).unwrap();
+    volume.open_node(lost).unwrap();
+    volume.unlink(beside, b"lost").unwrap();
+    mkfile(&volume, beside, "file");
+    let crowd = mkdir(&volume, ROOT, "crowd").node;
+    let open_files: Vec<NodeId> = (0..20)
+        .map(|i| {
+            let file = mkfile(&volume, crowd, &format!("f{i}")).node;
+            volume.write(file, 0, &[i; 20_000], false).unwrap();
+            volume.open_node(file).unwrap();
+            file
+        })
+        .collect();
     let targets: Vec<NodeId> = (0..3000).map(|i| mkfile(&volume, ROOT, &format!("t{i}")).node).collect();
     let filler = mkfile(&volume, ROOT, "filler").node;
     let mut noise = crate::model::Dice(9);
@@ -354,12 +430,31 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     }
     let copied = targets.iter().take_while(|target| volume.clone_onto(small, **target).is_ok()).count();
     assert!(copied < 100, "{copied} copies on a full volume");
+    // Each of what follows finds no room for the least change that is not there to free.
+    let fill = |name: &str| {
+        let refused =
+            (0..20_000).find_map(|i| volume.create(ROOT, format!("{name}{i}").as_bytes(), &new_file()).err());
+        assert_eq!(refused, Some(Error::NoSpace));
+        let refused = (0..20_000).find_map(|_| volume.write(filler, 5, b"1", false).err());
+        assert_eq!(refused, Some(Error::NoSpace));
+    };
+    fill("a");
+    volume.remove_below(beside).unwrap();
+    fill("b");
+    volume.remove_below(crowd).unwrap();
+    fill("c");
+    volume.fallocate(filler, FallocateMode::PunchHole, 4096, 8192).unwrap();
+    fill("d");
+    volume.remove_xattr(small, b"user.x").unwrap();
+    fill("e");
     volume.env().checkpoint().unwrap();
     let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
     volume.rmdir(snapshots, b"s").unwrap();
     volume.remove_below(dir).unwrap();
     volume.env().checkpoint().unwrap();
     assert!(read_all(&volume, open) == [4; 200_000]);
+    assert!(read_all(&volume, lost) == [6; 200_000]);
+    assert!(open_files.iter().zip(0..).all(|(file, i)| read_all(&volume, *file) == [i; 20_000]));
     volume.unlink(ROOT, b"filler").unwrap();
     volume.forget(filler, 1);
     volume.release_node(open);

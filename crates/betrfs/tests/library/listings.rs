@@ -1,7 +1,11 @@
 //! Listings of directories.
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use crate::support::*;
-use betrfs::{Error, NodeId, Objects, RenameFlags, Volume};
+use betrfs::{Error, NodeId, Objects, OpKind, RenameFlags, Volume};
 
 /// Takes up to `most` entries behind a cookie; gives the last cookie and the names.
 fn page(volume: &Volume, dir: NodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {
@@ -51,10 +55,10 @@ fn two_readers_see_every_name_once_while_others_are_deleted() {
         }
     }
     for reader in [one, other] {
-        let mut seen = reader.1;
+        let seen = reader.1;
         assert!(seen.is_sorted(), "the order is that of the keys");
-        seen.dedup();
-        assert_eq!(seen.len(), 3000);
+        assert_eq!(seen.len(), 3000, "none is missing and none comes twice");
+        assert!(seen.windows(2).all(|two| two[0] != two[1]));
     }
     assert_sound(&volume);
 }
@@ -122,4 +126,122 @@ fn renaming_each_entry_that_is_read_comes_to_an_end() {
         assert!(renamed <= 10, "{name}");
     }
     assert_eq!(page(&volume, ROOT, 0, 100).1.len(), 10);
+}
+
+/// Makes and forgets so many files that what nobody holds is dropped from memory.
+fn drop_idle(volume: &Volume, dir: NodeId, prefix: &str) {
+    for i in 0..20 {
+        let file = mkfile(volume, dir, &format!("{prefix}{i}"));
+        volume.forget(file.node, 1);
+    }
+}
+
+/// A listing reads many records at once. One that it comes to later may have been changed since, and dropped
+/// from memory, and is then read again.
+#[test]
+fn a_listing_does_not_bring_an_old_record_into_memory() {
+    let mut disk = Disk::new();
+    disk.options.inodes_max = 4;
+    let volume = disk.open();
+    let [dir, other] = ["d", "o"].map(|name| mkdir(&volume, ROOT, name).node);
+    for name in ["a", "x"] {
+        let file = mkfile(&volume, dir, name);
+        volume.write(file.node, 0, &[1; 10], false).unwrap();
+        volume.forget(file.node, 1);
+    }
+    let inner = mkdir(&volume, dir, "y").node;
+    volume.forget(inner, 1);
+    drop_idle(&volume, other, "before");
+    let [file, inner] = ["x", "y"].map(|name| volume.lookup(dir, name.as_bytes()).unwrap().node);
+
+    let ((at_first, is_at_first), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
+    let seen = thread::scope(|scope| {
+        let volume = &volume;
+        let listing = scope.spawn(move || {
+            let mut seen = Vec::new();
+            let each = &mut |entry: &betrfs::DirEntry<'_>| {
+                seen.push(entry.entry.unwrap());
+                if entry.name == b"a" {
+                    at_first.send(()).unwrap();
+                    may_go_on.recv().unwrap();
+                }
+                true
+            };
+            volume.readdir(dir, 0, Objects::All, each).unwrap();
+            seen
+        });
+        is_at_first.recv().unwrap();
+        volume.write(file, 10, &[2; 5000], false).unwrap();
+        volume.forget(file, 1);
+        let new = mkfile(volume, inner, "new").node;
+        volume.forget(new, 1);
+        volume.forget(inner, 1);
+        drop_idle(volume, other, "after");
+        for node in [file, new, inner] {
+            assert_eq!(volume.getattr(node), Err(Error::Stale), "it was dropped");
+        }
+        go_on.send(()).unwrap();
+        listing.join().unwrap()
+    });
+    let [_, file, inner] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!(file.attr.size, 5010);
+    volume.write(file.node, 0, b"z", false).unwrap();
+    let expected = [&b"z"[..], &[1; 9], &[2; 5000]].concat();
+    assert!(contents(&volume, "/d/x") == expected);
+    volume.lookup(inner.node, b"new").unwrap();
+    assert_eq!(volume.rmdir(dir, b"y"), Err(Error::NotEmpty));
+    assert_sound(&volume);
+}
+
+#[test]
+fn a_name_that_another_file_takes_is_listed_to_who_is_under_way() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    (0..6).for_each(|i| _ = mkfile(&volume, dir, &format!("f{i}")));
+    mkfile(&volume, ROOT, "new");
+    let (cookie, first) = page(&volume, dir, 0, 2);
+    assert_eq!(first, ["f0", "f1"]);
+    let (plain, exchange) =
+        (RenameFlags::default(), RenameFlags { exchange: true, ..RenameFlags::default() });
+    let whiteout = RenameFlags { whiteout: true, ..plain };
+    volume.rename(ROOT, b"new", dir, b"f4", plain).unwrap();
+    volume.rename(dir, b"f0", dir, b"f3", exchange).unwrap();
+    volume.rename(dir, b"f1", dir, b"f2", plain).unwrap();
+    volume.rename(dir, b"f5", ROOT, b"moved", whiteout).unwrap();
+    assert_eq!(page(&volume, dir, cookie, 100).1, ["f2", "f3", "f4", "f5"]);
+    assert_eq!(page(&volume, dir, 0, 100).1, ["f0", "f2", "f3", "f4", "f5"]);
+    assert_sound(&volume);
+}
+
+#[test]
+fn names_that_are_kept_for_a_listing_go_when_it_was_given_up() {
+    let home = TestHome::new();
+    let mut disk = Disk::new();
+    disk.options.home = home.clone();
+    (disk.options.names_max, disk.options.inodes_max) = (10, 10);
+    let volume = disk.open();
+    let [dir, other] = ["d", "o"].map(|name| mkdir(&volume, ROOT, name).node);
+    for i in 0..100 {
+        let file = mkfile(&volume, dir, &format!("f{i:02}"));
+        volume.forget(file.node, 1);
+    }
+    // As long as all names are known, one that is not there costs nothing.
+    let cost_of_miss = || {
+        let before = queries(&volume, OpKind::Lookup);
+        assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
+        queries(&volume, OpKind::Lookup) - before
+    };
+    let (cookie, names) = page(&volume, dir, 0, 50);
+    assert_eq!(names.len(), 50);
+    home.pass(Duration::from_secs(5 * 60));
+    drop_idle(&volume, other, "one");
+    assert_eq!(cost_of_miss(), 0);
+    home.pass(Duration::from_secs(6 * 60));
+    drop_idle(&volume, other, "two");
+    assert_eq!(cost_of_miss(), 1);
+    // Who comes back all the same misses none.
+    let mut names = page(&volume, dir, cookie, 1000).1;
+    names.sort();
+    assert_eq!((names.len(), names[50].as_str()), (100, "f50"));
+    assert_sound(&volume);
 }

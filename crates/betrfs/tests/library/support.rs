@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use betree::Geometry;
 use betree_sys::Home;
@@ -21,6 +22,11 @@ pub struct TestHome {
 impl TestHome {
     pub fn new() -> Arc<TestHome> {
         Arc::new(TestHome { now: AtomicI64::new(1_000_000_000), dice: AtomicU64::new(1) })
+    }
+
+    /// Lets some time pass.
+    pub fn pass(&self, time: Duration) {
+        self.now.fetch_add(time.as_nanos() as i64, Relaxed);
     }
 }
 

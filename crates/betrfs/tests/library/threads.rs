@@ -1,10 +1,12 @@
 //! Many threads on one volume.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support::*;
-use betrfs::{Error, Objects, RenameFlags, SetAttr};
+use betrfs::{DirEntry, Error, NodeId, Objects, RenameFlags, SetAttr, Volume};
 
 #[test]
 fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
@@ -48,22 +50,157 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
     assert_sound(&volume);
 }
 
+/// Lists a directory with its objects. Files that grow are as large in memory as the threads have made them, in so
+/// many rounds each.
+fn list(volume: &Volume, dir: NodeId, rounds: &[AtomicUsize]) -> Result<(), Error> {
+    let (mut found, mut last) = (Vec::new(), 0);
+    let mut read_from = |cookie| {
+        volume.readdir(dir, cookie, Objects::All, &mut |entry| {
+            found.extend(entry.entry.map(|object| (entry.name.to_vec(), object.node)));
+            last = entry.cookie;
+            true
+        })?;
+        Ok(last)
+    };
+    // The second time finds nothing more, after which the names may be given up.
+    let listed = read_from(0).and_then(&mut read_from).map(drop);
+    for (name, node) in found {
+        let thread = (0..rounds.len()).find(|thread| Own::names(*thread)[0].as_bytes() == name);
+        if let Some(thread) = thread {
+            let size_min = 10 * rounds[thread].load(SeqCst) as u64;
+            assert!(volume.getattr(node).unwrap().size >= size_min);
+        }
+        volume.forget(node, 1);
+    }
+    listed
+}
+
+/// The write comes each time a bit later, at any moment of the listing. What nobody holds is dropped from memory
+/// before the listing comes to its end, and the file first.
+#[test]
+fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_written() {
+    let mut disk = Disk::new();
+    disk.options.inodes_max = 300;
+    let volume = disk.open();
+    let dirs = [("d", 200), ("o", 100)];
+    for (dir, files) in dirs {
+        let dir = mkdir(&volume, ROOT, dir).node;
+        (0..files).for_each(|i| _ = mkfile(&volume, dir, &format!("f{i:03}")));
+        mkfile(&volume, dir, "last");
+    }
+    volume.close().unwrap();
+    let list = |volume: &Volume, dir: NodeId| {
+        let mut found = Vec::new();
+        let each = &mut |entry: &DirEntry<'_>| {
+            found.extend(entry.entry.map(|entry| entry.node));
+            true
+        };
+        volume.readdir(dir, 0, Objects::All, each).unwrap();
+        found.into_iter().for_each(|node| volume.forget(node, 1));
+    };
+    for round in 0..400u64 {
+        let volume = disk.open();
+        let dir = volume.resolve(b"/d").unwrap().node;
+        let file = volume.lookup(dir, b"last").unwrap().node;
+        list(&volume, volume.resolve(b"/o").unwrap().node);
+        let begin = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                let time = Instant::now();
+                while time.elapsed() < Duration::from_micros(2 * (round % 200)) {}
+                volume.write(file, round, b"1", false).unwrap();
+                volume.forget(file, 1);
+            });
+            begin.wait();
+            list(&volume, dir);
+        });
+        assert_eq!(volume.lookup(dir, b"last").unwrap().attr.size, round + 1);
+        volume.close().unwrap();
+    }
+}
+
+/// What one thread alone changes, in directories that others list: a file that grows, and a directory that fills.
+struct Own<'a> {
+    volume: &'a Volume,
+    dir: NodeId,
+    thread: usize,
+    rounds: &'a [AtomicUsize],
+}
+
+impl Own<'_> {
+    fn names(thread: usize) -> [String; 2] {
+        [format!("file{thread}"), format!("dir{thread}")]
+    }
+
+    fn make(&self) {
+        let [file, inner] = Own::names(self.thread);
+        self.volume.forget(mkfile(self.volume, self.dir, &file).node, 1);
+        self.volume.forget(mkdir(self.volume, self.dir, &inner).node, 1);
+    }
+
+    fn bytes(rounds: usize) -> Vec<u8> {
+        (0..rounds).flat_map(|i| [1 + (i % 250) as u8; 10]).collect()
+    }
+
+    fn name(round: usize) -> String {
+        format!("n{round:03}")
+    }
+
+    /// Looks at both as they are after so many rounds, and makes one more.
+    fn go_on(&self, rounds: usize) {
+        let volume = self.volume;
+        let [file, inner] =
+            Own::names(self.thread).map(|name| volume.lookup(self.dir, name.as_bytes()).unwrap());
+        assert_eq!(file.attr.size, 10 * rounds as u64);
+        assert!(read_all(volume, file.node) == Own::bytes(rounds));
+        volume.write(file.node, file.attr.size, &Own::bytes(rounds + 1)[10 * rounds..], false).unwrap();
+        self.rounds[self.thread].store(rounds + 1, SeqCst);
+        if let Some(last) = rounds.checked_sub(1) {
+            let last = Own::name(last);
+            let again = volume.create(inner.node, last.as_bytes(), &new_file());
+            assert_eq!(again, Err(Error::Exists));
+        }
+        let new = mkfile(volume, inner.node, &Own::name(rounds));
+        [new, inner, file].iter().for_each(|entry| volume.forget(entry.node, 1));
+    }
+
+    /// Whether all is there that a thread has made in so many rounds in the directory of this path.
+    fn compare(volume: &Volume, path: &str, thread: usize, rounds: usize) {
+        let [file, inner] = Own::names(thread).map(|name| format!("{path}/{name}"));
+        assert!(contents(volume, &file) == Own::bytes(rounds));
+        let inner = volume.resolve(inner.as_bytes()).unwrap();
+        assert_eq!(names(volume, inner.node), (0..rounds).map(Own::name).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn everything_at_once_with_little_memory_stays_sound() {
     let mut disk = Disk::new();
     (disk.options.names_max, disk.options.inodes_max) = (8, 4);
     let volume = disk.open();
     let dirs: Vec<_> = (0..3).map(|i| mkdir(&volume, ROOT, &format!("d{i}")).node).collect();
+    // A listing takes some time before it comes to what the threads change.
+    for dir in &dirs {
+        for i in 0..60 {
+            volume.forget(mkfile(&volume, *dir, &format!("a{i}")).node, 1);
+        }
+    }
+    let (threads, rounds) = (4, 400);
+    let done: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
     thread::scope(|scope| {
-        for thread in 0..4usize {
-            let (volume, dirs) = (&volume, &dirs);
+        for thread in 0..threads {
+            let (volume, dirs, done) = (&volume, &dirs, &done);
             scope.spawn(move || {
+                let own = Own { volume, dir: dirs[thread % 3], thread, rounds: done };
+                own.make();
                 let mut out = Vec::new();
                 let ok = |result: Result<(), Error>| match result {
                     Ok(()) | Err(Error::NotFound | Error::Exists | Error::Stale) => {}
                     Err(error) => panic!("{error}"),
                 };
-                for i in 0..400usize {
+                for i in 0..rounds {
+                    own.go_on(i);
                     let name = format!("n{}", (i * 7 + thread) % 5);
                     let name = name.as_bytes();
                     let other = format!("n{}", (i * 3 + thread * 2) % 5);
@@ -92,13 +229,20 @@ fn everything_at_once_with_little_memory_stays_sound() {
                     ok(match i % 4 {
                         0 => volume.rename(dir, name, to, other.as_bytes(), RenameFlags::default()),
                         1 => volume.unlink(to, other.as_bytes()),
-                        _ => volume.readdir(dir, 0, Objects::None, &mut |_| true),
+                        _ => list(volume, dir, done),
                     });
                 }
             });
         }
     });
-    assert_sound(&volume);
+    let compare = |volume: &Volume| {
+        for thread in 0..threads {
+            Own::compare(volume, &format!("/d{}", thread % 3), thread, rounds);
+        }
+        assert_sound(volume);
+    };
+    compare(&volume);
     volume.close().unwrap();
-    assert_sound(&disk.open());
+    drop(volume);
+    compare(&disk.open());
 }

@@ -1,0 +1,89 @@
+//! When it is worth while to look for names to give up.
+//!
+//! A name stays whose inode is in memory. Where these alone are more than the budget, a look at all names frees
+//! none, however often it is repeated. So after one that freed little the next waits for what could make a
+//! difference: names that came, or inodes that were dropped from memory, so many that the names looked at are
+//! few for each.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree_sys::sync::atomic::AtomicUsize;
+
+/// So many names may be looked at for one that is freed, or that came, or whose inode was dropped.
+const LOOKS: usize = 8;
+/// What is waited for at least.
+const WAIT_MIN: usize = 8;
+
+/// What is waited for.
+#[derive(Default)]
+pub(crate) struct Patience {
+    names: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+impl Patience {
+    /// Whether the wait is over, with so many names in memory and so many inodes dropped from it so far.
+    pub fn is_over(&self, names: usize, dropped: usize) -> bool {
+        names >= self.names.load(Relaxed) || dropped >= self.dropped.load(Relaxed)
+    }
+
+    /// Notes that names were looked at, and how many of them were freed.
+    pub fn looked_at(&self, looked_at: usize, freed: usize, names: usize, dropped: usize) {
+        let was_worth_it = freed > 0 && freed.saturating_mul(LOOKS) >= looked_at;
+        let wait = if was_worth_it { 0 } else { (looked_at / LOOKS).max(WAIT_MIN) };
+        self.names.store(names.saturating_add(wait), Relaxed);
+        self.dropped.store(dropped.saturating_add(wait), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of which some can be freed, and how many were looked at to keep them within a budget of 10.
+    struct Names {
+        held: usize,
+        free: usize,
+        dropped: usize,
+        looked_at: usize,
+        patience: Patience,
+    }
+
+    impl Names {
+        fn keep(&mut self) {
+            let names = self.held + self.free;
+            if names > 10 && self.patience.is_over(names, self.dropped) {
+                self.looked_at += names;
+                self.patience.looked_at(names, self.free, self.held, self.dropped);
+                self.free = 0;
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_be_freed_are_looked_at_seldom() {
+        let mut names =
+            Names { held: 1000, free: 0, dropped: 0, looked_at: 0, patience: Patience::default() };
+        (0..1_000_000).for_each(|_| names.keep());
+        assert_eq!(names.looked_at, 1000);
+        // Each that comes is paid for once.
+        for _ in 0..10_000 {
+            names.held += 1;
+            names.keep();
+        }
+        assert!(names.looked_at <= 11 * 10_000, "{}", names.looked_at);
+        // Once they are let go they are found.
+        (names.held, names.free) = (0, names.held);
+        for _ in 0..names.free {
+            names.dropped += 1;
+            names.keep();
+        }
+        assert_eq!(names.free, 0);
+        // And those that come and can be freed again are kept within the budget.
+        for _ in 0..10_000 {
+            names.free += 1;
+            names.keep();
+            assert!(names.free <= 10);
+        }
+    }
+}
