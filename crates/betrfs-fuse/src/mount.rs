@@ -82,8 +82,13 @@ impl Mount {
         let farewell = Farewell::listen(home.random_u64())
             .map_err(|source| MountError::Io { doing: "listen on a socket", source })?;
         // The kernel keeps what was read: a second copy would only take memory and the time to make it.
-        let open =
-            OpenOptions { cache_bytes: options.cache_bytes, contents_bytes_max: 0, ..OpenOptions::new(home) };
+        let open = OpenOptions {
+            cache_bytes: options.cache_bytes,
+            contents_bytes_max: 0,
+            // The kernel leaves them to the server.
+            keeps_access_times: !options.flags.contains(MountFlags::NOATIME),
+            ..OpenOptions::new(home)
+        };
         let volume = Volume::open(Arc::new(SlowDevice(device)), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
         let volume = Arc::new(volume);

@@ -250,10 +250,13 @@ pub struct OpenOptions {
     pub names_max: usize,
     /// The most that contents of small files take in memory, in bytes: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,
+    /// Whether a file's time of last access follows reads.
+    pub keeps_access_times: bool,
 }
 
 impl OpenOptions {
-    /// A cache of 256 MiB, 65,536 inodes, a million names and 16 MiB of small files' contents.
+    /// A cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of access are
+    /// kept.
     pub fn new(home: Arc<dyn Home>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
@@ -261,6 +264,7 @@ impl OpenOptions {
             inodes_max: 1 << 16,
             names_max: 1 << 20,
             contents_bytes_max: 16 << 20,
+            keeps_access_times: true,
         }
     }
 }

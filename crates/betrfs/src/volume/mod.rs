@@ -93,6 +93,7 @@ pub struct Volume {
     ages: Ages,
     /// The most that is written in one batch.
     piece_bytes: u64,
+    keeps_access_times: bool,
 }
 
 impl Volume {
@@ -169,6 +170,7 @@ impl Volume {
             names_patience: Patience::default(),
             contents: Contents::new(options.contents_bytes_max),
             ages: Ages::default(),
+            keeps_access_times: options.keeps_access_times,
         })
     }
 

@@ -139,6 +139,9 @@ impl Volume {
     /// Keeps the time of the last read as `relatime` does, in memory: it is put with the record's
     /// next change, and otherwise lost when the inode is dropped.
     fn was_read(&self, inode: &Arc<Inode>, state: &State) {
+        if !self.keeps_access_times {
+            return;
+        }
         let atime_ns = inode.atime_ns.load(Relaxed);
         let now_ns = self.home.now_ns();
         let is_old = atime_ns <= state.record.mtime_ns.max(state.record.ctime_ns)

@@ -21,6 +21,9 @@ use crate::volume::xattr::drop_capabilities;
 /// The most that one call copies: the caller asks again for the rest, and can do other things meanwhile.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
+/// What a file's record takes in a batch, but for its key, at most: nearly all of it are names of attributes.
+const RECORD_BYTES_MAX: usize = 68 << 10;
+
 impl Volume {
     /// Writes all of `data` at `offset`. Each piece up to a multiple of 1 MiB (less where the log
     /// is small) is atomic: after an error or a crash it is there or not.
@@ -35,25 +38,27 @@ impl Volume {
         let (mut at, mut rest) = (offset, data);
         loop {
             let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
-            let (piece, after) = rest.split_at(len as usize);
-            self.write_piece(node, at, piece, kill_set_id)?;
-            (at, rest) = (at + len, after);
+            let piece = rest.get(..len as usize).unwrap_or(rest);
+            let written = self.write_piece(node, at, piece, kill_set_id)?;
+            (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
             if rest.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    fn write_piece(&self, node: NodeId, offset: u64, data: &[u8], kill: bool) -> Result<()> {
+    /// Writes as much of `data` as one batch takes; how much that is.
+    fn write_piece(&self, node: NodeId, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
         let op = self.update(OpKind::Write, data.len())?;
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         check_file(&state.record)?;
         if data.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let own = inode.own_key()?;
+        let data = self.piece_of(&own, offset, data);
         let mut record = with_atime(&inode, &state);
         let mut batch = Batch::with_capacity(contents_bytes(&own, data) + own.len() + 256);
         put_bytes(&mut batch, &own, record.size, offset, data);
@@ -64,7 +69,19 @@ impl Volume {
             kill_set_id(&mut record);
         }
         drop_capabilities(&mut batch, &inode, &mut record)?;
-        self.commit_record_at(&own, &op, batch, &inode, &mut state, record)
+        self.commit_record_at(&own, &op, batch, &inode, &mut state, record)?;
+        Ok(data.len())
+    }
+
+    /// As much of a write as fits into a batch beside the file's record: under a long key each block takes more.
+    fn piece_of<'d>(&self, own: &[u8], offset: u64, data: &'d [u8]) -> &'d [u8] {
+        let room = self.env.batch_bytes_max().saturating_sub(own.len() + RECORD_BYTES_MAX);
+        if contents_bytes(own, data) <= room {
+            return data;
+        }
+        let blocks = (room / (BLOCK_BYTES + own.len() + 64)).max(1);
+        let len = blocks.saturating_mul(BLOCK_BYTES) - (offset % BLOCK) as usize;
+        data.get(..len).unwrap_or(data)
     }
 
     /// Copies a range from a file to another, or to another place in the same, and gives the count

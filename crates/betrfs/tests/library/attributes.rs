@@ -51,6 +51,19 @@ fn a_set_group_id_directory_gives_its_group() {
 }
 
 #[test]
+fn without_times_of_access_a_read_leaves_them() {
+    let mut disk = Disk::new();
+    disk.options.keeps_access_times = false;
+    let volume = disk.open();
+    let file = mkfile(&volume, ROOT, "f").node;
+    volume.write(file, 0, b"x", false).unwrap();
+    let before = volume.getattr(file).unwrap();
+    assert!(before.mtime_ns > before.atime_ns);
+    volume.read(file, 0, 1, &mut Vec::new()).unwrap();
+    assert_eq!(volume.getattr(file).unwrap(), before);
+}
+
+#[test]
 fn times_are_set_and_survive_and_a_read_puts_nothing() {
     let (disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f").node;

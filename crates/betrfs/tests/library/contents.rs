@@ -137,3 +137,23 @@ fn a_large_write_is_cut_into_batches_that_the_log_can_hold() {
     assert!(matches!(volume.copy_range(node, 0, node, 100, 200), Err(Error::Invalid(_))));
     assert_sound(&volume);
 }
+
+/// Each block of a file bears the key of the whole path.
+#[test]
+fn a_file_that_lies_deep_is_written_on_a_small_volume() {
+    let disk = Disk::of_bytes(16 << 20);
+    let volume = disk.open();
+    let name = "d".repeat(250);
+    let dir = (0..60).fold(ROOT, |dir, _| mkdir(&volume, dir, &name).node);
+    let node = mkfile(&volume, dir, "f").node;
+    let data: Vec<u8> = (0..200_000u32).map(|i| (i / 100) as u8).collect();
+    volume.write(node, 777, &data, false).unwrap();
+    let copy = mkfile(&volume, dir, "g").node;
+    assert_eq!(volume.copy_range(node, 1000, copy, 10, 1 << 40), Ok(199_777));
+    for (node, at, data) in [(node, 777, &data[..]), (copy, 10, &data[223..])] {
+        let mut out = Vec::new();
+        volume.read(node, at, data.len() + 1, &mut out).unwrap();
+        assert!(out == data);
+    }
+    assert_sound(&volume);
+}

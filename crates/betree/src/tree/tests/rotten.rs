@@ -72,6 +72,26 @@ fn a_block_of_a_small_node_that_cannot_be_read_is_told_to_those_who_need_it_alon
     assert_errors_only_in(&open(&device), &windows, |error| matches!(error, Error::Device(_)));
 }
 
+#[test]
+fn a_rotten_partition_of_the_root_does_not_keep_the_volume_from_being_opened() {
+    let device = volume();
+    let (place, window) = {
+        let env = open(&device);
+        put(&env, &key(0), &value(0));
+        env.close().unwrap();
+        let tree = tree(&env);
+        let root = root(&tree);
+        let edge = root.edges().iter().find(|edge| edge.partition.is_some()).unwrap();
+        let run = edge.partition.as_ref().unwrap().stored().unwrap().runs[0];
+        let place = tree.table.lock().place(root.id).unwrap().extent.place(u64::from(run.offset));
+        (place as usize, (edge.lo.clone(), edge.hi.clone()))
+    };
+    device.flip(place * 8);
+    let env = open(&device);
+    assert_errors_only_in(&env, &[window], |error| matches!(error, Error::Corrupt { .. }));
+    assert!(!problems(&env).is_empty());
+}
+
 /// Leaves of so many basements that a scan reads ahead.
 const LONG_LEAVES: Geometry =
     Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
