@@ -8,7 +8,8 @@ pub const BLOCK_BYTES: usize = 4096;
 ///
 /// What the engine assumes of it: a write that has returned is seen by later reads; what was
 /// written before a [`sync`](Device::sync) that returned `Ok` survives a crash; what was written
-/// since may survive wholly, partly (in any subset of its blocks) or not at all, in any order.
+/// since may survive wholly, partly (in any subset of its 512-byte sectors) or not at all, in any
+/// order.
 pub trait Device: Send + Sync {
     /// Fills `buf` from byte `offset` on. Both are multiples of [`BLOCK_BYTES`].
     ///

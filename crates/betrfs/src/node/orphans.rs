@@ -8,7 +8,7 @@
 //! Until then the name's block keys are occupied. A regular file that comes to be there, by
 //! creation or by rename, is stored under an object id instead, as a file with several names
 //! would be, with a redirect at the name. Entries of other types have no blocks and may be there.
-//! When a directory above moves, the blocks move with all others, and the marker is written anew.
+//! Before a directory above moves, is cloned or goes, they are moved to a key of their own.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
