@@ -118,6 +118,15 @@ impl Engine {
         }
     }
 
+    /// Whether it differs from its family in what it logs, which matters where pairs are inserted.
+    pub fn is_unlogged(self) -> bool {
+        match self {
+            #[cfg(feature = "rocksdb")]
+            Engine::RocksdbNoLog => true,
+            _ => false,
+        }
+    }
+
     /// Opens the database in a directory, or makes one.
     pub fn open(self, dir: &Path, budget: Budget) -> Result<Box<dyn Store>> {
         Ok(match self {

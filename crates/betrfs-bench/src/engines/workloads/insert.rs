@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Done, Workload, check_count, check_rank, put_ranks};
 use crate::engines::data::Data;
-use crate::engines::stores::Store;
+use crate::engines::stores::{Engine, Store};
 
 /// In which order pairs come.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,10 @@ impl Workload for Insert {
             Order::OfKeys => "the order of keys",
         };
         format!("insert {} values of {} bytes in {order}", self.data.pairs, self.data.value_bytes)
+    }
+
+    fn suits(&self, engine: Engine) -> bool {
+        engine == engine.family() || engine.is_unlogged()
     }
 
     fn data(&self) -> Data {
