@@ -9,6 +9,7 @@ use hashbrown::HashSet;
 
 use crate::batch::{Batch, KEY_BYTES_MAX};
 use crate::checkpoint::{Captured, Committed};
+use crate::dict::Dict;
 use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
@@ -563,13 +564,13 @@ impl Env {
 }
 
 impl Engine {
-    /// Forgets headers of leaves that nobody used for a while, when they take too much.
+    /// Forgets headers that nobody used for a while, when they take too much: those of new nodes are in memory
+    /// without having been read.
     pub fn evict_headers(&self) {
         let cache = &self.store.cache;
-        if cache.header_bytes() > cache.budget_bytes() / 8 {
-            for dict in &self.dicts {
-                dict.state.write().evict_headers();
-            }
+        if cache.has_too_many_headers() {
+            self.dicts.iter().for_each(Dict::evict_headers);
+            cache.headers_were_evicted();
         }
     }
 }

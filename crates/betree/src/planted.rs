@@ -27,6 +27,8 @@ pub enum Bug {
     SharedNodeRemoved,
     /// A new node takes no references for the GOTOs in it.
     GotosOfNewNodeNotCounted,
+    /// Interior nodes are forgotten while somebody makes new versions of them.
+    OldVersionsForgotten,
     /// Messages that go past a node leave older ones behind.
     MessagesOvertakeOlderOnes,
     /// A range that covers an edge is kept above the child in place of dropping it.

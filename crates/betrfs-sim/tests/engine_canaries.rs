@@ -15,7 +15,7 @@ const OF_CRASHES: [Bug; 5] = [
     Bug::ClonesNotReplayed,
 ];
 
-const OF_THE_TREE: [Bug; 23] = [
+const OF_THE_TREE: [Bug; 24] = [
     Bug::KeptRunsCountedAsOne,
     Bug::NewerRunsTakenForOlder,
     Bug::SharedChildChanged,
@@ -23,6 +23,7 @@ const OF_THE_TREE: [Bug; 23] = [
     Bug::HalvedEdgeTakenAsSole,
     Bug::SharedNodeRemoved,
     Bug::GotosOfNewNodeNotCounted,
+    Bug::OldVersionsForgotten,
     Bug::MessagesOvertakeOlderOnes,
     Bug::CoveredEdgeKept,
     Bug::RangeComesToFirstEdgeOnly,

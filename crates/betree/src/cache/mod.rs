@@ -17,6 +17,8 @@ pub(crate) use piece::{Held, Loaded, Piece, Stored};
 
 use crate::node::Body;
 
+/// The part of the budget that headers may take before those that nobody used are forgotten.
+const HEADER_PARTS: usize = 8;
 /// So many pieces may stand under the clock's hand before those that are gone are looked for.
 const SWEEP_LEN_MIN: usize = 1024;
 
@@ -39,6 +41,8 @@ pub(crate) struct Cache {
     goto_bytes: u64,
     account: Arc<Account>,
     clock: Mutex<Clock>,
+    /// What headers may take until they are gone through again, in bytes, if that is more than their share.
+    headers_bytes_max: AtomicUsize,
 }
 
 /// Pieces in the order in which they may leave memory. One that is gone keeps a little of it for as long as it
@@ -126,7 +130,14 @@ impl Cache {
     pub fn new(budget_bytes: usize, fanout_max: u32) -> Cache {
         // An edge and a null edge beside it, in nodes that are half full after they were split.
         let goto_bytes = 4 * (BLOCK_BYTES as u64).div_ceil(u64::from(fanout_max.max(1)));
-        Cache { budget_bytes, goto_bytes, account: Arc::default(), clock: Mutex::default() }
+        let headers_bytes_max = AtomicUsize::new(0);
+        Cache {
+            budget_bytes,
+            goto_bytes,
+            account: Arc::default(),
+            clock: Mutex::default(),
+            headers_bytes_max,
+        }
     }
 
     /// The budget in bytes.
@@ -142,6 +153,18 @@ impl Cache {
     /// What of it is headers of nodes in bytes.
     pub fn header_bytes(&self) -> usize {
         self.account.header_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is time to look for headers that nobody uses.
+    pub fn has_too_many_headers(&self) -> bool {
+        let most = self.headers_bytes_max.load(Ordering::Relaxed).max(self.budget_bytes / HEADER_PARTS);
+        self.header_bytes() > most
+    }
+
+    /// They were looked for. What is left is in use: another look is due once an eighth has come to it.
+    pub fn headers_were_evicted(&self) {
+        let left = self.header_bytes();
+        self.headers_bytes_max.store(left + left / 8, Ordering::Relaxed);
     }
 
     /// What of it is not on the device in bytes.

@@ -139,6 +139,11 @@ impl Tree<'_> {
         }
         drop(table);
         state.keep_clean(node.clone());
+        drop(state);
+        if self.store.cache.has_too_many_headers() {
+            self.dict.evict_headers();
+            self.store.cache.headers_were_evicted();
+        }
         Ok(Some(node))
     }
 

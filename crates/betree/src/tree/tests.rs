@@ -2,6 +2,7 @@
 //! put together what a checkpoint is writing.
 
 mod fleeting;
+mod forgotten;
 mod made_up;
 mod rotten;
 
