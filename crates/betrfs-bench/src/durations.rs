@@ -14,7 +14,7 @@ const ROUND_SECONDS: [(&str, Option<u32>, Option<u32>); 38] = [
     ("write", Some(9), Some(48)),
     ("read", Some(13), Some(52)),
     ("random", Some(13), Some(237)),
-    ("random-beyond", Some(12), None),
+    ("random-beyond", Some(12), Some(298)),
     ("unaligned", Some(19), None),
     ("unaligned-beyond", Some(14), None),
     ("tokubench-1", Some(259), Some(900)),
