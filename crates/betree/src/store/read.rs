@@ -19,6 +19,8 @@ use crate::node::{Basement, Body, Edge, Layers, Node, NodeId};
 
 /// Pieces this near to each other are read in one go, with what lies between.
 const READ_GAP_BYTES: u64 = 32 << 10;
+/// The same where the device seeks: in the time of half a turn it reads as much.
+const READ_GAP_SEEKING_BYTES: u64 = 512 << 10;
 /// A read is not made longer than this.
 const READ_BYTES_MAX: u64 = 8 << 20;
 /// The memory of a read is kept for the next one up to this size: a leaf read ahead fits.
@@ -166,6 +168,7 @@ impl Store {
             }
         }
         wanted.sort_unstable_by_key(|w| w.at);
+        let gap_bytes = if self.disk.seeks() { READ_GAP_SEEKING_BYTES } else { READ_GAP_BYTES };
         let mut next = 0;
         while let Some(first) = wanted.get(next) {
             let start = first.at;
@@ -173,35 +176,50 @@ impl Store {
             let from = next;
             next += 1;
             while let Some(Wanted { at, len, .. }) = wanted.get(next) {
-                if *at > end + READ_GAP_BYTES || at + len - start > READ_BYTES_MAX {
+                if *at > end + gap_bytes || at + len - start > READ_BYTES_MAX {
                     break;
                 }
                 end = end.max(at + len);
                 next += 1;
             }
-            let (block_start, blocks) = blocks_around(start, end - start);
-            let mut buffer = self.buffer_of(blocks)?;
-            let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
-            self.disk.read_at(block_start, room)?;
-            for Wanted { at, len, run, into } in wanted.get(from..next).unwrap_or_default() {
-                let from = (at - block_start) as usize;
-                let bytes = buffer.as_slice().get(from..from + *len as usize).unwrap_or_default();
-                let stored_len = runs.get(*run).map_or(0, |(_, place)| place.stored_len as usize);
-                let Some(out) = out.get_mut(*run) else { continue };
-                if bytes.len() == stored_len {
-                    out.extend_from_slice(bytes);
-                    continue;
-                }
-                if out.is_empty() {
-                    *out = zeroed(stored_len)?;
-                }
-                if let Some(room) = out.get_mut(*into..into + bytes.len()) {
-                    room.copy_from_slice(bytes);
+            let together = wanted.get(from..next).unwrap_or_default();
+            if let Err(error) = self.read_wanted(together, &runs, &mut out) {
+                let [_, _, ..] = together else { return Err(error) };
+                // What cannot be read may lie between them.
+                for alone in together.chunks(1) {
+                    self.read_wanted(alone, &runs, &mut out)?;
                 }
             }
-            self.give_back(buffer);
         }
         Ok(out)
+    }
+
+    /// Reads what is in order on the device, with what lies between, to where it belongs in `out`.
+    fn read_wanted(&self, wanted: &[Wanted], runs: &[(&Stored, &RunRef)], out: &mut [Vec<u8>]) -> Result<()> {
+        let start = wanted.first().map_or(0, |first| first.at);
+        let end = wanted.iter().map(|w| w.at + w.len).max().unwrap_or(start);
+        let (block_start, blocks) = blocks_around(start, end - start);
+        let mut buffer = self.buffer_of(blocks)?;
+        let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
+        self.disk.read_at(block_start, room)?;
+        for Wanted { at, len, run, into } in wanted {
+            let from = (at - block_start) as usize;
+            let bytes = buffer.as_slice().get(from..from + *len as usize).unwrap_or_default();
+            let stored_len = runs.get(*run).map_or(0, |(_, place)| place.stored_len as usize);
+            let Some(out) = out.get_mut(*run) else { continue };
+            if bytes.len() == stored_len {
+                out.extend_from_slice(bytes);
+                continue;
+            }
+            if out.is_empty() {
+                *out = zeroed(stored_len)?;
+            }
+            if let Some(room) = out.get_mut(*into..into + bytes.len()) {
+                room.copy_from_slice(bytes);
+            }
+        }
+        self.give_back(buffer);
+        Ok(())
     }
 
     /// Memory for a read of at least so many blocks. It holds what it held.

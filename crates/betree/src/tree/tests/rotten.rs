@@ -97,8 +97,15 @@ const LONG_LEAVES: Geometry =
     Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
 const KEYS_OF_LEAF: u32 = 1200;
 
-#[test]
-fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
+/// The basement of the only leaf, there, in whose middle a block cannot be read.
+const ROTTEN_BASEMENT: usize = 7;
+
+fn only_leaf(tree: &Tree<'_>) -> Arc<Node> {
+    tree.node(root(tree).edges().first().unwrap().child.unwrap()).unwrap()
+}
+
+/// A volume of one long leaf with such a basement.
+fn volume_with_rotten_basement() -> Arc<MemDevice> {
     let device = formatted(&LONG_LEAVES);
     let env = open(&device);
     // In one batch, which is much for one child: it goes into a leaf at once.
@@ -106,20 +113,21 @@ fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
     (0..KEYS_OF_LEAF).for_each(|number| batch.put(D, &key(number), &value(number)));
     env.commit(&batch).unwrap();
     env.close().unwrap();
-    let (first, block) = {
-        let tree = tree(&env);
-        let root = root(&tree);
-        let leaf = tree.node(root.edges().first().unwrap().child.unwrap()).unwrap();
-        let basement = &leaf.basements()[7];
-        let run = basement.piece.stored().unwrap().runs[0];
-        // In the middle: no other basement is in that block.
-        let block = (run.offset + run.stored_len / 2) as usize / BLOCK_BYTES * BLOCK_BYTES;
-        let place = tree.table.lock().place(leaf.id).unwrap();
-        (basement.first.clone(), place.extent.place(block as u64) as usize)
-    };
-    drop(env);
+    let tree = tree(&env);
+    let leaf = only_leaf(&tree);
+    let run = leaf.basements()[ROTTEN_BASEMENT].piece.stored().unwrap().runs[0];
+    // In the middle: no other basement is in that block.
+    let block = (run.offset + run.stored_len / 2) as usize / BLOCK_BYTES * BLOCK_BYTES;
+    let place = tree.table.lock().place(leaf.id).unwrap();
+    let block = place.extent.place(block as u64) as usize;
     device.fail_reads_of(block..block + BLOCK_BYTES);
-    let env = open(&device);
+    device
+}
+
+#[test]
+fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
+    let env = open(&volume_with_rotten_basement());
+    let first = only_leaf(&tree(&env)).basements()[ROTTEN_BASEMENT].first.clone();
     let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
     let mut scan = || -> Result<Option<Vec<u8>>> { Ok(cursor.next()?.map(|(key, _)| key.to_vec())) };
     let before = (0..KEYS_OF_LEAF).map(key).take_while(|key| *key < first).collect::<Vec<_>>();
@@ -128,6 +136,18 @@ fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
         assert_eq!(scan().unwrap(), Some(key));
     }
     assert!(matches!(scan(), Err(Error::Device(_))));
+}
+
+#[test]
+fn a_block_that_cannot_be_read_does_not_keep_what_lies_around_it_from_being_read() {
+    let env = open(&volume_with_rotten_basement());
+    let leaf = only_leaf(&tree(&env));
+    let piece = |index: usize| leaf.basements()[index].piece.clone();
+    let around = [piece(ROTTEN_BASEMENT - 1), piece(ROTTEN_BASEMENT + 1)];
+    env.engine.store.load(&around).unwrap();
+    assert!(around.iter().all(|piece| piece.is_resident()));
+    let all = [piece(ROTTEN_BASEMENT - 2), piece(ROTTEN_BASEMENT)];
+    assert!(matches!(env.engine.store.load(&all), Err(Error::Device(_))));
 }
 
 /// A volume with a rotten header of an interior child of the root, and the window of the edge to it.
