@@ -13,7 +13,7 @@ use crate::format::run::Run;
 use crate::format::superblock::slots;
 use crate::key::{Cut, shared_len};
 use crate::message::Kind;
-use crate::node::{Body, Edge, Node, NodeId};
+use crate::node::{Basement, Body, Edge, Node, NodeId};
 use crate::store::Reach;
 
 /// Who hears of problems and of progress.
@@ -268,8 +268,8 @@ impl Env {
         let basements = node.basements();
         let mut longest = 0;
         for (index, basement) in basements.iter().enumerate() {
-            let run = match self.engine.store.run(&basement.piece) {
-                Ok(run) => run,
+            let layers = match self.engine.store.layers(&basement.piece) {
+                Ok(layers) => layers,
                 Err(error) => {
                     problem(error.to_string());
                     continue;
@@ -277,21 +277,33 @@ impl Env {
             };
             let end =
                 basements.get(index + 1).map_or_else(|| node.hi.clone(), |b| Cut::before(b.first.clone()));
-            if run.is_empty() || !run.ranges().is_empty() {
-                problem(format!("basement {index} is not a run of pairs"));
-            }
-            for at in 0..run.len() {
-                let pair = run.point(at);
-                longest = longest.max(pair.key.len());
-                if pair.kind != Kind::Put || pair.msn != 0 {
-                    problem(format!("basement {index} holds a message"));
-                }
-                if *pair.key < *basement.first || !end.is_above(&pair.key) {
-                    problem(format!("basement {index} holds a key outside of its bounds"));
-                }
+            for run in layers.newest_first() {
+                check_basement_run(basement, run, &end, index, problem);
+                longest = longest.max((0..run.len()).map(|at| run.key(at).len()).max().unwrap_or(0));
             }
         }
         longest
+    }
+}
+
+fn check_basement_run(
+    basement: &Basement,
+    run: &Run,
+    end: &Cut,
+    index: usize,
+    problem: &mut dyn FnMut(String),
+) {
+    if run.is_empty() {
+        problem(format!("basement {index} has a run of nothing"));
+    }
+    if run.is_pairs() && run.points(0, run.len()).any(|pair| pair.kind != Kind::Put) {
+        problem(format!("basement {index} has a message among its pairs"));
+    }
+    if !basement.piece.has_messages() && run.key(0) != basement.first.as_slice() {
+        problem(format!("basement {index} does not begin with its first key"));
+    }
+    if run.points(0, run.len()).any(|point| *point.key < *basement.first || !end.is_above(&point.key)) {
+        problem(format!("basement {index} holds a key outside of its bounds"));
     }
 }
 

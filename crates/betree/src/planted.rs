@@ -17,6 +17,10 @@ pub enum Bug {
     KeptRunsCountedAsOne,
     /// Of a partition that is stored in several runs, the older ones are laid over the newer ones.
     NewerRunsTakenForOlder,
+    /// A basement that gets a key before its first one is said to begin where it did.
+    SmallerKeyNotFirst,
+    /// Where basements are copied, the messages over their pairs stay behind.
+    PairsCopiedWithoutMessages,
     /// A flush changes a child in place that others name too.
     SharedChildChanged,
     /// A flush looks at the names of the child alone, not at those of the nodes above it.

@@ -1,6 +1,9 @@
 //! Changes that are described instead of made.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
+
+use crate::message::{Kind, Point};
 
 /// The meaning of upsert messages: the user's function from an old value and a delta to a new one
 /// (TOS paper §2.4, *Upserts*).
@@ -20,4 +23,21 @@ impl Upsert for Replace {
     fn apply(&self, _old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         Some(delta.to_vec())
     }
+}
+
+/// What the messages for one key, oldest first, make of its old value.
+pub(crate) fn fold<'v>(
+    old: Option<&'v [u8]>,
+    messages: &[Point<'v>],
+    upsert: &dyn Upsert,
+) -> Option<Cow<'v, [u8]>> {
+    let mut value = old.map(Cow::Borrowed);
+    for message in messages {
+        value = match message.kind {
+            Kind::Put => Some(Cow::Borrowed(message.value)),
+            Kind::Delete => None,
+            Kind::Upsert => upsert.apply(value.as_deref(), message.value).map(Cow::Owned),
+        };
+    }
+    value
 }

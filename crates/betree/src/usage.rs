@@ -139,7 +139,10 @@ fn bytes_within(
     if first >= lo && end <= hi {
         return Ok(bytes);
     }
-    let run = store.run(piece)?;
-    let inside = run.first_behind(hi).saturating_sub(run.first_behind(lo)) as u64;
-    Ok(bytes * inside / (run.len() as u64).max(1))
+    let (mut inside, mut all) = (0, 0);
+    for run in store.layers(piece)?.newest_first() {
+        inside += run.first_behind(hi).saturating_sub(run.first_behind(lo)) as u64;
+        all += run.len() as u64;
+    }
+    Ok(bytes * inside / all.max(1))
 }

@@ -15,9 +15,11 @@ const OF_CRASHES: [Bug; 5] = [
     Bug::ClonesNotReplayed,
 ];
 
-const OF_THE_TREE: [Bug; 24] = [
+const OF_THE_TREE: [Bug; 26] = [
     Bug::KeptRunsCountedAsOne,
     Bug::NewerRunsTakenForOlder,
+    Bug::SmallerKeyNotFirst,
+    Bug::PairsCopiedWithoutMessages,
     Bug::SharedChildChanged,
     Bug::SharingNotInherited,
     Bug::HalvedEdgeTakenAsSole,

@@ -1,6 +1,7 @@
 //! What operations cost, as counts of device calls and bytes: these do not depend on the machine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -55,8 +56,12 @@ fn key(number: u32) -> [u8; 12] {
 }
 
 fn value(number: u32) -> Vec<u8> {
+    value_of(number, VALUE_BYTES)
+}
+
+fn value_of(number: u32, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(number));
-    (0..VALUE_BYTES / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
+    (0..len / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
 }
 
 /// 64 MiB in order, closed.
@@ -211,6 +216,40 @@ fn where_nothing_seeks_what_comes_to_a_partition_is_written_alone() {
     let (whole, alone) = (load(true), load(false));
     assert!(alone.write_bytes * 2 < whole.write_bytes, "{alone:?}, whole: {whole:?}");
     assert!(alone.read_bytes <= whole.read_bytes, "{alone:?}, whole: {whole:?}");
+}
+
+/// Small pairs that come at random to leaves that are there: their pairs are not looked at for each.
+#[test]
+fn where_nothing_seeks_what_comes_to_a_leaf_is_written_alone() {
+    const PAIRS: u32 = 80_000;
+    const SMALL_BYTES: usize = 200;
+    let load = |seeks: bool| {
+        let setup = Setup { cache_bytes: 4 * MIB, seeks, ..SETUP };
+        let (device, env) = new_volume(&setup);
+        let mut rng = Rng::new(7);
+        let mut expected = BTreeMap::new();
+        let cost = cost(&device, || {
+            for number in 0..PAIRS {
+                let (new, value) = (rng.next_u64().to_be_bytes(), value_of(number, SMALL_BYTES));
+                commit(&env, |batch| batch.put(D, &new, &value));
+                expected.insert(new, value);
+                while env.pump().unwrap() {}
+            }
+            env.checkpoint().unwrap();
+        });
+        env.check(&mut |problem| panic!("{problem}"), &mut |_, _| ()).unwrap();
+        env.close().unwrap();
+        let env = open(&device, &SETUP);
+        let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
+        for (key, value) in &expected {
+            assert_eq!(all.next().unwrap().unwrap(), (&key[..], &value[..]));
+        }
+        assert_eq!(all.next().unwrap(), None);
+        cost
+    };
+    let (whole, alone) = (load(true), load(false));
+    assert!(alone.write_bytes * 2 < whole.write_bytes, "{alone:?}, whole: {whole:?}");
+    assert!(alone.read_bytes * 2 < whole.read_bytes, "{alone:?}, whole: {whole:?}");
 }
 
 /// What is overwritten again and again stays where it comes to, though it is there in several runs.

@@ -23,13 +23,13 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The newest message in it; 0 of a basement.
+    /// The newest message in it; 0 of pairs.
     fn last_msn(&self) -> Msn {
         self.runs.iter().map(|run| run.last_msn).max().unwrap_or(0)
     }
 }
 
-/// A partition is stored in no more runs than this: each may be a read of its own.
+/// A piece is stored in no more runs than this: each may be a read of its own.
 const RUNS_MAX: usize = 4;
 
 /// A piece and those that came of it by newer messages alone, one after the other: what was last
@@ -232,9 +232,14 @@ impl Piece {
         self.ranges as usize
     }
 
-    /// No message in it has a greater sequence number; 0 of a basement.
+    /// No message in it has a greater sequence number; 0 of a basement without messages.
     pub fn last_msn(&self) -> Msn {
         self.state.lock().last_msn()
+    }
+
+    /// Whether it is more than the pairs of a basement.
+    pub fn has_messages(&self) -> bool {
+        self.last_msn() > 0
     }
 
     /// Its contents as one run, if they are in memory.

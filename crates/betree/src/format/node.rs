@@ -8,15 +8,16 @@
 //! | entries u32 | entries
 //! cut:      side u8 (1: after) | length u32 | bytes
 //! run:      offset u32 | stored length u32 | raw length u32 | codec u32 | checksum u64
-//! leaf:     first key length u32 | first key | run
+//! leaf:     first key length u32 | first key | runs
 //! interior: hi cut | strip length u32 | prepend length u32 | prepend | child slot u32 (all ones:
-//!           none) | child generation u32 | longest key u32 | runs u32 | (run | last msn u64) of each
-//!           | GOTOs u32 | GOTOs
+//!           none) | child generation u32 | longest key u32 | runs | GOTOs u32 | GOTOs
+//! runs:     count u32 | (run | last msn u64) of each
 //! GOTO:     lo cut | hi cut | strip length u32 | prepend length u32 | prepend | target slot u32
 //!           | target generation u32 | longest key u32
 //! ```
 //! The runs of an interior entry are its partition: each has messages that are newer than all in those
-//! before. Offsets of runs count from the extent's start; checksums are over the stored bytes.
+//! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0, the others messages over
+//! them. Offsets of runs count from the extent's start; checksums are over the stored bytes.
 
 use alloc::vec::Vec;
 
@@ -72,7 +73,7 @@ pub(crate) struct RunRef {
     pub raw_len: u32,
     pub stored_as: StoredAs,
     pub checksum: u64,
-    /// The newest message in it; 0 of a basement.
+    /// The newest message in it; 0 of pairs.
     pub last_msn: Msn,
 }
 
@@ -98,8 +99,8 @@ pub(crate) struct Header {
 
 /// The parts of a node as stored.
 pub(crate) enum Entries {
-    /// First keys and basements.
-    Leaf(Vec<(Vec<u8>, RunRef)>),
+    /// First keys and basements, none without a run.
+    Leaf(Vec<(Vec<u8>, Vec<RunRef>)>),
     /// Edges with their partitions.
     Interior(Vec<StoredEdge>),
 }
@@ -117,9 +118,9 @@ impl Header {
         match &self.entries {
             Entries::Leaf(basements) => {
                 out.u32(basements.len() as u32);
-                for (first, run) in basements {
+                for (first, runs) in basements {
                     out.bytes(first);
-                    out.run(run);
+                    out.runs(runs);
                 }
             }
             Entries::Interior(edges) => {
@@ -131,11 +132,7 @@ impl Header {
                     out.u32(edge.child.map_or(NO_CHILD, |c| c.slot));
                     out.u32(edge.child.map_or(0, |c| c.generation));
                     out.u32(edge.longest_key);
-                    out.u32(edge.partition.len() as u32);
-                    for run in &edge.partition {
-                        out.run(run);
-                        out.u64(run.last_msn);
-                    }
+                    out.runs(&edge.partition);
                     out.u32(edge.gotos.len() as u32);
                     for goto in &edge.gotos {
                         out.cut(&goto.lo);
@@ -169,7 +166,7 @@ impl Header {
         }
         let count = from.u32()?;
         let entries = if height == 0 {
-            let mut basements: Vec<(Vec<u8>, RunRef)> = Vec::new();
+            let mut basements: Vec<(Vec<u8>, Vec<RunRef>)> = Vec::new();
             for _ in 0..count {
                 let first = from.bytes()?.to_vec();
                 if basements.last().is_some_and(|(last, _)| *last >= first) {
@@ -178,7 +175,11 @@ impl Header {
                 if lo.is_above(&first) || !hi.is_above(&first) {
                     return Err("a basement outside of the node");
                 }
-                basements.push((first, from.run()?));
+                let runs = from.runs()?;
+                if runs.is_empty() {
+                    return Err("a basement of nothing");
+                }
+                basements.push((first, runs));
             }
             Entries::Leaf(basements)
         } else {
@@ -242,12 +243,16 @@ impl Writer {
         self.bytes(cut.bytes());
     }
 
-    fn run(&mut self, run: &RunRef) {
-        self.u32(run.offset);
-        self.u32(run.stored_len);
-        self.u32(run.raw_len);
-        self.u32(run.stored_as as u32);
-        self.u64(run.checksum);
+    fn runs(&mut self, runs: &[RunRef]) {
+        self.u32(runs.len() as u32);
+        for run in runs {
+            self.u32(run.offset);
+            self.u32(run.stored_len);
+            self.u32(run.raw_len);
+            self.u32(run.stored_as as u32);
+            self.u64(run.checksum);
+            self.u64(run.last_msn);
+        }
     }
 }
 
@@ -296,7 +301,18 @@ impl<'b> Reader<'b> {
         if u64::from(raw_len) > stored_as.raw_len_max(stored_len) {
             return Err("a run longer than what is stored can hold");
         }
-        Ok(RunRef { offset, stored_len, raw_len, stored_as, checksum, last_msn: 0 })
+        Ok(RunRef { offset, stored_len, raw_len, stored_as, checksum, last_msn: self.u64()? })
+    }
+
+    fn runs(&mut self) -> Result<Vec<RunRef>, &'static str> {
+        let mut runs = Vec::new();
+        for _ in 0..self.u32()? {
+            runs.push(self.run()?);
+        }
+        if !runs.is_sorted_by(|older: &RunRef, newer| older.last_msn < newer.last_msn) {
+            return Err("runs out of order");
+        }
+        Ok(runs)
     }
 
     fn edge(&mut self) -> Result<StoredEdge, &'static str> {
@@ -305,14 +321,7 @@ impl<'b> Reader<'b> {
         let prepend = self.bytes()?.to_vec();
         let (slot, generation) = (self.u32()?, self.u32()?);
         let longest_key = self.u32()?;
-        let mut partition = Vec::new();
-        for _ in 0..self.u32()? {
-            let run = self.run()?;
-            partition.push(RunRef { last_msn: self.u64()?, ..run });
-        }
-        if !partition.is_sorted_by(|older, newer| older.last_msn < newer.last_msn) {
-            return Err("a partition's runs out of order");
-        }
+        let partition = self.runs()?;
         let child = (slot != NO_CHILD).then_some(NodeId { slot, generation });
         let mut gotos = Vec::new();
         for _ in 0..self.u32()? {

@@ -7,7 +7,7 @@
 //! range: msn u64 | sides u8 (1: lo is an after cut, 2: hi is) | lo length u32 | lo | hi
 //! ```
 //! All integers are little-endian; ends count from the first entry. Points are ordered by (key,
-//! msn), ranges by their bounds and disjoint. A basement has no ranges, and each of its points is a
+//! msn), ranges by their bounds and disjoint. A run of pairs has no ranges, and each of its points is a
 //! put with msn 0. What is known last stands last, so that a run is built where it stays.
 
 use alloc::borrow::Cow;
@@ -117,9 +117,14 @@ impl Run {
         self.points == 0 && self.ranges.is_empty()
     }
 
-    /// The greatest sequence number in it; 0 of an empty one, and of a basement.
+    /// The greatest sequence number in it; 0 of an empty one, and of pairs.
     pub fn last_msn(&self) -> Msn {
         self.last_msn
+    }
+
+    /// Whether it holds pairs, and no message.
+    pub fn is_pairs(&self) -> bool {
+        self.last_msn == 0 && self.ranges.is_empty()
     }
 
     /// The ranges, disjoint and in order.

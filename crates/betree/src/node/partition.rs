@@ -94,6 +94,15 @@ impl Layers {
         self.newer.iter().rev().chain([&self.oldest])
     }
 
+    /// The pairs of a basement, if there are any, and all messages over them in one run, likewise.
+    pub fn into_pairs_and_messages(self) -> (Option<Arc<Run>>, Option<Arc<Run>>) {
+        if !self.oldest.is_pairs() {
+            return (None, Some(self.joined()));
+        }
+        let messages = Layers::of(&self.newer).map(|messages| messages.joined());
+        (Some(self.oldest), messages)
+    }
+
     /// The runs, the oldest first.
     pub fn into_runs(self) -> Vec<Arc<Run>> {
         let mut runs = self.newer;

@@ -124,7 +124,7 @@ impl Store {
     }
 
     /// As [`layers`](Store::layers), of several pieces with as few reads as their places allow.
-    fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Layers>> {
+    pub fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Layers>> {
         let mut all: Vec<Option<Layers>> = Vec::new();
         all.resize_with(pieces.len(), || None);
         let (mut places, mut missing) = (Vec::new(), Vec::new());
@@ -301,10 +301,7 @@ impl Store {
         let piece = |runs| Piece::on_device(&self.cache, Stored { extent: place.extent.clone(), runs });
         let body = match header.entries {
             Entries::Leaf(basements) => Body::Leaf(
-                basements
-                    .into_iter()
-                    .map(|(first, run)| Basement { first, piece: piece(alloc::vec![run]) })
-                    .collect(),
+                basements.into_iter().map(|(first, runs)| Basement { first, piece: piece(runs) }).collect(),
             ),
             Entries::Interior(stored) => {
                 let mut lo: Cut = header.lo.clone();

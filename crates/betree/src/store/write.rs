@@ -108,8 +108,7 @@ impl Store {
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
         let pieces = node.pieces();
-        let may_keep = !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8;
-        let last = last.filter(|_| may_keep).map(|place| &place.extent);
+        let last = last.filter(|_| self.may_keep_blocks()).map(|place| &place.extent);
         let standing: Vec<_> = pieces.iter().map(|piece| Standing::of(piece, last?)).collect();
         let useful = standing.iter().flatten().flat_map(|standing| &standing.runs);
         let kept = last.map_or_else(Kept::default, |extent| Kept::plan(useful, extent));
@@ -144,6 +143,12 @@ impl Store {
             blocks,
             kept: kept.parts(),
         })
+    }
+
+    /// Whether a node that is written may keep blocks of its last extent: where the device seeks, a scan is to
+    /// find it in one place, and where space is short, what is of no use in them is to go.
+    pub fn may_keep_blocks(&self) -> bool {
+        !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8
     }
 
     /// Gives a node that is ready an extent: new blocks, and behind them those that it keeps.
@@ -265,9 +270,8 @@ fn entries(node: &Node, refs: &[Vec<RunRef>]) -> Entries {
     let mut refs = refs.iter();
     match &node.body {
         Body::Leaf(basements) => {
-            // A basement is one run: it gets no messages.
-            let runs = refs.flatten().copied();
-            Entries::Leaf(basements.iter().zip(runs).map(|(b, at)| (b.first.clone(), at)).collect())
+            let runs = refs.cloned();
+            Entries::Leaf(basements.iter().zip(runs).map(|(b, runs)| (b.first.clone(), runs)).collect())
         }
         Body::Interior(edges) => Entries::Interior(
             edges

@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::basement::merged;
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
 use super::tidy::join_nulls;
@@ -12,10 +13,9 @@ use crate::cache::Piece;
 use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, Translation};
-use crate::message::{Kind, Point, RangeDelete};
-use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, live, outside, same_key, with_newer};
+use crate::message::{Point, RangeDelete};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, outside, with_newer};
 use crate::planted::{self, Bug};
-use crate::upsert::Upsert;
 
 /// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
 /// coordinates and inside its bounds. A point is newer than a range of the batch that covers it.
@@ -70,23 +70,6 @@ impl<'m> Batch<'m> {
     }
 }
 
-/// What the messages for one key, oldest first, make of its old value.
-pub(crate) fn fold<'v>(
-    old: Option<&'v [u8]>,
-    messages: &[Point<'v>],
-    upsert: &dyn Upsert,
-) -> Option<Cow<'v, [u8]>> {
-    let mut value = old.map(Cow::Borrowed);
-    for message in messages {
-        value = match message.kind {
-            Kind::Put => Some(Cow::Borrowed(message.value)),
-            Kind::Delete => None,
-            Kind::Upsert => upsert.apply(value.as_deref(), message.value).map(Cow::Owned),
-        };
-    }
-    value
-}
-
 /// The longest key of the points behind an edge, in the coordinates there, in bytes.
 fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
     edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
@@ -117,7 +100,8 @@ impl Tree<'_> {
                 Ok(Body::Interior(self.arrive_at_edges(edges, batch, is_private, arrival)?))
             }
             Body::Leaf(basements) => {
-                Ok(Body::Leaf(self.arrive_at_leaf(basements, &node.lo, &node.hi, batch)?.0))
+                let (lo, hi) = (&node.lo, &node.hi);
+                Ok(Body::Leaf(self.arrive_at_leaf(basements, lo, hi, batch, is_private)?.0))
             }
         }
     }
@@ -250,7 +234,7 @@ impl Tree<'_> {
         let lift = Lift::into_child(&edge.lo, &edge.hi);
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
         let (basements, longest) =
-            self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to, &lift.back))?;
+            self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to, &lift.back), true)?;
         if !basements.is_empty() {
             let leaf = self.new_node(0, lo, hi, Body::Leaf(basements));
             let (leaf, edge) = self.edge_to(leaf, &edge.lo, &edge.hi, lift, longest);
@@ -261,13 +245,15 @@ impl Tree<'_> {
         Ok(new)
     }
 
-    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key.
-    pub fn arrive_at_leaf(
+    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key of those that
+    /// it has not added to some without a look.
+    fn arrive_at_leaf(
         &self,
         basements: &[Basement],
         lo: &Cut,
         hi: &Cut,
         batch: &Batch<'_>,
+        is_private: bool,
     ) -> Result<(Vec<Basement>, u32)> {
         let mut windows: Vec<(Cut, Cut)> = Vec::with_capacity(basements.len());
         for index in 0..basements.len().max(1) {
@@ -284,12 +270,18 @@ impl Tree<'_> {
             part.iter().any(|r| r.lo <= window.0 && r.hi >= window.1)
         };
         let mut wanted: Vec<Arc<Piece>> = Vec::new();
+        let mut added: Vec<Option<Basement>> = Vec::with_capacity(basements.len());
         for ((basement, window), (points, ranges)) in basements.iter().zip(&windows).zip(&parts) {
-            if !(points.is_empty() && ranges.is_empty() || covered(ranges, window)) {
+            let is_untouched = points.is_empty() && ranges.is_empty();
+            // What is shared is copied as a whole: that is the time to put it together.
+            let may_add = !is_untouched && is_private && ranges.is_empty();
+            let grown = if may_add { self.with_messages(basement, points) } else { None };
+            if !is_untouched && grown.is_none() && !covered(ranges, window) {
                 wanted.push(basement.piece.clone());
             }
+            added.push(grown);
         }
-        let mut bases = self.store.runs(&wanted)?.into_iter();
+        let mut bases = self.store.all_layers(&wanted)?.into_iter();
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
         for (index, (window, (points, ranges))) in windows.iter().zip(&parts).enumerate() {
             let basement = basements.get(index);
@@ -297,52 +289,16 @@ impl Tree<'_> {
                 basement.into_iter().for_each(|b| out.share(b));
                 continue;
             }
+            if let Some(Some(grown)) = added.get(index) {
+                out.share(grown);
+                continue;
+            }
             let base = match basement {
                 Some(_) if !covered(ranges, window) => bases.next(),
                 _ => None,
             };
-            self.merge_basement(base.as_deref(), points, ranges, &mut out);
+            merged(base, points, ranges, self.upsert, |key, value| out.push(key, value));
         }
         Ok(out.finish())
-    }
-
-    fn merge_basement(
-        &self,
-        base: Option<&Run>,
-        points: &[Point<'_>],
-        ranges: &[RangeDelete],
-        out: &mut LeafBuilder<'_>,
-    ) {
-        let mut newer = points;
-        let mut covers = ranges;
-        let mut take_group = |before: Option<&[u8]>, out: &mut LeafBuilder<'_>| {
-            while newer.first().is_some_and(|p| before.is_none_or(|key| *p.key < *key)) {
-                let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
-                newer = rest;
-                if let (Some(first), Some(value)) = (group.first(), fold(None, live(group), self.upsert)) {
-                    out.push(&first.key, &value);
-                }
-            }
-            let same = before.is_some_and(|key| newer.first().is_some_and(|p| *p.key == *key));
-            let (group, rest) =
-                newer.split_at_checked(if same { same_key(newer) } else { 0 }).unwrap_or_default();
-            newer = rest;
-            group
-        };
-        for index in 0..base.map_or(0, Run::len) {
-            let Some(pair) = base.map(|b| b.point(index)) else { break };
-            let group = take_group(Some(&pair.key), out);
-            while covers.first().is_some_and(|r| !r.hi.is_above(&pair.key)) {
-                covers = covers.get(1..).unwrap_or_default();
-            }
-            let covered = covers.first().is_some_and(|r| r.covers(&pair.key));
-            if covered && planted::is(Bug::RangeHidesNewerPoints) {
-                continue;
-            }
-            if let Some(value) = fold((!covered).then_some(pair.value), live(group), self.upsert) {
-                out.push(&pair.key, &value);
-            }
-        }
-        take_group(None, out);
     }
 }

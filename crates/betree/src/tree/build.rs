@@ -14,6 +14,7 @@ use crate::node::{Basement, Body, Edge, Node, inside};
 use crate::planted::{self, Bug};
 
 /// Between the coordinates of two nodes, both ways, for what lies in one window.
+#[derive(Default)]
 pub(super) struct Lift {
     pub to: Translation,
     pub back: Translation,
@@ -171,7 +172,7 @@ impl Tree<'_> {
     }
 
     /// Adds the pairs of basements in `[lo, hi)` to a leaf in other coordinates. Basements that lie
-    /// inside as they are, and need no other keys, are shared unless `repack`.
+    /// inside as they are, have no messages and need no other keys, are shared unless `repack`.
     pub(super) fn copy_pairs(
         &self,
         basements: &[Basement],
@@ -189,11 +190,12 @@ impl Tree<'_> {
             .filter(|(basement, end)| end.as_ref().is_none_or(|end| end > lo) && hi.is_above(&basement.first))
             .map(|(basement, end)| {
                 let inside = !lo.is_above(&basement.first) && end.map_or(*hi == Cut::HIGH, |end| end <= *hi);
-                (basement, inside && !repack && lift.changes_nothing())
+                let is_plain = !basement.piece.has_messages();
+                (basement, inside && is_plain && !repack && lift.changes_nothing())
             })
             .collect();
         let read = wanted.iter().filter(|(_, shared)| !shared).map(|(basement, _)| basement.piece.clone());
-        let mut runs = self.store.runs(&read.collect::<Vec<_>>())?.into_iter();
+        let mut runs = self.basement_pairs(&read.collect::<Vec<_>>())?.into_iter();
         for (basement, shared) in wanted {
             if shared {
                 out.share(basement);

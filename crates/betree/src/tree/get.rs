@@ -14,18 +14,11 @@ use crate::node::{Body, NodeId};
 
 /// The buffers on the way to a key, as they were at one moment.
 struct Path {
-    /// Partitions from the root down, each with the key in its node's coordinates.
-    partitions: Vec<(Arc<Piece>, Vec<u8>)>,
-    end: End,
-}
-
-enum End {
-    /// The basement where the key would stand, with the key in its coordinates.
-    Basement(Arc<Piece>, Vec<u8>),
-    /// A null edge or an empty leaf.
-    Nothing,
-    /// A node that is not in memory.
-    NotHere(NodeId),
+    /// Partitions from the root down, and the basement where the key would stand, each with the key in its node's
+    /// coordinates.
+    pieces: Vec<(Arc<Piece>, Vec<u8>)>,
+    /// A node on the way that is not in memory: there is more behind it.
+    missing: Option<NodeId>,
 }
 
 impl Tree<'_> {
@@ -68,19 +61,21 @@ impl Tree<'_> {
                 found => return Ok((found, None)),
             }
         }
-        let mut path = Path { partitions: Vec::new(), end: End::Nothing };
+        let mut path = Path { pieces: Vec::new(), missing: None };
         let mut id = state.root;
         let mut key = key.to_vec();
         let mut visited = 0;
-        path.end = loop {
-            let Some(node) = state.node(id) else { break End::NotHere(id) };
+        loop {
+            let Some(node) = state.node(id) else {
+                path.missing = Some(id);
+                break;
+            };
             visited += 1;
             match &node.body {
                 Body::Leaf(basements) => {
-                    break match basements.get(node.basement_of(&key)) {
-                        Some(basement) => End::Basement(basement.piece.clone(), key),
-                        None => End::Nothing,
-                    };
+                    let basement = basements.get(node.basement_of(&key));
+                    path.pieces.extend(basement.map(|basement| (basement.piece.clone(), key)));
+                    break;
                 }
                 Body::Interior(edges) => {
                     // Beside the node the key can only be before its first edge or behind its last.
@@ -92,13 +87,13 @@ impl Tree<'_> {
                         None => (edge.child, edge.translation.key(&key).into_owned()),
                     };
                     if let Some(piece) = &edge.partition {
-                        path.partitions.push((piece.clone(), key));
+                        path.pieces.push((piece.clone(), key));
                     }
-                    let Some(child) = child else { break End::Nothing };
+                    let Some(child) = child else { break };
                     (id, key) = (child, below);
                 }
             }
-        };
+        }
         nodes.fetch_add(visited, Ordering::Relaxed);
         Ok((Found::Open, Some(path)))
     }
@@ -110,7 +105,7 @@ impl Tree<'_> {
         pending: &mut Vec<Vec<u8>>,
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Found>> {
-        for (piece, key) in &path.partitions {
+        for (piece, key) in &path.pieces {
             for run in self.store.layers(piece)?.newest_first() {
                 let from = run.lower_bound(key);
                 let mut to = from;
@@ -129,15 +124,9 @@ impl Tree<'_> {
                 }
             }
         }
-        match path.end {
-            End::Nothing => Ok(Some(Found::Absent)),
-            End::Basement(piece, key) => {
-                let run = self.store.run(&piece)?;
-                let at = run.lower_bound(&key);
-                let found = at < run.len() && run.key(at) == key.as_slice();
-                Ok(Some(if found { Found::Value(run.point(at).value.to_vec()) } else { Found::Absent }))
-            }
-            End::NotHere(id) => {
+        match path.missing {
+            None => Ok(Some(Found::Absent)),
+            Some(id) => {
                 self.find_for_search(id, gone)?;
                 Ok(None)
             }

@@ -1,6 +1,7 @@
 //! The Bε-tree: what is asked of it and what is done to its shape, one operation a file.
 
 mod arrive;
+mod basement;
 mod borders;
 mod build;
 mod clone;

@@ -9,7 +9,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::arrive::fold;
 use super::source::{Points, Source, Window};
 use super::{Tree, astray};
 use crate::cache::Piece;
@@ -21,6 +20,7 @@ use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::node::{Basement, Body, Edge, Goto, Node, NodeId};
 use crate::store::{LEAVES_AHEAD, Request};
+use crate::upsert::fold;
 
 /// A region takes no more messages of one memtable than a basement would hold that are this small,
 /// in bytes.
@@ -220,7 +220,9 @@ impl Tree<'_> {
                 return Ok(false);
             }
             if let Some(level) = basement {
-                sources.push(source_of(self.store.run(&level.piece)?, &level, way));
+                for run in self.store.layers(&level.piece)?.newest_first() {
+                    sources.push(source_of(run.clone(), &level, way));
+                }
             }
         }
         self.merge_region(sources, &window, region);

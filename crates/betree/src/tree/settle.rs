@@ -119,7 +119,12 @@ impl Tree<'_> {
             },
             None => (parent, child),
         };
-        let child = if self.is_large(&child) && child.height > 0 { self.tidied(&child)? } else { child };
+        let child = match self.is_large(&child) {
+            true if child.height > 0 => self.tidied(&child)?,
+            // Messages may take the place of what they are over.
+            true => self.folded(&child)?,
+            false => child,
+        };
         if self.is_large(&child) {
             let mut parent = parent;
             // The halves may be too large again.

@@ -103,8 +103,9 @@ impl Tree<'_> {
         }
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for basement in basements {
-            let run = self.store.run(&basement.piece)?;
-            keys.extend((run.first_behind(lo)..run.first_behind(hi)).map(|i| run.key(i).to_vec()));
+            for run in self.basement_pairs(core::slice::from_ref(&basement.piece))? {
+                keys.extend((run.first_behind(lo)..run.first_behind(hi)).map(|i| run.key(i).to_vec()));
+            }
         }
         if keys.len() < 2 {
             return Ok(None);

@@ -1,10 +1,11 @@
-//! What a tree is to do where the device holds other than what was written, and what it writes where others
-//! put together what a checkpoint is writing.
+//! What a tree is to do where the device holds other than what was written, what it writes where others
+//! put together what a checkpoint is writing, and with how many reads it brings what belongs together.
 
 mod fleeting;
 mod forgotten;
 mod made_up;
 mod rotten;
+mod together;
 
 use alloc::format;
 use alloc::string::String;
@@ -24,6 +25,10 @@ const D: DictId = DictId(0);
 const GEOMETRY: Geometry =
     Geometry { node_bytes: 16 << 10, basement_bytes: 2048, fanout_max: 8, log_bytes: 1 << 20, dicts: 1 };
 const KEYS: u32 = 2000;
+/// Leaves of so many basements that a scan reads ahead.
+const LONG_LEAVES: Geometry =
+    Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
+const KEYS_OF_LEAF: u32 = 1200;
 
 /// Appends, so that a message applied twice shows.
 struct Append;
@@ -52,6 +57,22 @@ fn key(number: u32) -> Vec<u8> {
 
 fn value(number: u32) -> Vec<u8> {
     key(number).repeat(30)
+}
+
+/// A volume of one long leaf. Gives it open, with all on the device and in memory.
+fn volume_with_long_leaf() -> (Arc<MemDevice>, Env) {
+    let device = formatted(&LONG_LEAVES);
+    let env = open(&device);
+    // In one batch, which is much for one child: it goes into a leaf at once.
+    let mut batch = Batch::new();
+    (0..KEYS_OF_LEAF).for_each(|number| batch.put(D, &key(number), &value(number)));
+    env.commit(&batch).unwrap();
+    env.checkpoint().unwrap();
+    (device, env)
+}
+
+fn only_leaf(tree: &Tree<'_>) -> Arc<Node> {
+    tree.node(root(tree).edges().first().unwrap().child.unwrap()).unwrap()
 }
 
 fn put(env: &Env, key: &[u8], value: &[u8]) {

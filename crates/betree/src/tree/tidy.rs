@@ -10,6 +10,7 @@ use super::build::Lift;
 use super::split::shown_basements;
 use super::{Change, Tree};
 use crate::error::Result;
+use crate::format::run::Run;
 use crate::node::{Body, Edge, Node};
 use crate::planted::{self, Bug};
 
@@ -132,13 +133,14 @@ impl Tree<'_> {
     /// Whether an edge shows any pair of a leaf.
     fn shows_pairs(&self, edge: &Edge, leaf: &Node) -> Result<bool> {
         let (lo, hi) = edge.shown();
-        for basement in shown_basements(leaf.basements(), &lo, &hi) {
-            let run = self.store.run(&basement.piece)?;
-            if run.first_behind(&lo) < run.first_behind(&hi) {
-                return Ok(true);
-            }
+        let basements = shown_basements(leaf.basements(), &lo, &hi);
+        // Each begins with its first key, unless an upsert over it takes that away.
+        if basements.iter().any(|basement| !lo.is_above(&basement.first)) {
+            return Ok(true);
         }
-        Ok(false)
+        let pieces: Vec<_> = basements.iter().map(|basement| basement.piece.clone()).collect();
+        let shows_some = |run: &Arc<Run>| run.first_behind(&lo) < run.first_behind(&hi);
+        Ok(self.basement_pairs(&pieces)?.iter().any(shows_some))
     }
 
     /// Lets a node have other edges, in one step with the rest of a change.

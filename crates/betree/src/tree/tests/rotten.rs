@@ -92,27 +92,12 @@ fn a_rotten_partition_of_the_root_does_not_keep_the_volume_from_being_opened() {
     assert!(!problems(&env).is_empty());
 }
 
-/// Leaves of so many basements that a scan reads ahead.
-const LONG_LEAVES: Geometry =
-    Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
-const KEYS_OF_LEAF: u32 = 1200;
-
 /// The basement of the only leaf, there, in whose middle a block cannot be read.
 const ROTTEN_BASEMENT: usize = 7;
 
-fn only_leaf(tree: &Tree<'_>) -> Arc<Node> {
-    tree.node(root(tree).edges().first().unwrap().child.unwrap()).unwrap()
-}
-
 /// A volume of one long leaf with such a basement.
 fn volume_with_rotten_basement() -> Arc<MemDevice> {
-    let device = formatted(&LONG_LEAVES);
-    let env = open(&device);
-    // In one batch, which is much for one child: it goes into a leaf at once.
-    let mut batch = Batch::new();
-    (0..KEYS_OF_LEAF).for_each(|number| batch.put(D, &key(number), &value(number)));
-    env.commit(&batch).unwrap();
-    env.close().unwrap();
+    let (device, env) = volume_with_long_leaf();
     let tree = tree(&env);
     let leaf = only_leaf(&tree);
     let run = leaf.basements()[ROTTEN_BASEMENT].piece.stored().unwrap().runs[0];

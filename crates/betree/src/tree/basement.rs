@@ -1,0 +1,143 @@
+//! Basements: pairs, and messages over them.
+//!
+//! What comes to a leaf has something for most of its basements, and little for each. Where the last version's blocks may
+//! be kept, messages are added to a basement as to a partition, without a look at its pairs, and written as a run of
+//! their own; they are put together with the pairs once they are many, and by all that copies pairs.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::build::Lift;
+use super::leaf_builder::LeafBuilder;
+use super::{Change, Tree};
+use crate::cache::Piece;
+use crate::error::Result;
+use crate::format::run::{Run, RunBuilder};
+use crate::key::Cut;
+use crate::message::{Kind, Point, RangeDelete};
+use crate::node::{Basement, Body, Layers, Node, live, same_key, with_newer};
+use crate::planted::{self, Bug};
+use crate::upsert::{Upsert, fold};
+
+/// A basement with its messages is not larger than so many basements of the usual size.
+const SIZES_MAX: usize = 2;
+
+impl Tree<'_> {
+    /// A basement with messages added to it, without a look at what is there. `None` where it has to be
+    /// looked at: blocks may not be kept, it would be too large or too many runs, or it might be left without a
+    /// pair. A leaf that holds none is to be noticed.
+    pub(super) fn with_messages(&self, basement: &Basement, points: &[Point<'_>]) -> Option<Basement> {
+        let first = points.first()?;
+        let new_bytes = points.iter().map(Point::bytes).sum::<usize>();
+        let old_bytes = basement.piece.raw_bytes();
+        let last_msn = basement.piece.last_msn();
+        let is_newer = points.iter().all(|point| point.msn > last_msn);
+        let may_delete = points.iter().any(|point| point.kind == Kind::Delete);
+        // What is as much as half of it is better written with the rest than twice.
+        let too_large = new_bytes * 2 > old_bytes
+            || old_bytes + new_bytes > self.geometry.basement_bytes as usize * SIZES_MAX;
+        if too_large || !is_newer || may_delete || !self.store.may_keep_blocks() {
+            return None;
+        }
+        let piece = Piece::over(&self.store.cache, &basement.piece, points, &[])?;
+        let mut first = basement.first.as_slice().min(&first.key).to_vec();
+        if planted::is(Bug::SmallerKeyNotFirst) {
+            first.clone_from(&basement.first);
+        }
+        Some(Basement { first, piece })
+    }
+
+    /// The pairs of basements, in their order, with the messages over them in them.
+    pub(super) fn basement_pairs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
+        let all = self.store.all_layers(pieces)?.into_iter();
+        Ok(all.map(|layers| pairs_of(layers, self.upsert)).collect())
+    }
+
+    /// A leaf of which no basement has messages. Nobody else names it.
+    pub(super) fn folded(&self, leaf: &Arc<Node>) -> Result<Arc<Node>> {
+        if !leaf.basements().iter().any(|basement| basement.piece.has_messages()) {
+            return Ok(leaf.clone());
+        }
+        let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
+        self.copy_pairs(leaf.basements(), &Cut::LOW, &Cut::HIGH, &Lift::default(), false, &mut out)?;
+        let leaf = self.with_body(leaf, Body::Leaf(out.finish().0));
+        self.apply(Change { changed: Vec::from([leaf.clone()]), ..Change::default() });
+        Ok(leaf)
+    }
+}
+
+/// The pairs of a basement, with the messages over them in them.
+fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
+    if let Some(pairs) = layers.only().filter(|run| run.is_pairs()) {
+        return pairs.clone();
+    }
+    let layers = match layers.newest_first().last() {
+        Some(oldest) if planted::is(Bug::PairsCopiedWithoutMessages) => {
+            Layers::of(core::slice::from_ref(oldest))
+        }
+        _ => Some(layers),
+    };
+    let mut out = RunBuilder::default();
+    merged(layers, &[], &[], upsert, |key, value| out.push(key, 0, Kind::Put, value));
+    Arc::new(out.finish())
+}
+
+/// Gives the pairs that messages make of what a basement holds, in order: points by (key, msn), and ranges of which
+/// those that cover a point are older than it.
+pub(super) fn merged(
+    basement: Option<Layers>,
+    points: &[Point<'_>],
+    ranges: &[RangeDelete],
+    upsert: &dyn Upsert,
+    out: impl FnMut(&[u8], &[u8]),
+) {
+    let (pairs, older) = basement.map_or((None, None), Layers::into_pairs_and_messages);
+    match older {
+        None => merge(pairs.as_deref(), points, ranges, upsert, out),
+        Some(older) => {
+            let all = with_newer(Some(&older), points, ranges);
+            let points: Vec<_> = all.points(0, all.len()).collect();
+            merge(pairs.as_deref(), &points, all.ranges(), upsert, out);
+        }
+    }
+}
+
+fn merge(
+    pairs: Option<&Run>,
+    points: &[Point<'_>],
+    ranges: &[RangeDelete],
+    upsert: &dyn Upsert,
+    mut out: impl FnMut(&[u8], &[u8]),
+) {
+    let mut newer = points;
+    let mut covers = ranges;
+    let mut take_group = |before: Option<&[u8]>, out: &mut dyn FnMut(&[u8], &[u8])| {
+        while newer.first().is_some_and(|p| before.is_none_or(|key| *p.key < *key)) {
+            let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+            newer = rest;
+            if let (Some(first), Some(value)) = (group.first(), fold(None, live(group), upsert)) {
+                out(&first.key, &value);
+            }
+        }
+        let same = before.is_some_and(|key| newer.first().is_some_and(|p| *p.key == *key));
+        let (group, rest) =
+            newer.split_at_checked(if same { same_key(newer) } else { 0 }).unwrap_or_default();
+        newer = rest;
+        group
+    };
+    for index in 0..pairs.map_or(0, Run::len) {
+        let Some(pair) = pairs.map(|pairs| pairs.point(index)) else { break };
+        let group = take_group(Some(&pair.key), &mut out);
+        while covers.first().is_some_and(|r| !r.hi.is_above(&pair.key)) {
+            covers = covers.get(1..).unwrap_or_default();
+        }
+        let covered = covers.first().is_some_and(|r| r.covers(&pair.key));
+        if covered && planted::is(Bug::RangeHidesNewerPoints) {
+            continue;
+        }
+        if let Some(value) = fold((!covered).then_some(pair.value), live(group), upsert) {
+            out(&pair.key, &value);
+        }
+    }
+    take_group(None, &mut out);
+}

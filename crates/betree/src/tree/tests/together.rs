@@ -1,0 +1,70 @@
+//! What is read in one go.
+
+use hashbrown::HashSet;
+
+use super::*;
+use crate::cache::Piece;
+
+fn basement(env: &Env, index: usize) -> Arc<Piece> {
+    only_leaf(&tree(env)).basements()[index].piece.clone()
+}
+
+/// Brings basements into memory. Gives how many reads that takes, and of how many bytes.
+fn cost_of_loading(env: &Env, basements: &[usize]) -> (u64, u64) {
+    let pieces: Vec<_> = basements.iter().map(|index| basement(env, *index)).collect();
+    assert!(pieces.iter().all(|piece| piece.evict()));
+    let before = env.stats();
+    env.engine.store.load(&pieces).unwrap();
+    assert!(pieces.iter().all(|piece| piece.is_resident()));
+    let after = env.stats();
+    (after.device_reads - before.device_reads, after.device_read_bytes - before.device_read_bytes)
+}
+
+#[test]
+fn a_disk_that_seeks_reads_over_what_it_would_take_longer_to_pass_by() {
+    let (device, env) = volume_with_long_leaf();
+    let (near, far, all) = ([1, 3], [1, 6, 11], (1..12).collect::<Vec<_>>());
+    let all_bytes = cost_of_loading(&env, &all).1;
+    assert_eq!(cost_of_loading(&env, &near).0, 1);
+    assert_eq!(cost_of_loading(&env, &far), (1, all_bytes));
+    device.do_not_seek();
+    assert_eq!(cost_of_loading(&env, &near).0, 1);
+    let (reads, bytes) = cost_of_loading(&env, &far);
+    assert_eq!(reads, 3);
+    assert!(bytes < all_bytes / 2, "{bytes} of {all_bytes} bytes");
+}
+
+/// How many reads it takes to bring a message to the leaf, of which nothing is in memory, and to write that.
+fn reads_for_flush(env: &Env) -> u64 {
+    let leaf = only_leaf(&tree(env));
+    assert!(leaf.basements().iter().all(|basement| basement.piece.evict()));
+    let mut batch = Batch::new();
+    batch.upsert(D, &key(KEYS_OF_LEAF / 2), b"!");
+    env.commit(&batch).unwrap();
+    let reads = env.stats().device_reads;
+    env.engine.absorb_all().unwrap();
+    env.engine.drain(&mut HashSet::new()).unwrap();
+    assert!(!Arc::ptr_eq(&only_leaf(&tree(env)), &leaf), "it has come to the leaf");
+    env.checkpoint().unwrap();
+    env.stats().device_reads - reads
+}
+
+#[test]
+fn what_comes_to_a_basement_is_added_three_times_without_a_look_where_nothing_seeks() {
+    let (device, env) = volume_with_long_leaf();
+    device.do_not_seek();
+    let runs = |env: &Env| -> Vec<usize> {
+        let leaf = only_leaf(&tree(env));
+        let stored = leaf.basements().iter().map(|basement| basement.piece.stored().unwrap());
+        stored.map(|stored| stored.runs.len()).filter(|runs| *runs > 1).collect()
+    };
+    for (reads, several) in [(0, &[2][..]), (0, &[3]), (0, &[4]), (2, &[]), (0, &[2])] {
+        assert_eq!((reads_for_flush(&env), &runs(&env)[..]), (reads, several));
+    }
+    let expected = [&value(KEYS_OF_LEAF / 2)[..], b"!!!!!"].concat();
+    assert_eq!(env.get(D, &key(KEYS_OF_LEAF / 2)).unwrap().unwrap(), expected);
+    assert_eq!(problems(&env), Vec::<String>::new());
+    env.close().unwrap();
+    let env = open(&device);
+    assert_eq!(env.get(D, &key(KEYS_OF_LEAF / 2)).unwrap().unwrap(), expected);
+}
