@@ -55,7 +55,7 @@ impl Tree<'_> {
 
     /// A leaf of which no basement has messages. Nobody else names it.
     pub(super) fn folded(&self, leaf: &Arc<Node>) -> Result<Arc<Node>> {
-        if !leaf.basements().iter().any(|basement| basement.piece.has_messages()) {
+        if !has_messages(leaf) {
             return Ok(leaf.clone());
         }
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
@@ -64,6 +64,11 @@ impl Tree<'_> {
         self.apply(Change { changed: Vec::from([leaf.clone()]), ..Change::default() });
         Ok(leaf)
     }
+}
+
+/// Whether it is a leaf with a basement that has messages.
+pub(super) fn has_messages(leaf: &Node) -> bool {
+    leaf.basements().iter().any(|basement| basement.piece.has_messages())
 }
 
 /// The pairs of a basement, with the messages over them in them.

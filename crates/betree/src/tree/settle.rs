@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashSet;
 
+use super::basement::has_messages;
 use super::tidy::{live, live_before, next_live};
 use super::{Change, Tree};
 use crate::error::Result;
@@ -54,7 +55,9 @@ impl Tree<'_> {
             let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
             let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
             let wanted = fullest.filter(|_| over || eager);
-            let has_more = wanted.is_some() || eager && !settled.cut_short;
+            // What messages have taken the place of in a leaf is in the way where space is short.
+            let wants_fold = eager && !self.store.may_keep_blocks() && has_messages(&node);
+            let has_more = wanted.is_some() || wants_fold || eager && !settled.cut_short;
             if has_more && has_room(FLUSH_NODES) {
                 if let Some(index) = wanted {
                     if !eager && self.shrink(&node, index)? {
@@ -62,6 +65,11 @@ impl Tree<'_> {
                     }
                     settled.flushes += 1;
                     to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
+                    continue;
+                }
+                if wants_fold {
+                    settled.flushes += 1;
+                    self.folded(&node)?;
                     continue;
                 }
                 if self.mend_one(&node)? {

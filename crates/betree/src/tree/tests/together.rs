@@ -34,6 +34,13 @@ fn a_disk_that_seeks_reads_over_what_it_would_take_longer_to_pass_by() {
     assert!(bytes < all_bytes / 2, "{bytes} of {all_bytes} bytes");
 }
 
+/// Of how many runs those basements are stored that have several.
+fn runs(env: &Env) -> Vec<usize> {
+    let leaf = only_leaf(&tree(env));
+    let stored = leaf.basements().iter().map(|basement| basement.piece.stored().unwrap());
+    stored.map(|stored| stored.runs.len()).filter(|runs| *runs > 1).collect()
+}
+
 /// How many reads it takes to bring a message to the leaf, of which nothing is in memory, and to write that.
 fn reads_for_flush(env: &Env) -> u64 {
     let leaf = only_leaf(&tree(env));
@@ -53,11 +60,6 @@ fn reads_for_flush(env: &Env) -> u64 {
 fn what_comes_to_a_basement_is_added_three_times_without_a_look_where_nothing_seeks() {
     let (device, env) = volume_with_long_leaf();
     device.do_not_seek();
-    let runs = |env: &Env| -> Vec<usize> {
-        let leaf = only_leaf(&tree(env));
-        let stored = leaf.basements().iter().map(|basement| basement.piece.stored().unwrap());
-        stored.map(|stored| stored.runs.len()).filter(|runs| *runs > 1).collect()
-    };
     for (reads, several) in [(0, &[2][..]), (0, &[3]), (0, &[4]), (2, &[]), (0, &[2])] {
         assert_eq!((reads_for_flush(&env), &runs(&env)[..]), (reads, several));
     }
@@ -67,4 +69,24 @@ fn what_comes_to_a_basement_is_added_three_times_without_a_look_where_nothing_se
     env.close().unwrap();
     let env = open(&device);
     assert_eq!(env.get(D, &key(KEYS_OF_LEAF / 2)).unwrap().unwrap(), expected);
+}
+
+#[test]
+fn where_space_is_short_what_messages_took_the_place_of_is_given_back() {
+    let (device, env) = volume_with_long_leaf();
+    device.do_not_seek();
+    reads_for_flush(&env);
+    let drain = || {
+        env.engine.drain(&mut HashSet::new()).unwrap();
+        env.checkpoint().unwrap();
+    };
+    drain();
+    assert_eq!(runs(&env), [2], "as long as there is space it is left for later");
+    let space = &env.engine.store.space;
+    let most = space.free_blocks() - space.total_blocks() / 9;
+    let taken = space.allocate(most, usize::MAX).unwrap();
+    drain();
+    assert_eq!(runs(&env), []);
+    drop(taken);
+    assert_eq!(problems(&env), Vec::<String>::new());
 }
