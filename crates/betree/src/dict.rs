@@ -7,6 +7,7 @@ use betree_sys::sync::atomic::{AtomicBool, Ordering};
 use betree_sys::sync::{Mutex, RwLock};
 use hashbrown::HashMap;
 
+use crate::folds::Folds;
 use crate::memtable::Memtable;
 use crate::message::Msn;
 use crate::node::{Node, NodeId};
@@ -22,6 +23,8 @@ pub(crate) struct Dict {
     /// Held by whoever changes the shape of the tree, from reading the old versions to putting the
     /// new ones in place. Taken before `state`.
     pub structure: Mutex<()>,
+    /// What is told by whoever changes leaves.
+    pub folds: Folds,
 }
 
 /// What readers of a dictionary see, as one.
@@ -77,6 +80,7 @@ impl Dict {
                 nodes: HashMap::new(),
             }),
             structure: Mutex::new(()),
+            folds: Folds::default(),
         }
     }
 

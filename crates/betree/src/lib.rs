@@ -20,6 +20,7 @@ mod dict;
 mod engine;
 mod env;
 mod error;
+mod folds;
 mod format;
 mod io;
 mod key;

@@ -15,6 +15,10 @@ pub enum Bug {
     ClonesNotReplayed,
     /// What a node keeps is looked for as if it had kept one run of blocks only.
     KeptRunsCountedAsOne,
+    /// Two nodes that were made of one keep the same blocks of it.
+    BlocksTakenOverTwice,
+    /// A node keeps blocks of another that still stands on them.
+    BlocksOfTheLivingTaken,
     /// Of a partition that is stored in several runs, the older ones are laid over the newer ones.
     NewerRunsTakenForOlder,
     /// A basement that gets a key before its first one is said to begin where it did.

@@ -138,7 +138,7 @@ impl Table {
         slot.used = false;
         slot.references = 0;
         let place = slot.place.take();
-        self.retired.extend(place.map(|p| p.extent));
+        self.retired.extend(place.map(|p| bequeathed(p.extent)));
         self.free_slots.push(id.slot);
         self.touch(id.slot);
     }
@@ -213,10 +213,10 @@ impl Table {
         match self.slot_mut(id) {
             Some(slot) => {
                 let old = slot.place.replace(place.clone());
-                captured.retired.extend(old.map(|p| p.extent));
+                captured.retired.extend(old.map(|p| bequeathed(p.extent)));
             }
             // Removed meanwhile: this checkpoint still names it, the next will not.
-            None => self.retired.push(place.extent.clone()),
+            None => self.retired.push(bequeathed(place.extent.clone())),
         }
     }
 
@@ -286,6 +286,12 @@ impl CapturedTable {
             (*index, page)
         })
     }
+}
+
+/// An extent at which no node of the current version stands any more.
+fn bequeathed(extent: Arc<Extent>) -> Arc<Extent> {
+    extent.bequeath();
+    extent
 }
 
 fn stored(slot: &Slot, first: Option<&Part>) -> StoredSlot {

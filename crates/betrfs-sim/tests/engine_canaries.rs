@@ -15,8 +15,10 @@ const OF_CRASHES: [Bug; 5] = [
     Bug::ClonesNotReplayed,
 ];
 
-const OF_THE_TREE: [Bug; 26] = [
+const OF_THE_TREE: [Bug; 28] = [
     Bug::KeptRunsCountedAsOne,
+    Bug::BlocksTakenOverTwice,
+    Bug::BlocksOfTheLivingTaken,
     Bug::NewerRunsTakenForOlder,
     Bug::SmallerKeyNotFirst,
     Bug::PairsCopiedWithoutMessages,

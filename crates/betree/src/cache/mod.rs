@@ -13,6 +13,8 @@ use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+#[cfg(test)]
+pub(crate) use piece::RUNS_MAX;
 pub(crate) use piece::{Held, Loaded, Piece, Stored};
 
 use crate::node::Body;

@@ -29,14 +29,16 @@ impl Stored {
     }
 }
 
-/// A piece is stored in no more runs than this: each may be a read of its own.
-const RUNS_MAX: usize = 4;
+/// A piece is stored in no more runs than this: each may be a read of its own. With more, random inserts write
+/// less: what is in too many is read, and written whole.
+pub(crate) const RUNS_MAX: usize = 12;
 
 /// A piece and those that came of it by newer messages alone, one after the other: what was last
 /// written of them.
 #[derive(Default)]
 struct Line(Mutex<Option<LastWritten>>);
 
+#[derive(Clone)]
 struct LastWritten {
     /// Whoever has a piece in it holds it; this does not.
     extent: Weak<Extent>,
@@ -45,6 +47,11 @@ struct LastWritten {
 }
 
 impl Line {
+    /// A line of its own, which begins with what this one has.
+    fn copy(&self) -> Arc<Line> {
+        Arc::new(Line(Mutex::new(self.0.lock().clone())))
+    }
+
     fn note(&self, stored: &Stored) {
         let last_msn = stored.last_msn();
         let mut last = self.0.lock();
@@ -212,7 +219,8 @@ impl Piece {
     pub fn twin(&self, cache: &Cache) -> Arc<Piece> {
         let state = self.state.lock();
         let (runs, below, stored) = (state.runs.clone(), state.below.clone(), state.stored.clone());
-        let state = State { runs, below, stored, line: None };
+        let line = state.line.as_ref().map(|line| line.copy());
+        let state = State { runs, below, stored, line };
         let is_clean = state.stored.is_some() && state.memory_bytes() > 0;
         let twin = Piece::in_memory(cache, self.raw_bytes(), self.ranges(), state);
         twin.touched.store(false, Ordering::Relaxed);
@@ -296,19 +304,24 @@ impl Piece {
         self.state.lock().stored.clone()
     }
 
-    /// Of a piece that is not stored as it is: the runs in an extent that hold what it was, and the messages
-    /// that have come since. `None` if there is no such thing, none have come, or it would be too many runs.
-    pub fn grown_in(&self, extent: &Arc<Extent>) -> Option<(Vec<RunRef>, Arc<Run>)> {
+    /// What of it is on the device, the runs in one extent, and the messages that have come since. `None` if
+    /// there is no such thing, or it would be too many runs.
+    pub fn standing(&self) -> Option<(Stored, Option<Arc<Run>>)> {
         let state = self.state.lock();
-        let line = state.line.as_ref().filter(|_| state.stored.is_none())?;
-        let last = line.0.lock();
-        let is_there = |last: &&LastWritten| {
-            Weak::as_ptr(&last.extent) == Arc::as_ptr(extent) && last.runs.len() < RUNS_MAX
-        };
-        let last = last.as_ref().filter(is_there)?;
-        let newer = newer_than(state.runs.last()?, last.last_msn);
-        // Of what was put together since, and got nothing new, one run takes the place of all.
-        (!newer.is_empty()).then(|| (last.runs.clone(), newer))
+        if let Some(stored) = &state.stored {
+            return Some((stored.clone(), None));
+        }
+        let may_grow = |runs: &[RunRef]| runs.len() < RUNS_MAX;
+        if let Some(line) = &state.line
+            && let Some(last) = line.0.lock().as_ref().filter(|last| may_grow(&last.runs))
+            && let Some(extent) = last.extent.upgrade()
+        {
+            let newer = newer_than(state.runs.last()?, last.last_msn);
+            // Of what was put together since, and got nothing new, one run takes the place of all.
+            return (!newer.is_empty()).then(|| (Stored { extent, runs: last.runs.clone() }, Some(newer)));
+        }
+        let stored = state.below.as_ref()?.stored().filter(|stored| may_grow(&stored.runs))?;
+        Some((stored, state.runs.last().cloned()))
     }
 
     /// Keeps the runs of a piece that were read from the device. Gives what is in memory afterwards: another

@@ -4,14 +4,17 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use betree_sys::BLOCK_BYTES;
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicU64, Ordering};
 
 use super::gaps::Gaps;
+use super::heirs::Heirs;
 use super::shares::Shares;
 use crate::error::{Error, Result};
+use crate::planted::{self, Bug};
 
 /// The allocatable part of a volume, in blocks of [`BLOCK_BYTES`] counted from the volume's start.
 ///
@@ -44,6 +47,7 @@ pub(crate) struct Part {
 pub(crate) struct Extent {
     space: Arc<Space>,
     parts: Box<[Part]>,
+    heirs: Mutex<Heirs>,
 }
 
 impl Space {
@@ -107,7 +111,7 @@ impl Space {
 
     fn extent(self: &Arc<Space>, parts: Vec<Part>) -> Arc<Extent> {
         self.further_parts.fetch_add(parts.len().saturating_sub(1) as u64, Ordering::Relaxed);
-        Arc::new(Extent { space: Arc::clone(self), parts: parts.into() })
+        Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), heirs: Mutex::default() })
     }
 
     /// How many parts the extents in use have beyond their first.
@@ -167,6 +171,28 @@ impl Extent {
             let (start, stop) = (offset.max(from), end.min(next));
             (start < stop).then(|| (part.start_block * BLOCK_BYTES as u64 + (start - from), stop - start))
         })
+    }
+
+    /// The node that stood here stands elsewhere or is gone: others that still use what it had may take over
+    /// its blocks.
+    pub(crate) fn bequeath(&self) {
+        self.heirs.lock().is_bequeathed = true;
+    }
+
+    /// Whether nodes other than the one that stood here may take over its blocks.
+    pub(crate) fn is_bequeathed(&self) -> bool {
+        self.heirs.lock().is_bequeathed || planted::is(Bug::BlocksOfTheLivingTaken)
+    }
+
+    /// Takes over a range of its blocks, counted through its parts, for the next extent of a node. Gives those that
+    /// nobody has taken over before: no two nodes ever name the same block.
+    pub(crate) fn take_over(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
+        self.heirs.lock().take(blocks)
+    }
+
+    /// Gives back what was taken over, for the node is written without it.
+    pub(crate) fn give_up(&self, blocks: &Range<u64>) {
+        self.heirs.lock().give_up(blocks);
     }
 
     /// Where on the volume one of its bytes stands; its start, if it has no such byte.

@@ -6,6 +6,7 @@
 
 mod extent;
 mod gaps;
+mod heirs;
 mod shares;
 
 pub(crate) use extent::{Extent, Part, Space};

@@ -1,9 +1,10 @@
-//! What a new version of a node keeps of the blocks of the last one.
+//! What a new version of a node keeps of the blocks of earlier ones.
 //!
 //! A leaf of a file server's volume changes in a few places at a time. Where the device seeks, it is written
 //! whole all the same, so that a scan finds it in one place. Elsewhere a new extent is a new part, with the
-//! header and what has changed, and behind it the blocks of the last extent that hold what has not: of a partition
-//! that newer messages have come to, the older ones.
+//! header and what has changed, and behind it blocks of other extents that hold what has not: those where the node
+//! stood last, and those of nodes that it was made of, as a half is of a leaf that was split. Of a piece that newer
+//! messages have come to these are the older ones.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,62 +12,131 @@ use core::ops::Range;
 
 use betree_sys::BLOCK_BYTES;
 
+use crate::cache::{Piece, Stored};
 use crate::format::node::RunRef;
+use crate::format::run::Run;
 use crate::planted;
 use crate::space::{Extent, Part};
 
 /// An extent has at most so many parts for this reason: each may be a read of its own for a scan.
-const PARTS_MAX: usize = 16;
-/// A stretch shorter than one part in so many of the last extent is written anew.
+const PARTS_MAX: usize = 48;
+/// A stretch of fewer blocks is written anew, unless it is a good part of a small node.
+const STRETCH_BLOCKS_MIN: u64 = 4;
 const SHARE_MIN: u64 = 32;
 /// Less than one part in so many is not worth being kept: the node is written whole.
 const WORTH: u64 = 4;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Stretches of blocks of an extent that the next one goes on holding.
+/// What of a piece is on the device in blocks that its node may keep.
+pub(super) struct Standing {
+    pub stored: Stored,
+    /// The messages that have come since.
+    pub newer: Option<Arc<Run>>,
+}
+
+impl Standing {
+    /// For a node that stands at `last`, if it does: what stands elsewhere may be another's.
+    pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Standing> {
+        let (stored, newer) = piece.standing()?;
+        let is_ours = last.is_some_and(|last| Arc::ptr_eq(last, &stored.extent));
+        (is_ours || stored.extent.is_bequeathed()).then_some(Standing { stored, newer })
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        self.stored.runs.iter().map(|run| u64::from(run.stored_len)).sum()
+    }
+}
+
+/// Stretches of blocks of earlier extents that the next one goes on holding: they are taken over for it.
 #[derive(Default)]
 pub(super) struct Kept {
-    extent: Option<Arc<Extent>>,
+    from: Vec<Source>,
+}
+
+/// What is kept of one extent.
+struct Source {
+    extent: Arc<Extent>,
     /// In blocks of the extent, in order.
     stretches: Vec<Range<u64>>,
 }
 
-impl Kept {
-    /// What is kept of a node's last extent, which has these runs that are still of use.
-    pub fn plan<'r>(useful: impl Iterator<Item = &'r RunRef>, extent: &Arc<Extent>) -> Kept {
-        let mut there: Vec<Range<u64>> = useful
-            .map(|run| (u64::from(run.offset), u64::from(run.offset) + u64::from(run.stored_len)))
-            .map(|(start, end)| start / BLOCK..end.div_ceil(BLOCK))
-            .collect();
-        there.sort_unstable_by_key(|run| run.start);
-        let mut stretches: Vec<Range<u64>> = Vec::new();
-        for next in there {
-            match stretches.last_mut() {
-                Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
-                _ => stretches.push(next),
-            }
-        }
-        stretches.retain(|kept| (kept.end - kept.start) * SHARE_MIN >= extent.len_blocks());
-        let kept = Kept { extent: Some(extent.clone()), stretches };
-        let blocks = kept.stretches.iter().map(|kept| kept.end - kept.start).sum::<u64>();
-        let is_worth_it = blocks * WORTH >= extent.len_blocks() && kept.parts().len() < PARTS_MAX;
-        // Places in an extent are kept in 32 bits; nodes are far smaller, but for what somebody made up.
-        if is_worth_it && extent.len_blocks() * BLOCK < 1 << 31 { kept } else { Kept::default() }
+impl Source {
+    /// In how many parts on the volume a stretch lies.
+    fn parts_of(&self, kept: &Range<u64>) -> usize {
+        self.extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).count()
     }
 
-    /// Where in the kept blocks, put one behind the other, a run of the extent begins; `None` where it is not
+    fn blocks(&self) -> u64 {
+        self.stretches.iter().map(|kept| kept.end - kept.start).sum()
+    }
+
+    /// The blocks on the volume.
+    fn parts(&self) -> impl Iterator<Item = Part> + '_ {
+        let places = self.stretches.iter().flat_map(|kept| {
+            self.extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).collect::<Vec<_>>()
+        });
+        places.map(|(at, len)| Part { start_block: at / BLOCK, len_blocks: len / BLOCK })
+    }
+}
+
+impl Kept {
+    /// What is kept for a node with these pieces, of which this stands in blocks that it may keep.
+    pub fn plan(pieces: &[Arc<Piece>], standing: &[Option<Standing>]) -> Kept {
+        let bytes = |(piece, standing): (&Arc<Piece>, &Option<Standing>)| {
+            let newer = |standing: &Standing| standing.newer.as_ref().map_or(0, |run| run.as_bytes().len());
+            let all = |standing: &Standing| standing.stored_bytes() + newer(standing) as u64;
+            standing.as_ref().map_or(piece.raw_bytes() as u64, all)
+        };
+        let node_blocks = pieces.iter().zip(standing).map(bytes).sum::<u64>() / BLOCK;
+        let mut sources: Vec<Source> = Vec::new();
+        for Stored { extent, runs } in standing.iter().flatten().map(|standing| &standing.stored) {
+            let there = runs
+                .iter()
+                .map(|run| (u64::from(run.offset), u64::from(run.offset) + u64::from(run.stored_len)))
+                .map(|(start, end)| start / BLOCK..end.div_ceil(BLOCK));
+            match sources.iter_mut().find(|source| Arc::ptr_eq(&source.extent, extent)) {
+                Some(source) => source.stretches.extend(there),
+                None => sources.push(Source { extent: extent.clone(), stretches: there.collect() }),
+            }
+        }
+        for source in &mut sources {
+            source.stretches = joined(core::mem::take(&mut source.stretches));
+        }
+        let shortest = (node_blocks / SHARE_MIN).min(STRETCH_BLOCKS_MIN).max(shortest_of_longest(&sources));
+        for source in &mut sources {
+            source.stretches.retain(|kept| kept.end - kept.start >= shortest);
+            let got = source.stretches.iter().flat_map(|kept| source.extent.take_over(kept.clone()));
+            source.stretches = got.collect();
+        }
+        let kept = Kept { from: sources };
+        let blocks = kept.from.iter().map(Source::blocks).sum::<u64>();
+        let is_worth_it = blocks > 0 && blocks * WORTH >= node_blocks;
+        // Places in an extent are kept in 32 bits; nodes are far smaller, but for what somebody made up.
+        if is_worth_it && blocks * BLOCK < 1 << 30 {
+            return kept;
+        }
+        for Source { extent, stretches } in &kept.from {
+            stretches.iter().for_each(|kept| extent.give_up(kept));
+        }
+        Kept::default()
+    }
+
+    /// Where in the kept blocks, put one behind the other, a run of an extent begins; `None` where it is not
     /// in them.
-    pub fn offset_of(&self, run: &RunRef) -> Option<u64> {
+    pub fn offset_of(&self, extent: &Arc<Extent>, run: &RunRef) -> Option<u64> {
         let start = u64::from(run.offset);
         let end = start + u64::from(run.stored_len);
         let mut before = 0;
-        for kept in &self.stretches {
-            if kept.start * BLOCK <= start && end <= kept.end * BLOCK {
-                return Some(before + start - kept.start * BLOCK);
-            }
-            if !planted::is(planted::Bug::KeptRunsCountedAsOne) {
-                before += (kept.end - kept.start) * BLOCK;
+        for source in &self.from {
+            for kept in &source.stretches {
+                let is_here = Arc::ptr_eq(&source.extent, extent);
+                if is_here && kept.start * BLOCK <= start && end <= kept.end * BLOCK {
+                    return Some(before + start - kept.start * BLOCK);
+                }
+                if !planted::is(planted::Bug::KeptRunsCountedAsOne) {
+                    before += (kept.end - kept.start) * BLOCK;
+                }
             }
         }
         None
@@ -74,10 +144,36 @@ impl Kept {
 
     /// The blocks on the volume.
     pub fn parts(&self) -> Vec<Part> {
-        let Some(extent) = &self.extent else { return Vec::new() };
-        let places = self.stretches.iter().flat_map(|kept| {
-            extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).collect::<Vec<_>>()
-        });
-        places.map(|(at, len)| Part { start_block: at / BLOCK, len_blocks: len / BLOCK }).collect()
+        self.from.iter().flat_map(Source::parts).collect()
     }
+}
+
+/// How long a stretch has to be to be among the longest that lie in [`PARTS_MAX`] parts together, in blocks.
+fn shortest_of_longest(sources: &[Source]) -> u64 {
+    let stretches = sources.iter().flat_map(|source| {
+        source.stretches.iter().map(|kept| (kept.end - kept.start, source.parts_of(kept)))
+    });
+    let mut stretches: Vec<(u64, usize)> = stretches.collect();
+    stretches.sort_unstable_by_key(|(blocks, _)| core::cmp::Reverse(*blocks));
+    let mut parts = 0;
+    for (blocks, more) in stretches {
+        parts += more;
+        if parts > PARTS_MAX {
+            return blocks + 1;
+        }
+    }
+    0
+}
+
+/// Ranges that touch as one, in order.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for next in ranges {
+        match joined.last_mut() {
+            Some(last) if next.start <= last.end => last.end = last.end.max(next.end),
+            _ => joined.push(next),
+        }
+    }
+    joined
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use betree_sys::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::keep::Kept;
+use super::keep::{Kept, Standing};
 use super::{NodePlace, Store, corrupt};
 use crate::cache::{Held, Piece, Stored};
 use crate::error::{Error, Result};
@@ -14,7 +14,6 @@ use crate::format::node::{Entries, Header, RunRef, StoredAs, StoredEdge};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
-use crate::space::{Extent, Part};
 
 /// A node that is ready to be written.
 pub(crate) struct Encoded {
@@ -24,8 +23,8 @@ pub(crate) struct Encoded {
     header_checksum: u64,
     /// How many blocks are to be written.
     blocks: usize,
-    /// The blocks of the last extent that are a part of the next.
-    kept: Vec<Part>,
+    /// The blocks of earlier extents that are a part of the next.
+    kept: Kept,
 }
 
 /// A node that has its place.
@@ -36,23 +35,6 @@ pub(crate) struct Outgoing {
     pub kept_bytes: u64,
     blocks: usize,
     pieces: Vec<(Arc<Piece>, Vec<RunRef>)>,
-}
-
-/// What of a piece is already where it is to be, in the last extent of its node.
-struct Standing {
-    runs: Vec<RunRef>,
-    /// The messages that have come since.
-    newer: Option<Arc<Run>>,
-}
-
-impl Standing {
-    fn of(piece: &Piece, extent: &Arc<Extent>) -> Option<Standing> {
-        if let Some((runs, newer)) = piece.grown_in(extent) {
-            return Some(Standing { runs, newer: Some(newer) });
-        }
-        let stored = piece.stored().filter(|stored| Arc::ptr_eq(&stored.extent, extent))?;
-        Some(Standing { runs: stored.runs, newer: None })
-    }
 }
 
 /// How a piece is stored in its node's next extent.
@@ -67,12 +49,12 @@ struct Form {
 
 impl Form {
     fn of(piece: &Piece, standing: Option<Standing>, kept: &Kept) -> Result<Form> {
-        let staying = |runs: &[RunRef]| -> Option<Vec<RunRef>> {
-            let stays = |at: &RunRef| Some(RunRef { offset: kept.offset_of(at)? as u32, ..*at });
+        let staying = |Stored { extent, runs }: &Stored| -> Option<Vec<RunRef>> {
+            let stays = |at: &RunRef| Some(RunRef { offset: kept.offset_of(extent, at)? as u32, ..*at });
             runs.iter().map(stays).collect()
         };
-        if let Some(Standing { runs, newer }) = standing
-            && let Some(staying) = staying(&runs)
+        if let Some(Standing { stored, newer }) = standing
+            && let Some(staying) = staying(&stored)
         {
             return Ok(Form { staying, copied: None, encoded: newer });
         }
@@ -96,8 +78,8 @@ impl Store {
     /// not matter. `last` is where it stands now, if it does.
     ///
     /// What is in memory is compressed; what is not is copied as it is stored, checked on the way. Where the
-    /// device does not seek and space is not short, pieces that have not changed stay where they are, and of
-    /// those that newer messages have come to these alone are written.
+    /// device does not seek and space is not short, pieces that have not changed stay where they are, those of
+    /// nodes that are gone too, and of those that newer messages have come to these alone are written.
     ///
     /// # Errors
     /// Where a piece cannot be read, or there is no memory.
@@ -108,10 +90,12 @@ impl Store {
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
         let pieces = node.pieces();
-        let last = last.filter(|_| self.may_keep_blocks()).map(|place| &place.extent);
-        let standing: Vec<_> = pieces.iter().map(|piece| Standing::of(piece, last?)).collect();
-        let useful = standing.iter().flatten().flat_map(|standing| &standing.runs);
-        let kept = last.map_or_else(Kept::default, |extent| Kept::plan(useful, extent));
+        let last = last.map(|place| &place.extent);
+        let standing: Vec<_> = match self.may_keep_blocks() {
+            true => pieces.iter().map(|piece| Standing::of(piece, last)).collect(),
+            false => pieces.iter().map(|_| None).collect(),
+        };
+        let kept = Kept::plan(&pieces, &standing);
         let forms = pieces.iter().zip(standing).map(|(piece, standing)| Form::of(piece, standing, &kept));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
         let header = |refs: &[Vec<RunRef>]| {
@@ -141,7 +125,7 @@ impl Store {
             header_len: header_len as u32,
             header_checksum: xxh3_64(&header),
             blocks,
-            kept: kept.parts(),
+            kept,
         })
     }
 
@@ -157,6 +141,7 @@ impl Store {
     /// [`Error::NoSpace`] if that many blocks are not free.
     pub fn place_node(&self, encoded: Encoded) -> Result<Outgoing> {
         let Encoded { node, pieces, header_len, header_checksum, blocks, kept } = encoded;
+        let kept = kept.parts();
         let extent = self.space.allocate_before(blocks as u64, usize::MAX, &kept).ok_or(Error::NoSpace)?;
         let place = NodePlace { extent, header_len, header_checksum };
         let kept_bytes = kept.iter().map(|part| part.len_blocks * BLOCK_BYTES as u64).sum();

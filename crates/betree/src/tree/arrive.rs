@@ -297,7 +297,14 @@ impl Tree<'_> {
                 Some(_) if !covered(ranges, window) => bases.next(),
                 _ => None,
             };
-            merged(base, points, ranges, self.upsert, |key, value| out.push(key, value));
+            let old_bytes = base.as_ref().and(basement).map_or(0, |basement| basement.piece.raw_bytes());
+            let new_bytes = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
+            let mut out_bytes = 0;
+            merged(base, points, ranges, self.upsert, |key, value| {
+                out_bytes += RunBuilder::bytes_of(key, value);
+                out.push(key, value);
+            });
+            self.dict.folds.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
         }
         Ok(out.finish())
     }

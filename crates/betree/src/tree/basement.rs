@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::build::Lift;
+use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
 use super::{Change, Tree};
 use crate::cache::Piece;
@@ -21,6 +21,8 @@ use crate::upsert::{Upsert, fold};
 
 /// A basement with its messages is not larger than so many basements of the usual size.
 const SIZES_MAX: usize = 2;
+/// The same where keys are mostly new.
+const GROWING_SIZES_MAX: usize = 8;
 
 impl Tree<'_> {
     /// A basement with messages added to it, without a look at what is there. `None` where it has to be
@@ -33,9 +35,12 @@ impl Tree<'_> {
         let last_msn = basement.piece.last_msn();
         let is_newer = points.iter().all(|point| point.msn > last_msn);
         let may_delete = points.iter().any(|point| point.kind == Kind::Delete);
-        // What is as much as half of it is better written with the rest than twice.
-        let too_large = new_bytes * 2 > old_bytes
-            || old_bytes + new_bytes > self.geometry.basement_bytes as usize * SIZES_MAX;
+        let is_growing = self.dict.folds.lose_little();
+        let sizes_max = if is_growing { GROWING_SIZES_MAX } else { SIZES_MAX };
+        // What is much of it is better written with the rest than twice.
+        let most_bytes = if is_growing { old_bytes } else { old_bytes / 2 };
+        let too_large = new_bytes > most_bytes
+            || old_bytes + new_bytes > self.geometry.basement_bytes as usize * sizes_max;
         if too_large || !is_newer || may_delete || !self.store.may_keep_blocks() {
             return None;
         }
@@ -49,8 +54,16 @@ impl Tree<'_> {
 
     /// The pairs of basements, in their order, with the messages over them in them.
     pub(super) fn basement_pairs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
-        let all = self.store.all_layers(pieces)?.into_iter();
-        Ok(all.map(|layers| pairs_of(layers, self.upsert)).collect())
+        let all = self.store.all_layers(pieces)?.into_iter().zip(pieces);
+        let pairs = all.map(|(layers, piece)| {
+            let pairs = pairs_of(layers, self.upsert);
+            if piece.has_messages() {
+                let out_bytes = pairs.as_bytes().len();
+                self.dict.folds.note(piece.raw_bytes(), out_bytes, self.geometry.node_bytes);
+            }
+            pairs
+        });
+        Ok(pairs.collect())
     }
 
     /// A leaf of which no basement has messages. Nobody else names it.
@@ -59,7 +72,7 @@ impl Tree<'_> {
             return Ok(leaf.clone());
         }
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
-        self.copy_pairs(leaf.basements(), &Cut::LOW, &Cut::HIGH, &Lift::default(), false, &mut out)?;
+        self.copy_pairs(leaf.basements(), &Cut::LOW, &Cut::HIGH, &Lift::default(), Share::Pairs, &mut out)?;
         let leaf = self.with_body(leaf, Body::Leaf(out.finish().0));
         self.apply(Change { changed: Vec::from([leaf.clone()]), ..Change::default() });
         Ok(leaf)

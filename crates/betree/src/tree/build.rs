@@ -56,6 +56,17 @@ fn lift_run(run: &Run, to: &Translation) -> Run {
     out.finish()
 }
 
+/// Which basements a leaf may have of the one that it is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    /// None: their pairs are packed anew.
+    Nothing,
+    /// Those without messages.
+    Pairs,
+    /// Those with messages too.
+    All,
+}
+
 impl Tree<'_> {
     /// An edge in other coordinates, what is pending for it likewise.
     pub(super) fn lift_edge(&self, edge: &Edge, lift: &Lift) -> Result<Edge> {
@@ -172,14 +183,14 @@ impl Tree<'_> {
     }
 
     /// Adds the pairs of basements in `[lo, hi)` to a leaf in other coordinates. Basements that lie
-    /// inside as they are, have no messages and need no other keys, are shared unless `repack`.
+    /// inside as they are and need no other keys are shared as far as `share` says.
     pub(super) fn copy_pairs(
         &self,
         basements: &[Basement],
         lo: &Cut,
         hi: &Cut,
         lift: &Lift,
-        repack: bool,
+        share: Share,
         out: &mut LeafBuilder<'_>,
     ) -> Result<()> {
         let ends = basements.iter().skip(1).map(|b| Some(Cut::before(b.first.clone()))).chain([None]);
@@ -190,8 +201,12 @@ impl Tree<'_> {
             .filter(|(basement, end)| end.as_ref().is_none_or(|end| end > lo) && hi.is_above(&basement.first))
             .map(|(basement, end)| {
                 let inside = !lo.is_above(&basement.first) && end.map_or(*hi == Cut::HIGH, |end| end <= *hi);
-                let is_plain = !basement.piece.has_messages();
-                (basement, inside && is_plain && !repack && lift.changes_nothing())
+                let may_share = match share {
+                    Share::Nothing => false,
+                    Share::Pairs => !basement.piece.has_messages(),
+                    Share::All => true,
+                };
+                (basement, inside && may_share && lift.changes_nothing())
             })
             .collect();
         let read = wanted.iter().filter(|(_, shared)| !shared).map(|(basement, _)| basement.piece.clone());

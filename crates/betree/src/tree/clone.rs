@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use betree_sys::sync::atomic::AtomicU64;
 
 use super::arrive::{Arrival, Batch};
-use super::build::Lift;
+use super::build::{Lift, Share};
 use super::settle::HEIGHT_MAX;
 use super::{Change, Cursor, Tree};
 use crate::batch::RangeChange;
@@ -366,7 +366,7 @@ impl Tree<'_> {
                 let mut out =
                     super::leaf_builder::LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
                 let (from, to) = edge.shown();
-                self.copy_pairs(child.basements(), &from, &to, &lift, false, &mut out)?;
+                self.copy_pairs(child.basements(), &from, &to, &lift, Share::Pairs, &mut out)?;
                 let body = Body::Leaf(out.finish().0);
                 let node = self.new_node(0, into.to.cut(lo), into.to.cut(hi), body);
                 let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);

@@ -129,7 +129,9 @@ impl Tree<'_> {
         };
         let child = match self.is_large(&child) {
             true if child.height > 0 => self.tidied(&child)?,
-            // Messages may take the place of what they are over.
+            // Where keys are mostly new it is cheaper to leave messages where they are.
+            true if self.store.may_keep_blocks() && self.dict.folds.lose_little() => child,
+            // Else they may take the place of what they are over.
             true => self.folded(&child)?,
             false => child,
         };

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::build::Lift;
+use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
 use super::{Change, Tree};
 use crate::error::Result;
@@ -48,6 +48,8 @@ impl Tree<'_> {
         cuts: &[Cut],
     ) -> Result<Arc<Node>> {
         let out = Lift::out_of_child(edge);
+        // Where the parts keep the blocks, they keep the messages over them.
+        let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
         let mut change = Change::default();
         let mut new = Vec::with_capacity(cuts.len());
         let above = |cut: &Cut, bound: &Cut, is_bound: bool| {
@@ -65,7 +67,7 @@ impl Tree<'_> {
             let (height, body) = match &child.body {
                 Body::Leaf(basements) => {
                     let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
-                    self.copy_pairs(basements, lo_below, hi_below, &lift, false, &mut leaf)?;
+                    self.copy_pairs(basements, lo_below, hi_below, &lift, share, &mut leaf)?;
                     (0, Body::Leaf(leaf.finish().0))
                 }
                 Body::Interior(_) => {

@@ -3,6 +3,7 @@
 
 mod fleeting;
 mod forgotten;
+mod heirs;
 mod made_up;
 mod rotten;
 mod together;
@@ -11,6 +12,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use hashbrown::HashSet;
 
 use super::{Change, Tree};
 use crate::batch::Batch;

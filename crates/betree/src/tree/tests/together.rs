@@ -1,9 +1,7 @@
 //! What is read in one go.
 
-use hashbrown::HashSet;
-
 use super::*;
-use crate::cache::Piece;
+use crate::cache::{Piece, RUNS_MAX};
 
 fn basement(env: &Env, index: usize) -> Arc<Piece> {
     only_leaf(&tree(env)).basements()[index].piece.clone()
@@ -57,13 +55,16 @@ fn reads_for_flush(env: &Env) -> u64 {
 }
 
 #[test]
-fn what_comes_to_a_basement_is_added_three_times_without_a_look_where_nothing_seeks() {
+fn what_comes_to_a_basement_is_added_without_a_look_until_it_is_in_many_runs_where_nothing_seeks() {
     let (device, env) = volume_with_long_leaf();
     device.do_not_seek();
-    for (reads, several) in [(0, &[2][..]), (0, &[3]), (0, &[4]), (2, &[]), (0, &[2])] {
-        assert_eq!((reads_for_flush(&env), &runs(&env)[..]), (reads, several));
+    for stored in 2..=RUNS_MAX {
+        assert_eq!((reads_for_flush(&env), runs(&env)), (0, Vec::from([stored])));
     }
-    let expected = [&value(KEYS_OF_LEAF / 2)[..], b"!!!!!"].concat();
+    let reads = reads_for_flush(&env);
+    assert!(reads > 0 && runs(&env).is_empty(), "{reads} reads, {:?}", runs(&env));
+    assert_eq!((reads_for_flush(&env), runs(&env)), (0, Vec::from([2])));
+    let expected = [&value(KEYS_OF_LEAF / 2)[..], "!".repeat(RUNS_MAX + 1).as_bytes()].concat();
     assert_eq!(env.get(D, &key(KEYS_OF_LEAF / 2)).unwrap().unwrap(), expected);
     assert_eq!(problems(&env), Vec::<String>::new());
     env.close().unwrap();

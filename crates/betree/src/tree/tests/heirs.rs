@@ -1,0 +1,53 @@
+//! What nodes that are made of others keep of their blocks.
+
+use super::*;
+use crate::space::Extent;
+
+/// The extents of all leaves, from left to right.
+fn extents(env: &Env) -> Vec<Arc<Extent>> {
+    let tree = tree(env);
+    let leaves = root(&tree).edges().iter().filter_map(|edge| edge.child).collect::<Vec<_>>();
+    leaves.iter().map(|id| tree.table.lock().place(*id).unwrap().extent).collect()
+}
+
+/// Puts every eighth key of the leaf anew, with a value of another size.
+fn grow(env: &Env, times: usize) {
+    let mut batch = Batch::new();
+    let numbers = (0..KEYS_OF_LEAF).step_by(8);
+    numbers.for_each(|number| batch.put(D, &key(number), &value(number).repeat(times)));
+    env.commit(&batch).unwrap();
+    env.engine.freeze(true);
+    env.engine.absorb_all().unwrap();
+    env.engine.drain(&mut HashSet::new()).unwrap();
+}
+
+fn expect_grown(env: &Env, times: usize) {
+    for number in 0..KEYS_OF_LEAF {
+        let times = if number.is_multiple_of(8) { times } else { 1 };
+        assert_eq!(env.get(D, &key(number)).unwrap().unwrap(), value(number).repeat(times), "{number}");
+    }
+}
+
+#[test]
+fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
+    let written = |seeks: bool| {
+        let (device, env) = volume_with_long_leaf();
+        if !seeks {
+            device.do_not_seek();
+        }
+        let leaf_bytes = extents(&env).iter().map(|extent| extent.len_blocks() * 4096).sum::<u64>();
+        let before = env.stats().device_write_bytes;
+        grow(&env, 4);
+        env.checkpoint().unwrap();
+        assert!(extents(&env).len() > 1, "it was split");
+        assert_eq!(problems(&env), Vec::<String>::new());
+        env.close().unwrap();
+        // What the node table says of their extents is believed only if no two have a block in common.
+        expect_grown(&open(&device), 4);
+        (env.stats().device_write_bytes - before, leaf_bytes)
+    };
+    let ((kept, leaf_bytes), (whole, _)) = (written(false), written(true));
+    assert!(whole > leaf_bytes, "{whole} bytes written of a leaf of {leaf_bytes}");
+    // An eighth of the pairs, four times as large, and the basements at the cut and at the end.
+    assert!(kept < leaf_bytes * 7 / 8, "{kept} bytes written of a leaf of {leaf_bytes}");
+}
