@@ -13,6 +13,7 @@ use betree_sys::sync::atomic::AtomicU64;
 
 use super::arrive::{Arrival, Batch};
 use super::build::{Lift, Share};
+use super::leaf_builder::LeafBuilder;
 use super::settle::HEIGHT_MAX;
 use super::{Change, Cursor, Tree};
 use crate::batch::RangeChange;
@@ -360,17 +361,15 @@ impl Tree<'_> {
         let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
         let (mut node, edge) = match leaf.filter(|_| is_plain || planted::is(Bug::GotosCarriedIntoLeaf)) {
             Some((edge, id)) => {
+                // In the coordinates of the leaf that it is cut from: most basements are shared as they are.
                 let child = self.node(id)?;
-                let into = Lift::into_child(lo, hi);
-                let lift = Lift::out_of_child(edge).then(&into);
-                let mut out =
-                    super::leaf_builder::LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
                 let (from, to) = edge.shown();
-                self.copy_pairs(child.basements(), &from, &to, &lift, Share::Pairs, &mut out)?;
-                let body = Body::Leaf(out.finish().0);
-                let node = self.new_node(0, into.to.cut(lo), into.to.cut(hi), body);
-                let longest = edge.longest_key_here().saturating_sub(into.to.strip_len as u32);
-                self.edge_to(node, lo, hi, into, longest)
+                let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
+                let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
+                self.copy_pairs(child.basements(), &from, &to, &Lift::default(), share, &mut out)?;
+                let node = self.new_node(0, from, to, Body::Leaf(out.finish().0));
+                let into = Lift { to: edge.translation.clone(), back: edge.up() };
+                self.edge_to(node, lo, hi, into, edge.longest_key)
             }
             None => {
                 let named = parts.iter().flat_map(Edge::references);

@@ -51,3 +51,23 @@ fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
     // An eighth of the pairs, four times as large, and the basements at the cut and at the end.
     assert!(kept < leaf_bytes * 7 / 8, "{kept} bytes written of a leaf of {leaf_bytes}");
 }
+
+#[test]
+fn a_clone_of_a_part_of_a_leaf_reads_what_is_at_its_borders_alone() {
+    let (_device, env) = volume_with_long_leaf();
+    let leaf = only_leaf(&tree(&env));
+    assert!(leaf.basements().iter().all(|basement| basement.piece.evict()));
+    let before = env.stats().device_read_bytes;
+    let mut batch = Batch::new();
+    // Those from k0000 to k0999.
+    batch.clone_range(D, b"k0", b"z");
+    env.commit(&batch).unwrap();
+    let read_bytes = env.stats().device_read_bytes - before;
+    let leaf_bytes = leaf.basements().iter().map(|basement| basement.piece.raw_bytes() as u64).sum::<u64>();
+    assert!(read_bytes > 0 && read_bytes < leaf_bytes / 4, "{read_bytes} bytes read of {leaf_bytes}");
+    for number in 0..1000 {
+        let copy = [b"z", &key(number)[2..]].concat();
+        assert_eq!(env.get(D, &copy).unwrap().unwrap(), value(number), "{number}");
+    }
+    assert_eq!(problems(&env), Vec::<String>::new());
+}
