@@ -47,7 +47,7 @@ const OF_THE_TREE: [Bug; 28] = [
 ];
 
 /// Bugs that few histories meet, with one that does.
-const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 3643)];
+const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
 /// A bug of the tree may stay hidden from no more histories than this, each as long as those of
 /// `engine_laws`.

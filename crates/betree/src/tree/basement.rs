@@ -72,7 +72,7 @@ impl Tree<'_> {
             return Ok(leaf.clone());
         }
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
-        self.copy_pairs(leaf.basements(), &Cut::LOW, &Cut::HIGH, &Lift::default(), Share::Pairs, &mut out)?;
+        self.copy_pairs(leaf, &Cut::LOW, &Cut::HIGH, &Lift::default(), Share::Pairs, &mut out)?;
         let leaf = self.with_body(leaf, Body::Leaf(out.finish().0));
         self.apply(Change { changed: Vec::from([leaf.clone()]), ..Change::default() });
         Ok(leaf)

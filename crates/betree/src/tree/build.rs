@@ -182,25 +182,26 @@ impl Tree<'_> {
         (node, edge)
     }
 
-    /// Adds the pairs of basements in `[lo, hi)` to a leaf in other coordinates. Basements that lie
-    /// inside as they are and need no other keys are shared as far as `share` says.
+    /// Adds the pairs of a leaf in `[lo, hi)` to one in other coordinates. Basements that lie inside as they are and
+    /// need no other keys are shared as far as `share` says.
     pub(super) fn copy_pairs(
         &self,
-        basements: &[Basement],
+        from: &Node,
         lo: &Cut,
         hi: &Cut,
         lift: &Lift,
         share: Share,
         out: &mut LeafBuilder<'_>,
     ) -> Result<()> {
-        let ends = basements.iter().skip(1).map(|b| Some(Cut::before(b.first.clone()))).chain([None]);
+        let basements = from.basements();
+        let ends = basements.iter().skip(1).map(|b| Cut::before(b.first.clone())).chain([from.hi.clone()]);
         // Each basement in the range, and whether it can be shared as it is.
         let wanted: Vec<(&Basement, bool)> = basements
             .iter()
             .zip(ends)
-            .filter(|(basement, end)| end.as_ref().is_none_or(|end| end > lo) && hi.is_above(&basement.first))
+            .filter(|(basement, end)| end > lo && hi.is_above(&basement.first))
             .map(|(basement, end)| {
-                let inside = !lo.is_above(&basement.first) && end.map_or(*hi == Cut::HIGH, |end| end <= *hi);
+                let inside = !lo.is_above(&basement.first) && end <= *hi;
                 let may_share = match share {
                     Share::Nothing => false,
                     Share::Pairs => !basement.piece.has_messages(),

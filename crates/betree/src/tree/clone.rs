@@ -366,7 +366,7 @@ impl Tree<'_> {
                 let (from, to) = edge.shown();
                 let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
                 let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
-                self.copy_pairs(child.basements(), &from, &to, &Lift::default(), share, &mut out)?;
+                self.copy_pairs(&child, &from, &to, &Lift::default(), share, &mut out)?;
                 let node = self.new_node(0, from, to, Body::Leaf(out.finish().0));
                 let into = Lift { to: edge.translation.clone(), back: edge.up() };
                 self.edge_to(node, lo, hi, into, edge.longest_key)

@@ -91,7 +91,7 @@ impl Tree<'_> {
                 self.store.load(&child.pieces())?;
                 let hides = !planted::is(Bug::HiddenPairsMerged);
                 let (lo, hi) = if hides { edge.shown() } else { (child.lo.clone(), child.hi.clone()) };
-                self.copy_pairs(child.basements(), &lo, &hi, &lift, Share::Nothing, &mut leaf)?;
+                self.copy_pairs(child, &lo, &hi, &lift, Share::Nothing, &mut leaf)?;
             }
             let (basements, longest) = leaf.finish();
             (self.new_node(0, lo, hi, Body::Leaf(basements)), longest)

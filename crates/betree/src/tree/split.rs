@@ -65,9 +65,9 @@ impl Tree<'_> {
             let (lo_new, hi_new) = (into.to.cut(&lo), into.to.cut(&hi));
             let gotos = inside(&edge.gotos, &lo, &hi);
             let (height, body) = match &child.body {
-                Body::Leaf(basements) => {
+                Body::Leaf(_) => {
                     let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
-                    self.copy_pairs(basements, lo_below, hi_below, &lift, share, &mut leaf)?;
+                    self.copy_pairs(child, lo_below, hi_below, &lift, share, &mut leaf)?;
                     (0, Body::Leaf(leaf.finish().0))
                 }
                 Body::Interior(_) => {
