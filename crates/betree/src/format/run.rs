@@ -142,9 +142,12 @@ impl Run {
         u32_at(&self.bytes, self.ends_at + index * END_BYTES).unwrap_or(0) as usize
     }
 
+    fn start(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.end(index - 1) }
+    }
+
     fn entry(&self, index: usize) -> &[u8] {
-        let start = if index == 0 { 0 } else { self.end(index - 1) };
-        self.bytes.get(start..self.end(index)).unwrap_or_default()
+        self.bytes.get(self.start(index)..self.end(index)).unwrap_or_default()
     }
 
     /// The key of the point at `index`; empty past the end.
@@ -187,6 +190,29 @@ impl Run {
         lo
     }
 
+    /// The index of the first point from `from` on whose key is not below `key`. The nearer it is, the fewer keys are
+    /// looked at.
+    pub fn lower_bound_after(&self, from: usize, key: &[u8]) -> usize {
+        let (mut below, mut step) = (from, 1);
+        while below + step < self.points && self.key(below + step) < key {
+            below += step;
+            step *= 2;
+        }
+        self.partition_point(below, below + step, |k| k < key)
+    }
+
+    /// How many of the points from `from` on, which is one of them, take at most so many bytes of a run.
+    pub fn points_that_take(&self, from: usize, bytes: usize) -> usize {
+        let start = self.start(from);
+        let takes = |count: usize| self.end(from + count - 1) - start + count * END_BYTES;
+        let (mut fit, mut too_many) = (0, self.points.saturating_sub(from) + 1);
+        while fit + 1 < too_many {
+            let middle = fit + (too_many - fit) / 2;
+            if takes(middle) <= bytes { fit = middle } else { too_many = middle }
+        }
+        fit
+    }
+
     /// The points in `[from, to)` by index.
     pub fn points(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = Point<'_>> {
         (from..to.min(self.points)).map(|index| self.point(index))
@@ -226,6 +252,20 @@ impl RunBuilder {
     /// Adds the next point.
     pub fn push(&mut self, key: &[u8], msn: Msn, kind: Kind, value: &[u8]) {
         self.push_entry(msn, kind as u8, key, value);
+    }
+
+    /// Adds the points in `[from, to)` of a run of pairs.
+    pub fn push_pairs(&mut self, pairs: &Run, from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        let (start, end) = (pairs.start(from), pairs.end(to - 1));
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(self.room.max(end - start));
+        }
+        let moved = |end: usize| (self.bytes.len() + end - start) as u32;
+        self.ends.extend((from..to).map(|index| moved(pairs.end(index))));
+        self.bytes.extend_from_slice(pairs.bytes.get(start..end).unwrap_or_default());
     }
 
     fn push_entry(&mut self, msn: Msn, code: u8, first: &[u8], second: &[u8]) {
@@ -351,6 +391,42 @@ mod tests {
         let newest = run.points(0, run.len()).map(|point| point.msn);
         let newest = newest.chain(run.ranges().iter().map(|range| range.msn)).max();
         assert_eq!(run.last_msn(), newest.unwrap_or(0), "{place}");
+    }
+
+    #[test]
+    fn a_search_from_any_point_on_finds_the_first_one_from_there() {
+        let run = long_sample();
+        for from in 0..=run.len() {
+            for number in 0..14u8 {
+                let key = [b'k', number];
+                assert_eq!(
+                    run.lower_bound_after(from, &key),
+                    run.lower_bound(&key).max(from),
+                    "{from} {number}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_of_a_run_make_the_run_that_they_make_one_by_one() {
+        let (mut builder, keys) = (RunBuilder::default(), [&b"a"[..], b"bc", b"", b"d"]);
+        let value = |index: usize| std::vec![index as u8; index * 3];
+        let push =
+            |builder: &mut RunBuilder, index: usize| builder.push(keys[index], 0, Kind::Put, &value(index));
+        (0..4).for_each(|index| push(&mut builder, index));
+        let all = builder.finish();
+        for (from, to) in (0..=4).flat_map(|from| (from..=4).map(move |to| (from, to))) {
+            let (mut one_by_one, mut at_once) = (RunBuilder::default(), RunBuilder::default());
+            push(&mut one_by_one, 1);
+            push(&mut at_once, 1);
+            (from..to).for_each(|index| push(&mut one_by_one, index));
+            at_once.push_pairs(&all, from, to);
+            assert_eq!(at_once.finish().as_bytes(), one_by_one.finish().as_bytes(), "{from} {to}");
+            let bytes = (from..to).map(|index| RunBuilder::bytes_of(keys[index], &value(index))).sum();
+            assert_eq!(all.points_that_take(from, bytes), to - from);
+            assert_eq!(all.points_that_take(from, bytes + 1), to - from);
+        }
     }
 
     #[test]

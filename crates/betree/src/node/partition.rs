@@ -110,12 +110,22 @@ impl Layers {
         runs
     }
 
-    /// All messages in one run.
+    /// All messages in one run: neighbours are put together, and again, so that each message is copied as often as
+    /// the number of runs can be halved.
     pub fn joined(&self) -> Arc<Run> {
-        self.newer.iter().fold(self.oldest.clone(), |older, newer| {
-            let points: Vec<_> = newer.points(0, newer.len()).collect();
-            Arc::new(with_newer(Some(&older), &points, newer.ranges()))
-        })
+        let mut runs = self.clone().into_runs();
+        while let [_, _, ..] = runs.as_slice() {
+            let two = |runs: &[Arc<Run>]| match runs {
+                [older, newer, ..] => {
+                    let points: Vec<_> = newer.points(0, newer.len()).collect();
+                    Some(Arc::new(with_newer(Some(older), &points, newer.ranges())))
+                }
+                [last] => Some(last.clone()),
+                [] => None,
+            };
+            runs = runs.chunks(2).filter_map(two).collect();
+        }
+        runs.pop().unwrap_or_else(|| self.oldest.clone())
     }
 }
 

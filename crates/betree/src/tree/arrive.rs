@@ -299,11 +299,9 @@ impl Tree<'_> {
             };
             let old_bytes = base.as_ref().and(basement).map_or(0, |basement| basement.piece.raw_bytes());
             let new_bytes = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
-            let mut out_bytes = 0;
-            merged(base, points, ranges, self.upsert, |key, value| {
-                out_bytes += RunBuilder::bytes_of(key, value);
-                out.push(key, value);
-            });
+            let before_bytes = out.pushed_bytes();
+            merged(base, points, ranges, self.upsert, &mut out);
+            let out_bytes = out.pushed_bytes() - before_bytes;
             self.dict.folds.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
         }
         Ok(out.finish())

@@ -96,8 +96,36 @@ fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
         _ => Some(layers),
     };
     let mut out = RunBuilder::default();
-    merged(layers, &[], &[], upsert, |key, value| out.push(key, 0, Kind::Put, value));
+    merged(layers, &[], &[], upsert, &mut out);
     Arc::new(out.finish())
+}
+
+/// Where pairs go, in the order of their keys.
+pub(super) trait Pairs {
+    /// Takes the next pair.
+    fn pair(&mut self, key: &[u8], value: &[u8]);
+    /// Takes the next ones, those in `[from, to)` of a run of pairs.
+    fn pairs(&mut self, run: &Run, from: usize, to: usize);
+}
+
+impl Pairs for RunBuilder {
+    fn pair(&mut self, key: &[u8], value: &[u8]) {
+        self.push(key, 0, Kind::Put, value);
+    }
+
+    fn pairs(&mut self, run: &Run, from: usize, to: usize) {
+        self.push_pairs(run, from, to);
+    }
+}
+
+impl Pairs for LeafBuilder<'_> {
+    fn pair(&mut self, key: &[u8], value: &[u8]) {
+        self.push(key, value);
+    }
+
+    fn pairs(&mut self, run: &Run, from: usize, to: usize) {
+        self.push_pairs(run, from, to);
+    }
 }
 
 /// Gives the pairs that messages make of what a basement holds, in order: points by (key, msn), and ranges of which
@@ -107,7 +135,7 @@ pub(super) fn merged(
     points: &[Point<'_>],
     ranges: &[RangeDelete],
     upsert: &dyn Upsert,
-    out: impl FnMut(&[u8], &[u8]),
+    out: &mut impl Pairs,
 ) {
     let (pairs, older) = basement.map_or((None, None), Layers::into_pairs_and_messages);
     match older {
@@ -125,37 +153,51 @@ fn merge(
     points: &[Point<'_>],
     ranges: &[RangeDelete],
     upsert: &dyn Upsert,
-    mut out: impl FnMut(&[u8], &[u8]),
+    out: &mut impl Pairs,
 ) {
+    let empty = RunBuilder::default().finish();
+    let pairs = pairs.unwrap_or(&empty);
     let mut newer = points;
     let mut covers = ranges;
-    let mut take_group = |before: Option<&[u8]>, out: &mut dyn FnMut(&[u8], &[u8])| {
-        while newer.first().is_some_and(|p| before.is_none_or(|key| *p.key < *key)) {
-            let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
-            newer = rest;
-            if let (Some(first), Some(value)) = (group.first(), fold(None, live(group), upsert)) {
-                out(&first.key, &value);
-            }
+    let mut at = 0;
+    loop {
+        // What lies before the next message, and is not covered, is taken as it is.
+        let next = newer.first().map_or(pairs.len(), |p| pairs.lower_bound_after(at, &p.key));
+        while at < next {
+            let until = uncovered(pairs, at, next, &mut covers);
+            out.pairs(pairs, at, until);
+            at = until + usize::from(until < next);
         }
-        let same = before.is_some_and(|key| newer.first().is_some_and(|p| *p.key == *key));
-        let (group, rest) =
-            newer.split_at_checked(if same { same_key(newer) } else { 0 }).unwrap_or_default();
+        let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
         newer = rest;
-        group
-    };
-    for index in 0..pairs.map_or(0, Run::len) {
-        let Some(pair) = pairs.map(|pairs| pairs.point(index)) else { break };
-        let group = take_group(Some(&pair.key), &mut out);
-        while covers.first().is_some_and(|r| !r.hi.is_above(&pair.key)) {
+        let Some(first) = group.first() else { return };
+        let old = (at < pairs.len() && pairs.key(at) == &*first.key).then(|| pairs.point(at).value);
+        at += usize::from(old.is_some());
+        while covers.first().is_some_and(|r| !r.hi.is_above(&first.key)) {
             covers = covers.get(1..).unwrap_or_default();
         }
-        let covered = covers.first().is_some_and(|r| r.covers(&pair.key));
-        if covered && planted::is(Bug::RangeHidesNewerPoints) {
+        let covered = covers.first().is_some_and(|r| r.covers(&first.key));
+        if covered && old.is_some() && planted::is(Bug::RangeHidesNewerPoints) {
             continue;
         }
-        if let Some(value) = fold((!covered).then_some(pair.value), live(group), upsert) {
-            out(&pair.key, &value);
+        if let Some(value) = fold(old.filter(|_| !covered), live(group), upsert) {
+            out.pair(&first.key, &value);
         }
     }
-    take_group(None, &mut out);
+}
+
+/// The first of the pairs in `[from, to)` that a range covers, or `to`. Drops the ranges before it.
+fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -> usize {
+    if covers.is_empty() {
+        return to;
+    }
+    (from..to)
+        .find(|index| {
+            let key = pairs.key(*index);
+            while covers.first().is_some_and(|r| !r.hi.is_above(key)) {
+                *covers = covers.get(1..).unwrap_or_default();
+            }
+            covers.first().is_some_and(|r| r.covers(key))
+        })
+        .unwrap_or(to)
 }

@@ -218,7 +218,12 @@ impl Tree<'_> {
                 continue;
             }
             let run = runs.next().ok_or(Error::BadRecord)?;
-            for pair in run.points(run.first_behind(lo), run.first_behind(hi)) {
+            let (from, to) = (run.first_behind(lo), run.first_behind(hi));
+            if lift.changes_nothing() {
+                out.push_pairs(&run, from, to);
+                continue;
+            }
+            for pair in run.points(from, to) {
                 out.push(&lift.to.key(&pair.key), pair.value);
             }
         }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::cache::{Cache, Piece};
-use crate::format::run::RunBuilder;
+use crate::format::run::{Run, RunBuilder};
 use crate::message::Kind;
 use crate::node::Basement;
 
@@ -15,6 +15,8 @@ pub(crate) struct LeafBuilder<'c> {
     run: RunBuilder,
     done: Vec<Basement>,
     longest_key: usize,
+    /// Bytes of the runs that are done.
+    cut_bytes: usize,
 }
 
 impl<'c> LeafBuilder<'c> {
@@ -27,6 +29,7 @@ impl<'c> LeafBuilder<'c> {
             run: RunBuilder::with_room(basement_bytes as usize),
             done: Vec::new(),
             longest_key: 0,
+            cut_bytes: 0,
         }
     }
 
@@ -43,6 +46,34 @@ impl<'c> LeafBuilder<'c> {
         self.run.push(key, 0, Kind::Put, value);
     }
 
+    /// Adds the pairs in `[from, to)` of a run, which are next.
+    pub fn push_pairs(&mut self, pairs: &Run, from: usize, to: usize) {
+        let mut at = from;
+        while at < to {
+            let room = self.basement_bytes.saturating_sub(self.run.bytes());
+            let fit = pairs.points_that_take(at, room).min(to - at);
+            if fit == 0 && !self.run.is_empty() {
+                self.cut();
+                continue;
+            }
+            // One that is larger than a basement has one to itself.
+            let until = at + fit.max(1);
+            if self.run.is_empty() {
+                self.first.clear();
+                self.first.extend_from_slice(pairs.key(at));
+            }
+            let longest = (at..until).map(|index| pairs.key(index).len()).max();
+            self.longest_key = self.longest_key.max(longest.unwrap_or(0));
+            self.run.push_pairs(pairs, at, until);
+            at = until;
+        }
+    }
+
+    /// How many bytes of pairs it holds, but for those of basements that are shared.
+    pub fn pushed_bytes(&self) -> usize {
+        self.cut_bytes + self.run.bytes()
+    }
+
     /// Adds a basement of another leaf as it is.
     pub fn share(&mut self, basement: &Basement) {
         self.cut();
@@ -52,6 +83,7 @@ impl<'c> LeafBuilder<'c> {
     fn cut(&mut self) {
         if !self.run.is_empty() {
             let run = self.run.finish();
+            self.cut_bytes += run.as_bytes().len();
             self.done.push(Basement { first: self.first.clone(), piece: Piece::new(self.cache, run) });
         }
     }
