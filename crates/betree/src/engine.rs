@@ -21,7 +21,6 @@ use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
 use crate::tree::{Change as TreeChange, FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
-use crate::upsert::Upsert;
 
 /// Memtables of one dictionary that wait to arrive at the root before writers have to.
 const FROZEN_MAX: usize = 2;
@@ -34,7 +33,6 @@ const BORDERS_MAX: usize = 4096;
 pub(crate) struct Engine {
     pub store: Store,
     pub geometry: Geometry,
-    pub upsert: Arc<dyn Upsert>,
     pub table: Mutex<Table>,
     /// Nodes without references that are still to be freed.
     pub dead: Mutex<Vec<NodeId>>,
@@ -68,17 +66,10 @@ pub(crate) struct Counters {
 
 impl Engine {
     /// An engine over a store; the dictionaries' roots are in the table.
-    pub fn new(
-        store: Store,
-        geometry: Geometry,
-        upsert: Arc<dyn Upsert>,
-        table: Table,
-        dicts: Vec<Dict>,
-    ) -> Engine {
+    pub fn new(store: Store, geometry: Geometry, table: Table, dicts: Vec<Dict>) -> Engine {
         Engine {
             store,
             geometry,
-            upsert,
             table: Mutex::new(table),
             dead: Mutex::new(Vec::new()),
             dicts,
@@ -110,7 +101,7 @@ impl Engine {
             table: &self.table,
             dead: &self.dead,
             geometry: &self.geometry,
-            upsert: &*self.upsert,
+            upsert: &*self.store.upsert,
         }
     }
 
@@ -151,7 +142,7 @@ impl Engine {
                     state.active.put(key, msn, Bytes::of(record, end - value.len()..end));
                 }
                 Change::Delete { key } => state.active.delete(key, msn),
-                Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.upsert),
+                Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.store.upsert),
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn),
                 // `apply_ranges` has brought it to the tree.
                 Change::CloneRange { .. } => {}

@@ -83,6 +83,7 @@ impl Env {
             cache: Cache::new(1 << 20, geometry.fanout_max),
             compression: Compression::None,
             zstd: None,
+            upsert: Arc::new(Replace),
             reading: Reading::default(),
             ahead: Ahead::default(),
             behind: Behind::default(),
@@ -91,7 +92,7 @@ impl Env {
         let none = NodeId { slot: 0, generation: 0 };
         let dicts =
             (0..usize::from(geometry.dicts)).map(|index| Dict::new(index, none, FIRST_MSN - 1)).collect();
-        let engine = Engine::new(store, *geometry, Arc::new(Replace), table, dicts);
+        let engine = Engine::new(store, *geometry, table, dicts);
         for dict in &engine.dicts {
             let tree = engine.tree_of(dict);
             let body = Body::Interior(alloc::vec![Edge::null(Cut::LOW, Cut::HIGH)]);
@@ -139,11 +140,12 @@ impl Env {
             ),
             compression: options.compression,
             zstd: options.zstd,
+            upsert: options.upsert,
             reading: Reading::default(),
             ahead: Ahead::default(),
             behind: Behind::default(),
         };
-        let engine = Engine::new(store, superblock.geometry, options.upsert, table, dicts);
+        let engine = Engine::new(store, superblock.geometry, table, dicts);
         *engine.dead.lock() = dead;
         let mut committed = Committed { superblock, directory: Some(directory) };
         let mut next_msn = superblock.next_msn;

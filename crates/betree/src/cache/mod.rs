@@ -240,7 +240,7 @@ mod tests {
         run.push(b"key", 0, Kind::Put, b"value");
         let piece = Piece::new(cache, run.finish());
         let stored = Stored { extent: extent.clone(), runs: Vec::from([RunRef::default()]) };
-        assert!(piece.written(stored));
+        assert!(piece.written(stored, None));
         cache.watch(&piece);
         piece
     }

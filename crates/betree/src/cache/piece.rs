@@ -52,8 +52,8 @@ impl Line {
         Arc::new(Line(Mutex::new(self.0.lock().clone())))
     }
 
-    fn note(&self, stored: &Stored) {
-        let last_msn = stored.last_msn();
+    /// Notes where a piece of it was written, of which this is the newest message.
+    fn note(&self, stored: &Stored, last_msn: Msn) {
         let mut last = self.0.lock();
         if last.as_ref().is_none_or(|last| last.last_msn <= last_msn) {
             let (extent, runs) = (Arc::downgrade(&stored.extent), stored.runs.clone());
@@ -127,9 +127,10 @@ impl State {
 
     /// The line that it begins or goes on with.
     fn line(&mut self) -> Arc<Line> {
+        let last_msn = self.last_msn();
         let line = self.line.get_or_insert_default();
         if let Some(stored) = &self.stored {
-            line.note(stored);
+            line.note(stored, last_msn);
         }
         line.clone()
     }
@@ -171,6 +172,28 @@ impl Piece {
         let line = Some(state.line());
         drop(state);
         Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, line, ..State::of(newer) }))
+    }
+
+    /// A new piece: what a basement holds that is in memory alone, with newer messages over it. `None` of any other.
+    pub fn layered(cache: &Cache, older: &Piece, points: &[Point<'_>]) -> Option<Arc<Piece>> {
+        let mut state = older.state.lock();
+        if state.stored.is_some() || state.below.is_some() {
+            return None;
+        }
+        let (pairs, messages) = match state.runs.as_slice() {
+            [pairs] => (pairs.clone(), None),
+            [pairs, messages] => (pairs.clone(), Some(messages.clone())),
+            _ => return None,
+        };
+        if !pairs.is_pairs() {
+            return None;
+        }
+        let messages = with_newer(messages.as_deref(), points, &[]);
+        let raw_bytes = pairs.as_bytes().len() + messages.as_bytes().len();
+        let line = Some(state.line());
+        drop(state);
+        let runs = alloc::vec![pairs, Arc::new(messages)];
+        Some(Piece::in_memory(cache, raw_bytes, 0, State { runs, below: None, stored: None, line }))
     }
 
     /// The same piece with its contents as one run, `run`, which is as large as it says.
@@ -356,20 +379,25 @@ impl Piece {
         run
     }
 
-    /// Records where it was written. `true` if it was dirty and can be evicted from now on.
-    pub fn written(&self, stored: Stored) -> bool {
+    /// Records where it was written, and as what, if its messages and pairs were put together for that. `true` if it
+    /// was dirty and can be evicted from now on.
+    pub fn written(&self, stored: Stored, folded: Option<Arc<Run>>) -> bool {
         let mut state = self.state.lock();
+        let last_msn = state.last_msn();
         if let Some(line) = &state.line {
-            line.note(&stored);
+            line.note(&stored, last_msn);
         }
         let was_dirty = state.stored.replace(stored).is_none();
         if was_dirty {
             self.account.dirty_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
         }
-        if state.below.is_some() {
-            // That has an extent which is to be freed: of it only what is in memory is of use.
+        if folded.is_some() || state.below.is_some() {
             let before = state.memory_bytes();
-            state.runs = state.layers().map_or_else(Vec::new, Layers::into_runs);
+            state.runs = match folded {
+                Some(pairs) => alloc::vec![pairs],
+                // That has an extent which is to be freed: of it only what is in memory is of use.
+                None => state.layers().map_or_else(Vec::new, Layers::into_runs),
+            };
             state.below = None;
             self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
             self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);

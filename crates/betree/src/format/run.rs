@@ -22,6 +22,8 @@ const END_BYTES: usize = 4;
 const POINT_HEAD_BYTES: usize = 13;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
+/// A search for a point near to another looks at so many one after the other.
+const NEAR_POINTS: usize = 8;
 /// A run gives back memory that it does not use, if that is more than this part of what it uses.
 const WASTE_PARTS: usize = 8;
 
@@ -193,7 +195,12 @@ impl Run {
     /// The index of the first point from `from` on whose key is not below `key`. The nearer it is, the fewer keys are
     /// looked at.
     pub fn lower_bound_after(&self, from: usize, key: &[u8]) -> usize {
-        let (mut below, mut step) = (from, 1);
+        // Those beside each other lie beside each other in memory.
+        let near = (from + NEAR_POINTS).min(self.points);
+        if let Some(found) = (from..near).find(|index| self.key(*index) >= key) {
+            return found;
+        }
+        let (mut below, mut step) = (near, NEAR_POINTS);
         while below + step < self.points && self.key(below + step) < key {
             below += step;
             step *= 2;
@@ -201,11 +208,15 @@ impl Run {
         self.partition_point(below, below + step, |k| k < key)
     }
 
-    /// How many of the points from `from` on, which is one of them, take at most so many bytes of a run.
-    pub fn points_that_take(&self, from: usize, bytes: usize) -> usize {
+    /// How many of the points in `[from, to)` take at most so many bytes of a run together.
+    pub fn points_that_take(&self, from: usize, to: usize, bytes: usize) -> usize {
         let start = self.start(from);
         let takes = |count: usize| self.end(from + count - 1) - start + count * END_BYTES;
-        let (mut fit, mut too_many) = (0, self.points.saturating_sub(from) + 1);
+        let all = to.saturating_sub(from);
+        if all == 0 || takes(all) <= bytes {
+            return all;
+        }
+        let (mut fit, mut too_many) = (0, all);
         while fit + 1 < too_many {
             let middle = fit + (too_many - fit) / 2;
             if takes(middle) <= bytes { fit = middle } else { too_many = middle }
@@ -424,8 +435,12 @@ mod tests {
             at_once.push_pairs(&all, from, to);
             assert_eq!(at_once.finish().as_bytes(), one_by_one.finish().as_bytes(), "{from} {to}");
             let bytes = (from..to).map(|index| RunBuilder::bytes_of(keys[index], &value(index))).sum();
-            assert_eq!(all.points_that_take(from, bytes), to - from);
-            assert_eq!(all.points_that_take(from, bytes + 1), to - from);
+            let count = to.saturating_sub(from);
+            assert_eq!(all.points_that_take(from, 4.max(from), bytes), count);
+            assert_eq!(all.points_that_take(from, to, bytes + 1), count);
+            if count > 0 {
+                assert_eq!(all.points_that_take(from, to, bytes - 1), count - 1);
+            }
         }
     }
 

@@ -4,12 +4,14 @@
 //! share the pieces that it did not touch, and puts them in the place of the old ones in one step.
 //! A reader that holds a version therefore holds something whole, without a lock.
 
+mod fold;
 mod goto;
 mod partition;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub(crate) use fold::{Pairs, merged, only_folded, pairs_of};
 pub(crate) use goto::{Goto, inside, outside};
 pub(crate) use partition::{Layers, live, newer_than, same_key, with_newer};
 

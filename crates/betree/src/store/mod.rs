@@ -26,6 +26,7 @@ use crate::io::Disk;
 use crate::planted::{self, Bug};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
+use crate::upsert::Upsert;
 
 /// The device with all that is needed to keep nodes on it.
 pub(crate) struct Store {
@@ -35,6 +36,8 @@ pub(crate) struct Store {
     pub compression: Compression,
     /// zstd, where the home has brought it.
     pub zstd: Option<Arc<dyn Codec>>,
+    /// The meaning of upserts.
+    pub upsert: Arc<dyn Upsert>,
     /// Who reads what now.
     pub reading: Reading,
     /// What is to be read ahead.

@@ -13,12 +13,13 @@ use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, RunRef, StoredAs, StoredEdge};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
-use crate::node::{Body, Node};
+use crate::node::{Body, Node, only_folded};
+use crate::upsert::Upsert;
 
 /// A node that is ready to be written.
 pub(crate) struct Encoded {
     node: Arc<Node>,
-    pieces: Vec<(Arc<Piece>, Vec<RunRef>)>,
+    pieces: Vec<WrittenPiece>,
     header_len: u32,
     header_checksum: u64,
     /// How many blocks are to be written.
@@ -34,7 +35,14 @@ pub(crate) struct Outgoing {
     /// What of the place is not written, in whole blocks.
     pub kept_bytes: u64,
     blocks: usize,
-    pieces: Vec<(Arc<Piece>, Vec<RunRef>)>,
+    pieces: Vec<WrittenPiece>,
+}
+
+/// A piece of a node that is written.
+struct WrittenPiece {
+    piece: Arc<Piece>,
+    runs: Vec<RunRef>,
+    folded: Option<Arc<Run>>,
 }
 
 /// How a piece is stored in its node's next extent.
@@ -45,10 +53,12 @@ struct Form {
     copied: Option<Stored>,
     /// What comes from memory.
     encoded: Option<Arc<Run>>,
+    /// That is all of it, pairs and messages put together.
+    is_folded: bool,
 }
 
 impl Form {
-    fn of(piece: &Piece, standing: Option<Standing>, kept: &Kept) -> Result<Form> {
+    fn of(piece: &Piece, standing: Option<Standing>, kept: &Kept, upsert: &dyn Upsert) -> Result<Form> {
         let staying = |Stored { extent, runs }: &Stored| -> Option<Vec<RunRef>> {
             let stays = |at: &RunRef| Some(RunRef { offset: kept.offset_of(extent, at)? as u32, ..*at });
             runs.iter().map(stays).collect()
@@ -56,14 +66,18 @@ impl Form {
         if let Some(Standing { stored, newer }) = standing
             && let Some(staying) = staying(&stored)
         {
-            return Ok(Form { staying, copied: None, encoded: newer });
+            return Ok(Form { staying, copied: None, encoded: newer, is_folded: false });
+        }
+        // What is written anew is written as it is read best.
+        if let Some(pairs) = piece.layers().and_then(|layers| only_folded(layers, upsert)) {
+            return Ok(Form { staying: Vec::new(), copied: None, encoded: Some(pairs), is_folded: true });
         }
         let (copied, encoded) = match piece.resident().map_or_else(|| piece.held(), Held::Whole) {
             Held::Whole(run) => (None, Some(run)),
             Held::Stored(stored, newer) => (Some(stored), newer),
             Held::Nothing => return Err(Error::BadRecord),
         };
-        Ok(Form { staying: Vec::new(), copied, encoded })
+        Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
     }
 
     /// Of how many runs the piece will be.
@@ -96,7 +110,9 @@ impl Store {
             false => pieces.iter().map(|_| None).collect(),
         };
         let kept = Kept::plan(&pieces, &standing);
-        let forms = pieces.iter().zip(standing).map(|(piece, standing)| Form::of(piece, standing, &kept));
+        let upsert = &*self.upsert;
+        let forms =
+            pieces.iter().zip(standing).map(|(piece, standing)| Form::of(piece, standing, &kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
         let header = |refs: &[Vec<RunRef>]| {
             let entries = entries(&node, refs);
@@ -107,6 +123,8 @@ impl Store {
         let (written, len) = self.encode_runs(&forms, header_len, buffer)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
         let behind = |run: RunRef| RunRef { offset: (blocks * BLOCK_BYTES) as u32 + run.offset, ..run };
+        let folded: Vec<_> =
+            forms.iter().map(|form| form.encoded.clone().filter(|_| form.is_folded)).collect();
         let refs: Vec<Vec<RunRef>> = forms
             .into_iter()
             .zip(written)
@@ -120,7 +138,12 @@ impl Store {
             rest.fill(0);
         }
         Ok(Encoded {
-            pieces: pieces.into_iter().zip(refs).collect(),
+            pieces: pieces
+                .into_iter()
+                .zip(refs)
+                .zip(folded)
+                .map(|((piece, runs), folded)| WrittenPiece { piece, runs, folded })
+                .collect(),
             node,
             header_len: header_len as u32,
             header_checksum: xxh3_64(&header),
@@ -160,8 +183,9 @@ impl Store {
 
     /// A node has been written: from now on its pieces can be evicted.
     pub fn node_written(&self, outgoing: &Outgoing) {
-        for (piece, runs) in &outgoing.pieces {
-            if piece.written(Stored { extent: outgoing.place.extent.clone(), runs: runs.clone() }) {
+        for WrittenPiece { piece, runs, folded } in &outgoing.pieces {
+            let stored = Stored { extent: outgoing.place.extent.clone(), runs: runs.clone() };
+            if piece.written(stored, folded.clone()) {
                 self.cache.watch(piece);
             }
         }

@@ -4,7 +4,6 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::basement::merged;
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
 use super::tidy::join_nulls;
@@ -14,7 +13,7 @@ use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, Translation};
 use crate::message::{Point, RangeDelete};
-use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, outside, with_newer};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, merged, outside, with_newer};
 use crate::planted::{self, Bug};
 
 /// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::cache::{Cache, Piece};
 use crate::format::run::{Run, RunBuilder};
 use crate::message::Kind;
-use crate::node::Basement;
+use crate::node::{Basement, Pairs};
 
 /// Packs pairs, given in the order of their keys, into basements of about equal size.
 pub(crate) struct LeafBuilder<'c> {
@@ -51,7 +51,7 @@ impl<'c> LeafBuilder<'c> {
         let mut at = from;
         while at < to {
             let room = self.basement_bytes.saturating_sub(self.run.bytes());
-            let fit = pairs.points_that_take(at, room).min(to - at);
+            let fit = pairs.points_that_take(at, to, room);
             if fit == 0 && !self.run.is_empty() {
                 self.cut();
                 continue;
@@ -92,5 +92,15 @@ impl<'c> LeafBuilder<'c> {
     pub fn finish(mut self) -> (Vec<Basement>, u32) {
         self.cut();
         (self.done, self.longest_key as u32)
+    }
+}
+
+impl Pairs for LeafBuilder<'_> {
+    fn pair(&mut self, key: &[u8], value: &[u8]) {
+        self.push(key, value);
+    }
+
+    fn pairs(&mut self, run: &Run, from: usize, to: usize) {
+        self.push_pairs(run, from, to);
     }
 }
