@@ -301,7 +301,10 @@ impl Tree<'_> {
             let before_bytes = out.pushed_bytes();
             merged(base, points, ranges, self.upsert, &mut out);
             let out_bytes = out.pushed_bytes() - before_bytes;
-            self.dict.folds.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
+            // What had nothing below it says nothing.
+            if old_bytes > 0 {
+                self.dict.folds.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
+            }
         }
         Ok(out.finish())
     }

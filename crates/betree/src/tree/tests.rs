@@ -4,6 +4,7 @@
 mod fleeting;
 mod forgotten;
 mod heirs;
+mod layered;
 mod made_up;
 mod rotten;
 mod together;
