@@ -177,3 +177,33 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     }
     joined
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::Space;
+
+    #[test]
+    fn of_more_stretches_than_an_extent_may_have_parts_the_longest_are_kept() {
+        let space = Space::new(0, 4096);
+        let source = |lens: &[u64]| {
+            let extent = space.allocate(lens.iter().map(|len| len + 1).sum(), 1).unwrap();
+            let mut start = 0;
+            let stretches = lens.iter().map(|len| {
+                let stretch = start..start + len;
+                start = stretch.end + 1;
+                stretch
+            });
+            let stretches = stretches.collect();
+            Source { extent, stretches }
+        };
+        let few: Vec<u64> = (1..=PARTS_MAX as u64).collect();
+        assert_eq!(shortest_of_longest(&[source(&few)]), 0, "all of them fit");
+        let most = PARTS_MAX as u64 + 5;
+        let (odd, even): (Vec<u64>, Vec<u64>) = (1..=most).partition(|len| len % 2 == 1);
+        let shortest = shortest_of_longest(&[source(&odd), source(&even)]);
+        assert_eq!((shortest..=most).count(), PARTS_MAX);
+        let alike = Vec::from([3; PARTS_MAX + 1]);
+        assert_eq!(shortest_of_longest(&[source(&alike)]), 4, "none of those that are alike is preferred");
+    }
+}
