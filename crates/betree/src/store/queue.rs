@@ -137,7 +137,7 @@ impl<J, D> Queue<J, D> {
 }
 
 #[cfg(all(test, feature = "shuttle"))]
-mod tests {
+mod schedules {
     use std::sync::{Arc, Mutex};
     use std::vec::Vec;
 

@@ -325,9 +325,8 @@ impl Store {
     }
 }
 
-#[cfg(test)]
-#[cfg(feature = "shuttle")]
-mod tests {
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules {
     use alloc::borrow::Cow;
 
     use shuttle::thread;
