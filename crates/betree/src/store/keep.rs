@@ -103,9 +103,12 @@ impl Kept {
         for source in &mut sources {
             source.stretches = joined(core::mem::take(&mut source.stretches));
         }
-        let shortest = (node_blocks / SHARE_MIN).min(STRETCH_BLOCKS_MIN).max(shortest_of_longest(&sources));
+        let shortest = (node_blocks / SHARE_MIN).min(STRETCH_BLOCKS_MIN);
         for source in &mut sources {
             source.stretches.retain(|kept| kept.end - kept.start >= shortest);
+        }
+        retain_longest(&mut sources);
+        for source in &mut sources {
             let got = source.stretches.iter().flat_map(|kept| source.extent.take_over(kept.clone()));
             source.stretches = got.collect();
         }
@@ -148,21 +151,25 @@ impl Kept {
     }
 }
 
-/// How long a stretch has to be to be among the longest that lie in [`PARTS_MAX`] parts together, in blocks.
-fn shortest_of_longest(sources: &[Source]) -> u64 {
-    let stretches = sources.iter().flat_map(|source| {
-        source.stretches.iter().map(|kept| (kept.end - kept.start, source.parts_of(kept)))
-    });
-    let mut stretches: Vec<(u64, usize)> = stretches.collect();
-    stretches.sort_unstable_by_key(|(blocks, _)| core::cmp::Reverse(*blocks));
-    let mut parts = 0;
-    for (blocks, more) in stretches {
-        parts += more;
-        if parts > PARTS_MAX {
-            return blocks + 1;
-        }
+/// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together; of those that are alike, the first.
+fn retain_longest(sources: &mut [Source]) {
+    let mut stretches: Vec<(usize, Range<u64>)> = Vec::new();
+    for (number, source) in sources.iter_mut().enumerate() {
+        stretches.extend(source.stretches.drain(..).map(|kept| (number, kept)));
     }
-    0
+    stretches.sort_by_key(|(_, kept)| core::cmp::Reverse(kept.end - kept.start));
+    let mut parts = 0;
+    for (number, kept) in stretches {
+        let source = &mut sources[number];
+        parts += source.parts_of(&kept);
+        if parts > PARTS_MAX {
+            break;
+        }
+        source.stretches.push(kept);
+    }
+    for source in sources {
+        source.stretches.sort_unstable_by_key(|kept| kept.start);
+    }
 }
 
 /// Ranges that touch as one, in order.
@@ -197,13 +204,23 @@ mod tests {
             let stretches = stretches.collect();
             Source { extent, stretches }
         };
+        let lens =
+            |source: &Source| source.stretches.iter().map(|kept| kept.end - kept.start).collect::<Vec<u64>>();
         let few: Vec<u64> = (1..=PARTS_MAX as u64).collect();
-        assert_eq!(shortest_of_longest(&[source(&few)]), 0, "all of them fit");
+        let mut sources = [source(&few)];
+        retain_longest(&mut sources);
+        assert_eq!(lens(&sources[0]), few, "all of them fit");
         let most = PARTS_MAX as u64 + 5;
         let (odd, even): (Vec<u64>, Vec<u64>) = (1..=most).partition(|len| len % 2 == 1);
-        let shortest = shortest_of_longest(&[source(&odd), source(&even)]);
-        assert_eq!((shortest..=most).count(), PARTS_MAX);
-        let alike = Vec::from([3; PARTS_MAX + 1]);
-        assert_eq!(shortest_of_longest(&[source(&alike)]), 4, "none of those that are alike is preferred");
+        let mut sources = [source(&odd), source(&even)];
+        retain_longest(&mut sources);
+        assert_eq!([lens(&sources[0]), lens(&sources[1])], [Vec::from(&odd[3..]), Vec::from(&even[2..])]);
+        let mut alike = [source(&[3; PARTS_MAX - 1]), source(&[3; 2])];
+        retain_longest(&mut alike);
+        assert_eq!(
+            alike.map(|source| source.stretches.len()),
+            [PARTS_MAX - 1, 1],
+            "the first of those that are alike"
+        );
     }
 }
