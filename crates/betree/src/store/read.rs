@@ -325,7 +325,8 @@ impl Store {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 mod schedules {
     use alloc::borrow::Cow;
 
