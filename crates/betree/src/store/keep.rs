@@ -188,7 +188,30 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Cache;
     use crate::space::Space;
+
+    #[test]
+    fn a_node_keeps_no_more_stretches_than_an_extent_may_have_parts() {
+        let cache = Cache::new(usize::MAX, 16);
+        let pieces_len = PARTS_MAX as u64 + 12;
+        let extent = Space::new(0, 4096).allocate(pieces_len * 5, 1).unwrap();
+        // Each stands in four blocks, with one between it and the next.
+        let pieces: Vec<Arc<Piece>> = (0..pieces_len)
+            .map(|number| {
+                let (offset, stored_len) = ((number * 5 * BLOCK) as u32, (4 * BLOCK) as u32);
+                let run = RunRef { offset, stored_len, ..RunRef::default() };
+                Piece::on_device(&cache, Stored { extent: extent.clone(), runs: Vec::from([run]) })
+            })
+            .collect();
+        let standing: Vec<_> = pieces.iter().map(|piece| Standing::of(piece, Some(&extent))).collect();
+        let kept = Kept::plan(&pieces, &standing);
+        assert_eq!(kept.parts().len(), PARTS_MAX);
+        let is_kept = |piece: &Arc<Piece>| {
+            piece.stored().is_some_and(|stored| kept.offset_of(&extent, &stored.runs[0]).is_some())
+        };
+        assert_eq!(pieces.iter().filter(|piece| is_kept(piece)).count(), PARTS_MAX);
+    }
 
     #[test]
     fn of_more_stretches_than_an_extent_may_have_parts_the_longest_are_kept() {
