@@ -138,7 +138,7 @@ impl Table {
         slot.used = false;
         slot.references = 0;
         let place = slot.place.take();
-        self.retired.extend(place.map(|p| bequeathed(p.extent)));
+        self.retired.extend(place.map(|p| p.extent));
         self.free_slots.push(id.slot);
         self.touch(id.slot);
     }
@@ -189,7 +189,9 @@ impl Table {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
     }
 
-    /// Shares the version of this moment with a checkpoint.
+    /// Shares the version of this moment with a checkpoint. What stands on extents that it does not name may take
+    /// their blocks over from now on: not before, for the checkpoint before this one named them, and it may have been
+    /// under way when its nodes let go of them.
     pub fn capture(&mut self) -> CapturedTable {
         let pages = core::mem::take(&mut self.dirty_pages)
             .into_iter()
@@ -202,7 +204,7 @@ impl Table {
         CapturedTable {
             pages,
             slots_per_page: self.slots_per_page,
-            retired: core::mem::take(&mut self.retired),
+            retired: core::mem::take(&mut self.retired).into_iter().map(bequeathed).collect(),
         }
     }
 
@@ -216,7 +218,7 @@ impl Table {
                 captured.retired.extend(old.map(|p| bequeathed(p.extent)));
             }
             // Removed meanwhile: this checkpoint still names it, the next will not.
-            None => self.retired.push(bequeathed(place.extent.clone())),
+            None => self.retired.push(place.extent.clone()),
         }
     }
 
@@ -288,7 +290,7 @@ impl CapturedTable {
     }
 }
 
-/// An extent at which no node of the current version stands any more.
+/// An extent that no checkpoint names which is still to be committed.
 fn bequeathed(extent: Arc<Extent>) -> Arc<Extent> {
     extent.bequeath();
     extent

@@ -246,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_evicted_while_its_node_was_written_stays_out_of_memory() {
+        let cache = Cache::new(0, 16);
+        let extent = Space::new(0, 16).allocate(2, 2).unwrap();
+        let piece = piece(&cache, &extent);
+        let pairs = piece.resident();
+        cache.evict();
+        assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
+        let stored = Stored { extent, runs: Vec::from([RunRef::default()]) };
+        assert!(!piece.written(stored, pairs), "nobody watches it");
+        assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
+    }
+
+    #[test]
     fn what_is_gone_does_not_pile_up_under_the_hand_while_the_budget_holds() {
         let cache = Cache::new(usize::MAX, 16);
         let extent = Space::new(0, 16).allocate(1, 1).unwrap();

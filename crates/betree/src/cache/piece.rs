@@ -391,6 +391,8 @@ impl Piece {
         if was_dirty {
             self.account.dirty_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
         }
+        // One that was evicted meanwhile is no longer watched.
+        let folded = folded.filter(|_| was_dirty || !state.runs.is_empty());
         if folded.is_some() || state.below.is_some() {
             let before = state.memory_bytes();
             state.runs = match folded {

@@ -62,9 +62,12 @@ struct Source {
 }
 
 impl Source {
-    /// In how many parts on the volume a stretch lies.
-    fn parts_of(&self, kept: &Range<u64>) -> usize {
-        self.extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).count()
+    /// What of a stretch lies in so many parts on the volume at most, from its start on, and in how many.
+    fn within(&self, stretch: &Range<u64>, parts_max: usize) -> (Range<u64>, usize) {
+        let places = self.extent.places(stretch.start * BLOCK, (stretch.end - stretch.start) * BLOCK);
+        let (len, parts) =
+            places.take(parts_max).fold((0, 0), |(len, parts), part| (len + part.1, parts + 1));
+        (stretch.start..stretch.start + len / BLOCK, parts)
     }
 
     fn blocks(&self) -> u64 {
@@ -151,20 +154,22 @@ impl Kept {
     }
 }
 
-/// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together; of those that are alike, the first.
+/// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together, and of the first that does not fit what
+/// does: an extent of many parts may be one stretch. Of those that are alike, the first are left.
 fn retain_longest(sources: &mut [Source]) {
     let mut stretches: Vec<(usize, Range<u64>)> = Vec::new();
     for (number, source) in sources.iter_mut().enumerate() {
         stretches.extend(source.stretches.drain(..).map(|kept| (number, kept)));
     }
     stretches.sort_by_key(|(_, kept)| core::cmp::Reverse(kept.end - kept.start));
-    let mut parts = 0;
-    for (number, kept) in stretches {
+    let mut parts_left = PARTS_MAX;
+    for (number, stretch) in stretches {
         let source = &mut sources[number];
-        parts += source.parts_of(&kept);
-        if parts > PARTS_MAX {
+        let (kept, parts) = source.within(&stretch, parts_left);
+        if parts == 0 {
             break;
         }
+        parts_left -= parts;
         source.stretches.push(kept);
     }
     for source in sources {
@@ -211,6 +216,25 @@ mod tests {
             piece.stored().is_some_and(|stored| kept.offset_of(&extent, &stored.runs[0]).is_some())
         };
         assert_eq!(pieces.iter().filter(|piece| is_kept(piece)).count(), PARTS_MAX);
+    }
+
+    #[test]
+    fn of_an_extent_in_too_many_parts_as_many_are_kept_as_an_extent_may_have() {
+        let space = Space::new(0, 4096);
+        let parts = PARTS_MAX as u64 + 12;
+        // Two blocks are free between each two that are not.
+        let mut all: Vec<Arc<Extent>> = (0..4096).map(|_| space.allocate(1, 1).unwrap()).collect();
+        let mut number = 0;
+        all.retain(|_| {
+            number += 1;
+            number % 3 == 0 || number > parts * 3
+        });
+        let extent = space.allocate(parts * 2, usize::MAX).unwrap();
+        assert_eq!(extent.parts().len() as u64, parts);
+        let mut source = [Source { extent, stretches: core::iter::once(0..parts * 2).collect() }];
+        retain_longest(&mut source);
+        assert_eq!(source[0].parts().count(), PARTS_MAX);
+        assert_eq!(source[0].blocks(), PARTS_MAX as u64 * 2);
     }
 
     #[test]

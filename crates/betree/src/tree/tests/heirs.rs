@@ -55,6 +55,31 @@ fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
 }
 
 #[test]
+fn blocks_that_the_checkpoint_under_way_names_are_not_taken_over() {
+    let (device, env) = volume_with_long_leaf();
+    device.do_not_seek();
+    let old = only_leaf(&tree(&env)).id;
+    let mut batch = Batch::new();
+    // A new leaf has copies of the basements of the old one, which stays where it is, behind windows.
+    batch.clone_range(D, b"k0", b"z");
+    env.commit(&batch).unwrap();
+    let mut committed = env.checkpoint.lock();
+    let superblock = committed.superblock;
+    let captured = env.engine.capture(superblock.next_msn + 1);
+    // The old one goes while it is being written.
+    env.engine.drain(&mut HashSet::new()).unwrap();
+    while env.engine.free_one().unwrap() {}
+    assert!(!tree(&env).table.lock().holds(old));
+    env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();
+    drop(committed);
+    let crashed = MemDevice::holding(device.durable_bytes());
+    drop(env);
+    // What the node table says of extents is believed only if no two have a block in common.
+    let env = open(&crashed);
+    assert_eq!(problems(&env), Vec::<String>::new());
+}
+
+#[test]
 fn a_clone_of_a_part_of_a_leaf_reads_what_is_at_its_borders_alone() {
     let (_device, env) = volume_with_long_leaf();
     let leaf = only_leaf(&tree(&env));
