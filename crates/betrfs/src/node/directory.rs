@@ -27,6 +27,9 @@ use crate::types::{FileType, NodeId};
 /// The first cookie: the smaller ones are left for `.` and `..`.
 pub(crate) const COOKIE_FIRST: u64 = 3;
 
+/// A directory has room for so many names at first.
+const NAMES_MIN: usize = 4;
+
 /// After how long a listing that nobody goes on with is taken to be given up.
 const LISTING_IDLE_NS: i64 = 10 * 60 * 1_000_000_000;
 
@@ -41,19 +44,53 @@ pub(crate) struct Name {
     pub oid: Option<u64>,
 }
 
-/// A name of which something is known.
+/// A name of which something is known, in few bytes: a mount may have a million of them in memory.
 struct Known {
-    /// A table that grows looks at no names for it.
-    hash: u64,
     text: Arc<[u8]>,
-    name: Name,
+    ino: u64,
+    /// 0 for none: no inode has that identity.
+    node: u64,
+    oid: u64,
     /// 0 before it is given one.
     cookie: u64,
+    /// A table that grows looks at no texts for it.
+    hash: u32,
+    file_type: FileType,
+    is_redirect: bool,
+}
+
+const _: () = assert!(size_of::<Known>() <= 7 * size_of::<u64>());
+
+impl Known {
+    fn name(&self) -> Name {
+        Name {
+            node: (self.node != 0).then_some(NodeId(self.node)),
+            ino: self.ino,
+            file_type: self.file_type,
+            oid: self.is_redirect.then_some(self.oid),
+        }
+    }
+
+    fn set(&mut self, name: Name) {
+        self.ino = name.ino;
+        self.node = name.node.map_or(0, |node| node.0);
+        self.oid = name.oid.unwrap_or(0);
+        self.file_type = name.file_type;
+        self.is_redirect = name.oid.is_some();
+    }
+}
+
+/// A hash for the table, which looks at its first bits and at its last ones.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << u32::BITS | u64::from(hash)
 }
 
 /// The known entries of a directory.
 pub(crate) struct Directory {
-    names: HashTable<Known>,
+    /// In no order. It grows by a quarter: in a table that doubles half of a million names would be room.
+    names: Vec<Known>,
+    /// Where among the names one stands, by its hash.
+    places: HashTable<u32>,
     hasher: DefaultHashBuilder,
     /// Cookie → name, of all that have a cookie.
     listed: BTreeMap<u64, Arc<[u8]>>,
@@ -80,7 +117,8 @@ pub(crate) struct Directory {
 impl Directory {
     pub fn new(total: Arc<AtomicUsize>) -> Directory {
         Directory {
-            names: HashTable::new(),
+            names: Vec::new(),
+            places: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             listed: BTreeMap::new(),
             cookie_next: COOKIE_FIRST,
@@ -99,18 +137,53 @@ impl Directory {
         self.names.len()
     }
 
+    fn hash(&self, text: &[u8]) -> u32 {
+        self.hasher.hash_one(text) as u32
+    }
+
+    fn known(&self, text: &[u8]) -> Option<&Known> {
+        let is_it = |at: &u32| self.names.get(*at as usize).is_some_and(|known| *known.text == *text);
+        let at = self.places.find(spread(self.hash(text)), is_it)?;
+        self.names.get(*at as usize)
+    }
+
     pub fn get(&self, name: &[u8]) -> Option<Name> {
-        let hash = self.hasher.hash_one(name);
-        self.names.find(hash, |known| *known.text == *name).map(|known| known.name)
+        self.known(name).map(Known::name)
     }
 
     /// Adds a name, or updates what is known of it.
     pub fn insert(&mut self, text: &Arc<[u8]>, name: Name) {
-        let hash = self.hasher.hash_one(&**text);
-        match self.names.entry(hash, |known| known.text == *text, |known| known.hash) {
-            Entry::Occupied(mut known) => known.get_mut().name = name,
+        let hash = self.hash(text);
+        // So many that their places have no number stay unknown, as those that were evicted are.
+        let Ok(next) = u32::try_from(self.names.len()) else { return };
+        let (names, places) = (&mut self.names, &mut self.places);
+        let known = |at: &u32| names.get(*at as usize);
+        let is_it = |at: &u32| known(at).is_some_and(|known| known.text == *text);
+        let hash_of = |at: &u32| known(at).map_or(0, |known| spread(known.hash));
+        match places.entry(spread(hash), is_it, hash_of) {
+            Entry::Occupied(at) => {
+                if let Some(known) = names.get_mut(*at.get() as usize) {
+                    known.set(name);
+                }
+            }
             Entry::Vacant(room) => {
-                room.insert(Known { hash, text: text.clone(), name, cookie: 0 });
+                room.insert(next);
+                if names.len() == names.capacity() {
+                    names.reserve_exact((names.len() / 4).max(NAMES_MIN));
+                }
+                let file_type = name.file_type;
+                let mut known = Known {
+                    text: text.clone(),
+                    ino: 0,
+                    node: 0,
+                    oid: 0,
+                    cookie: 0,
+                    hash,
+                    file_type,
+                    is_redirect: false,
+                };
+                known.set(name);
+                names.push(known);
                 self.total.fetch_add(1, Relaxed);
             }
         }
@@ -118,24 +191,42 @@ impl Directory {
 
     pub fn remove(&mut self, name: &[u8]) {
         self.removed = self.removed.saturating_add(1);
-        let hash = self.hasher.hash_one(name);
-        if let Ok(known) = self.names.find_entry(hash, |known| *known.text == *name) {
-            self.listed.remove(&known.remove().0.cookie);
-            self.total.fetch_sub(1, Relaxed);
+        let hash = self.hash(name);
+        let names = &mut self.names;
+        let is_it = |at: &u32| names.get(*at as usize).is_some_and(|known| *known.text == *name);
+        let Ok(place) = self.places.find_entry(spread(hash), is_it) else { return };
+        let at = place.remove().0;
+        let known = names.swap_remove(at as usize);
+        // The last one stands there now.
+        let last = names.len() as u32;
+        if let Some(moved) = names.get(at as usize)
+            && let Some(place) = self.places.find_mut(spread(moved.hash), |place| *place == last)
+        {
+            *place = at;
         }
+        self.listed.remove(&known.cookie);
+        self.total.fetch_sub(1, Relaxed);
     }
 
-    /// Forgets the names for which `keep` is false; what is left is no longer complete. Gives how many went.
+    /// Forgets the names for which `keep` is false, and gives back the memory; what is left is no longer complete.
+    /// Gives how many went.
     pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) -> usize {
         let (before, listed) = (self.names.len(), &mut self.listed);
         self.names.retain(|known| {
-            let kept = keep(&known.name);
+            let kept = keep(&known.name());
             if !kept {
                 listed.remove(&known.cookie);
             }
             kept
         });
         let gone = before - self.names.len();
+        if gone > 0 {
+            self.names.shrink_to_fit();
+            self.places = HashTable::with_capacity(self.names.len());
+            for (at, known) in (0..).zip(&self.names) {
+                self.places.insert_unique(spread(known.hash), at, |_| 0);
+            }
+        }
         self.total.fetch_sub(gone, Relaxed);
         gone
     }

@@ -1,5 +1,6 @@
 //! An inode in memory.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -58,8 +59,8 @@ pub(crate) enum Place {
 pub(crate) struct State {
     /// As it is stored, but for the time of the last read.
     pub record: Recorded,
-    /// Of a directory.
-    pub dir: Option<Directory>,
+    /// Of a directory. Most inodes are files, which are not to have room for it.
+    pub dir: Option<Box<Directory>>,
     /// Whether the file stands in the queue of those whose contents may be given up.
     pub content_queued: bool,
 }
@@ -78,7 +79,11 @@ impl Inode {
             place: Mutex::new(place),
             salt: AtomicU64::new(record.salt),
             atime_ns: AtomicI64::new(record.atime_ns),
-            state: RwLock::new(State { record: record.into(), dir, content_queued: false }),
+            state: RwLock::new(State {
+                record: record.into(),
+                dir: dir.map(Box::new),
+                content_queued: false,
+            }),
             lookups: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
@@ -212,12 +217,12 @@ pub(crate) fn ino_of(id: u64, salts: u64) -> u64 {
 impl State {
     /// What is known of a directory's entries.
     pub fn dir(&self) -> Result<&Directory> {
-        self.dir.as_ref().ok_or(Error::NotADirectory)
+        self.dir.as_deref().ok_or(Error::NotADirectory)
     }
 
     /// The same, to change it.
     pub fn dir_mut(&mut self) -> Result<&mut Directory> {
-        self.dir.as_mut().ok_or(Error::NotADirectory)
+        self.dir.as_deref_mut().ok_or(Error::NotADirectory)
     }
 
     /// Whether every entry's name is known: what is not known is not there.
