@@ -318,4 +318,53 @@ mod tests {
         drop(dir);
         assert_eq!(total.load(Relaxed), 0);
     }
+
+    #[test]
+    fn names_are_found_as_in_a_map_and_take_no_room_that_they_do_not_use() {
+        let total = Arc::new(AtomicUsize::new(0));
+        let mut dir = Directory::new(total.clone());
+        let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        let mut dice = 1u64;
+        let mut below = |n: u64| {
+            dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (dice >> 33) % n
+        };
+        for step in 1..=20_000u64 {
+            let text = below(2000).to_be_bytes();
+            match below(10) {
+                0..3 => {
+                    dir.remove(&text);
+                    model.remove(&text[..]);
+                }
+                _ => {
+                    let node = (step % 3 > 0).then_some(NodeId(step));
+                    let oid = (step % 5 == 0).then_some(step % 2);
+                    dir.insert(&Arc::from(&text[..]), Name { node, oid, ino: step, ..name() });
+                    model.insert(text.to_vec(), step);
+                }
+            }
+            if step % 5000 == 0 {
+                let gone = dir.evict(|name| name.ino % 2 == 0);
+                let before = model.len();
+                model.retain(|_, ino| *ino % 2 == 0);
+                assert_eq!(gone, before - model.len());
+            }
+            let text = below(2000).to_be_bytes();
+            let found = dir.get(&text);
+            assert_eq!(found.map(|name| name.ino), model.get(&text[..]).copied(), "step {step}");
+            if let Some(Name { node, ino, oid, .. }) = found {
+                assert_eq!(node, (ino % 3 > 0).then_some(NodeId(ino)));
+                assert_eq!(oid, (ino % 5 == 0).then_some(ino % 2));
+            }
+        }
+        assert_eq!((dir.len(), total.load(Relaxed)), (model.len(), model.len()));
+        assert!(model.len() > 500);
+        assert!(model.iter().all(|(text, ino)| dir.get(text).is_some_and(|name| name.ino == *ino)));
+        dir.evict(|_| false);
+        assert_eq!((dir.names.capacity(), dir.places.capacity()), (0, 0));
+        for number in 1..=1000usize {
+            dir.insert(&Arc::from(&number.to_be_bytes()[..]), name());
+            assert!(dir.names.capacity() <= number * 5 / 4 + NAMES_MIN, "{number}");
+        }
+    }
 }

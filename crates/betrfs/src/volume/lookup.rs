@@ -179,7 +179,11 @@ impl Volume {
             if state.dir()?.misses < MISSES_MAX || is_large(state) {
                 return self.load(op, parent, state, name);
             }
-            self.scan(op, parent, state, Objects::None)?;
+            if self.scan(op, parent, state, Objects::None).is_err() {
+                // Of what others cannot be read this one has nothing.
+                state.dir_mut()?.misses = 0;
+                return self.load(op, parent, state, name);
+            }
         }
         let Some(known) = state.dir()?.get(name) else { return Ok(None) };
         match self.in_memory(&known) {

@@ -103,3 +103,23 @@ fn damaged_records_are_errors_for_those_who_meet_them_only() {
     let dir = volume.resolve(b"/d").unwrap();
     assert!(matches!(volume.readdir(dir.node, 0, Objects::None, &mut |_| true), Err(Error::Damaged { .. })));
 }
+
+/// Who finds names missing again and again has all of them read in one pass, which a damaged one ends.
+#[test]
+fn a_damaged_record_hides_no_other_name_from_who_asks_for_absent_ones() {
+    let (disk, volume) = sample();
+    let dir = volume.resolve(b"/d").unwrap();
+    let other = mkfile(&volume, dir.node, "z");
+    let ino = other.attr.ino;
+    let mut batch = Batch::new();
+    batch.put(META, b"\0d\0\0f", &[1, 1, 2]);
+    volume.env().commit(&batch).unwrap();
+    volume.close().unwrap();
+    let volume = disk.open();
+    for absent in 0..20 {
+        let path = format!("/d/absent{absent}");
+        assert!(matches!(volume.resolve(path.as_bytes()), Err(Error::NotFound)), "{path}");
+    }
+    assert_eq!(volume.resolve(b"/d/z").unwrap().attr.ino, ino);
+    assert!(matches!(volume.resolve(b"/d/f"), Err(Error::Damaged { .. })));
+}
