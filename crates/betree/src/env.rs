@@ -41,7 +41,7 @@ pub struct Env {
     pub(crate) log: Log,
     /// Gives out sequence numbers: a message's number, its place in the log and its place in the
     /// memtable are decided in one critical section.
-    commit: Mutex<Committer>,
+    pub(crate) commit: Mutex<Committer>,
     pub(crate) checkpoint: Mutex<Committed>,
     /// Held by whoever makes deletes give their space back.
     reclaiming: Mutex<()>,

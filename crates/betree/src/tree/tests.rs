@@ -1,6 +1,7 @@
 //! What a tree is to do where the device holds other than what was written, what it writes where others
 //! put together what a checkpoint is writing, and with how many reads it brings what belongs together.
 
+mod between;
 mod fleeting;
 mod forgotten;
 mod heirs;
