@@ -185,6 +185,11 @@ impl Memtable {
         self.ranges.within(lo, hi)
     }
 
+    /// The range that covers the keys next to a place, those behind it or those `before` it.
+    pub fn range_around(&self, at: &Cut, before: bool) -> Option<RangeDelete> {
+        self.ranges.around(at, before)
+    }
+
     /// The first sequence number in it.
     pub fn first_msn(&self) -> Option<Msn> {
         self.first_msn

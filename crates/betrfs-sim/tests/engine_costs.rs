@@ -99,6 +99,26 @@ fn ten_thousand_small_puts_read_nothing() {
 }
 
 #[test]
+fn what_a_range_delete_hides_is_not_read_by_scans_wherever_it_waits() {
+    let device = large_volume();
+    let env = open(&device, &SETUP);
+    let (lo, hi) = (Cut::before(key(100)), Cut::before(key(KEYS - 100)));
+    commit(&env, |batch| batch.delete_range(D, &lo, &hi));
+    commit(&env, |batch| batch.put(D, &key(KEYS / 2), b"later"));
+    for place in ["in the memtable", "at the root"] {
+        let scanned = cost(&device, || {
+            let mut cursor = env.cursor(D, lo.clone(), hi.clone());
+            assert_eq!(cursor.next().unwrap(), Some((&key(KEYS / 2)[..], &b"later"[..])));
+            assert_eq!(cursor.next().unwrap(), None);
+            assert_eq!(cursor.prev().unwrap(), Some((&key(KEYS / 2)[..], &b"later"[..])));
+            assert_eq!(cursor.prev().unwrap(), None);
+        });
+        assert!(scanned.read_bytes < MIB as u64, "{place}: {scanned:?}");
+        env.checkpoint().unwrap();
+    }
+}
+
+#[test]
 fn an_fsync_is_one_write_and_one_sync() {
     let (device, env) = new_volume(&SETUP);
     for number in 0..20 {

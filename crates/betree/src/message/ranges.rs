@@ -74,6 +74,15 @@ impl RangeSet {
         self.by_lo.range(..&at).next_back().is_some_and(|(lo, (hi, _))| !lo.is_above(key) && hi.is_above(key))
     }
 
+    /// The range that covers the keys next to a place, those behind it or those `before` it.
+    pub fn around(&self, at: &Cut, before: bool) -> Option<RangeDelete> {
+        let (lo, (hi, msn)) = match before {
+            false => self.by_lo.range(..=at).next_back().filter(|(_, (hi, _))| hi > at),
+            true => self.by_lo.range(..at).next_back().filter(|(_, (hi, _))| hi >= at),
+        }?;
+        Some(RangeDelete { lo: lo.clone(), hi: hi.clone(), msn: *msn })
+    }
+
     /// The ranges that reach into `[lo, hi)`, in order, clipped to it.
     pub fn within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
         if lo >= hi {
@@ -150,6 +159,9 @@ mod tests {
                     let found = all.iter().find(|r| r.covers(&[key])).map_or(0, |r| r.msn);
                     assert_eq!(found, model[usize::from(key)]);
                     assert_eq!(set.covers(&[key]), found != 0);
+                    let msn_of = |range: Option<RangeDelete>| range.map_or(0, |range| range.msn);
+                    assert_eq!(msn_of(set.around(&cut(key), false)), found);
+                    assert_eq!(msn_of(set.around(&cut(key + 1), true)), found);
                 }
             }
         }

@@ -125,6 +125,19 @@ pub(super) struct Scope {
     pub whole: Option<(Cut, Cut)>,
 }
 
+impl Scope {
+    /// What of it lies ahead of a place: no more is looked for, or a memtable of many messages would give the same
+    /// ones again.
+    fn ahead(&self, at: &Cut, way: Way) -> Window {
+        let mut ahead = Window { lo: self.lo.clone(), hi: self.hi.clone() };
+        match way {
+            Way::Up => ahead.meet(at, &Cut::HIGH),
+            Way::Down => ahead.meet(&Cut::LOW, at),
+        }
+        ahead
+    }
+}
+
 /// Which way a cursor looks from its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -178,18 +191,31 @@ impl Tree<'_> {
         let mut sources: Vec<Source> = Vec::new();
         let mut missing: Option<NodeId> = None;
         let mut leaf: Option<LeafPlace> = None;
+        let mut covered = false;
         {
             let state = self.dict.state.read();
             self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf)?;
-            // Only what lies ahead: else a memtable of many messages would give the same ones again.
-            match way {
-                Way::Up => window.meet(at, &Cut::HIGH),
-                Way::Down => window.meet(&Cut::LOW, at),
-            }
+            let ahead = scope.ahead(at, way);
+            window.meet(&ahead.lo, &ahead.hi);
             let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
             let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
-            let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
-            for memtable in memtables {
+            let memtables = || {
+                core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|memtable| &**memtable))
+            };
+            let mut memtables_left = usize::MAX;
+            // Where one hides all that the walk came to nothing of that is looked at, and the region ends with the range.
+            let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
+                let range = memtable.range_around(at, way == Way::Down)?;
+                let hides = range.lo <= window.lo && range.hi >= window.hi;
+                hides.then_some((number, range))
+            });
+            if let Some((number, range)) = hiding {
+                memtables_left = number;
+                window = scope.ahead(at, way);
+                window.meet(&range.lo, &range.hi);
+                (levels, missing, leaf, covered) = (Vec::new(), None, None, true);
+            }
+            for memtable in memtables().take(memtables_left) {
                 sources.push(copy_memtable(memtable, way, points_max, &mut window));
             }
         }
@@ -198,7 +224,6 @@ impl Tree<'_> {
             let _ = self.read_ahead(leaf, scope, at, way);
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
-        let mut covered = false;
         'levels: for level in &levels {
             for run in self.store.layers(&level.piece)?.newest_first() {
                 if let Some(range) = range_around(run, &level.at, way) {
