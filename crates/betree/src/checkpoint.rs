@@ -199,8 +199,8 @@ impl Engine {
 }
 
 /// The dirty nodes from left to right, each before its children, so that a scan finds on the device what it
-/// wants in the order in which it wants it. Every dirty node's parent is dirty; should one not be, it
-/// comes last.
+/// wants in the order in which it wants it. Those whose parents are clean, because they changed alone, come
+/// last.
 fn in_key_order(dirty: &HashMap<NodeId, Arc<Node>>, root: NodeId) -> Vec<Arc<Node>> {
     let mut order = Vec::with_capacity(dirty.len());
     let mut seen: hashbrown::HashSet<NodeId> = hashbrown::HashSet::new();

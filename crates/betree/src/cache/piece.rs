@@ -161,16 +161,17 @@ impl Piece {
     ) -> Option<Arc<Piece>> {
         let mut state = older.state.lock();
         let (below, newer) = match &*state {
-            State { stored: Some(stored), .. } if stored.runs.len() < RUNS_MAX => (older, None),
-            State { stored: None, below: Some(below), runs, .. } => (below, runs.last()),
+            State { stored: Some(stored), .. } if stored.runs.len() < RUNS_MAX => (older.clone(), None),
+            State { stored: None, below: Some(below), runs, .. } => (below.clone(), runs.last().cloned()),
             _ => return None,
         };
-        let newer = with_newer(newer.map(|run| &**run), points, ranges);
+        let line = Some(state.line());
+        // Readers of the older piece are not to wait for the merge.
+        drop(state);
+        let newer = with_newer(newer.as_deref(), points, ranges);
         let raw_bytes = below.raw_bytes().saturating_add(newer.as_bytes().len());
         let all_ranges = below.ranges() + newer.ranges().len();
-        let below = Some(below.clone());
-        let line = Some(state.line());
-        drop(state);
+        let below = Some(below);
         Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, line, ..State::of(newer) }))
     }
 
@@ -188,10 +189,10 @@ impl Piece {
         if !pairs.is_pairs() {
             return None;
         }
-        let messages = with_newer(messages.as_deref(), points, &[]);
-        let raw_bytes = pairs.as_bytes().len() + messages.as_bytes().len();
         let line = Some(state.line());
         drop(state);
+        let messages = with_newer(messages.as_deref(), points, &[]);
+        let raw_bytes = pairs.as_bytes().len() + messages.as_bytes().len();
         let runs = alloc::vec![pairs, Arc::new(messages)];
         Some(Piece::in_memory(cache, raw_bytes, 0, State { runs, below: None, stored: None, line }))
     }
@@ -335,13 +336,17 @@ impl Piece {
             return Some((stored.clone(), None));
         }
         let may_grow = |runs: &[RunRef]| runs.len() < RUNS_MAX;
-        if let Some(line) = &state.line
-            && let Some(last) = line.0.lock().as_ref().filter(|last| may_grow(&last.runs))
-            && let Some(extent) = last.extent.upgrade()
-        {
-            let newer = newer_than(state.runs.last()?, last.last_msn);
+        let last = state.line.as_ref().and_then(|line| {
+            let last = line.0.lock();
+            let last = last.as_ref().filter(|last| may_grow(&last.runs))?;
+            Some((last.extent.upgrade()?, last.runs.clone(), last.last_msn))
+        });
+        if let Some((extent, runs, last_msn)) = last {
+            let newest = state.runs.last().cloned()?;
+            drop(state);
+            let newer = newer_than(&newest, last_msn);
             // Of what was put together since, and got nothing new, one run takes the place of all.
-            return (!newer.is_empty()).then(|| (Stored { extent, runs: last.runs.clone() }, Some(newer)));
+            return (!newer.is_empty()).then(|| (Stored { extent, runs }, Some(newer)));
         }
         let stored = state.below.as_ref()?.stored().filter(|stored| may_grow(&stored.runs))?;
         Some((stored, state.runs.last().cloned()))

@@ -16,8 +16,8 @@
 //!           | target generation u32 | longest key u32
 //! ```
 //! The runs of an interior entry are its partition: each has messages that are newer than all in those
-//! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0, the others messages over
-//! them. Offsets of runs count from the extent's start; checksums are over the stored bytes.
+//! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages stand among them, the
+//! others messages over them. Offsets of runs count from the extent's start; checksums are over the stored bytes.
 
 use alloc::vec::Vec;
 

@@ -18,7 +18,7 @@ use crate::format::run::Run;
 use crate::planted;
 use crate::space::{Extent, Part};
 
-/// An extent has at most so many parts for this reason: each may be a read of its own for a scan.
+/// A node keeps blocks in so many parts at most, beside its new ones: each may be a read of its own for a scan.
 const PARTS_MAX: usize = 48;
 /// A stretch of fewer blocks is written anew, unless it is a good part of a small node.
 const STRETCH_BLOCKS_MIN: u64 = 4;
