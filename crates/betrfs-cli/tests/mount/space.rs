@@ -35,3 +35,33 @@ fn a_full_volume_says_so_and_deleting_makes_room() {
     fs::write(mounted.path("again"), vec![1; 32 << 20]).unwrap();
     assert_eq!(fs::read(mounted.path("again")).unwrap().len(), 32 << 20);
 }
+
+/// A request may be carried out in part: what a program is told that it wrote is what the file has.
+#[test]
+fn a_write_that_meets_the_end_of_space_tells_how_much_was_written() {
+    let mounted = Mounted::of_size("256M");
+    mounted.mount();
+    let mut file = File::create(mounted.path("f")).unwrap();
+    let mut state = 1u64;
+    let mut written = 0;
+    let error = loop {
+        // Noise, and each request across a border of what one batch takes.
+        let noise: Vec<u8> = (0..1 << 20)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 56) as u8
+            })
+            .collect();
+        match file.write(&noise) {
+            Ok(0) => panic!("nothing was written, and no error was told"),
+            Ok(bytes) => written += bytes as u64,
+            Err(error) => break error,
+        }
+        assert!(written < 1 << 30, "a volume of 256 MiB took 1 GiB");
+    };
+    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    assert_eq!(file.metadata().unwrap().len(), written);
+    drop(file);
+    mounted.remount();
+    assert_eq!(fs::metadata(mounted.path("f")).unwrap().len(), written);
+}

@@ -37,8 +37,8 @@ impl Server {
         self.volume.read_into(node, offset, out).answer()
     }
 
-    /// WRITE, whole or not at all.
-    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Answer<()> {
+    /// WRITE; how many bytes were written.
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Answer<usize> {
         self.volume.write(node, offset, data, kill_set_id).answer()
     }
 

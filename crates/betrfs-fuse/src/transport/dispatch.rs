@@ -198,13 +198,14 @@ impl Dispatch {
                 let (write, data) = r.body.split::<wire::WriteIn>()?;
                 let data = data.get(..write.size as usize).ok_or(Errno::INVAL)?;
                 let kill_set_id = write.write_flags & wire::WRITE_KILL_SUIDGID != 0;
-                server.write(node, write.offset, data, kill_set_id)?;
+                let written = server.write(node, write.offset, data, kill_set_id)?;
                 if write.fh == HANDLE_PAST_PAGES && write.flags & O_DSYNC != 0 {
                     // Only after a write to its pages does the kernel send an FSYNC of its own.
                     step_aside();
                     server.fsync(node)?;
                 }
-                r.reply(&wire::WriteOut { size: write.size, padding: 0 })
+                // No more than was to be written.
+                r.reply(&wire::WriteOut { size: written as u32, padding: 0 })
             }
             // Only a kernel that does not know FOPEN_NOFLUSH sends it. Closing a file promises nothing.
             Opcode::Flush => Ok(0),

@@ -25,12 +25,13 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 const RECORD_BYTES_MAX: usize = 68 << 10;
 
 impl Volume {
-    /// Writes all of `data` at `offset`. Each piece up to a multiple of 1 MiB (less where the log
-    /// is small) is atomic: after an error or a crash it is there or not.
+    /// Writes `data` at `offset`, and gives how many bytes of it: all, unless there was an error behind the first
+    /// so many, which whoever goes on from there will meet. Each piece up to a multiple of 1 MiB (less where the log
+    /// is small, and under long keys) is atomic: after an error or a crash it is there or not.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`]; [`Error::NoSpace`].
-    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Result<()> {
+    /// [`Error::FileTooLarge`]; [`Error::NoSpace`]. Nothing was written.
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
         if end > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
@@ -39,10 +40,15 @@ impl Volume {
         loop {
             let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
             let piece = rest.get(..len as usize).unwrap_or(rest);
-            let written = self.write_piece(node, at, piece, kill_set_id)?;
-            (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
+            match self.write_piece(node, at, piece, kill_set_id) {
+                Ok(written) => {
+                    (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
+                }
+                Err(error) if at == offset => return Err(error),
+                Err(_) => return Ok(data.len() - rest.len()),
+            }
             if rest.is_empty() {
-                return Ok(());
+                return Ok(data.len());
             }
         }
     }
@@ -121,8 +127,11 @@ impl Volume {
             if buffer.is_empty() {
                 break;
             }
-            self.write(to, to_offset + done, &buffer, true)?;
-            done += buffer.len() as u64;
+            let written = self.write(to, to_offset + done, &buffer, true)?;
+            done += written as u64;
+            if written < buffer.len() {
+                break;
+            }
         }
         Ok(done)
     }

@@ -139,7 +139,7 @@ fn a_program_loses_its_capabilities_when_it_changes() {
     let file = mkfile(&volume, ROOT, "f").node;
     let set = |set| volume.setattr(file, &set).map(|_| ()).unwrap();
     let changes: [&dyn Fn(); 4] = [
-        &|| volume.write(file, 0, b"other", false).unwrap(),
+        &|| volume.write(file, 0, b"other", false).map(drop).unwrap(),
         &|| set(SetAttr { size: Some(2), ..SET }),
         &|| set(SetAttr { uid: Some(5), ..SET }),
         &|| set(SetAttr { gid: Some(5), ..SET }),

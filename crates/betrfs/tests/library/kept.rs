@@ -50,11 +50,11 @@ fn a_small_file_is_read_from_the_tree_once() {
 fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
     type Change = fn(&Volume, NodeId);
     let changes: [(&str, Change); 16] = [
-        ("write", |volume, node| volume.write(node, 10, b"new", false).unwrap()),
-        ("write to the end", |volume, node| volume.write(node, 999, b"new", false).unwrap()),
-        ("write behind the end", |volume, node| volume.write(node, 2000, b"new", false).unwrap()),
-        ("write all", |volume, node| volume.write(node, 0, &[9; BYTES], false).unwrap()),
-        ("write far behind", |volume, node| volume.write(node, 9000, b"new", false).unwrap()),
+        ("write", |volume, node| volume.write(node, 10, b"new", false).map(drop).unwrap()),
+        ("write to the end", |volume, node| volume.write(node, 999, b"new", false).map(drop).unwrap()),
+        ("write behind the end", |volume, node| volume.write(node, 2000, b"new", false).map(drop).unwrap()),
+        ("write all", |volume, node| volume.write(node, 0, &[9; BYTES], false).map(drop).unwrap()),
+        ("write far behind", |volume, node| volume.write(node, 9000, b"new", false).map(drop).unwrap()),
         ("truncate", |volume, node| truncate(volume, node, 500)),
         ("truncate and extend", |volume, node| {
             truncate(volume, node, 500);

@@ -65,7 +65,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
     let node = |name: &str| volume.resolve(format!("/d/.snapshots/s/{name}").as_bytes()).unwrap().node;
     let refused = Err(Error::InSnapshot);
     for file in [node("f"), node("g")] {
-        assert_eq!(volume.write(file, 0, b"x", false), refused);
+        assert_eq!(volume.write(file, 0, b"x", false).map(drop), refused);
         assert_eq!(
             volume.setattr(file, &SetAttr { size: Some(0), ..SetAttr::default() }).map(|_| ()),
             refused
