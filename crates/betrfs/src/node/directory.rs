@@ -30,6 +30,9 @@ pub(crate) const COOKIE_FIRST: u64 = 3;
 /// A directory has room for so many names at first.
 const NAMES_MIN: usize = 4;
 
+/// For more names than this no room is made before they are there, whatever a record says.
+const ROOM_MAX: u64 = 1 << 16;
+
 /// After how long a listing that nobody goes on with is taken to be given up.
 const LISTING_IDLE_NS: i64 = 10 * 60 * 1_000_000_000;
 
@@ -149,6 +152,14 @@ impl Directory {
 
     pub fn get(&self, name: &[u8]) -> Option<Name> {
         self.known(name).map(Known::name)
+    }
+
+    /// Makes room for so many names in all, of which nobody has to be sure.
+    pub fn make_room(&mut self, names: u64) {
+        let more = names.min(ROOM_MAX).saturating_sub(self.names.len() as u64) as usize;
+        self.names.reserve_exact(more);
+        let names = &self.names;
+        self.places.reserve(more, |at| names.get(*at as usize).map_or(0, |known| spread(known.hash)));
     }
 
     /// Adds a name, or updates what is known of it.

@@ -241,3 +241,14 @@ impl Drop for Inode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel holds hundreds of thousands of them.
+    #[test]
+    fn a_file_takes_no_more_memory_than_five_lines_of_a_cache() {
+        assert!(size_of::<Inode>() + 2 * size_of::<usize>() <= 5 * 64, "{} bytes", size_of::<Inode>());
+    }
+}

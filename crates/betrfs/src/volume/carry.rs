@@ -16,6 +16,11 @@ use crate::volume::Volume;
 use crate::volume::op::Op;
 use crate::volume::unlink::{POINT_DELETES_MAX, delete_data};
 
+/// What a put takes in a batch beside key and value, about.
+const PUT_OVERHEAD_BYTES: usize = 16;
+/// What the records of two directories and a deletion take, about.
+const DIRECTORIES_BYTES: usize = 1024;
+
 /// A name and where its directory is.
 pub(super) struct Spot<'a> {
     pub dir: &'a Arc<Inode>,
@@ -115,6 +120,14 @@ impl Moving {
         for (dict, from, to) in &self.ranges {
             batch.rename_range(*dict, from, to);
         }
+    }
+
+    /// A batch with room for what it puts, and for the records of two directories: one that grew while the blocks of a
+    /// file are added would be copied, and half of its memory be room.
+    pub fn batch(&self) -> Batch {
+        let put_bytes =
+            |(_, at, value): &(DictId, Vec<u8>, Vec<u8>)| at.len() + value.len() + PUT_OVERHEAD_BYTES;
+        Batch::with_capacity(self.puts.iter().map(put_bytes).sum::<usize>() + DIRECTORIES_BYTES)
     }
 
     /// Adds what is put at the target.

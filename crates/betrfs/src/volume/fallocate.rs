@@ -10,10 +10,13 @@ use crate::schema::{DATA, Flags, damaged, key};
 use crate::types::{FallocateMode, NodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::attributes::{kill_set_id, with_atime};
-use crate::volume::op::OpKind;
+use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
 use crate::volume::unlink::delete_blocks;
 use crate::volume::write::resize;
+
+/// So many blocks are looked at while others wait: 16 MiB.
+const SEEK_BLOCKS: u64 = 4096;
 
 impl Volume {
     /// Allocates, punches or zeroes a range of a file.
@@ -64,6 +67,18 @@ impl Volume {
     /// [`Error::NoSuchPlace`] if there is none, or `offset` is not before the end.
     pub fn seek(&self, node: NodeId, offset: u64, what: SeekWhat) -> Result<u64> {
         let op = self.query(OpKind::Fallocate);
+        let mut from = offset / BLOCK;
+        loop {
+            match self.seek_from(&op, node, offset, from, what)? {
+                Sought::Found(place) => return Ok(place),
+                Sought::NotBefore(block) => from = block,
+            }
+        }
+    }
+
+    /// A step of [`seek`](Volume::seek) from a block on. Who looks for a hole may have to read the whole file: others
+    /// are not to wait for that.
+    fn seek_from(&self, op: &Op<'_>, node: NodeId, offset: u64, from: u64, what: SeekWhat) -> Result<Sought> {
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let state = inode.state.read();
@@ -73,26 +88,38 @@ impl Volume {
             return Err(Error::NoSuchPlace);
         }
         if !state.record.flags.has(Flags::SPARSE) {
-            return Ok(if what == SeekWhat::Data { offset } else { size });
+            return Ok(Sought::Found(if what == SeekWhat::Data { offset } else { size }));
         }
         let own = inode.own_key()?;
-        let mut next = offset / BLOCK;
-        let mut blocks = op.scan(DATA, key::blocks(&own, next, size.div_ceil(BLOCK)));
+        let end = size.div_ceil(BLOCK);
+        // A hole is passed over at no cost, and what is behind it is data.
+        let stop = if what == SeekWhat::Data { end } else { end.min(from.saturating_add(SEEK_BLOCKS)) };
+        let mut next = from;
+        let mut blocks = op.scan(DATA, key::blocks(&own, from, stop));
         while let Some((at, _)) = blocks.next()? {
             let Some((_, DataTag::Block(number))) = key::split_data(at) else {
                 return Err(damaged(at, "it is no key of a block"));
             };
             match what {
-                SeekWhat::Data => return Ok(offset.max(number.saturating_mul(BLOCK))),
+                SeekWhat::Data => return Ok(Sought::Found(offset.max(number.saturating_mul(BLOCK)))),
                 SeekWhat::Hole if number != next => break,
                 SeekWhat::Hole => next += 1,
             }
         }
         match what {
             SeekWhat::Data => Err(Error::NoSuchPlace),
-            SeekWhat::Hole => Ok(offset.max(next.saturating_mul(BLOCK)).min(size)),
+            SeekWhat::Hole if next == stop && stop < end => Ok(Sought::NotBefore(stop)),
+            SeekWhat::Hole => Ok(Sought::Found(offset.max(next.saturating_mul(BLOCK)).min(size))),
         }
     }
+}
+
+/// What a step of a seek came to.
+enum Sought {
+    /// The place, in bytes.
+    Found(u64),
+    /// It is in no block before this one.
+    NotBefore(u64),
 }
 
 /// Makes `[from, end)` read as zeros; `end` is not past the size. Gives how many whole blocks go.

@@ -274,6 +274,8 @@ impl Volume {
     ) -> Result<()> {
         let path = dir.dir_path()?;
         let mut age = self.ages.begin();
+        let entries = state.record.entries;
+        state.dir_mut()?.make_room(entries);
         let mut entries = op.scan(META, key::entries(&path.bytes));
         while let Some((at, bytes)) = entries.next()? {
             let (_, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;

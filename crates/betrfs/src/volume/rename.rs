@@ -48,7 +48,7 @@ impl Volume {
             return Err(Error::Invalid("exchange goes with no other flag"));
         }
         let op = self.update(OpKind::Rename, 0)?;
-        let _alone = self.namespace.write();
+        let alone = self.namespace.write();
         let (from_dir, to_dir) = (self.live_dir(parent)?, self.live_dir(new_parent)?);
         let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
         let target = self.find_in(&op, &to_dir, new_name)?;
@@ -62,12 +62,18 @@ impl Volume {
         let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
         let from = Spot { dir: &from_dir, path: &from_path, name: &name };
         let to = Spot { dir: &to_dir, path: &to_path, name: &new_name };
-        match target {
+        let done = match &target {
             None if flags.exchange => Err(Error::NotFound),
-            Some(target) if Arc::ptr_eq(&target, &source) => Ok(()),
-            Some(target) if flags.exchange => self.exchange(&op, &source, &from, &target, &to),
+            Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
+            Some(target) if flags.exchange => self.exchange(&op, &source, &from, target, &to),
             target => self.replace(&op, &source, &from, target.as_ref(), &to, flags.whiteout),
+        };
+        drop(alone);
+        if let Some(target) = target {
+            // Who held it may have let go of it while it still had the name.
+            self.let_go(&target);
         }
+        done
     }
 
     fn replace(
@@ -112,7 +118,7 @@ impl Volume {
         let occupied = stays_behind || self.orphans.occupy(&to_key);
         let by_range = is_large(&source.state.read().record);
         let moving = self.carry(op, source, from, to, occupied, by_range, now_ns)?;
-        let mut batch = Batch::new();
+        let mut batch = moving.batch();
         let dropped = match target {
             None => None,
             Some(target) => {
@@ -151,9 +157,6 @@ impl Volume {
         match whiteout {
             Some(whiteout) => self.learn_at(from, whiteout)?,
             None => from.dir.state.write().dir_mut()?.remove(from.name),
-        }
-        if let Some(target) = target {
-            self.table.drop_gone(target);
         }
         Ok(())
     }

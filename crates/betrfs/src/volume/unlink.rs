@@ -91,7 +91,7 @@ impl Volume {
             return self.remove_snapshot(&parent, &of, name);
         }
         let op = self.update(kind, 0)?;
-        let _shared = self.namespace.read();
+        let shared = self.namespace.read();
         self.give_up_names();
         let mut dir = parent.state.write();
         dir.dir()?;
@@ -132,7 +132,9 @@ impl Volume {
         self.settle(&inode, &mut state, dropped);
         drop(state);
         drop(dir);
-        self.table.drop_gone(&inode);
+        drop(shared);
+        // Who held it may have let go of it while it still had the name.
+        self.let_go(&inode);
         Ok(Vec::new())
     }
 

@@ -104,6 +104,34 @@ fn holes_are_found_and_counted() {
     assert_sound(&volume);
 }
 
+/// Others are let in between.
+#[test]
+fn a_hole_behind_many_blocks_is_looked_for_in_steps() {
+    const MIB: u64 = 1 << 20;
+    let (_disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "f").node;
+    truncate(&volume, node, 18 * MIB);
+    let fill = |from: u64, to: u64| {
+        (from..to).for_each(|at| {
+            volume.write(node, at * MIB, &[1; MIB as usize], false).unwrap();
+        });
+    };
+    let seek = |offset, what| {
+        let scans = || volume.counters().of(betrfs::OpKind::Fallocate).scans;
+        let before = scans();
+        (volume.seek(node, offset, what).unwrap(), scans() - before)
+    };
+    fill(0, 17);
+    assert_eq!(seek(0, SeekWhat::Hole), (17 * MIB, 2));
+    assert_eq!(seek(5 * MIB + 1, SeekWhat::Hole), (17 * MIB, 1));
+    fill(17, 18);
+    assert_eq!(seek(0, SeekWhat::Hole), (18 * MIB, 2));
+    volume.fallocate(node, FallocateMode::PunchHole, 16 * MIB, MIB).unwrap();
+    assert_eq!(seek(0, SeekWhat::Hole), (16 * MIB, 2));
+    volume.fallocate(node, FallocateMode::PunchHole, 0, 17 * MIB).unwrap();
+    assert_eq!(seek(0, SeekWhat::Data), (17 * MIB, 1));
+}
+
 #[test]
 fn files_reach_to_two_to_the_62_and_no_further() {
     let (_disk, volume) = volume();

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::*;
+use betree::{Cut, DictId};
 use betrfs::{DirEntry, Error, NodeId, Objects, RenameFlags, SetAttr, Volume};
 
 #[test]
@@ -212,7 +213,7 @@ fn everything_at_once_with_little_memory_stays_sound() {
                     if let Ok(entry) = entry {
                         let opened = volume.open_node(entry.node);
                         if opened.is_ok() {
-                            ok(volume.write(entry.node, (i * 100) as u64, &[1; 200], false));
+                            ok(volume.write(entry.node, (i * 100) as u64, &[1; 200], false).map(drop));
                             ok(volume.read(entry.node, 0, 1000, &mut out));
                             ok(volume
                                 .setattr(entry.node, &SetAttr { size: Some(i as u64), ..SetAttr::default() })
@@ -245,4 +246,36 @@ fn everything_at_once_with_little_memory_stays_sound() {
     volume.close().unwrap();
     drop(volume);
     compare(&disk.open());
+}
+
+/// Both by an unlink and by a rename over it.
+#[test]
+fn a_file_that_is_let_go_of_while_its_name_goes_leaves_nothing_behind() {
+    let (_disk, volume) = volume();
+    for round in 0..3000 {
+        let file = mkfile(&volume, ROOT, "f").node;
+        volume.open_node(file).unwrap();
+        volume.write(file, 0, &[7; 5000], false).unwrap();
+        let other = (round % 2 == 1).then(|| mkfile(&volume, ROOT, "other").node);
+        let together = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                volume.release_node(file);
+                volume.forget(file, 1);
+            });
+            together.wait();
+            match other {
+                None => volume.unlink(ROOT, b"f").unwrap(),
+                Some(_) => volume.rename(ROOT, b"other", ROOT, b"f", RenameFlags::default()).unwrap(),
+            }
+        });
+        if let Some(other) = other {
+            volume.forget(other, 1);
+            volume.unlink(ROOT, b"f").unwrap();
+        }
+        let mut blocks = volume.env().cursor(DictId(1), Cut::LOW, Cut::HIGH);
+        assert!(blocks.next().unwrap().is_none(), "round {round}");
+    }
+    assert_sound(&volume);
 }
