@@ -7,9 +7,11 @@
 //! paths, and what leads from one request to the other is a token.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -114,7 +116,7 @@ pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where something is mounted on
-/// it, `EPERM` where it is another's in a sticky directory, `EINVAL` where the path does not end with its
+/// it or below it, `EPERM` where it is another's in a sticky directory, `EINVAL` where the path does not end with its
 /// name, `ENOTEMPTY` where it has snapshots.
 pub fn remove_tree(dir: &Path) -> io::Result<()> {
     // Without a slash at the end, by which a symbolic link would be followed.
@@ -124,8 +126,8 @@ pub fn remove_tree(dir: &Path) -> io::Result<()> {
     let parent = File::from(rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty())?);
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW;
     let open = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
-    // What could not be removed afterwards is not emptied.
-    if mount_id(&parent)? != mount_id(&open)? {
+    // What could not be removed afterwards is not emptied, and a mount below would be left without a path.
+    if mount_id(&parent)? != mount_id(&open)? || has_mounts_below(&open)? {
         return Err(Errno::BUSY.into());
     }
     let (above, found) = (parent.metadata()?, open.metadata()?);
@@ -144,6 +146,28 @@ fn mount_id(file: &File) -> io::Result<u64> {
     let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
     id.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Whether something is mounted below a directory, as this process sees it.
+fn has_mounts_below(dir: &File) -> io::Result<bool> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
+    let told = fs::read("/proc/self/mountinfo")?;
+    let mount_points =
+        told.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    Ok(mount_points.map(unescaped).any(|mount_point| mount_point != path && mount_point.starts_with(&path)))
+}
+
+/// A path in which the kernel wrote some bytes as a backslash and three octal digits.
+fn unescaped(told: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(told.len());
+    let mut rest = told;
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.filter(|_| *byte == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        path.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
+    }
+    PathBuf::from(OsString::from_vec(path))
 }
 
 /// Whether a user may remove an entry of a directory of this mode as far as the sticky bit goes; the

@@ -24,7 +24,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     betrfs_fuse::remove_tree(&arguments.dir).map_err(|error| {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
             Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
-            Some(betrfs_fuse::Errno::BUSY) => "something is mounted on it".to_owned(),
+            Some(betrfs_fuse::Errno::BUSY) => "something is mounted on it or below it".to_owned(),
             Some(betrfs_fuse::Errno::INVAL) => "name it, not as `.` or `..`".to_owned(),
             Some(betrfs_fuse::Errno::NOTEMPTY) => {
                 format!("it has snapshots: `betrfs snapshot list {shown}` names them")

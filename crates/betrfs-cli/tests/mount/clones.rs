@@ -177,6 +177,24 @@ fn what_a_mount_shows_of_another_directory_is_not_removed() {
 }
 
 #[test]
+fn a_directory_below_which_something_is_mounted_is_not_removed() {
+    let mounted = Mounted::new();
+    let (shown, over) = (mounted.path("shown"), mounted.path("over"));
+    // The kernel tells of such a name in an escaped form.
+    let below = over.join("a b\\ü");
+    let remove = || betrfs().arg("rm-tree").arg(&over).output().unwrap();
+    fs::create_dir_all(&below).unwrap();
+    fs::create_dir(&shown).unwrap();
+    fs::write(over.join("file"), b"bytes").unwrap();
+    rustix::mount::mount_bind(&shown, &below).unwrap();
+    refused(&remove(), &["mounted"]);
+    assert_eq!(fs::read(over.join("file")).unwrap(), b"bytes");
+    rustix::mount::unmount(&below, rustix::mount::UnmountFlags::NOFOLLOW).unwrap();
+    ok(&remove());
+    assert_eq!(names(&mounted.dir), ["shown"]);
+}
+
+#[test]
 fn on_a_read_only_mount_nothing_is_filled_or_emptied() {
     use rustix::io::Errno;
     use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
