@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
+use crate::output::tell;
 use crate::teardown::Teardown;
 
 /// Where control groups are: those of the first version in a directory for each controller.
@@ -103,7 +104,7 @@ impl Undo {
     pub fn leave(&self) {
         for group in &self.groups {
             if let Err(error) = group.leave() {
-                eprintln!("betrfs-bench: {error:#}");
+                tell(format_args!("betrfs-bench: {error:#}"));
             }
         }
     }
@@ -114,7 +115,7 @@ impl Undo {
             && let Err(error) = std::fs::write(path, value)
         {
             let (path, value) = (path.display(), value.trim());
-            eprintln!("betrfs-bench: {path} was {value} and could not be set again: {error}");
+            tell(format_args!("betrfs-bench: {path} was {value} and could not be set again: {error}"));
         }
         for group in &self.groups {
             // A member that ends is gone from the group a little later.
@@ -126,7 +127,7 @@ impl Undo {
                 }
             });
             if !gone {
-                eprintln!("betrfs-bench: the control group {} is still in use", group.dir.display());
+                tell(format_args!("betrfs-bench: the control group {} is still in use", group.dir.display()));
             }
         }
     }
@@ -218,7 +219,7 @@ impl Confinement {
                 if !may_be_unlimited {
                     return Err(error);
                 }
-                eprintln!("betrfs-bench: memory is not limited: {error:#}");
+                tell(format_args!("betrfs-bench: memory is not limited: {error:#}"));
                 None
             }
         };
@@ -259,7 +260,7 @@ impl Drop for Confinement {
 pub fn wait_until_alone() -> Result<File> {
     let alone = File::open(DIRTY_BYTES).with_context(|| format!("cannot open {DIRTY_BYTES}"))?;
     if let Err(TryLockError::WouldBlock) = alone.try_lock() {
-        eprintln!("betrfs-bench: waiting for the end of another run's figure");
+        tell(format_args!("betrfs-bench: waiting for the end of another run's figure"));
         alone.lock().with_context(|| format!("cannot lock {DIRTY_BYTES}"))?;
     }
     Ok(alone)

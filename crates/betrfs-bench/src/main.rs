@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Peer;
 use crate::microfiles::LibraryTest;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::report::Report;
 use crate::saved::{Run, Saved};
 use crate::store::Disk;
@@ -170,7 +170,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("betrfs-bench: {error:#}");
+            tell(format_args!("betrfs-bench: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -9,6 +9,7 @@ use crate::Scale;
 use crate::backing;
 use crate::confine::Confinement;
 use crate::contender::{Contender, Work};
+use crate::output::tell;
 use crate::report::{Figure, told_seconds};
 use crate::saved::Saved;
 use crate::store::{Counters, Store};
@@ -91,8 +92,8 @@ pub fn measure(
                 touches_memory: scale != Scale::Tiny,
             };
             let sample = run.round(round == 0).with_context(|| name.clone())?;
-            eprintln!("{name}, round {}: {} s", round + 1, told_seconds(sample.seconds));
             saved.keep(workload.name(), contender.name(), round, &sample)?;
+            tell(format_args!("{name}, round {}: {} s", round + 1, told_seconds(sample.seconds)));
             samples.rounds.push(sample);
         }
     }

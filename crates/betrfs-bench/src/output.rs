@@ -1,4 +1,4 @@
-//! What is printed on standard output.
+//! What is printed and told.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -14,4 +14,9 @@ pub fn print(text: impl Display) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }
+}
+
+/// Tells a line on standard error. Whoever undoes things or keeps figures goes on where nobody reads any more.
+pub fn tell(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }

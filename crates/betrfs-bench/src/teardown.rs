@@ -23,6 +23,7 @@ use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
 use crate::confine::{Undo, wait_until_alone};
+use crate::output::tell;
 
 /// Where each run has a record of what there is to undo, locked while the run lives. What is recorded
 /// lasts until the machine is started anew, as do files here.
@@ -94,7 +95,7 @@ impl Teardown {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut recorded.held);
         if let Err(error) = recorded.write() {
-            eprintln!("betrfs-bench: what there is to undo cannot be recorded: {error:#}");
+            tell(format_args!("betrfs-bench: what there is to undo cannot be recorded: {error:#}"));
         }
         changed
     }
@@ -156,7 +157,7 @@ impl Teardown {
 
     /// Undoes what there is as far as that goes, and ends the process.
     fn undo_and_exit(&self, why: &str) -> ! {
-        eprintln!("betrfs-bench: {why}");
+        tell(format_args!("betrfs-bench: {why}"));
         let recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for server in &recorded.held.servers {
             // It may have ended by itself.
@@ -227,7 +228,7 @@ pub fn undo_dead_runs() -> Result<()> {
         let held: Held = serde_json::from_reader(&record).with_context(|| {
             format!("{} of a run that was killed is not whole: remove it", path.display())
         })?;
-        eprintln!("betrfs-bench: undoing what a run left in {}", held.scratch.display());
+        tell(format_args!("betrfs-bench: undoing what a run left in {}", held.scratch.display()));
         held.undo();
         let _ = std::fs::remove_file(&path);
     }

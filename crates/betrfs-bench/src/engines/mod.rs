@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::backing;
 use crate::confine::Confinement;
-use crate::output::print;
+use crate::output::{print, tell};
 use crate::teardown::Teardown;
 use crate::{Arguments, Scale};
 use child::{Phase, Sample, Task};
@@ -167,14 +167,14 @@ impl Bench<'_> {
                     Ok(sample) => {
                         let per_second = sample.operations as f64 / sample.seconds;
                         let written_mib = sample.device_write_bytes >> 20;
-                        eprintln!(
+                        tell(format_args!(
                             "{name}, round {}: {per_second:.0}/s, {written_mib} MiB written",
                             round + 1
-                        );
+                        ));
                         samples.rounds.push(sample);
                     }
                     Err(error) => {
-                        eprintln!("{name}, round {}: {error:#}", round + 1);
+                        tell(format_args!("{name}, round {}: {error:#}", round + 1));
                         samples.failure = Some(format!("{error:#}"));
                     }
                 }

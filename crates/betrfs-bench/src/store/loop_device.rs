@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Counters;
+use crate::output::tell;
 use crate::teardown::Teardown;
 use crate::tool;
 
@@ -72,7 +73,7 @@ impl Drop for LoopDevice {
     fn drop(&mut self) {
         match tool::run(Command::new("losetup").arg("-d").arg(&self.path)) {
             Ok(_) => self.teardown.detached(&self.path),
-            Err(error) => eprintln!("betrfs-bench: {}: {error:#}", self.path.display()),
+            Err(error) => tell(format_args!("betrfs-bench: {}: {error:#}", self.path.display())),
         }
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::output::tell;
+
 use super::model::{Counters, Model, Nanos};
 
 /// After so long without a request the drive writes what waits in its cache.
@@ -257,7 +259,7 @@ impl Drive {
 fn run(shared: &Shared) {
     // The kernel may otherwise let a sleeper sleep on for 50 microseconds, a tenth of a short seek.
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-        eprintln!("betrfs-bench: the emulated disk's clock is coarse: {error}");
+        tell(format_args!("betrfs-bench: the emulated disk's clock is coarse: {error}"));
     }
     let mut electronics = shared.electronics.lock().unwrap_or_else(PoisonError::into_inner);
     loop {

@@ -21,6 +21,7 @@ use rustix::process::Pid;
 pub use model::Counters;
 pub use server::serve;
 
+use crate::output::tell;
 use crate::teardown::{Teardown, detach};
 
 /// The file that is the disk.
@@ -94,7 +95,7 @@ impl Drop for Emulated {
         // It ends when its standard input does.
         drop(self.server.stdin.take());
         if let Err(error) = self.server.wait() {
-            eprintln!("betrfs-bench: the emulated disk does not end: {error}");
+            tell(format_args!("betrfs-bench: the emulated disk does not end: {error}"));
         }
         self.teardown.ended(Pid::from_child(&self.server));
         detach(&self.dir);

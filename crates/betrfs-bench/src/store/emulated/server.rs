@@ -19,6 +19,7 @@ use rustix::fs::FallocateFlags;
 use super::drive::{self, Drive};
 use super::image::Image;
 use super::{DISK, HASTE, PACE, READY, STATS};
+use crate::output::tell;
 use crate::teardown::detach;
 
 const DISK_INODE: INodeNo = INodeNo(2);
@@ -204,7 +205,7 @@ impl Filesystem for Server {
 pub fn serve(image: &Path, dir: &Path) -> Result<()> {
     // On a busy machine answers would be late. It hardly works.
     if let Err(error) = rustix::process::nice(-20) {
-        eprintln!("betrfs-bench: the emulated disk has no precedence: {error}");
+        tell(format_args!("betrfs-bench: the emulated disk has no precedence: {error}"));
     }
     let image = Image::open(image).with_context(|| format!("cannot open {}", image.display()))?;
     let server = Server { image, drive: Drive::new()? };
