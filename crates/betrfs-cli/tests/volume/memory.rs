@@ -46,3 +46,26 @@ fn the_server_stays_small_whatever_goes_through_it() {
     mounted.umount();
     check_is_clean(&mounted.volume);
 }
+
+/// So many directories, with so many names each that tables which double have just done so.
+const DIRS: u64 = 2500;
+const FILES_EACH: u64 = 120;
+
+#[test]
+fn names_and_files_that_the_kernel_holds_take_little_memory() {
+    let mounted = Mounted::lasting("4G", Duration::from_secs(600));
+    mounted.mount_with_cache("64M");
+    let dir = |number: u64| mounted.path(format!("directory{number:04}"));
+    (0..DIRS).for_each(|number| std::fs::create_dir(dir(number)).unwrap());
+    // All at the same time, as where files are spread by a hash.
+    for file in 0..FILES_EACH {
+        for number in 0..DIRS {
+            File::create_new(dir(number).join(format!("{:016x}", number << 32 | file))).unwrap();
+        }
+    }
+    let kib = mounted.server_memory_kib_max();
+    println!("{} names in {DIRS} directories: {} MiB resident at most", DIRS * FILES_EACH, kib >> 10);
+    assert!(kib < 256 << 10, "{kib} KiB with a cache of 64 MiB");
+    mounted.umount();
+    check_is_clean(&mounted.volume);
+}
