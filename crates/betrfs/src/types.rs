@@ -114,7 +114,8 @@ pub struct SetAttr {
     pub mtime_ns: Option<TimeSet>,
     /// Time of the last change; now, where it is not given.
     pub ctime_ns: Option<i64>,
-    /// Whether the caller's privileges ask for set-id bits to be cleared.
+    /// Whether set-id bits, and the capabilities of a program, are to go: the caller is about to change the contents,
+    /// or changes the size, and has no privilege to keep them (`CAP_FSETID`).
     pub kill_set_id: bool,
 }
 

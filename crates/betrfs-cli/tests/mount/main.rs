@@ -9,6 +9,7 @@ mod clones;
 mod commands;
 mod contents;
 mod directories;
+mod kernel_cache;
 mod lifecycle;
 mod mapping;
 mod moments;

@@ -8,14 +8,14 @@ use super::{Answer, IntoAnswer, Server};
 
 impl Server {
     /// OPEN, with the emptying that O_TRUNC asks for.
-    pub fn open(&self, node: NodeId, flags: OFlags, kill_set_id: bool) -> Answer<()> {
+    pub fn open(&self, node: NodeId, flags: OFlags) -> Answer<()> {
         let to_read = flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::TRUNC);
         if !to_read && self.volume.is_read_only(node).answer()? {
             return Err(Errno::ROFS);
         }
         self.volume.open_node(node).answer()?;
         if flags.contains(OFlags::TRUNC) {
-            let set = SetAttr { size: Some(0), kill_set_id, ..SetAttr::default() };
+            let set = SetAttr { size: Some(0), ..SetAttr::default() };
             if let Err(error) = self.volume.setattr(node, &set) {
                 self.volume.release_node(node);
                 return Err(Server::refuse(&error));
@@ -38,8 +38,9 @@ impl Server {
     }
 
     /// WRITE; how many bytes were written.
-    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Answer<usize> {
-        self.volume.write(node, offset, data, kill_set_id).answer()
+    pub fn write(&self, node: NodeId, offset: u64, data: &[u8]) -> Answer<usize> {
+        // Set-id bits are dealt with before, see `kill_set_id`.
+        self.volume.write(node, offset, data, false).answer()
     }
 
     /// FSYNC

@@ -4,6 +4,7 @@
 //! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
 //! flags mean, and the status that the mount's root answers.
 
+mod caller;
 mod directory;
 mod file;
 mod inode;
@@ -19,6 +20,7 @@ use std::time::Instant;
 use betrfs::Volume;
 use rustix::io::Errno;
 
+pub use self::caller::Caller;
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming};
 use crate::status::{Identity, Status};
@@ -26,15 +28,6 @@ use crate::transport::Transport;
 
 /// What a request is answered with.
 pub type Answer<T> = Result<T, Errno>;
-
-/// Who sends a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller {
-    /// The process's file-system user.
-    pub uid: u32,
-    /// The process's file-system group.
-    pub gid: u32,
-}
 
 /// Answers the requests of one mount.
 pub struct Server {

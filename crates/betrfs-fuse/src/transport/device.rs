@@ -12,13 +12,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::PAYLOAD_BYTES_MAX;
 use super::dispatch::{Dispatch, Outcome};
 use super::turnstile::{Turnstile, step_aside};
-use crate::wire::{Body, InHeader, NotifyInvalInode, Opcode, OutHeader};
+use crate::wire::{Body, InHeader, Opcode, OutHeader};
 
 /// The longest request: a WRITE's payload, and what stands before it.
 pub const REQUEST_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 4096;
-
-/// The notice that an inode is no longer what the kernel knows.
-const NOTIFY_INVAL_INODE: i32 = 2;
 
 /// How long FORGETs are left to gather where nothing else comes this way: one by one, each would
 /// wake a thread.
@@ -106,29 +103,6 @@ pub fn reply(device: &OwnedFd, unique: u64, answer: Result<&[u8], Errno>) {
         // ENOENT: whoever asked was killed meanwhile. ENODEV: it was unmounted.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
         Err(errno) => tracing::error!("the kernel does not take a reply: {errno}"),
-    }
-}
-
-/// Which pages of an inode the kernel is to forget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// None: its attributes alone.
-    None,
-    /// All. Those that are dirty it writes back before, and waits.
-    All,
-}
-
-/// Tells the kernel that an inode's attributes, and maybe its pages, are no longer what it knows.
-pub fn forget_inode(device: &OwnedFd, nodeid: u64, pages: Pages) {
-    let offset = if pages == Pages::All { 0 } else { -1 };
-    let what = NotifyInvalInode { nodeid, offset, len: -1 };
-    let len = (size_of::<OutHeader>() + size_of_val(&what)) as u32;
-    // Nobody asked: the number is that of a notice in the place of a request's.
-    let header = OutHeader { len, error: NOTIFY_INVAL_INODE, unique: 0 };
-    match rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(what.as_bytes())]) {
-        // ENOENT: it does not know the inode.
-        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
-        Err(errno) => tracing::error!("the kernel does not take a notice: {errno}"),
     }
 }
 

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::convert::{
     BLOCK_BYTES, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry, to_statx,
 };
-use super::device::{Pages, forget_inode};
+use super::kernel_cache::{Pages, forget_inode};
 use super::notices::Notices;
 use super::panics::answering;
 use super::turnstile::step_aside;
@@ -120,6 +120,9 @@ impl Dispatch {
             Opcode::Getattr => r.reply_attr(&server.getattr(node)?),
             Opcode::Setattr => {
                 let (set, _) = r.body.split::<wire::SetattrIn>()?;
+                if set.valid & fattr::KILL_SUIDGID != 0 {
+                    self.kill_set_id(node, || false)?;
+                }
                 r.reply_attr(&server.setattr(node, &from_setattr(&set))?)
             }
             Opcode::Statx => {
@@ -180,8 +183,10 @@ impl Dispatch {
             Opcode::Open => {
                 let (open, _) = r.body.split::<wire::OpenIn>()?;
                 let flags = OFlags::from_bits_retain(open.flags);
-                let kill_set_id = open.open_flags & wire::OPEN_KILL_SUIDGID != 0;
-                server.open(node, flags, kill_set_id)?;
+                if open.open_flags & wire::OPEN_KILL_SUIDGID != 0 {
+                    self.kill_set_id(node, || false)?;
+                }
+                server.open(node, flags)?;
                 r.reply(&opened())
             }
             Opcode::Release => {
@@ -197,8 +202,10 @@ impl Dispatch {
             Opcode::Write => {
                 let (write, data) = r.body.split::<wire::WriteIn>()?;
                 let data = data.get(..write.size as usize).ok_or(Errno::INVAL)?;
-                let kill_set_id = write.write_flags & wire::WRITE_KILL_SUIDGID != 0;
-                let written = server.write(node, write.offset, data, kill_set_id)?;
+                if write.write_flags & wire::WRITE_KILL_SUIDGID != 0 {
+                    self.kill_set_id(node, || false)?;
+                }
+                let written = server.write(node, write.offset, data)?;
                 if write.fh == HANDLE_PAST_PAGES && write.flags & O_DSYNC != 0 {
                     // Only after a write to its pages does the kernel send an FSYNC of its own.
                     step_aside();
@@ -236,6 +243,8 @@ impl Dispatch {
             Opcode::Removexattr => server.removexattr(node, r.only_name()?).map(|()| 0),
             Opcode::Fallocate => {
                 let (f, _) = r.body.split::<wire::FallocateIn>()?;
+                let caller = r.caller();
+                self.kill_set_id(node, || caller.keeps_set_id())?;
                 server.fallocate(node, f.mode, f.offset, f.length).map(|()| 0)
             }
             Opcode::Lseek => {
@@ -244,11 +253,11 @@ impl Dispatch {
                 r.reply(&wire::LseekOut { offset: server.lseek(node, to)? })
             }
             Opcode::CopyFileRange => {
-                let size = u32::try_from(self.copy(node, r.body)?).map_err(|_| Errno::OVERFLOW)?;
+                let size = u32::try_from(self.copy(node, &r)?).map_err(|_| Errno::OVERFLOW)?;
                 r.reply(&wire::WriteOut { size, padding: 0 })
             }
             Opcode::CopyFileRange64 => {
-                let bytes_copied = self.copy(node, r.body)?;
+                let bytes_copied = self.copy(node, &r)?;
                 r.reply(&wire::CopyFileRangeOut { bytes_copied })
             }
             Opcode::Ioctl => {
@@ -293,6 +302,14 @@ impl Dispatch {
         }
     }
 
+    /// Takes the set-id bits from a file whose contents are about to change, unless they may stay.
+    fn kill_set_id(&self, node: NodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
+        if self.server.kill_set_id(node, may_stay)? {
+            forget_inode(&self.device, node.0, Pages::None);
+        }
+        Ok(())
+    }
+
     /// Tells the kernel of what was removed behind its back. Whoever has our answer finds what remains with
     /// its names counted anew; listings of directories that are gone may follow, with pages to write back.
     fn tell_removed(&self, nodes: Vec<NodeId>) -> Answer<()> {
@@ -306,8 +323,9 @@ impl Dispatch {
         self.server.rename((from, old), (to, new), flags).map(|()| 0)
     }
 
-    fn copy(&self, from: NodeId, body: Body<'_>) -> Answer<u64> {
-        let (c, _) = body.split::<wire::CopyFileRangeIn>()?;
+    fn copy(&self, from: NodeId, r: &Request<'_, '_>) -> Answer<u64> {
+        let (c, _) = r.body.split::<wire::CopyFileRangeIn>()?;
+        self.kill_set_id(NodeId(c.nodeid_out), || r.caller().keeps_set_id())?;
         self.server.copy_file_range((from, c.offset_in), (NodeId(c.nodeid_out), c.offset_out), c.len)
     }
 
@@ -328,11 +346,11 @@ impl Dispatch {
 
 impl Request<'_, '_> {
     fn caller(&self) -> Caller {
-        Caller { uid: self.header.uid, gid: self.header.gid }
+        Caller { uid: self.header.uid, gid: self.header.gid, task: self.header.pid }
     }
 
     fn new_node(&self, file_type: FileType, mode: u32, rdev: u32) -> NewNode {
-        let Caller { uid, gid } = self.caller();
+        let Caller { uid, gid, .. } = self.caller();
         NewNode { file_type, perm: (mode & 0o7777) as u16, uid, gid, rdev }
     }
 

@@ -9,6 +9,7 @@ mod convert;
 mod device;
 mod dispatch;
 mod giving_way;
+mod kernel_cache;
 mod notices;
 mod panics;
 mod queues;

@@ -15,7 +15,7 @@ use betrfs::NodeId;
 use rustix::io::Errno;
 
 use super::THREAD_NAME;
-use super::device::{Pages, forget_inode};
+use super::kernel_cache::{Pages, forget_inode};
 use crate::server::Answer;
 
 /// The way to the thread that tells; it ends with the last of them.

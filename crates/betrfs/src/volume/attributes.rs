@@ -20,8 +20,8 @@ const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
-/// Clears the set-id bits, as a change of the contents or the owner does. Without execute
-/// permission for the group, set-group-id means something else and stays.
+/// Clears the set-id bits, as a change of the owner does, and a change of the contents by a caller without the
+/// privilege to keep them. Without execute permission for the group, set-group-id means something else and stays.
 pub(super) fn kill_set_id(record: &mut Record) {
     if !record.is_dir() {
         record.perm &= !SET_USER_ID;
@@ -67,8 +67,10 @@ impl Volume {
             }
             record.mtime_ns = now_ns;
         }
-        if set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
+        if set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
             kill_set_id(&mut record);
+        }
+        if set.size.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_set_id {
             drop_capabilities(&mut batch, &inode, &mut record)?;
         }
         if let Some(perm) = set.perm {

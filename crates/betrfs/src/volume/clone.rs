@@ -20,7 +20,7 @@ use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
 use crate::types::{Entry, FileType, NodeId};
 use crate::volume::Volume;
-use crate::volume::attributes::{kill_set_id, with_atime};
+use crate::volume::attributes::with_atime;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of, is_within};
 use crate::volume::op::{Op, OpKind};
@@ -335,7 +335,6 @@ impl Volume {
         record.size = record.size.max(end);
         let now_ns = self.home.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
-        kill_set_id(&mut record);
         drop_capabilities(&mut batch, &to, &mut record)?;
         self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;
         Ok(Some(end - offset))

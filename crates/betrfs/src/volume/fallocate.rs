@@ -9,7 +9,7 @@ use crate::schema::key::DataTag;
 use crate::schema::{DATA, Flags, damaged, key};
 use crate::types::{FallocateMode, NodeId, SeekWhat};
 use crate::volume::Volume;
-use crate::volume::attributes::{kill_set_id, with_atime};
+use crate::volume::attributes::with_atime;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
 use crate::volume::unlink::delete_blocks;
@@ -19,7 +19,8 @@ use crate::volume::write::resize;
 const SEEK_BLOCKS: u64 = 4096;
 
 impl Volume {
-    /// Allocates, punches or zeroes a range of a file.
+    /// Allocates, punches or zeroes a range of a file. Set-id bits stay: a caller without the privilege to keep
+    /// them clears them before, by [`SetAttr::kill_set_id`](crate::SetAttr::kill_set_id).
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`].
@@ -57,7 +58,6 @@ impl Volume {
         }
         let now_ns = self.home.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
-        kill_set_id(&mut record);
         self.commit_record_at(&own, &op, batch, &inode, &mut state, record)
     }
 

@@ -93,7 +93,7 @@ impl Volume {
     /// Copies a range from a file to another, or to another place in the same, and gives the count
     /// of bytes copied: fewer than `len` at the source's end, or where the rest is to be copied in
     /// another way. What has the same place in both is shared instead of copied, as far as whole
-    /// blocks go or up to the ends of both files.
+    /// blocks go or up to the ends of both files. Set-id bits stay, as by [`fallocate`](Volume::fallocate).
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file.
@@ -127,7 +127,7 @@ impl Volume {
             if buffer.is_empty() {
                 break;
             }
-            let written = self.write(to, to_offset + done, &buffer, true)?;
+            let written = self.write(to, to_offset + done, &buffer, false)?;
             done += written as u64;
             if written < buffer.len() {
                 break;

@@ -1,7 +1,7 @@
 //! Owners, permissions, times, extended attributes.
 
 use crate::support::*;
-use betrfs::{Error, NewNode, SetAttr, TimeSet, XattrMode};
+use betrfs::{Error, FallocateMode, NewNode, SetAttr, TimeSet, XattrMode};
 
 const SET: SetAttr = SetAttr {
     perm: None,
@@ -26,7 +26,13 @@ fn set_id_bits_go_when_posix_says_so() {
     volume.write(file, 0, b"by another", true).unwrap();
     assert_eq!(perm(), 0o755);
     set(0o6745);
-    volume.setattr(file, &SetAttr { size: Some(3), ..SET }).unwrap();
+    volume.setattr(file, &SetAttr { size: Some(9), ..SET }).unwrap();
+    volume.fallocate(file, FallocateMode::PunchHole, 0, 4).unwrap();
+    let other = mkfile(&volume, ROOT, "other").node;
+    volume.write(other, 0, b"source", false).unwrap();
+    volume.copy_range(other, 0, file, 0, 6).unwrap();
+    assert_eq!(perm(), 0o6745, "by those who may keep them");
+    volume.setattr(file, &SetAttr { size: Some(3), kill_set_id: true, ..SET }).unwrap();
     assert_eq!(perm(), 0o2745, "without execute for the group it means another thing");
     set(0o6755);
     volume.setattr(file, &SetAttr { uid: Some(5), ..SET }).unwrap();

@@ -1,0 +1,93 @@
+//! Who sends a request, and what that task may do.
+//!
+//! With idmapped mounts the kernel names the user only where something is made, by the identity that it gets;
+//! of other requests the task's own is asked for in /proc. A task waits in its request meanwhile, so that it
+//! is still the one that sent it.
+
+use std::fs;
+
+/// In the place of an identity that the kernel does not tell.
+const UNTOLD: u32 = u32::MAX;
+/// The capability to keep set-id bits where a file's contents change (capabilities(7)).
+const CAP_FSETID: u32 = 4;
+
+/// Who sends a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The user of what is made; `u32::MAX` where nothing is.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// The thread, by its number where the volume was mounted; 0 where it has none there.
+    pub task: u32,
+}
+
+impl Caller {
+    /// The task's file-system user, if it can be told.
+    pub fn user(self) -> Option<u32> {
+        if self.uid != UNTOLD { Some(self.uid) } else { user_of(&self.status()?) }
+    }
+
+    /// Whether it may do what is for root and whoever mounted.
+    pub fn is_trusted(self) -> bool {
+        self.user().is_some_and(|user| user == 0 || user == rustix::process::getuid().as_raw())
+    }
+
+    /// Whether set-id bits stay where it changes a file's contents. For a request in which the kernel does not say so.
+    pub fn keeps_set_id(self) -> bool {
+        let Some(effective) = self.status().as_deref().and_then(capabilities_of) else { return false };
+        // In a user namespace of its own anybody has all of them.
+        effective & 1 << CAP_FSETID != 0 && self.is_of_our_users()
+    }
+
+    fn is_of_our_users(self) -> bool {
+        let theirs = fs::read_link(format!("/proc/{}/ns/user", self.task));
+        matches!((theirs, fs::read_link("/proc/self/ns/user")), (Ok(theirs), Ok(ours)) if theirs == ours)
+    }
+
+    fn status(self) -> Option<String> {
+        // 0 is no task.
+        (self.task != 0).then(|| fs::read_to_string(format!("/proc/{}/status", self.task)).ok()).flatten()
+    }
+}
+
+/// The file-system user in a task's status (proc_pid_status(5)), the last of four.
+fn user_of(status: &str) -> Option<u32> {
+    field(status, "Uid:")?.split_whitespace().nth(3)?.parse().ok()
+}
+
+/// The effective capabilities.
+fn capabilities_of(status: &str) -> Option<u64> {
+    u64::from_str_radix(field(status, "CapEff:")?, 16).ok()
+}
+
+fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str =
+        "Name:\tfsx\nUid:\t1000\t1001\t1002\t1003\nGid:\t1\t2\t3\t4\nCapEff:\t000001ffffffffff\n";
+
+    #[test]
+    fn a_status_tells_user_and_capabilities() {
+        assert_eq!(user_of(STATUS), Some(1003));
+        assert_eq!(capabilities_of(STATUS), Some(0x1_ffff_ffff_ff));
+        assert_eq!(user_of("Uid:\t1\t2\t3\n"), None);
+        assert_eq!(capabilities_of("Uid:\t1\n"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_the_task_does() {
+        let task = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let ours = rustix::process::geteuid().as_raw();
+        assert_eq!(Caller { uid: UNTOLD, gid: UNTOLD, task }.user(), Some(ours));
+        assert_eq!(Caller { uid: 7, gid: 7, task }.user(), Some(7));
+        let nobody = Caller { uid: UNTOLD, gid: UNTOLD, task: 0 };
+        assert_eq!(nobody.user(), None);
+        assert!(!nobody.is_trusted() && !nobody.keeps_set_id());
+    }
+}
