@@ -6,9 +6,11 @@
 //! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.
 #![deny(unsafe_code)] // A few modules need it, and say why.
 
+mod closing;
 mod counters;
 mod errno;
 mod farewell;
+mod loop_device;
 mod mount;
 pub mod mount_point;
 mod server;

@@ -1,7 +1,7 @@
 //! A mount from beginning to end: open, mount, serve, close.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -9,6 +9,7 @@ use betree_sys::Home;
 use betrfs::{OpenOptions, Volume};
 use betrfs_host::{FileDevice, OpenError, StdHome, Workers, WorkersOptions};
 
+use crate::closing::Closing;
 use crate::farewell::Farewell;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::server::Server;
@@ -62,8 +63,7 @@ pub enum MountError {
 
 /// A mounted volume that is not yet served: processes that use it wait until it is.
 pub struct Mount {
-    volume: Arc<Volume>,
-    workers: Workers,
+    closing: Arc<Closing>,
     connection: Connection,
     mount: OwnMount,
     farewell: Farewell,
@@ -77,7 +77,7 @@ impl Mount {
     /// [`MountError`], with what to do about it; nothing is mounted then.
     pub fn new(options: MountOptions) -> Result<Mount, MountError> {
         mount_point::examine(&options.mount_point)?;
-        let device = FileDevice::open(&options.volume)?;
+        let device = Arc::new(FileDevice::open(&options.volume)?);
         let home: Arc<dyn Home> = Arc::new(StdHome::new());
         let farewell = Farewell::listen(home.random_u64())
             .map_err(|source| MountError::Io { doing: "listen on a socket", source })?;
@@ -89,7 +89,7 @@ impl Mount {
             keeps_access_times: !options.flags.contains(MountFlags::NOATIME),
             ..OpenOptions::new(home)
         };
-        let volume = Volume::open(Arc::new(SlowDevice(device)), open)
+        let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
         let volume = Arc::new(volume);
         let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())
@@ -101,12 +101,12 @@ impl Mount {
             farewell: farewell.name().to_owned(),
         };
         let read_only = options.flags.contains(MountFlags::RDONLY);
-        let server = Arc::new(Server::new(Arc::clone(&volume), identity, read_only));
-        match connect(&options, &server) {
-            Ok((connection, mount)) => Ok(Mount { volume, workers, connection, mount, farewell, options }),
+        let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
+        let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing)));
+        match connect(&options, &device, &server) {
+            Ok((connection, mount)) => Ok(Mount { closing, connection, mount, farewell, options }),
             Err(error) => {
-                workers.stop();
-                if let Err(error) = volume.close() {
+                if let Err(error) = closing.outcome() {
                     tracing::error!("closing {}: {error}", options.volume.display());
                 }
                 Err(error)
@@ -125,15 +125,13 @@ impl Mount {
     /// # Errors
     /// [`MountError`]: the connection to the kernel broke, or the volume was not closed cleanly.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
-        let Mount { volume, workers, connection, farewell, options, .. } = self;
-        let mount_point = options.mount_point;
+        let Mount { closing, connection, mount, farewell, options } = self;
         let greeter = thread::Builder::new()
             .name("betrfs-greeter".into())
-            .spawn(move || answer_once(&mount_point, ready))
+            .spawn(move || answer_once(&mount, ready))
             .map_err(|source| MountError::Io { doing: "start a thread", source })?;
         let served = connection.serve();
-        workers.stop();
-        let closed = volume.close();
+        let closed = closing.outcome();
         farewell.tell(&closed);
         if greeter.join().is_err() {
             tracing::error!("the thread that announces the mount panicked");
@@ -143,8 +141,12 @@ impl Mount {
     }
 }
 
-fn connect(options: &MountOptions, server: &Arc<Server>) -> Result<(Connection, OwnMount), MountError> {
-    let MountOptions { volume, mount_point, flags, transport, .. } = options;
+fn connect(
+    options: &MountOptions,
+    device: &FileDevice,
+    server: &Arc<Server>,
+) -> Result<(Connection, OwnMount), MountError> {
+    let MountOptions { mount_point, flags, transport, .. } = options;
     // Opening the volume may have taken long: what is there now counts. And below it there may be another.
     while mount_point::examine(mount_point)? == Found::DeadMount {
         tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
@@ -155,8 +157,8 @@ fn connect(options: &MountOptions, server: &Arc<Server>) -> Result<(Connection, 
     {
         tracing::info!("the kernel is not asked to offer io_uring: {error}");
     }
-    let (device, mount) = mount_point::mount(volume, mount_point, *flags)?;
-    match Connection::greet(device, server, *transport) {
+    let (connection, mount) = mount_point::mount(device, mount_point, *flags)?;
+    match Connection::greet(connection, server, *transport) {
         Ok(connection) => Ok((connection, mount)),
         Err(source) => {
             if let Err(error) = mount.detach() {
@@ -168,14 +170,14 @@ fn connect(options: &MountOptions, server: &Arc<Server>) -> Result<(Connection, 
 }
 
 /// Sets what can be set only once requests are answered, and says that they are.
-fn answer_once(mount_point: &Path, ready: impl FnOnce()) {
-    match rustix::fs::statfs(mount_point) {
+fn answer_once(mount: &OwnMount, ready: impl FnOnce()) {
+    match rustix::fs::statfs(mount.path()) {
         Ok(_) => {
-            if let Err(error) = mount_point::set_read_ahead(mount_point, READ_AHEAD_KIB) {
+            if let Err(error) = mount.set_read_ahead(READ_AHEAD_KIB) {
                 tracing::info!("the kernel's read-ahead stays as it is: {error}");
             }
             ready();
         }
-        Err(errno) => tracing::error!("{} does not answer: {errno}", mount_point.display()),
+        Err(errno) => tracing::error!("{} does not answer: {errno}", mount.path().display()),
     }
 }

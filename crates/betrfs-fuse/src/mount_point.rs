@@ -3,11 +3,12 @@
 use std::ffi::{CString, OsString};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use betrfs_host::FileDevice;
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};
 use rustix::io::Errno;
 pub use rustix::mount::MountFlags;
@@ -16,10 +17,15 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use crate::loop_device::LoopDevice;
 use crate::status::{Status, is_dead};
 
-/// The type by which `mount` and /proc/mounts show these mounts.
-pub const FS_TYPE: &str = "fuse.betrfs";
+/// The types by which `mount` and /proc/mounts show these mounts: of a block device, and of none.
+pub const FS_TYPES: [&str; 2] = [FS_TYPE_BLOCK, FS_TYPE];
+const FS_TYPE_BLOCK: &str = "fuseblk.betrfs";
+const FS_TYPE: &str = "fuse.betrfs";
+/// The unit of a mount of a block device.
+const BLOCK_BYTES: u32 = 4096;
 
 const DEV_FUSE: &str = "/dev/fuse";
 const FUSERMOUNT: &str = "fusermount3";
@@ -149,17 +155,35 @@ fn judge(path: &Path, answer: io::Result<Option<Status>>) -> Result<Found, Mount
 pub struct OwnMount {
     path: PathBuf,
     device: (u32, u32),
+    is_block: bool,
 }
 
 impl OwnMount {
-    fn at(path: &Path) -> Result<OwnMount, MountPointError> {
+    fn at(path: &Path, is_block: bool) -> Result<OwnMount, MountPointError> {
         let device = device_number(path).map_err(|e| failed("examine the mount on", path, e.into()))?;
-        Ok(OwnMount { path: path.to_owned(), device })
+        Ok(OwnMount { path: path.to_owned(), device, is_block })
     }
 
     /// Where it was made.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is one of a block device: umount(2) then returns when the volume is closed, and syncfs(2)
+    /// makes it durable where the kernel knows that (Linux 6.18).
+    pub fn is_block(&self) -> bool {
+        self.is_block
+    }
+
+    /// Lets the kernel read ahead further than its default of 128 KiB, where it lets us say so.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn set_read_ahead(&self, kib: u32) -> io::Result<()> {
+        let (major, minor) = self.device;
+        // The block device itself has the name without an end.
+        let end = if self.is_block { "-fuseblk" } else { "" };
+        std::fs::write(format!("/sys/class/bdi/{major}:{minor}{end}/read_ahead_kb"), kib.to_string())
     }
 
     /// As [`unmount`], if it is still there.
@@ -196,24 +220,49 @@ fn device_number(path: &Path) -> Result<(u32, u32), Errno> {
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Mounts; what comes back is the connection's end for the server, and the mount.
+/// Mounts; what comes back is the connection's end for the server, and the mount. By root it is one of a block
+/// device, where that can be had: the volume's, or a loop device on its file.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.
-pub fn mount(source: &Path, path: &Path, flags: MountFlags) -> Result<(OwnedFd, OwnMount), MountPointError> {
-    let connection = if rustix::process::geteuid().is_root() {
-        mount_as_root(source, path, flags)?
+pub fn mount(
+    device: &FileDevice,
+    path: &Path,
+    flags: MountFlags,
+) -> Result<(OwnedFd, OwnMount), MountPointError> {
+    let (connection, is_block) = if rustix::process::geteuid().is_root() {
+        match mount_block(device, path, flags) {
+            Ok(connection) => (connection, true),
+            Err(why) => {
+                tracing::info!("it is no mount of a block device, so that sync(2) does not reach it: {why}");
+                (mount_as_root(device.path(), path, FS_TYPE, "", flags)?, false)
+            }
+        }
     } else {
-        mount_by_helper(source, path, flags)?
+        (mount_by_helper(device.path(), path, flags)?, false)
     };
-    match OwnMount::at(path) {
+    match OwnMount::at(path, is_block) {
         Ok(mount) => Ok((connection, mount)),
         Err(error) => {
-            // The failure to tell of is the first.
+            // Nobody is to answer. The failure to tell of is the first.
+            drop(connection);
             let _ = detach(path);
             Err(error)
         }
     }
+}
+
+/// Mounts the volume's block device, or a loop device on its file that goes with the mount.
+fn mount_block(device: &FileDevice, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
+    let options = format!(",blksize={BLOCK_BYTES}");
+    let refused = |source| failed("have a loop device for the mount on", path, source);
+    let (descriptor, is_block_device) = device.descriptor().map_err(refused)?;
+    if is_block_device {
+        device.let_mount();
+        return mount_as_root(device.path(), path, FS_TYPE_BLOCK, &options, flags);
+    }
+    let stand_in = LoopDevice::attach(descriptor.as_fd(), BLOCK_BYTES).map_err(refused)?;
+    mount_as_root(stand_in.path(), path, FS_TYPE_BLOCK, &options, flags)
 }
 
 /// Undoes a mount; waits for nobody.
@@ -232,27 +281,26 @@ pub fn detach(path: &Path) -> Result<(), MountPointError> {
     undo(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
 }
 
-/// Lets the kernel read ahead further than its default of 128 KiB, where it lets us say so.
-pub fn set_read_ahead(path: &Path, kib: u32) -> io::Result<()> {
-    let dev = rustix::fs::stat(path)?.st_dev;
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), kib.to_string())
-}
-
 fn failed(doing: &'static str, path: &Path, source: io::Error) -> MountPointError {
     MountPointError::Io { doing, path: path.to_owned(), source }
 }
 
-fn mount_as_root(source: &Path, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
+fn mount_as_root(
+    source: &Path,
+    path: &Path,
+    fs_type: &str,
+    options: &str,
+    flags: MountFlags,
+) -> Result<OwnedFd, MountPointError> {
     let device = rustix::fs::open(DEV_FUSE, OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty())
         .map_err(|errno| MountPointError::NoFuse { source: errno.into() })?;
     let data = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other{options}",
         device.as_raw_fd()
     );
     let refused = |source| failed("mount on", path, source);
     let data = CString::new(data).map_err(|e| refused(e.into()))?;
-    rustix::mount::mount(source, path, FS_TYPE, flags, data.as_c_str()).map_err(|e| refused(e.into()))?;
+    rustix::mount::mount(source, path, fs_type, flags, data.as_c_str()).map_err(|e| refused(e.into()))?;
     Ok(device)
 }
 
@@ -388,7 +436,7 @@ mod tests {
     #[test]
     fn a_mount_is_not_undone_where_something_else_is() {
         let dir = tempfile::tempdir().unwrap();
-        let own = OwnMount::at(dir.path()).unwrap();
+        let own = OwnMount::at(dir.path(), false).unwrap();
         // It is there, and is no mount.
         assert!(!matches!(own.unmount(), Ok(()) | Err(MountPointError::Elsewhere { .. })));
         let other = OwnMount { device: (own.device.0, own.device.1 + 1), ..own };

@@ -3,11 +3,13 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Deref;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
@@ -31,10 +33,13 @@ pub enum Existing {
 
 /// A regular file or a block device, read and written past the page cache where that is possible.
 ///
-/// It is locked exclusively (`flock`) as long as this value lives.
+/// It is locked exclusively (`flock`) until it is [released](FileDevice::release), or this value is dropped.
 #[derive(Debug)]
 pub struct FileDevice {
-    file: Locked,
+    /// `None` once it was released.
+    file: RwLock<Option<Locked>>,
+    /// The right to a block device that only one can have: a mount, or this.
+    claim: Mutex<Option<File>>,
     path: PathBuf,
     len: u64,
     direct: bool,
@@ -80,8 +85,6 @@ impl FileDevice {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::WrongKind { path: path.to_owned(), what: name_of(kind) });
         }
-        // On a block device O_EXCL (without O_CREAT) fails while the kernel has it mounted.
-        let exclusive = if kind.is_block_device() { OFlags::EXCL } else { OFlags::empty() };
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(flags.bits().cast_signed());
@@ -92,7 +95,9 @@ impl FileDevice {
                 _ => failed("open", source),
             })
         };
-        let direct_file = match open(exclusive | OFlags::DIRECT) {
+        // On a block device O_EXCL (without O_CREAT) fails while the kernel has it mounted.
+        let claim = if kind.is_block_device() { Some(open(OFlags::EXCL)?) } else { None };
+        let direct_file = match open(OFlags::DIRECT) {
             Ok(file) => Some(file).filter(takes_direct_io),
             Err(OpenError::Io { source, .. })
                 if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
@@ -102,11 +107,37 @@ impl FileDevice {
             Err(error) => return Err(error),
         };
         let direct = direct_file.is_some();
-        let file = Locked::new(direct_file.map_or_else(|| open(exclusive), Ok)?, path)?;
+        let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path)?;
         // The end of a block device is its size, where its metadata says 0.
         let len = whole_blocks((&*file).seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
         let motion = Motion::of(&file);
-        Ok(FileDevice { file, path: path.to_owned(), len, direct, motion })
+        let (file, claim) = (RwLock::new(Some(file)), Mutex::new(claim));
+        Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, motion })
+    }
+
+    /// Lets the kernel mount a block device, which only one can claim. It stays locked.
+    pub fn let_mount(&self) {
+        *self.claim.lock() = None;
+    }
+
+    /// Gives up the lock and the file: from now on others may open it, and every call fails.
+    pub fn release(&self) {
+        *self.file.write() = None;
+        self.let_mount();
+    }
+
+    /// A descriptor of the same file, whether it is a block device is told as well.
+    ///
+    /// # Errors
+    /// The system's; that it was released.
+    pub fn descriptor(&self) -> io::Result<(OwnedFd, bool)> {
+        let file = self.file()?;
+        Ok((file.try_clone()?.into(), file.metadata()?.file_type().is_block_device()))
+    }
+
+    fn file(&self) -> io::Result<MappedRwLockReadGuard<'_, Locked>> {
+        let released = |_| io::Error::from(Errno::SHUTDOWN);
+        RwLockReadGuard::try_map(self.file.read(), Option::as_ref).map_err(released)
     }
 
     /// Like [`open`](FileDevice::open), but waits up to `timeout` for whoever has it open.
@@ -148,17 +179,17 @@ impl FileDevice {
     }
 
     fn read_aligned(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let mut done = 0;
+        let (file, mut done) = (self.file()?, 0);
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            done += retry(|| self.file.read_at(rest, offset + done as u64)).and_then(progress)?;
+            done += retry(|| file.read_at(rest, offset + done as u64)).and_then(progress)?;
         }
         Ok(())
     }
 
     fn write_aligned(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let mut done = 0;
+        let (file, mut done) = (self.file()?, 0);
         while let Some(rest) = buf.get(done..).filter(|rest| !rest.is_empty()) {
-            done += retry(|| self.file.write_at(rest, offset + done as u64)).and_then(progress)?;
+            done += retry(|| file.write_at(rest, offset + done as u64)).and_then(progress)?;
         }
         Ok(())
     }
@@ -210,7 +241,9 @@ impl Device for FileDevice {
 
     fn sync(&self) -> Result<(), DeviceError> {
         // Not retried on EINTR by hand: after any failed sync nothing is known of the writes.
-        self.file.sync_data().map_err(|e| device_error(DeviceOp::Sync, 0, self.len, &e))
+        self.file()
+            .and_then(|file| file.sync_data())
+            .map_err(|e| device_error(DeviceOp::Sync, 0, self.len, &e))
     }
 
     fn len(&self) -> u64 {
@@ -228,7 +261,8 @@ impl Device for FileDevice {
             return Ok(());
         }
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&*self.file, punch, offset, len) {
+        let file = self.file().map_err(|e| device_error(DeviceOp::Discard, offset, len, &e))?;
+        match rustix::fs::fallocate(&**file, punch, offset, len) {
             // A medium that cannot forget keeps the bytes: nobody asked for more.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
             Err(e) => Err(device_error(DeviceOp::Discard, offset, len, &e.into())),

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use betrfs_fuse::Status;
+use betrfs_fuse::mount_point::FS_TYPES;
 
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
@@ -40,7 +41,8 @@ pub fn ask(dir: &Path) -> Result<Status, Failure> {
     match Status::ask(dir) {
         Ok(Some(status)) => Ok(status),
         Ok(None) => Err(Failure::new(format!(
-            "no BetrFS volume is mounted on {shown}: `findmnt -t fuse.betrfs` lists those that are"
+            "no BetrFS volume is mounted on {shown}: `findmnt -t {}` lists those that are",
+            FS_TYPES.join(",")
         ))),
         Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Err(Failure::new(format!(
             "the server of {shown} is dead: mount the volume again, or free the directory with `betrfs umount {shown}`"

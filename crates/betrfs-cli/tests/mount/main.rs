@@ -4,6 +4,7 @@
 
 mod attributes;
 mod block_device;
+mod block_mount;
 mod budget;
 mod clones;
 mod commands;

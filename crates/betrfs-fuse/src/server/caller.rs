@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_status_tells_user_and_capabilities() {
         assert_eq!(user_of(STATUS), Some(1003));
-        assert_eq!(capabilities_of(STATUS), Some(0x1_ffff_ffff_ff));
+        assert_eq!(capabilities_of(STATUS), Some(0x01ff_ffff_ffff));
         assert_eq!(user_of("Uid:\t1\t2\t3\n"), None);
         assert_eq!(capabilities_of("Uid:\t1\n"), None);
     }

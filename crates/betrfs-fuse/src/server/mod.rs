@@ -21,6 +21,7 @@ use betrfs::Volume;
 use rustix::io::Errno;
 
 pub use self::caller::Caller;
+use crate::closing::Closing;
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming};
 use crate::status::{Identity, Status};
@@ -35,6 +36,7 @@ pub struct Server {
     counters: Counters,
     identity: Identity,
     read_only: bool,
+    closing: Arc<Closing>,
     transport: OnceLock<Transport>,
     started: Instant,
     sources: whole::Sources,
@@ -44,12 +46,13 @@ pub struct Server {
 
 impl Server {
     /// A server of an open volume. Of a mount that is read-only the kernel refuses what it knows to be a change.
-    pub fn new(volume: Arc<Volume>, identity: Identity, read_only: bool) -> Server {
+    pub fn new(volume: Arc<Volume>, identity: Identity, read_only: bool, closing: Arc<Closing>) -> Server {
         Server {
             volume,
             counters: Counters::default(),
             identity,
             read_only,
+            closing,
             transport: OnceLock::new(),
             started: Instant::now(),
             sources: whole::Sources::default(),
@@ -61,6 +64,11 @@ impl Server {
     /// Notes, once, how requests travel.
     pub fn set_transport(&self, transport: Transport) {
         self.transport.get_or_init(|| transport);
+    }
+
+    /// DESTROY: the kernel's last request, at the end of a mount of a block device, for whose answer umount(2) waits.
+    pub fn destroy(&self) {
+        self.closing.close();
     }
 
     /// The counts of requests.

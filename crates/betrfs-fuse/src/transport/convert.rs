@@ -2,8 +2,10 @@
 
 use betrfs::{Attr, Entry, FileType};
 use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::dispatch::LIFETIME_SECONDS;
+use crate::server::Answer;
 use crate::wire;
 
 /// The unit that `stat` recommends for I/O.
@@ -121,16 +123,17 @@ pub fn from_time(seconds: i64, nanoseconds: u32) -> i64 {
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// lseek(2)'s place in a file, where the kernel asks for one.
-pub fn from_whence(offset: u64, whence: u32) -> Option<SeekFrom> {
+/// lseek(2)'s place in a file, where the kernel asks for one: `ENXIO` before the file, where there is neither data
+/// nor a hole.
+pub fn from_whence(offset: u64, whence: u32) -> Answer<SeekFrom> {
     /// The kernel's SEEK_DATA and SEEK_HOLE.
     const DATA: u32 = 3;
     const HOLE: u32 = 4;
-    let offset = i64::try_from(offset).ok()?.cast_unsigned();
+    let place = || i64::try_from(offset).map(i64::cast_unsigned).map_err(|_| Errno::NXIO);
     match whence {
-        DATA => Some(SeekFrom::Data(offset)),
-        HOLE => Some(SeekFrom::Hole(offset)),
-        _ => None,
+        DATA => Ok(SeekFrom::Data(place()?)),
+        HOLE => Ok(SeekFrom::Hole(place()?)),
+        _ => Err(Errno::INVAL),
     }
 }
 
@@ -163,9 +166,12 @@ mod tests {
 
     #[test]
     fn seeking_is_for_data_and_holes_only() {
-        assert_eq!(from_whence(5, 3), Some(SeekFrom::Data(5)));
-        assert_eq!(from_whence(5, 4), Some(SeekFrom::Hole(5)));
-        assert_eq!(from_whence(5, 0), None);
-        assert_eq!(from_whence(u64::MAX, 3), None);
+        assert_eq!(from_whence(5, 3), Ok(SeekFrom::Data(5)));
+        assert_eq!(from_whence(5, 4), Ok(SeekFrom::Hole(5)));
+        assert_eq!(from_whence(5, 0), Err(Errno::INVAL));
+        for whence in [3, 4] {
+            assert_eq!(from_whence(u64::MAX, whence), Err(Errno::NXIO));
+            assert_eq!(from_whence(i64::MIN.cast_unsigned(), whence), Err(Errno::NXIO));
+        }
     }
 }

@@ -108,5 +108,5 @@ pub fn reply(device: &OwnedFd, unique: u64, answer: Result<&[u8], Errno>) {
 
 /// Whether a request waits for what other threads do, so that no device call tells of it.
 fn waits_for_others(opcode: u32) -> bool {
-    matches!(Opcode::of(opcode), Some(Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs))
+    matches!(Opcode::of(opcode), Some(Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs | Opcode::Destroy))
 }

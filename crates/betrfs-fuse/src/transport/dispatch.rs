@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use betrfs::{Entry, FileType, NewNode, NodeId, SNAPSHOTS_NAME, SetAttr, TimeSet};
-use rustix::fs::{OFlags, SeekFrom, XattrFlags};
+use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -249,7 +249,7 @@ impl Dispatch {
             }
             Opcode::Lseek => {
                 let (seek, _) = r.body.split::<wire::LseekIn>()?;
-                let to: SeekFrom = from_whence(seek.offset, seek.whence).ok_or(Errno::INVAL)?;
+                let to = from_whence(seek.offset, seek.whence)?;
                 r.reply(&wire::LseekOut { offset: server.lseek(node, to)? })
             }
             Opcode::CopyFileRange => {
@@ -296,7 +296,10 @@ impl Dispatch {
                     _ => Err(Errno::NOTTY),
                 }
             }
-            Opcode::Destroy => Ok(0),
+            Opcode::Destroy => {
+                server.destroy();
+                Ok(0)
+            }
             // INIT comes once, before; and that nothing is ever interrupted ends INTERRUPT.
             Opcode::Init | Opcode::Interrupt => Err(Errno::NOSYS),
         }

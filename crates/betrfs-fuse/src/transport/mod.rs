@@ -42,7 +42,6 @@ use turnstile::Turnstile;
 const THREAD_NAME: &str = "betrfs-fuse";
 /// The largest write or read in one request.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-const PAGE_BYTES: usize = 4096;
 /// How many read-ahead requests may wait at once, and when the kernel holds back.
 const BACKGROUND_MAX: u16 = 64;
 const BACKGROUND_CONGESTED: u16 = 48;
@@ -125,7 +124,7 @@ impl Connection {
             },
         };
         let by_ring = if queues.is_some() { init::OVER_IO_URING } else { 0 };
-        let ours = answer_init(&theirs, offered & (WANTED | by_ring));
+        let ours = answer_init(&theirs, offered & (WANTED | by_ring), rustix::param::page_size());
         device::reply(&device, header.unique, Ok(ours.as_bytes()));
         server.set_transport(if queues.is_some() { Transport::IoUring } else { Transport::Device });
         Ok(Connection { device, dispatch, queues })
@@ -164,17 +163,21 @@ impl Connection {
 }
 
 /// What is asked of the kernel; what it does not offer is left out.
+///
+/// Not FUSE_ASYNC_DIO: with it, a direct write by io_submit(2) ends without a word to the file's pages, and whoever
+/// reads through these meanwhile keeps what was there before, for ever. Without it the kernel drops the pages once
+/// more after the write, before it tells that it has ended.
 const WANTED: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
-    | init::ASYNC_DIO
     | init::PARALLEL_DIROPS
     | init::MAX_PAGES
     | init::CACHE_SYMLINKS
     | init::EXPLICIT_INVAL_DATA
     | init::HANDLE_KILLPRIV_V2
+    | init::ALLOW_IDMAP
     | init::INIT_EXT;
 
 /// What the kernel says in INIT. Before FUSE 7.36 (Linux 5.17) that ends behind the lower half of the flags.
@@ -187,7 +190,8 @@ fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
     Ok(theirs)
 }
 
-fn answer_init(theirs: &InitIn, flags: u64) -> InitOut {
+/// What is agreed with a kernel whose pages have this size.
+fn answer_init(theirs: &InitIn, flags: u64, page_bytes: usize) -> InitOut {
     InitOut {
         major: wire::MAJOR,
         minor: wire::MINOR,
@@ -198,7 +202,7 @@ fn answer_init(theirs: &InitIn, flags: u64) -> InitOut {
         congestion_threshold: BACKGROUND_CONGESTED,
         max_write: PAYLOAD_BYTES_MAX as u32,
         time_gran: 1,
-        max_pages: (PAYLOAD_BYTES_MAX / PAGE_BYTES) as u16,
+        max_pages: (PAYLOAD_BYTES_MAX / page_bytes.max(1)) as u16,
         ..InitOut::default()
     }
 }
@@ -206,6 +210,14 @@ fn answer_init(theirs: &InitIn, flags: u64) -> InitOut {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_request_has_more_pages_than_its_payload() {
+        for (page_bytes, pages) in [(4096, 256), (16 << 10, 64), (64 << 10, 16)] {
+            let ours = answer_init(&InitIn::default(), 0, page_bytes);
+            assert_eq!((ours.max_pages, ours.max_write), (pages, PAYLOAD_BYTES_MAX as u32));
+        }
+    }
 
     #[test]
     fn the_greeting_of_any_kernel_is_read() {

@@ -50,7 +50,7 @@ pub fn step_aside() {
 }
 
 /// A device at which threads that answer requests step aside.
-pub struct SlowDevice<D>(pub D);
+pub struct SlowDevice<D>(pub Arc<D>);
 
 impl<D: Device> Device for SlowDevice<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {

@@ -32,8 +32,6 @@ pub mod init {
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// The kernel chooses between READDIR and READDIRPLUS.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Several direct requests of one file at once.
-    pub const ASYNC_DIO: u64 = 1 << 15;
     /// Lookups and listings in one directory at the same time.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
     /// `max_pages` counts.
@@ -46,6 +44,8 @@ pub mod init {
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     /// The upper half of the flags counts.
     pub const INIT_EXT: u64 = 1 << 30;
+    /// The mount may be seen with other owners; then requests that make nothing name no user.
+    pub const ALLOW_IDMAP: u64 = 1 << 40;
     /// Requests come by io_uring.
     pub const OVER_IO_URING: u64 = 1 << 41;
 }

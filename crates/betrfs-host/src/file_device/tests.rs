@@ -97,7 +97,7 @@ fn a_device_is_free_when_it_was_dropped_even_if_a_child_being_started_has_its_fi
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
     let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
-    let of_the_child = device.file.try_clone().unwrap();
+    let of_the_child = device.descriptor().unwrap().0;
     drop(device);
     FileDevice::open(&path).unwrap();
     drop(of_the_child);

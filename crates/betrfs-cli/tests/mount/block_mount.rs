@@ -1,0 +1,111 @@
+//! A mount by root is one of a block device: what sync(2) and umount(2) promise holds there.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::UnmountFlags;
+use rustix::process::{Signal, kill_process};
+
+use crate::mounted::{Mounted, betrfs, ok, told, wait_for_end};
+
+/// The loop devices that stand for a file.
+fn loop_devices_of(file: &Path) -> Vec<String> {
+    let attached =
+        Command::new("losetup").args(["--noheadings", "--output", "NAME", "--associated"]).arg(file).output();
+    let attached = attached.unwrap();
+    assert!(attached.status.success(), "{}", told(&attached));
+    String::from_utf8(attached.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// What findmnt(8) tells of a mount.
+fn findmnt(dir: &Path, column: &str) -> String {
+    let output =
+        Command::new("findmnt").args(["--noheadings", "--output", column, "--mountpoint"]).arg(dir).output();
+    String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
+}
+
+fn syncs(mounted: &Mounted) -> u64 {
+    mounted.stats()["engine"]["device_syncs"].as_u64().unwrap()
+}
+
+#[test]
+fn what_syncfs_has_returned_for_survives_the_server() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"data").unwrap();
+    let before = syncs(&mounted);
+    rustix::fs::syncfs(File::open(mounted.path("f")).unwrap()).unwrap();
+    assert!(syncs(&mounted) > before, "the device was not synced");
+    let server = mounted.server();
+    kill_process(server, Signal::KILL).unwrap();
+    wait_for_end(server);
+    mounted.mount();
+    assert_eq!(fs::read(mounted.path("f")).unwrap(), b"data");
+}
+
+#[test]
+fn umount_returns_when_the_volume_is_free() {
+    let mounted = Mounted::new();
+    for round in 0..5 {
+        fs::write(mounted.path("f"), vec![round; 20 << 20]).unwrap();
+        let mut tries = 0;
+        // A process that another test is starting holds this one's descriptors until it executes.
+        while let Err(busy) = rustix::mount::unmount(&mounted.dir, UnmountFlags::NOFOLLOW) {
+            assert!(tries < 50, "{busy}");
+            tries += 1;
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        // Nobody waits in here: it is locked, or it is not.
+        let lock = File::options().read(true).write(true).open(&mounted.volume).unwrap();
+        lock.try_lock().expect("the volume is still in use");
+        drop(lock);
+        assert_eq!(loop_devices_of(&mounted.volume), [""; 0], "round {round}");
+        ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+        mounted.mount();
+        assert!(fs::read(mounted.path("f")).unwrap() == vec![round; 20 << 20]);
+    }
+}
+
+#[test]
+fn the_device_goes_with_the_mount_however_it_ends() {
+    let mounted = Mounted::new();
+    let device = findmnt(&mounted.dir, "SOURCE");
+    assert_eq!(loop_devices_of(&mounted.volume), [device.as_str()]);
+    assert_eq!(findmnt(&mounted.dir, "FSTYPE"), "fuseblk.betrfs");
+    let server = mounted.server();
+    kill_process(server, Signal::KILL).unwrap();
+    wait_for_end(server);
+    // Its dead mount is replaced, and the device of that is gone.
+    mounted.mount();
+    assert_eq!(loop_devices_of(&mounted.volume).len(), 1);
+    mounted.umount();
+    assert_eq!(loop_devices_of(&mounted.volume), [""; 0]);
+}
+
+#[test]
+fn where_there_are_no_loop_devices_it_is_mounted_all_the_same() {
+    let mounted = Mounted::unmounted();
+    let script = r#"
+        set -e
+        mount --bind /dev/null /dev/loop-control
+        "$1" mount "$2" "$3"
+        findmnt --noheadings --output FSTYPE --mountpoint "$3"
+        head -c 20000000 /dev/urandom > "$3/f"
+        "$1" umount "$3"
+        "$1" check "$2"
+    "#;
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_betrfs")]);
+    let output = shell.arg(&mounted.volume).arg(&mounted.dir).output().unwrap();
+    ok(&output);
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("fuse.betrfs\n"));
+}
+
+#[test]
+fn read_ahead_is_as_far_as_the_mount_wants() {
+    let mounted = Mounted::new();
+    let device = rustix::fs::stat(&mounted.dir).unwrap().st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let read_ahead = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}-fuseblk/read_ahead_kb"));
+    assert_eq!(read_ahead.unwrap().trim(), "1024");
+}

@@ -1,0 +1,105 @@
+//! A loop device that stands for a volume's file as long as it is mounted.
+//!
+//! Only what is mounted from a block device is told of syncfs(2) by the kernel, keeps umount(2) until its server
+//! has closed, and is seen by what looks for block devices. Nobody reads or writes through this one: the server
+//! has the file itself. It goes with the last who has it open: the mount.
+#![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+const CONTROL: &str = "/dev/loop-control";
+/// The kernel's numbers of what is asked: which device is free, and that it be a file's.
+const GET_FREE: libc::Ioctl = 0x4c82;
+const CONFIGURE: libc::Ioctl = 0x4c0a;
+/// The device is let go of by its last close.
+const AUTOCLEAR: u32 = 4;
+/// How often another may take the device that was free.
+const TRIES: usize = 16;
+
+/// `struct loop_config` of `linux/loop.h`, Linux 5.8 and later.
+#[repr(C)]
+struct Config {
+    fd: u32,
+    block_size: u32,
+    info: Info,
+    reserved: [u64; 8],
+}
+const _: () = assert!(size_of::<Config>() == 304);
+
+/// `struct loop_info64`.
+#[repr(C)]
+struct Info {
+    unused: [u64; 5],
+    number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    file_name: [u8; 64],
+    encryption_name: [u8; 64],
+    encryption_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// A loop device that is open, and so is not yet let go of.
+#[derive(Debug)]
+pub struct LoopDevice {
+    path: PathBuf,
+    _open: File,
+}
+
+impl LoopDevice {
+    /// Has a free loop device stand for a file.
+    ///
+    /// # Errors
+    /// The operating system's: there may be no loop devices, or not for us.
+    pub fn attach(file: BorrowedFd<'_>, block_bytes: u32) -> io::Result<LoopDevice> {
+        let read_write = OFlags::RDWR | OFlags::CLOEXEC;
+        // A lock belongs to an open file: the device is to have one of its own, by which it keeps no lock.
+        let own_way = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let backing = rustix::fs::open(own_way, read_write, Mode::empty())?;
+        let control = rustix::fs::open(CONTROL, read_write, Mode::empty())?;
+        let mut config = Config {
+            fd: backing.as_raw_fd().cast_unsigned(),
+            block_size: block_bytes,
+            info: Info {
+                unused: [0; 5],
+                number: 0,
+                encryption: [0; 2],
+                flags: AUTOCLEAR,
+                file_name: [0; 64],
+                encryption_name: [0; 64],
+                encryption_key: [0; 32],
+                init: [0; 2],
+            },
+            reserved: [0; 8],
+        };
+        for _ in 0..TRIES {
+            // SAFETY: it takes no argument, and gives a number.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), GET_FREE) };
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let path = Path::new("/dev").join(format!("loop{number}"));
+            let open = File::from(rustix::fs::open(&path, read_write, Mode::empty())?);
+            // SAFETY: the number says that a `loop_config` is read, and one is given.
+            if unsafe { libc::ioctl(open.as_fd().as_raw_fd(), CONFIGURE, &raw mut config) } == 0 {
+                return Ok(LoopDevice { path, _open: open });
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(Errno::BUSY.raw_os_error()) {
+                return Err(error);
+            }
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Its path in /dev.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
