@@ -1,11 +1,88 @@
 //! Locks, condition variables and atomics, under one set of names for every home.
 //!
-//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail.
+//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. In the home of an
+//! ordinary program a thread can say what it does before it waits at any of them.
 
 #[cfg(all(feature = "std", not(feature = "shuttle")))]
 mod chosen {
+    use core::cell::Cell;
+
     pub use core::sync::atomic;
-    pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+    std::thread_local! {
+        static BEFORE_WAITING: Cell<fn()> = const { Cell::new(|| {}) };
+    }
+
+    /// Has this thread do something before each wait at a lock that another holds and for a condition: give
+    /// up what others need meanwhile. It must not wait for what the thread may hold.
+    pub fn before_waiting(hook: fn()) {
+        BEFORE_WAITING.set(hook);
+    }
+
+    #[cold]
+    fn wait_begins() {
+        // A thread whose memory is being torn down answers nobody any more.
+        if let Ok(hook) = BEFORE_WAITING.try_with(Cell::get) {
+            hook();
+        }
+    }
+
+    /// parking_lot's mutex, at which a thread that has to wait says so first.
+    #[derive(Default)]
+    pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// An unlocked mutex.
+        pub const fn new(value: T) -> Self {
+            Mutex(parking_lot::Mutex::new(value))
+        }
+
+        /// Waits for the lock.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.try_lock().unwrap_or_else(|| {
+                wait_begins();
+                self.0.lock()
+            })
+        }
+
+        /// The lock, if it is free.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock()
+        }
+
+        /// The value, when nobody else can hold the lock.
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut()
+        }
+    }
+
+    /// parking_lot's readers-writer lock, at which a thread that has to wait says so first.
+    #[derive(Default)]
+    pub struct RwLock<T>(parking_lot::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        /// An unlocked one.
+        pub const fn new(value: T) -> Self {
+            RwLock(parking_lot::RwLock::new(value))
+        }
+
+        /// Waits for a shared lock.
+        pub fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.try_read().unwrap_or_else(|| {
+                wait_begins();
+                self.0.read()
+            })
+        }
+
+        /// Waits for the exclusive lock.
+        pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.try_write().unwrap_or_else(|| {
+                wait_begins();
+                self.0.write()
+            })
+        }
+    }
 
     /// A condition variable for [`Mutex`].
     #[derive(Default)]
@@ -19,6 +96,7 @@ mod chosen {
 
         /// Gives up the lock, waits to be notified (or wakes without cause), takes the lock again.
         pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            wait_begins();
             self.0.wait(&mut guard);
             guard
         }
@@ -31,6 +109,80 @@ mod chosen {
         /// Wakes all waiters.
         pub fn notify_all(&self) {
             self.0.notify_all();
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::sync::mpsc::{self, Receiver, Sender};
+        use std::thread;
+        use std::time::Duration;
+
+        use super::*;
+
+        const LONG: Duration = Duration::from_secs(10);
+
+        std::thread_local! {
+            static SAYS: Cell<Option<Sender<()>>> = const { Cell::new(None) };
+        }
+
+        /// Does `work` as a thread that says, once, that it is about to wait.
+        fn saying<T>(says: Sender<()>, work: impl FnOnce() -> T) -> T {
+            SAYS.set(Some(says));
+            before_waiting(|| SAYS.take().map_or((), |says| says.send(()).unwrap()));
+            let done = work();
+            SAYS.take();
+            done
+        }
+
+        /// Has a thread do `work` while this one holds what that wants, until it says that it waits.
+        fn says_that_it_waits<G>(held: G, work: impl FnOnce() + Send) -> bool {
+            let (says, said): (_, Receiver<()>) = mpsc::channel();
+            thread::scope(|scope| {
+                scope.spawn(move || saying(says, work));
+                let waits = said.recv_timeout(LONG).is_ok();
+                drop(held);
+                waits
+            })
+        }
+
+        #[test]
+        fn who_finds_a_lock_taken_says_so_before_it_waits() {
+            let (mutex, shared) = (Mutex::new(()), RwLock::new(()));
+            assert!(says_that_it_waits(mutex.lock(), || drop(mutex.lock())));
+            assert!(says_that_it_waits(shared.write(), || drop(shared.read())));
+            assert!(says_that_it_waits(shared.read(), || drop(shared.write())));
+        }
+
+        #[test]
+        fn who_finds_a_lock_free_says_nothing() {
+            let (mutex, shared) = (Mutex::new(()), RwLock::new(()));
+            let work = || {
+                drop(mutex.lock());
+                drop(shared.write());
+                drop(shared.read());
+            };
+            assert!(!says_that_it_waits((), work));
+            assert!(!says_that_it_waits(shared.read(), || drop(shared.read())));
+        }
+
+        #[test]
+        fn who_waits_for_a_condition_says_so() {
+            let (ready, changed) = (Mutex::new(false), Condvar::new());
+            let (says, said) = mpsc::channel();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    saying(says, || {
+                        let mut ready = ready.lock();
+                        while !*ready {
+                            ready = changed.wait(ready);
+                        }
+                    });
+                });
+                assert!(said.recv_timeout(LONG).is_ok());
+                *ready.lock() = true;
+                changed.notify_all();
+            });
         }
     }
 }
@@ -156,4 +308,6 @@ mod chosen {
     }
 }
 
+#[cfg(all(feature = "std", not(feature = "shuttle")))]
+pub use chosen::before_waiting;
 pub use chosen::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic};

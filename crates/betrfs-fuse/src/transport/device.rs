@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::PAYLOAD_BYTES_MAX;
 use super::dispatch::{Dispatch, Outcome};
-use super::turnstile::{Turnstile, step_aside};
-use crate::wire::{Body, InHeader, Opcode, OutHeader};
+use super::turnstile::{Turnstile, step_aside, step_aside_where_it_waits};
+use crate::wire::{Body, InHeader, OutHeader};
 
 /// The longest request: a WRITE's payload, and what stands before it.
 pub const REQUEST_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 4096;
@@ -42,6 +42,7 @@ impl Reader {
     pub fn run(&self) -> io::Result<()> {
         let mut request = vec![0; REQUEST_BYTES_MAX];
         let mut out = vec![0; PAYLOAD_BYTES_MAX];
+        step_aside_where_it_waits();
         loop {
             self.turnstile.pass();
             let len = match read(&self.device, &mut request) {
@@ -55,9 +56,6 @@ impl Reader {
                 tracing::error!("the kernel sent a request of {len} bytes that is none");
                 continue;
             };
-            if waits_for_others(header.opcode) {
-                step_aside();
-            }
             match self.dispatch.answer(&header, Body::Joined(body), &mut out) {
                 Outcome::Reply(answer) => {
                     let answer = answer.map(|len| out.get(..len).unwrap_or_default());
@@ -104,9 +102,4 @@ pub fn reply(device: &OwnedFd, unique: u64, answer: Result<&[u8], Errno>) {
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
         Err(errno) => tracing::error!("the kernel does not take a reply: {errno}"),
     }
-}
-
-/// Whether a request waits for what other threads do, so that no device call tells of it.
-fn waits_for_others(opcode: u32) -> bool {
-    matches!(Opcode::of(opcode), Some(Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs | Opcode::Destroy))
 }

@@ -14,7 +14,6 @@ use super::convert::{
 use super::kernel_cache::{Pages, forget_inode};
 use super::notices::Notices;
 use super::panics::answering;
-use super::turnstile::step_aside;
 use crate::server::{Answer, Caller, Server};
 use crate::whole::{EMPTY, FILL, SETTLED, SOURCE, USAGE};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
@@ -208,7 +207,6 @@ impl Dispatch {
                 let written = server.write(node, write.offset, data)?;
                 if write.fh == HANDLE_PAST_PAGES && write.flags & O_DSYNC != 0 {
                     // Only after a write to its pages does the kernel send an FSYNC of its own.
-                    step_aside();
                     server.fsync(node)?;
                 }
                 // No more than was to be written.

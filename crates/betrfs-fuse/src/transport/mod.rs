@@ -47,8 +47,8 @@ const BACKGROUND_MAX: u16 = 64;
 const BACKGROUND_CONGESTED: u16 = 48;
 /// Threads that wait at /dev/fuse at a time; more of them make it slower.
 const READERS_AT_A_TIME: usize = 2;
-/// Threads that read from /dev/fuse, those that wait for the disk counted.
-const READERS: usize = 8;
+/// Threads that read from /dev/fuse, those that wait for something counted.
+const READERS: usize = 16;
 
 /// How requests travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,15 @@
-//! Few threads wait for requests at a time, and whoever has to wait for the disk lets another in.
+//! Few threads wait for requests at a time, and whoever has to wait for something else lets another in.
 //!
 //! A request is answered by the thread that read it: handing it to another costs more than most
 //! answers do. And the more threads wait at /dev/fuse, the more often the kernel wakes one whose
 //! CPU sleeps. So a thread passes here before it reads; those whose requests turn out to take time
-//! step aside, and another takes their place.
+//! step aside, and another takes their place: before they call on the disk ([`SlowDevice`]), and before they
+//! wait for room, for a lock or for what others do ([`step_aside_where_it_waits`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use betree_sys::sync::before_waiting;
 use betree_sys::{Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
@@ -49,6 +51,11 @@ pub fn step_aside() {
     }
 }
 
+/// Has this thread step aside wherever it waits in the library or the engine.
+pub fn step_aside_where_it_waits() {
+    before_waiting(step_aside);
+}
+
 /// A device at which threads that answer requests step aside.
 pub struct SlowDevice<D>(pub Arc<D>);
 
@@ -84,11 +91,15 @@ impl<D: Device> Device for SlowDevice<D> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, Receiver, Sender};
     use std::thread;
     use std::time::Duration;
 
+    use betree::{Batch, DictId, Env, Geometry, Options, Replace};
+
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
 
     #[test]
     fn who_steps_aside_lets_another_pass() {
@@ -110,5 +121,87 @@ mod tests {
         other.join().unwrap();
         step_aside();
         assert_eq!(*turnstile.free.lock(), 1);
+    }
+
+    /// A disk in memory of which each write, once it is told to, waits until it may go on.
+    struct Stopping {
+        bytes: Mutex<Vec<u8>>,
+        stop: Mutex<Option<Receiver<()>>>,
+        stopped: Sender<()>,
+    }
+
+    impl Device for Stopping {
+        fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+            let at = offset as usize;
+            buf.copy_from_slice(&self.bytes.lock()[at..at + buf.len()]);
+            Ok(())
+        }
+
+        fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+            if let Some(stop) = &*self.stop.lock() {
+                self.stopped.send(()).unwrap();
+                // Until the other end is dropped.
+                let _ = stop.recv();
+            }
+            let at = offset as usize;
+            self.bytes.lock()[at..at + buf.len()].copy_from_slice(buf);
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn len(&self) -> u64 {
+            self.bytes.lock().len() as u64
+        }
+
+        fn seeks(&self) -> bool {
+            true
+        }
+
+        fn discard(&self, _offset: u64, _len: u64) -> Result<(), DeviceError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_waits_for_room_in_the_engine_lets_another_pass() {
+        let (stopped, was_stopped) = mpsc::channel();
+        let bytes = Mutex::new(vec![0; 16 << 20]);
+        let device = Arc::new(Stopping { bytes, stop: Mutex::new(None), stopped });
+        let geometry = Geometry::for_volume(device.len(), 1);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = Env::open(device.clone(), Options::new(256 << 10, Arc::new(Replace))).unwrap();
+        // The disk stands still in the middle of a checkpoint, and so does all that makes room.
+        let (go_on, may_go_on) = mpsc::channel();
+        let put = |number: u32| {
+            let mut batch = Batch::new();
+            batch.put(DictId(0), &number.to_be_bytes(), &[number as u8; 4000]);
+            env.commit(&batch).unwrap();
+        };
+        put(0);
+        *device.stop.lock() = Some(may_go_on);
+        thread::scope(|scope| {
+            scope.spawn(|| env.work());
+            scope.spawn(|| env.checkpoint().unwrap());
+            was_stopped.recv_timeout(LONG).unwrap();
+            let turnstile = Arc::new(Turnstile::new(1));
+            let (passed, was_passed) = mpsc::channel();
+            for writer in 1..=2 {
+                let (turnstile, passed, put) = (Arc::clone(&turnstile), passed.clone(), &put);
+                scope.spawn(move || {
+                    step_aside_where_it_waits();
+                    turnstile.pass();
+                    passed.send(()).unwrap();
+                    (0..500).for_each(|number| put(writer << 16 | number));
+                    step_aside();
+                });
+            }
+            let seen = [(); 2].map(|()| was_passed.recv_timeout(LONG).is_ok());
+            drop(go_on);
+            env.stop();
+            assert_eq!(seen, [true; 2], "the second comes in while the first waits for room");
+        });
     }
 }
