@@ -84,6 +84,11 @@ impl Dict {
         }
     }
 
+    /// Whether a memtable waits to arrive at the root.
+    pub fn is_full(&self) -> bool {
+        !self.state.read().frozen.is_empty()
+    }
+
     /// Forgets nodes that are on the device and were not touched since the last call; interior ones only if
     /// nobody is changing the shape of the tree. Whoever does counts the references of the versions that his
     /// take the place of, so they have to be there.

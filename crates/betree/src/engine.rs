@@ -293,7 +293,29 @@ impl Engine {
 
     /// Brings the oldest frozen memtable of a dictionary into its tree. `false` if there was none.
     pub fn absorb(&self, dict: &Dict) -> Result<bool> {
-        let _structure = dict.structure.lock();
+        Ok(dict.is_full() && self.absorb_locked(dict, &dict.structure.lock())?)
+    }
+
+    /// Brings a frozen memtable of any dictionary into its tree, of one that nobody is at if there is such a one.
+    /// `false` if there was none.
+    pub fn absorb_any(&self) -> Result<bool> {
+        let full = || self.dicts.iter().filter(|dict| dict.is_full());
+        for dict in full() {
+            if let Some(structure) = dict.structure.try_lock()
+                && self.absorb_locked(dict, &structure)?
+            {
+                return Ok(true);
+            }
+        }
+        for dict in full() {
+            if self.absorb(dict)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn absorb_locked(&self, dict: &Dict, _structure: &MutexGuard<'_, ()>) -> Result<bool> {
         let Some(memtable): Option<Arc<Memtable>> = dict.state.read().frozen.front().cloned() else {
             return Ok(false);
         };
@@ -455,16 +477,24 @@ impl Engine {
 
     /// Frees one dead node. `false` if there is none.
     pub fn free_one(&self) -> Result<bool> {
+        Ok(!self.dead.lock().is_empty() && self.free_one_locked(&self.lock_structures())?)
+    }
+
+    /// The same in the background: not while anybody is at a tree. Who waited for one would keep others from being
+    /// changed meanwhile.
+    pub fn free_one_if_idle(&self) -> Result<bool> {
         if self.dead.lock().is_empty() {
             return Ok(false);
         }
-        // A dead node is in no tree any more, but its version may be in the memory of any.
-        let locks = self.lock_structures();
+        let structures: Option<Vec<_>> = self.dicts.iter().map(|dict| dict.structure.try_lock()).collect();
+        structures.map_or(Ok(false), |structures| self.free_one_locked(&structures))
+    }
+
+    /// A dead node is in no tree any more, but its version may be in the memory of any.
+    fn free_one_locked(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<bool> {
         let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
         let home = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
-        let done = home.map_or(Ok(false), |dict| self.tree_of(dict).free_one());
-        drop(locks);
-        done
+        home.map_or(Ok(false), |dict| self.tree_of(dict).free_one())
     }
 
     /// Free bytes on the device now.

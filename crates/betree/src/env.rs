@@ -418,10 +418,8 @@ impl Env {
     fn work_once(&self) -> Result<bool> {
         self.engine.freeze(false);
         self.engine.evict_headers();
-        for dict in &self.engine.dicts {
-            if self.engine.absorb(dict)? {
-                return Ok(true);
-            }
+        if self.engine.absorb_any()? {
+            return Ok(true);
         }
         // While another makes one, what comes meanwhile is absorbed.
         if self.checkpoint_is_due()
@@ -430,7 +428,7 @@ impl Env {
             self.checkpoint_as(false, &mut committed)?;
             return Ok(true);
         }
-        if self.engine.free_one()?
+        if self.engine.free_one_if_idle()?
             || self.engine.settle_again()?
             || self.engine.clear_borders(BORDERS_AT_ONCE)?
         {
