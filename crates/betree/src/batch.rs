@@ -26,6 +26,8 @@ pub struct Batch {
     frees: bool,
     frees_bytes: u64,
     deletes: bool,
+    replaces: bool,
+    drawn_bytes: u64,
     clones: u32,
     clone_key_bytes_max: Option<usize>,
     oversized: bool,
@@ -154,6 +156,18 @@ impl Batch {
         self.frees_bytes = self.frees_bytes.saturating_add(bytes);
     }
 
+    /// Says that what the batch puts and clones takes the place of about as much, so that once it is carried out
+    /// it adds nothing of size: it may use room that is otherwise kept for deletes.
+    pub fn mark_replacing(&mut self) {
+        self.replaces = true;
+    }
+
+    /// Says that the batch takes so many bytes of the room that was [set aside](crate::Env::set_aside): when it is
+    /// committed, so much less is.
+    pub fn draw(&mut self, bytes: u64) {
+        self.drawn_bytes = self.drawn_bytes.saturating_add(bytes);
+    }
+
     /// How many changes it holds.
     pub fn len(&self) -> usize {
         self.changes as usize
@@ -203,6 +217,16 @@ impl Batch {
     /// the few puts of a batch that frees.
     pub(crate) fn puts_bytes(&self) -> u64 {
         if self.frees && self.puts_bytes <= FREEING_PUTS_BYTES_MAX { 0 } else { self.puts_bytes }
+    }
+
+    /// Whether it adds nothing of size once it is carried out.
+    pub(crate) fn replaces(&self) -> bool {
+        self.replaces
+    }
+
+    /// How much of what was set aside it takes, in bytes.
+    pub(crate) fn drawn_bytes(&self) -> u64 {
+        self.drawn_bytes
     }
 
     /// How many clones it holds.

@@ -1,11 +1,12 @@
 //! The environment: dictionaries, log and checkpoints behind one interface.
 
+mod admission;
+
 use alloc::string::String;
 use alloc::string::ToString;
 
-use betree_sys::sync::atomic::Ordering;
+use betree_sys::sync::atomic::{AtomicU64, Ordering};
 use betree_sys::sync::{Condvar, Mutex};
-use hashbrown::HashSet;
 
 use crate::batch::{Batch, KEY_BYTES_MAX};
 use crate::checkpoint::{Captured, Committed};
@@ -20,17 +21,7 @@ use crate::settings::DictId;
 use crate::stats::{Space, Stats};
 use crate::store::Request;
 use crate::tree::Cursor;
-
-/// What a change costs in buffers beyond what its batch counts, in bytes.
-const CHANGE_OVERHEAD_BYTES: u64 = 64;
-
-/// What the messages of a batch may take on the device.
-fn needed_bytes(batch: &Batch) -> u64 {
-    match batch.puts_bytes() {
-        0 => 0,
-        puts_bytes => puts_bytes + batch.len() as u64 * CHANGE_OVERHEAD_BYTES,
-    }
-}
+use admission::Claim;
 
 /// Several dictionaries in one volume.
 ///
@@ -45,6 +36,8 @@ pub struct Env {
     pub(crate) checkpoint: Mutex<Committed>,
     /// Held by whoever makes deletes give their space back.
     reclaiming: Mutex<()>,
+    /// Room that is kept for batches to come, in bytes; more only under the writers' lock.
+    set_aside_bytes: AtomicU64,
     signal: Mutex<Signal>,
     /// Work may have come up.
     work_wanted: Condvar,
@@ -79,6 +72,7 @@ impl Env {
             commit: Mutex::new(Committer { next_msn, closed: false, failed: None }),
             checkpoint: Mutex::new(committed),
             reclaiming: Mutex::new(()),
+            set_aside_bytes: AtomicU64::new(0),
             signal: Mutex::new(Signal::default()),
             work_wanted: Condvar::new(),
             work_done: Condvar::new(),
@@ -122,20 +116,25 @@ impl Env {
             return Err(Error::NoSuchDictionary { id });
         }
         self.throttle(batch.bytes())?;
-        self.admit(batch)?;
+        let claim = self.claim_of(batch);
         if batch.clones() > 0 {
-            let committed = self.commit_ranges(batch);
+            let mut committed = self.commit_ranges(batch, &claim);
+            if committed == Err(Error::NoSpace) {
+                self.make_room(&claim)?;
+                committed = self.commit_ranges(batch, &claim);
+            }
             // It has absorbed what others may wait for.
             self.tell_done(false);
             committed?;
         } else {
-            let mut commit = self.commit.lock();
+            let mut commit = self.lock_with_room(&claim)?;
             self.writable(&commit)?;
             let first_msn = commit.next_msn;
             self.log.append(first_msn, batch.len() as u32, batch.record())?;
             // Nothing after this line fails: the batch was made here and its dictionaries exist.
             self.engine.take(first_msn, batch.record())?;
             commit.next_msn = first_msn + batch.len() as u64;
+            self.draw(&claim);
         }
         self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
         if batch.frees() {
@@ -152,7 +151,7 @@ impl Env {
 
     /// Commits a batch with clones: all that came before arrives at the roots, where the changes of
     /// ranges take effect; the others go to the memtables as ever.
-    fn commit_ranges(&self, batch: &Batch) -> Result<()> {
+    fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<()> {
         let (record, ranges) = batch.ranges_first()?;
         let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
@@ -179,8 +178,7 @@ impl Env {
             engine.absorb_at_roots(&structures)?;
             engine.change_ranges(&structures, first_msn, &record, ranges, most)?
         };
-        let needed = needed_bytes(batch) + engine.owed_by(&changes) + self.reserve_bytes_beside(batch);
-        if engine.free_bytes() < engine.owed_bytes() + needed {
+        if !self.has_room_for(claim, engine.owed_by(&changes)) {
             engine.give_up(&changes);
             return Err(Error::NoSpace);
         }
@@ -192,6 +190,7 @@ impl Env {
         engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
         engine.take(first_msn, &record)?;
         commit.next_msn = first_msn + batch.len() as u64;
+        self.draw(claim);
         drop(commit);
         drop(structures);
         self.call_for_work();
@@ -206,67 +205,6 @@ impl Env {
             return Err(Error::ReadOnly { why: "the volume was closed".into() });
         }
         self.engine.store.disk.refuse_if_poisoned()
-    }
-
-    /// Refuses what could not be kept: everything accepted must fit on the device beside what is
-    /// there, with a reserve for deletes (`Space`). These are taken always, but must not use up the
-    /// reserve faster than they give space back.
-    fn admit(&self, batch: &Batch) -> Result<()> {
-        let engine = &self.engine;
-        let needed = needed_bytes(batch);
-        let reserve = self.reserve_bytes_beside(batch);
-        let fits = || engine.free_bytes() >= engine.owed_bytes() + needed + reserve;
-        if engine.is_far_from_full(reserve + needed) || fits() {
-            return Ok(());
-        }
-        // What the last checkpoint alone names can be had by another.
-        self.checkpoint()?;
-        if fits() {
-            return Ok(());
-        }
-        self.give_space_back()?;
-        // Clones are looked at again, with what they come to.
-        if needed == 0 && batch.clones() == 0 || fits() { Ok(()) } else { Err(Error::NoSpace) }
-    }
-
-    /// How much is to stay free beside what a batch needs.
-    fn reserve_bytes_beside(&self, batch: &Batch) -> u64 {
-        let reserve = self.engine.reserve_bytes();
-        let adds = needed_bytes(batch) > 0 || batch.clones() > 0 && !batch.frees();
-        if adds { reserve } else { reserve / 2 }
-    }
-
-    /// What was deleted and not yet carried out gives its space back before this returns, if it is
-    /// much beside what is free: then [`space`](Env::space) tells the truth about it.
-    ///
-    /// # Errors
-    /// As [`checkpoint`](Env::checkpoint).
-    pub fn reclaim(&self) -> Result<()> {
-        // Whoever is at it has taken note of what was pending, and may not have carried it out yet.
-        drop(self.reclaiming.lock());
-        if self.engine.wants_deletes_back() || self.engine.expects_much() {
-            self.give_space_back()?;
-        }
-        Ok(())
-    }
-
-    /// Deletes take effect in the leaves, step by step, each made durable so that the next has
-    /// room. `false` if there was nothing new.
-    fn give_space_back(&self) -> Result<bool> {
-        // Whoever comes while another is at it has what it gained when the turn is his.
-        let _turn = self.reclaiming.lock();
-        if !self.engine.has_news_to_drain() {
-            return Ok(false);
-        }
-        let mut emptied = HashSet::new();
-        loop {
-            let more = self.engine.drain(&mut emptied)?;
-            while self.engine.free_one()? {}
-            self.checkpoint()?;
-            if !more {
-                return Ok(true);
-            }
-        }
     }
 
     /// Waits, before any lock of the caller's is taken, until there is room in memory and in the log
@@ -536,7 +474,8 @@ impl Env {
     /// The room on the volume.
     pub fn space(&self) -> Space {
         let engine = &self.engine;
-        let taken = engine.owed_bytes() + engine.reserve_bytes();
+        let set_aside = self.set_aside_bytes.load(Ordering::Relaxed);
+        let taken = engine.owed_bytes().saturating_add(engine.reserve_bytes()).saturating_add(set_aside);
         let space = &engine.store.space;
         Space {
             total_bytes: space.total_blocks() * 4096,

@@ -1,4 +1,5 @@
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::*;
 use crate::io::mem::MemDevice;
@@ -35,22 +36,22 @@ fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
     assert!(logged > 30 && checkpoints > 0, "{logged} segments, {checkpoints} checkpoints");
 }
 
-/// An environment of several dictionaries on a device of so many blocks.
-fn env_of(dicts: u8, blocks: usize, cache_bytes: usize) -> Env {
+/// An environment of so many dictionaries on a device of 8 MiB.
+fn env_of(dicts: u8, cache_bytes: usize) -> Env {
     let geometry =
-        Geometry { node_bytes: 16 << 10, basement_bytes: 4096, fanout_max: 4, log_bytes: 128 << 10, dicts };
-    let device = MemDevice::new(blocks);
+        Geometry { node_bytes: 64 << 10, basement_bytes: 8192, fanout_max: 8, log_bytes: 2 << 20, dicts };
+    let device = MemDevice::new(2048);
     Env::format(device.clone(), &geometry, [1; 16]).unwrap();
     Env::open(device, Options::new(cache_bytes, Arc::new(Replace))).unwrap()
 }
 
 #[test]
 fn background_work_passes_over_a_dictionary_that_is_busy() {
-    let env = env_of(3, 2048, 1 << 20);
+    let env = env_of(3, 1 << 20);
     // The first is busy and has nothing to do, the second is busy and full, the third is full.
     for (number, dict) in [1, 2].into_iter().flat_map(|dict| (0..20u8).map(move |n| (n, dict))) {
         let mut batch = Batch::new();
-        batch.put(DictId(dict), &[number], &[number; 1000]);
+        batch.put(DictId(dict), &[number], &[number; 4000]);
         env.commit(&batch).unwrap();
     }
     let frozen = |dict: usize| env.engine.dicts[dict].state.read().frozen.len();
@@ -67,4 +68,121 @@ fn background_work_passes_over_a_dictionary_that_is_busy() {
     assert_eq!([0, 1, 2].map(frozen), [0, 1, 0]);
     assert!(env.pump().unwrap());
     assert_eq!(frozen(1), 0);
+}
+
+/// Bytes that do not compress.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed << 1 | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// A batch of one value that does not compress.
+fn noisy(key: u64, len: usize) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(DictId(0), &key.to_be_bytes(), &noise(key, len));
+    batch
+}
+
+/// Puts values from a key on until one is refused for want of space.
+fn fill(env: &Env, first: u64, len: usize) {
+    let refused = (first..).find_map(|key| env.commit(&noisy(key, len)).err());
+    assert_eq!(refused, Some(Error::NoSpace));
+}
+
+/// An environment in which so many bytes are free, or a little more.
+fn nearly_full(free_bytes: u64) -> Env {
+    let env = env_of(1, 64 << 10);
+    for key in 0.. {
+        let more = env.space().free_bytes.saturating_sub(free_bytes);
+        if more < 9000 {
+            env.checkpoint().unwrap();
+            if env.space().free_bytes < free_bytes + 9000 {
+                break;
+            }
+        }
+        env.commit(&noisy(key, 4000)).unwrap();
+    }
+    env
+}
+
+#[test]
+fn of_two_that_find_room_for_one_at_the_same_moment_one_is_refused() {
+    let env = nearly_full(150_000);
+    let batches = [1 << 40, 2 << 40].map(|key| noisy(key, 100_000));
+    let results = std::thread::scope(|scope| {
+        let held = env.commit.lock();
+        let threads = batches.each_ref().map(|batch| {
+            let env = &env;
+            scope.spawn(move || env.commit(batch))
+        });
+        // They come as far as to this lock.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        drop(held);
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert!(results.contains(&Ok(())) && results.contains(&Err(Error::NoSpace)), "{results:?}");
+    env.checkpoint().unwrap();
+    let least = env.engine.reserve_bytes() + env.engine.owed_bytes();
+    assert!(env.engine.free_bytes() >= least, "{} of {least} bytes are free", env.engine.free_bytes());
+}
+
+#[test]
+fn on_a_full_device_what_takes_the_place_of_as_much_is_taken_and_what_adds_is_not() {
+    let env = env_of(1, 64 << 10);
+    fill(&env, 0, 4000);
+    let value = noise(7, 8000);
+    let moved = |number: u64| {
+        let mut batch = Batch::new();
+        batch.delete(DictId(0), &number.to_be_bytes());
+        batch.put(DictId(0), &(1 << 41 | number).to_be_bytes(), &value);
+        batch.mark_replacing();
+        batch
+    };
+    // Each takes the place of two values of 4000 bytes.
+    for number in 0..300 {
+        let mut batch = moved(2 * number);
+        batch.delete(DictId(0), &(2 * number + 1).to_be_bytes());
+        env.commit(&batch).unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    fill(&env, 1 << 40, 4000);
+    // Who says so and adds is refused before the reserve is used up.
+    let refused = (1 << 20..).find_map(|number| env.commit(&moved(number)).err());
+    assert_eq!(refused, Some(Error::NoSpace));
+    env.checkpoint().unwrap();
+    let mut batch = Batch::new();
+    batch.delete_range(DictId(0), &Cut::LOW, &Cut::HIGH);
+    env.commit(&batch).unwrap();
+    env.commit(&noisy(1 << 40, 100_000)).unwrap();
+}
+
+#[test]
+fn room_that_is_set_aside_is_there_for_whom_it_was() {
+    let env = nearly_full(1 << 20);
+    let free = env.space().free_bytes;
+    assert_eq!(env.set_aside(free + (64 << 10)), Err(Error::NoSpace));
+    env.set_aside(700_000).unwrap();
+    assert!(env.space().free_bytes <= free - 700_000);
+    assert_eq!(env.set_aside(700_000), Err(Error::NoSpace), "it is there once");
+    fill(&env, 1 << 40, 1000);
+    for key in 0..700 {
+        let mut batch = noisy(2 << 40 | key, 1000);
+        batch.draw(1000);
+        env.commit(&batch).unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+    assert_eq!(env.commit(&noisy(3 << 40, 10_000)), Err(Error::NoSpace));
+    // What is put back is everybody's.
+    let mut batch = Batch::new();
+    batch.delete_range(DictId(0), &Cut::before((2u64 << 40).to_be_bytes()), &Cut::HIGH);
+    env.commit(&batch).unwrap();
+    env.reclaim().unwrap();
+    env.set_aside(500_000).unwrap();
+    assert_eq!(env.commit(&noisy(3 << 40, 220_000)), Err(Error::NoSpace));
+    env.put_back(500_000);
+    env.commit(&noisy(3 << 40, 220_000)).unwrap();
 }

@@ -81,9 +81,10 @@ impl Volume {
         record.atime_ns = set.atime_ns.map_or(record.atime_ns, time);
         record.mtime_ns = set.mtime_ns.map_or(record.mtime_ns, time);
         record.ctime_ns = set.ctime_ns.unwrap_or(now_ns);
-        if record.size <= state.record.size {
-            // Attributes can be changed and files shortened on a full volume.
-            batch.mark_freeing(state.record.size - record.size);
+        // Attributes can be changed and files shortened on a full volume; a hole at the end takes nothing either.
+        match state.record.size.checked_sub(record.size) {
+            Some(shorter) => batch.mark_freeing(shorter),
+            None => batch.mark_replacing(),
         }
         self.commit_record(&op, batch, &inode, &mut state, record)?;
         Ok(inode.attr(&state.record))

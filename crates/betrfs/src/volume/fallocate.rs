@@ -42,6 +42,10 @@ impl Volume {
             FallocateMode::PunchHole => (true, false),
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
+        if !extends {
+            // What is changed of blocks that only lose a part takes their place.
+            batch.mark_replacing();
+        }
         if zeroes && offset < record.size {
             let blocks = punch(&mut batch, &own, record.size, offset, end.min(record.size));
             record.flags.set(Flags::SPARSE);

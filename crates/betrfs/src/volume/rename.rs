@@ -145,6 +145,8 @@ impl Volume {
             count_entry(&mut parents.from, false, 1, now_ns);
         }
         put_parents(&mut batch, &parents, from, to);
+        // What is moved is as much as what is left behind: it can be on a full volume.
+        batch.mark_replacing();
         op.commit(&batch)?;
 
         let known = moving.name();
@@ -195,6 +197,8 @@ impl Volume {
         count_entry(parents.to(), other_is_dir, -1, now_ns);
         count_entry(parents.to(), one_is_dir, 1, now_ns);
         put_parents(&mut batch, &parents, from, to);
+        // What is moved is as much as what is left behind: it can be on a full volume.
+        batch.mark_replacing();
         op.commit(&batch)?;
 
         let (known_there, known_back) = (there.name(), back.name());

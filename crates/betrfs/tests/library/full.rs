@@ -1,7 +1,7 @@
 //! A full volume.
 
 use betree_sys::DeviceOp;
-use betrfs::{Error, SetAttr, Volume};
+use betrfs::{Error, FallocateMode, NodeId, RenameFlags, SetAttr, TimeSet, Volume, XattrMode};
 use betrfs_sim::{EIO, Fault};
 
 use crate::support::*;
@@ -89,4 +89,165 @@ fn a_volume_whose_disk_fails_still_says_what_room_it_has() {
     assert!(disk.device.counts().failed > 0, "there was something to write");
     assert_eq!(volume.statfs().unwrap().total_bytes, total);
     assert!(volume.create(ROOT, b"g", &new_file()).is_err(), "it takes no change any more");
+}
+
+/// Writes files and then makes empty ones until neither can be.
+fn fill(volume: &Volume) {
+    let dir = mkdir(volume, ROOT, "filling");
+    let mut number = 0;
+    for len in [200_000, 5000, 0] {
+        loop {
+            number += 1;
+            let name = format!("f{number}");
+            let made = volume.create(dir.node, name.as_bytes(), &new_file());
+            let written = made.and_then(|file| {
+                let written = volume.write(file.node, 0, &noise(number, len), false);
+                volume.forget(file.node, 1);
+                written
+            });
+            match written {
+                Ok(_) => {}
+                Err(Error::NoSpace) => break,
+                Err(error) => panic!("{name}: {error}"),
+            }
+        }
+    }
+}
+
+const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
+const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
+
+/// Two directories, with an entry of each kind in the first: which it is, by name.
+fn entries_of_each_kind(volume: &Volume) -> (NodeId, NodeId, Vec<&'static str>) {
+    let (a, b) = (mkdir(volume, ROOT, "a").node, mkdir(volume, ROOT, "b").node);
+    let file = |parent, name: &str, len| {
+        let file = mkfile(volume, parent, name);
+        volume.write(file.node, 0, &noise(len as u64, len), false).unwrap();
+        file.node
+    };
+    file(a, "empty", 0);
+    file(a, "small", 100);
+    file(a, "eight blocks", 32 << 10);
+    file(a, "large", 300_000);
+    let linked = file(a, "linked", 20_000);
+    volume.link(linked, ROOT, b"other name").unwrap();
+    let attributed = file(a, "attributed", 10);
+    volume.set_xattr(attributed, b"user.x", &noise(1, 5000), XattrMode::Any).unwrap();
+    volume.symlink(a, b"symlink", b"target", 0, 0).unwrap();
+    mkdir(volume, a, "directory");
+    let full = mkdir(volume, a, "full directory").node;
+    for i in 0..50 {
+        file(full, &format!("f{i}"), 3000);
+    }
+    let below = file(full, "linked below", 50_000);
+    volume.link(below, full, b"another").unwrap();
+    let names = [
+        "empty",
+        "small",
+        "eight blocks",
+        "large",
+        "linked",
+        "attributed",
+        "symlink",
+        "directory",
+        "full directory",
+    ];
+    (a, b, names.to_vec())
+}
+
+#[test]
+fn renames_work_on_a_full_volume_again_and_again() {
+    let disk = Disk::of_bytes(32 << 20);
+    let volume = disk.open();
+    let (a, b, names) = entries_of_each_kind(&volume);
+    let victims = ["small", "large", "directory"];
+    for (i, name) in victims.iter().cycle().take(60).enumerate() {
+        let name = format!("victim {i} for {name}");
+        if name.ends_with("directory") {
+            mkdir(&volume, ROOT, &name);
+        } else {
+            let file = mkfile(&volume, ROOT, &name);
+            volume.write(file.node, 0, &noise(i as u64, 20_000 * (1 + i % 3)), false).unwrap();
+        }
+    }
+    fill(&volume);
+    assert_eq!(volume.create(ROOT, b"one more", &new_file()).err(), Some(Error::NoSpace));
+    let rename = |from, name: &str, to, new_name: &str, flags| {
+        let done = volume.rename(from, name.as_bytes(), to, new_name.as_bytes(), flags);
+        done.unwrap_or_else(|error| panic!("{name} to {new_name}: {error}"));
+    };
+    for _ in 0..40 {
+        for name in &names {
+            let other = format!("{name}, by a name that is longer by some fifty bytes than it was");
+            rename(a, name, a, &other, PLAIN);
+            rename(a, &other, b, name, PLAIN);
+            rename(b, name, a, name, PLAIN);
+        }
+        for pair in names.windows(2) {
+            rename(a, pair[0], a, pair[1], EXCHANGE);
+        }
+        for pair in names.windows(2).rev() {
+            rename(a, pair[0], a, pair[1], EXCHANGE);
+        }
+    }
+    // Over others.
+    for (i, name) in victims.iter().cycle().take(60).enumerate() {
+        let victim = format!("victim {i} for {name}");
+        rename(a, name, ROOT, &victim, PLAIN);
+        rename(ROOT, &victim, a, name, PLAIN);
+    }
+    let compare = |volume: &Volume| {
+        for (path, len) in
+            [("small", 100), ("eight blocks", 32 << 10), ("large", 300_000), ("linked", 20_000)]
+        {
+            assert!(contents(volume, &format!("/a/{path}")) == noise(len as u64, len), "{path}");
+        }
+        for i in 0..50 {
+            assert!(contents(volume, &format!("/a/full directory/f{i}")) == noise(3000, 3000));
+        }
+        assert_sound(volume);
+    };
+    compare(&volume);
+    volume.close().unwrap();
+    drop(volume);
+    compare(&disk.open());
+}
+
+#[test]
+fn what_changes_attributes_alone_or_frees_works_on_a_full_volume() {
+    let disk = Disk::of_bytes(32 << 20);
+    let volume = disk.open();
+    let (a, _, names) = entries_of_each_kind(&volume);
+    fill(&volume);
+    let node = |name: &str| {
+        let path = format!("/a/{name}");
+        volume.resolve(path.as_bytes()).unwrap().node
+    };
+    for round in 0..100u16 {
+        for name in &names {
+            let set = SetAttr {
+                perm: Some(0o600 + round % 64),
+                uid: Some(u32::from(round)),
+                mtime_ns: Some(TimeSet::At(i64::from(round))),
+                ..SetAttr::default()
+            };
+            volume.setattr(node(name), &set).unwrap_or_else(|error| panic!("{name}, {round}: {error}"));
+        }
+    }
+    let large = node("large");
+    let resize = |size| volume.setattr(large, &SetAttr { size: Some(size), ..SetAttr::default() });
+    // A hole at the end takes nothing.
+    resize(1 << 40).unwrap();
+    resize(250_000).unwrap();
+    volume.fallocate(large, FallocateMode::PunchHole, 100, 50).unwrap();
+    volume.fallocate(large, FallocateMode::PunchHole, 4096, 100_000).unwrap();
+    resize(10).unwrap();
+    volume.remove_xattr(node("attributed"), b"user.x").unwrap();
+    for name in ["empty", "small", "eight blocks", "large", "linked", "attributed", "symlink"] {
+        volume.unlink(a, name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    volume.rmdir(a, b"directory").unwrap();
+    volume.remove_below(node("full directory")).unwrap();
+    volume.rmdir(a, b"full directory").unwrap();
+    assert_sound(&volume);
 }
