@@ -231,7 +231,7 @@ impl Piece {
     pub fn on_device(cache: &Cache, stored: Stored) -> Arc<Piece> {
         Arc::new(Piece {
             raw_bytes: stored.runs.iter().map(|run| run.raw_len).fold(0, u32::saturating_add),
-            ranges: 0,
+            ranges: stored.runs.iter().map(|run| run.ranges).fold(0, u32::saturating_add),
             state: Mutex::new(State { stored: Some(stored), ..State::default() }),
             touched: AtomicBool::new(false),
             account: cache.account().clone(),
@@ -259,7 +259,7 @@ impl Piece {
         self.raw_bytes as usize
     }
 
-    /// How many range deletes it holds; those that are on the device alone are not counted.
+    /// How many range deletes it holds; of one that is in several runs, at most.
     pub fn ranges(&self) -> usize {
         self.ranges as usize
     }

@@ -7,7 +7,7 @@
 //! magic u32 | height u8 | reserved u8 × 3 | slot u32 | generation u32 | lo cut | hi cut
 //! | entries u32 | entries
 //! cut:      side u8 (1: after) | length u32 | bytes
-//! run:      offset u32 | stored length u32 | raw length u32 | codec u32 | checksum u64
+//! run:      offset u32 | stored length u32 | raw length u32 | codec u8 | range deletes u24 | checksum u64
 //! leaf:     first key length u32 | first key | runs
 //! interior: hi cut | strip length u32 | prepend length u32 | prepend | child slot u32 (all ones:
 //!           none) | child generation u32 | longest key u32 | runs | GOTOs u32 | GOTOs
@@ -17,7 +17,8 @@
 //! ```
 //! The runs of an interior entry are its partition: each has messages that are newer than all in those
 //! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages stand among them, the
-//! others messages over them. Offsets of runs count from the extent's start; checksums are over the stored bytes.
+//! others messages over them. How many range deletes are in a run says what it weighs before anybody has read it; a greater
+//! count stands as the greatest. Offsets of runs count from the extent's start; checksums are over the stored bytes.
 
 use alloc::vec::Vec;
 
@@ -31,6 +32,9 @@ const NO_CHILD: u32 = u32::MAX;
 const LZ4_RATIO_MAX: u64 = 255;
 /// A block of at most 128 KiB takes four bytes at least.
 const ZSTD_RATIO_MAX: u64 = (128 << 10) / 4;
+
+/// The greatest count of range deletes that a run's reference holds.
+const RANGES_MAX: u32 = (1 << 24) - 1;
 
 /// How a run is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +76,8 @@ pub(crate) struct RunRef {
     pub stored_len: u32,
     pub raw_len: u32,
     pub stored_as: StoredAs,
+    /// How many range deletes are in it; no more than are counted.
+    pub ranges: u32,
     pub checksum: u64,
     /// The newest message in it; 0 of pairs.
     pub last_msn: Msn,
@@ -249,7 +255,7 @@ impl Writer {
             self.u32(run.offset);
             self.u32(run.stored_len);
             self.u32(run.raw_len);
-            self.u32(run.stored_as as u32);
+            self.u32(run.stored_as as u32 | run.ranges.min(RANGES_MAX) << 8);
             self.u64(run.checksum);
             self.u64(run.last_msn);
         }
@@ -293,7 +299,9 @@ impl<'b> Reader<'b> {
 
     fn run(&mut self) -> Result<RunRef, &'static str> {
         let (offset, stored_len, raw_len) = (self.u32()?, self.u32()?, self.u32()?);
-        let stored_as = StoredAs::from_code(self.u32()?).ok_or("an unknown codec")?;
+        let form = self.u32()?;
+        let stored_as = StoredAs::from_code(form & 0xff).ok_or("an unknown codec")?;
+        let ranges = form >> 8;
         let checksum = self.u64()?;
         if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
             return Err("a run outside of the extent");
@@ -301,7 +309,7 @@ impl<'b> Reader<'b> {
         if u64::from(raw_len) > stored_as.raw_len_max(stored_len) {
             return Err("a run longer than what is stored can hold");
         }
-        Ok(RunRef { offset, stored_len, raw_len, stored_as, checksum, last_msn: self.u64()? })
+        Ok(RunRef { offset, stored_len, raw_len, stored_as, ranges, checksum, last_msn: self.u64()? })
     }
 
     fn runs(&mut self) -> Result<Vec<RunRef>, &'static str> {
@@ -377,6 +385,16 @@ mod tests {
         };
         assert!(read(&[]) && read(&[1]) && read(&[1, 2, 9]));
         assert!(!read(&[2, 2]) && !read(&[3, 1]) && !read(&[1, 2, 0]) && !read(&[1, 0, 2]));
+    }
+
+    #[test]
+    fn range_deletes_are_counted_up_to_what_fits() {
+        for (ranges, counted) in [(0, 0), (1, 1), (RANGES_MAX, RANGES_MAX), (u32::MAX, RANGES_MAX)] {
+            let run = RunRef { stored_as: StoredAs::Zstd, ranges, last_msn: 1, ..RunRef::default() };
+            let Ok(Header { entries: Entries::Interior(edges), .. }) = read_back(&[run]) else { panic!() };
+            let read = edges[0].partition[0];
+            assert_eq!((read.ranges, read.stored_as), (counted, StoredAs::Zstd));
+        }
     }
 
     #[test]

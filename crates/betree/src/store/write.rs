@@ -234,6 +234,7 @@ impl Store {
                     stored_len: len as u32,
                     raw_len: raw.len() as u32,
                     stored_as,
+                    ranges: u32::try_from(run.ranges().len()).unwrap_or(u32::MAX),
                     checksum: xxh3_64(room.get(..len).unwrap_or_default()),
                     last_msn: run.last_msn(),
                 });

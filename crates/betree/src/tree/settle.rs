@@ -51,7 +51,7 @@ impl Tree<'_> {
         while let Some(id) = path.last().copied() {
             let node = self.node(id)?;
             let pressures = node.edges().iter().map(|edge| self.pressure_bytes(edge));
-            let over = pressures.clone().sum::<usize>() > self.geometry.node_bytes as usize;
+            let over = pressures.clone().fold(0, usize::saturating_add) > self.geometry.node_bytes as usize;
             let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
             let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
             let wanted = fullest.filter(|_| over || eager);
@@ -112,7 +112,8 @@ impl Tree<'_> {
     /// range counts for much: what it hides is kept until it has gone down, and each is in the way of
     /// those who read past it.
     fn pressure_bytes(&self, edge: &Edge) -> usize {
-        edge.pending_bytes() + edge.pending_ranges() * self.geometry.range_weight_bytes()
+        let ranges_weigh = edge.pending_ranges().saturating_mul(self.geometry.range_weight_bytes());
+        edge.pending_bytes().saturating_add(ranges_weigh)
     }
 
     /// Splits a child that is too large, and merges or drops one that is too small. A child that was

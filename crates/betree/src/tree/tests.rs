@@ -2,6 +2,7 @@
 //! put together what a checkpoint is writing, and with how many reads it brings what belongs together.
 
 mod between;
+mod counted;
 mod fleeting;
 mod forgotten;
 mod heirs;

@@ -1,0 +1,57 @@
+//! Range deletes that wait count for much, also where nobody has read them since the volume was opened.
+
+use super::*;
+use crate::key::Cut;
+
+/// How many range deletes wait at the root's edges.
+fn waiting(env: &Env) -> usize {
+    root(&tree(env)).edges().iter().map(Edge::pending_ranges).sum()
+}
+
+/// The same, by a look at what is there.
+fn really_waiting(env: &Env) -> usize {
+    let tree = tree(env);
+    let ranges =
+        |edge: &Edge| edge.partition.as_ref().map(|piece| tree.store.run(piece).unwrap().ranges().len());
+    root(&tree).edges().iter().filter_map(ranges).sum()
+}
+
+fn delete_range(env: &Env, number: u32) {
+    let mut batch = Batch::new();
+    batch.delete_range(D, &Cut::before(key(number)), &Cut::before(key(number + 1)));
+    env.commit(&batch).unwrap();
+    to_root(env);
+}
+
+#[test]
+fn what_waits_on_the_device_is_counted_as_what_waits_in_memory() {
+    let device = volume();
+    let env = open(&device);
+    let before = waiting(&env);
+    for number in [3, 700, 1400, 1404] {
+        delete_range(&env, number);
+    }
+    let all = waiting(&env);
+    assert!(all >= before + 3, "{before} and {all} wait");
+    env.close().unwrap();
+    let env = open(&device);
+    assert_eq!(waiting(&env), all);
+    assert_eq!(really_waiting(&env), all);
+    assert_eq!(problems(&env), Vec::<String>::new());
+}
+
+#[test]
+fn no_more_gather_over_many_mounts_than_over_one() {
+    let device = volume();
+    let most = GEOMETRY.node_bytes as usize / GEOMETRY.range_weight_bytes();
+    for number in 0..100 {
+        let env = open(&device);
+        delete_range(&env, number * 19);
+        let now = really_waiting(&env);
+        assert!(now <= most, "after {number} mounts {now} wait, of {most} that are meant to");
+        env.close().unwrap();
+    }
+    let env = open(&device);
+    let found = (0..KEYS).filter(|number| env.get(D, &key(*number)).unwrap().is_some()).count();
+    assert_eq!(found, KEYS as usize - 100);
+}
