@@ -9,6 +9,7 @@ use betree_sys::sync::atomic::{AtomicU64, Ordering};
 use betree_sys::sync::{Condvar, Mutex};
 
 use crate::batch::{Batch, KEY_BYTES_MAX};
+use crate::check::Opened;
 use crate::checkpoint::{Captured, Committed};
 use crate::dict::Dict;
 use crate::engine::{BORDERS_AT_ONCE, Engine};
@@ -34,6 +35,7 @@ pub struct Env {
     /// memtable are decided in one critical section.
     pub(crate) commit: Mutex<Committer>,
     pub(crate) checkpoint: Mutex<Committed>,
+    pub(crate) opened: Opened,
     /// Held by whoever makes deletes give their space back.
     reclaiming: Mutex<()>,
     /// Room that is kept for batches to come, in bytes; more only under the writers' lock.
@@ -65,12 +67,13 @@ struct Signal {
 }
 
 impl Env {
-    pub(crate) fn new(engine: Engine, log: Log, next_msn: Msn, committed: Committed) -> Env {
+    pub(crate) fn new(engine: Engine, log: Log, next_msn: Msn, committed: Committed, opened: Opened) -> Env {
         Env {
             engine,
             log,
             commit: Mutex::new(Committer { next_msn, closed: false, failed: None }),
             checkpoint: Mutex::new(committed),
+            opened,
             reclaiming: Mutex::new(()),
             set_aside_bytes: AtomicU64::new(0),
             signal: Mutex::new(Signal::default()),

@@ -7,6 +7,14 @@ use betree_sys::DeviceError;
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;
 
+/// The sentence of what is damaged. What has no place of its own has no length.
+fn damaged(what: &str, offset: u64, len: u64, why: &str) -> String {
+    match len {
+        0 => alloc::format!("{what} is damaged: {why}"),
+        _ => alloc::format!("{what} at byte {offset} ({len} bytes) is damaged: {why}"),
+    }
+}
+
 /// What can go wrong in the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -14,13 +22,13 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// Bytes on the device are not what was written there.
-    #[error("corrupt {what} at byte {offset} ({len} bytes): {why}")]
+    #[error("{}", damaged(what, *offset, *len, why))]
     Corrupt {
         /// The structure.
         what: &'static str,
         /// Its place on the device.
         offset: u64,
-        /// Its length on the device.
+        /// Its length on the device; 0 of what has no place of its own.
         len: u64,
         /// What does not fit.
         why: String,

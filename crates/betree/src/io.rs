@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use betree_sys::sync::Mutex;
 use betree_sys::sync::atomic::{AtomicU64, Ordering};
-use betree_sys::{BLOCK_BYTES, Device, DeviceError};
+use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
@@ -14,6 +14,9 @@ use crate::space::Extent;
 
 #[cfg(test)]
 pub(crate) mod mem;
+
+/// The operating system's error number of what can only be read.
+const EROFS: i32 = 30;
 
 /// A device with counters and a poison flag.
 ///
@@ -54,6 +57,12 @@ impl Disk {
             write_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
         }
+    }
+
+    /// As [`new`](Disk::new), and nothing is ever written to it.
+    pub(crate) fn for_reading(device: Arc<dyn Device>) -> Disk {
+        let refusal = DeviceError { op: DeviceOp::Write, offset: 0, len: 0, errno: EROFS };
+        Disk { poison: Mutex::new(Some(refusal)), ..Disk::new(device) }
     }
 
     /// The device's size in bytes.

@@ -40,11 +40,12 @@ mod upsert;
 mod usage;
 
 pub use batch::{Batch, KEY_BYTES_MAX};
+pub use check::Finding;
 pub use env::Env;
 pub use error::{Error, Result};
 pub use key::Cut;
 pub use settings::{Compression, DictId, Geometry, Options};
 pub use stats::{Space, Stats};
-pub use tree::Cursor;
+pub use tree::{Cursor, Unreadable};
 pub use upsert::{Replace, Upsert};
 pub use usage::Usage;

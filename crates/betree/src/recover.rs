@@ -8,13 +8,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batch::{Change, Changes};
 use crate::cache::Cache;
+use crate::check::Opened;
 use crate::checkpoint::Committed;
 use crate::dict::Dict;
 use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::format::superblock::{DICTS_MAX, LogStart, Superblock, TablePlace, slots};
-use crate::format::table::{decode_directory, decode_page, slots_per_page};
+use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock, TablePlace, slots};
+use crate::format::table::{Entries, StoredPage, StoredSlot, decode_directory, decode_page, slots_per_page};
 use crate::io::{AlignedBuf, Disk};
 use crate::key::Cut;
 use crate::log::{Log, Region, replay};
@@ -41,11 +42,11 @@ fn table_page_bytes(geometry: &Geometry) -> u32 {
     (geometry.node_bytes / 16).clamp(4096, 256 << 10)
 }
 
-fn region(superblock: &Superblock) -> Region {
+pub(crate) fn region(superblock: &Superblock) -> Region {
     Region { offset: superblock.log_offset, len: superblock.geometry.log_bytes }
 }
 
-fn space_of(superblock: &Superblock) -> Arc<Space> {
+pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
     let first = (superblock.log_offset + superblock.geometry.log_bytes) / BLOCK;
     Space::new(first, superblock.volume_bytes / BLOCK - first)
 }
@@ -116,37 +117,19 @@ impl Env {
         loaded.settle(&disk)?;
         let superblock = loaded.superblock;
         let space = space_of(&superblock);
-        let (table, directory) = read_table(&disk, &space, &superblock)?;
-        let mut dicts = Vec::new();
-        for root in superblock.dicts.iter().take(usize::from(superblock.geometry.dicts).min(DICTS_MAX)) {
-            let id = NodeId { slot: root.slot, generation: root.generation };
-            if !table.holds(id) {
-                return Err(Error::Corrupt {
-                    what: "superblock",
-                    offset: 0,
-                    len: BLOCK,
-                    why: alloc::format!("the root {id} of a dictionary is not in the node table"),
-                });
-            }
-            dicts.push(Dict::new(dicts.len(), id, root.applied_msn));
+        let (table, directory) = read_table(&disk, &space, &superblock, &mut Err)?;
+        let cache_bytes = options.cache_bytes as u64;
+        let engine = engine_over(disk.clone(), space, table, &superblock, options);
+        if let Some(root) =
+            engine.dicts.iter().map(|dict| dict.state.read().root).find(|id| !engine.table.lock().holds(*id))
+        {
+            return Err(Error::Corrupt {
+                what: "superblock",
+                offset: 0,
+                len: BLOCK,
+                why: alloc::format!("the root {root} of a dictionary is not in the node table"),
+            });
         }
-        let dead: Vec<NodeId> = table.nodes().filter(|(_, _, refs)| *refs == 0).map(|(id, ..)| id).collect();
-        let store = Store {
-            disk: disk.clone(),
-            space,
-            cache: Cache::new(
-                options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE,
-                superblock.geometry.fanout_max,
-            ),
-            compression: options.compression,
-            zstd: options.zstd,
-            upsert: options.upsert,
-            reading: Reading::default(),
-            ahead: Ahead::default(),
-            behind: Behind::default(),
-        };
-        let engine = Engine::new(store, superblock.geometry, table, dicts);
-        *engine.dead.lock() = dead;
         let mut committed = Committed { superblock, directory: Some(directory) };
         let mut next_msn = superblock.next_msn;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
@@ -205,8 +188,7 @@ impl Env {
             region(&superblock),
             &superblock.volume_id,
             &log_start,
-            ((options.cache_bytes as u64).min(superblock.geometry.log_bytes) / PENDING_SHARE)
-                .max(PENDING_BYTES_MIN),
+            (cache_bytes.min(superblock.geometry.log_bytes) / PENDING_SHARE).max(PENDING_BYTES_MIN),
         );
         for dict in &engine.dicts {
             // Every change ends at a root: with the roots in memory, small changes read nothing. A part that
@@ -214,44 +196,101 @@ impl Env {
             let root = dict.state.read().root;
             let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
         }
-        Ok(Env::new(engine, log, next_msn, committed))
+        let opened = Opened { bad_copies: loaded.bad_slots, is_damaged: false };
+        Ok(Env::new(engine, log, next_msn, committed, opened))
     }
 }
 
-/// Reads the node table and claims all that it names.
-fn read_table(disk: &Disk, space: &Arc<Space>, superblock: &Superblock) -> Result<(Table, Arc<Extent>)> {
+/// The engine as a superblock says, with what is to be freed.
+pub(crate) fn engine_over(
+    disk: Arc<Disk>,
+    space: Arc<Space>,
+    table: Table,
+    superblock: &Superblock,
+    options: Options,
+) -> Engine {
+    let roots = superblock.dicts.iter().take(usize::from(superblock.geometry.dicts).min(DICTS_MAX));
+    let dict = |(index, root): (usize, &DictRoot)| {
+        Dict::new(index, NodeId { slot: root.slot, generation: root.generation }, root.applied_msn)
+    };
+    let dicts = roots.enumerate().map(dict).collect();
+    let dead: Vec<NodeId> = table.nodes().filter(|(_, _, refs)| *refs == 0).map(|(id, ..)| id).collect();
+    let store = Store {
+        disk,
+        space,
+        cache: Cache::new(
+            options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE,
+            superblock.geometry.fanout_max,
+        ),
+        compression: options.compression,
+        zstd: options.zstd,
+        upsert: options.upsert,
+        reading: Reading::default(),
+        ahead: Ahead::default(),
+        behind: Behind::default(),
+    };
+    let engine = Engine::new(store, superblock.geometry, table, dicts);
+    *engine.dead.lock() = dead;
+    engine
+}
+
+/// Reads the node table and claims all that it names. Of each page and node of which nothing can be known
+/// `lost` is told, by whose leave the others are read.
+///
+/// # Errors
+/// Those of `lost`; where the directory cannot be read, why.
+pub(crate) fn read_table(
+    disk: &Disk,
+    space: &Arc<Space>,
+    superblock: &Superblock,
+    lost: &mut dyn FnMut(Error) -> Result<()>,
+) -> Result<(Table, Arc<Extent>)> {
     let place = &superblock.table;
     let directory = space.claim(place.parts())?;
     let what = "the node table's directory";
     let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
-    let corrupt = |what: &'static str, extent: &Extent, why: &str| Error::Corrupt {
-        what,
-        offset: extent.place(0),
-        len: extent.len_blocks() * BLOCK,
-        why: why.into(),
-    };
     let pages = decode_directory(bytes_of(&bytes, place.len))
         .ok_or_else(|| corrupt(what, &directory, "it is not one"))?;
     let per_page = slots_per_page(superblock.table_page_bytes);
     let mut table = Table::new(per_page);
     for (index, page) in pages.entries.iter().enumerate() {
-        let what = "a page of the node table";
-        let extent = space.claim(pages.parts_of(index, page.first_part()))?;
-        let len_bytes = page.len_bytes.get();
-        if u64::from(len_bytes) > extent.len_blocks() * BLOCK {
-            return Err(corrupt(what, &extent, "it is longer than its extent"));
+        match read_page(disk, space, &pages, (index, page), per_page) {
+            Ok((place, slots)) => table.push_page(place, &slots, |parts| space.claim(parts), lost)?,
+            Err(error) => {
+                lost(error.clone())?;
+                table.push_lost_page(error);
+            }
         }
-        let bytes = read_checked(disk, what, &extent, len_bytes, page.checksum.get())?;
-        let is_last = index + 1 == pages.entries.len();
-        let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
-            // A page that was not whole would shift the names of all that follow.
-            .filter(|slots| slots.entries.len() == per_page as usize || is_last)
-            .filter(|slots| slots.entries.len() <= per_page as usize)
-            .ok_or_else(|| corrupt(what, &extent, "it is not that page"))?;
-        let place = PagePlace { extent, len_bytes, checksum: page.checksum.get() };
-        table.push_page(place, &slots, |parts| space.claim(parts))?;
     }
     Ok((table, directory))
+}
+
+/// Reads a page of the node table, and claims where it stands.
+fn read_page(
+    disk: &Disk,
+    space: &Arc<Space>,
+    pages: &Entries<StoredPage>,
+    (index, page): (usize, &StoredPage),
+    per_page: u32,
+) -> Result<(PagePlace, Entries<StoredSlot>)> {
+    let what = "a page of the node table";
+    let extent = space.claim(pages.parts_of(index, page.first_part()))?;
+    let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
+    if u64::from(len_bytes) > extent.len_blocks() * BLOCK {
+        return Err(corrupt(what, &extent, "it is longer than its extent"));
+    }
+    let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
+    let is_last = index + 1 == pages.entries.len();
+    let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
+        // A page that was not whole would shift the names of all that follow.
+        .filter(|slots| slots.entries.len() == per_page as usize || is_last)
+        .filter(|slots| slots.entries.len() <= per_page as usize)
+        .ok_or_else(|| corrupt(what, &extent, "it is not that page"))?;
+    Ok((PagePlace { extent, len_bytes, checksum }, slots))
+}
+
+fn corrupt(what: &'static str, extent: &Extent, why: &str) -> Error {
+    Error::Corrupt { what, offset: extent.place(0), len: extent.len_blocks() * BLOCK, why: why.into() }
 }
 
 fn bytes_of(buffer: &AlignedBuf, len: u32) -> &[u8] {
@@ -402,7 +441,7 @@ mod tests {
             assert!(env.get(DictId(0), &number.to_be_bytes()).unwrap() == Some(value(number)), "{number}");
         }
         let mut problems = Vec::new();
-        env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
     }
 }

@@ -6,12 +6,13 @@
 //! names, and what it lets go of is held by a list until the checkpoint that no longer names it is
 //! committed (`retired`).
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use zerocopy::little_endian::{U32, U64};
 
+use crate::error::{Error, Result};
 use crate::format::table::{Entries, StoredPage, StoredSlot};
 use crate::node::NodeId;
 use crate::space::{Extent, Part};
@@ -38,6 +39,9 @@ pub(crate) struct Table {
     pages: Vec<Option<PagePlace>>,
     /// Extents that the last captured version names and the current one does not.
     retired: Vec<Arc<Extent>>,
+    /// Of a table that was read as far as it can be: slots in a row of which nothing is known, by the first of
+    /// them, with the one behind the last, and why.
+    lost: BTreeMap<u32, (u32, Error)>,
 }
 
 /// Where a page stands on the device.
@@ -62,32 +66,66 @@ impl Table {
         Table { slots_per_page, ..Table::default() }
     }
 
-    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents.
-    pub fn push_page<E>(
+    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents. Of one that cannot be
+    /// claimed `lost` is told, by whose leave its slot is lost and the others are not.
+    ///
+    /// # Errors
+    /// Those of `lost`.
+    pub fn push_page(
         &mut self,
         place: PagePlace,
         slots: &Entries<StoredSlot>,
-        mut claim: impl FnMut(Vec<Part>) -> Result<Arc<Extent>, E>,
-    ) -> Result<(), E> {
+        mut claim: impl FnMut(Vec<Part>) -> Result<Arc<Extent>>,
+        lost: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<()> {
         self.pages.push(Some(place));
         for (entry, stored) in slots.entries.iter().enumerate() {
             let index = self.slots.len() as u32;
-            let mut slot = Slot { generation: stored.generation.get(), ..Slot::default() };
-            if stored.used == 1 {
+            self.slots.push(Slot { generation: stored.generation.get(), ..Slot::default() });
+            if stored.used != 1 {
+                self.free_slots.push(index);
+                continue;
+            }
+            let extent = match claim(slots.parts_of(entry, stored.first_part())) {
+                Ok(extent) => extent,
+                Err(error) => {
+                    lost(error.clone())?;
+                    self.lost.insert(index, (index + 1, error));
+                    continue;
+                }
+            };
+            if let Some(slot) = self.slots.last_mut() {
                 slot.used = true;
                 slot.references = stored.references.get();
                 slot.height = stored.height;
                 slot.place = Some(NodePlace {
-                    extent: claim(slots.parts_of(entry, stored.first_part()))?,
+                    extent,
                     header_len: stored.header_len.get(),
                     header_checksum: stored.header_checksum.get(),
                 });
-            } else {
-                self.free_slots.push(index);
             }
-            self.slots.push(slot);
         }
         Ok(())
+    }
+
+    /// Adds a page of which nothing can be read. Nobody may change the table then.
+    pub fn push_lost_page(&mut self, why: Error) {
+        self.pages.push(None);
+        let first = self.slots.len() as u32;
+        let end = first.saturating_add(self.slots_per_page);
+        self.slots.resize(end as usize, Slot::default());
+        self.lost.insert(first, (end, why));
+    }
+
+    /// A table of which nothing can be read at all.
+    pub fn lost(why: Error) -> Table {
+        Table { lost: BTreeMap::from([(0, (u32::MAX, why))]), ..Table::default() }
+    }
+
+    /// Why nothing is known of a node, if that is because its slot is lost.
+    pub fn why_lost(&self, id: NodeId) -> Option<Error> {
+        let (_, (end, why)) = self.lost.range(..=id.slot).next_back()?;
+        (id.slot < *end).then(|| why.clone())
     }
 
     /// The next checkpoint writes the node's place.
@@ -327,7 +365,7 @@ mod tests {
         for (index, page) in written.iter().enumerate() {
             let slots = decode_page(index as u32, page.as_ref().unwrap()).unwrap();
             let place = PagePlace { extent: extent(), len_bytes: 0, checksum: 0 };
-            table.push_page::<()>(place, &slots, |_| Ok(extent())).unwrap();
+            table.push_page(place, &slots, |_| Ok(extent()), &mut Err).unwrap();
         }
         table
     }

@@ -98,7 +98,7 @@ fn put(env: &Env, key: &[u8], value: &[u8]) {
 
 fn problems(env: &Env) -> Vec<String> {
     let mut all = Vec::new();
-    env.check(&mut |problem| all.push(problem), &mut |_, _| ()).unwrap();
+    env.check(&mut |found| all.extend(found.into_problem()), &mut |_, _| ()).unwrap();
     all
 }
 

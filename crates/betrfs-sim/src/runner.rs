@@ -159,7 +159,7 @@ impl Runner {
     /// The engine's, or the problems it finds.
     pub fn check(&self) -> Result<(), Failure> {
         let mut problems = Vec::new();
-        self.env()?.check(&mut |problem| problems.push(problem), &mut |_, _| ())?;
+        self.env()?.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ())?;
         if problems.is_empty() { Ok(()) } else { wrong(format!("check finds: {}", problems.join("; "))) }
     }
 

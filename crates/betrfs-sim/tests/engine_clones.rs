@@ -76,7 +76,7 @@ fn count(env: &Env, dir: &[u8]) -> usize {
 
 fn assert_sound(env: &Env) {
     let mut problems = Vec::new();
-    env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
     assert_eq!(problems, Vec::<String>::new());
 }
 

@@ -61,7 +61,7 @@ fn what_was_written_in_several_ways_is_read_in_any() {
         }
         assert!(cursor.next().unwrap().is_none());
         let mut problems = Vec::new();
-        env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert_eq!(problems, Vec::<String>::new());
         env.close().unwrap();
     }

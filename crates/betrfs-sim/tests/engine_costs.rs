@@ -177,7 +177,7 @@ fn where_nothing_seeks_leaves_are_written_in_part() {
             env.checkpoint().unwrap();
         });
         let kept_bytes = env.stats().kept_bytes;
-        env.check(&mut |problem| panic!("{problem}"), &mut |_, _| ()).unwrap();
+        env.check(&mut |found| panic!("{found:?}"), &mut |_, _| ()).unwrap();
         let used_bytes = env.space().used_bytes;
         env.close().unwrap();
         // As another opens it, from what the node table says.
@@ -225,7 +225,7 @@ fn where_nothing_seeks_what_comes_to_a_partition_is_written_alone() {
                 env.checkpoint().unwrap();
             }
         });
-        env.check(&mut |problem| panic!("{problem}"), &mut |_, _| ()).unwrap();
+        env.check(&mut |found| panic!("{found:?}"), &mut |_, _| ()).unwrap();
         env.close().unwrap();
         let env = open(&device, &SETUP);
         for (number, (len, seed)) in (0..KEYS).zip(expected) {
@@ -257,7 +257,7 @@ fn where_nothing_seeks_what_comes_to_a_leaf_is_written_alone() {
             }
             env.checkpoint().unwrap();
         });
-        env.check(&mut |problem| panic!("{problem}"), &mut |_, _| ()).unwrap();
+        env.check(&mut |found| panic!("{found:?}"), &mut |_, _| ()).unwrap();
         env.close().unwrap();
         let env = open(&device, &SETUP);
         let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
@@ -419,7 +419,7 @@ fn what_was_put_in_order_or_at_random_takes_little_more_than_it_is() {
         }
         env.checkpoint().unwrap();
         let mut nodes = 0;
-        env.check(&mut |problem| panic!("{problem}"), &mut |_, total| nodes = total).unwrap();
+        env.check(&mut |found| panic!("{found:?}"), &mut |_, total| nodes = total).unwrap();
         // Nodes are not compressible, end within a block, and are two thirds full after splits.
         let (used, bytes) = (env.space().used_bytes - empty, u64::from(PAIRS) * PAIR_BYTES);
         assert!(used < bytes * 3, "random {random}: {used} bytes for {bytes}, in {nodes} nodes");

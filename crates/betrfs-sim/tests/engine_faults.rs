@@ -209,7 +209,7 @@ impl Full {
         self.env.checkpoint().unwrap();
         self.env.checkpoint().unwrap();
         let mut problems = Vec::new();
-        self.env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        self.env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
         let found = ModelEnv::read(&self.env, 1).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&self.model), None);

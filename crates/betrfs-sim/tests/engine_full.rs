@@ -97,7 +97,7 @@ impl Files {
             }
         }
         let mut problems = Vec::new();
-        self.env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        self.env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
     }
 

@@ -81,7 +81,7 @@ fn examine(setup: Setup, device: MemDevice, history: &History) -> Result<bool, S
         Err(Failure::Engine(_)) => is_reported = true,
         Err(Failure::Wrong(what)) => return Err(what),
     }
-    let checked = env.check(&mut |_| is_reported = true, &mut |_, _| ());
+    let checked = env.check(&mut |found| is_reported |= found.into_problem().is_some(), &mut |_, _| ());
     Ok(is_reported || checked.is_err())
 }
 

@@ -183,7 +183,7 @@ fn all_at_once(setup: &Setup) -> u64 {
         let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&union), None, "round {round}, reopened");
         let mut problems = Vec::new();
-        env.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
+        env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert!(problems.is_empty(), "round {round}: {problems:?}");
         kept = Some(union);
     }

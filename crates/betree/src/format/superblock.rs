@@ -74,6 +74,12 @@ pub(crate) struct DictRoot {
 /// The most parts that the node table's directory stands in.
 pub(crate) const DIRECTORY_PARTS_MAX: usize = 16;
 
+/// The generation in what begins as a superblock, whether it is whole or not.
+fn generation_of(block: &[u8]) -> Option<u64> {
+    let raw = Raw::ref_from_bytes(block).ok()?;
+    (raw.magic == MAGIC).then(|| raw.generation.get())
+}
+
 /// The place of the node table's directory: all zero while there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TablePlace {

@@ -153,6 +153,17 @@ impl Store {
         all.into_iter().map(|layers| layers.ok_or(Error::BadRecord)).collect()
     }
 
+    /// What is wrong with each run of a piece that cannot be read as it is stored.
+    pub fn bad_runs(&self, piece: &Piece) -> Vec<Error> {
+        let Some(Stored { extent, runs }) = piece.stored() else { return Vec::new() };
+        let alone = |run| Stored { extent: extent.clone(), runs: alloc::vec![run] };
+        let look = |stored: Stored| {
+            let bytes = self.read_stored(core::slice::from_ref(&stored))?;
+            self.contents(&stored, bytes.into_iter())
+        };
+        runs.into_iter().filter_map(|run| look(alone(run)).err()).collect()
+    }
+
     /// The stored bytes of each run of pieces, in the order given; neighbours are read together.
     pub(super) fn read_stored(&self, pieces: &[Stored]) -> Result<Vec<Vec<u8>>> {
         let runs: Vec<(&Stored, &RunRef)> =

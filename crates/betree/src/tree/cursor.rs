@@ -6,8 +6,12 @@ use betree_sys::sync::atomic::Ordering::Relaxed;
 
 use super::Tree;
 use super::region::{Region, Scope, Way};
+use super::unreadable::{BadPieces, Unreadable};
 use crate::error::Result;
 use crate::key::Cut;
+
+/// So often is a place looked at again that can be read at one moment and not at the next.
+const TRIES_MAX: u32 = 4;
 
 /// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each region is
 /// seen as it was when it was read, and what was committed since is sure to be seen after a
@@ -74,6 +78,38 @@ impl<'e> Cursor<'e> {
     /// The device's, or corruption; the cursor has not moved.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.find_next()?;
+        Ok(found.map(|index| self.region.pair(index)))
+    }
+
+    /// As [`next`](Cursor::next), past all that cannot be read: of that `passed` is told.
+    pub fn next_past(&mut self, passed: &mut dyn FnMut(Unreadable)) -> Option<(&[u8], &[u8])> {
+        let mut bad = BadPieces::default();
+        let mut tries = 0;
+        loop {
+            let error = match self.find_next() {
+                Ok(found) => return found.map(|index| self.region.pair(index)),
+                Err(error) => error,
+            };
+            let before = self.at.clone();
+            while self.at < self.scope.hi
+                && let Some(unreadable) =
+                    self.tree.as_ref().and_then(|tree| tree.unreadable_at(&self.at, &mut bad))
+            {
+                self.seek(&unreadable.hi);
+                passed(unreadable);
+            }
+            tries = if self.at == before { tries + 1 } else { 0 };
+            // It can be read after all, and then not again.
+            if tries == TRIES_MAX {
+                passed(Unreadable { lo: before, hi: Cut::HIGH, errors: alloc::vec![error] });
+                self.seek(&Cut::HIGH);
+            }
+        }
+    }
+
+    /// Steps over the next pair and gives its index in the region.
+    fn find_next(&mut self) -> Result<Option<usize>> {
         loop {
             if self.index.is_none() {
                 if self.at >= self.scope.hi {
@@ -88,7 +124,7 @@ impl<'e> Cursor<'e> {
             let index = self.index();
             if index < self.region.len() {
                 self.index = Some(index + 1);
-                return Ok(Some(self.region.pair(index)));
+                return Ok(Some(index));
             }
             self.leave(self.region.hi.clone().unwrap_or(Cut::HIGH));
         }

@@ -17,6 +17,7 @@ mod settle;
 mod source;
 mod split;
 mod tidy;
+mod unreadable;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use hashbrown::HashMap;
 
 pub use cursor::Cursor;
 pub(crate) use settle::{FLUSH_NODES, PASSING_FLUSH_NODES};
+pub use unreadable::Unreadable;
 
 use crate::dict::Dict;
 use crate::error::{Error, Result};
@@ -72,15 +74,30 @@ pub(crate) struct Change {
     pub root: Option<NodeId>,
 }
 
-fn dangling(id: NodeId) -> Error {
+pub(crate) fn dangling(id: NodeId) -> Error {
     let why = alloc::format!("it leads to node {id}, which the node table does not hold");
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
 }
 
 /// A search came to a node by an edge that shows more than the node has.
-fn astray(id: NodeId) -> Error {
+pub(crate) fn astray(id: NodeId) -> Error {
     let why = alloc::format!("it shows more than node {id} has");
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
+}
+
+/// Whether a node that was read from a place is what the node table says of it, and leads strictly down.
+///
+/// # Errors
+/// Where it is not as high as the node table says, or leads to a node that is no lower: then whoever goes
+/// from node to node might never come to an end.
+pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> {
+    if table.height(node.id) != Some(node.height) {
+        return Err(place.corrupt("its height is not the one that the node table has"));
+    }
+    if node.references().any(|id| table.height(id).is_some_and(|height| height >= node.height)) {
+        return Err(place.corrupt("it leads to a node that is no lower"));
+    }
+    Ok(())
 }
 
 impl Tree<'_> {
@@ -95,7 +112,11 @@ impl Tree<'_> {
             if self.store.wait_for_reader(id) {
                 continue;
             }
-            let Some(place) = self.table.lock().place(id) else { return Ok(None) };
+            let (place, lost) = {
+                let table = self.table.lock();
+                (table.place(id), table.why_lost(id))
+            };
+            let Some(place) = place else { return lost.map_or(Ok(None), Err) };
             let node = self.store.read_node(id, &place, Reach::Header)?;
             if let Some(node) = self.keep_read(node, &place)? {
                 return Ok(Some(node));
@@ -121,8 +142,7 @@ impl Tree<'_> {
     /// and forgotten by others.
     ///
     /// # Errors
-    /// Where it is not as high as the node table says, or leads to a node that is no lower: then whoever goes
-    /// from node to node might never come to an end.
+    /// As [`fits`].
     fn keep_read(&self, node: Arc<Node>, place: &NodePlace) -> Result<Option<Arc<Node>>> {
         let mut state = self.dict.state.write();
         if let Some(node) = state.node(node.id) {
@@ -132,12 +152,7 @@ impl Tree<'_> {
         if table.place(node.id).is_none_or(|now| !Arc::ptr_eq(&now.extent, &place.extent)) {
             return Ok(None);
         }
-        if table.height(node.id) != Some(node.height) {
-            return Err(place.corrupt("its height is not the one that the node table has"));
-        }
-        if node.references().any(|id| table.height(id).is_some_and(|height| height >= node.height)) {
-            return Err(place.corrupt("it leads to a node that is no lower"));
-        }
+        fits(&table, &node, place)?;
         drop(table);
         state.keep_clean(node.clone());
         drop(state);

@@ -146,18 +146,18 @@ pub(super) enum Way {
 }
 
 /// A partition or basement on the way, with the coordinates of its node.
-struct Level {
-    piece: Arc<Piece>,
+pub(super) struct Level {
+    pub piece: Arc<Piece>,
     /// To the dictionary's coordinates.
-    up: Translation,
+    pub up: Translation,
     /// The cursor's place in the node's coordinates.
-    at: Cut,
+    pub at: Cut,
     /// The window after this level's edge, in the node's coordinates.
-    window: Window,
+    pub window: Window,
 }
 
 /// A basement that a walk came to.
-struct LeafPlace {
+pub(super) struct LeafPlace {
     leaf: Arc<Node>,
     index: usize,
     /// Where the leaf ends, in the dictionary's coordinates.
@@ -258,7 +258,7 @@ impl Tree<'_> {
 
     /// From the root towards the place, through what is in memory, narrowing the window.
     #[allow(clippy::too_many_arguments)]
-    fn walk(
+    pub(super) fn walk(
         &self,
         state: &DictState,
         at: &Cut,
@@ -552,7 +552,7 @@ fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut 
 }
 
 /// The range of a partition that covers the keys next to the place.
-fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete> {
+pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete> {
     match way {
         Way::Up => {
             let index = run.ranges().partition_point(|r| r.hi <= *at);

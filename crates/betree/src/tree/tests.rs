@@ -9,6 +9,7 @@ mod heirs;
 mod layered;
 mod made_up;
 mod rotten;
+mod smashed;
 mod together;
 
 use alloc::format;
@@ -151,6 +152,6 @@ fn make_up(env: &Env, node: &Node, height: u8, body: Body) {
 
 fn problems(env: &Env) -> Vec<String> {
     let mut all = Vec::new();
-    env.check(&mut |problem| all.push(problem), &mut |_, _| ()).unwrap();
+    env.check(&mut |found| all.extend(found.into_problem()), &mut |_, _| ()).unwrap();
     all
 }

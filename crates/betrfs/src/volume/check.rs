@@ -60,7 +60,7 @@ impl Volume {
     /// What makes further checking impossible.
     pub fn check(&self, problem: &mut dyn FnMut(String), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let _alone = self.namespace.write();
-        self.env.check(problem, progress)?;
+        self.env.check(&mut |found| found.into_problem().into_iter().for_each(&mut *problem), progress)?;
         let mut check = Check {
             op: self.query(OpKind::Internal),
             problem,

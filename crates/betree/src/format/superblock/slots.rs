@@ -14,12 +14,14 @@ use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
 
-use super::{Decoded, Superblock, VERSION};
+use super::{Decoded, Superblock, VERSION, generation_of};
 use crate::error::{Error, Result};
 use crate::io::{AlignedBuf, Disk};
 
 /// How many slots there are.
 const COUNT: usize = 4;
+/// What a device writes whole, in bytes.
+const SECTOR_BYTES: usize = 512;
 /// What all slots take at the volume's start, in bytes.
 pub(crate) const BYTES: u64 = (COUNT * BLOCK_BYTES) as u64;
 
@@ -39,12 +41,15 @@ pub(crate) struct BadSlot {
     /// Byte offset on the volume.
     pub offset: u64,
     pub why: String,
+    /// A crash may have left it, while it was written.
+    pub may_be_torn: bool,
 }
 
 enum Found {
     Good(Box<Superblock>),
     NotOurs,
-    Bad(String),
+    /// With what stands there.
+    Bad(String, AlignedBuf),
     Unreadable(Error),
 }
 
@@ -54,14 +59,7 @@ enum Found {
 /// [`Error::NotAVolume`], [`Error::NewerFormat`]; [`Error::Corrupt`] where both copies of a
 /// generation that was complete have rotted; [`Error::Device`] if no copy can be read.
 pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
-    if disk.len() < BYTES {
-        let why = format!("the device has {} bytes, fewer than the superblocks alone", disk.len());
-        return Err(Error::NotAVolume { why });
-    }
-    let mut found = Vec::with_capacity(COUNT);
-    for slot in 0..COUNT {
-        found.push(read_slot(disk, slot)?);
-    }
+    let found = read_all(disk)?;
     let good = || found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)));
     let Some((_, newest)) = good().max_by_key(|(_, s)| s.generation) else {
         return Err(nothing_good(found));
@@ -91,8 +89,43 @@ pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
         .into_iter()
         .filter(|&slot| good().all(|(s, superblock)| s != slot || *superblock != newest))
         .collect();
-    let bad_slots = found.iter().enumerate().filter_map(|(slot, f)| f.bad(slot)).collect();
-    Ok(Loaded { superblock: newest, bad_slots, missing })
+    Ok(Loaded { superblock: newest, bad_slots: all_bad(&found), missing })
+}
+
+/// The newest good superblock, whatever may have been newer: for who looks at a volume that cannot be opened,
+/// and changes nothing. `None` if no copy is good. And the copies that are not.
+///
+/// # Errors
+/// [`Error::NotAVolume`], [`Error::NewerFormat`].
+pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> {
+    let found = read_all(disk)?;
+    let newest = found.iter().filter_map(Found::good).max_by_key(|s| s.generation).copied();
+    Ok((newest, all_bad(&found)))
+}
+
+fn read_all(disk: &Disk) -> Result<Vec<Found>> {
+    if disk.len() < BYTES {
+        let why = format!("the device has {} bytes, fewer than the superblocks alone", disk.len());
+        return Err(Error::NotAVolume { why });
+    }
+    (0..COUNT).map(|slot| read_slot(disk, slot)).collect()
+}
+
+fn all_bad(found: &[Found]) -> Vec<BadSlot> {
+    let sibling = |slot: usize| found.get(slot ^ 1).and_then(Found::good);
+    found.iter().enumerate().filter_map(|(slot, f)| f.bad(slot, sibling(slot))).collect()
+}
+
+/// Whether a crash may have left a copy so: sectors of two superblocks, of which the other copy of the pair is
+/// one. The generation stands in the first sector.
+fn may_be_torn(block: &[u8], sibling: &Superblock) -> bool {
+    let Ok(mut good) = AlignedBuf::zeroed(1) else { return false };
+    if sibling.encode(good.as_mut_slice()).is_err() {
+        return false;
+    }
+    let first_sector = |block: &[u8]| block.get(..SECTOR_BYTES).map(<[u8]>::to_vec);
+    first_sector(block) == first_sector(good.as_slice())
+        || generation_of(block).is_some_and(|generation| generation.abs_diff(sibling.generation) == 2)
 }
 
 impl Loaded {
@@ -152,12 +185,12 @@ fn read_slot(disk: &Disk, slot: usize) -> Result<Found> {
     }
     Ok(match Superblock::decode(buf.as_slice()) {
         Decoded::Good(s) if pair_of(s.generation) / 2 != slot / 2 => {
-            Found::Bad(format!("generation {} stands in the wrong slot", s.generation))
+            Found::Bad(format!("generation {} stands in the wrong slot", s.generation), buf)
         }
         Decoded::Good(superblock) => Found::Good(superblock),
         Decoded::NotOurs => Found::NotOurs,
         Decoded::Newer { version } => return Err(Error::NewerFormat { found: version, known: VERSION }),
-        Decoded::Bad { why } => Found::Bad(String::from(why)),
+        Decoded::Bad { why } => Found::Bad(String::from(why), buf),
     })
 }
 
@@ -173,7 +206,7 @@ fn corrupt(slot: usize, slots: usize, why: String) -> Error {
 
 fn nothing_good(found: Vec<Found>) -> Error {
     for (slot, f) in found.iter().enumerate() {
-        if let Found::Bad(why) = f {
+        if let Found::Bad(why, _) = f {
             return corrupt(slot, 1, format!("no copy is good; of this one {why}"));
         }
     }
@@ -191,7 +224,7 @@ fn lost_pair(found: &[Found], pair: usize, newest: u64) -> Error {
         return Error::NotAVolume { why: String::from("mkfs did not finish") };
     }
     let reasons: Vec<String> =
-        of_pair().enumerate().filter_map(|(i, f)| Some(f.bad(pair + i)?.why)).collect();
+        of_pair().enumerate().filter_map(|(i, f)| Some(f.bad(pair + i, None)?.why)).collect();
     let why = format!(
         "both copies are lost ({}), and generation {newest} beside them may be out of date",
         reasons.join("; ")
@@ -207,14 +240,19 @@ impl Found {
         }
     }
 
-    fn bad(&self, slot: usize) -> Option<BadSlot> {
+    /// What is wrong with a copy, beside the other one of its pair if that is good.
+    fn bad(&self, slot: usize, sibling: Option<&Superblock>) -> Option<BadSlot> {
+        let may_be_torn = match (self, sibling) {
+            (Found::Bad(_, block), Some(sibling)) => may_be_torn(block.as_slice(), sibling),
+            _ => false,
+        };
         let why = match self {
             Found::Good(_) => return None,
             Found::NotOurs => String::from("it does not begin as a superblock"),
-            Found::Bad(why) => why.clone(),
+            Found::Bad(why, _) => why.clone(),
             Found::Unreadable(e) => e.to_string(),
         };
-        Some(BadSlot { offset: offset_of(slot), why })
+        Some(BadSlot { offset: offset_of(slot), why, may_be_torn })
     }
 }
 

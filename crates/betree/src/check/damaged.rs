@@ -1,0 +1,103 @@
+//! Looking at a volume that cannot be opened.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use betree_sys::Device;
+
+use super::{Finding, Opened, bad_copy};
+use crate::batch::Changes;
+use crate::checkpoint::Committed;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::format::superblock::{LogStart, Superblock, slots};
+use crate::io::Disk;
+use crate::log::{Log, replay};
+use crate::recover::{engine_over, read_table, region, space_of};
+use crate::settings::Options;
+use crate::table::Table;
+
+impl Env {
+    /// Opens what can be read of a volume that [`open`](Env::open) refuses, for reading and a
+    /// [`check`](Env::check). Nothing is written to the device, then and later. It shows the last checkpoint: the
+    /// log is looked at, and not replayed. What is wrong with superblocks, log and node table is given to `tell`;
+    /// `check` tells the rest.
+    ///
+    /// # Errors
+    /// [`Error::NotAVolume`], [`Error::NewerFormat`]; [`Error::Corrupt`] where no superblock is good, of which
+    /// `tell` has heard all by then; [`Error::NoMemory`].
+    pub fn open_damaged(
+        device: Arc<dyn Device>,
+        options: Options,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<Env> {
+        let disk = Arc::new(Disk::for_reading(device));
+        let (superblock, bad_copies) = slots::newest(&disk)?;
+        bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
+        let Some(superblock) = superblock else {
+            return Err(slots::load(&disk).err().unwrap_or(Error::BadRecord));
+        };
+        if let Err(error) = slots::load(&disk) {
+            if bad_copies.is_empty() {
+                tell(Finding::problem(error.to_string()));
+            }
+            tell(Finding::Note(alloc::format!(
+                "what follows is of the checkpoint {}, which may be out of date: {error}",
+                superblock.generation
+            )));
+        }
+        let space = space_of(&superblock);
+        let mut lost = |error: Error| {
+            tell(Finding::unreadable(error));
+            Ok(())
+        };
+        let (table, directory) = match read_table(&disk, &space, &superblock, &mut lost) {
+            Ok((table, directory)) => (table, Some(directory)),
+            Err(error) => {
+                tell(Finding::unreadable(error.clone()));
+                (Table::lost(error), None)
+            }
+        };
+        check_log(&disk, &superblock, tell);
+        let engine = engine_over(disk.clone(), space, table, &superblock, options);
+        let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
+        let log = Log::open_at(disk, region(&superblock), &superblock.volume_id, &start, 0);
+        let opened = Opened { bad_copies, is_damaged: true };
+        let committed = Committed { superblock, directory };
+        Ok(Env::new(engine, log, superblock.next_msn, committed, opened))
+    }
+}
+
+/// Reads the log, if there is one to replay.
+fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)) {
+    if superblock.clean {
+        return;
+    }
+    let mut bad = 0u64;
+    let mut each = |_: u64, _: u32, record: &[u8]| {
+        bad += u64::from(Changes::of(record).any(|change| change.is_err()));
+        Ok(())
+    };
+    let place = region(superblock);
+    let end = replay(disk, place, &superblock.volume_id, &superblock.log_start, &mut each);
+    let (is_empty, problem) = match end {
+        Ok(end) => (end.records == 0, end.lost),
+        Err(error) => (false, Some(error)),
+    };
+    if bad > 0 {
+        tell(Finding::problem(alloc::format!(
+            "{bad} records of the log, which begins at byte {}, make no sense",
+            place.offset
+        )));
+    }
+    if let Some(error) = problem {
+        tell(Finding::problem(error.to_string()));
+    }
+    if !is_empty {
+        tell(Finding::Note(
+            "not checked: what was changed since the last checkpoint, because the log cannot be replayed into \
+             what is damaged"
+                .into(),
+        ));
+    }
+}
