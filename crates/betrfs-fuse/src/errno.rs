@@ -20,7 +20,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::RangeTooSmall => Errno::RANGE,
         Error::NotSupported => Errno::OPNOTSUPP,
         Error::Stale => Errno::STALE,
-        Error::Busy => Errno::BUSY,
+        Error::Busy | Error::HeldBySnapshots => Errno::BUSY,
         Error::NoSuchPlace => Errno::NXIO,
         Error::ReadOnly { .. } | Error::InSnapshot => Errno::ROFS,
         Error::Engine(error) => engine(error),

@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree_sys::Home;
+use betrfs::{Held, SnapshotsBelow};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
@@ -33,6 +34,14 @@ pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
 
 /// Asked of a directory: all that is below it is removed.
 pub const EMPTY: u32 = opcode::none(b'B', 3);
+
+/// Asked of a directory: all that is below it is removed, with all snapshots of it and of what is below.
+pub const EMPTY_WITH_SNAPSHOTS: u32 = opcode::none(b'B', 6);
+
+/// What [`HELD`] is answered with: a count, and paths of which each is ended by a zero byte, as far as there is room.
+type HeldBytes = [u8; 4096];
+/// Asked of a directory: the snapshots that hold it.
+pub const HELD: u32 = opcode::read::<HeldBytes>(b'B', 7);
 
 /// Asked of a file or directory: its stored bytes, and those that its removal would free.
 pub const USAGE: u32 = opcode::read::<[u64; 2]>(b'B', 5);
@@ -111,14 +120,33 @@ pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
     Ok((stored, freed))
 }
 
+/// Why a directory was not removed with all that is below it.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveTreeError {
+    /// Something is mounted on it or below it.
+    #[error("something is mounted on it or below it")]
+    MountedBelow,
+    /// Snapshots of it, or of directories below it, which were not to go along.
+    #[error("{} snapshots hold it", .0.count)]
+    Held(Held),
+    /// Any other cause: `ENOTTY` where it is on no BetrFS mount, `EPERM` where it is another's in a sticky
+    /// directory, `EINVAL` where the path does not end with its name.
+    #[error(transparent)]
+    Os(#[from] io::Error),
+}
+
+impl From<Errno> for RemoveTreeError {
+    fn from(errno: Errno) -> RemoveTreeError {
+        RemoveTreeError::Os(errno.into())
+    }
+}
+
 /// Removes a directory with all that is below it. A crash leaves all of it, an empty directory, or
 /// nothing.
 ///
 /// # Errors
-/// The operating system's; `ENOTTY` where it is on no BetrFS mount, `EBUSY` where something is mounted on
-/// it or below it, `EPERM` where it is another's in a sticky directory, `EINVAL` where the path does not end with its
-/// name, `ENOTEMPTY` where it has snapshots.
-pub fn remove_tree(dir: &Path) -> io::Result<()> {
+/// Nothing was removed then.
+pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTreeError> {
     // Without a slash at the end, by which a symbolic link would be followed.
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(Errno::INVAL.into()) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -128,17 +156,47 @@ pub fn remove_tree(dir: &Path) -> io::Result<()> {
     let open = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
     // What could not be removed afterwards is not emptied, and a mount below would be left without a path.
     if mount_id(&parent)? != mount_id(&open)? || has_mounts_below(&open)? {
-        return Err(Errno::BUSY.into());
+        return Err(RemoveTreeError::MountedBelow);
     }
     let (above, found) = (parent.metadata()?, open.metadata()?);
     if !may_remove(above.mode(), [above.uid(), found.uid()], rustix::process::geteuid()) {
         return Err(Errno::PERM.into());
     }
     rustix::fs::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())?;
-    // SAFETY: the number says that there is no argument.
-    unsafe { ioctl(&open, NoArg::<EMPTY>::new()) }?;
+    // SAFETY: the numbers say that there is no argument.
+    let emptied = match snapshots {
+        SnapshotsBelow::Hold => unsafe { ioctl(&open, NoArg::<EMPTY>::new()) },
+        SnapshotsBelow::Go => unsafe { ioctl(&open, NoArg::<EMPTY_WITH_SNAPSHOTS>::new()) },
+    };
+    match emptied {
+        Err(Errno::BUSY) => return Err(RemoveTreeError::Held(held(&open)?)),
+        emptied => emptied?,
+    }
     drop(open);
     Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+}
+
+/// The snapshots that hold an open directory.
+fn held(dir: &File) -> io::Result<Held> {
+    // SAFETY: the number says that so many bytes are written, and to so many it is.
+    let bytes: HeldBytes = unsafe { ioctl(dir, Getter::<HELD, HeldBytes>::new()) }?;
+    let (count, paths) = bytes.split_first_chunk().ok_or(Errno::IO)?;
+    let paths = paths.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    Ok(Held { count: u32::from_le_bytes(*count) as usize, paths: paths.map(<[u8]>::to_vec).collect() })
+}
+
+/// What [`HELD`] is answered with.
+pub fn held_bytes(held: &Held) -> HeldBytes {
+    let mut bytes = [0; size_of::<HeldBytes>()];
+    let mut told = u32::try_from(held.count).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+    for path in &held.paths {
+        if told.len() + path.len() < bytes.len() {
+            told.extend_from_slice(path);
+            told.push(0);
+        }
+    }
+    bytes.iter_mut().zip(told).for_each(|(to, byte)| *to = byte);
+    bytes
 }
 
 /// Which mount an open file is on: one file system may be mounted several times, parts of it on others.

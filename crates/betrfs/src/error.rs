@@ -24,6 +24,12 @@ pub enum Error {
     /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
+    /// The directory has snapshots, or one below it has where all of that was to go.
+    #[error(
+        "snapshots hold the directory: `betrfs snapshot delete` removes one, `betrfs rm-tree --snapshots` all \
+         together with the directory"
+    )]
+    HeldBySnapshots,
     /// A name, a path or the key of a path is over its limit.
     #[error("the name is too long")]
     NameTooLong,

@@ -1,6 +1,7 @@
 //! What callers give and get.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_sys::Home;
 
@@ -268,4 +269,30 @@ impl OpenOptions {
             keeps_access_times: true,
         }
     }
+}
+
+/// What the removal of all that is below a directory does about snapshots, of the directory itself and of those
+/// below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotsBelow {
+    /// They hold it: where there is one, nothing is removed.
+    Hold,
+    /// They go along.
+    Go,
+}
+
+/// The snapshots that hold a directory: its own and those of directories below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// How many they are, but no more than [`Held::COUNT_MAX`].
+    pub count: usize,
+    /// The paths of the first of them, relative to the directory.
+    pub paths: Vec<Vec<u8>>,
+}
+
+impl Held {
+    /// Further than this they are not counted.
+    pub const COUNT_MAX: usize = 1000;
+    /// No more paths than these are told.
+    pub const PATHS_MAX: usize = 10;
 }

@@ -3,15 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use betrfs::SNAPSHOTS_NAME;
 use betrfs_fuse::Errno;
 
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
-
-/// The entry of a directory under which its snapshots are found.
-const SNAPSHOTS: &str = ".snapshots";
 
 /// What statfs(2) tells of a mount by FUSE.
 const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
@@ -20,9 +19,10 @@ const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 #[derive(clap::Args)]
 #[command(after_help = "\
 A snapshot is a read-only copy of a directory as it stands, made at once whatever it holds, and taking
-space only for what changes afterwards. It is found as DIR/.snapshots/NAME; `mkdir` and `rmdir` there
-do the same, but for what processes have just written to mappings. A directory with snapshots is not
-empty.
+space only for what changes afterwards. It is found as DIR/.betrfs-snapshots/NAME, which is never
+listed; `mkdir` and `rmdir` there do the same, but for what processes have just written to mappings.
+Only root and whoever mounted the volume may. A directory with snapshots cannot be removed before
+them, but with them: see `betrfs rm-tree --snapshots`.
 
 Examples:
   betrfs snapshot create /mnt/tree monday
@@ -79,11 +79,16 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
+/// The entry of a directory under which its snapshots are found.
+fn snapshots_of(dir: &Path) -> PathBuf {
+    dir.join(OsStr::from_bytes(SNAPSHOTS_NAME))
+}
+
 /// Where a directory's snapshot of that name is found. A path would lead elsewhere.
 fn path_of(dir: &Path, name: &OsStr) -> Result<PathBuf, Failure> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
-        (Some(Component::Normal(name)), None) => Ok(dir.join(SNAPSHOTS).join(name)),
+        (Some(Component::Normal(name)), None) => Ok(snapshots_of(dir).join(name)),
         _ => {
             let shown = name.display();
             Err(Failure::new(format!("`{shown}` is not the name of a snapshot: give one without `/`")))
@@ -103,7 +108,7 @@ fn is_ours(dir: &Path) -> io::Result<()> {
 
 fn list(dir: &Path) -> io::Result<Vec<OsString>> {
     is_ours(dir)?;
-    let entries = fs::read_dir(dir.join(SNAPSHOTS))?;
+    let entries = fs::read_dir(snapshots_of(dir))?;
     let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     names.sort();
     Ok(names)

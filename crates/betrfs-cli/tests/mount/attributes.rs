@@ -21,7 +21,7 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 /// Runs a shell command as nobody.
-fn as_nobody(script: &str, path: &Path) -> bool {
+pub fn as_nobody(script: &str, path: &Path) -> bool {
     use std::os::unix::process::CommandExt;
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(script).arg("sh").arg(path).uid(NOBODY).gid(NOBODY);
@@ -29,7 +29,7 @@ fn as_nobody(script: &str, path: &Path) -> bool {
 }
 
 /// A directory that nobody can reach and write to.
-fn open_to_all(mounted: &Mounted) {
+pub fn open_to_all(mounted: &Mounted) {
     chmod(mounted.dir.parent().unwrap(), 0o755);
     chmod(&mounted.dir, 0o777);
 }

@@ -134,9 +134,9 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
     symlink("source", mounted.path("link")).unwrap();
     refused(&remove(Path::new(&format!("{}/", mounted.path("link").display()))), &[]);
     fs::remove_file(mounted.path("link")).unwrap();
-    fs::create_dir(dir.join(".snapshots/s")).unwrap();
-    refused(&remove(&dir), &["has snapshots"]);
-    fs::remove_dir(dir.join(".snapshots/s")).unwrap();
+    fs::create_dir(dir.join(".betrfs-snapshots/s")).unwrap();
+    refused(&remove(&dir), &["a snapshot holds it", "source/.betrfs-snapshots/s", "rm-tree --snapshots"]);
+    fs::remove_dir(dir.join(".betrfs-snapshots/s")).unwrap();
     refused(&remove(tempfile::tempdir().unwrap().path()), &["on no BetrFS mount"]);
     assert_eq!(names(&dir), ["inner", "link", "small"]);
     assert_eq!(fs::metadata(mounted.path("outside")).unwrap().nlink(), 3);
@@ -234,7 +234,7 @@ fn whoever_removed_a_tree_finds_the_names_that_remain_counted() {
     let mut mapping = Mapping::of(&file, MAPPED_BYTES);
     mapping.fill(1);
     assert_eq!(fs::metadata(&outside).unwrap().nlink(), 2);
-    betrfs_fuse::remove_tree(&dir).unwrap();
+    betrfs_fuse::remove_tree(&dir, betrfs::SnapshotsBelow::Hold).unwrap();
     assert_eq!(fs::metadata(&outside).unwrap().nlink(), 1);
     assert!(mapping.iter().all(|byte| *byte == 1));
 }

@@ -104,7 +104,8 @@ fn snapshot(source: &Path, writes: &Writes, over: &AtomicBool) -> u64 {
         }
         let begun = writes.begun.load(SeqCst);
         // A handle leads there whatever the path is by now.
-        let open = || [source, &moved].iter().find_map(|dir| File::open(dir.join(".snapshots/s")).ok());
+        let open =
+            || [source, &moved].iter().find_map(|dir| File::open(dir.join(".betrfs-snapshots/s")).ok());
         let dir = std::iter::repeat_with(open).find_map(|dir| dir).unwrap();
         let held = moment(&PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())));
         assert!((done..=begun).contains(&held), "{held} of {done}..={begun} writes");

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use rustix::io::Errno;
 
-use crate::mounted::{Mounted, betrfs, ok, refused};
+use crate::attributes::{as_nobody, open_to_all};
+use crate::mounted::{Mounted, betrfs, ok, refused, told};
 
 fn snapshot(action: &str, dir: &Path, name: &[&str]) -> Output {
     betrfs().args(["snapshot", action]).arg(dir).args(name).output().unwrap()
@@ -40,28 +41,28 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     assert_eq!(list(&dir), "");
     ok(&snapshot("create", &dir, &["one"]));
     fs::write(dir.join("inner/file"), b"second").unwrap();
-    fs::create_dir(dir.join(".snapshots/two")).unwrap();
+    fs::create_dir(dir.join(".betrfs-snapshots/two")).unwrap();
     fs::remove_dir_all(dir.join("inner")).unwrap();
     assert_eq!(list(&dir), "one\ntwo\n");
     assert_eq!(names(&dir), Vec::<String>::new());
-    assert_eq!(names(&dir.join(".snapshots/one")), ["inner"]);
+    assert_eq!(names(&dir.join(".betrfs-snapshots/one")), ["inner"]);
     refused(&snapshot("create", &dir, &["one"]), &["there is one of that name"]);
     // Under another name of the directory, and after a remount, they are the same.
     fs::rename(&dir, mounted.path("moved")).unwrap();
     let dir = mounted.path("moved");
     for _ in 0..2 {
-        assert_eq!(fs::read(dir.join(".snapshots/one/inner/file")).unwrap(), b"first");
-        assert_eq!(fs::read(dir.join(".snapshots/two/inner/file")).unwrap(), b"second");
+        assert_eq!(fs::read(dir.join(".betrfs-snapshots/one/inner/file")).unwrap(), b"first");
+        assert_eq!(fs::read(dir.join(".betrfs-snapshots/two/inner/file")).unwrap(), b"second");
         mounted.remount();
     }
     let full = fs::remove_dir(&dir).unwrap_err();
-    assert_eq!(full.raw_os_error(), Some(Errno::NOTEMPTY.raw_os_error()));
-    let open = File::open(dir.join(".snapshots/one/inner/file")).unwrap();
+    assert_eq!(full.raw_os_error(), Some(Errno::BUSY.raw_os_error()));
+    let open = File::open(dir.join(".betrfs-snapshots/one/inner/file")).unwrap();
     assert_eq!(open.metadata().unwrap().nlink(), 1);
     ok(&snapshot("delete", &dir, &["one"]));
     assert_eq!(open.metadata().unwrap().nlink(), 0);
     assert_eq!(std::io::read_to_string(open).unwrap(), "first");
-    fs::remove_dir(dir.join(".snapshots/two")).unwrap();
+    fs::remove_dir(dir.join(".betrfs-snapshots/two")).unwrap();
     assert_eq!(list(&dir), "");
     fs::remove_dir(&dir).unwrap();
     mounted.umount();
@@ -76,7 +77,7 @@ fn every_change_of_a_snapshot_is_refused() {
     fs::write(dir.join("file"), b"bytes").unwrap();
     fs::hard_link(dir.join("file"), dir.join("name")).unwrap();
     ok(&snapshot("create", &dir, &["s"]));
-    let taken = dir.join(".snapshots/s");
+    let taken = dir.join(".betrfs-snapshots/s");
     for file in [taken.join("file"), taken.join("name")] {
         is_refused(OpenOptions::new().write(true).open(&file));
         is_refused(OpenOptions::new().write(true).truncate(true).open(&file));
@@ -88,8 +89,8 @@ fn every_change_of_a_snapshot_is_refused() {
     }
     is_refused(fs::write(taken.join("new"), b""));
     is_refused(fs::create_dir(taken.join("new")));
-    is_refused(fs::write(dir.join(".snapshots/new"), b""));
-    let reserved = fs::create_dir(dir.join(".snapshots")).unwrap_err();
+    is_refused(fs::write(dir.join(".betrfs-snapshots/new"), b""));
+    let reserved = fs::create_dir(dir.join(".betrfs-snapshots")).unwrap_err();
     assert_eq!(reserved.kind(), io::ErrorKind::AlreadyExists);
     // A clone of it can be changed.
     ok(&betrfs().arg("clone").arg(&taken).arg(mounted.path("copy")).output().unwrap());
@@ -123,12 +124,110 @@ fn the_command_refuses_what_is_no_directory_of_a_mount() {
     let mounted = Mounted::new();
     fs::write(mounted.path("file"), b"").unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
-    fs::create_dir_all(elsewhere.path().join(".snapshots/s")).unwrap();
+    fs::create_dir_all(elsewhere.path().join(".betrfs-snapshots/s")).unwrap();
     for (action, name) in [("create", &["n"][..]), ("list", &[]), ("delete", &["s"])] {
         refused(&snapshot(action, elsewhere.path(), name), &["on no BetrFS mount"]);
         refused(&snapshot(action, &mounted.path("file"), name), &["no directory"]);
         refused(&snapshot(action, &mounted.path("none"), name), &["No such file"]);
     }
     refused(&snapshot("delete", &mounted.dir, &["none"]), &["No such file"]);
-    assert!(elsewhere.path().join(".snapshots/s").is_dir());
+    assert!(elsewhere.path().join(".betrfs-snapshots/s").is_dir());
+}
+
+#[test]
+fn a_tree_that_holds_the_usual_name_of_snapshots_is_stored_as_any_other() {
+    let mounted = Mounted::new();
+    let source = tempfile::tempdir().unwrap();
+    let inside = source.path().join(".snapshots/1/snapshot");
+    fs::create_dir_all(&inside).unwrap();
+    fs::write(inside.join("file"), b"bytes").unwrap();
+    fs::write(source.path().join(".snapshots/1/info.xml"), b"<snapshot/>").unwrap();
+    let run = |script: &str, to: &Path| {
+        fs::create_dir(to).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script, "sh"]).arg(source.path()).arg(to);
+        assert!(shell.status().unwrap().success(), "{script}");
+        let mut diff = Command::new("diff");
+        assert!(diff.arg("-r").arg(source.path()).arg(to).status().unwrap().success(), "{script}");
+    };
+    run("cp -a \"$1/.\" \"$2\"", &mounted.path("cp"));
+    run("tar cf - -C \"$1\" . | tar xf - -C \"$2\"", &mounted.path("tar"));
+    run("cp -a \"$1/.snapshots\" \"$2/a\"; mv \"$2/a\" \"$2/.snapshots\"", &mounted.path("mv"));
+    for copy in ["cp", "tar", "mv"] {
+        assert_eq!(names(&mounted.path(copy)), [".snapshots"]);
+        assert_eq!(list(&mounted.path(copy)), "");
+        fs::remove_dir_all(mounted.path(copy)).unwrap();
+    }
+    symlink("nowhere", mounted.path(".snapshots")).unwrap();
+    fs::remove_file(mounted.path(".snapshots")).unwrap();
+}
+
+#[test]
+fn the_entry_of_snapshots_cannot_be_made_moved_or_replaced() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("tree");
+    fs::create_dir(&dir).unwrap();
+    fs::create_dir(mounted.path("empty")).unwrap();
+    fs::write(mounted.path("file"), b"").unwrap();
+    let hidden = dir.join(".betrfs-snapshots");
+    let number = |result: io::Result<()>| result.err().and_then(|error| error.raw_os_error()).unwrap();
+    let exists = Errno::EXIST.raw_os_error();
+    assert_eq!(number(fs::create_dir(&hidden)), exists);
+    assert_eq!(number(symlink("x", &hidden)), exists);
+    assert_eq!(number(fs::hard_link(mounted.path("file"), &hidden)), exists);
+    assert_eq!(number(fs::write(&hidden, b"")), Errno::ISDIR.raw_os_error());
+    assert_eq!(number(fs::rename(mounted.path("file"), &hidden)), Errno::ISDIR.raw_os_error());
+    assert_eq!(number(fs::rename(mounted.path("empty"), &hidden)), Errno::BUSY.raw_os_error());
+    assert_eq!(number(fs::rename(&hidden, mounted.path("out"))), Errno::BUSY.raw_os_error());
+    assert_eq!(number(fs::remove_dir(&hidden)), Errno::BUSY.raw_os_error());
+    let mut fifo = Command::new("mkfifo");
+    assert!(!fifo.arg(&hidden).output().unwrap().status.success());
+    assert_eq!(names(&dir), Vec::<String>::new());
+    ok(&snapshot("create", &dir, &["s"]));
+    fs::rename(hidden.join("s"), hidden.join("t")).unwrap_err();
+    assert_eq!(list(&dir), "s\n");
+    fs::remove_dir(hidden.join("s")).unwrap();
+    fs::remove_dir(&dir).unwrap();
+}
+
+#[test]
+fn only_root_and_who_mounted_make_and_remove_snapshots() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted);
+    let dir = mounted.path("shared");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+    ok(&snapshot("create", &dir, &["roots"]));
+    assert!(!as_nobody("mkdir \"$1/.betrfs-snapshots/theirs\"", &dir));
+    assert!(!as_nobody("rmdir \"$1/.betrfs-snapshots/roots\"", &dir));
+    assert!(!as_nobody("mv \"$1/.betrfs-snapshots/roots\" \"$1/.betrfs-snapshots/x\"", &dir));
+    assert!(as_nobody("ls \"$1/.betrfs-snapshots/roots\"", &dir));
+    assert!(as_nobody("mkdir \"$1/plain\" && rmdir \"$1/plain\"", &dir));
+    assert_eq!(list(&dir), "roots\n");
+}
+
+#[test]
+fn a_removal_tells_the_snapshots_that_hold_a_tree_or_takes_them_along() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("tree");
+    fs::create_dir_all(dir.join("inner")).unwrap();
+    fs::write(dir.join("inner/file"), b"bytes").unwrap();
+    let remove = |more: &[&str]| betrfs().arg("rm-tree").arg(&dir).args(more).output().unwrap();
+    for number in 0..12 {
+        ok(&snapshot("create", &dir.join("inner"), &[&format!("s{number:02}")]));
+    }
+    ok(&snapshot("create", &dir, &["own"]));
+    let refusal = remove(&[]);
+    refused(
+        &refusal,
+        &["13 snapshots hold it", "tree/.betrfs-snapshots/own", "inner/.betrfs-snapshots/s08", "..."],
+    );
+    assert!(!told(&refusal).contains("s09"), "{}", told(&refusal));
+    assert_eq!(fs::read(dir.join("inner/file")).unwrap(), b"bytes");
+    let open = File::open(dir.join("inner/.betrfs-snapshots/s03/file")).unwrap();
+    ok(&remove(&["--snapshots"]));
+    assert_eq!(names(&mounted.dir), Vec::<String>::new());
+    assert_eq!(std::io::read_to_string(open).unwrap(), "bytes");
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

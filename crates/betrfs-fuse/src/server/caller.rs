@@ -1,22 +1,20 @@
 //! Who sends a request, and what that task may do.
 //!
-//! With idmapped mounts the kernel names the user only where something is made, by the identity that it gets;
-//! of other requests the task's own is asked for in /proc. A task waits in its request meanwhile, so that it
-//! is still the one that sent it.
+//! The kernel names a user only where something is made, and by the identity that this gets, which on an idmapped
+//! mount is another. So the task's own is asked for in /proc. It waits in its request meanwhile, so that it is still
+//! the one that sent it.
 
 use std::fs;
 
-/// In the place of an identity that the kernel does not tell.
-const UNTOLD: u32 = u32::MAX;
 /// The capability to keep set-id bits where a file's contents change (capabilities(7)).
 const CAP_FSETID: u32 = 4;
 
 /// Who sends a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// The user of what is made; `u32::MAX` where nothing is.
+    /// The user and the group of what it makes.
     pub uid: u32,
-    /// Its group.
+    /// See [`uid`](Caller::uid).
     pub gid: u32,
     /// The thread, by its number where the volume was mounted; 0 where it has none there.
     pub task: u32,
@@ -25,7 +23,7 @@ pub struct Caller {
 impl Caller {
     /// The task's file-system user, if it can be told.
     pub fn user(self) -> Option<u32> {
-        if self.uid != UNTOLD { Some(self.uid) } else { user_of(&self.status()?) }
+        user_of(&self.status()?)
     }
 
     /// Whether it may do what is for root and whoever mounted.
@@ -81,12 +79,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_the_task_does() {
+    fn a_task_is_told_by_its_number_alone() {
         let task = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let ours = rustix::process::geteuid().as_raw();
-        assert_eq!(Caller { uid: UNTOLD, gid: UNTOLD, task }.user(), Some(ours));
-        assert_eq!(Caller { uid: 7, gid: 7, task }.user(), Some(7));
-        let nobody = Caller { uid: UNTOLD, gid: UNTOLD, task: 0 };
+        assert_eq!(Caller { uid: 7, gid: 7, task }.user(), Some(ours));
+        let nobody = Caller { uid: 0, gid: 0, task: 0 };
         assert_eq!(nobody.user(), None);
         assert!(!nobody.is_trusted() && !nobody.keeps_set_id());
     }

@@ -38,13 +38,16 @@ impl Server {
     }
 
     /// MKNOD and MKDIR; `new` holds what was asked for.
-    pub fn make(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Answer<Entry> {
+    pub fn make(&self, parent: NodeId, name: &[u8], new: &NewNode, caller: Caller) -> Answer<Entry> {
+        if new.file_type == FileType::Directory {
+            self.may_change_in(parent, caller)?;
+        }
         self.volume.create(parent, name, new).answer()
     }
 
     /// CREATE: makes a file and opens it.
     pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode, flags: OFlags) -> Answer<Entry> {
-        let entry = self.make(parent, name, new)?;
+        let entry = self.volume.create(parent, name, new).answer()?;
         self.open_new(entry, flags)
     }
 
@@ -84,7 +87,8 @@ impl Server {
     }
 
     /// RMDIR: the nodes, in a snapshot that goes, whose attributes the kernel no longer knows.
-    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Answer<Vec<NodeId>> {
+    pub fn rmdir(&self, parent: NodeId, name: &[u8], caller: Caller) -> Answer<Vec<NodeId>> {
+        self.may_change_in(parent, caller)?;
         self.volume.rmdir(parent, name).answer()
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree_sys::Home;
-use betrfs::NodeId;
+use betrfs::{Held, NodeId, SnapshotsBelow};
 use betrfs_host::StdHome;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -73,10 +73,22 @@ impl Server {
     }
 
     /// IOCTL: removes all that is below a directory; the nodes whose attributes the kernel no longer knows.
-    pub fn empty(&self, node: NodeId, caller: Caller) -> Answer<Vec<NodeId>> {
+    pub fn empty(&self, node: NodeId, snapshots: SnapshotsBelow, caller: Caller) -> Answer<Vec<NodeId>> {
         may_do_all(caller)?;
         self.may_change()?;
-        self.volume.remove_below(node).answer()
+        self.volume.remove_below(node, snapshots).answer()
+    }
+
+    /// IOCTL: the snapshots that hold a directory.
+    pub fn held(&self, node: NodeId, caller: Caller) -> Answer<Held> {
+        may_do_all(caller)?;
+        self.volume.snapshots_below(node).answer()
+    }
+
+    /// Whether a caller may make or remove what is in a directory: a snapshot pins programs that bear another
+    /// user's rights, and its removal is that of a tree.
+    pub(super) fn may_change_in(&self, parent: NodeId, caller: Caller) -> Answer<()> {
+        if self.volume.holds_snapshots(parent).answer()? { may_do_all(caller) } else { Ok(()) }
     }
 
     /// What an ioctl does the kernel does not know.

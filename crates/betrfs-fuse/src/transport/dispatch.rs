@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use betrfs::{Entry, FileType, NewNode, NodeId, SNAPSHOTS_NAME, SetAttr, TimeSet};
+use betrfs::{Entry, FileType, NewNode, NodeId, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, TimeSet};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -15,7 +15,7 @@ use super::kernel_cache::{Pages, forget_inode};
 use super::notices::Notices;
 use super::panics::answering;
 use crate::server::{Answer, Caller, Server};
-use crate::whole::{EMPTY, FILL, SETTLED, SOURCE, USAGE};
+use crate::whole::{EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, SETTLED, SOURCE, USAGE, held_bytes};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// How long the kernel may believe what it was told: nobody else changes the volume.
@@ -142,16 +142,16 @@ impl Dispatch {
                 let (mknod, rest) = r.body.split::<wire::MknodIn>()?;
                 let file_type = from_mode(mknod.mode).ok_or(Errno::INVAL)?;
                 let new = r.new_node(file_type, mknod.mode, mknod.rdev);
-                r.reply_entry(&server.make(node, wire::name(rest)?.0, &new)?)
+                r.reply_entry(&server.make(node, wire::name(rest)?.0, &new, r.caller())?)
             }
             Opcode::Mkdir => {
                 let (mkdir, rest) = r.body.split::<wire::MkdirIn>()?;
                 let new = r.new_node(FileType::Directory, mkdir.mode, 0);
-                r.reply_entry(&server.make(node, wire::name(rest)?.0, &new)?)
+                r.reply_entry(&server.make(node, wire::name(rest)?.0, &new, r.caller())?)
             }
             Opcode::Unlink => server.unlink(node, r.only_name()?).map(|()| 0),
             Opcode::Rmdir => {
-                self.tell_removed(server.rmdir(node, r.only_name()?)?)?;
+                self.tell_removed(server.rmdir(node, r.only_name()?, r.caller())?)?;
                 Ok(0)
             }
             Opcode::Rename => {
@@ -285,8 +285,14 @@ impl Dispatch {
                         let usage = server.usage(node, r.caller())?;
                         r.reply_bytes(&[done.as_bytes(), usage.as_bytes()].concat())
                     }
-                    EMPTY => {
-                        let changed = server.empty(node, r.caller())?;
+                    HELD => {
+                        let held = held_bytes(&server.held(node, r.caller())?);
+                        r.reply_bytes(&[done.as_bytes(), &held].concat())
+                    }
+                    EMPTY | EMPTY_WITH_SNAPSHOTS => {
+                        let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
+                        let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
+                        let changed = server.empty(node, snapshots, r.caller())?;
                         forget_inode(&self.device, node.0, Pages::All);
                         self.tell_removed(changed)?;
                         r.reply(&done)

@@ -22,6 +22,8 @@ use alloc::vec::Vec;
 
 use betree::{Cut, KEY_BYTES_MAX};
 
+use crate::SNAPSHOTS_NAME;
+
 /// The longest name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// The longest own key: its data keys must fit as well.
@@ -109,12 +111,6 @@ pub(crate) fn snapshots_path(path: &[u8]) -> Vec<u8> {
     snapshots
 }
 
-/// Bounds of all that belongs to snapshots of directories strictly below a directory.
-pub(crate) fn snapshots_below(path: &[u8]) -> (Cut, Cut) {
-    let all = snapshots_path(path);
-    (Cut::after([all.as_slice(), &[0]].concat()), Cut::after(all))
-}
-
 /// Bounds of all that belongs to snapshots of a directory and of those below it.
 pub(crate) fn snapshots(path: &[u8]) -> (Cut, Cut) {
     within(snapshots_path(path))
@@ -128,6 +124,13 @@ pub(crate) fn names() -> [(Cut, Cut); 2] {
 /// The path of the directory of which this path's entries are the snapshots.
 pub(crate) fn snapshots_of(path: &[u8]) -> Option<&[u8]> {
     path.strip_prefix(&[SNAPSHOT])?.strip_suffix(&[0])
+}
+
+/// The path of the directory in one of whose snapshots something is, by its key or path.
+pub(crate) fn snapshots_holder(key: &[u8]) -> Option<&[u8]> {
+    let inside = key.strip_prefix(&[SNAPSHOT])?;
+    let end = inside.windows(2).position(|two| two == [0, 0])?;
+    inside.get(..end)
 }
 
 /// Bounds of the own keys of a directory's entries.
@@ -284,7 +287,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         for component in path.split(|b| *b == 0).skip(1).chain([name]) {
             text.push('/');
             // The empty component of a snapshot's path.
-            let component = if component.is_empty() { b".snapshots" } else { component };
+            let component = if component.is_empty() { SNAPSHOTS_NAME } else { component };
             text.push_str(&String::from_utf8_lossy(component));
         }
         return text;
@@ -349,8 +352,8 @@ mod tests {
         assert_eq!(describe(b"\0a\0b\0\0c"), "/a/b/c");
         assert_eq!(snapshots_path(b"\0a"), b"\x03\0a\0");
         assert_eq!(entry(&snapshots_path(b"\0a"), b"s"), b"\x03\0a\0\0\0s");
-        assert_eq!(describe(b"\x03\0a\0\0\0s"), "/a/.snapshots/s");
-        assert_eq!(describe(b"\x03\0\0s\0b\0\0c"), "/.snapshots/s/b/c");
+        assert_eq!(describe(b"\x03\0a\0\0\0s"), "/a/.betrfs-snapshots/s");
+        assert_eq!(describe(b"\x03\0\0s\0b\0\0c"), "/.betrfs-snapshots/s/b/c");
     }
 
     #[test]
@@ -360,6 +363,7 @@ mod tests {
             let of_bytes = path_bytes(&of);
             let snapshots = snapshots_path(&of_bytes);
             assert_eq!(snapshots_of(&snapshots), Some(of_bytes.as_slice()));
+            assert_eq!(snapshots_holder(&entry(&snapshots, b"s")), Some(of_bytes.as_slice()));
             for name in NAMES {
                 for inner in paths().into_iter().filter(|path| path.len() < 3) {
                     let path =
@@ -370,8 +374,6 @@ mod tests {
                     let block = block(&key, 0);
                     assert_eq!(split_data(&block), Some((key.as_slice(), DataTag::Block(0))));
                     assert!(in_bounds(&super::snapshots(&of_bytes), &key));
-                    assert!(!in_bounds(&snapshots_below(&of_bytes), &key));
-                    assert!(of.is_empty() || in_bounds(&snapshots_below(b""), &key));
                     assert_eq!(in_bounds(&entries(&snapshots), &key), inner.is_empty());
                     assert_eq!(keys.insert(key, (of.clone(), name, inner)), None);
                 }

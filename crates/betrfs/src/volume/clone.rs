@@ -125,7 +125,7 @@ impl Volume {
     /// not in the copy.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] if the target holds anything; [`Error::Invalid`] if the two are not both
+    /// [`Error::NotEmpty`] if the target holds anything, [`Error::HeldBySnapshots`]; [`Error::Invalid`] if the two are not both
     /// files or both directories; [`Error::NameTooLong`] as there.
     pub fn clone_onto(&self, source: NodeId, target: NodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
@@ -145,8 +145,11 @@ impl Volume {
         }
         let own = target.own_key()?;
         let path = if old.is_dir() { target.dir_path()?.bytes } else { Vec::new() };
-        if old.size > 0 || old.is_dir() && !self.is_removable(&op, &old, &path)? {
+        if old.size > 0 {
             return Err(Error::NotEmpty);
+        }
+        if old.is_dir() {
+            self.refuse_in_use(&op, &old, &path)?;
         }
         let mut record = self.copied_record(&source, old.id, self.home.now_ns());
         record.nlink = old.nlink;

@@ -48,7 +48,7 @@ fn new_record(new: &NewNode, dir: &Record, id: u64, now_ns: i64) -> Record {
 }
 
 impl Volume {
-    /// Makes an entry of any type but a symbolic link. A directory in `.snapshots` is a snapshot of the
+    /// Makes an entry of any type but a symbolic link. A directory in `.betrfs-snapshots` is a snapshot of the
     /// directory in which that is found.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::node::{Inode, Place};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
-use crate::types::{FileType, NodeId};
+use crate::types::{FileType, NodeId, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::unlink::{Dropped, POINT_DELETES_MAX, delete_data};
@@ -33,46 +33,58 @@ pub(super) struct Removal {
 }
 
 impl Volume {
-    /// Empties a directory: all that is below it is removed at once, with the snapshots of what is below,
-    /// and after a crash it is there or not. Gives the objects that the caller holds and whose
-    /// attributes this has changed. Open files live on until they are closed; their other names, outside, stay.
+    /// Empties a directory: all that is below it is removed at once, and after a crash it is there or not. Gives
+    /// the objects that the caller holds and whose attributes this has changed. Open files live on until they are
+    /// closed; their other names, outside, stay.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
-    /// [`Error::NotEmpty`] if it has snapshots, with which it could not be removed afterwards.
-    pub fn remove_below(&self, node: NodeId) -> Result<Vec<NodeId>> {
+    /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and these are not to go along.
+    pub fn remove_below(&self, node: NodeId, snapshots: SnapshotsBelow) -> Result<Vec<NodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         let alone = self.namespace.write();
         let dir = self.live_dir(node)?;
         let path = dir.dir_path()?;
-        let mut record = dir.state.read().record.clone();
-        let entries = core::mem::take(&mut record.entries);
-        if !self.is_removable(&op, &record, &path.bytes)? {
-            return Err(Error::NotEmpty);
+        let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
+        if has_snapshots && snapshots == SnapshotsBelow::Hold {
+            return Err(Error::HeldBySnapshots);
         }
-        if entries == 0 {
+        let mut record = dir.state.read().record.clone();
+        if record.entries == 0 && !has_snapshots {
             return Ok(Vec::new());
         }
         let now_ns = self.home.now_ns();
-        record.subdirs = 0;
+        (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         let mut batch = Batch::new();
-        let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, now_ns)?;
+        let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, has_snapshots, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
         op.commit(&batch)?;
-        dir.state.write().record = record.into();
+        let own = {
+            let mut state = dir.state.write();
+            state.record = record.into();
+            state.dir()?.snapshots.and_then(|node| self.table.get(node))
+        };
+        if let Some(own) = own {
+            let mut state = own.state.write();
+            let mut record = state.record.clone();
+            (record.entries, record.subdirs) = (0, 0);
+            state.record = record.into();
+            state.dir_mut()?.evict(|_| false);
+        }
         let touched = self.removed(&dir, removal)?;
         drop(alone);
         Ok(self.let_go_all(touched))
     }
 
-    /// Adds to a batch what removes everything below a directory. The caller holds the namespace alone.
+    /// Adds to a batch what removes everything below a directory, and all snapshots of that and of itself. The caller holds the namespace alone.
     pub(super) fn remove_contents(
         &self,
         op: &Op<'_>,
         batch: &mut Batch,
         dir: &Arc<Inode>,
         path: &[u8],
+        has_snapshots: bool,
         now_ns: i64,
     ) -> Result<Removal> {
         self.evacuate(op, path)?;
@@ -92,8 +104,8 @@ impl Volume {
             removal.dropped.push((inode, Dropped { record, place: Some(place) }));
         }
         let mut ranges = alloc::vec![key::subtree(path)];
-        if op.scan(META, key::snapshots_below(path)).next()?.is_some() {
-            ranges.push(key::snapshots_below(path));
+        if has_snapshots {
+            ranges.push(key::snapshots(path));
         }
         self.remove_links(op, batch, &ranges, now_ns, &mut removal)?;
         for (lo, hi) in ranges {
@@ -196,14 +208,18 @@ impl Volume {
     }
 }
 
-/// Whether an inode lies strictly below a directory, or in a snapshot of a directory that does.
+/// Whether an inode lies strictly below a directory, or in a snapshot of it or of a directory that does. The
+/// entry under which its own snapshots are found stays as long as it does.
 fn is_below(inode: &Arc<Inode>, dir: &Arc<Inode>) -> bool {
     let mut place = inode.place();
+    if matches!(&place, Place::Snapshots { of } if Arc::ptr_eq(of, dir)) {
+        return false;
+    }
     loop {
         match place {
             Place::Named { parent, .. } if Arc::ptr_eq(&parent, dir) => return true,
             Place::Named { parent, .. } => place = parent.place(),
-            Place::Snapshots { of } if Arc::ptr_eq(&of, dir) => return false,
+            Place::Snapshots { of } if Arc::ptr_eq(&of, dir) => return true,
             Place::Snapshots { of } => place = of.place(),
             _ => return false,
         }

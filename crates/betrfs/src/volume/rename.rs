@@ -90,15 +90,14 @@ impl Volume {
             None => None,
             Some(target) => {
                 // A directory above the source is not empty.
-                let record = &target.state.read().record;
+                let record = target.state.read().record.clone();
                 match (source_is_dir, record.is_dir()) {
                     (true, false) => return Err(Error::NotADirectory),
                     (false, true) => return Err(Error::IsADirectory),
-                    (true, true) if !self.is_removable(op, record, &to.child_path())? => {
-                        return Err(Error::NotEmpty);
-                    }
-                    _ => Some(record.is_dir()),
+                    (true, true) => self.refuse_in_use(op, &record, &to.child_path())?,
+                    (false, false) => {}
                 }
+                Some(record.is_dir())
             }
         };
         if source_is_dir {

@@ -1,10 +1,10 @@
-//! Snapshots: read-only copies of a directory, found under its entry `.snapshots`.
+//! Snapshots: read-only copies of a directory, found under its entry `.betrfs-snapshots`.
 //!
 //! They are stored in a space of keys of their own, so that a directory does not hold its earlier
-//! states, and they again the earlier ones. `.snapshots` itself is stored nowhere: it is an inode in
+//! states, and they again the earlier ones. `.betrfs-snapshots` itself is stored nowhere: it is an inode in
 //! memory, whose entries are the directory's snapshots. Making a directory there makes a snapshot of
 //! that name, and removing one removes the snapshot with all it holds. What is below is refused every
-//! change: its path leads through `.snapshots`, and linked files in a snapshot bear a flag.
+//! change: its path leads through `.betrfs-snapshots`, and linked files in a snapshot bear a flag.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,18 +14,18 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Name, Place, ino_of};
 use crate::schema::{Flags, META, Record, Stored, damaged, key};
-use crate::types::{Entry, FileType, NodeId};
+use crate::types::{Entry, FileType, Held, NodeId};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
 use crate::volume::lookup::entry_of;
 use crate::volume::op::{Op, OpKind};
-use crate::volume::unlink::{Dropped, delete_data, is_empty};
+use crate::volume::unlink::{Dropped, delete_data};
 
 /// The name under which a directory's snapshots are found. It is never listed, and no other entry can
 /// have it.
-pub const SNAPSHOTS_NAME: &[u8] = b".snapshots";
+pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";
 
-/// What the inode number of `.snapshots` differs in from its directory's.
+/// What the inode number of `.betrfs-snapshots` differs in from its directory's.
 const INO_BIT: u64 = 1 << 62;
 
 impl Volume {
@@ -39,7 +39,7 @@ impl Volume {
         Ok(is_in_snapshot(&inode, record))
     }
 
-    /// The entry `.snapshots` of a directory. The caller holds the namespace.
+    /// The entry `.betrfs-snapshots` of a directory. The caller holds the namespace.
     pub(super) fn snapshots_of(&self, op: &Op<'_>, of: &Arc<Inode>) -> Result<Arc<Inode>> {
         let mut state = of.state.write();
         state.dir()?;
@@ -82,7 +82,7 @@ impl Volume {
         Ok(self.table.insert(|id| Inode::new(id, of.ino ^ INO_BIT, place, record, Some(dir))))
     }
 
-    /// Makes a snapshot of the directory `of`, to which the `.snapshots` belongs.
+    /// Makes a snapshot of the directory `of`, to which the `.betrfs-snapshots` belongs.
     pub(super) fn make_snapshot(
         &self,
         snapshots: &Arc<Inode>,
@@ -141,8 +141,8 @@ impl Volume {
         let mut of_record = of.state.read().record.clone();
         of_record.snapshots = of_record.snapshots.saturating_sub(1);
         let mut batch = Batch::new();
-        let removal =
-            self.remove_contents(&op, &mut batch, &inode, &key::child_path(&path.bytes, name), now_ns)?;
+        let inside = key::child_path(&path.bytes, name);
+        let removal = self.remove_contents(&op, &mut batch, &inode, &inside, false, now_ns)?;
         batch.delete(META, &to_key);
         delete_data(&mut batch, &to_key, &record);
         batch.put(META, &key::own(&of.dir_path()?.bytes), &of_record.encode());
@@ -162,17 +162,62 @@ impl Volume {
         Ok(self.let_go_all(touched))
     }
 
-    /// Whether a directory can be removed. A copied one counts the snapshots of what it is a copy of,
-    /// which it does not have.
-    pub(super) fn is_removable(&self, op: &Op<'_>, record: &Record, path: &[u8]) -> Result<bool> {
-        if is_empty(record) || record.entries > 0 {
-            return Ok(record.entries == 0);
+    /// Refuses the removal of a directory that is not empty, or has snapshots. A copied one counts the snapshots
+    /// of what it is a copy of, which it does not have.
+    pub(super) fn refuse_in_use(&self, op: &Op<'_>, record: &Record, path: &[u8]) -> Result<()> {
+        if record.entries > 0 {
+            return Err(Error::NotEmpty);
         }
-        Ok(op.scan(META, key::entries(&key::snapshots_path(path))).next()?.is_none())
+        if record.snapshots > 0 && op.scan(META, key::entries(&key::snapshots_path(path))).next()?.is_some() {
+            return Err(Error::HeldBySnapshots);
+        }
+        Ok(())
+    }
+
+    /// Whether this is the entry of a directory under which its snapshots are found.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn holds_snapshots(&self, node: NodeId) -> Result<bool> {
+        Ok(matches!(self.inode(node)?.place(), Place::Snapshots { .. }))
+    }
+
+    /// The snapshots of a directory and of those below it, at the cost of one query for each directory that has any.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.
+    pub fn snapshots_below(&self, node: NodeId) -> Result<Held> {
+        let op = self.query(OpKind::Lookup);
+        let _shared = self.namespace.read();
+        let dir = self.inode(node)?;
+        dir.state.read().dir()?;
+        let path = dir.dir_path()?.bytes;
+        let mut held = Held::default();
+        let mut pairs = op.scan(META, key::snapshots(&path));
+        while let Some((at, _)) = pairs.next()? {
+            let (of, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
+            let Some(dir) = key::snapshots_of(of) else {
+                // Inside of a snapshot: on to the next directory that has any.
+                let dir = key::snapshots_holder(at).ok_or_else(|| damaged(at, "it is in no snapshot"))?;
+                let beyond = key::subtree(&key::snapshots_path(dir)).1;
+                pairs.seek(&beyond);
+                continue;
+            };
+            if held.paths.len() < Held::PATHS_MAX {
+                let below = dir.get(path.len()..).unwrap_or_default();
+                let components = below.split(|byte| *byte == 0).skip(1).chain([SNAPSHOTS_NAME, name]);
+                held.paths.push(components.collect::<Vec<_>>().join(&b'/'));
+            }
+            held.count += 1;
+            if held.count == Held::COUNT_MAX {
+                break;
+            }
+        }
+        Ok(held)
     }
 }
 
-/// The record of `.snapshots` when one came (1) or went (-1).
+/// The record of `.betrfs-snapshots` when one came (1) or went (-1).
 fn counted(snapshots: &Record, by: i64, now_ns: i64) -> Record {
     let mut record = snapshots.clone();
     record.entries = record.entries.saturating_add_signed(by);
@@ -181,7 +226,7 @@ fn counted(snapshots: &Record, by: i64, now_ns: i64) -> Record {
     record
 }
 
-/// Whether an inode with this record is, or is in, a snapshot; `.snapshots` counts as one.
+/// Whether an inode with this record is, or is in, a snapshot; `.betrfs-snapshots` counts as one.
 pub(super) fn is_in_snapshot(inode: &Inode, record: &Record) -> bool {
     if record.flags.has(Flags::READ_ONLY) {
         return true;

@@ -73,11 +73,11 @@ impl Volume {
         self.remove(parent, name, OpKind::Unlink).map(|_| ())
     }
 
-    /// Removes an empty directory, or, in `.snapshots`, a snapshot. Gives the objects in a snapshot that the
+    /// Removes an empty directory, or, in `.betrfs-snapshots`, a snapshot. Gives the objects in a snapshot that the
     /// caller holds; open files among them live on until they are closed.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::NotFound`].
+    /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::HeldBySnapshots`]; [`Error::NotFound`].
     pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<Vec<NodeId>> {
         self.remove(parent, name, OpKind::Rmdir)
     }
@@ -102,9 +102,7 @@ impl Volume {
         match (kind, state.record.is_dir()) {
             (OpKind::Rmdir, false) => return Err(Error::NotADirectory),
             (OpKind::Rmdir, true) => {
-                if !self.is_removable(&op, &state.record, &key::child_path(&path.bytes, name))? {
-                    return Err(Error::NotEmpty);
-                }
+                self.refuse_in_use(&op, &state.record, &key::child_path(&path.bytes, name))?;
             }
             (_, false) => {}
             (_, true) => return Err(Error::IsADirectory),
@@ -263,9 +261,4 @@ impl Volume {
         self.orphans.remove(&base);
         Ok(())
     }
-}
-
-/// Whether a directory can be removed.
-pub(super) fn is_empty(dir: &Record) -> bool {
-    dir.entries == 0 && dir.snapshots == 0
 }

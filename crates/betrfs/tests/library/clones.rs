@@ -1,7 +1,7 @@
 //! Copies of files and directories that share what they hold.
 
 use crate::support::*;
-use betrfs::{Error, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+use betrfs::{Error, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode};
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
@@ -99,7 +99,7 @@ fn an_open_file_that_lost_its_name_below_a_copy_keeps_its_number_under_a_new_one
             volume.unlink(inner, b"f").unwrap();
             volume.rename(ROOT, b"c", ROOT, b"moved", PLAIN).unwrap();
         } else {
-            volume.remove_below(copy).unwrap();
+            volume.remove_below(copy, SnapshotsBelow::Hold).unwrap();
         }
         assert_eq!(volume.link(file.node, ROOT, b"g").unwrap().attr.ino, file.attr.ino);
         assert_sound(&volume);
@@ -133,7 +133,7 @@ fn many_small_files_are_copied_and_kept_on_a_small_volume() {
             file
         })
         .collect();
-    volume.remove_below(open).unwrap();
+    volume.remove_below(open, SnapshotsBelow::Hold).unwrap();
     assert!(files.iter().zip(0..).all(|(file, i)| read_all(&volume, *file) == bytes(i)));
     assert_sound(&volume);
     volume.close().unwrap();
@@ -339,7 +339,7 @@ fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() 
         costs.push([
             cost(&|volume| _ = volume.clone_node(node(volume, &d), ROOT, c.as_bytes()).unwrap()),
             cost(&|volume| volume.rename(ROOT, c.as_bytes(), ROOT, r.as_bytes(), PLAIN).unwrap()),
-            cost(&|volume| _ = volume.remove_below(node(volume, &r)).unwrap()),
+            cost(&|volume| _ = volume.remove_below(node(volume, &r), SnapshotsBelow::Hold).unwrap()),
         ]);
     }
     // Two or three paths in two dictionaries, of at most eight levels.
@@ -360,7 +360,7 @@ fn removing_a_tree_asks_the_tree_the_same_whatever_it_holds() {
             volume.forget(file.node, 1);
         }
         let before = volume.counters().of(OpKind::RemoveTree);
-        volume.remove_below(dir).unwrap();
+        volume.remove_below(dir, SnapshotsBelow::Hold).unwrap();
         let after = volume.counters().of(OpKind::RemoveTree);
         costs.push((
             after.queries - before.queries,
@@ -385,7 +385,7 @@ fn a_target_below_its_source_is_not_in_the_copy() {
         volume.clone_onto(dir, target).unwrap();
         assert_sound(&volume);
         assert_eq!(names(&volume, target), kept);
-        volume.remove_below(target).unwrap();
+        volume.remove_below(target, SnapshotsBelow::Hold).unwrap();
         volume.rmdir(at, b"new").unwrap();
     }
     assert_eq!(names(&volume, volume.resolve(b"/d/e").unwrap().node), ["f"]);
@@ -439,9 +439,9 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
         assert_eq!(refused, Some(Error::NoSpace));
     };
     fill("a");
-    volume.remove_below(beside).unwrap();
+    volume.remove_below(beside, SnapshotsBelow::Hold).unwrap();
     fill("b");
-    volume.remove_below(crowd).unwrap();
+    volume.remove_below(crowd, SnapshotsBelow::Hold).unwrap();
     fill("c");
     volume.fallocate(filler, FallocateMode::PunchHole, 4096, 8192).unwrap();
     fill("d");
@@ -450,7 +450,7 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     volume.env().checkpoint().unwrap();
     let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
     volume.rmdir(snapshots, b"s").unwrap();
-    volume.remove_below(dir).unwrap();
+    volume.remove_below(dir, SnapshotsBelow::Hold).unwrap();
     volume.env().checkpoint().unwrap();
     assert!(read_all(&volume, open) == [4; 200_000]);
     assert!(read_all(&volume, lost) == [6; 200_000]);

@@ -6,7 +6,7 @@ use crate::model::{Dice, Model, Object, split};
 use crate::support::*;
 use betrfs::{
     Error, FallocateMode, FileType, NewNode, NodeId, Objects, OpKind, RenameFlags, SNAPSHOTS_NAME, SeekWhat,
-    SetAttr, Volume, XattrMode,
+    SetAttr, SnapshotsBelow, Volume, XattrMode,
 };
 
 const STEPS: usize = 200;
@@ -266,7 +266,8 @@ impl World {
         let result = self.in_dir(&path, |dir, name| self.volume.rmdir(dir, name));
         match self.model.object(&path) {
             Some(object) if !object.dir => assert_eq!(result, Err(Error::NotADirectory)),
-            Some(_) if !self.model.is_empty(&path) => assert_eq!(result, Err(Error::NotEmpty)),
+            Some(_) if !self.model.children(&path).is_empty() => assert_eq!(result, Err(Error::NotEmpty)),
+            Some(_) if !self.model.is_empty(&path) => assert_eq!(result, Err(Error::HeldBySnapshots)),
             Some(_) => {
                 assert_eq!(result, Ok(Vec::new()));
                 self.model.paths.remove(&path);
@@ -278,20 +279,29 @@ impl World {
 
     fn remove_below(&mut self) -> String {
         let path = self.known_path();
-        let text = format!("remove all below {path}");
+        let goes = self.dice.roll(2) == 0;
+        let snapshots = if goes { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
+        let text = format!("remove all below {path} {snapshots:?}");
         let Ok(entry) = self.volume.resolve(path.as_bytes()) else { return text };
-        let result = self.volume.remove_below(entry.node);
+        let held = self.volume.snapshots_below(entry.node);
+        let result = self.volume.remove_below(entry.node, snapshots);
         self.volume.forget(entry.node, 1);
         let result = result.map(|_| ());
-        let has_snapshots = !self.model.snapshots_of(self.model.paths[&path]).is_empty();
-        if self.model.object(&path).is_some_and(|object| object.dir) && has_snapshots {
-            assert_eq!(result, Err(Error::NotEmpty));
-        } else if self.model.object(&path).is_some_and(|object| object.dir) {
-            assert_eq!(result, Ok(()));
-            let below = format!("{path}/");
-            self.model.paths.retain(|other, _| !other.starts_with(&below));
+        if !self.model.object(&path).is_some_and(|object| object.dir) {
+            assert_eq!((held.map(|_| ()), result), (Err(Error::NotADirectory), Err(Error::NotADirectory)));
+            return text;
+        }
+        let below = format!("{path}/");
+        let ids = self.model.paths.iter().filter(|(other, _)| **other == path || other.starts_with(&below));
+        let ids: Vec<usize> = ids.map(|(_, id)| *id).collect();
+        let count = ids.iter().map(|id| self.model.snapshots_of(*id).len()).sum();
+        assert_eq!(held.unwrap().count, count, "{text}");
+        if count > 0 && !goes {
+            assert_eq!(result, Err(Error::HeldBySnapshots));
         } else {
-            assert_eq!(result, Err(Error::NotADirectory));
+            assert_eq!(result, Ok(()));
+            self.model.paths.retain(|other, _| !other.starts_with(&below));
+            self.model.snapshots.retain(|(of, _), _| !ids.contains(of));
         }
         text
     }

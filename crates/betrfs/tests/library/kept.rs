@@ -1,7 +1,7 @@
 //! Contents of small files that are kept in memory: what changes a file is seen, and they are in use.
 
 use crate::support::*;
-use betrfs::{FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+use betrfs::{FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode};
 
 const BYTES: usize = 1000;
 
@@ -139,7 +139,7 @@ fn what_moves_a_file_leaves_its_content_as_it_was() {
             let dir = mkdir(volume, ROOT, "dir").node;
             volume.rename(ROOT, b"file", dir, b"file", RenameFlags::default()).unwrap();
             assert_eq!(read_all(volume, node), [7; BYTES]);
-            volume.remove_below(dir).unwrap();
+            volume.remove_below(dir, SnapshotsBelow::Hold).unwrap();
         }),
     ];
     for (name, change) in moves {

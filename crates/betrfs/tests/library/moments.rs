@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::model::Dice;
 use crate::support::*;
-use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, Volume};
+use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
@@ -124,7 +124,7 @@ impl<'a> Scene<'a> {
                 self.volume.write(file, 0, &[9; LARGE_BYTES], false).unwrap();
                 self.volume.forget(file, 1);
             }
-            self.volume.remove_below(self.churn).unwrap();
+            self.volume.remove_below(self.churn, SnapshotsBelow::Hold).unwrap();
         }
     }
 
@@ -200,7 +200,7 @@ impl<'a> Scene<'a> {
             assert_eq!(moment(volume, taken), writes);
             remove(volume, &clone, copy);
             if i + 1 == COPIES {
-                return vec![(format!("/above/source/.snapshots/{name}"), writes)];
+                return vec![(format!("/above/source/.betrfs-snapshots/{name}"), writes)];
             }
             volume.rmdir(snapshots, name.as_bytes()).unwrap();
             volume.forget(taken, 1);
@@ -261,7 +261,7 @@ fn deface(volume: &Volume, copy: NodeId) {
 }
 
 fn remove(volume: &Volume, name: &str, copy: NodeId) {
-    volume.remove_below(copy).unwrap();
+    volume.remove_below(copy, SnapshotsBelow::Hold).unwrap();
     assert_eq!(names(volume, copy), Vec::<String>::new());
     volume.rmdir(ROOT, name.as_bytes()).unwrap();
     volume.forget(copy, 1);

@@ -1,7 +1,10 @@
 //! Snapshots: what they hold, that they cannot be changed, and where they go with their directory.
 
 use crate::support::*;
-use betrfs::{Error, FallocateMode, NodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, Volume, XattrMode};
+use betrfs::{
+    Error, FallocateMode, Held, NodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume,
+    XattrMode,
+};
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
@@ -38,15 +41,15 @@ fn a_snapshot_stays_as_it_was() {
     let listed = names(&volume, snapshots(&volume, dir));
     assert_eq!(listed, (0..20).map(|round| format!("s{round:02}")).collect::<Vec<_>>());
     for round in 1..20u8 {
-        let path = format!("/d/.snapshots/s{round:02}/e/f");
+        let path = format!("/d/.betrfs-snapshots/s{round:02}/e/f");
         let mut expected = vec![1; 100_000];
         expected[50_000..50_010].fill(round - 1);
         assert!(contents(&volume, &path) == expected, "{path}");
-        let name = volume.resolve(format!("/d/.snapshots/s{round:02}/name").as_bytes()).unwrap();
+        let name = volume.resolve(format!("/d/.betrfs-snapshots/s{round:02}/name").as_bytes()).unwrap();
         assert_eq!(name.node, volume.resolve(path.as_bytes()).unwrap().node);
         assert_eq!(name.attr.nlink, 2);
     }
-    let taken = volume.resolve(b"/d/.snapshots/s03").unwrap();
+    let taken = volume.resolve(b"/d/.betrfs-snapshots/s03").unwrap();
     assert_eq!(volume.get_xattr(taken.node, b"user.x").unwrap(), [2; 5000]);
     assert_eq!(volume.resolve(b"/d/name").unwrap().attr.nlink, 1);
 }
@@ -62,7 +65,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
     }
     volume.link(volume.resolve(b"/d/g").unwrap().node, dir, b"h").unwrap();
     let taken = snapshot(&volume, dir, "s");
-    let node = |name: &str| volume.resolve(format!("/d/.snapshots/s/{name}").as_bytes()).unwrap().node;
+    let node = |name: &str| volume.resolve(format!("/d/.betrfs-snapshots/s/{name}").as_bytes()).unwrap().node;
     let refused = Err(Error::InSnapshot);
     for file in [node("f"), node("g")] {
         assert_eq!(volume.write(file, 0, b"x", false).map(drop), refused);
@@ -87,7 +90,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
         assert_eq!(volume.clone_node(outside, place, b"c").map(|_| ()), refused);
         assert_eq!(volume.rename(place, b"f", outside, b"f", PLAIN), refused);
         assert_eq!(volume.rename(outside, b"f", place, b"f", PLAIN), refused);
-        assert_eq!(volume.remove_below(place).map(|_| ()), refused);
+        assert_eq!(volume.remove_below(place, SnapshotsBelow::Go).map(|_| ()), refused);
         assert_eq!(volume.setattr(place, &SetAttr::default()).map(|_| ()), refused);
         assert_eq!(volume.lookup(place, SNAPSHOTS_NAME).map(|_| ()), Err(Error::NotFound));
     }
@@ -103,7 +106,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
         volume.write(volume.lookup(copy, name).unwrap().node, 0, b"B", false).unwrap();
     }
     assert_eq!(contents(&volume, "/copy/h"), b"Bytes");
-    assert_eq!(contents(&volume, "/d/.snapshots/s/h"), b"bytes");
+    assert_eq!(contents(&volume, "/d/.betrfs-snapshots/s/h"), b"bytes");
     assert_sound(&volume);
 }
 
@@ -129,11 +132,15 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     volume.close().unwrap();
 
     let volume = disk.open();
-    for path in ["/o/moved/.snapshots/s/e/f", "/o/moved/.snapshots/s/name", "/o/moved/e/.snapshots/t/f"] {
+    for path in [
+        "/o/moved/.betrfs-snapshots/s/e/f",
+        "/o/moved/.betrfs-snapshots/s/name",
+        "/o/moved/e/.betrfs-snapshots/t/f",
+    ] {
         assert!(contents(&volume, path) == [7; 100_000], "{path}");
     }
-    assert_eq!(volume.resolve(b"/o/moved/e/.snapshots/t/f").unwrap().attr.ino, ino);
-    assert_eq!(volume.resolve(b"/d/.snapshots").map(|_| ()), Err(Error::NotFound));
+    assert_eq!(volume.resolve(b"/o/moved/e/.betrfs-snapshots/t/f").unwrap().attr.ino, ino);
+    assert_eq!(volume.resolve(b"/d/.betrfs-snapshots").map(|_| ()), Err(Error::NotFound));
     // What has snapshots is not empty; a copy of it has none.
     let moved = volume.resolve(b"/o/moved").unwrap().node;
     let inner = volume.resolve(b"/o/moved/e").unwrap().node;
@@ -143,18 +150,20 @@ fn snapshots_go_with_their_directory_and_hold_it() {
         Vec::<String>::new()
     );
     volume.unlink(inner, b"f").unwrap();
-    assert_eq!(volume.rmdir(moved, b"e"), Err(Error::NotEmpty));
+    assert_eq!(volume.rmdir(moved, b"e"), Err(Error::HeldBySnapshots));
     volume.rmdir(snapshots(&volume, inner), b"t").unwrap();
     assert_sound(&volume);
     volume.rmdir(moved, b"e").unwrap();
     volume.unlink(volume.resolve(b"/copy/e").unwrap().node, b"f").unwrap();
     volume.rmdir(copy, b"e").unwrap();
     // The whole tree goes with the snapshots that are in it.
-    assert!(contents(&volume, "/o/moved/.snapshots/s/e/f") == [7; 100_000]);
+    assert!(contents(&volume, "/o/moved/.betrfs-snapshots/s/e/f") == [7; 100_000]);
     let o = volume.resolve(b"/o").unwrap().node;
-    assert_eq!(volume.remove_below(moved), Err(Error::NotEmpty));
-    volume.remove_below(o).unwrap();
-    volume.remove_below(copy).unwrap();
+    for dir in [moved, o] {
+        assert_eq!(volume.remove_below(dir, SnapshotsBelow::Hold), Err(Error::HeldBySnapshots));
+    }
+    volume.remove_below(o, SnapshotsBelow::Go).unwrap();
+    volume.remove_below(copy, SnapshotsBelow::Hold).unwrap();
     assert_sound(&volume);
     assert_eq!(names(&volume, o), Vec::<String>::new());
     let mut data = volume.env().cursor(betree::DictId(1), betree::Cut::LOW, betree::Cut::HIGH);
@@ -172,10 +181,91 @@ fn the_root_has_snapshots_too() {
     assert_eq!(names(&volume, first), ["f"]);
     volume.close().unwrap();
     let volume = disk.open();
-    assert_eq!(contents(&volume, "/.snapshots/1/f"), b"first");
-    assert_eq!(contents(&volume, "/.snapshots/2/f"), b"other");
+    assert_eq!(contents(&volume, "/.betrfs-snapshots/1/f"), b"first");
+    assert_eq!(contents(&volume, "/.betrfs-snapshots/2/f"), b"other");
     volume.rmdir(snapshots(&volume, ROOT), b"1").unwrap();
     assert_eq!(names(&volume, snapshots(&volume, ROOT)), ["2"]);
     assert_eq!(volume.rmdir(snapshots(&volume, ROOT), b"1"), Err(Error::NotFound));
     assert_sound(&volume);
+}
+
+#[test]
+fn the_usual_name_of_snapshots_is_any_others() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, ".snapshots").node;
+    let inner = mkdir(&volume, dir, "1").node;
+    mkfile(&volume, inner, "info.xml");
+    snapshot(&volume, dir, "s");
+    volume.rename(ROOT, b".snapshots", inner, b".snapshots", PLAIN).unwrap_err();
+    volume.rename(dir, b"1", ROOT, b"moved", PLAIN).unwrap();
+    assert_eq!(names(&volume, ROOT), [".snapshots", "moved"]);
+    volume.close().unwrap();
+    let volume = disk.open();
+    assert_eq!(names(&volume, ROOT), [".snapshots", "moved"]);
+    let taken = volume.resolve(b"/.snapshots/.betrfs-snapshots/s").unwrap().node;
+    assert_eq!(names(&volume, taken), ["1"]);
+    assert_sound(&volume);
+}
+
+#[test]
+fn what_holds_a_directory_is_told_and_goes_with_it() {
+    let (disk, volume) = volume();
+    let top = mkdir(&volume, ROOT, "top").node;
+    let dir = mkdir(&volume, top, "d").node;
+    let inner = mkdir(&volume, dir, "e").node;
+    // What stands beside it in the order of keys holds nothing.
+    for beside in ["d!", "d.", "d0", "c", "e"] {
+        let beside = mkdir(&volume, top, beside).node;
+        snapshot(&volume, beside, "beside");
+    }
+    let file = mkfile(&volume, inner, "f").node;
+    volume.write(file, 0, &[7; 100_000], false).unwrap();
+    assert_eq!(volume.snapshots_below(dir).unwrap(), Held::default());
+    snapshot(&volume, inner, "t");
+    let in_snapshot = volume.resolve(b"/top/d/e/.betrfs-snapshots/t/f").unwrap().node;
+    volume.open_node(in_snapshot).unwrap();
+    snapshot(&volume, dir, "r");
+    let taken = snapshot(&volume, dir, "s");
+    let paths = [".betrfs-snapshots/r", ".betrfs-snapshots/s", "e/.betrfs-snapshots/t"];
+    let told = volume.snapshots_below(dir).unwrap();
+    assert_eq!((told.count, told.paths), (3, paths.map(|path| path.as_bytes().to_vec()).to_vec()));
+    assert_eq!(volume.snapshots_below(top).unwrap().count, 8);
+    assert_eq!(volume.snapshots_below(taken).unwrap().count, 0);
+    assert_eq!(volume.remove_below(dir, SnapshotsBelow::Hold), Err(Error::HeldBySnapshots));
+    assert_eq!(volume.getattr(inner).unwrap().nlink, 2);
+
+    let own = snapshots(&volume, dir);
+    let changed = volume.remove_below(dir, SnapshotsBelow::Go).unwrap();
+    assert!([inner, file, in_snapshot, taken].iter().all(|node| changed.contains(node)), "{changed:?}");
+    assert_eq!(volume.getattr(taken).unwrap().nlink, 0);
+    assert_eq!(names(&volume, own), Vec::<String>::new());
+    assert_eq!(names(&volume, snapshots(&volume, dir)), Vec::<String>::new());
+    assert!(read_all(&volume, in_snapshot) == [7; 100_000]);
+    // It is as any other empty directory.
+    assert_eq!(names(&volume, snapshot(&volume, dir, "s")), Vec::<String>::new());
+    volume.rmdir(own, b"s").unwrap();
+    assert_sound(&volume);
+    volume.rmdir(top, b"d").unwrap();
+    volume.close().unwrap();
+    let volume = disk.open();
+    let top = volume.resolve(b"/top").unwrap().node;
+    assert_eq!(volume.snapshots_below(top).unwrap().count, 5);
+    volume.remove_below(ROOT, SnapshotsBelow::Go).unwrap();
+    assert_sound(&volume);
+    let mut data = volume.env().cursor(betree::DictId(1), betree::Cut::LOW, betree::Cut::HIGH);
+    assert!(data.next().unwrap().is_none(), "something is left of them");
+}
+
+#[test]
+fn a_directory_with_snapshots_gives_way_to_no_other() {
+    let (_disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    let other = mkdir(&volume, ROOT, "other").node;
+    snapshot(&volume, dir, "s");
+    let held = Err(Error::HeldBySnapshots);
+    assert_eq!(volume.rename(ROOT, b"other", ROOT, b"d", PLAIN), held);
+    assert_eq!(volume.rmdir(ROOT, b"d").map(drop), held);
+    assert_eq!(volume.clone_onto(other, dir), held);
+    let told = Error::HeldBySnapshots.to_string();
+    assert!(told.contains("snapshot delete") && told.contains("rm-tree --snapshots"), "{told}");
 }

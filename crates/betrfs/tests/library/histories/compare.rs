@@ -21,14 +21,14 @@ impl World {
 
     pub(super) fn compare_snapshots(&self, path: &str) {
         let id = self.model.paths[path];
-        let dir = self.volume.resolve(format!("{path}/.snapshots").as_bytes()).unwrap();
+        let dir = self.volume.resolve(format!("{path}/.betrfs-snapshots").as_bytes()).unwrap();
         let mut listed = names(&self.volume, dir.node);
         listed.sort();
         assert_eq!(listed, self.model.snapshots_of(id), "snapshots of {path}");
         self.volume.forget(dir.node, 1);
         for ((_, name), frozen) in self.model.snapshots.iter().filter(|((of, _), _)| *of == id) {
             for (inside, object) in frozen {
-                let path = format!("{path}/.snapshots/{name}/{inside}");
+                let path = format!("{path}/.betrfs-snapshots/{name}/{inside}");
                 let entry = self.volume.resolve(path.as_bytes()).unwrap_or_else(|e| panic!("{path}: {e}"));
                 assert_eq!((entry.attr.perm, entry.attr.size), (object.perm, size_of(object)), "{path}");
                 if entry.attr.file_type == FileType::Regular {
