@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use betree_sys::Home;
-use betrfs::{OpenOptions, Volume};
+use betrfs::{AccessTimes, OpenOptions, Volume};
 use betrfs_host::{FileDevice, OpenError, StdHome, Workers, WorkersOptions};
 
 use crate::closing::Closing;
@@ -85,8 +85,8 @@ impl Mount {
         let open = OpenOptions {
             cache_bytes: options.cache_bytes,
             contents_bytes_max: 0,
-            // The kernel leaves them to the server.
-            keeps_access_times: !options.flags.contains(MountFlags::NOATIME),
+            access_times: access_times(options.flags),
+            listings_count: !options.flags.contains(MountFlags::NODIRATIME),
             ..OpenOptions::new(home)
         };
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)
@@ -141,6 +141,20 @@ impl Mount {
     }
 }
 
+/// The kernel leaves times of access to the server, whatever the mount's flags say of them.
+fn access_times(flags: MountFlags) -> AccessTimes {
+    if flags.contains(MountFlags::RDONLY) {
+        AccessTimes::Never
+    } else if flags.contains(MountFlags::STRICTATIME) {
+        // As mount(2) has it, over `noatime` too.
+        AccessTimes::Always
+    } else if flags.contains(MountFlags::NOATIME) {
+        AccessTimes::Never
+    } else {
+        AccessTimes::Relative
+    }
+}
+
 fn connect(
     options: &MountOptions,
     device: &FileDevice,
@@ -179,5 +193,25 @@ fn answer_once(mount: &OwnMount, ready: impl FnOnce()) {
             ready();
         }
         Err(errno) => tracing::error!("{} does not answer: {errno}", mount.path().display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mounts_flags_say_which_accesses_count() {
+        for (flags, times) in [
+            (MountFlags::empty(), AccessTimes::Relative),
+            (MountFlags::RELATIME, AccessTimes::Relative),
+            (MountFlags::NODIRATIME, AccessTimes::Relative),
+            (MountFlags::NOATIME, AccessTimes::Never),
+            (MountFlags::STRICTATIME, AccessTimes::Always),
+            (MountFlags::STRICTATIME | MountFlags::NOATIME, AccessTimes::Always),
+            (MountFlags::STRICTATIME | MountFlags::RDONLY, AccessTimes::Never),
+        ] {
+            assert_eq!(access_times(flags), times, "{flags:?}");
+        }
     }
 }

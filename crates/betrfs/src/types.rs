@@ -54,7 +54,7 @@ pub struct Attr {
     pub size: u64,
     /// Units of 512 bytes in use.
     pub blocks_512: u64,
-    /// Time of the last read, kept as with the mount option `lazytime,relatime`.
+    /// Time of the last access, kept as with the mount option `lazytime`.
     pub atime_ns: i64,
     /// Time of the last change of the contents.
     pub mtime_ns: i64,
@@ -226,6 +226,27 @@ pub enum SeekWhat {
     Hole,
 }
 
+/// Which accesses move an object's time of last access. In a snapshot none does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessTimes {
+    /// None, as with the mount option `noatime`.
+    Never,
+    /// The first one since a change, and the first one in a day, as with `relatime`.
+    #[default]
+    Relative,
+    /// All, as with `strictatime`.
+    Always,
+}
+
+/// Whether what reads a file leaves a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It counts for the time of last access.
+    Counts,
+    /// It was asked not to, as by O_NOATIME.
+    Unnoticed,
+}
+
 /// What is fixed when a volume is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
@@ -252,13 +273,15 @@ pub struct OpenOptions {
     pub names_max: usize,
     /// The most that contents of small files take in memory, in bytes: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,
-    /// Whether a file's time of last access follows reads.
-    pub keeps_access_times: bool,
+    /// Which accesses count for the time of last access.
+    pub access_times: AccessTimes,
+    /// Whether listing a directory is one of them.
+    pub listings_count: bool,
 }
 
 impl OpenOptions {
-    /// A cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of access are
-    /// kept.
+    /// A cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of access as
+    /// with `relatime`.
     pub fn new(home: Arc<dyn Home>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
@@ -266,7 +289,8 @@ impl OpenOptions {
             inodes_max: 1 << 16,
             names_max: 1 << 20,
             contents_bytes_max: 16 << 20,
-            keeps_access_times: true,
+            access_times: AccessTimes::Relative,
+            listings_count: true,
         }
     }
 }

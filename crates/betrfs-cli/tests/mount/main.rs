@@ -2,6 +2,7 @@
 //! /dev/fuse and the right to mount.
 #![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
 
+mod access;
 mod attributes;
 mod block_device;
 mod block_mount;

@@ -1,7 +1,9 @@
 //! Extended attributes.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
+use std::thread;
 
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
@@ -78,4 +80,54 @@ fn the_status_is_not_listed_and_cannot_be_set() {
     assert_eq!(removexattr(&mounted.dir, "betrfs.status"), Err(Errno::PERM));
     fs::write(mounted.path("f"), b"").unwrap();
     assert!(get(&mounted.path("f"), "betrfs.status").is_err());
+}
+
+#[test]
+fn trusted_attributes_are_listed_to_the_superuser_alone() {
+    const NOBODY: u32 = 65_534;
+    let mounted = Mounted::new();
+    for dir in [mounted.dir.parent().unwrap(), &mounted.dir] {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::write(mounted.path("f"), b"").unwrap();
+    fs::create_dir(mounted.path("d")).unwrap();
+    // A thread has a user of its own.
+    let seen_by = |uid: u32, path: &Path| {
+        let as_user = || {
+            rustix::thread::set_thread_uid(rustix::thread::Uid::from_raw(uid)).unwrap();
+            list(path)
+        };
+        thread::scope(|threads| threads.spawn(as_user).join().unwrap())
+    };
+    for path in [mounted.path("f"), mounted.path("d"), mounted.dir.clone()] {
+        setxattr(&path, "trusted.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
+        setxattr(&path, "security.note", b"n", XattrFlags::empty()).unwrap();
+        setxattr(&path, "user.a", b"a", XattrFlags::empty()).unwrap();
+        // Of `security.` the kernel hides nothing on any file system. Ownership gives no view of `trusted.`.
+        assert_eq!(seen_by(NOBODY, &path), ["security.note", "user.a"]);
+        chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        assert_eq!(seen_by(NOBODY, &path), ["security.note", "user.a"]);
+        assert_eq!(seen_by(0, &path), ["security.note", "trusted.overlay.opaque", "user.a"]);
+    }
+}
+
+/// The kernel knows these rules, for all file systems.
+#[test]
+fn attributes_of_users_are_for_files_and_directories() {
+    let mounted = Mounted::new();
+    fs::write(mounted.path("f"), b"").unwrap();
+    std::os::unix::fs::symlink("f", mounted.path("s")).unwrap();
+    let fifo = mounted.path("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    for path in [mounted.path("s"), fifo] {
+        let set = |name| rustix::fs::lsetxattr(&path, name, b"x", XattrFlags::empty());
+        assert_eq!(set("user.x"), Err(Errno::PERM));
+        set("trusted.x").unwrap();
+        assert_eq!(rustix::fs::llistxattr(&path, &mut [0; 20][..]), Ok(10));
+    }
+    for name in ["system.x", "betrfs.x", "other", "user."] {
+        let set = setxattr(mounted.path("f"), name, b"x", XattrFlags::empty());
+        assert!(matches!(set, Err(Errno::OPNOTSUPP | Errno::INVAL)), "{name}: {set:?}");
+    }
+    assert_eq!(list(&mounted.path("f")), [""; 0]);
 }

@@ -8,6 +8,8 @@ use std::fs;
 
 /// The capability to keep set-id bits where a file's contents change (capabilities(7)).
 const CAP_FSETID: u32 = 4;
+/// The capability that `trusted.` attributes are for.
+const CAP_SYS_ADMIN: u32 = 21;
 
 /// Who sends a request.
 #[derive(Clone, Copy, Debug)]
@@ -33,9 +35,18 @@ impl Caller {
 
     /// Whether set-id bits stay where it changes a file's contents. For a request in which the kernel does not say so.
     pub fn keeps_set_id(self) -> bool {
+        self.has(CAP_FSETID)
+    }
+
+    /// Whether it may know of `trusted.` attributes.
+    pub fn sees_trusted(self) -> bool {
+        self.has(CAP_SYS_ADMIN)
+    }
+
+    fn has(self, capability: u32) -> bool {
         let Some(effective) = self.status().as_deref().and_then(capabilities_of) else { return false };
         // In a user namespace of its own anybody has all of them.
-        effective & 1 << CAP_FSETID != 0 && self.is_of_our_users()
+        effective & 1 << capability != 0 && self.is_of_our_users()
     }
 
     fn is_of_our_users(self) -> bool {

@@ -1,14 +1,15 @@
 //! Requests about a file's contents.
 
-use betrfs::{FallocateMode, NodeId, SeekWhat, SetAttr};
+use betrfs::{Access, FallocateMode, NodeId, SeekWhat, SetAttr};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::{Answer, IntoAnswer, Server};
 
 impl Server {
-    /// OPEN, with the emptying that O_TRUNC asks for.
-    pub fn open(&self, node: NodeId, flags: OFlags) -> Answer<()> {
+    /// OPEN, with the emptying that O_TRUNC asks for. Whether it has moved the time of access, of which the
+    /// kernel does not know.
+    pub fn open(&self, node: NodeId, flags: OFlags) -> Answer<bool> {
         let to_read = flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::TRUNC);
         if !to_read && self.volume.is_read_only(node).answer()? {
             return Err(Errno::ROFS);
@@ -22,7 +23,18 @@ impl Server {
             }
         }
         self.mappings.opened(node, flags);
-        Ok(())
+        Ok(self.may_be_read_unseen(node, flags))
+    }
+
+    /// Counts an access where an opened file can be read without a READ.
+    fn may_be_read_unseen(&self, node: NodeId, flags: OFlags) -> bool {
+        let reads = flags & OFlags::ACCMODE != OFlags::WRONLY && !flags.contains(OFlags::TRUNC);
+        // The end of an empty file the kernel knows by itself.
+        let is_empty = || self.volume.getattr(node).is_ok_and(|attr| attr.size == 0);
+        reads
+            && access_by(flags) == Access::Counts
+            && (self.pages.may_be_there(node) || is_empty())
+            && self.volume.note_access(node).unwrap_or(false)
     }
 
     /// RELEASE: the last descriptor of an OPEN, CREATE or TMPFILE with these flags is gone, its mappings
@@ -32,9 +44,15 @@ impl Server {
         self.volume.release_node(node);
     }
 
-    /// READ; how many bytes of `out` are filled, all but at the end of the file.
-    pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Answer<usize> {
-        self.volume.read_into(node, offset, out).answer()
+    /// READ by a descriptor with these flags; how many bytes of `out` are filled, all but at the end of the file.
+    pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
+        self.pages.come(node);
+        self.volume.read_into(node, offset, out, access_by(flags)).answer()
+    }
+
+    /// Notes that what is written goes to the kernel's pages as well.
+    pub fn writes_pages(&self, node: NodeId) {
+        self.pages.come(node);
     }
 
     /// WRITE; how many bytes were written.
@@ -72,6 +90,11 @@ impl Server {
     pub fn copy_file_range(&self, from: (NodeId, u64), to: (NodeId, u64), len: u64) -> Answer<u64> {
         self.volume.copy_range(from.0, from.1, to.0, to.1, len).answer()
     }
+}
+
+/// What a descriptor's flags say of the time of access.
+fn access_by(flags: OFlags) -> Access {
+    if flags.contains(OFlags::NOATIME) { Access::Unnoticed } else { Access::Counts }
 }
 
 /// The first place at or behind `offset` that is data, or a hole, in a file of this size without holes.

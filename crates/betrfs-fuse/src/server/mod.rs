@@ -10,6 +10,7 @@ mod file;
 mod inode;
 mod mappings;
 mod namespace;
+mod pages;
 mod walkers;
 mod whole;
 mod xattr;
@@ -42,6 +43,7 @@ pub struct Server {
     sources: whole::Sources,
     walkers: walkers::Walkers,
     mappings: mappings::Mappings,
+    pages: pages::Pages,
 }
 
 impl Server {
@@ -58,6 +60,7 @@ impl Server {
             sources: whole::Sources::default(),
             walkers: walkers::Walkers::default(),
             mappings: mappings::Mappings::default(),
+            pages: pages::Pages::default(),
         }
     }
 

@@ -62,6 +62,7 @@ impl Server {
         match self.volume.open_node(entry.node).answer() {
             Ok(()) => {
                 self.mappings.opened(entry.node, flags);
+                self.pages.begin(entry.node);
                 Ok(entry)
             }
             Err(errno) => {

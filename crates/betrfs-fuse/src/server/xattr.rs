@@ -4,8 +4,11 @@ use betrfs::{NodeId, XattrMode};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use super::{Answer, IntoAnswer, Server};
+use super::{Answer, Caller, IntoAnswer, Server};
 use crate::status::STATUS_XATTR;
+
+/// Attributes that are for the superuser alone.
+const TRUSTED: &[u8] = b"trusted.";
 
 /// POSIX ACLs are of no effect here (nothing evaluates them), so that setting one would promise
 /// what is not kept.
@@ -47,10 +50,15 @@ impl Server {
         self.volume.set_xattr(node, name, value, mode).answer()
     }
 
-    /// LISTXATTR: the names, each ended by a zero byte.
-    pub fn listxattr(&self, node: NodeId) -> Answer<Vec<u8>> {
+    /// LISTXATTR: the names, each ended by a zero byte. The kernel leaves it to file systems to keep `trusted.`
+    /// from those who could not read it.
+    pub fn listxattr(&self, node: NodeId, caller: Caller) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
-        for name in self.volume.list_xattrs(node).answer()? {
+        let mut sees_trusted = None;
+        let mut is_seen = |name: &Vec<u8>| {
+            !name.starts_with(TRUSTED) || *sees_trusted.get_or_insert_with(|| caller.sees_trusted())
+        };
+        for name in self.volume.list_xattrs(node).answer()?.into_iter().filter(|name| is_seen(name)) {
             list.extend_from_slice(&name);
             list.push(0);
         }

@@ -185,7 +185,9 @@ impl Dispatch {
                 if open.open_flags & wire::OPEN_KILL_SUIDGID != 0 {
                     self.kill_set_id(node, || false)?;
                 }
-                server.open(node, flags)?;
+                if server.open(node, flags)? {
+                    forget_inode(&self.device, node.0, Pages::None);
+                }
                 r.reply(&opened())
             }
             Opcode::Release => {
@@ -196,13 +198,16 @@ impl Dispatch {
             Opcode::Read => {
                 let (read, _) = r.body.split::<wire::ReadIn>()?;
                 let out = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
-                server.read(node, read.offset, out)
+                server.read(node, read.offset, out, OFlags::from_bits_retain(read.flags))
             }
             Opcode::Write => {
                 let (write, data) = r.body.split::<wire::WriteIn>()?;
                 let data = data.get(..write.size as usize).ok_or(Errno::INVAL)?;
                 if write.write_flags & wire::WRITE_KILL_SUIDGID != 0 {
                     self.kill_set_id(node, || false)?;
+                }
+                if write.fh != HANDLE_PAST_PAGES {
+                    server.writes_pages(node);
                 }
                 let written = server.write(node, write.offset, data)?;
                 if write.fh == HANDLE_PAST_PAGES && write.flags & O_DSYNC != 0 {
@@ -236,7 +241,7 @@ impl Dispatch {
             }
             Opcode::Listxattr => {
                 let (get, _) = r.body.split::<wire::GetxattrIn>()?;
-                r.reply_sized(get.size, &server.listxattr(node)?)
+                r.reply_sized(get.size, &server.listxattr(node, r.caller())?)
             }
             Opcode::Removexattr => server.removexattr(node, r.only_name()?).map(|()| 0),
             Opcode::Fallocate => {

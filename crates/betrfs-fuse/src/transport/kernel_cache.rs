@@ -10,6 +10,7 @@
 //! | capabilities of a program | a change of the contents | nobody need: the kernel asks for them at each execution |
 //! | size, blocks, mtime, ctime of a file | WRITE, FALLOCATE, COPY_FILE_RANGE, O_TRUNC | the kernel, which knows these for changes |
 //! | atime | READ, READDIR, READLINK | the kernel, likewise |
+//! | | OPEN of a file that can be read from the kernel's pages | a notice |
 //! | mtime, ctime and number of names of a directory | a name that comes or goes | the kernel, likewise |
 //! | number of names of a file | LINK | the reply |
 //! | | UNLINK, RENAME over a name | the kernel, likewise |

@@ -2,7 +2,7 @@
 //!
 //! A content belongs to the record beside which it was read: [`Recorded`] holds both, and a change of a
 //! file replaces the record, so nothing that changes a file can leave a content behind that was true
-//! before. There is no way to change a record in its place.
+//! before. There is no way to change a record in its place, but for the time of the last access.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -62,6 +62,11 @@ impl Recorded {
     /// All that the file holds, if that is in memory.
     pub fn content(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| &*content.bytes)
+    }
+
+    /// Sets the time of the last access, which changes nothing that the content depends on.
+    pub fn set_atime(&mut self, atime_ns: i64) {
+        self.record.atime_ns = atime_ns;
     }
 
     /// Lets go of the content.

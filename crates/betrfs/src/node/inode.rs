@@ -30,8 +30,10 @@ pub(crate) struct Inode {
     /// How often the caller holds it, see [`Volume::forget`](crate::Volume::forget).
     pub lookups: AtomicU64,
     pub opens: AtomicU32,
-    /// The time of the last read, where that is later than the record's; put with the next change.
+    /// The time of the last access, which the record may not have yet.
     pub atime_ns: AtomicI64,
+    /// Whether it stands among those whose time of access is to be put into their records.
+    pub accessed: AtomicBool,
     /// Whether it stands in the queue of those that may be dropped.
     pub queued: AtomicBool,
     pub age: Age,
@@ -57,7 +59,7 @@ pub(crate) enum Place {
 
 /// What an inode's lock protects.
 pub(crate) struct State {
-    /// As it is stored, but for the time of the last read.
+    /// As it is stored.
     pub record: Recorded,
     /// Of a directory. Most inodes are files, which are not to have room for it.
     pub dir: Option<Box<Directory>>,
@@ -87,6 +89,7 @@ impl Inode {
             lookups: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
+            accessed: AtomicBool::new(false),
             age: Age::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! What is known of the volume in memory.
 
+mod accessed;
 mod age;
 mod contents;
 mod directory;
@@ -8,6 +9,7 @@ mod orphans;
 mod patience;
 mod table;
 
+pub(crate) use accessed::Accessed;
 pub(crate) use age::{Age, Ages};
 pub(crate) use contents::{Contents, Recorded};
 pub(crate) use directory::{COOKIE_FIRST, Directory, Name};

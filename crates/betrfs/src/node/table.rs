@@ -27,6 +27,8 @@ pub(crate) struct Table {
     inner: Mutex<Inner>,
     inodes_max: usize,
     dropped: AtomicUsize,
+    /// How many stand in `leaving`.
+    leaving: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -38,6 +40,8 @@ struct Inner {
     objects: HashMap<u64, NodeId>,
     /// May hold inodes that are in use again; those are passed over.
     idle: VecDeque<NodeId>,
+    /// Those that are to go when their times of access have been put.
+    leaving: Vec<NodeId>,
 }
 
 #[derive(Default)]
@@ -54,7 +58,12 @@ fn place_of(id: NodeId) -> (usize, u32) {
 impl Table {
     pub fn new(inodes_max: usize) -> Table {
         let inner = Inner { slots: alloc::vec![Slot::default()], ..Inner::default() };
-        Table { inner: Mutex::new(inner), inodes_max, dropped: AtomicUsize::new(0) }
+        Table {
+            inner: Mutex::new(inner),
+            inodes_max,
+            dropped: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
+        }
     }
 
     pub fn get(&self, id: NodeId) -> Option<Arc<Inode>> {
@@ -82,6 +91,7 @@ impl Table {
                 dropped.extend(inner.evict_one());
             }
         }
+        self.leaving.store(inner.leaving.len(), Relaxed);
         drop(inner);
         if !dropped.is_empty() {
             self.dropped.fetch_add(dropped.len(), Relaxed);
@@ -118,6 +128,18 @@ impl Table {
     /// Notes that an inode may have become idle.
     pub fn queue(&self, inode: &Arc<Inode>) {
         self.inner.lock().queue(inode);
+    }
+
+    /// Takes up to `most` of those that are to go when their times of access have been put.
+    pub fn take_leaving(&self, most: usize) -> Vec<NodeId> {
+        if self.leaving.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut inner = self.inner.lock();
+        let rest = inner.leaving.len().saturating_sub(most);
+        let taken = inner.leaving.split_off(rest);
+        self.leaving.store(rest, Relaxed);
+        taken
     }
 
     /// How many were dropped since the volume was opened, to make room for others.
@@ -200,6 +222,11 @@ impl Inner {
         // One holder: the table. Others could come only through the table, which is locked. An
         // inode with inodes below it comes here again.
         if is_held || matches!(place, Place::Orphan { .. }) {
+            self.idle.push_back(id);
+            return None;
+        }
+        if inode.accessed.load(Relaxed) {
+            self.leaving.push(id);
             self.idle.push_back(id);
             return None;
         }

@@ -8,7 +8,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Name, Place};
 use crate::schema::{LINKS, META, Marker, Record, Redirect, key};
-use crate::types::{Entry, FileType, NewNode, NodeId};
+use crate::types::{Access, Entry, FileType, NewNode, NodeId};
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
 use crate::volume::snapshots::refuse_key_in_snapshot;
@@ -99,7 +99,10 @@ impl Volume {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         match state.record.file_type {
-            FileType::Symlink => Ok(state.record.target.clone()),
+            FileType::Symlink => {
+                self.was_accessed(&inode, &state, Access::Counts);
+                Ok(state.record.target.clone())
+            }
             _ => Err(Error::Invalid("it is no symbolic link")),
         }
     }

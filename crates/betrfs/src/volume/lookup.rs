@@ -44,7 +44,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`] if there is none.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Entry> {
-        let op = self.query(OpKind::Lookup);
+        let op = self.query_for_objects(OpKind::Lookup);
         check_looked_up(name)?;
         let _shared = self.namespace.read();
         self.give_up_names();
@@ -93,7 +93,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::lookup`].
     pub fn resolve(&self, path: &[u8]) -> Result<Entry> {
-        let op = self.query(OpKind::Lookup);
+        let op = self.query_for_objects(OpKind::Lookup);
         let _shared = self.namespace.read();
         self.give_up_names();
         let mut inode = self.root.clone();

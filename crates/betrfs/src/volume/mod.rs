@@ -18,6 +18,7 @@
 //! An operation prepares new records beside the old ones, commits one batch, and installs them
 //! only when that has succeeded: an error leaves memory as it was.
 
+mod access;
 mod attributes;
 mod carry;
 mod check;
@@ -47,10 +48,10 @@ use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
 
 use crate::error::{Error, Result};
-use crate::node::{Ages, Contents, Directory, Inode, Orphans, Patience, Place, State, Table};
+use crate::node::{Accessed, Ages, Contents, Directory, Inode, Orphans, Patience, Place, State, Table};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
-use crate::types::{FileType, FormatOptions, NodeId, OpenOptions, StatFs};
+use crate::types::{AccessTimes, FileType, FormatOptions, NodeId, OpenOptions, StatFs};
 use numbers::Numbers;
 use op::{AllCounts, Op};
 
@@ -93,7 +94,9 @@ pub struct Volume {
     ages: Ages,
     /// The most that is written in one batch.
     piece_bytes: u64,
-    keeps_access_times: bool,
+    access_times: AccessTimes,
+    listings_count: bool,
+    accessed: Accessed,
 }
 
 impl Volume {
@@ -170,7 +173,9 @@ impl Volume {
             names_patience: Patience::default(),
             contents: Contents::new(options.contents_bytes_max),
             ages: Ages::default(),
-            keeps_access_times: options.keeps_access_times,
+            access_times: options.access_times,
+            listings_count: options.listings_count,
+            accessed: Accessed::default(),
         })
     }
 
@@ -184,20 +189,22 @@ impl Volume {
         self.counts.read()
     }
 
-    /// Makes a file durable, and with it everything else that was committed before.
+    /// Makes a file durable, its time of access too, and with it everything else that was committed before.
     ///
     /// # Errors
     /// The engine's: nothing is known then of what was not durable before.
     pub fn fsync(&self, node: NodeId) -> Result<()> {
-        self.inode(node)?;
-        self.sync()
+        // Its failure is met by the sync, or was for want of space and is not worth an error.
+        let _ = self.put_access_time(&*self.inode(node)?);
+        Ok(self.env.sync()?)
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable, with all times of access.
     ///
     /// # Errors
     /// As [`Volume::fsync`].
     pub fn sync(&self) -> Result<()> {
+        self.put_access_times();
         Ok(self.env.sync()?)
     }
 
@@ -221,12 +228,13 @@ impl Volume {
         })
     }
 
-    /// Makes everything durable and marks the volume clean. Afterwards every change is refused.
+    /// Makes everything durable, with all times of access, and marks the volume clean. Afterwards every change is refused.
     /// What is unlinked but still held is deleted when the volume is opened next.
     ///
     /// # Errors
     /// The engine's.
     pub fn close(&self) -> Result<()> {
+        self.put_access_times();
         Ok(self.env.close()?)
     }
 
@@ -246,8 +254,15 @@ impl Volume {
         self.counts.begin(&self.env, kind)
     }
 
+    /// Begins one that changes nothing and takes objects into memory; the caller holds no lock.
+    fn query_for_objects(&self, kind: OpKind) -> Op<'_> {
+        self.let_leave();
+        self.query(kind)
+    }
+
     /// Begins an operation that adds about `bytes`; the caller holds no lock.
     fn update(&self, kind: OpKind, bytes: usize) -> Result<Op<'_>> {
+        self.let_leave();
         self.env.throttle(bytes.saturating_add(CHANGE_BYTES))?;
         Ok(self.query(kind))
     }

@@ -40,7 +40,7 @@ pub enum OpKind {
     Xattr,
     /// [`Volume::fallocate`](crate::Volume::fallocate), [`Volume::seek`](crate::Volume::seek)
     Fallocate,
-    /// Opening the volume, reserving numbers, deleting unlinked files, checking.
+    /// Opening the volume, reserving numbers, deleting unlinked files, putting times of access, checking.
     Internal,
 }
 

@@ -2,18 +2,15 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::Relaxed;
 
 use crate::error::{Error, Result};
 use crate::node::{Inode, State};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, Flags, Record, damaged, key};
-use crate::types::{FileType, NodeId};
+use crate::types::{Access, FileType, NodeId};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
-
-const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Whether an object has bytes.
 pub(super) fn check_file(record: &Record) -> Result<()> {
@@ -39,7 +36,7 @@ impl Volume {
             check_file(&state.record)?;
             if let Some(content) = state.record.content() {
                 out.extend_from_slice(part(content, offset, len));
-                self.was_read(&inode, &state);
+                self.was_accessed(&inode, &state, Access::Counts);
                 return Ok(());
             }
             state.record.size
@@ -47,7 +44,7 @@ impl Volume {
         let bytes = size.saturating_sub(offset).min(len as u64) as usize;
         out.try_reserve(bytes).map_err(|_| betree::Error::NoMemory { bytes: bytes as u64 })?;
         out.resize(bytes, 0);
-        let filled = self.read_tree(&op, &inode, offset, out)?;
+        let filled = self.read_tree(&op, &inode, offset, out, Access::Counts)?;
         out.truncate(filled);
         Ok(())
     }
@@ -57,7 +54,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::read`].
-    pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8]) -> Result<usize> {
+    pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8], access: Access) -> Result<usize> {
         let op = self.query(OpKind::Read);
         let inode = self.inode(node)?;
         {
@@ -65,40 +62,36 @@ impl Volume {
             check_file(&state.record)?;
             if let Some(content) = state.record.content() {
                 let filled = copy_part(content, offset, out);
-                self.was_read(&inode, &state);
+                self.was_accessed(&inode, &state, access);
                 return Ok(filled);
             }
         }
-        self.read_tree(&op, &inode, offset, out)
+        self.read_tree(&op, &inode, offset, out, access)
     }
 
     /// Reads what was not in memory a moment ago.
-    fn read_tree(&self, op: &Op<'_>, inode: &Arc<Inode>, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let _shared = self.namespace.read();
-        let state = inode.state.read();
-        if self.contents.may_keep(&state.record) {
-            drop(state);
-            return self.read_whole(op, inode, offset, out);
-        }
-        self.read_part(op, inode, &state, offset, out)
-    }
-
-    /// Reads a part of a file. The caller holds the namespace.
-    fn read_part(
+    fn read_tree(
         &self,
         op: &Op<'_>,
         inode: &Arc<Inode>,
-        state: &State,
         offset: u64,
         out: &mut [u8],
+        access: Access,
     ) -> Result<usize> {
-        let bytes = state.record.size.saturating_sub(offset).min(out.len() as u64) as usize;
-        let (out, _) = out.split_at_mut(bytes);
-        if !out.is_empty() {
-            read_blocks(op, &inode.own_key()?, &state.record, offset, out)?;
+        let _shared = self.namespace.read();
+        let filled = {
+            let state = inode.state.read();
+            self.was_accessed(inode, &state, access);
+            if self.contents.may_keep(&state.record) {
+                None
+            } else {
+                Some(read_part(op, inode, &state, offset, out)?)
+            }
+        };
+        match filled {
+            Some(filled) => Ok(filled),
+            None => self.read_whole(op, inode, offset, out),
         }
-        self.was_read(inode, state);
-        Ok(bytes)
     }
 
     /// Reads a small file as a whole and keeps it in memory. The caller holds the namespace.
@@ -107,7 +100,7 @@ impl Volume {
         let state = &mut *guard;
         // Others may have changed or read it meanwhile.
         if !self.contents.may_keep(&state.record) {
-            return self.read_part(op, inode, state, offset, out);
+            return read_part(op, inode, state, offset, out);
         }
         if state.record.content().is_none() {
             let mut bytes = read_block(op, &key::block(&inode.own_key()?, 0), &state.record)?;
@@ -120,7 +113,6 @@ impl Volume {
             }
         }
         let filled = copy_part(state.record.content().unwrap_or_default(), offset, out);
-        self.was_read(inode, state);
         drop(guard);
         self.give_up_contents();
         Ok(filled)
@@ -135,21 +127,16 @@ impl Volume {
             state.record.drop_content();
         }
     }
+}
 
-    /// Keeps the time of the last read as `relatime` does, in memory: it is put with the record's
-    /// next change, and otherwise lost when the inode is dropped.
-    fn was_read(&self, inode: &Arc<Inode>, state: &State) {
-        if !self.keeps_access_times {
-            return;
-        }
-        let atime_ns = inode.atime_ns.load(Relaxed);
-        let now_ns = self.home.now_ns();
-        let is_old = atime_ns <= state.record.mtime_ns.max(state.record.ctime_ns)
-            || now_ns.saturating_sub(atime_ns) >= DAY_NS;
-        if is_old {
-            inode.atime_ns.store(now_ns, Relaxed);
-        }
+/// Reads a part of a file. The caller holds the namespace.
+fn read_part(op: &Op<'_>, inode: &Inode, state: &State, offset: u64, out: &mut [u8]) -> Result<usize> {
+    let bytes = state.record.size.saturating_sub(offset).min(out.len() as u64) as usize;
+    let (out, _) = out.split_at_mut(bytes);
+    if !out.is_empty() {
+        read_blocks(op, &inode.own_key()?, &state.record, offset, out)?;
     }
+    Ok(bytes)
 }
 
 /// Up to `len` bytes of a content from `offset` on.

@@ -8,7 +8,7 @@ use betree::{Cursor, Cut};
 use crate::error::Result;
 use crate::node::{Ages, COOKIE_FIRST, DirPath, Inode, Name, State};
 use crate::schema::{META, Stored, key};
-use crate::types::{DirEntry, Entry, NodeId, Objects};
+use crate::types::{Access, DirEntry, Entry, NodeId, Objects};
 use crate::volume::Volume;
 use crate::volume::lookup::entry_of;
 use crate::volume::op::{Op, OpKind};
@@ -31,7 +31,7 @@ impl Volume {
         objects: Objects,
         each: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
-        let op = self.query(OpKind::Readdir);
+        let op = self.query_for_objects(OpKind::Readdir);
         let _shared = self.namespace.read();
         self.give_up_names();
         let dir = self.inode(dir)?;
@@ -40,6 +40,9 @@ impl Volume {
         state.dir()?;
         if dir.is_unlinked() {
             return Ok(());
+        }
+        if self.listings_count {
+            self.was_accessed(&dir, &state, Access::Counts);
         }
         // Names that come while a listing goes on are left for the next one: else who renames each
         // entry that he reads would never come to the end.

@@ -1,7 +1,7 @@
 //! Owners, permissions, times, extended attributes.
 
 use crate::support::*;
-use betrfs::{Error, FallocateMode, NewNode, SetAttr, TimeSet, XattrMode};
+use betrfs::{AccessTimes, Error, FallocateMode, NewNode, SetAttr, TimeSet, XattrMode};
 
 const SET: SetAttr = SetAttr {
     perm: None,
@@ -59,7 +59,7 @@ fn a_set_group_id_directory_gives_its_group() {
 #[test]
 fn without_times_of_access_a_read_leaves_them() {
     let mut disk = Disk::new();
-    disk.options.keeps_access_times = false;
+    disk.options.access_times = AccessTimes::Never;
     let volume = disk.open();
     let file = mkfile(&volume, ROOT, "f").node;
     volume.write(file, 0, b"x", false).unwrap();

@@ -1,7 +1,7 @@
 //! Contents of small files that are kept in memory: what changes a file is seen, and they are in use.
 
 use crate::support::*;
-use betrfs::{FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode};
+use betrfs::{Access, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode};
 
 const BYTES: usize = 1000;
 
@@ -38,11 +38,11 @@ fn a_small_file_is_read_from_the_tree_once() {
     let volume = disk.open();
     let node = volume.resolve(b"/block").unwrap().node;
     let mut out = [0; 100];
-    assert_eq!(volume.read_into(node, 4090, &mut out).unwrap(), 6);
-    assert_eq!(volume.read_into(node, 1000, &mut out).unwrap(), 100);
+    assert_eq!(volume.read_into(node, 4090, &mut out, Access::Counts).unwrap(), 6);
+    assert_eq!(volume.read_into(node, 1000, &mut out, Access::Counts).unwrap(), 100);
     assert_eq!(out, [7; 100]);
-    assert_eq!(volume.read_into(node, 4096, &mut out).unwrap(), 0);
-    assert_eq!(volume.read_into(node, u64::MAX, &mut out).unwrap(), 0);
+    assert_eq!(volume.read_into(node, 4096, &mut out, Access::Counts).unwrap(), 0);
+    assert_eq!(volume.read_into(node, u64::MAX, &mut out, Access::Counts).unwrap(), 0);
     assert_eq!(queries(&volume, OpKind::Read), 1);
 }
 

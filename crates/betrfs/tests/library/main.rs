@@ -1,6 +1,7 @@
 //! The library as a whole, one topic a module.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod attributes;
 mod clones;
 mod contents;

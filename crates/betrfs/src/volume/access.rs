@@ -1,0 +1,108 @@
+//! Times of access.
+//!
+//! They are kept as Linux keeps them with `lazytime`: an access changes the inode in memory and puts
+//! nothing. The time goes to the record with its next change, and otherwise when the file or the volume
+//! is synced, when the inode leaves memory, and when the volume is closed. A crash may lose it.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use betree::Batch;
+
+use crate::error::Result;
+use crate::node::{Inode, State};
+use crate::schema::META;
+use crate::types::{Access, AccessTimes, NodeId};
+use crate::volume::Volume;
+use crate::volume::op::OpKind;
+use crate::volume::snapshots::is_in_snapshot;
+
+/// After so long an access counts although nothing has changed.
+const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// So many inodes that are to leave memory one operation sees off at most.
+const LEAVING_AT_ONCE: usize = 64;
+
+impl Volume {
+    /// Counts an access to a file that no read tells of. Whether its time of access has moved.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn note_access(&self, node: NodeId) -> Result<bool> {
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        Ok(self.was_accessed(&inode, &state, Access::Counts))
+    }
+
+    /// Counts an access to what is in this state, if it is to be counted; whether its time has moved.
+    pub(super) fn was_accessed(&self, inode: &Inode, state: &State, access: Access) -> bool {
+        if access == Access::Unnoticed || self.access_times == AccessTimes::Never {
+            return false;
+        }
+        let atime_ns = inode.atime_ns.load(Relaxed);
+        let now_ns = self.home.now_ns();
+        let is_due = self.access_times == AccessTimes::Always
+            || atime_ns <= state.record.mtime_ns.max(state.record.ctime_ns)
+            || now_ns.saturating_sub(atime_ns) >= DAY_NS;
+        if !is_due || is_in_snapshot(inode, &state.record) {
+            return false;
+        }
+        inode.atime_ns.store(now_ns, Relaxed);
+        let is_marked = |node| self.table.get(node).is_some_and(|inode| inode.accessed.load(Relaxed));
+        self.accessed.add(inode, || self.table.len(), is_marked);
+        true
+    }
+
+    /// Puts the times of access of all that was accessed, as far as the volume takes changes.
+    pub(super) fn put_access_times(&self) {
+        let mut nodes = self.accessed.take();
+        while let Some(node) = nodes.pop() {
+            let Some(inode) = self.table.get(node) else { continue };
+            if self.put_access_time(&inode).is_err() {
+                // They are left to whoever tries next.
+                nodes.push(node);
+                return self.accessed.give_back(nodes);
+            }
+        }
+    }
+
+    /// Puts an inode's time of access, if its record has another. The caller holds no lock.
+    pub(super) fn put_access_time(&self, inode: &Inode) -> Result<()> {
+        if !inode.accessed.load(Relaxed) {
+            return Ok(());
+        }
+        self.env.throttle(super::CHANGE_BYTES)?;
+        let op = self.query(OpKind::Internal);
+        let _shared = self.namespace.read();
+        let mut state = inode.state.write();
+        let atime_ns = inode.atime_ns.load(Relaxed);
+        // What has no key any more, or is below such a directory, has its record in memory only.
+        if atime_ns != state.record.atime_ns
+            && !inode.is_unlinked()
+            && let Ok(own) = inode.own_key()
+        {
+            let mut record = state.record.clone();
+            record.atime_ns = atime_ns;
+            let mut batch = Batch::new();
+            batch.put(META, &own, &record.encode());
+            // It takes the place of one that is as long.
+            batch.mark_freeing(0);
+            op.commit(&batch)?;
+            inode.age.change(&self.ages);
+        }
+        state.record.set_atime(atime_ns);
+        inode.accessed.store(false, Relaxed);
+        Ok(())
+    }
+
+    /// Puts the times of access of inodes that are to leave memory, which they can do then. The caller holds no
+    /// lock.
+    pub(super) fn let_leave(&self) {
+        for node in self.table.take_leaving(LEAVING_AT_ONCE) {
+            let Some(inode) = self.table.get(node) else { continue };
+            if self.put_access_time(&inode).is_err() {
+                // A volume that takes no change any more keeps no times, and memory has its bounds.
+                inode.accessed.store(false, Relaxed);
+            }
+        }
+    }
+}
