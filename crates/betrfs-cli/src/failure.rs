@@ -1,6 +1,7 @@
 //! Why a command ends with exit code 1.
 
 use std::fmt;
+use std::io::Write;
 
 /// A sentence for whoever gave the command: what failed, where, and what to do about it.
 #[derive(Debug)]
@@ -39,4 +40,10 @@ impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Failure {
         Failure::new(error.to_string())
     }
+}
+
+/// Tells on standard error what is not as it should be, and no reason to stop.
+pub fn warn(sentence: &str) {
+    // Whoever cannot be told is not.
+    let _ = writeln!(std::io::stderr(), "betrfs: warning: {sentence}");
 }

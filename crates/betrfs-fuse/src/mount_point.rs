@@ -256,11 +256,11 @@ pub fn mount(
 fn mount_block(device: &FileDevice, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
     let options = format!(",blksize={BLOCK_BYTES}");
     let refused = |source| failed("have a loop device for the mount on", path, source);
-    let (descriptor, is_block_device) = device.descriptor().map_err(refused)?;
-    if is_block_device {
+    if device.is_block_device() {
         device.let_mount();
         return mount_as_root(device.path(), path, FS_TYPE_BLOCK, &options, flags);
     }
+    let descriptor = device.descriptor().map_err(refused)?;
     let stand_in = LoopDevice::attach(descriptor.as_fd(), BLOCK_BYTES).map_err(refused)?;
     mount_as_root(stand_in.path(), path, FS_TYPE_BLOCK, &options, flags)
 }

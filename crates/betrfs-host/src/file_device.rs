@@ -1,16 +1,16 @@
 //! A regular file or a block device as the engine's disk.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::aligned::{AlignedBuf, is_aligned};
@@ -22,14 +22,8 @@ const BOUNCE_BYTES_MAX: usize = 1 << 20;
 /// How often [`FileDevice::open_waiting`] tries again.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
-/// What [`FileDevice::create`] does with a file that is there already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existing {
-    /// Leaves it alone and fails.
-    Refuse,
-    /// Empties it.
-    Overwrite,
-}
+/// The rights of a new volume file: whoever can read it reads all files of all users in it.
+const NEW_FILE_MODE: u32 = 0o600;
 
 /// A regular file or a block device, read and written past the page cache where that is possible.
 ///
@@ -47,48 +41,59 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Makes a sparse file of `len` bytes (rounded down to whole blocks) in an existing directory.
+    /// Makes a sparse file of `len` bytes (rounded down to whole blocks) in an existing directory, for its
+    /// owner alone whatever the umask. If that fails halfway no file is left.
     ///
     /// # Errors
-    /// [`OpenError::Exists`] unless told to overwrite, [`OpenError::InUse`], or the system's own.
-    pub fn create(path: &Path, len: u64, existing: Existing) -> Result<FileDevice, OpenError> {
-        let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
+    /// [`OpenError::Exists`] where something has that name, or the system's own.
+    pub fn create(path: &Path, len: u64) -> Result<FileDevice, OpenError> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
-        match existing {
-            Existing::Refuse => options.create_new(true),
-            Existing::Overwrite => options.create(true).truncate(false),
-        };
-        let file = options.open(path).map_err(|source| match source.kind() {
+        let file = options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE).open(path);
+        let file = file.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => OpenError::Exists { path: path.to_owned() },
-            _ => failed("create", source),
+            _ => OpenError::Io { doing: "create", path: path.to_owned(), source },
         })?;
-        let kind = file.metadata().map_err(|e| failed("examine", e))?.file_type();
-        if !kind.is_file() {
-            return Err(OpenError::WrongKind { path: path.to_owned(), what: name_of(kind) });
+        let device = FileDevice::made(&file, path, len);
+        if device.is_err() {
+            remove(&file, path);
         }
-        // Only the holder of the lock may empty the file: it could be a mounted volume.
-        let file = Locked::new(file, path)?;
-        file.set_len(0).and_then(|()| file.set_len(whole_blocks(len))).map_err(|e| failed("size", e))?;
-        file.sync_all().and_then(|()| sync_parent(path)).map_err(|e| failed("sync", e))?;
-        drop(file);
-        FileDevice::open(path)
+        device
     }
 
-    /// Opens a file or a block device.
+    fn made(file: &File, path: &Path, len: u64) -> Result<FileDevice, OpenError> {
+        let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
+        file.set_permissions(Permissions::from_mode(NEW_FILE_MODE)).map_err(|e| failed("protect", e))?;
+        let mut device = FileDevice::of(file, path)?;
+        device.clear(len)?;
+        sync_parent(path).map_err(|e| failed("sync", e))?;
+        Ok(device)
+    }
+
+    /// Opens a file or a block device. The path is followed once: what is looked at is what is opened,
+    /// whoever may change its names meanwhile.
     ///
     /// # Errors
     /// [`OpenError::InUse`] where someone else has it, [`OpenError::WrongKind`], or the system's own.
     pub fn open(path: &Path) -> Result<FileDevice, OpenError> {
+        // Nothing happens to what is opened so: a tape is not rewound, a pipe is not waited for.
+        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let found =
+            found.map_err(|e| OpenError::Io { doing: "open", path: path.to_owned(), source: e.into() })?;
+        FileDevice::of(&File::from(found), path)
+    }
+
+    /// Opens once more, and locks, what is open already.
+    fn of(found: &File, path: &Path) -> Result<FileDevice, OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
-        let kind = fs::metadata(path).map_err(|e| failed("open", e))?.file_type();
+        let kind = found.metadata().map_err(|e| failed("examine", e))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::WrongKind { path: path.to_owned(), what: name_of(kind) });
         }
+        let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(flags.bits().cast_signed());
-            options.open(path).map_err(|source| match source.raw_os_error() {
+            options.open(&itself).map_err(|source| match source.raw_os_error() {
                 Some(errno) if errno == Errno::BUSY.raw_os_error() => {
                     OpenError::InUse { path: path.to_owned() }
                 }
@@ -126,18 +131,58 @@ impl FileDevice {
         self.let_mount();
     }
 
-    /// A descriptor of the same file, whether it is a block device is told as well.
+    /// A descriptor of the same file.
     ///
     /// # Errors
     /// The system's; that it was released.
-    pub fn descriptor(&self) -> io::Result<(OwnedFd, bool)> {
-        let file = self.file()?;
-        Ok((file.try_clone()?.into(), file.metadata()?.file_type().is_block_device()))
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.file()?.try_clone()?.into())
     }
 
     fn file(&self) -> io::Result<MappedRwLockReadGuard<'_, Locked>> {
         let released = |_| io::Error::from(Errno::SHUTDOWN);
         RwLockReadGuard::try_map(self.file.read(), Option::as_ref).map_err(released)
+    }
+
+    /// Empties a regular file and gives it another size (rounded down to whole blocks). Nobody else has it
+    /// open as a device: it is locked.
+    ///
+    /// # Errors
+    /// The system's own; a block device has the size that it has.
+    pub fn clear(&mut self, len: u64) -> Result<(), OpenError> {
+        let failed = |doing, source| OpenError::Io { doing, path: self.path.clone(), source };
+        let len = whole_blocks(len);
+        let file = self.file().map_err(|e| failed("size", e))?;
+        file.set_len(0).and_then(|()| file.set_len(len)).map_err(|e| failed("size", e))?;
+        file.sync_all().map_err(|e| failed("sync", e))?;
+        drop(file);
+        self.len = len;
+        Ok(())
+    }
+
+    /// Removes the file that was made for this device, if its path still leads to it.
+    pub fn unmake(&self) {
+        if let Ok(file) = self.file() {
+            remove(&file, &self.path);
+        }
+    }
+
+    /// The first bytes, as many as there are up to `len_max`.
+    ///
+    /// # Errors
+    /// The system's own.
+    pub fn head(&self, len_max: usize) -> io::Result<Vec<u8>> {
+        let mut head = AlignedBuf::of_bytes(len_max).map_err(io::Error::other)?;
+        let (file, mut len) = (self.file()?, 0);
+        while let Some(rest) = head.bytes_mut().get_mut(len..).filter(|rest| !rest.is_empty()) {
+            let read = retry(|| file.read_at(rest, len as u64))?;
+            len += read;
+            // A direct read that ends elsewhere has met the end.
+            if read == 0 || !read.is_multiple_of(BLOCK_BYTES) {
+                break;
+            }
+        }
+        Ok(head.bytes_mut().get(..len).unwrap_or_default().to_vec())
     }
 
     /// Like [`open`](FileDevice::open), but waits up to `timeout` for whoever has it open.
@@ -159,6 +204,11 @@ impl FileDevice {
     /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is a block device, which has the size that it has.
+    pub fn is_block_device(&self) -> bool {
+        self.file().and_then(|file| file.metadata()).is_ok_and(|found| found.file_type().is_block_device())
     }
 
     /// Whether reads and writes go past the page cache.
@@ -335,10 +385,32 @@ fn whole_blocks(len: u64) -> u64 {
     len - len % BLOCK_BYTES as u64
 }
 
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// A new file is there after a crash only when its directory has been synced too.
 fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    File::open(parent_of(path))?.sync_all()
+}
+
+/// Removes a file that was made here, if its path still leads to it. Whoever meets a failure already has one
+/// to tell of.
+fn remove(file: &File, path: &Path) {
+    let removed = || {
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = rustix::fs::open(parent_of(path), flags, Mode::empty())?;
+        let (made, found) =
+            (rustix::fs::fstat(file)?, rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?);
+        if (made.st_dev, made.st_ino) != (found.st_dev, found.st_ino) {
+            return Err(Errno::STALE);
+        }
+        rustix::fs::unlinkat(&parent, name, AtFlags::empty())
+    };
+    if let Err(errno) = removed() {
+        tracing::warn!("cannot remove {}, in which no volume was made: {errno}", path.display());
+    }
 }
 
 fn name_of(kind: fs::FileType) -> &'static str {

@@ -12,7 +12,7 @@ mod workers;
 mod zstd;
 
 pub use allocator::ALLOCATOR;
-pub use file_device::{Existing, FileDevice};
+pub use file_device::FileDevice;
 pub use home::StdHome;
 pub use open_error::OpenError;
 pub use workers::{Workers, WorkersOptions};

@@ -69,8 +69,8 @@ mod volume;
 pub use betree::Usage;
 pub use error::{Error, Result};
 pub use types::{
-    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, NewNode, NodeId,
-    Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet, XattrMode,
+    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, NewNode,
+    NodeId, Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

@@ -1,24 +1,25 @@
 //! `betrfs mkfs`: makes a volume.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use betree_sys::Device;
 use betrfs::{FormatOptions, NodeId, OpenOptions, SetAttr, Volume};
-use betrfs_host::{Existing, FileDevice, OpenError, StdHome};
+use betrfs_host::{FileDevice, OpenError, StdHome};
 use serde::Serialize;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, warn};
 use crate::format::{Format, print, print_json};
+use crate::path::absolute;
 use crate::size;
 
 /// How much of what is there already is looked at: every common file system and partition table
 /// has left a mark by then.
-const HEAD_BYTES: u64 = 128 << 10;
+const HEAD_BYTES: usize = 128 << 10;
 /// The first bytes of a volume.
 const MAGIC: &[u8] = b"BetrFS";
 
@@ -65,50 +66,61 @@ pub fn run(arguments: &Arguments) -> Outcome {
 pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure> {
     let shown = path.display();
     let mut is_new = false;
-    let device = match path.metadata() {
-        Ok(found) if found.file_type().is_block_device() => {
-            if size.is_some() {
-                let sentence = format!("{shown} is a block device and is used whole: leave --size out");
+    let device = match FileDevice::open(path) {
+        Ok(mut device) => {
+            refuse_to_overwrite(&device, force)?;
+            warn_if_open_to_others(path);
+            match size {
+                Some(_) if device.is_block_device() => {
+                    let sentence = format!("{shown} is a block device and is used whole: leave --size out");
+                    return Err(Failure::new(sentence));
+                }
+                Some(size) => device.clear(size)?,
+                None => {}
+            }
+            device
+        }
+        Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            if is_among_devices(path) {
+                let sentence = format!("there is no device {shown}: `lsblk -p` lists those that are there");
                 return Err(Failure::new(sentence));
             }
-            refuse_to_overwrite(path, force)?;
-            FileDevice::open(path)?
-        }
-        Ok(found) if found.is_file() => {
-            refuse_to_overwrite(path, force)?;
-            match size {
-                Some(size) => FileDevice::create(path, size, Existing::Overwrite)?,
-                None => FileDevice::open(path)?,
-            }
-        }
-        // The device says what is wrong with anything else.
-        Ok(_) => FileDevice::open(path)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let size = size.ok_or_else(|| {
                 Failure::new(format!("{shown} does not exist: say how large to make it, as in --size 8G"))
             })?;
             is_new = true;
-            FileDevice::create(path, size, Existing::Refuse).inspect_err(|error| {
-                if matches!(error, OpenError::Io { .. }) {
-                    unmake(path);
-                }
-            })?
+            FileDevice::create(path, size)?
         }
-        Err(error) => return Err(Failure::new(format!("cannot examine {shown}: {error}"))),
+        Err(error) => return Err(error.into()),
     };
+    let device = Arc::new(device);
     let size_bytes = device.len();
-    format(Arc::new(device)).map_err(|error| {
+    format(Arc::clone(&device)).map_err(|error| {
+        // Without a volume in it, it would be in the way of the next try.
         if is_new {
-            unmake(path);
+            device.unmake();
         }
         Failure::new(format!("cannot make a volume of {} in {shown}: {error}", size::show(size_bytes)))
     })?;
     Ok(size_bytes)
 }
 
-/// Removes the file that was made for a volume: without one in it, it would be in the way of the next try.
-fn unmake(path: &Path) {
-    let _ = fs::remove_file(path);
+/// Whether a path is where the system keeps its devices: a file there would be in memory, under a name that
+/// was meant for a disk.
+fn is_among_devices(path: &Path) -> bool {
+    absolute(path).is_ok_and(|path| path.starts_with("/dev") && !path.starts_with("/dev/shm"))
+}
+
+/// Tells whoever makes or mounts a volume in a file that others can read: they read all files of all users
+/// in it. Of a block device the system decides that.
+pub fn warn_if_open_to_others(path: &Path) {
+    let is_open = |found: fs::Metadata| found.is_file() && found.mode() & 0o066 != 0;
+    if path.metadata().is_ok_and(is_open) {
+        let shown = path.display();
+        warn(&format!(
+            "others can read or write {shown}, and so all that is in it: `chmod 600 {shown}` ends that"
+        ));
+    }
 }
 
 /// Makes the volume; its root belongs to whoever makes it.
@@ -125,14 +137,13 @@ fn format(device: Arc<FileDevice>) -> betrfs::Result<()> {
     volume.close()
 }
 
-fn refuse_to_overwrite(path: &Path, force: bool) -> Outcome {
+fn refuse_to_overwrite(device: &FileDevice, force: bool) -> Outcome {
     if force {
         return Ok(());
     }
-    let shown = path.display();
-    let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head))
+    let shown = device.path().display();
+    let head = device
+        .head(HEAD_BYTES)
         .map_err(|error| Failure::new(format!("cannot look into {shown}: {error}")))?;
     let what = if head.starts_with(MAGIC) {
         "is a BetrFS volume already"

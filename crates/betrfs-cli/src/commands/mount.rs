@@ -7,7 +7,7 @@ mod signals;
 use std::io::Write;
 use std::path::PathBuf;
 
-use betrfs_fuse::{Mount, MountOptions, Transport, abort_on_stray_panics};
+use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
 use options::Options;
 
 use crate::commands::mkfs;
@@ -64,7 +64,11 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     if let Some(size) = arguments.create
         && !arguments.volume.exists()
     {
+        // No volume is made for a directory on which it cannot be mounted.
+        mount_point::examine(&absolute(&arguments.dir)?).map_err(MountError::from)?;
         mkfs::make(&arguments.volume, Some(size), false)?;
+    } else {
+        mkfs::warn_if_open_to_others(&arguments.volume);
     }
     if arguments.foreground {
         background::set_allocator()?;

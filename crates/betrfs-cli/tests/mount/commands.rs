@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, run, told};
@@ -55,6 +56,40 @@ fn mkfs_does_not_overwrite_without_force() {
     fs::write(&volume, b"a letter").unwrap();
     refused(&mkfs(&["--size", "256M"]), &["is not empty", "--force"]);
     assert_eq!(fs::read(&volume).unwrap(), b"a letter");
+}
+
+/// Whoever can read the file reads all files of all users in it.
+#[test]
+fn a_new_volume_is_for_its_owner_alone_whatever_the_umask() {
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for umask in ["000", "022", "777"] {
+        let volume = dir.path().join(umask);
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("umask {umask} && exec \"$@\"")).arg("sh");
+        let made = command.arg(env!("CARGO_BIN_EXE_betrfs")).arg("mkfs").arg(&volume).args(["--size", "64M"]);
+        let made = made.output().unwrap();
+        ok(&made);
+        assert_eq!((mode(&volume), told(&made).as_str()), (0o600, ""), "umask {umask}");
+    }
+    // One that was there keeps its mode, and whoever leaves it so is told.
+    let volume = dir.path().join("022");
+    for (kept, is_told) in [(0o640, true), (0o602, true), (0o600, false)] {
+        fs::set_permissions(&volume, fs::Permissions::from_mode(kept)).unwrap();
+        let made = betrfs().arg("mkfs").arg(&volume).args(["--size", "64M", "--force"]).output().unwrap();
+        ok(&made);
+        assert_eq!((mode(&volume), told(&made).contains("others can read or write")), (kept, is_told));
+    }
+}
+
+#[test]
+fn mkfs_makes_no_file_among_the_devices() {
+    for more in [&[][..], &["--size", "64M"]] {
+        let path = Path::new("/dev/no-such-disk");
+        let output = betrfs().arg("mkfs").arg(path).args(more).output().unwrap();
+        refused(&output, &["there is no device /dev/no-such-disk"]);
+        assert!(!path.exists());
+    }
 }
 
 #[test]
@@ -185,6 +220,12 @@ fn mount_makes_the_volume_where_it_is_told_to() {
             .output()
             .unwrap()
     };
+    // Nothing is made for a directory that is not there.
+    let missing = mounted.dir.join("missing");
+    let output =
+        betrfs().arg("mount").arg(&mounted.volume).arg(&missing).args(["--create", "64M"]).output().unwrap();
+    refused(&output, &["does not exist", "mkdir -p"]);
+    assert!(!mounted.volume.exists());
     // What does not become a volume is not taken for one the next time.
     refused(&create("4K"), &["4.0 KiB"]);
     ok(&create("512M"));
@@ -193,7 +234,35 @@ fn mount_makes_the_volume_where_it_is_told_to() {
     // Only if it is not there.
     ok(&create("256M"));
     assert_eq!(fs::read(mounted.path("kept")).unwrap(), b"x");
-    assert_eq!(fs::metadata(&mounted.volume).unwrap().len(), 512 << 20);
+    let made = fs::metadata(&mounted.volume).unwrap();
+    assert_eq!((made.len(), made.permissions().mode() & 0o7777), (512 << 20, 0o600));
+    mounted.umount();
+    fs::set_permissions(&mounted.volume, fs::Permissions::from_mode(0o644)).unwrap();
+    let output = create("512M");
+    ok(&output);
+    assert!(told(&output).contains("others can read or write"), "{}", told(&output));
+}
+
+/// As root, and where others may change names.
+#[test]
+fn a_log_is_written_to_no_file_of_anothers_choice() {
+    let mounted = Mounted::unmounted();
+    let (log, victim) = (mounted.volume.with_file_name("l"), mounted.volume.with_file_name("victim"));
+    fs::write(&victim, b"precious").unwrap();
+    let mut mount = betrfs();
+    mount.arg("mount").arg(&mounted.volume).arg(&mounted.dir).arg("--log").arg(&log);
+    std::os::unix::fs::symlink(&victim, &log).unwrap();
+    refused(&mount.output().unwrap(), &["is a symbolic link"]);
+    fs::remove_file(&log).unwrap();
+    fs::hard_link(&victim, &log).unwrap();
+    refused(&mount.output().unwrap(), &["has other names"]);
+    fs::remove_file(&log).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &log, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    refused(&mount.output().unwrap(), &["cannot write the log"]);
+    fs::remove_file(&log).unwrap();
+    ok(&mount.output().unwrap());
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o7777, 0o600);
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
 #[test]

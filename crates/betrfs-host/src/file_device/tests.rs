@@ -1,3 +1,5 @@
+use std::os::unix::fs::MetadataExt;
+
 use tempfile::tempdir;
 
 use super::*;
@@ -11,7 +13,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 #[test]
 fn what_is_written_is_read_through_any_alignment() {
     let dir = tempdir().unwrap();
-    let device = FileDevice::create(&dir.path().join("v"), 8 * MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&dir.path().join("v"), 8 * MIB).unwrap();
     assert_eq!(device.len(), 8 * MIB);
     // One byte into an allocation is never aligned; more than a bounce buffer takes several rounds.
     for (len, offset) in [(4096, 0), (8192, 4096), (3 * MIB as usize + 4096, MIB)] {
@@ -31,7 +33,7 @@ fn what_is_written_is_read_through_any_alignment() {
 fn contents_survive_close_and_open() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&path, MIB).unwrap();
     device.write_at(8192, &pattern(4096, 3)).unwrap();
     drop(device);
     let device = FileDevice::open(&path).unwrap();
@@ -47,7 +49,7 @@ fn contents_survive_close_and_open() {
 fn outside_its_range_or_off_its_blocks_it_answers_with_errors() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&path, MIB).unwrap();
     let mut buf = vec![0; 8192];
     let past = device.read_at(MIB - 4096, &mut buf).unwrap_err();
     assert_eq!((past.op, past.offset, past.len), (DeviceOp::Read, MIB - 4096, 8192));
@@ -63,7 +65,7 @@ fn outside_its_range_or_off_its_blocks_it_answers_with_errors() {
 fn a_file_that_shrank_under_it_is_an_error() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&path, MIB).unwrap();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(4096 + 100).unwrap();
     let mut buf = vec![0; 4096];
     device.read_at(0, &mut buf).unwrap();
@@ -75,14 +77,9 @@ fn a_file_that_shrank_under_it_is_an_error() {
 fn a_second_open_is_told_that_it_is_in_use() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&path, MIB).unwrap();
     device.write_at(0, &pattern(4096, 1)).unwrap();
     assert!(matches!(FileDevice::open(&path), Err(OpenError::InUse { .. })));
-    let refused = FileDevice::create(&path, MIB, Existing::Overwrite);
-    assert!(matches!(refused, Err(OpenError::InUse { .. })), "{refused:?}");
-    let mut back = vec![0; 4096];
-    device.read_at(0, &mut back).unwrap();
-    assert_eq!(back, pattern(4096, 1), "a refused overwrite leaves the contents");
     let start = Instant::now();
     let refused = FileDevice::open_waiting(&path, Duration::from_millis(60));
     assert!(matches!(refused, Err(OpenError::InUse { .. })));
@@ -96,8 +93,8 @@ fn a_second_open_is_told_that_it_is_in_use() {
 fn a_device_is_free_when_it_was_dropped_even_if_a_child_being_started_has_its_file() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
-    let of_the_child = device.descriptor().unwrap().0;
+    let device = FileDevice::create(&path, MIB).unwrap();
+    let of_the_child = device.descriptor().unwrap();
     drop(device);
     FileDevice::open(&path).unwrap();
     drop(of_the_child);
@@ -107,7 +104,7 @@ fn a_device_is_free_when_it_was_dropped_even_if_a_child_being_started_has_its_fi
 fn a_waiting_open_gets_the_device_once_it_is_free() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&path, MIB).unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| FileDevice::open_waiting(&path, Duration::from_secs(30)));
         std::thread::sleep(Duration::from_millis(50));
@@ -117,17 +114,73 @@ fn a_waiting_open_gets_the_device_once_it_is_free() {
 }
 
 #[test]
-fn an_existing_file_is_overwritten_only_on_demand() {
+fn an_existing_file_is_emptied_only_on_demand_and_keeps_its_mode() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
     fs::write(&path, b"precious").unwrap();
-    assert!(matches!(FileDevice::create(&path, MIB, Existing::Refuse), Err(OpenError::Exists { .. })));
-    assert_eq!(fs::read(&path).unwrap(), b"precious");
-    let device = FileDevice::create(&path, MIB + 5, Existing::Overwrite).unwrap();
+    assert!(matches!(FileDevice::create(&path, MIB), Err(OpenError::Exists { .. })));
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    let mut device = FileDevice::open(&path).unwrap();
+    assert_eq!((device.len(), device.head(8192).unwrap()), (0, b"precious".to_vec()));
+    device.clear(MIB + 5).unwrap();
     assert_eq!(device.len(), MIB, "whole blocks only");
-    let mut back = vec![1; 4096];
-    device.read_at(0, &mut back).unwrap();
-    assert!(back.iter().all(|b| *b == 0), "nothing of the old file is left");
+    assert_eq!(device.head(8192).unwrap(), [0; 8192], "nothing of the old file is left");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn what_was_made_is_unmade_and_nothing_that_took_its_place() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB).unwrap();
+    let victim = dir.path().join("victim");
+    fs::write(&victim, b"precious").unwrap();
+    fs::rename(&path, dir.path().join("away")).unwrap();
+    for by_link in [false, true] {
+        if by_link {
+            std::os::unix::fs::symlink(&victim, &path).unwrap();
+        } else {
+            fs::hard_link(&victim, &path).unwrap();
+        }
+        device.unmake();
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        fs::remove_file(&path).unwrap();
+    }
+    fs::rename(dir.path().join("away"), &path).unwrap();
+    device.unmake();
+    assert!(!path.exists());
+    // A failure on the way leaves nothing either.
+    assert!(FileDevice::create(&path, u64::MAX).is_err());
+    assert!(!path.exists());
+}
+
+/// The name is a link to another file, and becomes another's, as often as the other can make it.
+#[test]
+fn what_was_looked_at_is_what_is_opened() {
+    let dir = tempdir().unwrap();
+    let (path, ours, victim) = (dir.path().join("v"), dir.path().join("ours"), dir.path().join("victim"));
+    fs::write(&ours, b"").unwrap();
+    fs::write(&victim, b"precious").unwrap();
+    let swap = dir.path().join("swap");
+    std::os::unix::fs::symlink(&ours, &path).unwrap();
+    std::os::unix::fs::symlink(&victim, &swap).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &path, rustix::fs::CWD, &swap, exchange).unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            let mut device = FileDevice::open(&path).unwrap();
+            if device.head(4096).unwrap().is_empty() {
+                device.clear(0).unwrap();
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }
 
 #[test]
@@ -138,7 +191,7 @@ fn refusals_name_the_path_and_the_way_out() {
     let missing = dir.path().join("no").join("such");
     let told = FileDevice::open(&missing).unwrap_err().to_string();
     assert!(told.contains("no/such") && told.contains("is the path right?"), "{told}");
-    let told = FileDevice::create(&missing, MIB, Existing::Refuse).unwrap_err().to_string();
+    let told = FileDevice::create(&missing, MIB).unwrap_err().to_string();
     assert!(told.contains("cannot create"), "{told}");
     let told = FileDevice::open(Path::new("/dev/null")).unwrap_err().to_string();
     assert!(told.contains("a character device"), "{told}");
@@ -146,10 +199,9 @@ fn refusals_name_the_path_and_the_way_out() {
 
 #[test]
 fn discarded_blocks_give_their_room_back_and_the_rest_stays() {
-    use std::os::unix::fs::MetadataExt;
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
-    let device = FileDevice::create(&path, 4 * MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&path, 4 * MIB).unwrap();
     let data = pattern(4 * MIB as usize, 9);
     device.write_at(0, &data).unwrap();
     device.sync().unwrap();
@@ -169,7 +221,7 @@ fn discarded_blocks_give_their_room_back_and_the_rest_stays() {
 fn a_file_system_without_direct_io_is_used_through_the_page_cache() {
     // tmpfs took direct I/O up only lately; either way it works and says which way it went.
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
-    let device = FileDevice::create(&dir.path().join("v"), MIB, Existing::Refuse).unwrap();
+    let device = FileDevice::create(&dir.path().join("v"), MIB).unwrap();
     device.write_at(4096, &pattern(4096, 5)).unwrap();
     device.sync().unwrap();
     let mut back = vec![0; 4096];

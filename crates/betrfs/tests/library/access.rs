@@ -256,7 +256,7 @@ fn what_was_accessed_and_then_removed_is_passed_over() {
     read(&volume, file);
     read(&volume, open);
     access_all(&volume, "/d");
-    volume.remove_below(dir).unwrap();
+    volume.remove_below(dir, betrfs::SnapshotsBelow::Hold).unwrap();
     volume.rmdir(ROOT, b"other").unwrap();
     let shown = PATHS.map(|path| attr(&volume, path));
     volume.close().unwrap();

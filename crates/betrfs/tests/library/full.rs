@@ -247,7 +247,7 @@ fn what_changes_attributes_alone_or_frees_works_on_a_full_volume() {
         volume.unlink(a, name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     volume.rmdir(a, b"directory").unwrap();
-    volume.remove_below(node("full directory")).unwrap();
+    volume.remove_below(node("full directory"), betrfs::SnapshotsBelow::Hold).unwrap();
     volume.rmdir(a, b"full directory").unwrap();
     assert_sound(&volume);
 }

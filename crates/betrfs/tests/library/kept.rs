@@ -1,7 +1,9 @@
 //! Contents of small files that are kept in memory: what changes a file is seen, and they are in use.
 
 use crate::support::*;
-use betrfs::{Access, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode};
+use betrfs::{
+    Access, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode,
+};
 
 const BYTES: usize = 1000;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use betree::{Batch, Cut, DictId, Env, Geometry, Options, Upsert};
-use betrfs_host::{Existing, FileDevice, Workers, WorkersOptions};
+use betrfs_host::{FileDevice, Workers, WorkersOptions};
 
 use super::{Budget, See, Store, added};
 use crate::engines::data::Key;
@@ -44,7 +44,7 @@ impl Betree {
     pub fn open(dir: &Path, budget: Budget) -> Result<Betree> {
         let path = dir.join("volume");
         if !path.exists() {
-            let device = Arc::new(FileDevice::create(&path, budget.volume_bytes, Existing::Refuse)?);
+            let device = Arc::new(FileDevice::create(&path, budget.volume_bytes)?);
             let usual = Geometry::for_volume(budget.volume_bytes, 1);
             let node_bytes = usual.node_bytes.min((budget.cache_bytes / CACHE_NODES_MIN) as u32);
             let basement_bytes = usual.basement_bytes.min(node_bytes);

@@ -4,12 +4,16 @@
 //! standard output, a pipe, is how starting it went; then it lets go of the pipe.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use betrfs_host::ALLOCATOR;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::Arguments;
 use crate::failure::{Failure, Outcome};
@@ -36,12 +40,9 @@ pub fn set_allocator() -> Outcome {
 /// Starts a server and waits until its mount answers.
 pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     let log = match &arguments.log {
-        Some(path) => OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
+        Some(path) => open_log(path)
             .map(Stdio::from)
-            .map_err(|error| Failure::new(format!("cannot write the log {}: {error}", path.display())))?,
+            .map_err(|why| Failure::new(format!("cannot write the log {}: {why}", path.display())))?,
         None => Stdio::null(),
     };
     let mut command = Command::new(std::env::current_exe()?);
@@ -66,6 +67,25 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
         ))),
         why => Err(Failure::new(why)),
     }
+}
+
+/// Opens a log to add to it; a new one is for its owner alone, for it has names of files. Where others may
+/// change names, a link would have root write to a file of their choice; a pipe would be waited for.
+fn open_log(path: &Path) -> Result<File, String> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).custom_flags(flags);
+    let told = |error: io::Error| match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP) => "it is a symbolic link: name the file itself".to_owned(),
+        _ => error.to_string(),
+    };
+    let log = options.open(path).map_err(told)?;
+    let found = log.metadata().map_err(told)?;
+    if found.is_file() && found.nlink() > 1 {
+        return Err("the file has other names: choose another".to_owned());
+    }
+    rustix::fs::fcntl_setfl(&log, OFlags::APPEND).map_err(|errno| told(errno.into()))?;
+    Ok(log)
 }
 
 /// The server's end of the pipe, used once.
