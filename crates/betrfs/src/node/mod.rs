@@ -7,6 +7,7 @@ mod directory;
 mod inode;
 mod orphans;
 mod patience;
+mod promises;
 mod table;
 
 pub(crate) use accessed::Accessed;
@@ -16,4 +17,5 @@ pub(crate) use directory::{COOKIE_FIRST, Directory, Name};
 pub(crate) use inode::{DirPath, Inode, Place, State, ino_of};
 pub(crate) use orphans::Orphans;
 pub(crate) use patience::Patience;
+pub(crate) use promises::Promises;
 pub(crate) use table::Table;

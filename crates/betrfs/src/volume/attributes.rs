@@ -8,6 +8,7 @@ use betree::Batch;
 use crate::FILE_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::node::{Inode, State};
+use crate::schema::block::BLOCK;
 use crate::schema::{META, Record};
 use crate::types::{Attr, FileType, NodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
@@ -86,7 +87,14 @@ impl Volume {
             Some(shorter) => batch.mark_freeing(shorter),
             None => batch.mark_replacing(),
         }
+        let old_size = state.record.size;
         self.commit_record(&op, batch, &inode, &mut state, record)?;
+        if let Some(size) = set.size
+            && size <= old_size
+        {
+            // As on others, also what was allocated behind the end and left there.
+            self.end_promise(&inode, &(size.div_ceil(BLOCK)..u64::MAX));
+        }
         Ok(inode.attr(&state.record))
     }
 

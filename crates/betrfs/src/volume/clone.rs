@@ -340,6 +340,7 @@ impl Volume {
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         drop_capabilities(&mut batch, &to, &mut record)?;
         self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;
+        self.end_promise(&to, &(offset / BLOCK..end.div_ceil(BLOCK)));
         Ok(Some(end - offset))
     }
 }

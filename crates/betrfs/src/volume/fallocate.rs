@@ -1,9 +1,13 @@
-//! Holes: making them and finding them.
+//! Room for a file, and holes: making them and finding them.
+
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
 use crate::error::{Error, Result};
+use crate::node::{Inode, State};
 use crate::schema::block::{self, BLOCK};
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, Flags, damaged, key};
@@ -12,6 +16,7 @@ use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
+use crate::volume::snapshots::refuse_key_in_snapshot;
 use crate::volume::unlink::delete_blocks;
 use crate::volume::write::resize;
 
@@ -22,47 +27,72 @@ impl Volume {
     /// Allocates, punches or zeroes a range of a file. Set-id bits stay: a caller without the privilege to keep
     /// them clears them before, by [`SetAttr::kill_set_id`](crate::SetAttr::kill_set_id).
     ///
+    /// What is allocated or zeroed and lies nowhere yet has its room set aside until it is written, cut off or
+    /// punched, or the volume is closed: nothing else is given it.
+    ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`].
+    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] where there is not so much
+    /// room, and nothing was changed.
     pub fn fallocate(&self, node: NodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("the range is empty"));
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::FileTooLarge)?;
         let op = self.update(OpKind::Fallocate, 0)?;
+        let allocates = mode != FallocateMode::PunchHole;
+        // Before anything is locked: it may take a look at the whole file.
+        let holes = if allocates { self.holes(&op, node, offset, end)? } else { Vec::new() };
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         check_file(&state.record)?;
         let own = inode.own_key()?;
-        let mut record = with_atime(&inode, &state);
+        refuse_key_in_snapshot(&own, &state.record)?;
+        let promised = self.promise(&inode, &holes, end)?;
+        let changed = self.change_range(&op, &own, &inode, &mut state, mode, offset..end);
+        match &changed {
+            Err(_) => promised.iter().for_each(|blocks| self.end_promise(&inode, blocks)),
+            Ok(()) if !allocates => self.end_promise(&inode, &(offset.div_ceil(BLOCK)..end / BLOCK)),
+            Ok(()) => {}
+        }
+        changed
+    }
+
+    /// What a call of [`fallocate`](Volume::fallocate) changes of a file but for what is promised to it.
+    fn change_range(
+        &self,
+        op: &Op<'_>,
+        own: &[u8],
+        inode: &Inode,
+        state: &mut State,
+        mode: FallocateMode,
+        Range { start: offset, end }: Range<u64>,
+    ) -> Result<()> {
+        let mut record = with_atime(inode, state);
         let mut batch = Batch::new();
+        // Of blocks that lose a part, what is left takes their place; and a hole at the end takes nothing.
+        batch.mark_replacing();
         let (zeroes, extends) = match mode {
             FallocateMode::Allocate { keep_size } => (false, !keep_size),
             FallocateMode::PunchHole => (true, false),
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
-        if !extends {
-            // What is changed of blocks that only lose a part takes their place.
-            batch.mark_replacing();
-        }
         if zeroes && offset < record.size {
-            let blocks = punch(&mut batch, &own, record.size, offset, end.min(record.size));
+            let blocks = punch(&mut batch, own, record.size, offset, end.min(record.size));
             record.flags.set(Flags::SPARSE);
             if blocks > 0 && (end <= record.size || !extends) {
                 batch.mark_freeing(blocks.saturating_mul(BLOCK));
             }
         }
         if extends && end > record.size {
-            resize(&mut batch, &own, &mut record, end);
+            resize(&mut batch, own, &mut record, end);
         }
         if record.size == state.record.size && batch.is_empty() {
-            // Nothing is reserved in a store that never overwrites.
             return Ok(());
         }
         let now_ns = self.home.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
-        self.commit_record_at(&own, &op, batch, &inode, &mut state, record)
+        self.commit_record_at(own, op, batch, inode, state, record)
     }
 
     /// The first place at or behind `offset` that is data, or a hole. The end of the file is a hole.
@@ -70,10 +100,14 @@ impl Volume {
     /// # Errors
     /// [`Error::NoSuchPlace`] if there is none, or `offset` is not before the end.
     pub fn seek(&self, node: NodeId, offset: u64, what: SeekWhat) -> Result<u64> {
-        let op = self.query(OpKind::Fallocate);
+        self.seek_with(&self.query(OpKind::Fallocate), node, offset, what)
+    }
+
+    /// [`seek`](Volume::seek) as a part of an operation.
+    pub(super) fn seek_with(&self, op: &Op<'_>, node: NodeId, offset: u64, what: SeekWhat) -> Result<u64> {
         let mut from = offset / BLOCK;
         loop {
-            match self.seek_from(&op, node, offset, from, what)? {
+            match self.seek_from(op, node, offset, from, what)? {
                 Sought::Found(place) => return Ok(place),
                 Sought::NotBefore(block) => from = block,
             }

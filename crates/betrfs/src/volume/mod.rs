@@ -10,7 +10,7 @@
 //!    both. Reads and writes of a file hold the file's alone, so that a size and its blocks are
 //!    seen together.
 //! 3. The lock of object loads, the queues of crowded directories and of contents, the table of
-//!    inodes, in this order; the numbers; the unlinked files. All but the first for a moment only.
+//!    inodes, in this order; the numbers; the unlinked files; what was promised to files. All but the first for a moment only.
 //! 4. The **place** of an inode: innermost, nothing is taken under it.
 //!
 //! The attributes of an inode can be read with its state lock alone, by [`Volume::getattr`].
@@ -29,6 +29,7 @@ mod link;
 mod lookup;
 mod numbers;
 mod op;
+mod promise;
 mod read;
 mod readdir;
 mod remove_tree;
@@ -48,7 +49,9 @@ use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
 
 use crate::error::{Error, Result};
-use crate::node::{Accessed, Ages, Contents, Directory, Inode, Orphans, Patience, Place, State, Table};
+use crate::node::{
+    Accessed, Ages, Contents, Directory, Inode, Orphans, Patience, Place, Promises, State, Table,
+};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{AccessTimes, FileType, FormatOptions, NodeId, OpenOptions, StatFs};
@@ -81,6 +84,7 @@ pub struct Volume {
     root: Arc<Inode>,
     numbers: Numbers,
     orphans: Orphans,
+    promises: Promises,
     counts: AllCounts,
     /// Held while an object is looked for in the table and then in the tree, so that it comes into
     /// memory once, whichever of its names is asked for.
@@ -165,6 +169,7 @@ impl Volume {
             root,
             numbers: Numbers::new(stored),
             orphans: Orphans::default(),
+            promises: Promises::default(),
             counts,
             object_loads: Mutex::new(()),
             crowded: Mutex::new(VecDeque::new()),

@@ -230,6 +230,9 @@ impl Volume {
     pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
         self.install_record(inode, state, dropped.record);
         if let Some(place) = dropped.place {
+            if matches!(place, Place::Gone) {
+                self.end_promise(inode, &(0..u64::MAX));
+            }
             if let Place::Object { oid } = inode.place() {
                 self.table.remove_object(oid);
             }
@@ -257,6 +260,7 @@ impl Volume {
         batch.delete(META, &key::marker(marker));
         op.commit(&batch)?;
         inode.set_place(Place::Gone);
+        self.end_promise(inode, &(0..u64::MAX));
         drop(state);
         self.orphans.remove(&base);
         Ok(())

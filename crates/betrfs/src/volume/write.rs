@@ -75,7 +75,9 @@ impl Volume {
             kill_set_id(&mut record);
         }
         drop_capabilities(&mut batch, &inode, &mut record)?;
+        let drawn = self.draw(&mut batch, &inode, offset, offset + data.len() as u64);
         self.commit_record_at(&own, &op, batch, &inode, &mut state, record)?;
+        self.drawn(&inode, &drawn);
         Ok(data.len())
     }
 

@@ -251,3 +251,90 @@ fn what_changes_attributes_alone_or_frees_works_on_a_full_volume() {
     volume.rmdir(a, b"full directory").unwrap();
     assert_sound(&volume);
 }
+
+const ALLOCATE: FallocateMode = FallocateMode::Allocate { keep_size: false };
+const KEEP_SIZE: FallocateMode = FallocateMode::Allocate { keep_size: true };
+
+fn available(volume: &Volume) -> u64 {
+    volume.statfs().unwrap().available_bytes
+}
+
+#[test]
+fn no_more_is_allocated_than_is_free_also_by_many_calls() {
+    let volume = Disk::of_bytes(64 << 20).open();
+    let free = available(&volume);
+    let sizes = |node| volume.getattr(node).unwrap().size;
+    for mode in [ALLOCATE, KEEP_SIZE, FallocateMode::Zero { keep_size: false }] {
+        let file = mkfile(&volume, ROOT, "f").node;
+        for len in [free + 1, free * 2, 1 << 60] {
+            assert_eq!(volume.fallocate(file, mode, 0, len), Err(Error::NoSpace), "{mode:?} of {len}");
+        }
+        assert_eq!(sizes(file), 0, "nothing was changed");
+        volume.fallocate(file, mode, 0, free / 10 * 6).unwrap();
+        // It is there once, and for the same range it need not be there twice.
+        let other = mkfile(&volume, ROOT, "g").node;
+        assert_eq!(volume.fallocate(other, mode, 0, free / 10 * 6), Err(Error::NoSpace), "{mode:?}");
+        assert!(available(&volume) < free / 10 * 4, "{mode:?}");
+        volume.fallocate(file, mode, 0, free / 10 * 6).unwrap();
+        volume.fallocate(file, mode, 1000, free / 10 * 6).unwrap();
+        volume.fallocate(other, mode, 1 << 30, free / 10 * 3).unwrap();
+        // What is cut off, punched or removed gives it back.
+        volume.setattr(file, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
+        volume.fallocate(other, mode, 0, free / 10 * 6).unwrap();
+        volume.fallocate(other, FallocateMode::PunchHole, 0, 1 << 40).unwrap();
+        volume.fallocate(file, mode, 0, free / 10 * 6).unwrap();
+        for name in ["f", "g"] {
+            volume.unlink(ROOT, name.as_bytes()).unwrap();
+        }
+        volume.forget(file, 1);
+        volume.forget(other, 1);
+        let now = available(&volume);
+        assert!(now > free / 100 * 99, "{mode:?}: of {free} bytes {now} are free again");
+    }
+    assert_sound(&volume);
+}
+
+#[test]
+fn what_was_allocated_can_be_written_whatever_others_do() {
+    let volume = Disk::of_bytes(64 << 20).open();
+    let len = available(&volume) / 2;
+    let data = noise(5, len as usize);
+    // By large writes in order, by small ones in order, and in any order.
+    let pieces = [1 << 20, 1000, 4096, 12_000];
+    let files: Vec<_> = pieces.iter().map(|piece| mkfile(&volume, ROOT, &format!("f{piece}")).node).collect();
+    let each = len / pieces.len() as u64;
+    for (i, file) in files.iter().enumerate() {
+        volume.fallocate(*file, if i % 2 == 0 { ALLOCATE } else { KEEP_SIZE }, 0, each).unwrap();
+    }
+    fill(&volume);
+    for (i, (file, piece)) in files.iter().zip(pieces).enumerate() {
+        let mut offsets: Vec<usize> = (0..each as usize).step_by(piece).collect();
+        if i == 2 {
+            offsets.sort_by_key(|offset| offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20);
+        }
+        for at in offsets {
+            let bytes = &data[at..(at + piece).min(each as usize)];
+            let written = volume.write(*file, at as u64, bytes, false);
+            assert_eq!(written, Ok(bytes.len()), "at {at} of {each} in pieces of {piece}");
+        }
+        assert!(read_all(&volume, *file) == data[..each as usize], "in pieces of {piece}");
+    }
+    assert_eq!(volume.create(ROOT, b"one more", &new_file()).err(), Some(Error::NoSpace));
+    assert_sound(&volume);
+}
+
+#[test]
+fn what_lies_there_already_needs_no_room_again() {
+    let volume = Disk::of_bytes(64 << 20).open();
+    let len = available(&volume) / 10 * 6;
+    let file = mkfile(&volume, ROOT, "f").node;
+    volume.write(file, 0, &noise(1, len as usize), false).unwrap();
+    volume.fallocate(file, ALLOCATE, 0, len).unwrap();
+    // A hole before its end, and another behind it.
+    volume.fallocate(file, FallocateMode::PunchHole, 1 << 20, 1 << 20).unwrap();
+    let before = available(&volume);
+    volume.fallocate(file, ALLOCATE, 0, len + (1 << 20)).unwrap();
+    let taken = before - available(&volume);
+    assert!((2 << 20..(2 << 20) + (100 << 10)).contains(&taken), "{taken} bytes are set aside");
+    assert_sound(&volume);
+}

@@ -1,0 +1,97 @@
+//! Room for what fallocate allocates: it is set aside in the engine and noted with the file, until it is written.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use betree::Batch;
+
+use crate::error::{Error, Result};
+use crate::node::Inode;
+use crate::schema::block::BLOCK;
+use crate::types::{NodeId, SeekWhat};
+use crate::volume::Volume;
+use crate::volume::op::Op;
+
+/// What is set aside for a block, with what its key and its place in a node take.
+const BLOCK_BYTES_ASIDE: u64 = BLOCK + 64;
+
+/// What a write takes of what was promised to its file.
+pub(super) struct Drawn {
+    filled: Range<u64>,
+    blocks: u64,
+}
+
+impl Volume {
+    /// The blocks in a range of bytes that are not stored. The caller holds no lock.
+    pub(super) fn holes(&self, op: &Op<'_>, node: NodeId, offset: u64, end: u64) -> Result<Vec<Range<u64>>> {
+        let mut holes = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let hole = match self.seek_with(op, node, at, SeekWhat::Hole) {
+                Ok(hole) if hole >= end => break,
+                Err(Error::NoSuchPlace) => at,
+                hole => hole?,
+            };
+            let data = match self.seek_with(op, node, hole, SeekWhat::Data) {
+                Err(Error::NoSuchPlace) => end,
+                data => data?.min(end),
+            };
+            // One that begins at the end of the file does so behind its last block.
+            let first = if hole == offset { hole / BLOCK } else { hole.div_ceil(BLOCK) };
+            holes.push(first..data.div_ceil(BLOCK));
+            at = data;
+        }
+        Ok(holes)
+    }
+
+    /// Promises room for blocks that lie nowhere yet, for what ends at the byte `end`; gives those that were not
+    /// promised before. The caller has the inode's state locked.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if there is not so much room, or too much to note.
+    pub(super) fn promise(
+        &self,
+        inode: &Arc<Inode>,
+        blocks: &[Range<u64>],
+        end: u64,
+    ) -> Result<Vec<Range<u64>>> {
+        let missing = self.promises.missing(inode.id, blocks);
+        let count = missing.iter().map(|blocks| blocks.end - blocks.start).fold(0, u64::saturating_add);
+        let bytes = count.saturating_mul(BLOCK_BYTES_ASIDE);
+        if bytes > 0 {
+            self.env.set_aside(bytes)?;
+            if !self.promises.add(inode, &missing, end) {
+                self.env.put_back(bytes);
+                return Err(Error::NoSpace);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Ends the promise of blocks of a file, and gives their room back.
+    pub(super) fn end_promise(&self, inode: &Inode, blocks: &Range<u64>) {
+        self.env.put_back(self.promises.end(inode.id, blocks).saturating_mul(BLOCK_BYTES_ASIDE));
+    }
+
+    /// Lets the batch of a write of the bytes `[from, end)` take what was promised. What fills a block only in part
+    /// leaves its room to what comes.
+    pub(super) fn draw(&self, batch: &mut Batch, inode: &Inode, from: u64, end: u64) -> Drawn {
+        if self.promises.count(inode.id, &(from / BLOCK..end.div_ceil(BLOCK))) == 0 {
+            return Drawn { filled: 0..0, blocks: 0 };
+        }
+        let filled = self.promises.filled(inode.id, from, end);
+        let blocks = self.promises.count(inode.id, &filled);
+        batch.mark_replacing();
+        batch.draw(blocks.saturating_mul(BLOCK_BYTES_ASIDE));
+        Drawn { filled, blocks }
+    }
+
+    /// Notes that a batch which drew on a promise was committed.
+    pub(super) fn drawn(&self, inode: &Inode, drawn: &Drawn) {
+        if drawn.blocks > 0 {
+            let more = self.promises.end(inode.id, &drawn.filled).saturating_sub(drawn.blocks);
+            self.env.put_back(more.saturating_mul(BLOCK_BYTES_ASIDE));
+        }
+    }
+}
