@@ -434,9 +434,13 @@ impl Engine {
         self.deletes_pending.load(Ordering::Relaxed) && self.is_short()
     }
 
-    /// Whether what pending deletes will give back is much beside what is free.
+    /// Whether what pending deletes will give back is much beside what is free, or beside what is used and worth
+    /// the work.
     pub fn expects_much(&self) -> bool {
-        self.pending_freed_bytes.load(Ordering::Relaxed) > self.free_bytes() / 16
+        let pending = self.pending_freed_bytes.load(Ordering::Relaxed);
+        let used = self.store.space.total_blocks() * BLOCK_BYTES as u64 - self.free_bytes();
+        let worth_it = u64::from(self.geometry.node_bytes) * 4;
+        pending > (self.free_bytes() / 16).min((used / 16).max(worth_it))
     }
 
     /// Whether free space is within twice the reserve.

@@ -478,12 +478,13 @@ impl Env {
     pub fn space(&self) -> Space {
         let engine = &self.engine;
         let set_aside = self.set_aside_bytes.load(Ordering::Relaxed);
-        let taken = engine.owed_bytes().saturating_add(engine.reserve_bytes()).saturating_add(set_aside);
+        let unused_bytes = engine.free_bytes().saturating_sub(engine.owed_bytes()).saturating_sub(set_aside);
         let space = &engine.store.space;
         Space {
             total_bytes: space.total_blocks() * 4096,
             used_bytes: (space.total_blocks() - space.free_blocks()) * 4096,
-            free_bytes: engine.free_bytes().saturating_sub(taken),
+            unused_bytes,
+            free_bytes: unused_bytes.saturating_sub(engine.reserve_bytes()),
         }
     }
 

@@ -47,6 +47,8 @@ pub struct Space {
     pub total_bytes: u64,
     /// What nodes and the node table take on the device.
     pub used_bytes: u64,
+    /// What is neither used nor promised to what is in memory only; some of it is kept for deletes.
+    pub unused_bytes: u64,
     /// What a writer can still be given.
     pub free_bytes: u64,
 }

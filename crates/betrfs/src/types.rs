@@ -173,11 +173,12 @@ pub struct RenameFlags {
 pub struct StatFs {
     /// What the volume can hold.
     pub total_bytes: u64,
-    /// What is free.
+    /// What nothing takes, on the device or of what is to be written there.
     pub free_bytes: u64,
-    /// What is free to everyone.
+    /// What of that can be given to writers: the rest is kept for deletes, as ext4 keeps some for root.
     pub available_bytes: u64,
-    /// Count of objects: not kept, an upper bound from the room.
+    /// How many objects there are and can be. How many there are is not kept: no more than were ever made, or than
+    /// there is room taken for.
     pub files: u64,
     /// How many more objects there can be, from the room.
     pub files_free: u64,

@@ -1,11 +1,95 @@
-//! A volume that is full.
+//! The room on a volume: how it is told, and a volume that is full.
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, betrfs, ok};
+
+/// What df(1) calls used: blocks and inodes, these in parts of a million.
+fn used(mounted: &Mounted) -> (u64, u64) {
+    let stat = rustix::fs::statfs(&mounted.dir).unwrap();
+    assert!(stat.f_bavail <= stat.f_bfree && stat.f_bfree <= stat.f_blocks);
+    assert!(stat.f_ffree <= stat.f_files && stat.f_ffree > 0);
+    let bytes = (stat.f_blocks - stat.f_bfree) * u64::try_from(stat.f_frsize).unwrap();
+    (bytes, (stat.f_files - stat.f_ffree) * 1_000_000 / stat.f_files)
+}
+
+/// What `betrfs usage` tells that a file takes.
+fn usage(path: &Path) -> u64 {
+    let output = betrfs().arg("usage").arg(path).args(["--format", "json"]).output().unwrap();
+    ok(&output);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    told["stored_bytes"].as_u64().unwrap()
+}
+
+/// Bytes that no compression makes fewer.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn what_is_told_to_be_used_is_what_files_take() {
+    const MIB: u64 = 1 << 20;
+    for size in ["256M", "1G", "8G"] {
+        let mounted = Mounted::of_size(size);
+        mounted.mount();
+        let is_empty = |when: &str| {
+            let (bytes, inodes) = used(&mounted);
+            assert!(bytes < MIB && inodes < 1000, "{size}, {when}: {bytes} bytes, {inodes} ppm of inodes");
+        };
+        is_empty("new");
+        for i in 0..10 {
+            fs::write(mounted.path(format!("{i}")), b"x").unwrap();
+        }
+        is_empty("with ten files");
+        mounted.remount();
+        is_empty("with ten files, after a remount");
+        let content = noise(20 << 20);
+        let mut file = File::create(mounted.path("large")).unwrap();
+        file.write_all(&content).unwrap();
+        let is_there = |when: &str| {
+            let (bytes, inodes) = used(&mounted);
+            assert!((20 * MIB..23 * MIB).contains(&bytes), "{size}, {when}: {bytes} bytes");
+            assert!(inodes < 1000, "{size}, {when}: {inodes} ppm of inodes");
+        };
+        is_there("not synced");
+        file.sync_all().unwrap();
+        is_there("synced");
+        drop(file);
+        mounted.remount();
+        is_there("after a remount");
+        fs::remove_file(mounted.path("large")).unwrap();
+        is_empty("again");
+    }
+}
+
+#[test]
+fn usage_tells_of_what_was_written_a_moment_ago() {
+    let mounted = Mounted::new();
+    let path = mounted.path("d/f");
+    fs::create_dir(mounted.path("d")).unwrap();
+    let content = noise(20 << 20);
+    let mut file = File::create(&path).unwrap();
+    file.write_all(&content[..10 << 20]).unwrap();
+    let is = |path: &Path, least: u64| {
+        let told = usage(path);
+        assert!((least..least + (1 << 20)).contains(&told), "{}: {told}", path.display());
+    };
+    is(&path, 10 << 20);
+    file.write_all(&content[10 << 20..]).unwrap();
+    file.sync_all().unwrap();
+    is(&path, 20 << 20);
+    is(&mounted.path("d"), 20 << 20);
+    is(&mounted.dir, 20 << 20);
+}
 
 #[test]
 fn a_full_volume_says_so_and_deleting_makes_room() {

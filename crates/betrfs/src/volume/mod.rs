@@ -72,6 +72,8 @@ const DICTS: u8 = 3;
 const FORMAT_CACHE_BYTES: usize = 8 << 20;
 /// How much is deleted at once when a volume is opened.
 const REAP_BATCH_BYTES: usize = 64 << 10;
+/// What a small object takes, about.
+const OBJECT_BYTES: u64 = 512;
 /// The root's inode number; numbers below are never given out.
 const ROOT_ID: u64 = 1;
 
@@ -221,13 +223,14 @@ impl Volume {
         // A volume that takes no changes any more still says what room it has.
         let _ = self.env.reclaim();
         let space = self.env.space();
-        let objects = |bytes: u64| bytes / 512;
+        let used_bytes = space.total_bytes.saturating_sub(space.unused_bytes);
+        let files_free = space.free_bytes / OBJECT_BYTES;
         Ok(StatFs {
             total_bytes: space.total_bytes,
-            free_bytes: space.free_bytes,
+            free_bytes: space.unused_bytes,
             available_bytes: space.free_bytes,
-            files: objects(space.total_bytes),
-            files_free: objects(space.free_bytes),
+            files: files_free + self.numbers.ids_given().min(used_bytes / OBJECT_BYTES),
+            files_free,
             name_bytes_max: key::NAME_BYTES_MAX as u32,
             block_bytes: BLOCK as u32,
         })
@@ -240,6 +243,8 @@ impl Volume {
     /// The engine's.
     pub fn close(&self) -> Result<()> {
         self.put_access_times();
+        // What is not given back is never given out.
+        let _ = self.numbers.give_back(&self.query(OpKind::Internal));
         Ok(self.env.close()?)
     }
 

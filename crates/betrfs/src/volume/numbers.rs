@@ -8,6 +8,7 @@ use betree_sys::sync::Mutex;
 
 use crate::error::Result;
 use crate::schema::{META, VolumeRecord, key};
+use crate::volume::ROOT_ID;
 use crate::volume::op::Op;
 
 const CHUNK: u64 = 4096;
@@ -40,6 +41,18 @@ impl Numbers {
         Ok(next.id - 1)
     }
 
+    /// Gives back what is reserved and was not given out.
+    pub fn give_back(&self, op: &Op<'_>) -> Result<()> {
+        let mut next = self.next.lock();
+        let less = VolumeRecord { ids: next.id, oids: next.oid, ..next.reserved };
+        if less == next.reserved { Ok(()) } else { next.reserve(op, less) }
+    }
+
+    /// How many inode ids were given out, or passed over after a crash.
+    pub fn ids_given(&self) -> u64 {
+        self.next.lock().id.saturating_sub(ROOT_ID)
+    }
+
     /// A new object id.
     pub fn oid(&self, op: &Op<'_>) -> Result<u64> {
         let mut next = self.next.lock();
@@ -53,13 +66,13 @@ impl Numbers {
 }
 
 impl Next {
-    fn reserve(&mut self, op: &Op<'_>, more: VolumeRecord) -> Result<()> {
+    fn reserve(&mut self, op: &Op<'_>, reserved: VolumeRecord) -> Result<()> {
         let mut batch = Batch::new();
-        batch.put(META, &key::VOLUME_KEY, &more.encode());
+        batch.put(META, &key::VOLUME_KEY, &reserved.encode());
         // Without numbers nothing could be unlinked while open.
         batch.mark_freeing(0);
         op.commit(&batch)?;
-        self.reserved = more;
+        self.reserved = reserved;
         Ok(())
     }
 }

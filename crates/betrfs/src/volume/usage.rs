@@ -12,12 +12,14 @@ use crate::volume::op::OpKind;
 
 impl Volume {
     /// What an object takes, with all that is below it, as it is stored, and what of that its removal
-    /// would free: what clones, snapshots and names outside do not share. What is still in memory or in
-    /// the log does not count.
+    /// would free: what clones, snapshots and names outside do not share. What is in memory or in the log is
+    /// brought to its place before, by a checkpoint.
     ///
     /// # Errors
     /// The engine's.
     pub fn usage(&self, node: NodeId) -> Result<Usage> {
+        // Where that fails, what is in its place is told.
+        let _ = self.env.checkpoint();
         let op = self.query(OpKind::Internal);
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
