@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, umount, usage};
+use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage};
 use helper::ExitCodes;
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
@@ -55,6 +55,7 @@ enum Command {
     RmTree(rm_tree::Arguments),
     Snapshot(snapshot::Arguments),
     Stats(stats::Arguments),
+    Sync(sync::Arguments),
     Usage(usage::Arguments),
 }
 
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Command::RmTree(command) => rm_tree::run(command),
         Command::Snapshot(command) => snapshot::run(command),
         Command::Stats(command) => stats::run(command),
+        Command::Sync(command) => sync::run(command),
         Command::Usage(command) => usage::run(command),
     };
     match outcome {

@@ -26,5 +26,5 @@ pub use mount::{Mount, MountError, MountOptions};
 pub use server::{Answer, Caller, Server};
 pub use status::{Identity, OperationCount, STATUS_XATTR, Status};
 pub use transport::{Transport, abort_on_stray_panics};
-pub use whole::{RemoveTreeError, clone, remove_tree, usage, write_back};
+pub use whole::{RemoveTreeError, clone, remove_tree, sync, usage, write_back};
 pub use wire::Opcode;

@@ -95,6 +95,18 @@ pub fn write_back(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes durable all of a mount for which writes have returned, with what processes have written to mappings of files
+/// in this directory.
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount.
+pub fn sync(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY.bits() as i32;
+    let open = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+    settle(&open)?;
+    open.sync_all()
+}
+
 /// The token of a source, once what was written to mappings of files in it has come.
 fn settle(source: &File) -> Result<u64, Errno> {
     // SAFETY: the number says that a u64 is written, and to a u64 it is.

@@ -7,5 +7,6 @@ pub mod mount;
 pub mod rm_tree;
 pub mod snapshot;
 pub mod stats;
+pub mod sync;
 pub mod umount;
 pub mod usage;

@@ -176,7 +176,7 @@ fn a_snapshot_stays_as_it_was_however_it_is_read() {
     fs::hard_link(dir.join("linked"), dir.join("too")).unwrap();
     symlink("f", dir.join("s")).unwrap();
     ok(&crate::mounted::betrfs().args(["snapshot", "create"]).arg(&dir).arg("one").output().unwrap());
-    let snapshot = dir.join(".snapshots/one");
+    let snapshot = dir.join(".betrfs-snapshots/one");
     let all = ["", "f", "linked", "too", "s"].map(|name| snapshot.join(name));
     let now = || {
         all.clone().map(|path| {

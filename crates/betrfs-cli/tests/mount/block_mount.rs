@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Signal, kill_process};
 
-use crate::mounted::{Mounted, betrfs, ok, told, wait_for_end};
+use crate::mounted::{Mounted, alone, betrfs, ok, refused, told, wait_for_end};
 
 /// The loop devices that stand for a file.
 fn loop_devices_of(file: &Path) -> Vec<String> {
@@ -41,6 +41,32 @@ fn what_syncfs_has_returned_for_survives_the_server() {
     wait_for_end(server);
     mounted.mount();
     assert_eq!(fs::read(mounted.path("f")).unwrap(), b"data");
+}
+
+#[test]
+fn where_the_kernel_tells_of_no_sync_the_command_does() {
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
+    // As it is for others than root, or without loop devices; the server lives on in this test's view of mounts.
+    let script = r#"
+        set -e
+        mount --bind /dev/null /dev/loop-control
+        "$1" mount "$2" "$3"
+        echo data > "$3/f"
+        "$1" sync "$3"
+        kill -9 "$("$1" stats "$3" --format json | sed -n 's/^ *"pid": \([0-9]*\),$/\1/p')"
+        until "$1" mount "$2" "$3"; do sleep 0.1; done
+        cat "$3/f"
+        "$1" umount "$3"
+    "#;
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_betrfs")]);
+    let output = shell.arg(&mounted.volume).arg(&mounted.dir).output().unwrap();
+    ok(&output);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "data\n");
+    mounted.mount();
+    refused(&betrfs().arg("sync").arg("/proc").output().unwrap(), &["/proc", "no BetrFS mount"]);
+    ok(&betrfs().arg("sync").arg(&mounted.dir).output().unwrap());
 }
 
 #[test]
@@ -84,7 +110,8 @@ fn the_device_goes_with_the_mount_however_it_ends() {
 
 #[test]
 fn where_there_are_no_loop_devices_it_is_mounted_all_the_same() {
-    let mounted = Mounted::unmounted();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
     let script = r#"
         set -e
         mount --bind /dev/null /dev/loop-control

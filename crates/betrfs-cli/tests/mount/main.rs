@@ -10,6 +10,7 @@ mod budget;
 mod clones;
 mod commands;
 mod contents;
+mod direct;
 mod directories;
 mod kernel_cache;
 mod lifecycle;

@@ -7,12 +7,21 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags};
 use tempfile::TempDir;
 
 /// After this long a test is taken to hang: its mount is torn down and the process ended.
 const TEST_TIME_MAX: Duration = Duration::from_secs(100);
+
+/// Who makes a namespace of mounts copies those of all other tests, which are then not gone when these unmount them.
+static MOUNTS: RwLock<()> = RwLock::new(());
+
+/// Held by a test that makes a namespace of mounts: no other has a volume mounted meanwhile.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MOUNTS.write()
+}
 
 /// The binary under test.
 pub fn betrfs() -> Command {
@@ -51,6 +60,8 @@ pub struct Mounted {
     pub dir: PathBuf,
     temp: TempDir,
     _watchdog: Sender<()>,
+    // Given back last, when all is unmounted.
+    _shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
 impl Mounted {
@@ -66,12 +77,22 @@ impl Mounted {
 
     /// A volume of a size, not mounted yet, for a test that may take this long.
     pub fn lasting(size: &str, time_max: Duration) -> Mounted {
+        // A test may have several.
+        Mounted::made(size, time_max, Some(MOUNTS.read_recursive()))
+    }
+
+    /// A volume of 1 GiB, not mounted yet, for a test that is [`alone`].
+    pub fn beside_none(_alone: &RwLockWriteGuard<'static, ()>) -> Mounted {
+        Mounted::made("1G", TEST_TIME_MAX, None)
+    }
+
+    fn made(size: &str, time_max: Duration, shared: Option<RwLockReadGuard<'static, ()>>) -> Mounted {
         let temp = tempfile::tempdir().unwrap();
         let (volume, dir) = (temp.path().join("volume"), temp.path().join("mnt"));
         std::fs::create_dir(&dir).unwrap();
         ok(&betrfs().arg("mkfs").arg(&volume).args(["--size", size]).output().unwrap());
         let watchdog = watch(dir.clone(), time_max);
-        Mounted { volume, dir, temp, _watchdog: watchdog }
+        Mounted { volume, dir, temp, _watchdog: watchdog, _shared: shared }
     }
 
     /// A volume of 1 GiB, mounted.

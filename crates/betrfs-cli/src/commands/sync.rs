@@ -1,0 +1,34 @@
+//! `betrfs sync`: makes durable what was written to a mount.
+
+use std::path::PathBuf;
+
+use betrfs_fuse::Errno;
+
+use crate::failure::{Failure, Outcome};
+
+/// Make durable all that was written to a volume, where sync(1) does not reach it
+#[derive(clap::Args)]
+#[command(after_help = "\
+The kernel tells a server of sync(1) and syncfs(2) from Linux 6.18 on, and only where root mounted with loop \
+devices at hand (findmnt shows the type fuseblk.betrfs). This works everywhere, for root and whoever mounted.
+
+Example:
+  betrfs sync /mnt")]
+pub struct Arguments {
+    /// The directory on which the volume is mounted, or one below: what was written to mappings of files in it
+    /// is made durable too
+    dir: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let shown = arguments.dir.display();
+    betrfs_fuse::sync(&arguments.dir).map_err(|error| {
+        let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
+            Some(Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::new(format!("cannot make {shown} durable: {why}"))
+    })
+}

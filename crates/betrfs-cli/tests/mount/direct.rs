@@ -1,0 +1,145 @@
+//! Reads by the kernel's pages beside writes that go past them: what has ended is seen.
+#![allow(unsafe_code)] // io_submit(2) has no safe wrapper, and its buffer is the kernel's until it has ended.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::mounted::Mounted;
+
+const BYTES: usize = 256 << 10;
+const ROUNDS: usize = 400;
+
+/// What io_submit(2) is told, and io_getevents(2) tells: `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: u32,
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    buffer: u64,
+    len: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    event_fd: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct IoEvent {
+    data: u64,
+    object: u64,
+    result: i64,
+    result2: i64,
+}
+
+const PWRITE: u16 = 1;
+
+/// A context of asynchronous writes.
+struct Aio(usize);
+
+impl Aio {
+    fn new() -> Aio {
+        let mut context = 0usize;
+        // SAFETY: the context is written to a variable that lives on.
+        let made = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        Aio(context)
+    }
+
+    /// Writes, and waits for what io_getevents(2) says of it.
+    fn write(&self, file: &File, bytes: &[u8]) {
+        let mut control = Iocb {
+            opcode: PWRITE,
+            fd: file.as_raw_fd() as u32,
+            buffer: bytes.as_ptr() as u64,
+            len: bytes.len() as u64,
+            ..Iocb::default()
+        };
+        let mut list = [&raw mut control];
+        let mut event = IoEvent::default();
+        let none: *const libc::timespec = std::ptr::null();
+        // SAFETY: the control block and the bytes live until the write has ended, which the second call waits for.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_io_submit, self.0, 1, list.as_mut_ptr()), 1);
+            assert_eq!(libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, none), 1);
+        }
+        assert_eq!(event.result, bytes.len() as i64);
+    }
+}
+
+impl Drop for Aio {
+    fn drop(&mut self) {
+        // SAFETY: nothing of it is under way.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+    }
+}
+
+/// Has a file written again and again, each time whole with another byte, while two others read it by way of the
+/// kernel's pages, and a mapping is looked at; each time the next read sees what was written.
+fn is_seen(path: &Path, write: impl Fn(&[u8])) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    fs::read(path).unwrap();
+                }
+            });
+        }
+        let (mut seen, reader) = (vec![0; BYTES], File::open(path).unwrap());
+        let mut wrong = None;
+        for round in 0..ROUNDS {
+            let bytes = vec![round as u8 | 1; BYTES];
+            write(&bytes);
+            let len = reader.read_at(&mut seen, 0).unwrap();
+            if seen[..len] != bytes {
+                wrong = Some(round);
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None, "a read saw what was there before");
+    });
+}
+
+fn open(path: &Path, flags: i32) -> File {
+    OpenOptions::new().write(true).custom_flags(flags).open(path).unwrap()
+}
+
+#[test]
+fn what_an_asynchronous_direct_write_has_ended_is_read() {
+    let mounted = Mounted::new();
+    let path = mounted.path("f");
+    fs::write(&path, vec![0; BYTES]).unwrap();
+    let (aio, file) = (Aio::new(), open(&path, libc::O_DIRECT));
+    is_seen(&path, |bytes| aio.write(&file, bytes));
+}
+
+#[test]
+fn what_a_direct_write_has_written_is_read() {
+    let mounted = Mounted::new();
+    let path = mounted.path("f");
+    fs::write(&path, vec![0; BYTES]).unwrap();
+    let file = open(&path, libc::O_DIRECT);
+    is_seen(&path, |bytes| file.write_all_at(bytes, 0).unwrap());
+}
+
+#[test]
+fn what_goes_past_the_pages_of_a_new_file_is_read() {
+    let mounted = Mounted::new();
+    let path = mounted.path("new");
+    // Made for writing alone: the server has it written past the pages.
+    let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
+    file.write_all_at(&[0; BYTES], 0).unwrap();
+    is_seen(&path, |bytes| file.write_all_at(bytes, 0).unwrap());
+    let aio = Aio::new();
+    is_seen(&path, |bytes| aio.write(&file, bytes));
+}
