@@ -1,9 +1,11 @@
 //! A volume that is filled to its end, again and again.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::mounted::Mounted;
@@ -46,6 +48,41 @@ fn remove(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
     numbers.for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
 }
 
+/// Gives every other file another name and back, and changes its attributes.
+fn rename_and_touch(mounted: &Mounted, whole: u64) {
+    fs::create_dir_all(mounted.path("elsewhere")).unwrap();
+    for number in (0..whole).step_by(2) {
+        let (name, other) = (format!("f{number}"), format!("elsewhere/a longer name for {number}"));
+        fs::rename(mounted.path(&name), mounted.path(&other)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        fs::set_permissions(mounted.path(&other), Permissions::from_mode(0o600)).unwrap();
+        fs::rename(mounted.path(&other), mounted.path(&name)).unwrap_or_else(|e| panic!("{other}: {e}"));
+    }
+    fs::rename(mounted.path("elsewhere"), mounted.path("gone")).unwrap();
+    fs::remove_dir(mounted.path("gone")).unwrap();
+}
+
+#[test]
+fn what_fallocate_allocates_is_there_for_the_file_and_not_for_others() {
+    let mounted = Mounted::of_size("256M");
+    mounted.mount();
+    let allocate = |name: &str, len| {
+        let file = File::create(mounted.path(name)).unwrap();
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len).map(|()| file)
+    };
+    let free = available(&mounted);
+    assert_eq!(allocate("too much", free + 1).unwrap_err(), Errno::NOSPC);
+    assert_eq!(fs::metadata(mounted.path("too much")).unwrap().len(), 0);
+    let mut file = allocate("half", free / 2).unwrap();
+    assert_eq!(allocate("another half and more", free / 10 * 6).unwrap_err(), Errno::NOSPC);
+    let now = available(&mounted);
+    assert!(now < free / 2, "{free} bytes were free, {now} are left");
+    fill(&mounted);
+    let data = noise(1, free as usize / 2);
+    file.write_all(&data).unwrap();
+    file.sync_all().unwrap();
+    assert!(fs::read(mounted.path("half")).unwrap() == data);
+}
+
 #[test]
 fn a_full_volume_keeps_what_it_has_and_gives_back_what_is_deleted() {
     let mounted = Mounted::lasting("256M", Duration::from_secs(600));
@@ -60,6 +97,7 @@ fn a_full_volume_keeps_what_it_has_and_gives_back_what_is_deleted() {
         first = if round == 0 { whole } else { first };
         assert!(bytes_of(whole) > VOLUME_BYTES / 2, "{} bytes fill it", bytes_of(whole));
         assert!(bytes_of(whole) > bytes_of(first) / 10 * 9, "space is lost from round to round");
+        rename_and_touch(&mounted, whole);
         assert_whole(&mounted, 0..whole);
 
         // Every other file goes; the others stay whole, and there is room for as much again.
