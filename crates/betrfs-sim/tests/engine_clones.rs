@@ -571,3 +571,41 @@ fn a_replay_of_copies_that_came_and_went_needs_no_more_room_than_they_did() {
     assert_eq!(count(&env, b"/gone\0"), 1_000);
     assert_sound(&env);
 }
+
+/// Giving space back makes nodes of what clones show of others' interior nodes, and not of what lies below: of leaves
+/// at their ends, which others share, no copy is made.
+#[test]
+fn clones_take_as_little_once_all_is_carried_down() {
+    let device = volume();
+    let env = open(&device);
+    let source = dir(100_000);
+    const CLONES: u32 = 300;
+    let carry_down = || {
+        commit(&env, |batch| {
+            batch.delete(D, b"/nothing");
+            batch.mark_freeing(SETUP.volume_bytes);
+        });
+        env.reclaim().unwrap();
+        env.checkpoint().unwrap();
+        env.space().used_bytes
+    };
+    let name = |number: u32| format!("/clone{number:04}\0").into_bytes();
+    let alone = carry_down();
+    // Each begins and ends within leaves that hold others' keys too.
+    (0..CLONES).for_each(|number| commit(&env, |batch| batch.clone_range(D, &source, &name(number))));
+    let cloned = carry_down();
+    let each = cloned.saturating_sub(alone) / u64::from(CLONES);
+    assert!(each < 2048, "a clone takes {each} bytes once all is carried down");
+    commit(&env, |batch| batch.delete_range(D, &Cut::before(source.clone()), &Cut::after(source.clone())));
+    for number in 1..CLONES {
+        let name = name(number);
+        commit(&env, |batch| batch.delete_range(D, &Cut::before(name.clone()), &Cut::after(name.clone())));
+    }
+    let left = carry_down();
+    assert!(left < alone + alone / 50, "one of all is left, of {alone} bytes, and {left} are used");
+    assert_eq!(count(&env, &name(0)), 100_000);
+    commit(&env, |batch| batch.delete_range(D, &Cut::LOW, &Cut::HIGH));
+    let left = carry_down();
+    assert!(left < alone / 50, "nothing is left, and {left} bytes are used");
+    assert_sound(&env);
+}
