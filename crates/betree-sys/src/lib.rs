@@ -17,6 +17,14 @@ pub mod device;
 pub mod home;
 pub mod sync;
 
+/// Whether the calling thread unwinds from a panic, in a home whose threads can.
+pub fn is_unwinding() -> bool {
+    #[cfg(any(feature = "std", feature = "shuttle"))]
+    return std::thread::panicking();
+    #[cfg(not(any(feature = "std", feature = "shuttle")))]
+    false
+}
+
 pub use codec::Codec;
 pub use device::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 pub use home::Home;

@@ -1,6 +1,7 @@
 //! The environment: dictionaries, log and checkpoints behind one interface.
 
 mod admission;
+mod closing;
 
 use alloc::string::String;
 use alloc::string::ToString;
@@ -23,8 +24,14 @@ use crate::stats::{Space, Stats};
 use crate::store::Request;
 use crate::tree::Cursor;
 use admission::Claim;
+use closing::End;
 
 /// Several dictionaries in one volume.
+///
+/// Whoever drops it last closes it, as well as that can be done: [`close`](Env::close) tells whether it could, and
+/// [`abandon`](Env::abandon) keeps it from happening. Threads that work for it hold it as well. The end of a process
+/// that drops nothing (`exit`, a signal), and a drop while the thread panics, are a crash: of what was not synced
+/// nothing is sure to be left.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
 /// reclaiming, checkpoint, the dictionaries' structures, commit, their states, the node table, the rest.
@@ -49,7 +56,7 @@ pub struct Env {
 
 pub(crate) struct Committer {
     pub next_msn: Msn,
-    closed: bool,
+    end: End,
     /// Why no change is taken any more, if background work has failed.
     failed: Option<String>,
 }
@@ -71,7 +78,7 @@ impl Env {
         Env {
             engine,
             log,
-            commit: Mutex::new(Committer { next_msn, closed: false, failed: None }),
+            commit: Mutex::new(Committer { next_msn, end: End::Open, failed: None }),
             checkpoint: Mutex::new(committed),
             opened,
             reclaiming: Mutex::new(()),
@@ -204,7 +211,7 @@ impl Env {
         if let Some(why) = &commit.failed {
             return Err(Error::ReadOnly { why: why.clone() });
         }
-        if commit.closed {
+        if commit.end != End::Open {
             return Err(Error::ReadOnly { why: "the volume was closed".into() });
         }
         self.engine.store.disk.refuse_if_poisoned()
@@ -429,22 +436,6 @@ impl Env {
         self.signal.lock().stop = true;
         self.work_wanted.notify_all();
         self.work_done.notify_all();
-    }
-
-    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused. Where that
-    /// failed, another call tries again.
-    ///
-    /// # Errors
-    /// As [`checkpoint`](Env::checkpoint).
-    pub fn close(&self) -> Result<()> {
-        {
-            let mut commit = self.commit.lock();
-            if !commit.closed {
-                self.writable(&commit)?;
-                commit.closed = true;
-            }
-        }
-        self.checkpoint_as(true, &mut self.checkpoint.lock())
     }
 
     /// The counters.

@@ -1,6 +1,6 @@
 //! The engine's way to the disk: counted, and closed to changes after a failed one.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -24,7 +24,8 @@ const EROFS: i32 = 30;
 /// every later write and sync is refused; reads go on.
 pub(crate) struct Disk {
     device: Arc<dyn Device>,
-    poison: Mutex<Option<DeviceError>>,
+    /// Why nothing is written any more.
+    poison: Mutex<Option<String>>,
     /// Held over a sync: of two at once, the system may report a lost write to only one of them.
     sync_turn: Mutex<()>,
     reads: AtomicU64,
@@ -124,8 +125,8 @@ impl Disk {
 
     /// [`Error::ReadOnly`] after a failed write or sync.
     pub(crate) fn refuse_if_poisoned(&self) -> Result<()> {
-        match *self.poison.lock() {
-            Some(first) => Err(Error::ReadOnly { why: first.to_string() }),
+        match &*self.poison.lock() {
+            Some(first) => Err(Error::ReadOnly { why: first.clone() }),
             None => Ok(()),
         }
     }
@@ -141,8 +142,13 @@ impl Disk {
         }
     }
 
+    /// Refuses every later write and sync, as after a failed one.
+    pub(crate) fn refuse_from_now_on(&self, why: &str) {
+        self.poison.lock().get_or_insert_with(|| why.into());
+    }
+
     fn poison(&self, error: DeviceError) -> Error {
-        self.poison.lock().get_or_insert(error);
+        self.refuse_from_now_on(&error.to_string());
         Error::Device(error)
     }
 }

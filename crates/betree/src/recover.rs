@@ -387,6 +387,7 @@ mod tests {
             assert_eq!(captured.first_unapplied(2), 1, "the second dictionary's first message");
             env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();
         }
+        env.abandon();
         drop(env);
         let env = open(&device);
         for dict in [DictId(0), DictId(1)] {

@@ -118,7 +118,11 @@ impl CrashHistory {
         let device = Arc::clone(&disk) as Arc<dyn Device>;
         match open_env(&device, &self.setup) {
             Err(error) if !disk.is_cut() => Err(format!("after the crash: the engine failed: {error}")),
-            _ => Ok(disk.crash(rng.next_u64())),
+            Ok(env) => {
+                env.abandon();
+                Ok(disk.crash(rng.next_u64()))
+            }
+            Err(_) => Ok(disk.crash(rng.next_u64())),
         }
     }
 

@@ -67,9 +67,10 @@ impl Runner {
         &self.history
     }
 
-    /// Drops the environment without closing it; what was committed and synced so far is left.
-    pub fn into_history(self) -> History {
-        self.history
+    /// Abandons the environment; what was committed and synced so far is left.
+    pub fn into_history(mut self) -> History {
+        let nothing = History::of(ModelEnv::new(self.setup.geometry.dicts));
+        std::mem::replace(&mut self.history, nothing)
     }
 
     /// The environment.
@@ -254,11 +255,24 @@ impl Runner {
 
     fn reopen(&mut self) -> Result<(), Failure> {
         // The old environment must be gone before the new one reads: there is one at a time.
-        drop(self.env.take());
-        let opened = Runner::open(Arc::clone(&self.device), self.setup, &self.history)?;
-        self.env = opened.env;
-        self.history = opened.history;
+        self.abandon();
+        let mut opened = Runner::open(Arc::clone(&self.device), self.setup, &self.history)?;
+        self.env = opened.env.take();
+        self.history = opened.into_history();
         Ok(())
+    }
+
+    fn abandon(&mut self) {
+        if let Some(env) = self.env.take() {
+            env.abandon();
+        }
+    }
+}
+
+/// What is dropped here has crashed, unless a step closed it.
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.abandon();
     }
 }
 

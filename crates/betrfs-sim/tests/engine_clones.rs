@@ -562,7 +562,8 @@ fn a_replay_of_copies_that_came_and_went_needs_no_more_room_than_they_did() {
     env.sync().unwrap();
     assert_eq!(env.stats().checkpoints, before, "all of it is to be replayed");
     let used = env.space().used_bytes;
-    // Without a close, as after the death of the process.
+    // As after the death of the process.
+    env.abandon();
     drop(env);
     let env = open_env(&dyn_device, &setup).unwrap();
     let replayed = env.space().used_bytes;

@@ -185,4 +185,83 @@ fn room_that_is_set_aside_is_there_for_whom_it_was() {
     assert_eq!(env.commit(&noisy(3 << 40, 220_000)), Err(Error::NoSpace));
     env.put_back(500_000);
     env.commit(&noisy(3 << 40, 220_000)).unwrap();
+
+const SMALL: Geometry =
+    Geometry { node_bytes: 16 << 10, basement_bytes: 4096, fanout_max: 4, log_bytes: 128 << 10, dicts: 1 };
+
+fn open(device: &Arc<MemDevice>) -> Env {
+    Env::open(device.clone(), Options::new(1 << 20, Arc::new(Replace))).unwrap()
+}
+
+/// An environment with a change that nobody has synced.
+fn unsynced(device: &Arc<MemDevice>) -> Env {
+    Env::format(device.clone(), &SMALL, [1; 16]).unwrap();
+    let env = open(device);
+    let mut batch = Batch::new();
+    batch.put(DictId(0), b"key", b"value");
+    env.commit(&batch).unwrap();
+    env
+}
+
+/// What a crash leaves of a device: whether it was closed well, and the value.
+fn left(device: &Arc<MemDevice>) -> (bool, Option<alloc::vec::Vec<u8>>) {
+    let crashed = MemDevice::holding(device.durable_bytes());
+    let disk = crate::io::Disk::new(crashed.clone());
+    let clean = crate::format::superblock::slots::load(&disk).unwrap().superblock.clean;
+    (clean, open(&crashed).get(DictId(0), b"key").unwrap())
+}
+
+#[test]
+fn who_drops_it_last_closes_it() {
+    let device = MemDevice::new(2048);
+    let env = Arc::new(unsynced(&device));
+    let other = env.clone();
+    drop(env);
+    assert_eq!(left(&device), (false, None));
+    drop(other);
+    assert_eq!(left(&device), (true, Some(b"value".to_vec())));
+}
+
+#[test]
+fn what_was_closed_is_not_touched_again_when_it_is_dropped() {
+    let device = MemDevice::new(2048);
+    let env = unsynced(&device);
+    env.close().unwrap();
+    let (bytes, writes) = (device.bytes(), env.stats().device_writes);
+    env.close().unwrap();
+    assert_eq!(env.stats().device_writes, writes);
+    drop(env);
+    assert!(device.bytes() == bytes);
+}
+
+#[test]
+fn what_is_abandoned_or_dropped_in_a_panic_is_left_as_by_a_crash() {
+    let device = MemDevice::new(2048);
+    let env = unsynced(&device);
+    env.abandon();
+    assert!(matches!(env.sync(), Err(Error::ReadOnly { .. })));
+    assert!(matches!(env.checkpoint(), Err(Error::ReadOnly { .. })));
+    drop(env);
+    assert_eq!(left(&device), (false, None));
+
+    let device = MemDevice::new(2048);
+    let env = unsynced(&device);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _env = env;
+        panic!("on purpose");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(left(&device), (false, None));
+}
+
+/// A checkpoint needs room that there is not; the log does not.
+#[test]
+fn what_cannot_be_closed_is_synced() {
+    let device = MemDevice::new(2048);
+    let env = unsynced(&device);
+    let space = env.engine.store.space.clone();
+    let all: alloc::vec::Vec<_> = core::iter::from_fn(|| space.allocate(1, 1)).collect();
+    assert!(all.len() > 100);
+    drop(env);
+    assert_eq!(left(&device), (false, Some(b"value".to_vec())));
 }

@@ -95,3 +95,17 @@ fn a_failing_device_leaves_the_threads_alive_and_stoppable() {
     assert!(start.elapsed() < Duration::from_secs(5));
     assert_eq!(Arc::strong_count(&env), 2, "all threads are gone: the test and its timer have the volume");
 }
+
+#[test]
+fn a_volume_that_is_dropped_with_its_threads_is_closed() {
+    let (device, env) = volume();
+    let workers = Workers::start(Arc::clone(&env), fast(1 << 30, 1 << 30)).unwrap();
+    put(&env, b"a");
+    let before = device.counts().syncs;
+    drop(env);
+    assert_eq!(device.counts().syncs, before, "the threads have it still");
+    drop(workers);
+    let left = Arc::new(device.copy()) as Arc<dyn betree_sys::Device>;
+    let env = Env::open(left, Options::new(4 << 20, Arc::new(Replace))).unwrap();
+    assert_eq!(env.get(DictId(0), b"a").unwrap().as_deref(), Some(&b"value"[..]));
+}

@@ -55,6 +55,7 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
     };
     compare(&volume);
     volume.sync().unwrap();
+    volume.env().abandon();
     drop(volume);
     let volume = disk.open();
     compare(&volume);

@@ -1,10 +1,10 @@
 //! A volume in memory, for the tests of the library.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use betree::Geometry;
+use betree::{Env, Geometry};
 use betree_sys::Home;
 use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpKind, OpenOptions, Volume};
 use betrfs_sim::MemDevice;
@@ -44,6 +44,8 @@ impl Home for TestHome {
 pub struct Disk {
     pub device: Arc<MemDevice>,
     pub options: OpenOptions,
+    /// The volume that was opened last.
+    last: Mutex<Weak<Env>>,
 }
 
 impl Disk {
@@ -71,12 +73,23 @@ impl Disk {
         let device = Arc::new(MemDevice::new(bytes as u64));
         let home = TestHome::new();
         Volume::format(device.clone(), options, &*home).unwrap();
-        Disk { device, options: OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(home) } }
+        Disk::holding(device, OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(home) })
     }
 
-    /// Opens the volume. An earlier one must not be used any more.
+    /// One whose device has a volume.
+    pub fn holding(device: Arc<MemDevice>, options: OpenOptions) -> Disk {
+        Disk { device, options, last: Mutex::new(Weak::new()) }
+    }
+
+    /// Opens the volume. If an earlier one was neither closed nor dropped, it has crashed.
     pub fn open(&self) -> Volume {
-        Volume::open(self.device.clone(), self.options.clone()).unwrap()
+        let mut last = self.last.lock().unwrap();
+        if let Some(env) = last.upgrade() {
+            env.abandon();
+        }
+        let volume = Volume::open(self.device.clone(), self.options.clone()).unwrap();
+        *last = Arc::downgrade(volume.env());
+        volume
     }
 }
 

@@ -238,6 +238,7 @@ fn what_a_crash_leaves_is_deleted_at_the_next_opening() {
     }
     open_file(&volume, ROOT, "f0", b"new");
     volume.sync().unwrap();
+    volume.env().abandon();
     drop(volume);
     let volume = disk.open();
     assert_sound(&volume);

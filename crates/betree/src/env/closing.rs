@@ -1,0 +1,61 @@
+//! How an environment ends.
+
+use betree_sys::is_unwinding;
+
+use super::Env;
+use crate::error::Result;
+
+/// Whether an environment has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It has not.
+    Open,
+    /// It takes no changes any more, and what it took may still be in memory alone.
+    Closing,
+    /// There is nothing left to do.
+    Done,
+}
+
+impl Env {
+    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused. Where that
+    /// failed, another call tries again.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Env::checkpoint).
+    pub fn close(&self) -> Result<()> {
+        {
+            let mut commit = self.commit.lock();
+            match commit.end {
+                End::Done => return Ok(()),
+                End::Closing => {}
+                End::Open => {
+                    self.writable(&commit)?;
+                    commit.end = End::Closing;
+                }
+            }
+        }
+        self.checkpoint_as(true, &mut self.checkpoint.lock())?;
+        self.commit.lock().end = End::Done;
+        Ok(())
+    }
+
+    /// Ends it as a crash would: from now on nothing is written, now or when it is dropped, and what was not
+    /// durable is lost. For simulations of crashes, and for whoever wants the last durable state.
+    pub fn abandon(&self) {
+        self.commit.lock().end = End::Done;
+        self.engine.store.disk.refuse_from_now_on("the volume was abandoned");
+    }
+}
+
+impl Drop for Env {
+    fn drop(&mut self) {
+        // A panic may have left anything half done, even a lock that nobody will ever give back.
+        if is_unwinding() || self.commit.lock().end == End::Done {
+            return;
+        }
+        if self.close().is_err() {
+            // The log takes less than a checkpoint. Who wants to know of a failure has closed it before.
+            let _ = self.sync();
+        }
+    }
+}
