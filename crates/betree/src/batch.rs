@@ -295,12 +295,14 @@ impl<'b> Changes<'b> {
         let [kind, dict, sides, _, k0, k1, k2, k3, v0, v1, v2, v3] = *head;
         let key_len = u32::from_le_bytes([k0, k1, k2, k3]) as usize;
         let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
-        let key = rest.get(..key_len)?;
-        let value = rest.get(key_len..key_len.checked_add(value_len)?)?;
+        let key = rest.get(..key_len).filter(|key| is_key(key))?;
+        let value_end = key_len.checked_add(value_len)?;
+        let value = rest.get(key_len..value_end)?;
         let change = match kind {
             PUT => Change::Put { key, value },
             DELETE => Change::Delete { key },
             UPSERT => Change::Upsert { key, delta: value },
+            DELETE_RANGE if !is_key(value) => return None,
             DELETE_RANGE => {
                 let (lo, hi) = (cut(key, sides & LO_AFTER != 0), cut(value, sides & HI_AFTER != 0));
                 if lo >= hi {
@@ -308,12 +310,16 @@ impl<'b> Changes<'b> {
                 }
                 Change::DeleteRange { lo, hi }
             }
+            CLONE_RANGE if !is_key(value) => return None,
             CLONE_RANGE => Change::CloneRange { from: key, to: value, lo: Cut::LOW, hi: Cut::HIGH },
             CLONE_PART => {
                 let (to_len, rest) = value.split_first_chunk::<4>()?;
                 let (lo_len, rest) = rest.split_first_chunk::<4>()?;
                 let (to, rest) = rest.split_at_checked(u32::from_le_bytes(*to_len) as usize)?;
                 let (lo, hi) = rest.split_at_checked(u32::from_le_bytes(*lo_len) as usize)?;
+                if to.len().saturating_add(lo.len().max(hi.len())) > KEY_BYTES_MAX {
+                    return None;
+                }
                 let (lo, hi) = (cut(lo, sides & LO_AFTER != 0), cut(hi, sides & HI_AFTER != 0));
                 if lo >= hi {
                     return None;
@@ -322,9 +328,14 @@ impl<'b> Changes<'b> {
             }
             _ => return None,
         };
-        self.rest = rest.get(key_len + value_len..)?;
+        self.rest = rest.get(value_end..)?;
         Some((DictId(dict), change))
     }
+}
+
+/// Whether it is no longer than any key that was ever committed.
+fn is_key(bytes: &[u8]) -> bool {
+    bytes.len() <= KEY_BYTES_MAX
 }
 
 fn cut(bytes: &[u8], after: bool) -> Cut {

@@ -60,6 +60,7 @@ impl Captured {
 impl Engine {
     /// Captures the moment. The caller holds the commit lock, so that no batch is half in it.
     pub fn capture(&self, next_msn: Msn) -> Captured {
+        self.store.expect_messages_before(next_msn);
         let mut states: Vec<_> = self.dicts.iter().map(|d| d.state.write()).collect();
         let mut table = self.table.lock();
         let mut roots = [DictRoot::default(); DICTS_MAX];

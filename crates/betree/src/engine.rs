@@ -512,7 +512,7 @@ impl Engine {
         let memtables = self.dicts.iter().map(|d| d.state.read().memtable_bytes() as u64).sum::<u64>();
         let trees = self.store.cache.owed_bytes() + memtables;
         let further_parts = self.store.space.further_parts() * PART_BYTES;
-        trees + self.table.lock().dirty_page_bytes(self.table_page_bytes()) + further_parts
+        trees + self.table.lock().dirty_page_bytes(self.geometry.table_page_bytes()) + further_parts
     }
 
     /// Whether so many bytes more fit whatever is owed: then the exact sum is not worth its locks.
@@ -532,10 +532,5 @@ impl Engine {
     fn has_room(&self, nodes: u32) -> bool {
         let more = u64::from(self.geometry.node_bytes) * u64::from(nodes);
         self.is_far_from_full(more) || self.free_bytes() > self.owed_bytes() + more
-    }
-
-    /// The size of a page of the node table in bytes.
-    pub fn table_page_bytes(&self) -> u32 {
-        (self.geometry.node_bytes / 16).clamp(4096, 256 << 10)
     }
 }

@@ -95,10 +95,9 @@ impl Env {
         self.engine.geometry.range_weight_bytes()
     }
 
-    /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`]: an eighth
-    /// of the log, so that a quarter of it, kept free, holds one wherever the log's end falls.
+    /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`].
     pub fn batch_bytes_max(&self) -> usize {
-        (self.log.capacity_bytes() / 8 - 4096).min(256 << 20) as usize
+        self.engine.geometry.batch_bytes_max() as usize
     }
 
     /// Takes a batch: all of it or none. It is seen by readers when this returns, and durable after

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::space::Extent;
 
 #[cfg(test)]
+pub(crate) mod asked;
+#[cfg(test)]
 pub(crate) mod mem;
 
 /// The operating system's error number of what can only be read.
@@ -63,7 +65,7 @@ impl Disk {
     /// As [`new`](Disk::new), and nothing is ever written to it.
     pub(crate) fn for_reading(device: Arc<dyn Device>) -> Disk {
         let refusal = DeviceError { op: DeviceOp::Write, offset: 0, len: 0, errno: EROFS };
-        Disk { poison: Mutex::new(Some(refusal)), ..Disk::new(device) }
+        Disk { poison: Mutex::new(Some(refusal.to_string())), ..Disk::new(device) }
     }
 
     /// The device's size in bytes.
@@ -184,6 +186,8 @@ impl AlignedBuf {
     /// Appends zeros up to `len_blocks` blocks; shortens nothing. On an error it is as it was.
     pub(crate) fn grow_to(&mut self, len_blocks: usize) -> Result<()> {
         let Some(missing) = len_blocks.checked_sub(self.blocks.len()) else { return Ok(()) };
+        #[cfg(test)]
+        asked::note(len_blocks.saturating_mul(BLOCK_BYTES));
         self.blocks
             .try_reserve(missing)
             .map_err(|_| Error::NoMemory { bytes: len_blocks as u64 * BLOCK_BYTES as u64 })?;

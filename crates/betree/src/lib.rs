@@ -22,6 +22,8 @@ mod env;
 mod error;
 mod folds;
 mod format;
+#[cfg(test)]
+mod hostile;
 mod io;
 mod key;
 mod log;

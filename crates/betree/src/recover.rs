@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use betree_sys::sync::atomic::AtomicU64;
 use betree_sys::{BLOCK_BYTES, Device};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -14,8 +15,13 @@ use crate::dict::Dict;
 use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock, TablePlace, slots};
-use crate::format::table::{Entries, StoredPage, StoredSlot, decode_directory, decode_page, slots_per_page};
+use crate::format::limits::Limits;
+use crate::format::segment::last_msn;
+use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, NODES_MIN, Superblock, TablePlace, slots};
+use crate::format::table::{
+    Entries, StoredPage, StoredSlot, decode_directory, decode_page, directory_bytes_max, page_bytes_max,
+    slots_per_page,
+};
 use crate::io::{AlignedBuf, Disk};
 use crate::key::Cut;
 use crate::log::{Log, Region, replay};
@@ -37,11 +43,6 @@ const PENDING_BYTES_MIN: u64 = 16 << 10;
 const MEMTABLES_SHARE: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// The size of a page of the node table for a geometry, in bytes.
-fn table_page_bytes(geometry: &Geometry) -> u32 {
-    (geometry.node_bytes / 16).clamp(4096, 256 << 10)
-}
-
 pub(crate) fn region(superblock: &Superblock) -> Region {
     Region { offset: superblock.log_offset, len: superblock.geometry.log_bytes }
 }
@@ -60,7 +61,7 @@ impl Env {
         geometry.validate()?;
         let volume_bytes = device.len() / BLOCK * BLOCK;
         let taken = slots::BYTES + geometry.log_bytes;
-        if volume_bytes < taken + u64::from(geometry.node_bytes) * 16 + 64 * BLOCK {
+        if volume_bytes < taken + u64::from(geometry.node_bytes) * NODES_MIN + 64 * BLOCK {
             return Err(Error::BadGeometry("the device is too small for such nodes and such a log"));
         }
         let disk = Arc::new(Disk::new(device));
@@ -72,14 +73,17 @@ impl Env {
             geometry: *geometry,
             volume_bytes,
             log_offset: slots::BYTES,
-            table_page_bytes: table_page_bytes(geometry),
+            table_page_bytes: geometry.table_page_bytes(),
             dicts: Default::default(),
             table: TablePlace::default(),
             log_start: LogStart { epoch: 1, seq: 1, position: 0 },
             next_msn: FIRST_MSN,
         };
+        let space = space_of(&superblock);
         let store = Store {
-            space: space_of(&superblock),
+            limits: Limits::of(geometry, space.total_blocks()),
+            next_msn: AtomicU64::new(FIRST_MSN),
+            space,
             disk,
             cache: Cache::new(1 << 20, geometry.fanout_max),
             compression: Compression::None,
@@ -133,15 +137,16 @@ impl Env {
         let mut committed = Committed { superblock, directory: Some(directory) };
         let mut next_msn = superblock.next_msn;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
-            next_msn = next_msn.max(first_msn + u64::from(changes));
-            let ranges = ranges_at_front(record)?;
+            let ranges = ranges_at_front(record, changes)?;
+            // The log has looked at both.
+            next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
             if ranges > 0 {
                 engine.freeze(true);
                 engine.absorb_all()?;
                 let structures = engine.lock_structures();
                 // What was taken once is within every limit.
                 let changes = engine.change_ranges(&structures, first_msn, record, ranges, usize::MAX)?;
-                engine.apply_ranges(changes, first_msn + u64::from(ranges) - 1);
+                engine.apply_ranges(changes, last_msn(first_msn, ranges));
                 engine.note_borders(record);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
@@ -217,6 +222,8 @@ pub(crate) fn engine_over(
     let dead: Vec<NodeId> = table.nodes().filter(|(_, _, refs)| *refs == 0).map(|(id, ..)| id).collect();
     let store = Store {
         disk,
+        limits: Limits::of(&superblock.geometry, space.total_blocks()),
+        next_msn: AtomicU64::new(superblock.next_msn),
         space,
         cache: Cache::new(
             options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE,
@@ -234,7 +241,8 @@ pub(crate) fn engine_over(
     engine
 }
 
-/// Reads the node table and claims all that it names. Of each page and node of which nothing can be known
+/// Reads the node table and claims all that it names: what was written is not longer than what it lists needs, nor
+/// lists more than the volume has room for. Of each page and node of which nothing can be known
 /// `lost` is told, by whose leave the others are read.
 ///
 /// # Errors
@@ -248,13 +256,21 @@ pub(crate) fn read_table(
     let place = &superblock.table;
     let directory = space.claim(place.parts())?;
     let what = "the node table's directory";
+    let limits = Limits::of(&superblock.geometry, space.total_blocks());
+    let per_page = slots_per_page(superblock.table_page_bytes);
+    let pages_max = limits.slots.div_ceil(u64::from(per_page));
+    if u64::from(place.len) > directory_bytes_max(pages_max, limits.blocks) {
+        return Err(corrupt(what, &directory, "it is longer than any of such a volume"));
+    }
     let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
     let pages = decode_directory(bytes_of(&bytes, place.len))
         .ok_or_else(|| corrupt(what, &directory, "it is not one"))?;
-    let per_page = slots_per_page(superblock.table_page_bytes);
+    if pages.entries.len() as u64 > pages_max {
+        return Err(corrupt(what, &directory, "it has more pages than there can be nodes"));
+    }
     let mut table = Table::new(per_page);
     for (index, page) in pages.entries.iter().enumerate() {
-        match read_page(disk, space, &pages, (index, page), per_page) {
+        match read_page(disk, space, &pages, (index, page), per_page, limits.blocks) {
             Ok((place, slots)) => table.push_page(place, &slots, |parts| space.claim(parts), lost)?,
             Err(error) => {
                 lost(error.clone())?;
@@ -272,12 +288,16 @@ fn read_page(
     pages: &Entries<StoredPage>,
     (index, page): (usize, &StoredPage),
     per_page: u32,
+    blocks: u64,
 ) -> Result<(PagePlace, Entries<StoredSlot>)> {
     let what = "a page of the node table";
     let extent = space.claim(pages.parts_of(index, page.first_part()))?;
     let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
-    if u64::from(len_bytes) > extent.len_blocks() * BLOCK {
-        return Err(corrupt(what, &extent, "it is longer than its extent"));
+    if u64::from(len_bytes).div_ceil(BLOCK) != extent.len_blocks() {
+        return Err(corrupt(what, &extent, "it is not as long as its extent"));
+    }
+    if u64::from(len_bytes) > page_bytes_max(per_page, blocks) {
+        return Err(corrupt(what, &extent, "it is longer than any of such a volume"));
     }
     let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
     let is_last = index + 1 == pages.entries.len();
@@ -318,17 +338,25 @@ fn read_checked(
 }
 
 /// How many changes of ranges stand at the front of the record of a batch with clones; 0 for others.
-fn ranges_at_front(record: &[u8]) -> Result<u32> {
-    let (mut ranges, mut clones) = (0, false);
+///
+/// # Errors
+/// [`Error::BadRecord`] where it does not hold exactly so many `changes`: each of them has a number.
+fn ranges_at_front(record: &[u8], changes: u32) -> Result<u32> {
+    let (mut all, mut ranges, mut clones) = (0u64, 0u32, false);
     for change in Changes::of(record) {
+        let is_at_front = u64::from(ranges) == all;
         match change?.1 {
-            Change::DeleteRange { .. } => ranges += 1,
-            Change::CloneRange { .. } => {
+            Change::DeleteRange { .. } if is_at_front => ranges += 1,
+            Change::CloneRange { .. } if is_at_front => {
                 ranges += 1;
                 clones = true;
             }
-            _ => break,
+            _ => {}
         }
+        all += 1;
+    }
+    if all != u64::from(changes) {
+        return Err(Error::BadRecord);
     }
     Ok(if clones && !planted::is(planted::Bug::ClonesNotReplayed) { ranges } else { 0 })
 }

@@ -58,6 +58,11 @@ impl Options {
     }
 }
 
+/// No node has more children.
+const FANOUT_MAX: u32 = 256;
+/// No batch is larger, in bytes.
+pub(crate) const BATCH_BYTES_MAX: u64 = 256 << 20;
+
 /// How many messages for ranges a buffer holds at most for each edge that its node may have.
 const RANGES_PER_EDGE: usize = 2;
 
@@ -79,20 +84,36 @@ impl Geometry {
         self.node_bytes as usize / (RANGES_PER_EDGE * self.fanout_max as usize).max(1)
     }
 
+    /// The largest batch in bytes: an eighth of the log, so that a quarter of it, kept free, holds one wherever the
+    /// log's end falls.
+    pub(crate) fn batch_bytes_max(&self) -> u64 {
+        (self.log_bytes / 8).saturating_sub(4096).min(BATCH_BYTES_MAX)
+    }
+
+    /// The size of a page of the node table in bytes.
+    pub(crate) fn table_page_bytes(&self) -> u32 {
+        (self.node_bytes / 16).clamp(4096, 256 << 10)
+    }
+
     /// Whether the parts fit together.
     ///
     /// # Errors
     /// [`Error::BadGeometry`] with what does not.
     pub(crate) fn validate(&self) -> Result<()> {
-        if self.fanout_max < 4 {
-            return Err(Error::BadGeometry("the fan-out must be at least 4"));
+        self.mismatch().map_or(Ok(()), |what| Err(Error::BadGeometry(what)))
+    }
+
+    /// What of it does not fit together, for a volume that is made and for one that is opened.
+    pub(crate) fn mismatch(&self) -> Option<&'static str> {
+        if !(4..=FANOUT_MAX).contains(&self.fanout_max) {
+            return Some("the fan-out must be between 4 and 256");
         }
         if self.basement_bytes > self.node_bytes {
-            return Err(Error::BadGeometry("a basement must not be larger than a node"));
+            return Some("a basement must not be larger than a node");
         }
         if !self.log_bytes.is_multiple_of(4096) {
-            return Err(Error::BadGeometry("the log must be whole blocks of 4096 bytes"));
+            return Some("the log must be whole blocks of 4096 bytes");
         }
-        Ok(())
+        None
     }
 }

@@ -185,6 +185,7 @@ fn room_that_is_set_aside_is_there_for_whom_it_was() {
     assert_eq!(env.commit(&noisy(3 << 40, 220_000)), Err(Error::NoSpace));
     env.put_back(500_000);
     env.commit(&noisy(3 << 40, 220_000)).unwrap();
+}
 
 const SMALL: Geometry =
     Geometry { node_bytes: 16 << 10, basement_bytes: 4096, fanout_max: 4, log_bytes: 128 << 10, dicts: 1 };

@@ -1,6 +1,7 @@
 //! Every byte that reaches the disk, and nothing else.
 
 mod fences;
+pub(crate) mod limits;
 pub(crate) mod node;
 pub(crate) mod run;
 pub(crate) mod segment;

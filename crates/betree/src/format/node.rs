@@ -22,6 +22,7 @@
 
 use alloc::vec::Vec;
 
+use super::limits::{BOUND_BYTES_MAX, Limits};
 use crate::key::{Cut, Translation};
 use crate::message::Msn;
 use crate::node::{Goto, NodeId};
@@ -155,12 +156,24 @@ impl Header {
         out.out
     }
 
-    /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`.
+    /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`, which has no more than
+    /// the limits allow and no message of `next_msn` or later.
     ///
     /// # Errors
     /// What does not fit, in words.
-    pub fn decode(bytes: &[u8], extent_bytes: u64) -> Result<Header, &'static str> {
-        let mut from = Reader { rest: bytes, extent_bytes };
+    pub fn decode(
+        bytes: &[u8],
+        extent_bytes: u64,
+        limits: &Limits,
+        next_msn: Msn,
+    ) -> Result<Header, &'static str> {
+        let mut from = Reader {
+            rest: bytes,
+            extent_bytes,
+            stored_left: extent_bytes,
+            raw_left: limits.contents_bytes,
+            next_msn,
+        };
         if from.u32()? != MAGIC {
             return Err("no node starts here");
         }
@@ -174,7 +187,7 @@ impl Header {
         let entries = if height == 0 {
             let mut basements: Vec<(Vec<u8>, Vec<RunRef>)> = Vec::new();
             for _ in 0..count {
-                let first = from.bytes()?.to_vec();
+                let first = from.bound()?.to_vec();
                 if basements.last().is_some_and(|(last, _)| *last >= first) {
                     return Err("basements out of order");
                 }
@@ -265,6 +278,11 @@ impl Writer {
 struct Reader<'b> {
     rest: &'b [u8],
     extent_bytes: u64,
+    /// What the runs that are still to come may be at most, all together, in bytes: as they are stored, and
+    /// before that.
+    stored_left: u64,
+    raw_left: u64,
+    next_msn: Msn,
 }
 
 impl<'b> Reader<'b> {
@@ -289,10 +307,16 @@ impl<'b> Reader<'b> {
         self.take(len)
     }
 
+    /// A bound's bytes, or a prefix.
+    fn bound(&mut self) -> Result<&'b [u8], &'static str> {
+        let bytes = self.bytes()?;
+        if bytes.len() > BOUND_BYTES_MAX { Err("a bound longer than any key") } else { Ok(bytes) }
+    }
+
     fn cut(&mut self) -> Result<Cut, &'static str> {
         match self.take(1)? {
-            [0] => Ok(Cut::before(self.bytes()?)),
-            [1] => Ok(Cut::after(self.bytes()?)),
+            [0] => Ok(Cut::before(self.bound()?)),
+            [1] => Ok(Cut::after(self.bound()?)),
             _ => Err("a bound on neither side"),
         }
     }
@@ -309,7 +333,15 @@ impl<'b> Reader<'b> {
         if u64::from(raw_len) > stored_as.raw_len_max(stored_len) {
             return Err("a run longer than what is stored can hold");
         }
-        Ok(RunRef { offset, stored_len, raw_len, stored_as, ranges, checksum, last_msn: self.u64()? })
+        let left = self.stored_left.checked_sub(stored_len.into());
+        self.stored_left = left.ok_or("more runs than the extent has room for")?;
+        let left = self.raw_left.checked_sub(raw_len.max(stored_len).into());
+        self.raw_left = left.ok_or("more in it than in any node of such a volume")?;
+        let last_msn = self.u64()?;
+        if last_msn >= self.next_msn {
+            return Err("a message that is newer than the volume");
+        }
+        Ok(RunRef { offset, stored_len, raw_len, stored_as, ranges, checksum, last_msn })
     }
 
     fn runs(&mut self) -> Result<Vec<RunRef>, &'static str> {
@@ -326,7 +358,7 @@ impl<'b> Reader<'b> {
     fn edge(&mut self) -> Result<StoredEdge, &'static str> {
         let hi = self.cut()?;
         let strip_len = self.u32()? as usize;
-        let prepend = self.bytes()?.to_vec();
+        let prepend = self.bound()?.to_vec();
         let (slot, generation) = (self.u32()?, self.u32()?);
         let longest_key = self.u32()?;
         let partition = self.runs()?;
@@ -343,7 +375,7 @@ impl<'b> Reader<'b> {
         Ok(Goto {
             lo: self.cut()?,
             hi: self.cut()?,
-            translation: Translation { strip_len: self.u32()? as usize, prepend: self.bytes()?.to_vec() },
+            translation: Translation { strip_len: self.u32()? as usize, prepend: self.bound()?.to_vec() },
             target: NodeId { slot: self.u32()?, generation: self.u32()? },
             longest_key: self.u32()?,
         })
@@ -355,6 +387,8 @@ mod tests {
     use super::*;
 
     const EXTENT_BYTES: u64 = 4096;
+    const LIMITS: Limits = Limits { contents_bytes: 1 << 20, header_bytes: 4096, slots: 1, blocks: 1 };
+    const NEXT_MSN: Msn = 100;
 
     /// Reads back a node of one edge with a partition of these runs.
     fn read_back(partition: &[RunRef]) -> Result<Header, &'static str> {
@@ -369,7 +403,7 @@ mod tests {
         let id = NodeId { slot: 1, generation: 1 };
         let entries = Entries::Interior(Vec::from([edge]));
         let header = Header { id, height: 1, lo: Cut::LOW, hi: Cut::HIGH, entries };
-        Header::decode(&header.encode(), EXTENT_BYTES)
+        Header::decode(&header.encode(), EXTENT_BYTES, &LIMITS, NEXT_MSN)
     }
 
     #[test]
@@ -402,12 +436,39 @@ mod tests {
         let stored_len = 10;
         for stored_as in [StoredAs::Raw, StoredAs::Lz4, StoredAs::Zstd] {
             let most = stored_as.raw_len_max(stored_len) as u32;
+            assert!(u64::from(most) <= LIMITS.contents_bytes);
             let read = |raw_len| {
                 read_back(&[RunRef { stored_len, raw_len, stored_as, last_msn: 1, ..RunRef::default() }])
             };
             assert!(read(most).is_ok(), "{stored_as:?}");
             assert!(read(most + 1).is_err() && read(u32::MAX).is_err(), "{stored_as:?}");
         }
+    }
+
+    #[test]
+    fn all_runs_of_a_node_together_are_within_its_extent_and_the_limits() {
+        let run = |stored_len, raw_len, last_msn| RunRef {
+            stored_len,
+            raw_len,
+            stored_as: StoredAs::Lz4,
+            last_msn,
+            ..RunRef::default()
+        };
+        assert!(read_back(&[run(2000, 9000, 1), run(2096, 9000, 2)]).is_ok());
+        assert!(read_back(&[run(2000, 9000, 1), run(2097, 9000, 2)]).is_err());
+        assert!(read_back(&[run(2048, 1 << 19, 1), run(2048, 1 << 19, 2)]).is_err(), "255 times at most");
+        assert!(read_back(&[run(2100, 1 << 19, 1), run(1996, 255 * 1996, 2)]).is_ok());
+        let zstd = |raw_len, last_msn| RunRef { stored_as: StoredAs::Zstd, ..run(2048, raw_len, last_msn) };
+        assert!(read_back(&[zstd(1 << 19, 1), zstd(1 << 19, 2)]).is_ok());
+        assert!(read_back(&[zstd(1 << 19, 1), zstd((1 << 19) + 1, 2)]).is_err());
+    }
+
+    #[test]
+    fn no_message_is_newer_than_the_volume() {
+        let read =
+            |last_msn| read_back(&[RunRef { stored_len: 9, raw_len: 9, last_msn, ..RunRef::default() }]);
+        assert!(read(NEXT_MSN - 1).is_ok());
+        assert!(read(NEXT_MSN).is_err() && read(Msn::MAX).is_err());
     }
 
     #[test]

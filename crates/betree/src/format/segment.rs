@@ -10,6 +10,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Error, Result};
+use crate::format::superblock::COUNTER_MAX;
 use crate::io::AlignedBuf;
 
 const MAGIC: [u8; 8] = *b"BetrLog\x01";
@@ -229,10 +230,15 @@ impl Header {
     }
 
     /// The records of a segment that [fits](Header::fits), in order; a `None` ends them where they
-    /// are not what the header says.
+    /// are not what the header says, or have numbers that no volume comes to.
     pub(crate) fn records<'s>(&self, segment: &'s [u8]) -> Records<'s> {
         let end = HEADER_BYTES.saturating_add(self.payload_len as usize);
-        Records { rest: segment.get(HEADER_BYTES..end).unwrap_or(&[]), left: self.records, after_msn: None }
+        Records {
+            rest: segment.get(HEADER_BYTES..end).unwrap_or(&[]),
+            left: self.records,
+            next_msn: self.first_msn,
+            last_msn: self.last_msn,
+        }
     }
 }
 
@@ -240,7 +246,10 @@ impl Header {
 pub(crate) struct Records<'s> {
     rest: &'s [u8],
     left: u32,
-    after_msn: Option<u64>,
+    /// No record to come has a lower number; the first has the header's.
+    next_msn: u64,
+    /// The header's: that of the last change.
+    last_msn: u64,
 }
 
 impl<'s> Records<'s> {
@@ -248,10 +257,14 @@ impl<'s> Records<'s> {
         let (head, rest) = RawRecord::ref_from_prefix(self.rest).ok()?;
         let (bytes, rest) = rest.split_at_checked(head.len.get() as usize)?;
         let (first_msn, changes) = (head.first_msn.get(), head.changes.get());
-        if self.after_msn.is_some_and(|before| first_msn <= before) {
+        let last_msn = last_msn(first_msn, changes);
+        if first_msn < self.next_msn || last_msn > self.last_msn.min(COUNTER_MAX) {
             return None;
         }
-        self.after_msn = Some(last_msn(first_msn, changes));
+        if self.left == 1 && last_msn != self.last_msn {
+            return None;
+        }
+        self.next_msn = last_msn.saturating_add(1);
         self.rest = rest;
         Some(Record { first_msn, changes, bytes })
     }

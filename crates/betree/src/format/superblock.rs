@@ -29,8 +29,10 @@ pub(crate) const LOG_BYTES_MIN: u64 = 16 * BLOCK_BYTES as u64;
 const PART_BYTES_MAX: u32 = 1 << 28;
 /// No volume is larger, in bytes.
 const VOLUME_BYTES_MAX: u64 = 1 << 60;
+/// So many nodes fit on a volume beside its log.
+pub(crate) const NODES_MIN: u64 = 16;
 /// Counters that grow by one or by a record's length never come near the end of their type.
-const COUNTER_MAX: u64 = 1 << 62;
+pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 const FLAG_CLEAN: u32 = 1;
 
 /// A superblock in memory.
@@ -312,6 +314,9 @@ impl Superblock {
         let first_blocks = table.parts().first().map_or(0, |p| p.len_blocks);
         let table_end = table.offset.saturating_add(first_blocks * BLOCK_BYTES as u64);
         let dicts = usize::from(geometry.dicts);
+        if let Some(why) = geometry.mismatch() {
+            return Err(why);
+        }
         let require = [
             (whole(volume_bytes) && volume_bytes <= VOLUME_BYTES_MAX, "the volume's size is senseless"),
             (whole(log_offset) && log_offset >= slots::BYTES, "the log's place is senseless"),
@@ -319,9 +324,13 @@ impl Superblock {
             (log_end <= volume_bytes, "the log is not within the volume"),
             (part(geometry.node_bytes), "the size of nodes is senseless"),
             (part(geometry.basement_bytes), "the size of basements is senseless"),
-            ((2..=1 << 16).contains(&geometry.fanout_max), "the fan-out is senseless"),
             (
-                part(self.table_page_bytes) && whole(u64::from(self.table_page_bytes)),
+                u64::from(geometry.node_bytes) * NODES_MIN <= volume_bytes.saturating_sub(geometry.log_bytes),
+                "the volume is too small for its nodes",
+            ),
+            (
+                self.table_page_bytes == geometry.table_page_bytes()
+                    && whole(u64::from(self.table_page_bytes)),
                 "the size of table pages is senseless",
             ),
             ((1..=DICTS_MAX).contains(&dicts), "the number of dictionaries is senseless"),
@@ -333,6 +342,7 @@ impl Superblock {
                 whole(log_start.position) && log_start.position < geometry.log_bytes,
                 "the log's start is not within the log",
             ),
+            (self.next_msn > 0, "the number of the next change is senseless"),
             (
                 self.generation.max(self.next_msn).max(log_start.epoch).max(log_start.seq) <= COUNTER_MAX,
                 "a counter is senseless",
@@ -377,15 +387,15 @@ mod tests {
             generation: 7,
             clean: true,
             geometry: Geometry {
-                node_bytes: 1 << 22,
-                basement_bytes: 1 << 16,
+                node_bytes: 8192,
+                basement_bytes: 1024,
                 fanout_max: 16,
                 log_bytes: 32 * 4096,
                 dicts: 3,
             },
             volume_bytes: 100 * 4096,
             log_offset: 4 * 4096,
-            table_page_bytes: 1 << 18,
+            table_page_bytes: 4096,
             dicts,
             table: TablePlace::new(
                 &[Part { start_block: 40, len_blocks: 1 }, Part { start_block: 60, len_blocks: 1 }],
@@ -487,10 +497,14 @@ mod tests {
             |s| s.geometry.log_bytes = 97 * 4096,
             |s| s.geometry.node_bytes = 0,
             |s| s.geometry.node_bytes = u32::MAX,
+            |s| s.geometry.node_bytes = 68 * 4096 / 16 + 1,
             |s| s.geometry.basement_bytes = 0,
-            |s| s.geometry.fanout_max = 1,
+            |s| s.geometry.basement_bytes = 8193,
+            |s| s.geometry.fanout_max = 3,
+            |s| s.geometry.fanout_max = 257,
             |s| s.geometry.fanout_max = u32::MAX,
             |s| s.table_page_bytes = 4095,
+            |s| s.table_page_bytes = 8192,
             |s| s.geometry.dicts = 0,
             |s| s.geometry.dicts = 9,
             |s| s.geometry.dicts = 2,
@@ -500,6 +514,10 @@ mod tests {
             |s| s.log_start.epoch = u64::MAX,
             |s| s.generation = u64::MAX,
             |s| s.next_msn = 5,
+            |s| {
+                s.next_msn = 0;
+                s.dicts.iter_mut().for_each(|dict| dict.applied_msn = 0);
+            },
             |s| s.table.offset += 1,
             |s| s.table.offset = 35 * 4096,
             |s| s.table.offset = 0,

@@ -121,6 +121,21 @@ pub(crate) fn slots_per_page(page_bytes: u32) -> u32 {
     (page_bytes.saturating_sub(size_of::<Head>() as u32) / size_of::<StoredSlot>() as u32).max(1)
 }
 
+/// The longest page of so many slots in bytes, on a volume of so many blocks: each further part of an extent has one.
+pub(crate) fn page_bytes_max(slots: u32, blocks: u64) -> u64 {
+    longest(size_of::<StoredSlot>(), slots.into(), blocks)
+}
+
+/// The longest directory of so many pages in bytes, on a volume of so many blocks.
+pub(crate) fn directory_bytes_max(pages: u64, blocks: u64) -> u64 {
+    longest(size_of::<StoredPage>(), pages, blocks)
+}
+
+fn longest(entry_bytes: usize, entries: u64, parts: u64) -> u64 {
+    let entries_bytes = entries.saturating_mul(entry_bytes as u64);
+    parts.saturating_mul(PART_BYTES).saturating_add(entries_bytes).saturating_add(size_of::<Head>() as u64)
+}
+
 fn encode<T: IntoBytes + Immutable>(magic: u32, index: u32, all: &Entries<T>) -> Vec<u8> {
     let head = Head {
         magic: U32::new(magic),

@@ -7,6 +7,7 @@ use betree_sys::BLOCK_BYTES;
 
 use super::Region;
 use crate::error::{Error, Result};
+use crate::format::limits::Limits;
 use crate::format::segment::{Header, volume_hash};
 use crate::format::superblock::LogStart;
 use crate::io::{AlignedBuf, Disk};
@@ -69,7 +70,13 @@ pub(crate) fn replay(
         }
         for record in header.records(segment) {
             let record = record.ok_or_else(|| senseless("its records are not what its header says"))?;
-            each(record.first_msn, record.changes, record.bytes)?;
+            each(record.first_msn, record.changes, record.bytes).map_err(|error| match error {
+                Error::BadRecord => senseless("a record does not hold the changes that it counts"),
+                Error::NoSuchDictionary { id } => senseless(&format!(
+                    "a record changes the dictionary {id}, which the volume does not have"
+                )),
+                other => other,
+            })?;
             end.records += 1;
         }
         end.segments += 1;
@@ -100,7 +107,8 @@ impl Window<'_> {
             let Some(header) = self.header(position)? else { continue };
             let id = header.id;
             let expected = (id.volume_hash, id.epoch, id.seq) == (volume_hash, at.epoch, at.seq);
-            if expected && header.segment_bytes() <= self.region.len.saturating_sub(position) {
+            let room = self.region.len.saturating_sub(position).min(Limits::segment_bytes(self.region.len));
+            if expected && header.segment_bytes() <= room {
                 return Ok(Some((position, header)));
             }
         }

@@ -325,8 +325,14 @@ fn an_unreadable_segment_is_an_error_and_not_the_end() {
     device.fail_reads_of(at(3)..at(4));
     assert!(matches!(replay(&disk, REGION, &ID, &START, &mut each), Err(Error::Device(_))));
     assert_eq!(seen, 5 + 3);
+    let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::NoSpace) };
+    assert_eq!(replay(&disk, REGION, &ID, &START, &mut fails), Err(Error::NoSpace));
+    // A record that is none is told with its place.
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::BadRecord) };
-    assert_eq!(replay(&disk, REGION, &ID, &START, &mut fails), Err(Error::BadRecord));
+    let told = replay(&disk, REGION, &ID, &START, &mut fails);
+    assert!(
+        matches!(told, Err(Error::Corrupt { what: "log segment", offset, .. }) if offset == REGION.offset)
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod write;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use betree_sys::sync::atomic::{AtomicU64, Ordering};
 use betree_sys::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -20,9 +21,11 @@ pub(crate) use write::Outgoing;
 
 use crate::cache::{Cache, Stored};
 use crate::error::{Error, Result};
+use crate::format::limits::Limits;
 use crate::format::node::{RunRef, StoredAs};
 use crate::format::run::Run;
 use crate::io::Disk;
+use crate::message::Msn;
 use crate::planted::{self, Bug};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
@@ -32,6 +35,10 @@ use crate::upsert::Upsert;
 pub(crate) struct Store {
     pub disk: Arc<Disk>,
     pub space: Arc<Space>,
+    /// What no node has more of.
+    pub limits: Limits,
+    /// No message on the device has this number or a later one.
+    pub next_msn: AtomicU64,
     pub cache: Cache,
     pub compression: Compression,
     /// zstd, where the home has brought it.
@@ -73,6 +80,8 @@ fn corrupt(extent: &Extent, at: &RunRef, why: &str) -> Error {
 /// # Errors
 /// [`Error::NoMemory`].
 fn zeroed(len: usize) -> Result<Vec<u8>> {
+    #[cfg(test)]
+    crate::io::asked::note(len);
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(len).map_err(|_| Error::NoMemory { bytes: len as u64 })?;
     buffer.resize(len, 0);
@@ -80,6 +89,11 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 }
 
 impl Store {
+    /// From now on messages before `next_msn` may be written.
+    pub fn expect_messages_before(&self, next_msn: Msn) {
+        self.next_msn.fetch_max(next_msn, Ordering::Relaxed);
+    }
+
     /// Turns the stored bytes of a piece's runs into its contents, verified.
     fn contents(&self, stored: &Stored, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Arc<Run>>> {
         let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
+use betree_sys::sync::atomic::Ordering;
 use betree_sys::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -254,6 +255,9 @@ impl Store {
         if u64::from(place.header_len) > extent_bytes {
             return Err(corrupt("it is longer than its extent"));
         }
+        if u64::from(place.header_len) > self.limits.header_bytes {
+            return Err(corrupt("it is longer than any of such a volume"));
+        }
         let is_small = match reach {
             Reach::Header => extent_bytes <= SMALL_NODE_BYTES,
             Reach::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
@@ -281,7 +285,8 @@ impl Store {
         if xxh3_64(bytes) != place.header_checksum {
             return Err(corrupt("the checksum does not match"));
         }
-        let header = Header::decode(bytes, extent_bytes).map_err(corrupt)?;
+        let next_msn = self.next_msn.load(Ordering::Relaxed);
+        let header = Header::decode(bytes, extent_bytes, &self.limits, next_msn).map_err(corrupt)?;
         if header.id != id {
             return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
         }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree_sys::BLOCK_BYTES;
+use betree_sys::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::keep::{Kept, Standing};
@@ -131,6 +132,7 @@ impl Store {
             .map(|(form, written)| form.staying.into_iter().map(behind).chain(written).collect())
             .collect();
         let header = header(&refs).encode();
+        self.refuse_unreadable(&node, &header, blocks, &kept)?;
         if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
             room.copy_from_slice(&header);
         }
@@ -150,6 +152,25 @@ impl Store {
             blocks,
             kept,
         })
+    }
+
+    /// Nothing is written that would not be read back, in an extent of so many new blocks before the kept ones.
+    fn refuse_unreadable(&self, node: &Node, header: &[u8], blocks: usize, kept: &Kept) -> Result<()> {
+        let kept: u64 = kept.parts().iter().map(|part| part.len_blocks).sum();
+        let extent_bytes = (blocks as u64 + kept) * BLOCK_BYTES as u64;
+        let limit_bytes = self.limits.header_bytes;
+        if header.len() as u64 > limit_bytes {
+            return Err(Error::TooLarge { what: "a node's header", bytes: header.len() as u64, limit_bytes });
+        }
+        let next_msn = self.next_msn.load(Ordering::Relaxed);
+        match Header::decode(header, extent_bytes, &self.limits, next_msn) {
+            Ok(_) => Ok(()),
+            Err(why) => {
+                let why =
+                    alloc::format!("node {} would be written so that it cannot be read: {why}", node.id);
+                Err(Error::Corrupt { what: "a node in memory", offset: 0, len: header.len() as u64, why })
+            }
+        }
     }
 
     /// Whether a node that is written may keep blocks of its last extent: where the device seeks, a scan is to

@@ -4,9 +4,9 @@
 use betree_sys::sync::atomic::AtomicU64;
 use betree_sys::sync::atomic::Ordering::Relaxed;
 
-use super::Tree;
 use super::region::{Region, Scope, Way};
 use super::unreadable::{BadPieces, Unreadable};
+use super::{Tree, nowhere};
 use crate::error::Result;
 use crate::key::Cut;
 
@@ -43,10 +43,18 @@ impl<'e> Cursor<'e> {
         self
     }
 
+    /// Reads what lies around the place, which reaches further on the way.
     fn read(&mut self, way: Way) -> Result<()> {
         self.queries.fetch_add(1, Relaxed);
         match &self.tree {
-            Some(tree) => tree.read_region(&self.scope, &self.at, way, &mut self.region),
+            Some(tree) => {
+                tree.read_region(&self.scope, &self.at, way, &mut self.region)?;
+                let is_further = match way {
+                    Way::Up => self.region.hi.as_ref().is_some_and(|hi| *hi > self.at),
+                    Way::Down => self.region.lo.as_ref().is_some_and(|lo| *lo < self.at),
+                };
+                if is_further { Ok(()) } else { Err(nowhere()) }
+            }
             None => {
                 (self.region.lo, self.region.hi) = (Some(self.scope.lo.clone()), Some(self.scope.hi.clone()));
                 Ok(())

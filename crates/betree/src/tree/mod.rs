@@ -100,6 +100,12 @@ pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> 
     Ok(())
 }
 
+/// A search comes no further: bounds that do not fit together would keep it where it is for ever.
+fn nowhere() -> Error {
+    let why = "what it shows does not hold the place that was looked for".into();
+    Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
+}
+
 impl Tree<'_> {
     /// The current version of a node, read from the device if need be; `None` if the tree no longer
     /// has it.

@@ -57,6 +57,12 @@ const _: () = assert!(size_of::<VolumeBytes>() == 64);
 /// The version of keys and records that this library writes.
 const SCHEMA: u32 = 1;
 
+/// Numbers are counted up one by one, and never come near the end of their type.
+pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
+/// The lowest inode id, and object id, that are ever given out.
+const FIRST_ID: u64 = 2;
+const FIRST_OID: u64 = 1;
+
 /// The volume's own record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VolumeRecord {
@@ -92,7 +98,11 @@ impl VolumeRecord {
                 why: format!("its schema {schema} with features {features:#x} is of a later version"),
             });
         }
-        Ok(VolumeRecord { features: 0, ids: parsed.ids.get(), oids: parsed.oids.get() })
+        let (ids, oids) = (parsed.ids.get(), parsed.oids.get());
+        if !(FIRST_ID..=NUMBERS_MAX).contains(&ids) || !(FIRST_OID..=NUMBERS_MAX).contains(&oids) {
+            return Err(damaged(&key::VOLUME_KEY, "no volume comes to its numbers"));
+        }
+        Ok(VolumeRecord { features: 0, ids, oids })
     }
 }
 
@@ -110,6 +120,11 @@ mod tests {
         let record = VolumeRecord { features: 0, ids: 3, oids: 4 };
         assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
         assert!(VolumeRecord::decode(&record.encode()[1..]).is_err());
+        for number in [0, NUMBERS_MAX + 1, u64::MAX - 1, u64::MAX] {
+            for hostile in [VolumeRecord { ids: number, ..record }, VolumeRecord { oids: number, ..record }] {
+                assert!(matches!(VolumeRecord::decode(&hostile.encode()), Err(Error::Damaged { .. })));
+            }
+        }
         let later = VolumeRecord { features: 1, ..record };
         assert!(matches!(VolumeRecord::decode(&later.encode()), Err(Error::NotAVolume { .. })));
     }

@@ -6,8 +6,8 @@ mod marker;
 mod record;
 mod xattr;
 
-pub(crate) use marker::{Marker, VolumeRecord};
-pub(crate) use record::{Flags, Record, Redirect, Stored};
+pub(crate) use marker::{Marker, NUMBERS_MAX, VolumeRecord};
+pub(crate) use record::{Flags, Record, Redirect, Stored, TARGET_BYTES_MAX};
 pub(crate) use xattr::{Xattr, XattrValue};
 
 use alloc::string::String;

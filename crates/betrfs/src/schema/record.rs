@@ -19,6 +19,9 @@ const VERSION: u8 = 1;
 const INODE: u8 = 1;
 const REDIRECT: u8 = 2;
 
+/// The longest target of a symbolic link.
+pub(crate) const TARGET_BYTES_MAX: usize = 4095;
+
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct InodeHead {
@@ -246,6 +249,9 @@ fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
     }
     let (target, mut rest) =
         rest.split_at_checked(head.target_len.get() as usize).ok_or("the link's target is cut off")?;
+    if target.len() > TARGET_BYTES_MAX {
+        return Err("the link's target is over the limit");
+    }
     let mut xattrs = Vec::new();
     for _ in 0..head.xattrs.get() {
         xattrs.push(xattr::parse(&mut rest).ok_or("an extended attribute is cut off")?);

@@ -7,7 +7,7 @@ use betree::Batch;
 
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Name, Place};
-use crate::schema::{LINKS, META, Marker, Record, Redirect, key};
+use crate::schema::{LINKS, META, Marker, Record, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, Entry, FileType, NewNode, NodeId};
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
@@ -15,8 +15,6 @@ use crate::volume::snapshots::refuse_key_in_snapshot;
 use crate::volume::write::{contents_bytes, put_bytes};
 use crate::volume::{CHANGE_BYTES, Volume};
 
-/// The longest target of a symbolic link.
-const TARGET_BYTES_MAX: usize = 4095;
 const SET_GROUP_ID: u16 = 0o2000;
 /// About what the records of an entry and of its directory take in a batch.
 const BATCH_BYTES: usize = 512;

@@ -7,7 +7,7 @@ use betree::Batch;
 use betree_sys::sync::Mutex;
 
 use crate::error::Result;
-use crate::schema::{META, VolumeRecord, key};
+use crate::schema::{META, NUMBERS_MAX, VolumeRecord, damaged, key};
 use crate::volume::ROOT_ID;
 use crate::volume::op::Op;
 
@@ -34,7 +34,7 @@ impl Numbers {
     pub fn id(&self, op: &Op<'_>) -> Result<u64> {
         let mut next = self.next.lock();
         if next.id == next.reserved.ids {
-            let more = VolumeRecord { ids: next.id + CHUNK, ..next.reserved };
+            let more = VolumeRecord { ids: end_of_chunk(next.id)?, ..next.reserved };
             next.reserve(op, more)?;
         }
         next.id += 1;
@@ -57,12 +57,18 @@ impl Numbers {
     pub fn oid(&self, op: &Op<'_>) -> Result<u64> {
         let mut next = self.next.lock();
         if next.oid == next.reserved.oids {
-            let more = VolumeRecord { oids: next.oid + CHUNK, ..next.reserved };
+            let more = VolumeRecord { oids: end_of_chunk(next.oid)?, ..next.reserved };
             next.reserve(op, more)?;
         }
         next.oid += 1;
         Ok(next.oid - 1)
     }
+}
+
+/// Where a chunk ends that begins with `first`. What would not be read back is not written.
+fn end_of_chunk(first: u64) -> Result<u64> {
+    let end = first.checked_add(CHUNK).filter(|end| *end <= NUMBERS_MAX);
+    end.ok_or_else(|| damaged(&key::VOLUME_KEY, "it has no numbers left"))
 }
 
 impl Next {

@@ -10,6 +10,7 @@ mod damage;
 mod device_costs;
 mod full;
 mod histories;
+mod hostile;
 mod kept;
 mod links;
 mod listings;

@@ -1,0 +1,202 @@
+//! An image whose structures are changed, each with a checksum that fits what it holds then.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::vec::Vec;
+
+use betree_sys::BLOCK_BYTES;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::format::limits::Limits;
+use crate::format::node::Header;
+use crate::format::segment;
+use crate::format::superblock::Superblock;
+use crate::format::superblock::slots;
+use crate::format::table::{StoredPage, decode_directory, decode_page, encode_directory, encode_page};
+use crate::io::Disk;
+use crate::io::mem::MemDevice;
+use crate::space::Part;
+
+/// The bytes of a volume.
+#[derive(Clone)]
+pub(super) struct Image {
+    pub bytes: Vec<u8>,
+}
+
+/// A change of the bytes of one structure, whose length stays.
+pub(super) type Patch<'p> = &'p dyn Fn(&mut [u8]);
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+impl Image {
+    pub fn device(&self) -> Arc<MemDevice> {
+        MemDevice::holding(self.bytes.clone())
+    }
+
+    pub fn superblock(&self) -> Superblock {
+        slots::load(&Disk::new(self.device())).unwrap().superblock
+    }
+
+    pub fn limits(&self) -> Limits {
+        let superblock = self.superblock();
+        Limits::of(&superblock.geometry, superblock.volume_bytes / BLOCK)
+    }
+
+    fn get(&self, parts: &[Part], len: usize) -> Vec<u8> {
+        let blocks = parts.iter().flat_map(|p| p.start_block..p.start_block + p.len_blocks);
+        let all: Vec<u8> = blocks.flat_map(|block| self.bytes[places(block)].to_vec()).collect();
+        all[..len].to_vec()
+    }
+
+    fn set(&mut self, parts: &[Part], bytes: &[u8]) {
+        let blocks = parts.iter().flat_map(|p| p.start_block..p.start_block + p.len_blocks);
+        for (block, chunk) in blocks.zip(bytes.chunks(BLOCK_BYTES)) {
+            let start = places(block).start;
+            self.bytes[start..start + chunk.len()].copy_from_slice(chunk);
+        }
+    }
+
+    /// Changes all four copies of the superblock.
+    pub fn patch_superblock(&mut self, patch: Patch<'_>) {
+        for block in 0..4 {
+            let block = &mut self.bytes[places(block)];
+            patch(block);
+            let sum = xxh3_64(&block[..BLOCK_BYTES - 8]);
+            block[BLOCK_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
+        }
+    }
+
+    fn directory(&self) -> Vec<u8> {
+        let place = self.superblock().table;
+        self.get(&place.parts(), place.len as usize)
+    }
+
+    /// Changes the node table's directory.
+    pub fn patch_directory(&mut self, patch: Patch<'_>) {
+        let place = self.superblock().table;
+        let mut bytes = self.directory();
+        patch(&mut bytes);
+        self.set(&place.parts(), &bytes);
+        let sum = xxh3_64(&bytes).to_le_bytes();
+        // The copies of the generation before keep the checksum of another directory: only the newest counts.
+        self.patch_superblock(&|block| {
+            if block[112..120] == place.offset.to_le_bytes() {
+                block[128..136].copy_from_slice(&sum);
+            }
+        });
+    }
+
+    pub fn directory_len(&self) -> usize {
+        self.directory().len()
+    }
+
+    fn page(&self, index: usize) -> (Vec<Part>, StoredPage) {
+        let pages = decode_directory(&self.directory()).unwrap();
+        let page = pages.entries[index];
+        (pages.parts_of(index, page.first_part()), page)
+    }
+
+    pub fn page_bytes(&self, index: usize) -> Vec<u8> {
+        let (parts, page) = self.page(index);
+        self.get(&parts, page.len_bytes.get() as usize)
+    }
+
+    /// Changes a page of the node table.
+    pub fn patch_page(&mut self, index: usize, patch: Patch<'_>) {
+        let mut bytes = self.page_bytes(index);
+        patch(&mut bytes);
+        let (parts, page) = self.page(index);
+        self.set(&parts, &bytes);
+        let mut pages = decode_directory(&self.directory()).unwrap();
+        pages.entries[index] = StoredPage { checksum: xxh3_64(&bytes).into(), ..page };
+        let directory = encode_directory(&pages);
+        self.patch_directory(&|bytes| bytes.copy_from_slice(&directory));
+    }
+
+    /// Where each node stands: its parts, and its header's length.
+    pub fn nodes(&self) -> Vec<(u32, Vec<Part>, usize)> {
+        let mut all = Vec::new();
+        let mut slot = 0;
+        for index in 0..decode_directory(&self.directory()).unwrap().entries.len() {
+            let page = decode_page(index as u32, &self.page_bytes(index)).unwrap();
+            for (entry, stored) in page.entries.iter().enumerate() {
+                if stored.used == 1 {
+                    let parts = page.parts_of(entry, stored.first_part());
+                    all.push((slot, parts, stored.header_len.get() as usize));
+                }
+                slot += 1;
+            }
+        }
+        all
+    }
+
+    /// The header of a node.
+    pub fn header_bytes(&self, slot: u32) -> Vec<u8> {
+        let (_, parts, len) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
+        self.get(&parts, len)
+    }
+
+    pub fn header(&self, slot: u32) -> Header {
+        Header::decode(&self.header_bytes(slot), u64::MAX, &self.limits(), u64::MAX).unwrap()
+    }
+
+    /// Changes the header of a node.
+    pub fn patch_header(&mut self, slot: u32, patch: Patch<'_>) {
+        let mut bytes = self.header_bytes(slot);
+        patch(&mut bytes);
+        let (_, parts, _) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
+        self.set(&parts, &bytes);
+        let per_page = crate::format::table::slots_per_page(self.superblock().table_page_bytes);
+        let (index, entry) = ((slot / per_page) as usize, (slot % per_page) as usize);
+        let mut page = decode_page(index as u32, &self.page_bytes(index)).unwrap();
+        page.entries[entry].header_checksum = xxh3_64(&bytes).into();
+        let page = encode_page(index as u32, &page);
+        self.patch_page(index, &|bytes| bytes.copy_from_slice(&page));
+    }
+
+    /// Bytes of a node's extent, counted through its parts.
+    pub fn contents(&self, slot: u32, range: Range<usize>) -> Vec<u8> {
+        let (_, parts, _) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
+        self.get(&parts, range.end)[range].to_vec()
+    }
+
+    pub fn set_contents(&mut self, slot: u32, at: usize, bytes: &[u8]) {
+        let (_, parts, _) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
+        let len = parts.iter().map(|p| p.len_blocks as usize * BLOCK_BYTES).sum();
+        let mut all = self.get(&parts, len);
+        all[at..at + bytes.len()].copy_from_slice(bytes);
+        self.set(&parts, &all);
+    }
+
+    /// The segments of the log that a replay reads.
+    pub fn segments(&self) -> Vec<Range<usize>> {
+        let superblock = self.superblock();
+        let mut at = (superblock.log_offset + superblock.log_start.position) as usize;
+        let mut all = Vec::new();
+        let mut seq = superblock.log_start.seq;
+        while let Some(header) = segment::Header::decode(&self.bytes[at..]) {
+            if header.id.epoch != superblock.log_start.epoch || header.id.seq != seq {
+                break;
+            }
+            let end = at + header.segment_bytes() as usize;
+            all.push(at..end);
+            (at, seq) = (end, seq + 1);
+        }
+        all
+    }
+
+    /// Changes a segment of the log, header and records.
+    pub fn patch_segment(&mut self, place: &Range<usize>, patch: Patch<'_>) {
+        let bytes = &mut self.bytes[place.clone()];
+        patch(bytes);
+        let sum = xxh3_64(&bytes[segment::HEADER_BYTES..]);
+        bytes[64..72].copy_from_slice(&sum.to_le_bytes());
+        let sum = xxh3_64(&bytes[..72]);
+        bytes[72..80].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+fn places(block: u64) -> Range<usize> {
+    let start = block as usize * BLOCK_BYTES;
+    start..start + BLOCK_BYTES
+}
