@@ -437,6 +437,14 @@ impl Env {
         self.work_done.notify_all();
     }
 
+    /// Whether all dictionaries hold what was committed up to the same change. It is otherwise only where a volume
+    /// could not be opened, because its log was replayed in part.
+    pub fn is_of_one_moment(&self) -> bool {
+        let mut applied = self.engine.dicts.iter().map(|dict| dict.state.read().applied_msn);
+        let first = applied.next();
+        !self.opened.is_damaged || applied.all(|msn| Some(msn) == first)
+    }
+
     /// The counters.
     pub fn stats(&self) -> Stats {
         let disk = self.engine.store.disk.counts();

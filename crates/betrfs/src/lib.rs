@@ -75,4 +75,4 @@ pub use types::{
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
 
-pub use volume::{Counters, OpCount, OpKind, SNAPSHOTS_NAME, Volume};
+pub use volume::{Counters, OpCount, OpKind, Report, SNAPSHOTS_NAME, Volume};

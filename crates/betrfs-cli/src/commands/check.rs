@@ -1,10 +1,10 @@
 //! `betrfs check`: walks everything on a volume.
 
-use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use betrfs::{OpenOptions, Volume};
+use betrfs::{OpenOptions, Report, Volume};
 use betrfs_fuse::is_damage;
 use betrfs_host::{FileDevice, StdHome};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,8 +16,10 @@ use crate::format::{Format, print, print_json};
 /// Check a volume: read all of it and verify it
 #[derive(clap::Args)]
 #[command(after_help = "\
-The volume must not be mounted. Changes that were in its log are replayed first, as a mount would.
-Every problem is one line on standard output, with its place; the exit code is then 1.
+The volume must not be mounted. Changes that were in its log are replayed first, as a mount would. A
+volume that cannot be opened is checked as far as it can be read, and not changed.
+Every problem is one line on standard output, with its place and the files of which something cannot be
+read; the exit code is then 1. Lines that begin with `not checked` say what could not be judged.
 
 Example:
   betrfs check data.betrfs")]
@@ -29,52 +31,97 @@ pub struct Arguments {
     format: Format,
 }
 
+/// The result for programs: there is one whatever happens.
 #[derive(Serialize)]
-struct Report<'a> {
-    volume: Cow<'a, str>,
+struct Document<'a> {
+    volume: &'a str,
     clean: bool,
     problems: &'a [String],
+    problems_more: u64,
+    notes: &'a [String],
+    files: &'a BTreeSet<String>,
+    files_more: u64,
+    /// Why the volume, or its device, could not be opened (or, at the end, closed).
+    error: Option<String>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let path = &arguments.volume;
-    let shown = path.display();
-    let failed = |error: betrfs::Error| {
-        let sentence = format!("{shown}: {error}");
-        if is_damage(&error) { Failure::damage(sentence) } else { Failure::new(sentence) }
+    let shown = arguments.volume.display().to_string();
+    let (report, failure) = match examine(arguments, &shown) {
+        Ok(report) => {
+            let failure = verdict(&shown, &report);
+            (report, failure)
+        }
+        Err(failure) => (Report::default(), Some(failure)),
     };
-    let device = FileDevice::open(path)?;
-    let volume =
-        Volume::open(Arc::new(device), OpenOptions::new(Arc::new(StdHome::new()))).map_err(failed)?;
-    let problems = walk(&volume).map_err(failed)?;
-    volume.close().map_err(failed)?;
-    let clean = problems.is_empty();
     match arguments.format {
-        Format::Text if clean => print(format_args!("{shown}: no problem found"))?,
-        Format::Text => problems.iter().try_for_each(|problem| print(format_args!("{shown}: {problem}")))?,
-        Format::Json => print_json(&Report { volume: path.to_string_lossy(), clean, problems: &problems })?,
+        Format::Json => print_json(&document(&shown, &report, failure.as_ref()))?,
+        Format::Text => print_lines(&shown, &report, failure.is_none())?,
     }
-    if clean {
-        return Ok(());
-    }
-    Err(Failure::damage(format!(
-        "{shown} is damaged ({} found): copy what can be read from a mount of it to a new volume",
-        problems.len()
-    )))
+    failure.map_or(Ok(()), Err)
 }
 
-fn walk(volume: &Volume) -> betrfs::Result<Vec<String>> {
+fn examine(arguments: &Arguments, shown: &str) -> Result<Report, Failure> {
+    let device = FileDevice::open(&arguments.volume)?;
     // Drawn on standard error, and only if that is a terminal.
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("checking [{wide_bar}] {pos}/{len} {eta}") {
         bar.set_style(style);
     }
-    let mut problems = Vec::new();
-    let walked = volume.check(&mut |problem| problems.push(problem), &mut |done, all| {
+    let options = OpenOptions::new(Arc::new(StdHome::new()));
+    let examined = Volume::examine(Arc::new(device), options, &mut |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    walked.map(|()| problems)
+    examined.map_err(|error| failed(shown, &error))
+}
+
+fn failed(shown: &str, error: &betrfs::Error) -> Failure {
+    let sentence = format!("{shown}: {error}");
+    if is_damage(error) { Failure::damage(sentence) } else { Failure::new(sentence) }
+}
+
+/// How the command ends by what was found.
+fn verdict(shown: &str, report: &Report) -> Option<Failure> {
+    let found = report.problems.len() as u64 + report.problems_more;
+    match &report.refused {
+        None if found == 0 => None,
+        Some(error) if found == 0 => Some(failed(shown, error)),
+        None => Some(Failure::damage(format!(
+            "{shown} is damaged ({found} found): copy what can be read from a mount of it to a new volume"
+        ))),
+        Some(error) => Some(Failure::damage(format!(
+            "{shown} is damaged ({found} found) and cannot be mounted: {error}"
+        ))),
+    }
+}
+
+fn document<'a>(shown: &'a str, report: &'a Report, failure: Option<&Failure>) -> Document<'a> {
+    let is_told = report.problems.is_empty();
+    let refused = report.refused.as_ref().map(ToString::to_string);
+    Document {
+        volume: shown,
+        clean: failure.is_none(),
+        problems: &report.problems,
+        problems_more: report.problems_more,
+        notes: &report.notes,
+        files: &report.files,
+        files_more: report.files_more,
+        error: refused.or_else(|| failure.filter(|_| is_told).map(ToString::to_string)),
+    }
+}
+
+fn print_lines(shown: &str, report: &Report, is_clean: bool) -> Outcome {
+    if is_clean {
+        print(format_args!("{shown}: no problem found"))?;
+    }
+    for line in report.problems.iter().chain(&report.notes) {
+        print(format_args!("{shown}: {line}"))?;
+    }
+    if report.problems_more > 0 {
+        print(format_args!("{shown}: and {} problems more, which are not listed", report.problems_more))?;
+    }
+    Ok(())
 }

@@ -307,6 +307,41 @@ pub(crate) fn describe(key: &[u8]) -> String {
     }
 }
 
+/// A place between keys of `meta` for messages; the last of them, behind all that begins so, is said so.
+pub(crate) fn describe_cut(cut: &Cut, end: &str) -> String {
+    match cut.bytes() {
+        [] => String::from(end),
+        [first @ (0 | SNAPSHOT), ..] if split_entry(cut.bytes()).is_none() => {
+            // A part of a key: of a path, as far as it goes.
+            let mut text = String::from(if *first == SNAPSHOT { "the snapshots of " } else { "" });
+            for component in cut.bytes().split(|b| *b == 0).skip(1).filter(|component| !component.is_empty())
+            {
+                text.push('/');
+                text.push_str(&String::from_utf8_lossy(component));
+            }
+            if text.is_empty() { String::from("/") } else { text }
+        }
+        [OBJECT, ..] if object_id(cut.bytes()).is_none() => String::from("the linked files"),
+        [MARKER, ..] if marker_id(cut.bytes()).is_none() => String::from("the unlinked files"),
+        bytes => describe(bytes),
+    }
+}
+
+/// The number of the first block of a file that is behind a cut: `u64::MAX` where no block of it is.
+pub(crate) fn first_block_behind(own: &[u8], cut: &Cut) -> u64 {
+    let Some(number) = cut.bytes().strip_prefix(data(own).as_slice()) else { return u64::MAX };
+    if number.first().is_some_and(|first| *first >= BLOCKS_END) || number.is_empty() && cut.is_after() {
+        return u64::MAX;
+    }
+    let mut whole = if cut.is_after() { [0xff; 8] } else { [0; 8] };
+    for (to, from) in whole.iter_mut().zip(number) {
+        *to = *from;
+    }
+    // Behind the key of a block, of which there may be more in it.
+    let is_past = cut.is_after() || number.len() > 8;
+    u64::from_be_bytes(whole).saturating_add(u64::from(is_past))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,45 +1,42 @@
 //! Checking the whole volume: first the engine's structures, then that keys and records of the
 //! three dictionaries fit together. It keeps a count for each directory and linked file in memory.
+//!
+//! What cannot be read is told once, by the engine's walk; the scans here pass over it and find out what of which
+//! files it is. What could only be judged by it is noted as not checked.
+
+mod contents;
+mod gaps;
+mod losses;
+mod names;
+mod report;
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::format;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree::Cut;
+use betree::{Cursor, Cut, DictId, Env, Unreadable};
+use betree_sys::Device;
 
 use crate::error::{Error, Result};
-use crate::schema::block::{BLOCK, BLOCK_BYTES};
-use crate::schema::key::{self, DataTag};
-use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Stored, VolumeRecord, XattrValue};
-use crate::types::FileType;
+use crate::schema::{META, VolumeRecord, key};
+use crate::types::OpenOptions;
 use crate::volume::Volume;
-use crate::volume::op::{Op, OpKind};
+use crate::volume::op::{AllCounts, Op, OpKind};
+use gaps::{Gap, Gaps};
+use losses::Lost;
+use names::{DirCount, LinkCount, Unchecked};
+use report::Findings;
+
+pub use report::Report;
 
 const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
 
-/// What a directory's record counts, and what was found.
-#[derive(Default)]
-struct DirCount {
-    entries: u64,
-    subdirs: u64,
-    entries_found: u64,
-    subdirs_found: u64,
-    snapshots: u64,
-    snapshots_found: u64,
-}
-
-/// What a linked file's record counts, and what was found.
-struct LinkCount {
-    file_type: FileType,
-    ino: u64,
-    nlink: u64,
-    found: u64,
-}
-
+/// A check that is under way.
 struct Check<'a> {
     op: Op<'a>,
-    problem: &'a mut dyn FnMut(String),
+    findings: Findings,
+    gaps: Gaps,
     /// By path.
     dirs: BTreeMap<Vec<u8>, DirCount>,
     /// By object id.
@@ -49,270 +46,188 @@ struct Check<'a> {
     /// The lowest numbers that were not reserved.
     volume: Option<VolumeRecord>,
     redirects: u64,
+    unchecked: Unchecked,
+    /// Whether all dictionaries are as they were at one moment.
+    is_of_one_moment: bool,
 }
 
 impl Volume {
-    /// Checks the volume from the device up. Each problem is given to `problem` as a sentence that
-    /// names the place; `progress` hears how many of the engine's nodes are done. Nothing is
-    /// changed, and nothing else can change the volume meanwhile.
+    /// Checks the volume from the device up, past all that cannot be read; `progress` hears how many of the
+    /// engine's nodes are done. Nothing is changed, and nothing else can change the volume meanwhile.
     ///
     /// # Errors
-    /// What makes further checking impossible.
-    pub fn check(&self, problem: &mut dyn FnMut(String), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    /// What keeps the engine from writing what it has in memory, before the check begins.
+    pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let _alone = self.namespace.write();
-        self.env.check(&mut |found| found.into_problem().into_iter().for_each(&mut *problem), progress)?;
-        let mut check = Check {
-            op: self.query(OpKind::Internal),
-            problem,
-            dirs: BTreeMap::new(),
-            links: BTreeMap::new(),
-            orphans: BTreeSet::new(),
-            volume: None,
-            redirects: 0,
-        };
-        check.reserved()?;
-        check.names()?;
-        check.counts();
-        check.data()?;
-        check.links()
+        let mut findings = Findings::default();
+        self.env.check(&mut |found| findings.found(found), progress)?;
+        Ok(check(&self.env, self.query(OpKind::Internal), findings))
     }
+
+    /// Opens the volume on a device, checks it and closes it. One that cannot be opened, because something is
+    /// damaged that opening needs, is checked as far as it can be read, and not changed then.
+    ///
+    /// # Errors
+    /// Where there is nothing to check: there is no volume, or one of a later version, or no memory.
+    pub fn examine(
+        device: Arc<dyn Device>,
+        options: OpenOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Report> {
+        let opened = Volume::open(device.clone(), options.clone());
+        let checked = opened.and_then(|volume| {
+            let report = volume.check(progress)?;
+            // What cannot be written back is no reason to keep silent.
+            Ok(Report { refused: volume.close().err(), ..report })
+        });
+        match checked {
+            Err(error) if is_damage(&error) => examine_damaged(device, &options, error, progress),
+            checked => checked,
+        }
+    }
+}
+
+/// Whether a failure may be one that a check could say more of.
+fn is_damage(error: &Error) -> bool {
+    use betree::Error::{BadRecord, Corrupt, Device};
+    matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord | Device(_)))
+}
+
+fn examine_damaged(
+    device: Arc<dyn Device>,
+    options: &OpenOptions,
+    refused: Error,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Report> {
+    let mut findings = Findings::default();
+    let engine_options = Volume::engine_options(options.cache_bytes);
+    let opened = Env::open_damaged(device, engine_options, &mut |found| findings.found(found));
+    let env = match opened {
+        Ok(env) => env,
+        Err(error) if findings.is_empty() => return Err(error.into()),
+        Err(_) => return Ok(findings.report(&BTreeMap::new(), Some(refused))),
+    };
+    env.check(&mut |found| findings.found(found), progress)?;
+    let counts = AllCounts::default();
+    let mut report = check(&env, counts.begin(&env, OpKind::Internal), findings);
+    if report.problems.is_empty() {
+        report.problems.push(alloc::format!("{refused}"));
+    }
+    Ok(Report { refused: Some(refused), ..report })
+}
+
+fn check<'v>(env: &'v Env, op: Op<'v>, mut findings: Findings) -> Report {
+    let is_of_one_moment = env.is_of_one_moment();
+    if !is_of_one_moment {
+        findings.note(
+            "not checked: whether names, data and links fit together, because only a part of the log could be \
+             replayed"
+                .into(),
+        );
+    }
+    let mut check = Check {
+        is_of_one_moment,
+        op,
+        findings,
+        gaps: Gaps::default(),
+        dirs: BTreeMap::new(),
+        links: BTreeMap::new(),
+        orphans: BTreeSet::new(),
+        volume: None,
+        redirects: 0,
+        unchecked: Unchecked::default(),
+    };
+    check.reserved();
+    check.names();
+    check.counts();
+    check.data();
+    check.links();
+    check.link_counts();
+    check.finish()
 }
 
 impl Check<'_> {
     fn problem(&mut self, at: &[u8], why: &str) {
-        (self.problem)(format!("{}: {why}", key::describe(at)));
+        self.findings.name(key::split_data(at).map_or(at, |(own, _)| own));
+        self.findings.problem(alloc::format!("{}: {why}", key::describe(at)));
+    }
+
+    /// As [`problem`](Check::problem), of what does not fit to another dictionary.
+    fn misfit(&mut self, at: &[u8], why: &str) {
+        if self.is_of_one_moment {
+            self.problem(at, why);
+        }
+    }
+
+    fn misfits(&mut self, what: String) {
+        if self.is_of_one_moment {
+            self.findings.problem(what);
+        }
+    }
+
+    /// As [`heard`](Check::heard), of what is stored for a file.
+    fn heard_of<T>(&mut self, at: &[u8], result: Result<T>) -> Option<T> {
+        if result.is_err() {
+            self.findings.name(at);
+        }
+        self.heard(result)
     }
 
     /// A sentence instead of an error, where checking can go on.
     fn heard<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error: Error| (self.problem)(format!("{error}"))).ok()
+        result.map_err(|error: Error| self.findings.problem(alloc::format!("{error}"))).ok()
     }
 
-    /// The root, the volume's record, objects and markers: everything that is no name.
-    fn reserved(&mut self) -> Result<()> {
-        let mut pairs = self.op.scan(META, (Cut::before([1]), Cut::HIGH));
-        let mut root = false;
-        while let Some((at, bytes)) = pairs.next()? {
-            if at == key::VOLUME_KEY {
-                self.volume = self.heard(VolumeRecord::decode(bytes));
-            } else if at == key::ROOT_KEY {
-                match self.heard(Stored::decode(at, bytes)) {
-                    Some(Stored::Inode(record)) if record.is_dir() => {
-                        root = true;
-                        self.inode(at, &record, Some(Vec::new()))?;
-                    }
-                    Some(_) => self.problem(at, "it is not a directory"),
-                    None => {}
-                }
-            } else if let Some(oid) = key::object_id(at) {
-                match self.heard(Stored::decode(at, bytes)) {
-                    Some(Stored::Inode(record)) if !record.is_dir() => {
-                        let (file_type, ino) = (record.file_type, record.id);
-                        let count = LinkCount { file_type, ino, nlink: u64::from(record.nlink), found: 0 };
-                        self.links.insert(oid, count);
-                        self.inode(at, &record, None)?;
-                    }
-                    Some(_) => self.problem(at, "it is not the record of a file"),
-                    None => {}
-                }
-            } else if key::marker_id(at).is_some() {
-                if let Some(marker) = self.heard(Marker::decode(at, bytes)) {
-                    self.orphans.insert(marker.base);
-                }
-            } else if key::split_entry(at).is_none() {
-                self.problem(at, "no such key has a meaning");
-            }
-        }
-        if !root {
-            self.problem(&key::ROOT_KEY, "its record is not there");
-        }
-        match self.volume {
-            None => self.problem(&key::VOLUME_KEY, "it is not there"),
-            Some(volume) => {
-                if let Some((oid, _)) = self.links.range(volume.oids..).next() {
-                    let oid = *oid;
-                    self.problem(&key::object(oid), "its number was never reserved");
-                }
-            }
-        }
-        Ok(())
+    /// The next pair of a scan. What cannot be read is passed over, and told.
+    fn next<'c>(&mut self, dict: DictId, pairs: &'c mut Cursor<'_>) -> Option<(&'c [u8], &'c [u8])> {
+        pairs.next_past(&mut |unreadable| drop(self.pass(dict, unreadable)))
     }
 
-    /// All names, each after the names of the directories above it.
-    fn names(&mut self) -> Result<()> {
-        key::names().into_iter().try_for_each(|bounds| self.names_in(bounds))
+    /// Notes what cannot be read, and gives which losses it belongs to.
+    fn pass(&mut self, dict: DictId, unreadable: Unreadable) -> Vec<usize> {
+        let Unreadable { lo, hi, errors } = unreadable;
+        let mut to_blame: Vec<usize> = errors.iter().filter_map(|error| self.findings.blame(error)).collect();
+        to_blame.sort_unstable();
+        to_blame.dedup();
+        // What is scanned twice is told once.
+        if dict == META && self.gaps.over(META, &(lo.clone(), hi.clone())).is_none() {
+            to_blame.iter().for_each(|losses| self.findings.lose_names(*losses, &lo, &hi));
+        }
+        self.gaps.add(dict, &lo, Gap { hi, losses: to_blame.clone() });
+        to_blame
     }
 
-    fn names_in(&mut self, bounds: (Cut, Cut)) -> Result<()> {
-        let mut pairs = self.op.scan(META, bounds);
-        while let Some((at, bytes)) = pairs.next()? {
-            let Some((path, name)) = key::split_entry(at) else {
-                self.problem(at, "it is no name");
-                continue;
-            };
-            let stored = self.heard(Stored::decode(at, bytes));
-            let is_dir = matches!(&stored, Some(Stored::Inode(record)) if record.is_dir());
-            let of = key::snapshots_of(path);
-            match self.dirs.get_mut(of.unwrap_or(path)) {
-                Some(dir) if of.is_some() => dir.snapshots_found += 1,
-                Some(dir) => {
-                    dir.entries_found += 1;
-                    dir.subdirs_found += u64::from(is_dir);
+    /// A point query; `None` where it cannot be answered, which is noted.
+    fn get(&mut self, dict: DictId, at: &[u8]) -> Option<Option<Vec<u8>>> {
+        if self.gaps.at(dict, at).is_some() {
+            return None;
+        }
+        match self.op.get(dict, at) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let (lo, hi) = (Cut::before(at), Cut::just_after(at));
+                let mut pairs = self.op.scan(dict, (lo.clone(), hi.clone()));
+                while self.next(dict, &mut pairs).is_some() {}
+                if let (None, Error::Engine(error)) = (self.gaps.at(dict, at), error) {
+                    self.pass(dict, Unreadable { lo, hi, errors: alloc::vec![error] });
                 }
-                None => self.problem(at, "what should be its directory is none"),
-            }
-            match stored {
-                Some(Stored::Inode(record)) => {
-                    let child = is_dir.then(|| key::child_path(path, name));
-                    self.inode(at, &record, child)?;
-                }
-                Some(Stored::Redirect(redirect)) => {
-                    self.redirects += 1;
-                    match self.links.get_mut(&redirect.oid) {
-                        None => self.problem(at, "the file that it links to is lost"),
-                        Some(link) => {
-                            link.found += 1;
-                            if (link.file_type, link.ino) != (redirect.file_type, redirect.ino) {
-                                self.problem(at, "the file that it links to is of another type or number");
-                            }
-                        }
-                    }
-                    if self.op.get(LINKS, at)?.as_deref() != Some(&redirect.oid.to_be_bytes()) {
-                        self.problem(at, "it is not listed, or wrongly, among the links");
-                    }
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// A record, with the path if it is a directory's.
-    fn inode(&mut self, at: &[u8], record: &Record, path: Option<Vec<u8>>) -> Result<()> {
-        if let Some(path) = path {
-            let (entries, subdirs) = (record.entries, record.subdirs);
-            let snapshots = u64::from(record.snapshots);
-            self.dirs.insert(path, DirCount { entries, subdirs, snapshots, ..DirCount::default() });
-        } else if key::object_id(at).is_none() && record.nlink != 1 {
-            self.problem(at, &format!("it has one name, but counts {}", record.nlink));
-        }
-        if record.file_type == FileType::Symlink && record.target.len() as u64 != record.size {
-            self.problem(at, "the size is not that of the target");
-        }
-        if record.file_type == FileType::Regular {
-            self.blocks(at, record)?;
-        }
-        for attr in &record.xattrs {
-            if let XattrValue::Stored(len) = attr.value {
-                let attr_key = key::xattr(at, &attr.name);
-                match self.op.get(DATA, &attr_key)? {
-                    Some(value) if value.len() == len as usize => {}
-                    Some(_) => self.problem(&attr_key, "its length is wrong"),
-                    None => self.problem(&attr_key, "its value is lost"),
-                }
-                if !record.flags.has(Flags::LARGE_XATTRS) {
-                    self.problem(at, "it has a large attribute, but not the flag that says so");
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The blocks of a file: none at or past the size, none missing that is not a hole.
-    fn blocks(&mut self, at: &[u8], record: &Record) -> Result<()> {
-        let mut expected = 0;
-        let end = record.size.div_ceil(BLOCK);
-        let mut blocks = self.op.scan(DATA, key::blocks_from(at, 0));
-        while let Some((block_key, block)) = blocks.next()? {
-            let Some((_, DataTag::Block(number))) = key::split_data(block_key) else {
-                self.problem(block_key, "it is no key of a block");
-                continue;
-            };
-            let room = record.size.saturating_sub(number.saturating_mul(BLOCK));
-            if block.len() > BLOCK_BYTES || block.len() as u64 > room {
-                self.problem(block_key, "there are bytes past the end of the file, or of the block");
-            }
-            if number != expected && !record.flags.has(Flags::SPARSE) {
-                self.problem(&key::block(at, expected), "the block is lost");
-            }
-            expected = number.saturating_add(1);
-        }
-        if expected < end && !record.flags.has(Flags::SPARSE) {
-            self.problem(&key::block(at, expected), "the block is lost");
-        }
-        Ok(())
-    }
-
-    fn counts(&mut self) {
-        for (path, dir) in core::mem::take(&mut self.dirs) {
-            if (dir.entries, dir.subdirs) != (dir.entries_found, dir.subdirs_found) {
-                let why = format!(
-                    "it counts {} entries, {} of them directories, but has {} and {}",
-                    dir.entries, dir.subdirs, dir.entries_found, dir.subdirs_found
-                );
-                self.problem(&key::own(&path), &why);
-            }
-            // A copy of a directory counts the snapshots of what it is a copy of.
-            if dir.snapshots < dir.snapshots_found {
-                let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
-                self.problem(&key::own(&path), &why);
-            }
-        }
-        for (oid, link) in core::mem::take(&mut self.links) {
-            if link.nlink != link.found {
-                let why = format!("it counts {} names, but has {}", link.nlink, link.found);
-                self.problem(&key::object(oid), &why);
+                None
             }
         }
     }
 
-    /// Everything in `data` belongs to something.
-    fn data(&mut self) -> Result<()> {
-        let mut pairs = self.op.scan(DATA, EVERYTHING);
-        let mut owner: (Vec<u8>, Option<Record>) = (Vec::new(), None);
-        while let Some((at, _)) = pairs.next()? {
-            let Some((own, tag)) = key::split_data(at) else {
-                self.problem(at, "no such key has a meaning");
-                continue;
-            };
-            if owner.0 != own {
-                let record = match self.op.get(META, own)?.map(|bytes| Stored::decode(own, &bytes)) {
-                    Some(Ok(Stored::Inode(record))) => Some(record),
-                    _ => None,
-                };
-                owner = (own.to_vec(), record);
-            }
-            let belongs = match (tag, &owner.1) {
-                (DataTag::Block(_), _) if self.orphans.contains(own) => true,
-                (DataTag::Block(_), Some(record)) => record.file_type == FileType::Regular,
-                (DataTag::Xattr(name), Some(record)) => record
-                    .xattrs
-                    .iter()
-                    .any(|attr| attr.name == name && matches!(attr.value, XattrValue::Stored(_))),
-                (_, None) => false,
-            };
-            if !belongs {
-                self.problem(at, "it belongs to no file");
-            }
+    /// Whether a key lies in what could not be read; then its file is named there.
+    fn is_lost(&mut self, dict: DictId, at: &[u8], lost: Lost) -> bool {
+        let Some(gap) = self.gaps.at(dict, at) else { return false };
+        for losses in &gap.losses {
+            self.findings.lose(*losses, &lost);
         }
-        Ok(())
+        true
     }
 
-    /// As many links are listed as there are redirects; that each redirect is, was seen before.
-    fn links(&mut self) -> Result<()> {
-        let mut listed = 0;
-        let mut pairs = self.op.scan(LINKS, EVERYTHING);
-        while let Some((at, _)) = pairs.next()? {
-            listed += 1;
-            let stored = self.op.get(META, at)?.map(|bytes| Stored::decode(at, &bytes));
-            if !matches!(stored, Some(Ok(Stored::Redirect(_)))) {
-                self.problem(at, "it is listed among the links, but is none");
-            }
-        }
-        if listed < self.redirects {
-            let why = format!("{} names of linked files, of which {listed} are listed", self.redirects);
-            (self.problem)(why);
-        }
-        Ok(())
+    fn finish(self) -> Report {
+        let Check { mut findings, unchecked, .. } = self;
+        unchecked.tell(&mut findings);
+        findings.report(&unchecked.object_names, None)
     }
 }

@@ -58,6 +58,7 @@ use crate::types::{AccessTimes, FileType, FormatOptions, NodeId, OpenOptions, St
 use numbers::Numbers;
 use op::{AllCounts, Op};
 
+pub use check::Report;
 pub use snapshots::SNAPSHOTS_NAME;
 
 pub use op::{Counters, OpCount, OpKind};

@@ -17,6 +17,7 @@ mod listings;
 mod model;
 mod moments;
 mod renames;
+mod smashed;
 mod snapshots;
 mod support;
 mod threads;

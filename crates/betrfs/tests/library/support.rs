@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use betree::{Env, Geometry};
 use betree_sys::Home;
-use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpKind, OpenOptions, Volume};
+use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpKind, OpenOptions, Report, Volume};
 use betrfs_sim::MemDevice;
 
 use crate::model::Dice;
@@ -144,9 +144,7 @@ pub fn names(volume: &Volume, dir: NodeId) -> Vec<String> {
 
 /// Fails with the problems that a check finds.
 pub fn assert_sound(volume: &Volume) {
-    let mut problems = Vec::new();
-    volume.check(&mut |problem| problems.push(problem), &mut |_, _| ()).unwrap();
-    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(volume.check(&mut |_, _| ()).unwrap(), Report::default());
 }
 
 /// Queries of the tree by operations of a kind since `before`.

@@ -1,0 +1,194 @@
+//! `betrfs check` of volumes of which places were smashed: what it lists, with no mount and without one.
+#![forbid(unsafe_code)]
+// Also outside of `#[test]` functions, in what they share.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use betrfs::{FileType, NewNode, NodeId, Volume};
+use betrfs_host::{FileDevice, StdHome};
+use betrfs_sim::Rng;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const BLOCK_BYTES: usize = 4096;
+
+/// A closed volume of files that do not compress, each of them large.
+struct Sample {
+    _temp: TempDir,
+    path: PathBuf,
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    (0..len / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
+}
+
+/// The contents of `/dir/fileN`.
+fn contents(file: u64) -> Vec<u8> {
+    noise(file, 200_000)
+}
+
+fn betrfs(arguments: &[&str], volume: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_betrfs"));
+    command.args(arguments).arg(volume).stdin(Stdio::null()).output().unwrap()
+}
+
+impl Sample {
+    fn new() -> Sample {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("volume");
+        assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
+        let options = betrfs::OpenOptions::new(Arc::new(StdHome::new()));
+        let volume = Volume::open(Arc::new(FileDevice::open(&path).unwrap()), options).unwrap();
+        let new = |file_type| NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
+        let dir = volume.create(NodeId::ROOT, b"dir", &new(FileType::Directory)).unwrap().node;
+        for file in 0..20 {
+            let made = volume.create(dir, format!("file{file}").as_bytes(), &new(FileType::Regular)).unwrap();
+            volume.write(made.node, 0, &contents(file), false).unwrap();
+        }
+        let many = volume.create(NodeId::ROOT, b"many", &new(FileType::Directory)).unwrap().node;
+        for name in 0..3000u64 {
+            let name = format!(
+                "{}-{name}",
+                noise(name, 8).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+            );
+            volume.create(many, name.as_bytes(), &new(FileType::Regular)).unwrap();
+        }
+        volume.close().unwrap();
+        Sample { _temp: temp, path }
+    }
+
+    /// Where on the volume some bytes are stored.
+    fn find(&self, bytes: &[u8]) -> u64 {
+        let whole = fs::read(&self.path).unwrap();
+        whole.windows(bytes.len()).position(|window| window == bytes).unwrap() as u64
+    }
+
+    fn smash(&self, at: u64, len: usize) {
+        let file = OpenOptions::new().write(true).open(&self.path).unwrap();
+        file.write_all_at(&vec![0x5a; len], at).unwrap();
+    }
+
+    fn check(&self) -> (Value, Output) {
+        let output = betrfs(&["check", "--format", "json"], &self.path);
+        (serde_json::from_slice(&output.stdout).unwrap(), output)
+    }
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect()
+}
+
+#[test]
+fn several_smashed_places_are_each_listed_with_their_files() {
+    let sample = Sample::new();
+    let (report, _) = sample.check();
+    assert_eq!((&report["clean"], &report["error"]), (&Value::Bool(true), &Value::Null));
+    for (file, at) in [(3, 100), (11, 150_000), (17, 40_000)] {
+        sample.smash(sample.find(&contents(file)[at..at + 32]), 16);
+    }
+    sample.smash(4096 + 64, 512);
+    // A name in the middle of many.
+    let name: String = noise(1500, 8).iter().map(|byte| format!("{byte:02x}")).collect();
+    sample.smash(sample.find(name.as_bytes()), 8);
+    let whole = fs::read(&sample.path).unwrap();
+    let (report, output) = sample.check();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(report["clean"], false);
+    let problems = strings(&report["problems"]);
+    assert_eq!(problems.len(), 5, "{report:#}");
+    let told = |words: &[&str]| {
+        let all = problems.iter().filter(|problem| words.iter().all(|word| problem.contains(word)));
+        assert_eq!(all.count(), 1, "{words:?}: {report:#}");
+    };
+    told(&["superblock's copy at byte 4096"]);
+    told(&["basement", "the data of /dir/file3 (bytes 0 to "]);
+    told(&["basement", "/dir/file11 (bytes "]);
+    told(&["basement", "/dir/file17 (bytes "]);
+    told(&["basement", "the names from /many/", " to /many/"]);
+    assert!(
+        strings(&report["files"]).starts_with(&["/dir/file11", "/dir/file17", "/dir/file3"]),
+        "{report:#}"
+    );
+    assert!(strings(&report["notes"]).iter().any(|note| note.contains("/many (")), "{report:#}");
+    // The same, for people.
+    fs::write(&sample.path, whole).unwrap();
+    let output = betrfs(&["check"], &sample.path);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let shown = sample.path.display();
+    for line in problems.iter().chain(&strings(&report["notes"])) {
+        assert!(lines.lines().any(|told| told == format!("{shown}: {line}")), "{line}: {lines}");
+    }
+}
+
+/// Smashes what opening needs: each time there is a document, with the error, and what else is smashed is told.
+#[test]
+fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
+    let sample = Sample::new();
+    let place = sample.find(&contents(5)[100..132]);
+    sample.smash(place, 16);
+    let whole = fs::read(&sample.path).unwrap();
+    let mut unopened = 0;
+    let blocks = whole.chunks(BLOCK_BYTES).enumerate().skip(4);
+    let blocks: Vec<usize> =
+        blocks.filter(|(_, block)| block.iter().any(|b| *b != 0)).map(|(at, _)| at).collect();
+    // The table and its directory are written last.
+    for block in blocks.iter().rev().take(12) {
+        sample.smash((block * BLOCK_BYTES) as u64, 256);
+        let smashed = fs::read(&sample.path).unwrap();
+        let (report, output) = sample.check();
+        assert_eq!(output.status.code(), Some(1), "block {block}");
+        assert_eq!(report["clean"], false, "block {block}");
+        let problems = strings(&report["problems"]);
+        assert!(!problems.is_empty(), "block {block}: {report:#}");
+        if report["error"].is_string() {
+            unopened += 1;
+            assert!(fs::read(&sample.path).unwrap() == smashed, "block {block}: it was changed");
+        } else {
+            assert!(
+                problems.iter().any(|problem| problem.contains("/dir/file5")),
+                "block {block}: {report:#}"
+            );
+        }
+        fs::write(&sample.path, &whole).unwrap();
+    }
+    assert!(unopened > 0);
+}
+
+#[test]
+fn there_is_a_document_whatever_happens() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("volume");
+    let check = || {
+        let output = betrfs(&["check", "--format", "json"], &path);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(!output.stderr.is_empty());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["clean"], false, "{report:#}");
+        assert_eq!(report["volume"], path.to_str().unwrap());
+        report
+    };
+    let error = |report: &Value| report["error"].as_str().unwrap().to_owned();
+    assert!(error(&check()).contains("No such file"));
+    for contents in [vec![], b"abc".to_vec(), vec![7; 1 << 20]] {
+        fs::write(&path, contents).unwrap();
+        assert!(error(&check()).contains("not a BetrFS volume"));
+    }
+    let sample = Sample::new();
+    fs::write(&path, &fs::read(&sample.path).unwrap()[..1 << 20]).unwrap();
+    assert!(error(&check()).contains("truncated"));
+    // All superblocks.
+    fs::copy(&sample.path, &path).unwrap();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    for copy in 0..4 {
+        file.write_all_at(&[0x5a; 100], copy * 4096 + 64).unwrap();
+    }
+    let report = check();
+    assert_eq!(strings(&report["problems"]).len(), 4, "{report:#}");
+    assert!(error(&report).contains("superblock"), "{report:#}");
+}

@@ -1,0 +1,172 @@
+//! `data` and `links`: blocks and attributes of files, and the list of names of linked files.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use betree::Unreadable;
+
+use super::losses::Lost;
+use super::{Check, EVERYTHING};
+use crate::schema::block::{BLOCK, BLOCK_BYTES};
+use crate::schema::key::{self, DataTag};
+use crate::schema::{DATA, Flags, LINKS, META, Record, Stored, XattrValue};
+use crate::types::FileType;
+
+impl Check<'_> {
+    /// The blocks of a file: none at or past the size, none missing that is not a hole.
+    pub(super) fn blocks(&mut self, at: &[u8], record: &Record) {
+        let end = record.size.div_ceil(BLOCK);
+        if self.gaps.over(DATA, &key::blocks_from(at, 0)).is_some() {
+            if end > 0 {
+                let all = Lost::Data { own: at, from: 0, to: record.size, size: record.size };
+                self.is_lost(DATA, &key::block(at, 0), all);
+                self.want_name(at);
+                self.unchecked.blocks += 1;
+            }
+            return;
+        }
+        let mut expected = 0;
+        let mut lacks = false;
+        let mut passed = Vec::new();
+        let mut pairs = self.op.scan(DATA, key::blocks_from(at, 0));
+        loop {
+            let next = pairs.next_past(&mut |unreadable| passed.push(unreadable));
+            for unreadable in passed.drain(..) {
+                lacks |= self.lost_blocks(at, record, &mut expected, unreadable);
+            }
+            let Some((block_key, block)) = next else { break };
+            let Some((_, DataTag::Block(number))) = key::split_data(block_key) else {
+                self.problem(block_key, "it is no key of a block");
+                continue;
+            };
+            let room = record.size.saturating_sub(number.saturating_mul(BLOCK));
+            if block.len() > BLOCK_BYTES || block.len() as u64 > room {
+                self.misfit(block_key, "there are bytes past the end of the file, or of the block");
+            }
+            if number > expected && !record.flags.has(Flags::SPARSE) {
+                self.misfit(&key::block(at, expected), "the block is lost");
+            }
+            expected = number.saturating_add(1);
+        }
+        if expected < end && !record.flags.has(Flags::SPARSE) {
+            self.misfit(&key::block(at, expected), "the block is lost");
+        }
+        self.unchecked.blocks += u64::from(lacks);
+    }
+
+    /// Blocks from the expected one on that cannot be read. Gives whether the file has any there; expected is then
+    /// what is behind them.
+    fn lost_blocks(
+        &mut self,
+        at: &[u8],
+        record: &Record,
+        expected: &mut u64,
+        unreadable: Unreadable,
+    ) -> bool {
+        let behind = key::first_block_behind(at, &unreadable.hi);
+        let to_blame = self.pass(DATA, unreadable);
+        let (from, to) = (*expected, behind.min(record.size.div_ceil(BLOCK)));
+        *expected = behind.max(*expected);
+        if from >= to {
+            return false;
+        }
+        let bytes = |block: u64| block.saturating_mul(BLOCK).min(record.size);
+        let lost = Lost::Data { own: at, from: bytes(from), to: bytes(to), size: record.size };
+        to_blame.iter().for_each(|losses| self.findings.lose(*losses, &lost));
+        self.want_name(at);
+        true
+    }
+
+    /// The large attributes of a record are there.
+    pub(super) fn attributes(&mut self, at: &[u8], record: &Record) {
+        for attr in &record.xattrs {
+            let XattrValue::Stored(len) = attr.value else { continue };
+            let attr_key = key::xattr(at, &attr.name);
+            match self.get(DATA, &attr_key) {
+                Some(Some(value)) if value.len() == len as usize => {}
+                Some(Some(_)) => self.misfit(&attr_key, "its length is wrong"),
+                Some(None) => self.misfit(&attr_key, "its value is lost"),
+                None => {
+                    self.is_lost(DATA, &attr_key, Lost::Attribute { own: at, name: &attr.name });
+                    self.want_name(at);
+                }
+            }
+            if !record.flags.has(Flags::LARGE_XATTRS) {
+                self.problem(at, "it has a large attribute, but not the flag that says so");
+            }
+        }
+    }
+
+    /// Everything in `data` belongs to something.
+    pub(super) fn data(&mut self) {
+        let mut pairs = self.op.scan(DATA, EVERYTHING);
+        let mut owner: (Vec<u8>, Option<Record>) = (Vec::new(), None);
+        let mut is_known = false;
+        while let Some((at, _)) = self.next(DATA, &mut pairs) {
+            let Some((own, tag)) = key::split_data(at) else {
+                self.problem(at, "no such key has a meaning");
+                continue;
+            };
+            if owner.0 != own {
+                let found = self.get(META, own);
+                is_known = found.is_some();
+                if !is_known {
+                    self.is_lost(META, own, Lost::Name { own });
+                    self.want_name(own);
+                    self.unchecked.owners += 1;
+                }
+                let record = match found.flatten().map(|bytes| Stored::decode(own, &bytes)) {
+                    Some(Ok(Stored::Inode(record))) => Some(record),
+                    _ => None,
+                };
+                owner = (own.to_vec(), record);
+            }
+            let belongs = match (tag, &owner.1) {
+                (DataTag::Block(_), _) if self.orphans.contains(own) => true,
+                (DataTag::Block(_), Some(record)) => record.file_type == FileType::Regular,
+                (DataTag::Xattr(name), Some(record)) => record
+                    .xattrs
+                    .iter()
+                    .any(|attr| attr.name == name && matches!(attr.value, XattrValue::Stored(_))),
+                (_, None) => false,
+            };
+            if belongs || !is_known {
+            } else if self.gaps.touch(META, &key::markers()) {
+                // Some files that were unlinked may not be known.
+                self.unchecked.owners += 1;
+            } else {
+                self.misfit(at, "it belongs to no file");
+            }
+        }
+    }
+
+    /// As many links are listed as there are redirects; that each redirect is, was seen before.
+    pub(super) fn links(&mut self) {
+        let mut listed = 0;
+        let mut pairs = self.op.scan(LINKS, EVERYTHING);
+        while let Some((at, oid)) = self.next(LINKS, &mut pairs) {
+            listed += 1;
+            let Some(found) = self.get(META, at) else {
+                // The list tells what the names cannot.
+                self.is_lost(META, at, Lost::Name { own: at });
+                if let Ok(oid) = oid.try_into().map(u64::from_be_bytes) {
+                    self.has_name(oid, at);
+                    self.links.entry(oid).and_modify(|link| link.found += 1);
+                }
+                self.redirects += 1;
+                continue;
+            };
+            let stored = found.map(|bytes| Stored::decode(at, &bytes));
+            if !matches!(stored, Some(Ok(Stored::Redirect(_)))) {
+                self.misfit(at, "it is listed among the links, but is none");
+            }
+        }
+        if listed >= self.redirects {
+        } else if self.gaps.touch(LINKS, &EVERYTHING) {
+            self.unchecked.links = true;
+        } else {
+            let why = format!("{} names of linked files, of which {listed} are listed", self.redirects);
+            self.misfits(why);
+        }
+    }
+}

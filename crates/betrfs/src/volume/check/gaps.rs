@@ -1,0 +1,124 @@
+//! What of the dictionaries could not be read.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use betree::{Cut, DictId};
+
+/// So many are kept apart in each dictionary; what comes then makes others larger, so that less is judged.
+const GAPS_MAX: usize = 50_000;
+
+/// A range of keys that could not be read, but for its lower end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gap {
+    pub hi: Cut,
+    /// What is to blame for it, by the numbers of [`Findings::blame`](super::report::Findings::blame).
+    pub losses: Vec<usize>,
+}
+
+/// Disjoint ranges of keys by dictionary, by their lower ends.
+#[derive(Default)]
+pub(super) struct Gaps(BTreeMap<u8, BTreeMap<Cut, Gap>>);
+
+impl Gaps {
+    /// Adds a range, but for what of it was known.
+    pub fn add(&mut self, dict: DictId, lo: &Cut, gap: Gap) {
+        let gaps = self.0.entry(dict.0).or_default();
+        let are_many = gaps.len() >= GAPS_MAX;
+        let Gap { mut hi, losses } = gap;
+        let mut from = lo.clone();
+        let mut grown = None;
+        if let Some((start, before)) = gaps.range(..=lo.clone()).next_back() {
+            if before.hi >= hi {
+                return;
+            }
+            let touches = before.hi >= from;
+            if touches && before.losses == losses || are_many {
+                grown = Some(start.clone());
+            } else if touches {
+                from = before.hi.clone();
+            }
+        }
+        // What lies in it and was known keeps its own.
+        while let Some((start, end)) =
+            gaps.range(from.clone()..hi.clone()).next().map(|(lo, gap)| (lo.clone(), gap.hi.clone()))
+        {
+            if grown.as_ref() == Some(&start) {
+                // Itself begins where this one does.
+                break;
+            }
+            if end > hi {
+                hi = start;
+                break;
+            }
+            gaps.remove(&start);
+        }
+        match grown.and_then(|start| gaps.get_mut(&start)) {
+            Some(before) => before.hi = hi,
+            None => drop(gaps.insert(from, Gap { hi, losses })),
+        }
+    }
+
+    fn before(&self, dict: DictId, cut: &Cut) -> Option<&Gap> {
+        self.0.get(&dict.0)?.range(..=cut.clone()).next_back().map(|(_, gap)| gap)
+    }
+
+    /// The one that holds a key.
+    pub fn at(&self, dict: DictId, key: &[u8]) -> Option<&Gap> {
+        self.before(dict, &Cut::before(key)).filter(|gap| gap.hi.is_above(key))
+    }
+
+    /// The one that holds all of a range.
+    pub fn over(&self, dict: DictId, (lo, hi): &(Cut, Cut)) -> Option<&Gap> {
+        self.before(dict, lo).filter(|gap| gap.hi >= *hi)
+    }
+
+    /// Whether any of them has something of a range.
+    pub fn touch(&self, dict: DictId, (lo, hi): &(Cut, Cut)) -> bool {
+        self.before(dict, lo).is_some_and(|gap| gap.hi > *lo)
+            || self
+                .0
+                .get(&dict.0)
+                .is_some_and(|gaps| lo < hi && gaps.range(lo.clone()..hi.clone()).next().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const D: DictId = DictId(1);
+
+    fn cut(at: u8) -> Cut {
+        Cut::before([at])
+    }
+
+    /// Against a list of keys, each with the first that it was lost to.
+    #[test]
+    fn gaps_are_what_was_added_whatever_the_order() {
+        let mut state = 1u64;
+        let mut below = |end: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % end
+        };
+        for _ in 0..500 {
+            let (mut gaps, mut model) = (Gaps::default(), [false; 32]);
+            for _ in 0..8 {
+                let lo = below(31) as u8;
+                let hi = lo + 1 + below(u64::from(31 - lo)) as u8;
+                gaps.add(D, &cut(lo), Gap { hi: cut(hi), losses: alloc::vec![below(2) as usize] });
+                model[usize::from(lo)..usize::from(hi)].fill(true);
+                for key in 0..32u8 {
+                    assert_eq!(
+                        gaps.at(D, &[key]).is_some(),
+                        model[usize::from(key)],
+                        "key {key} of {model:?}"
+                    );
+                    let rest = (cut(key), Cut::HIGH);
+                    assert_eq!(gaps.touch(D, &rest), model[usize::from(key)..].contains(&true), "from {key}");
+                }
+            }
+            assert!(gaps.over(D, &(Cut::LOW, Cut::HIGH)).is_none() && gaps.at(DictId(0), &[3]).is_none());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What of which files is lost by something that cannot be read.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use betree::Cut;
+
+use crate::schema::key;
+
+/// So many files are named for each problem.
+const NAMED_MAX: usize = 10;
+/// So many ranges of names.
+const RANGES_MAX: usize = 3;
+
+/// Names of files with several names, some of each, by their object ids.
+pub(super) type ObjectNames = BTreeMap<u64, Vec<Vec<u8>>>;
+
+/// Something of a file, by its own key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lost<'k> {
+    /// Bytes; from 0 to the size, all of them.
+    Data { own: &'k [u8], from: u64, to: u64, size: u64 },
+    /// The value of an extended attribute.
+    Attribute { own: &'k [u8], name: &'k [u8] },
+    /// Its name, and its record.
+    Name { own: &'k [u8] },
+    /// Its place in the list of names of linked files.
+    Link { own: &'k [u8] },
+}
+
+/// A part of a file.
+enum Part {
+    Whole,
+    Bytes(u64, u64),
+    Attribute(Vec<u8>),
+}
+
+/// Files, of which the first are named.
+#[derive(Default)]
+struct Named {
+    first: Vec<(Vec<u8>, Part)>,
+    more: u64,
+    last: Vec<u8>,
+}
+
+impl Named {
+    fn add(&mut self, own: &[u8], part: Part) {
+        if let Some((_, known)) = self.first.iter_mut().find(|(known, _)| known == own) {
+            match (known, part) {
+                (Part::Bytes(_, end), Part::Bytes(_, to)) => *end = (*end).max(to),
+                (known, Part::Whole) => *known = Part::Whole,
+                _ => {}
+            }
+        } else if self.first.len() < NAMED_MAX {
+            self.first.push((own.to_vec(), part));
+        } else if self.last != own {
+            self.more += 1;
+            self.last = own.to_vec();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    fn tell(&self, objects: &ObjectNames) -> String {
+        let one = |(own, part): &(Vec<u8>, Part)| {
+            let path = paths_of(own, objects).join(" = ");
+            match part {
+                Part::Whole => path,
+                Part::Bytes(from, to) => format!("{path} (bytes {from} to {})", to.saturating_sub(1)),
+                Part::Attribute(name) => format!("{path} (attribute {})", String::from_utf8_lossy(name)),
+            }
+        };
+        let all: Vec<String> = self.first.iter().map(one).collect();
+        and_more(&all.join(", "), self.more)
+    }
+}
+
+/// A list that goes on.
+pub(super) fn and_more(list: &str, more: u64) -> String {
+    if more == 0 { String::from(list) } else { format!("{list} and {more} more") }
+}
+
+/// The path of a file; of one with several, those that are known.
+pub(super) fn paths_of(own: &[u8], objects: &ObjectNames) -> Vec<String> {
+    match key::object_id(own).and_then(|oid| objects.get(&oid)) {
+        Some(names) => names.iter().map(|name| key::describe(name)).collect(),
+        None => alloc::vec![key::describe(own)],
+    }
+}
+
+/// All that is lost by one thing.
+#[derive(Default)]
+pub(super) struct Losses {
+    data: Named,
+    names: Named,
+    links: Named,
+    ranges: Vec<(Cut, Cut)>,
+    ranges_more: u64,
+}
+
+impl Losses {
+    pub fn add(&mut self, lost: &Lost<'_>) {
+        match lost {
+            Lost::Data { own, from: 0, to, size } if to >= size => self.data.add(own, Part::Whole),
+            Lost::Data { own, from, to, size } => self.data.add(own, Part::Bytes(*from, *to.min(size))),
+            Lost::Attribute { own, name } => self.data.add(own, Part::Attribute(name.to_vec())),
+            Lost::Name { own } => self.names.add(own, Part::Whole),
+            Lost::Link { own } => self.links.add(own, Part::Whole),
+        }
+    }
+
+    /// Adds all names between two cuts, whatever they were.
+    pub fn add_names(&mut self, lo: &Cut, hi: &Cut) {
+        // A scan of a part may have met a part of it before.
+        self.ranges.retain(|(from, to)| from < lo || to > hi);
+        let room = self.ranges.len() < RANGES_MAX;
+        match self.ranges.last_mut() {
+            Some((_, end)) if end == lo => *end = hi.clone(),
+            _ if room => self.ranges.push((lo.clone(), hi.clone())),
+            _ => self.ranges_more += 1,
+        }
+    }
+
+    /// Half a sentence, if anything is lost.
+    pub fn tell(&self, objects: &ObjectNames) -> Option<String> {
+        let mut parts = Vec::new();
+        if !self.data.is_empty() {
+            parts.push(format!("the data of {}", self.data.tell(objects)));
+        }
+        if !self.ranges.is_empty() {
+            let range = |(lo, hi): &(Cut, Cut)| {
+                format!(
+                    "from {} to {}",
+                    key::describe_cut(lo, "the first"),
+                    key::describe_cut(hi, "the last")
+                )
+            };
+            let ranges: Vec<String> = self.ranges.iter().map(range).collect();
+            let mut names = format!("the names {}", and_more(&ranges.join(", "), self.ranges_more));
+            if !self.names.is_empty() {
+                names = format!("{names}, among them {}", self.names.tell(objects));
+            }
+            parts.push(names);
+        } else if !self.names.is_empty() {
+            parts.push(format!("the names {}", self.names.tell(objects)));
+        }
+        if !self.links.is_empty() {
+            parts.push(format!("the entries in the list of links of {}", self.links.tell(objects)));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}

@@ -1,0 +1,291 @@
+//! `meta`: records, names and what they count.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use betree::Cut;
+
+use super::losses::{Lost, ObjectNames, and_more};
+use super::report::Findings;
+use super::{Check, EVERYTHING};
+use crate::schema::key;
+use crate::schema::{LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord};
+use crate::types::FileType;
+
+/// So many directories are named of which the entries could not be counted.
+const NAMED_MAX: usize = 10;
+/// Of so many linked files names are looked for, because something of them is lost.
+const WANTED_MAX: usize = 10_000;
+/// So many names of each are told.
+const NAMES_MAX: usize = 4;
+
+/// What a directory's record counts, and what was found.
+#[derive(Default)]
+pub(super) struct DirCount {
+    entries: u64,
+    subdirs: u64,
+    entries_found: u64,
+    subdirs_found: u64,
+    snapshots: u64,
+    snapshots_found: u64,
+}
+
+/// What a linked file's record counts, and what was found.
+pub(super) struct LinkCount {
+    file_type: FileType,
+    ino: u64,
+    nlink: u64,
+    pub found: u64,
+}
+
+/// What could not be judged for want of what could not be read.
+#[derive(Default)]
+pub(super) struct Unchecked {
+    dirs: Vec<String>,
+    dirs_more: u64,
+    pub linked_files: u64,
+    pub blocks: u64,
+    pub owners: u64,
+    pub links: bool,
+    /// Linked files of which something is lost.
+    wanted: BTreeSet<u64>,
+    /// Their names.
+    pub object_names: ObjectNames,
+}
+
+impl Unchecked {
+    /// Notes what is to be noted.
+    pub fn tell(&self, findings: &mut Findings) {
+        let mut note = |what: String| findings.note(format!("not checked: {what}"));
+        if !self.dirs.is_empty() {
+            let all = and_more(&self.dirs.join(", "), self.dirs_more);
+            note(format!(
+                "whether directories have as many entries as they count, because not all names in them can be read: {all}"
+            ));
+        }
+        if self.linked_files > 0 {
+            note(format!(
+                "whether {} files with several names have as many as they count, because not all names can be read",
+                self.linked_files
+            ));
+        }
+        if self.blocks > 0 {
+            note(format!(
+                "whether all blocks are there of {} files, because not all of their data can be read",
+                self.blocks
+            ));
+        }
+        if self.owners > 0 {
+            note(format!(
+                "whether the data of {} files belong to one, because their names cannot be read",
+                self.owners
+            ));
+        }
+        if self.links {
+            note("whether all names of linked files are listed, because not all names or not all of the list can be read".into());
+        }
+    }
+}
+
+impl Check<'_> {
+    /// Wants a name for a linked file, if that is what has this key.
+    pub(super) fn want_name(&mut self, own: &[u8]) {
+        let unchecked = &mut self.unchecked;
+        if let Some(oid) = key::object_id(own).filter(|_| unchecked.wanted.len() < WANTED_MAX) {
+            unchecked.wanted.insert(oid);
+        }
+    }
+
+    /// A name of a linked file was found.
+    pub(super) fn has_name(&mut self, oid: u64, at: &[u8]) {
+        if self.unchecked.wanted.contains(&oid) {
+            let names = self.unchecked.object_names.entry(oid).or_default();
+            if names.len() < NAMES_MAX && names.iter().all(|name| name != at) {
+                names.push(at.to_vec());
+            }
+        }
+    }
+
+    /// The root, the volume's record, objects and markers: everything that is no name.
+    pub(super) fn reserved(&mut self) {
+        let mut pairs = self.op.scan(META, (Cut::before([1]), Cut::HIGH));
+        let mut root = false;
+        while let Some((at, bytes)) = self.next(META, &mut pairs) {
+            if at == key::VOLUME_KEY {
+                self.volume = self.heard(VolumeRecord::decode(bytes));
+            } else if at == key::ROOT_KEY {
+                match self.heard(Stored::decode(at, bytes)) {
+                    Some(Stored::Inode(record)) if record.is_dir() => {
+                        root = true;
+                        self.inode(at, &record, Some(Vec::new()));
+                    }
+                    Some(_) => self.problem(at, "it is not a directory"),
+                    None => {}
+                }
+            } else if let Some(oid) = key::object_id(at) {
+                match self.heard(Stored::decode(at, bytes)) {
+                    Some(Stored::Inode(record)) if !record.is_dir() => {
+                        let (file_type, ino) = (record.file_type, record.id);
+                        let count = LinkCount { file_type, ino, nlink: u64::from(record.nlink), found: 0 };
+                        self.links.insert(oid, count);
+                        self.inode(at, &record, None);
+                    }
+                    Some(_) => self.problem(at, "it is not the record of a file"),
+                    None => {}
+                }
+            } else if key::marker_id(at).is_some() {
+                if let Some(marker) = self.heard(Marker::decode(at, bytes)) {
+                    self.orphans.insert(marker.base);
+                }
+            } else if key::split_entry(at).is_none() {
+                self.problem(at, "no such key has a meaning");
+            }
+        }
+        if !root && !self.is_lost(META, &key::ROOT_KEY, Lost::Name { own: &key::ROOT_KEY }) {
+            self.problem(&key::ROOT_KEY, "its record is not there");
+        }
+        match self.volume {
+            None if self.gaps.at(META, &key::VOLUME_KEY).is_some() => {}
+            None => self.problem(&key::VOLUME_KEY, "it is not there"),
+            Some(volume) => {
+                if let Some((oid, _)) = self.links.range(volume.oids..).next() {
+                    let oid = *oid;
+                    self.problem(&key::object(oid), "its number was never reserved");
+                }
+            }
+        }
+    }
+
+    /// All names, each after the names of the directories above it.
+    pub(super) fn names(&mut self) {
+        for bounds in key::names() {
+            let mut pairs = self.op.scan(META, bounds);
+            while let Some((at, bytes)) = self.next(META, &mut pairs) {
+                self.name(at, bytes);
+            }
+        }
+    }
+
+    fn name(&mut self, at: &[u8], bytes: &[u8]) {
+        let Some((path, name)) = key::split_entry(at) else {
+            self.problem(at, "it is no name");
+            return;
+        };
+        let stored = self.heard_of(at, Stored::decode(at, bytes));
+        let is_dir = matches!(&stored, Some(Stored::Inode(record)) if record.is_dir());
+        let of = key::snapshots_of(path);
+        let dir_path = of.unwrap_or(path);
+        match self.dirs.get_mut(dir_path) {
+            Some(dir) if of.is_some() => dir.snapshots_found += 1,
+            Some(dir) => {
+                dir.entries_found += 1;
+                dir.subdirs_found += u64::from(is_dir);
+            }
+            None => {
+                let own = key::own(dir_path);
+                if !self.is_lost(META, &own, Lost::Name { own: &own }) {
+                    self.problem(at, "what should be its directory is none");
+                }
+            }
+        }
+        match stored {
+            Some(Stored::Inode(record)) => {
+                let child = is_dir.then(|| key::child_path(path, name));
+                self.inode(at, &record, child);
+            }
+            Some(Stored::Redirect(redirect)) => self.redirect(at, &redirect),
+            None => {}
+        }
+    }
+
+    fn redirect(&mut self, at: &[u8], redirect: &Redirect) {
+        self.redirects += 1;
+        self.has_name(redirect.oid, at);
+        match self.links.get_mut(&redirect.oid) {
+            None => {
+                // Its record is in what cannot be read: this is the name by which it was known.
+                if !self.is_lost(META, &key::object(redirect.oid), Lost::Name { own: at }) {
+                    self.misfit(at, "the file that it links to is lost");
+                }
+            }
+            Some(link) => {
+                link.found += 1;
+                if (link.file_type, link.ino) != (redirect.file_type, redirect.ino) {
+                    self.misfit(at, "the file that it links to is of another type or number");
+                }
+            }
+        }
+        match self.get(LINKS, at) {
+            Some(listed) if listed.as_deref() == Some(&redirect.oid.to_be_bytes()) => {}
+            Some(_) => self.misfit(at, "it is not listed, or wrongly, among the links"),
+            None => drop(self.is_lost(LINKS, at, Lost::Link { own: at })),
+        }
+    }
+
+    /// A record, with the path if it is a directory's.
+    fn inode(&mut self, at: &[u8], record: &Record, path: Option<Vec<u8>>) {
+        if let Some(path) = path {
+            let (entries, subdirs) = (record.entries, record.subdirs);
+            let snapshots = u64::from(record.snapshots);
+            self.dirs.insert(path, DirCount { entries, subdirs, snapshots, ..DirCount::default() });
+        } else if key::object_id(at).is_none() && record.nlink != 1 {
+            self.problem(at, &format!("it has one name, but counts {}", record.nlink));
+        }
+        if record.file_type == FileType::Symlink && record.target.len() as u64 != record.size {
+            self.problem(at, "the size is not that of the target");
+        }
+        if record.file_type == FileType::Regular {
+            self.blocks(at, record);
+        }
+        self.attributes(at, record);
+    }
+
+    /// Each directory has as many entries as it counts.
+    pub(super) fn counts(&mut self) {
+        for (path, dir) in core::mem::take(&mut self.dirs) {
+            let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
+            let may_be_more = found.0 <= counted.0 && found.1 <= counted.1;
+            if counted == found {
+            } else if may_be_more && self.gaps.touch(META, &key::entries(&path)) {
+                let unchecked = &mut self.unchecked;
+                if unchecked.dirs.len() < NAMED_MAX {
+                    let shown = key::describe(&key::own(&path));
+                    unchecked.dirs.push(format!("{shown} ({} of {} could)", found.0, counted.0));
+                } else {
+                    unchecked.dirs_more += 1;
+                }
+            } else {
+                let why = format!(
+                    "it counts {} entries, {} of them directories, but has {} and {}",
+                    counted.0, counted.1, found.0, found.1
+                );
+                self.problem(&key::own(&path), &why);
+            }
+            // A copy of a directory counts the snapshots of what it is a copy of.
+            if dir.snapshots < dir.snapshots_found {
+                let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
+                self.problem(&key::own(&path), &why);
+            }
+        }
+    }
+
+    /// Each linked file has as many names as it counts; those count that cannot be read, but are listed.
+    pub(super) fn link_counts(&mut self) {
+        let [names, snapshots] = key::names();
+        let names_lack = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);
+        let is_unknown = names_lack && self.gaps.touch(LINKS, &EVERYTHING);
+        for (oid, link) in core::mem::take(&mut self.links) {
+            if link.nlink == link.found {
+                continue;
+            }
+            if is_unknown && link.found < link.nlink {
+                self.unchecked.linked_files += 1;
+                continue;
+            }
+            let why = format!("it counts {} names, but has {}", link.nlink, link.found);
+            self.misfit(&key::object(oid), &why);
+        }
+    }
+}

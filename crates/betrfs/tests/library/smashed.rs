@@ -1,0 +1,227 @@
+//! What a check says of volumes of which blocks are not what was written: all of it, with the files, and nothing
+//! that only follows from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::support::*;
+use betree_sys::{BLOCK_BYTES, Device};
+use betrfs::{FileType, NewNode, Report, Volume, XattrMode};
+use betrfs_sim::{MemDevice, Rng};
+
+const DIRS: usize = 6;
+const FILES: usize = 14;
+const SUPERBLOCKS: u64 = 4 * BLOCK_BYTES as u64;
+
+/// What does not compress.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    (0..len).map(|_| rng.below(256) as u8).collect()
+}
+
+/// A closed volume with small nodes: files of up to some blocks, linked ones, attributes, a copy of a directory
+/// and a snapshot.
+fn sample() -> Disk {
+    let disk = Disk::of_tiny_nodes(48 << 20);
+    let volume = disk.open();
+    for dir in 0..DIRS {
+        let node = mkdir(&volume, ROOT, &format!("dir{dir}")).node;
+        let below = mkdir(&volume, node, "below").node;
+        for file in 0..FILES {
+            let seed = (dir * FILES + file) as u64;
+            let parent = if file % 3 == 0 { below } else { node };
+            let made = mkfile(&volume, parent, &format!("file{file}-{:x}", seed * 0x9e37_79b9)).node;
+            volume.write(made, 0, &noise(seed, 500 + file * 1700), false).unwrap();
+            if file % 5 == 0 {
+                volume.link(made, node, format!("link{file}").as_bytes()).unwrap();
+                volume.set_xattr(made, b"user.large", &noise(seed, 3000), XattrMode::Any).unwrap();
+            }
+        }
+        let fifo = NewNode { file_type: FileType::Fifo, ..new_file() };
+        volume.create(node, b"pipe", &fifo).unwrap();
+    }
+    let first = volume.resolve(b"/dir0").unwrap().node;
+    volume.clone_node(first, ROOT, b"copy").unwrap();
+    let snapshots = volume.lookup(first, betrfs::SNAPSHOTS_NAME).unwrap().node;
+    mkdir(&volume, snapshots, "monday");
+    // Some changes wait above the leaves.
+    for path in all_paths().iter().step_by(9) {
+        let node = volume.resolve(path.as_bytes()).unwrap().node;
+        volume.write(node, 100, &noise(1, 1500), false).unwrap();
+        volume.env().checkpoint().unwrap();
+    }
+    assert_sound(&volume);
+    volume.close().unwrap();
+    disk
+}
+
+fn smash(device: &MemDevice, block: u64) {
+    let mut bytes = [0; BLOCK_BYTES];
+    device.read_at(block, &mut bytes).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    device.write_at(block, &bytes).unwrap();
+}
+
+/// Checks a copy of a volume with blocks smashed.
+fn examine(disk: &Disk, blocks: &[u64]) -> (Report, Arc<MemDevice>) {
+    let device = Arc::new(disk.device.copy());
+    blocks.iter().for_each(|block| smash(&device, *block));
+    let before = device.copy();
+    let report = Volume::examine(device.clone(), disk.options.clone(), &mut |_, _| ()).unwrap();
+    (report, Arc::new(before))
+}
+
+/// The places that a report names: where something begins on the device.
+fn places(report: &Report) -> BTreeSet<u64> {
+    let of = |problem: &String| {
+        let words: Vec<_> = problem
+            .split(" at byte ")
+            .skip(1)
+            .map(|rest| rest.split([' ', ':']).next().unwrap().to_owned())
+            .collect();
+        words.into_iter().map(|word| word.parse().unwrap()).collect::<Vec<u64>>()
+    };
+    report.problems.iter().flat_map(of).collect()
+}
+
+/// Nothing is told that only follows from what cannot be read.
+fn assert_no_consequences(report: &Report, what: &str) {
+    for problem in &report.problems {
+        let is_cause = problem.contains(" is damaged: ") || problem.contains("copy at byte");
+        assert!(is_cause, "{what}: `{problem}` of {:#?}", report.problems);
+    }
+}
+
+/// The paths of everything in a volume with what can be read there; `None` of what cannot.
+fn read_everything(volume: &Volume, paths: &[String]) -> BTreeMap<String, Option<Vec<u8>>> {
+    let read = |path: &String| {
+        let entry = volume.resolve(path.as_bytes()).ok()?;
+        let mut bytes = Vec::new();
+        if entry.attr.file_type == FileType::Regular {
+            volume.read(entry.node, 0, entry.attr.size as usize, &mut bytes).ok()?;
+        }
+        Some(bytes)
+    };
+    paths.iter().map(|path| (path.clone(), read(path))).collect()
+}
+
+fn all_paths() -> Vec<String> {
+    let mut all = Vec::new();
+    for dir in (0..DIRS).map(|dir| format!("dir{dir}")).chain(["copy".into()]) {
+        let number: usize = dir.strip_prefix("dir").map_or(0, |number| number.parse().unwrap());
+        for file in 0..FILES {
+            let seed = (number * FILES + file) as u64;
+            let below = if file % 3 == 0 { "below/" } else { "" };
+            all.push(format!("/{dir}/{below}file{file}-{:x}", seed * 0x9e37_79b9));
+        }
+    }
+    all
+}
+
+/// The blocks of which the smashing is noticed, each with what is told then.
+fn noticed(disk: &Disk) -> BTreeMap<u64, Report> {
+    let blocks = disk.device.written_blocks().into_iter().map(|block| (block, examine(disk, &[block]).0));
+    blocks.filter(|(_, report)| !report.problems.is_empty()).collect()
+}
+
+#[test]
+fn each_smashed_block_is_told_with_all_files_that_cannot_be_read() {
+    let disk = sample();
+    let paths = all_paths();
+    let whole = read_everything(&disk.open(), &paths);
+    assert!(whole.values().all(Option::is_some), "{whole:?}");
+    let (mut kinds, mut losing, mut unopened) = (BTreeSet::new(), 0, 0);
+    for block in disk.device.written_blocks() {
+        let (report, device) = examine(&disk, &[block]);
+        if report.problems.is_empty() {
+            assert_eq!(report, Report::default(), "block {block}");
+        }
+        assert_no_consequences(&report, &format!("block {block}"));
+        for kind in [
+            "node's header",
+            "basement",
+            "messages for",
+            "page of the node table",
+            "directory at",
+            "superblock's copy",
+        ] {
+            if report.problems.iter().any(|problem| problem.contains(kind)) {
+                kinds.insert(kind);
+            }
+        }
+        let device = MemDevice::copy(&device);
+        let Ok(volume) = Volume::open(Arc::new(device), disk.options.clone()) else {
+            assert!(report.refused.is_some(), "block {block}");
+            unopened += 1;
+            continue;
+        };
+        assert_eq!(report.refused, None, "block {block}");
+        for (path, read) in read_everything(&volume, &paths) {
+            match read {
+                Some(read) => assert_eq!(Some(read), whole[&path], "{path}"),
+                None => {
+                    losing += 1;
+                    // What is below a directory that is lost cannot be come to.
+                    let above = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
+                    let is_named = above.chain([path.as_str()]).any(|path| report.files.contains(path));
+                    assert!(is_named, "block {block}, {path}: {report:#?}");
+                    let is_told = |problem: &String| problem.contains("cannot be read because of it");
+                    assert!(report.problems.iter().any(is_told), "block {block}: {report:#?}");
+                }
+            }
+        }
+    }
+    assert_eq!(kinds.len(), 6, "{kinds:?}");
+    assert!(losing > 100 && unopened > 1, "{losing} readings failed, {unopened} volumes could not be opened");
+}
+
+#[test]
+fn what_is_told_of_each_of_several_smashed_blocks_is_told_of_all() {
+    let disk = sample();
+    let alone = noticed(&disk);
+    // What lies below what cannot be read is not come to: these are looked at alone.
+    let hides =
+        |report: &Report| report.refused.is_some() || report.problems.iter().any(|p| p.contains("header"));
+    let (hiding, others): (Vec<_>, Vec<_>) = alone.iter().partition(|(_, report)| hides(report));
+    assert!(hiding.len() > 20 && others.len() > 60, "{} and {}", hiding.len(), others.len());
+    let mut rng = Rng::new(7);
+    for round in 0..40 {
+        let mut chosen = BTreeSet::new();
+        for _ in 0..2 + round % 9 {
+            chosen.insert(*rng.pick(&others).0);
+        }
+        // Both copies of a generation are another thing.
+        chosen.retain(|block| *block >= SUPERBLOCKS || *block == 0);
+        let chosen: Vec<u64> = chosen.into_iter().collect();
+        let (report, _) = examine(&disk, &chosen);
+        let told: BTreeSet<u64> = chosen.iter().flat_map(|block| places(&alone[block])).collect();
+        assert_eq!(places(&report), told, "{chosen:?}: {report:#?}");
+        let files: BTreeSet<_> = chosen.iter().flat_map(|block| alone[block].files.clone()).collect();
+        assert_eq!(report.files, files, "{chosen:?}");
+        assert_no_consequences(&report, &format!("{chosen:?}"));
+        // With something that hides others, that is told too.
+        let block = *rng.pick(&hiding).0;
+        let (report, _) = examine(&disk, &[&chosen[..], &[block]].concat());
+        assert!(places(&alone[&block]).is_subset(&places(&report)), "{chosen:?}, {block}: {report:#?}");
+        assert_no_consequences(&report, &format!("{chosen:?}, {block}"));
+    }
+}
+
+#[test]
+fn a_volume_that_is_smashed_all_over_is_told_in_bounds() {
+    let disk = sample();
+    let blocks: Vec<u64> =
+        disk.device.written_blocks().into_iter().filter(|block| *block >= SUPERBLOCKS).collect();
+    let (report, _) = examine(&disk, &blocks);
+    assert!(report.refused.is_some() && !report.problems.is_empty(), "{report:#?}");
+    assert!(
+        report.problems.iter().any(|problem| problem.contains("from the first to the last")),
+        "{report:#?}"
+    );
+    assert!(report.problems.len() < 50, "{report:#?}");
+    let device = Arc::new(disk.device.copy());
+    [0, 4096, 8192, 12288].into_iter().for_each(|copy| device.rot(copy + 100, 3));
+    let report = Volume::examine(device, disk.options, &mut |_, _| ()).unwrap();
+    assert_eq!(places(&report).into_iter().collect::<Vec<_>>(), [0, 4096, 8192, 12288], "{report:#?}");
+    assert!(report.refused.is_some());
+}
