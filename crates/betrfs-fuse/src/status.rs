@@ -130,7 +130,7 @@ const OP_KINDS: [(OpKind, &str); 15] = [
 fn operations(volume: &Volume) -> BTreeMap<String, OperationCount> {
     let counters = volume.counters();
     let counts = OP_KINDS.iter().map(|(kind, name)| {
-        let OpCount { calls, queries, scans, commits } = counters.of(*kind);
+        let OpCount { calls, queries, scans, commits, .. } = counters.of(*kind);
         ((*name).to_owned(), OperationCount { calls, queries, scans, commits })
     });
     counts.filter(|(_, count)| *count != OperationCount::default()).collect()

@@ -242,6 +242,20 @@ impl Directory {
         gone
     }
 
+    /// Forgets all names at once, at a cost that does not depend on how many they are: they are given back.
+    pub fn take_names(&mut self) -> Directory {
+        let mut rest = Directory::new(self.total.clone());
+        (rest.cookie_next, rest.listings, rest.listed_ns) = (self.cookie_next, self.listings, self.listed_ns);
+        (rest.is_due, rest.queued, rest.removed) = (self.is_due, self.queued, self.removed);
+        rest.snapshots = self.snapshots;
+        core::mem::replace(self, rest)
+    }
+
+    /// The inodes of its names that were in memory when last seen.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.names.iter().filter_map(|known| known.name().node)
+    }
+
     /// Notes that somebody begins to list it.
     pub fn begin_listing(&mut self) {
         self.listings = self.listings.saturating_add(1);

@@ -9,6 +9,7 @@ use betree_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use betree_sys::sync::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
+use crate::node::open_below::OpenBelow;
 use crate::node::{Age, Directory, Recorded};
 use crate::schema::{Flags, Record, key};
 use crate::types::{Attr, FileType, NodeId};
@@ -21,15 +22,16 @@ pub(crate) struct Inode {
     pub id: NodeId,
     /// The inode number; it never changes while the inode is in memory.
     pub ino: u64,
-    /// Innermost lock: held for no longer than it takes to copy it.
-    place: Mutex<Place>,
+    /// Innermost lock, and of several the one further down first: held for no longer than it takes to copy what is
+    /// in it.
+    pub(super) seat: Mutex<Place>,
     pub state: RwLock<State>,
-    /// What a directory adds to the numbers below it; kept outside of the state, which those
-    /// below may not lock.
-    pub salt: AtomicU64,
+    /// Most inodes are files, which are not to have room for it.
+    pub(super) of_dir: Option<Box<OfDir>>,
     /// How often the caller holds it, see [`Volume::forget`](crate::Volume::forget).
     pub lookups: AtomicU64,
-    pub opens: AtomicU32,
+    /// How often it is open; changed under the lock of its seat.
+    pub(super) opens: AtomicU32,
     /// The time of the last access, which the record may not have yet.
     pub atime_ns: AtomicI64,
     /// Whether it stands among those whose time of access is to be put into their records.
@@ -44,8 +46,8 @@ pub(crate) struct Inode {
 pub(crate) enum Place {
     /// The root directory.
     Root,
-    /// Under its only name.
-    Named { parent: Arc<Inode>, name: Arc<[u8]> },
+    /// Under its only name, in its parent's turn `turn`: when all in the parent is removed at once, the next begins.
+    Named { parent: Arc<Inode>, name: Arc<[u8]>, turn: u32 },
     /// Under an object id; its names are redirects.
     Object { oid: u64 },
     /// Unlinked while open: the record is in memory only, the blocks are still under the key `base`
@@ -55,6 +57,16 @@ pub(crate) enum Place {
     Snapshots { of: Arc<Inode> },
     /// Nowhere: it was removed.
     Gone,
+}
+
+/// What a directory has outside of its state, which those below it may not lock.
+pub(crate) struct OfDir {
+    /// What it adds to the numbers below it.
+    salt: AtomicU64,
+    /// How often all that was in it was removed at once.
+    turn: AtomicU32,
+    /// Taken with the lock of a seat below it held, too.
+    pub(super) open_below: Mutex<OpenBelow>,
 }
 
 /// What an inode's lock protects.
@@ -68,9 +80,32 @@ pub(crate) struct State {
 }
 
 /// A directory's path for the making of keys, and the sum of salts down to it.
+#[derive(Clone)]
 pub(crate) struct DirPath {
     pub bytes: Vec<u8>,
     pub salts: u64,
+    /// How many inodes were looked at for it.
+    pub steps: usize,
+}
+
+impl Place {
+    /// Under a name in a directory, as that is now.
+    pub fn named(parent: &Arc<Inode>, name: Arc<[u8]>) -> Place {
+        Place::Named { parent: parent.clone(), name, turn: parent.turn() }
+    }
+
+    /// The directory above, or the one whose snapshots these are.
+    pub fn parent(&self) -> Option<&Arc<Inode>> {
+        match self {
+            Place::Named { parent, .. } | Place::Snapshots { of: parent } => Some(parent),
+            _ => None,
+        }
+    }
+
+    /// Whether all that was in the directory above was removed since.
+    pub fn is_cut_off(&self) -> bool {
+        matches!(self, Place::Named { parent, turn, .. } if parent.turn() != *turn)
+    }
 }
 
 impl Inode {
@@ -78,8 +113,11 @@ impl Inode {
         Inode {
             id,
             ino,
-            place: Mutex::new(place),
-            salt: AtomicU64::new(record.salt),
+            seat: Mutex::new(place),
+            of_dir: dir.is_some().then(|| {
+                let (turn, open_below) = (AtomicU32::new(0), Mutex::default());
+                Box::new(OfDir { salt: AtomicU64::new(record.salt), turn, open_below })
+            }),
             atime_ns: AtomicI64::new(record.atime_ns),
             state: RwLock::new(State {
                 record: record.into(),
@@ -95,24 +133,48 @@ impl Inode {
     }
 
     pub fn place(&self) -> Place {
-        self.place.lock().clone()
+        self.seat.lock().clone()
     }
 
     /// Moves it. The caller holds its state for writing, or the namespace alone.
     pub fn set_place(&self, place: Place) {
+        let mut seat = self.seat.lock();
         // The old one is dropped outside of the lock: it may be the last holder of its parent.
-        let old = core::mem::replace(&mut *self.place.lock(), place);
+        let old = core::mem::replace(&mut *seat, place);
+        self.moved(seat, &old);
         drop(old);
     }
 
-    /// Whether it was removed or unlinked.
+    /// Takes all that is in it from a directory at once. The caller holds the namespace alone.
+    pub fn cut_off_all(&self) {
+        if let Some(of_dir) = &self.of_dir {
+            of_dir.turn.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn turn(&self) -> u32 {
+        self.of_dir.as_ref().map_or(0, |of_dir| of_dir.turn.load(Relaxed))
+    }
+
+    fn salt(&self) -> u64 {
+        self.of_dir.as_ref().map_or(0, |of_dir| of_dir.salt.load(Relaxed))
+    }
+
+    /// Changes what a directory adds to the numbers below it. The caller holds the namespace alone.
+    pub fn set_salt(&self, salt: u64) {
+        if let Some(of_dir) = &self.of_dir {
+            of_dir.salt.store(salt, Relaxed);
+        }
+    }
+
+    /// Whether it was removed or unlinked, for itself and not with a directory above.
     pub fn is_unlinked(&self) -> bool {
-        matches!(*self.place.lock(), Place::Gone | Place::Orphan { .. })
+        matches!(*self.seat.lock(), Place::Gone | Place::Orphan { .. })
     }
 
     /// Whether it was removed.
     pub fn is_gone(&self) -> bool {
-        matches!(*self.place.lock(), Place::Gone)
+        matches!(*self.seat.lock(), Place::Gone)
     }
 
     /// Whether anybody has it open.
@@ -127,42 +189,103 @@ impl Inode {
 
     /// The path of a directory, as long as the namespace is held.
     pub fn dir_path(&self) -> Result<DirPath> {
+        self.climb(&[])
+    }
+
+    /// The same, where the paths of some directories are known.
+    pub fn climb(&self, known: &[(Arc<Inode>, DirPath)]) -> Result<DirPath> {
         // Backwards, as the way leads up.
         let mut bytes = Vec::with_capacity(PATH_BYTES);
-        let mut salts = self.salt.load(Relaxed);
+        let (mut salts, mut steps) = (0u64, 0);
         let mut above: Option<Arc<Inode>> = None;
-        let top = loop {
-            let place = above.as_deref().unwrap_or(self).place.lock();
-            let parent = match &*place {
-                Place::Root => break Vec::new(),
-                // The numbers in a snapshot do not change when its directory moves.
+        let mut is_snapshot = false;
+        loop {
+            let here = above.as_deref().unwrap_or(self);
+            let is_known = |(dir, _): &&(Arc<Inode>, DirPath)| core::ptr::eq(&**dir, here) && !here.is_gone();
+            let path = known.iter().find(is_known).map(|(_, path)| path);
+            // The numbers in a snapshot do not change when its directory moves.
+            if !is_snapshot {
+                salts = salts.wrapping_add(path.map_or(here.salt(), |path| path.salts));
+            }
+            if let Some(path) = path {
+                bytes.extend(path.bytes.iter().rev());
+                break;
+            }
+            steps += 1;
+            let seat = here.seat.lock();
+            let parent = match &*seat {
+                Place::Root => break,
                 Place::Snapshots { of } => {
-                    let of = of.clone();
-                    drop(place);
-                    break key::snapshots_path(&of.dir_path()?.bytes);
+                    is_snapshot = true;
+                    bytes.push(0);
+                    of.clone()
                 }
-                Place::Named { parent, name } => {
+                Place::Named { parent, name, .. } if !seat.is_cut_off() => {
                     bytes.extend(name.iter().rev());
                     bytes.push(0);
                     parent.clone()
                 }
                 Place::Object { .. } => return Err(Error::NotADirectory),
-                Place::Orphan { .. } | Place::Gone => return Err(Error::NotFound),
+                Place::Named { .. } | Place::Orphan { .. } | Place::Gone => return Err(Error::NotFound),
             };
-            drop(place);
-            salts = salts.wrapping_add(parent.salt.load(Relaxed));
+            drop(seat);
             above = Some(parent);
-        };
-        bytes.extend(top.iter().rev());
+        }
         bytes.reverse();
-        Ok(DirPath { bytes, salts })
+        if is_snapshot {
+            bytes = key::in_snapshots(bytes);
+        }
+        Ok(DirPath { bytes, salts, steps })
+    }
+
+    /// Whether it is found through an entry for snapshots, or is one, and how many inodes were looked at for that,
+    /// where the paths of some directories are known.
+    pub fn is_below_snapshots(&self, known: &[(Arc<Inode>, DirPath)]) -> (bool, usize) {
+        let mut above: Option<Arc<Inode>> = None;
+        for steps in 0.. {
+            let here = above.as_deref().unwrap_or(self);
+            if let Some((_, path)) = known.iter().find(|(dir, _)| core::ptr::eq(&**dir, here)) {
+                return (key::is_in_snapshot(&path.bytes), steps);
+            }
+            above = match here.place() {
+                Place::Named { parent, .. } => Some(parent),
+                Place::Snapshots { .. } => return (true, steps + 1),
+                _ => return (false, steps + 1),
+            };
+        }
+        (false, 0)
+    }
+
+    /// Whether a directory above was removed, and with it all that is below, of which this is one, as long as the
+    /// namespace is held.
+    pub fn is_cut_off(&self) -> bool {
+        let mut place = self.place();
+        loop {
+            if place.is_cut_off() {
+                return true;
+            }
+            place = match place {
+                Place::Named { parent, .. } | Place::Snapshots { of: parent } => parent.place(),
+                Place::Gone => return true,
+                _ => return false,
+            };
+        }
     }
 
     /// The key of its record, and under which its data are, as long as the namespace is held.
     pub fn own_key(&self) -> Result<Vec<u8>> {
-        match self.place() {
+        self.own_key_by(&mut |dir| dir.dir_path())
+    }
+
+    /// The same, by the paths of directories that `path` gives.
+    pub fn own_key_by(&self, path: &mut dyn FnMut(&Inode) -> Result<DirPath>) -> Result<Vec<u8>> {
+        let place = self.place();
+        if place.is_cut_off() {
+            return Err(Error::Stale);
+        }
+        match place {
             Place::Root => Ok(key::ROOT_KEY.to_vec()),
-            Place::Named { parent, name } => Ok(key::entry(&parent.dir_path()?.bytes, &name)),
+            Place::Named { parent, name, .. } => Ok(key::entry(&path(&parent)?.bytes, &name)),
             Place::Object { oid } => Ok(key::object(oid)),
             Place::Orphan { base, .. } => Ok(base.to_vec()),
             Place::Snapshots { .. } => Err(Error::InSnapshot),
@@ -237,10 +360,10 @@ impl State {
 impl Drop for Inode {
     /// Lets go of the directories above in a loop: a deep path must not become a deep recursion.
     fn drop(&mut self) {
-        let mut place = core::mem::replace(self.place.get_mut(), Place::Gone);
-        while let Place::Named { parent, .. } = place {
+        let mut place = core::mem::replace(&mut *self.seat.get_mut(), Place::Gone);
+        while let Place::Named { parent, .. } | Place::Snapshots { of: parent } = place {
             let Some(mut parent) = Arc::into_inner(parent) else { break };
-            place = core::mem::replace(parent.place.get_mut(), Place::Gone);
+            place = core::mem::replace(&mut *parent.seat.get_mut(), Place::Gone);
         }
     }
 }

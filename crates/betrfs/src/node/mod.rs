@@ -5,6 +5,7 @@ mod age;
 mod contents;
 mod directory;
 mod inode;
+mod open_below;
 mod orphans;
 mod patience;
 mod promises;

@@ -75,8 +75,9 @@ impl Table {
         inner.get(*inner.objects.get(&oid)?).cloned()
     }
 
-    /// Adds the inode that `make` makes of its identity; the first is the root.
-    pub fn insert(&self, make: impl FnOnce(NodeId) -> Inode) -> Arc<Inode> {
+    /// Adds the inode that `make` makes of its identity; the first is the root. Gives also those that were dropped to
+    /// make room: to tear them down takes time, as directories are large.
+    pub fn insert(&self, make: impl FnOnce(NodeId) -> Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
         let mut dropped = Vec::new();
         let mut inner = self.inner.lock();
         let id = inner.next_id();
@@ -96,12 +97,10 @@ impl Table {
         if !dropped.is_empty() {
             self.dropped.fetch_add(dropped.len(), Relaxed);
         }
-        // Directories are large: they are torn down after the lock is given up.
-        drop(dropped);
-        inode
+        (inode, dropped)
     }
 
-    /// All inodes in memory.
+    /// All inodes in memory, for a check.
     pub fn all(&self) -> Vec<Arc<Inode>> {
         self.inner.lock().slots.iter().filter_map(|slot| slot.inode.clone()).collect()
     }
@@ -233,6 +232,7 @@ impl Inner {
         if let Place::Named { parent, .. } = &place {
             parent.age.lose(&inode.age);
         }
+        inode.drop_note();
         if let Place::Object { oid } = place {
             self.objects.remove(&oid);
         }
@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn a_slot_that_is_used_again_gives_another_identity() {
         let table = Table::new(10);
-        assert_eq!(table.insert(file).id, NodeId::ROOT);
-        let ids: Vec<NodeId> = (0..1000).map(|_| table.insert(file).id).collect();
+        assert_eq!(table.insert(file).0.id, NodeId::ROOT);
+        let ids: Vec<NodeId> = (0..1000).map(|_| table.insert(file).0.id).collect();
         assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)));
         let here: Vec<NodeId> = ids.iter().copied().filter(|id| table.get(*id).is_some()).collect();
         assert_eq!(here, ids[ids.len() - 9..], "the root and the last ones are kept");
@@ -268,7 +268,7 @@ mod tests {
         let table = Table::new(10);
         table.insert(file);
         for _ in 0..10_000 {
-            let inode = table.insert(file);
+            let inode = table.insert(file).0;
             inode.set_place(Place::Gone);
             table.drop_gone(&inode);
         }
@@ -281,12 +281,12 @@ mod tests {
     #[test]
     fn a_slot_stays_empty_when_it_has_had_all_its_turns() {
         let table = Table::new(1);
-        let root = table.insert(file);
-        let first = table.insert(file).id;
+        let root = table.insert(file).0;
+        let first = table.insert(file).0.id;
         table.inner.lock().slots[first.0 as usize].turn = u32::MAX;
         let last = NodeId(u64::from(u32::MAX) << u32::BITS | first.0);
         assert!(table.inner.lock().take(last).is_some());
-        assert_ne!(table.insert(file).id.0 as u32, first.0 as u32);
+        assert_ne!(table.insert(file).0.id.0 as u32, first.0 as u32);
         assert!(table.get(root.id).is_some() && table.get(last).is_none());
     }
 }

@@ -105,10 +105,15 @@ pub(crate) fn is_in_snapshot(key: &[u8]) -> bool {
 /// that belongs to snapshots of the directory and of those below it.
 pub(crate) fn snapshots_path(path: &[u8]) -> Vec<u8> {
     let mut snapshots = Vec::with_capacity(path.len() + 2);
-    snapshots.push(SNAPSHOT);
     snapshots.extend_from_slice(path);
     snapshots.push(0);
-    snapshots
+    in_snapshots(snapshots)
+}
+
+/// The path in the space of snapshots of what would without it have this path.
+pub(crate) fn in_snapshots(mut path: Vec<u8>) -> Vec<u8> {
+    path.insert(0, SNAPSHOT);
+    path
 }
 
 /// Bounds of all that belongs to snapshots of a directory and of those below it.

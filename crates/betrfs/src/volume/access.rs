@@ -10,11 +10,10 @@ use betree::Batch;
 
 use crate::error::Result;
 use crate::node::{Inode, State};
-use crate::schema::META;
+use crate::schema::{Flags, META};
 use crate::types::{Access, AccessTimes, NodeId};
 use crate::volume::Volume;
 use crate::volume::op::OpKind;
-use crate::volume::snapshots::is_in_snapshot;
 
 /// After so long an access counts although nothing has changed.
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
@@ -43,7 +42,7 @@ impl Volume {
         let is_due = self.access_times == AccessTimes::Always
             || atime_ns <= state.record.mtime_ns.max(state.record.ctime_ns)
             || now_ns.saturating_sub(atime_ns) >= DAY_NS;
-        if !is_due || is_in_snapshot(inode, &state.record) {
+        if !is_due || state.record.flags.has(Flags::READ_ONLY) || inode.is_below_snapshots(&[]).0 {
             return false;
         }
         inode.atime_ns.store(now_ns, Relaxed);

@@ -190,7 +190,7 @@ impl Volume {
             let salt = moving.record.salt;
             moving.record.salt = salt.wrapping_add(from.path.salts).wrapping_sub(to.path.salts);
         }
-        moving.place = Place::Named { parent: to.dir.clone(), name: to.name.clone() };
+        moving.place = Place::named(to.dir, to.name.clone());
         moving.put(META, to_key.clone(), moving.record.encode());
         moving.carry_data(op, &from_key, &to_key, by_range)?;
         if moving.record.is_dir() {
@@ -246,7 +246,7 @@ impl Volume {
             if let Place::Object { oid } = moving.place {
                 self.table.set_object(oid, moving.inode.id);
             }
-            moving.inode.salt.store(moving.record.salt, Relaxed);
+            moving.inode.set_salt(moving.record.salt);
             moving.inode.state.write().record = moving.record.into();
             moving.inode.set_place(moving.place);
         }
@@ -257,6 +257,7 @@ impl Volume {
     pub(super) fn evacuate(&self, op: &Op<'_>, path: &[u8]) -> Result<()> {
         for (old, inode) in self.orphans.below(path) {
             let Place::Orphan { marker, .. } = inode.place() else { continue };
+            op.visit(1);
             let base: Arc<[u8]> = Arc::from(key::object(self.numbers.oid(op)?));
             let mut batch = Batch::new();
             // Large attributes there are those of another entry that has the name now.

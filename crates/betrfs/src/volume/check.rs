@@ -7,6 +7,7 @@
 mod contents;
 mod gaps;
 mod losses;
+mod memory;
 mod names;
 mod report;
 
@@ -61,6 +62,7 @@ impl Volume {
         let _alone = self.namespace.write();
         let mut findings = Findings::default();
         self.env.check(&mut |found| findings.found(found), progress)?;
+        self.check_memory(&mut findings);
         Ok(check(&self.env, self.query(OpKind::Internal), findings))
     }
 

@@ -22,7 +22,7 @@ use crate::types::{Entry, FileType, NodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::create::count_entry;
-use crate::volume::lookup::{check_name, entry_of, is_within};
+use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::{Op, OpKind};
 use crate::volume::read::check_file;
 use crate::volume::snapshots::refuse_in_snapshot;
@@ -60,10 +60,10 @@ impl Volume {
     pub fn clone_node(&self, source: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.namespace.write();
+        let _alone = self.alone(&op, &[parent, source], &[(parent, name)]);
         let source = self.inode(source)?;
-        let dir = self.live_dir(parent)?;
-        let path = dir.dir_path()?;
+        let dir = self.live_dir(&op, parent)?;
+        let path = op.dir_path(&dir)?;
         let to_key = key::entry(&path.bytes, name);
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);
@@ -77,7 +77,7 @@ impl Volume {
         let mut batch = Batch::new();
         let mut dir_record = dir.state.read().record.clone();
         count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
-        let mut place = Place::Named { parent: dir.clone(), name: Arc::from(name) };
+        let mut place = Place::named(&dir, Arc::from(name));
         let mut oid = None;
         let mut own = to_key.clone();
         if record.file_type == FileType::Regular && self.orphans.occupy(&to_key) {
@@ -96,28 +96,13 @@ impl Volume {
 
         let (file_type, is_dir) = (record.file_type, record.is_dir());
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
-        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, known_dir));
+        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, known_dir));
         let mut state = dir.state.write();
         state.record = dir_record.into();
         let known = crate::node::Name { node: Some(inode.id), ino, file_type, oid };
         self.learn(&dir, &mut state, &Arc::from(name), known)?;
         drop(state);
         Ok(entry_of(&inode))
-    }
-
-    /// The open files that are in a copy of an object, had one been made now; all open files with
-    /// several names are among them.
-    ///
-    /// # Errors
-    /// [`Error::Stale`].
-    pub fn open_files_in(&self, source: NodeId) -> Result<Vec<NodeId>> {
-        let _shared = self.namespace.read();
-        let source = self.inode(source)?;
-        let is_file = |inode: &Inode| inode.state.read().record.file_type == FileType::Regular;
-        let is_in =
-            |inode: &Arc<Inode>| matches!(inode.place(), Place::Object { .. }) || is_within(inode, &source);
-        let open = self.table.all().into_iter().filter(|inode| inode.is_open());
-        Ok(open.filter(|inode| is_in(inode) && is_file(inode)).map(|inode| inode.id).collect())
     }
 
     /// Makes an empty file or directory a copy of another, as [`clone_node`](Volume::clone_node) does:
@@ -129,12 +114,12 @@ impl Volume {
     /// files or both directories; [`Error::NameTooLong`] as there.
     pub fn clone_onto(&self, source: NodeId, target: NodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.namespace.write();
+        let _alone = self.alone(&op, &[target, source], &[]);
         let (source, target) = (self.inode(source)?, self.inode(target)?);
-        if target.is_unlinked() {
+        if self.is_removed(&target) {
             return Err(Error::NotFound);
         }
-        refuse_in_snapshot(&target, &target.state.read().record)?;
+        refuse_in_snapshot(&op, &target, &target.state.read().record)?;
         let old = target.state.read().record.clone();
         let file_type = source.state.read().record.file_type;
         if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
@@ -143,8 +128,8 @@ impl Volume {
         if Arc::ptr_eq(&source, &target) || target.id == NodeId::ROOT {
             return Err(Error::Invalid("it cannot become a copy"));
         }
-        let own = target.own_key()?;
-        let path = if old.is_dir() { target.dir_path()?.bytes } else { Vec::new() };
+        let own = op.own_key(&target)?;
+        let path = if old.is_dir() { op.dir_path(&target)?.bytes } else { Vec::new() };
         if old.size > 0 {
             return Err(Error::NotEmpty);
         }
@@ -158,13 +143,12 @@ impl Volume {
             let (lo, hi) = key::xattrs(&own);
             batch.delete_range(DATA, &lo, &hi);
         }
-        if is_within(&target, &source) {
-            leave_out(&mut batch, &mut record, &source, &target, &path)?;
-        }
+        leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
         let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default() };
         self.commit_copy(&op, batch, &source, &copy, &mut record)?;
 
-        target.salt.store(record.salt, Relaxed);
+        self.paths_change();
+        target.set_salt(record.salt);
         target.atime_ns.store(record.atime_ns, Relaxed);
         target.state.write().record = record.into();
         Ok(())
@@ -194,7 +178,7 @@ impl Volume {
     ) -> Result<()> {
         let Copy { to_key, to_path, flags } = *copy;
         batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
-        let from_key = source.own_key()?;
+        let from_key = op.own_key(source)?;
         copy_data(op, &mut batch, record, &from_key, to_key)?;
         if matches!(source.place(), Place::Orphan { .. }) {
             // Its record is in memory only, with all values in it.
@@ -202,7 +186,7 @@ impl Volume {
         }
         let mut linked = Vec::new();
         if record.is_dir() {
-            let from_path = source.dir_path()?.bytes;
+            let from_path = op.dir_path(source)?.bytes;
             self.evacuate(op, &from_path)?;
             self.evacuate(op, to_path)?;
             if record.entries > 0 {
@@ -261,6 +245,7 @@ impl Volume {
     ) -> Result<()> {
         let (mut batch, mut files) = (Batch::new(), 0);
         for (oid, names) in names {
+            op.visit(1);
             let from = key::object(oid);
             let mut record = self.object_record(op, oid)?;
             let (oid, marker) = (self.numbers.oid(op)?, self.numbers.oid(op)?);
@@ -312,7 +297,7 @@ impl Volume {
             return Ok(None);
         }
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.namespace.write();
+        let _alone = self.alone(&op, &[to, from], &[]);
         let (from, to) = (self.inode(from)?, self.inode(to)?);
         let source = from.state.read().record.clone();
         let mut state = to.state.write();
@@ -328,7 +313,7 @@ impl Volume {
         if end.saturating_sub(offset) < SHARED_BYTES_MIN {
             return Ok(None);
         }
-        let (from_key, to_key) = (from.own_key()?, to.own_key()?);
+        let (from_key, to_key) = (op.own_key(&from)?, op.own_key(&to)?);
         let mut batch = Batch::new();
         let (first, last) = key::block_numbers(offset / BLOCK, end.div_ceil(BLOCK));
         batch.clone_part(DATA, &key::data(&from_key), &key::data(&to_key), &first, &last);
@@ -345,19 +330,27 @@ impl Volume {
     }
 }
 
-/// Adds to a batch what takes the target of a copy, which is below its source, out of the copy. Its
+/// Adds to a batch what takes the target of a copy out of the copy, if it is below its source. Its
 /// changes come after clones; `record` is the copy's own.
 fn leave_out(
+    op: &Op<'_>,
     batch: &mut Batch,
     record: &mut Record,
     source: &Arc<Inode>,
     target: &Arc<Inode>,
     to_path: &[u8],
 ) -> Result<()> {
-    let Place::Named { parent, name } = target.place() else { return Ok(()) };
+    let Place::Named { parent, name, .. } = target.place() else { return Ok(()) };
     let is_dir = target.state.read().record.is_dir();
-    let parent_path = parent.dir_path()?.bytes;
-    let rest = parent_path.get(source.dir_path()?.bytes.len()..).unwrap_or_default();
+    if !record.is_dir() {
+        return Ok(());
+    }
+    let source_path = op.dir_path(source)?.bytes;
+    if !key::is_below(&source_path, to_path) {
+        return Ok(());
+    }
+    let parent_path = to_path.get(..to_path.len().saturating_sub(name.len() + 1)).unwrap_or_default();
+    let rest = parent_path.get(source_path.len()..).unwrap_or_default();
     let copied_parent = [to_path, rest].concat();
     batch.delete(META, &key::entry(&copied_parent, &name));
     let less = |record: &mut Record| {

@@ -116,7 +116,7 @@ impl Volume {
         }
         let op = self.update(OpKind::Create, CHANGE_BYTES)?;
         let _shared = self.namespace.read();
-        let parent = self.live_dir(parent)?;
+        let parent = self.live_dir(&op, parent)?;
         let ino = self.numbers.id(&op)?;
         let mut record = new_record(new, &parent.state.read().record, ino, self.home.now_ns());
         record.nlink = 0;
@@ -126,7 +126,7 @@ impl Volume {
         batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
         op.commit(&batch)?;
         let place = Place::Orphan { marker, base: base.clone() };
-        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, None));
+        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, None));
         self.orphans.insert(base, inode.clone());
         Ok(entry_of(&inode))
     }
@@ -172,7 +172,7 @@ impl Volume {
 
         let name: Arc<[u8]> = Arc::from(name);
         let mut batch = Batch::with_capacity(BATCH_BYTES + target.len() + contents_bytes(&at, contents));
-        let mut place = Place::Named { parent: parent.clone(), name: name.clone() };
+        let mut place = Place::named(&parent, name.clone());
         let mut linked = None;
         if record.file_type == FileType::Regular && self.orphans.occupy(&at) {
             // The blocks of an unlinked file are still under this key.
@@ -195,7 +195,7 @@ impl Volume {
         self.install_record(&parent, &mut state, dir_record);
         let file_type = record.file_type;
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
-        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, dir));
+        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, dir));
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
         self.learn(&parent, &mut state, &name, known)?;
         Ok(entry_of(&inode))

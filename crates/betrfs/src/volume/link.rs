@@ -26,16 +26,16 @@ impl Volume {
     pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;
-        let _alone = self.namespace.write();
+        let _alone = self.alone(&op, &[parent, node], &[(parent, name)]);
         let inode = self.inode(node)?;
         let record = inode.state.read().record.clone();
         if record.is_dir() {
             return Err(Error::IsADirectory);
         }
-        refuse_in_snapshot(&inode, &record)?;
+        refuse_in_snapshot(&op, &inode, &record)?;
         let nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
-        let dir = self.live_dir(parent)?;
-        let path = dir.dir_path()?;
+        let dir = self.live_dir(&op, parent)?;
+        let path = op.dir_path(&dir)?;
         let at = key::entry(&path.bytes, name);
         if at.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);
@@ -63,8 +63,8 @@ impl Volume {
                 inode.state.write().record = record.into();
                 oid
             }
-            Place::Named { parent: from_dir, name: from_name } => {
-                let from_path = from_dir.dir_path()?;
+            Place::Named { parent: from_dir, name: from_name, .. } => {
+                let from_path = op.dir_path(&from_dir)?;
                 let from_key = key::entry(&from_path.bytes, &from_name);
                 let (mut moving, oid) = self.carry_to_object(&op, &inode, &from_key, nlink, now_ns)?;
                 moving.put_redirect(oid, &from_key);

@@ -54,7 +54,8 @@ impl Volume {
 
     /// The inode of a name that can be one. The caller holds the namespace.
     fn child(&self, op: &Op<'_>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
-        {
+        let is_removed = self.is_removed(parent);
+        if !is_removed {
             let state = parent.state.read();
             // What was removed has no names.
             if let Some(known) = state.dir.as_ref().and_then(|dir| dir.get(name))
@@ -66,7 +67,7 @@ impl Volume {
         if name == SNAPSHOTS_NAME {
             return self.snapshots_of(op, parent);
         }
-        if parent.is_unlinked() {
+        if is_removed {
             return Err(Error::NotFound);
         }
         {
@@ -124,21 +125,18 @@ impl Volume {
         // Whoever removes a tree looks at what is open in it.
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
-        let state = inode.state.read();
-        if inode.is_gone() {
+        let _state = inode.state.read();
+        if inode.is_gone() || !inode.is_unlinked() && self.is_removed(&inode) {
             return Err(Error::Stale);
         }
-        inode.opens.fetch_add(1, Relaxed);
-        drop(state);
+        inode.open();
         Ok(())
     }
 
     /// Counts a closing.
     pub fn release_node(&self, node: NodeId) {
         let Some(inode) = self.table.get(node) else { return };
-        let less = |opens: u32| Some(opens.saturating_sub(1));
-        let before = inode.opens.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
-        if before <= 1 {
+        if inode.close() {
             self.let_go(&inode);
         }
     }
@@ -157,13 +155,13 @@ impl Volume {
     }
 
     /// The directory of an identity, to be changed, if it still has a path.
-    pub(super) fn live_dir(&self, node: NodeId) -> Result<Arc<Inode>> {
+    pub(super) fn live_dir(&self, op: &Op<'_>, node: NodeId) -> Result<Arc<Inode>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         state.dir()?;
-        refuse_in_snapshot(&inode, &state.record)?;
+        refuse_in_snapshot(op, &inode, &state.record)?;
         drop(state);
-        if inode.is_unlinked() { Err(Error::NotFound) } else { Ok(inode) }
+        if self.is_removed(&inode) { Err(Error::NotFound) } else { Ok(inode) }
     }
 
     /// The inode of a name, from memory if it is there. The caller holds `state`, the parent's.
@@ -174,9 +172,9 @@ impl Volume {
         state: &mut State,
         name: &[u8],
     ) -> Result<Option<Arc<Inode>>> {
-        let is_large = |state: &State| state.record.entries > self.names_max as u64 / 2;
         if state.dir()?.get(name).is_none() && !state.is_complete() {
-            if state.dir()?.misses < MISSES_MAX || is_large(state) {
+            // While all others wait, no more than the one is read.
+            if op.is_alone() || !self.should_read_all(state, name) {
                 return self.load(op, parent, state, name);
             }
             if self.scan(op, parent, state, Objects::None).is_err() {
@@ -190,6 +188,13 @@ impl Volume {
             Some(inode) => Ok(Some(inode)),
             None => self.load(op, parent, state, name),
         }
+    }
+
+    /// Whether all names of a directory are to be read when this one is asked for.
+    pub(super) fn should_read_all(&self, state: &State, name: &[u8]) -> bool {
+        let is_small = state.record.entries <= self.names_max as u64 / 2;
+        let is_wanted = |dir: &Directory| dir.get(name).is_none() && dir.misses >= MISSES_MAX;
+        is_small && !state.is_complete() && state.dir.as_deref().is_some_and(is_wanted)
     }
 
     /// The inode of a known name, if it is in memory.
@@ -206,7 +211,7 @@ impl Volume {
         state: &mut State,
         name: &[u8],
     ) -> Result<Option<Arc<Inode>>> {
-        let path = parent.dir_path()?;
+        let path = op.dir_path(parent)?;
         let at = key::entry(&path.bytes, name);
         if at.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);
@@ -218,7 +223,7 @@ impl Volume {
         };
         let name: Arc<[u8]> = Arc::from(name);
         let (inode, known) = match Stored::decode(&at, &bytes)? {
-            Stored::Inode(record) => self.adopt(parent, &path, &name, record),
+            Stored::Inode(record) => self.adopt(op, parent, &path, &name, record),
             Stored::Redirect(redirect) => {
                 let inode = self.object(op, &at, redirect)?;
                 let known = name_of_redirect(redirect, Some(inode.id));
@@ -232,6 +237,7 @@ impl Volume {
     /// Takes the record of an entry into memory.
     pub(super) fn adopt(
         &self,
+        op: &Op<'_>,
         parent: &Arc<Inode>,
         path: &DirPath,
         name: &Arc<[u8]>,
@@ -239,9 +245,9 @@ impl Volume {
     ) -> (Arc<Inode>, Name) {
         let ino = ino_of(record.id, path.salts);
         let file_type = record.file_type;
-        let place = Place::Named { parent: parent.clone(), name: name.clone() };
+        let place = Place::named(parent, name.clone());
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
-        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, dir));
+        let inode = self.keep(op, |id| Inode::new(id, ino, place, record, dir));
         let known = Name { node: Some(inode.id), ino, file_type, oid: None };
         (inode, known)
     }
@@ -258,7 +264,7 @@ impl Volume {
         match Stored::decode(&own, &bytes)? {
             Stored::Inode(record) if record.file_type == redirect.file_type => {
                 let ino = ino_of(record.id, 0);
-                Ok(self.table.insert(|id| Inode::new(id, ino, Place::Object { oid }, record, None)))
+                Ok(self.keep(op, |id| Inode::new(id, ino, Place::Object { oid }, record, None)))
             }
             _ => Err(damaged(at, "what it links to is of another type")),
         }
@@ -272,7 +278,7 @@ impl Volume {
         state: &mut State,
         objects: Objects,
     ) -> Result<()> {
-        let path = dir.dir_path()?;
+        let path = op.dir_path(dir)?;
         let mut age = self.ages.begin();
         let entries = state.record.entries;
         state.dir_mut()?.make_room(entries);
@@ -295,7 +301,7 @@ impl Volume {
             }
             let known = match Stored::decode(at, bytes)? {
                 Stored::Inode(record) if objects.include(record.file_type) => {
-                    self.adopt(dir, &path, &name, record).1
+                    self.adopt(op, dir, &path, &name, record).1
                 }
                 Stored::Inode(record) => {
                     let (ino, file_type) = (ino_of(record.id, path.salts), record.file_type);
@@ -380,18 +386,4 @@ pub(super) fn entry_of(inode: &Inode) -> Entry {
 
 fn name_of_redirect(redirect: Redirect, node: Option<NodeId>) -> Name {
     Name { node, ino: redirect.ino, file_type: redirect.file_type, oid: Some(redirect.oid) }
-}
-
-/// Whether `inode` is `dir` or above it, as long as the namespace is held.
-pub(super) fn is_within(dir: &Arc<Inode>, inode: &Arc<Inode>) -> bool {
-    let mut at = dir.clone();
-    loop {
-        if Arc::ptr_eq(&at, inode) {
-            return true;
-        }
-        match at.place() {
-            Place::Named { parent, .. } => at = parent,
-            _ => return false,
-        }
-    }
 }

@@ -4,7 +4,7 @@
 //!
 //! 1. The **namespace**: every operation that makes a key holds it, shared, until its batch is
 //!    committed or its query answered. What moves keys (rename, the making of a link) holds it
-//!    alone, and is then the only one with more than one inode locked. [`Env::throttle`] is called
+//!    alone (`alone.rs` tells for how long), and is then the only one with more than one inode locked. [`Env::throttle`] is called
 //!    before it, [`Env::sync`] without it.
 //! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under
 //!    both. Reads and writes of a file hold the file's alone, so that a size and its blocks are
@@ -19,6 +19,7 @@
 //! only when that has succeeded: an error leaves memory as it was.
 
 mod access;
+mod alone;
 mod attributes;
 mod carry;
 mod check;
@@ -29,12 +30,14 @@ mod link;
 mod lookup;
 mod numbers;
 mod op;
+mod open_files;
 mod promise;
 mod read;
 mod readdir;
 mod remove_tree;
 mod rename;
 mod snapshots;
+mod sweep;
 mod unlink;
 mod usage;
 mod write;
@@ -44,7 +47,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use betree::{Batch, Env, Geometry, Options};
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_sys::sync::atomic::{AtomicU64, AtomicUsize};
 use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
 
@@ -83,6 +86,10 @@ pub struct Volume {
     env: Arc<Env>,
     home: Arc<dyn Home>,
     namespace: RwLock<()>,
+    /// How often paths of directories have changed.
+    moves: AtomicU64,
+    /// How many removals of trees have still to make themselves known to the inodes that they removed.
+    sweeps: AtomicUsize,
     table: Table,
     root: Arc<Inode>,
     numbers: Numbers,
@@ -160,7 +167,7 @@ impl Volume {
         let names_total = Arc::new(AtomicUsize::new(0));
         let dir = Directory::new(names_total.clone());
         let table = Table::new(options.inodes_max);
-        let root = table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
+        let (root, _) = table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
         // Half of the largest batch, for the keys and records that go with it.
         let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
         Ok(Volume {
@@ -168,6 +175,8 @@ impl Volume {
             env,
             home: options.home,
             namespace: RwLock::new(()),
+            moves: AtomicU64::new(0),
+            sweeps: AtomicUsize::new(0),
             table,
             root,
             numbers: Numbers::new(stored),
@@ -247,6 +256,13 @@ impl Volume {
         // What is not given back is never given out.
         let _ = self.numbers.give_back(&self.query(OpKind::Internal));
         Ok(self.env.close()?)
+    }
+
+    /// Adds an inode to those in memory. Those that make room for it are torn down with the operation.
+    fn keep(&self, op: &Op<'_>, make: impl FnOnce(NodeId) -> Inode) -> Arc<Inode> {
+        let (inode, dropped) = self.table.insert(make);
+        op.tear_down(dropped);
+        inode
     }
 
     fn inode(&self, node: NodeId) -> Result<Arc<Inode>> {

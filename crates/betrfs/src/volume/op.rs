@@ -1,12 +1,16 @@
 //! What operations ask of the engine, counted by kind.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, Cursor, Cut, DictId, Env};
 use betree_sys::sync::atomic::AtomicU64;
 
 use crate::error::Result;
+use crate::node::{DirPath, Inode, Place};
+use crate::schema::key;
 
 /// Kinds of operations, by which [`Counters`] are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,9 @@ pub struct OpCount {
     pub scans: u64,
     /// Batches committed.
     pub commits: u64,
+    /// Inodes in memory and files that they looked at, one by one, while they held the names of the whole volume
+    /// and kept all others waiting.
+    pub visited: u64,
 }
 
 /// What the file system has cost since it was opened, by kind of operation.
@@ -97,6 +104,7 @@ struct Counts {
     queries: AtomicU64,
     scans: AtomicU64,
     commits: AtomicU64,
+    visited: AtomicU64,
 }
 
 /// The counters, as they are kept.
@@ -112,6 +120,7 @@ impl AllCounts {
                 queries: from.queries.load(Relaxed),
                 scans: from.scans.load(Relaxed),
                 commits: from.commits.load(Relaxed),
+                visited: from.visited.load(Relaxed),
             };
         }
         counters
@@ -119,7 +128,9 @@ impl AllCounts {
 
     /// Counts a call.
     pub fn begin<'v>(&'v self, env: &'v Env, kind: OpKind) -> Op<'v> {
-        let op = Op { env, counts: self.0.get(kind as usize) };
+        let counts = self.0.get(kind as usize);
+        let (is_alone, paths, dropped) = (Cell::new(false), RefCell::default(), RefCell::default());
+        let op = Op { env, counts, is_alone, paths, dropped };
         op.count(|counts| &counts.calls);
         op
     }
@@ -129,9 +140,64 @@ impl AllCounts {
 pub(crate) struct Op<'v> {
     env: &'v Env,
     counts: Option<&'v Counts>,
+    is_alone: Cell<bool>,
+    /// Paths of directories that were found before.
+    paths: RefCell<Vec<(Arc<Inode>, DirPath)>>,
+    /// Inodes that were dropped from memory to make room. They are torn down with the operation, when it holds nothing
+    /// any more: a directory may have known a million names.
+    dropped: RefCell<Vec<Arc<Inode>>>,
 }
 
 impl<'v> Op<'v> {
+    /// Notes that it holds the namespace alone from now on, with these paths, which are right as long as it does.
+    pub fn is_alone_with(&self, paths: Vec<(Arc<Inode>, DirPath)>) {
+        self.paths.replace(paths);
+        self.is_alone.set(true);
+    }
+
+    /// Whether it holds the namespace alone.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.get()
+    }
+
+    /// Counts what it looks at one by one, if all others wait for it.
+    pub fn visit(&self, count: usize) {
+        if self.is_alone()
+            && let Some(counts) = self.counts
+        {
+            counts.visited.fetch_add(count as u64, Relaxed);
+        }
+    }
+
+    /// The path of a directory, as long as the namespace is held.
+    pub fn dir_path(&self, dir: &Inode) -> Result<DirPath> {
+        let path = dir.climb(&self.paths.borrow())?;
+        self.visit(path.steps);
+        Ok(path)
+    }
+
+    /// Whether an inode is found through an entry for snapshots, or is one.
+    pub fn is_below_snapshots(&self, inode: &Inode) -> bool {
+        let (is_below, steps) = inode.is_below_snapshots(&self.paths.borrow());
+        self.visit(steps);
+        is_below
+    }
+
+    /// The key of an inode's record, as long as the namespace is held.
+    pub fn own_key(&self, inode: &Inode) -> Result<Vec<u8>> {
+        if matches!(inode.place(), Place::Named { .. })
+            && let Some((_, path)) = self.paths.borrow().iter().find(|(dir, _)| core::ptr::eq(&**dir, inode))
+        {
+            return Ok(key::own(&path.bytes));
+        }
+        inode.own_key_by(&mut |dir| self.dir_path(dir))
+    }
+
+    /// Keeps inodes that were dropped from memory until the operation ends.
+    pub fn tear_down(&self, dropped: Vec<Arc<Inode>>) {
+        self.dropped.borrow_mut().extend(dropped);
+    }
+
     fn count(&self, which: impl FnOnce(&'v Counts) -> &'v AtomicU64) {
         if let Some(counts) = self.counts {
             which(counts).fetch_add(1, Relaxed);

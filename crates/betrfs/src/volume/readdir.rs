@@ -38,7 +38,7 @@ impl Volume {
         let now_ns = self.home.now_ns();
         let mut state = dir.state.write();
         state.dir()?;
-        if dir.is_unlinked() {
+        if self.is_removed(&dir) {
             return Ok(());
         }
         if self.listings_count {
@@ -100,7 +100,7 @@ impl Volume {
             return Ok(None);
         }
         let Some(Stored::Inode(record)) = records.get(name)? else { return Ok(None) };
-        let (inode, known) = self.adopt(records.dir, records.path, name, record);
+        let (inode, known) = self.adopt(records.op, records.dir, records.path, name, record);
         self.learn(records.dir, state, name, known)?;
         Ok(Some(entry_of(&inode)))
     }

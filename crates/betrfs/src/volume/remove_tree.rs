@@ -2,13 +2,16 @@
 //!
 //! Everything goes in one batch. What cannot go by ranges is looked at one by one: files with several
 //! names, whose count of names lies outside of the directory, and files that are open, whose contents
-//! are moved away so that they live on until they are closed.
+//! are moved away so that they live on until they are closed. Of all else that is in memory nothing is looked at
+//! while others wait (`alone.rs`, `sweep.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, Cut};
+use betree_sys::sync::RwLockWriteGuard;
 
 use crate::error::{Error, Result};
 use crate::node::{Inode, Place};
@@ -17,6 +20,7 @@ use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, NodeId, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
+use crate::volume::sweep::CutOff;
 use crate::volume::unlink::{Dropped, POINT_DELETES_MAX, delete_data};
 
 /// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
@@ -26,7 +30,7 @@ const TREE_PART: u64 = 8;
 /// full volume.
 const KEPT_PUTS_BYTES_MAX: u64 = 32 << 10;
 
-/// What a removal makes of the inodes in memory.
+/// What a removal makes of inodes that were looked at one by one: the others are swept.
 #[derive(Default)]
 pub(super) struct Removal {
     dropped: Vec<(Arc<Inode>, Dropped)>,
@@ -42,9 +46,10 @@ impl Volume {
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and these are not to go along.
     pub fn remove_below(&self, node: NodeId, snapshots: SnapshotsBelow) -> Result<Vec<NodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
-        let alone = self.namespace.write();
-        let dir = self.live_dir(node)?;
-        let path = dir.dir_path()?;
+        self.strike_closed(node);
+        let alone = self.alone(&op, &[node], &[]);
+        let dir = self.live_dir(&op, node)?;
+        let path = op.dir_path(&dir)?;
         let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
         if has_snapshots && snapshots == SnapshotsBelow::Hold {
             return Err(Error::HeldBySnapshots);
@@ -60,21 +65,20 @@ impl Volume {
         let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, has_snapshots, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
         op.commit(&batch)?;
-        let own = {
+
+        let own_snapshots = {
             let mut state = dir.state.write();
             state.record = record.into();
             state.dir()?.snapshots.and_then(|node| self.table.get(node))
         };
-        if let Some(own) = own {
-            let mut state = own.state.write();
-            let mut record = state.record.clone();
+        let mut cut_off: Vec<CutOff> = self.cut_off(&dir).into_iter().collect();
+        if let Some(own) = own_snapshots {
+            let mut record = own.state.read().record.clone();
             (record.entries, record.subdirs) = (0, 0);
-            state.record = record.into();
-            state.dir_mut()?.evict(|_| false);
+            own.state.write().record = record.into();
+            cut_off.extend(self.cut_off(&own));
         }
-        let touched = self.removed(&dir, removal)?;
-        drop(alone);
-        Ok(self.let_go_all(touched))
+        Ok(self.removed(alone, removal, cut_off, now_ns))
     }
 
     /// Adds to a batch what removes everything below a directory, and all snapshots of that and of itself. The caller holds the namespace alone.
@@ -89,18 +93,10 @@ impl Volume {
     ) -> Result<Removal> {
         self.evacuate(op, path)?;
         let mut removal = Removal::default();
-        for inode in self.table.all() {
-            if !is_below(&inode, dir) {
-                continue;
-            }
+        for inode in self.open_below(op, dir, true) {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
-            let place = if record.file_type == FileType::Regular && inode.is_open() {
-                self.keep_contents(op, batch, &inode.own_key()?, &mut record)?
-            } else {
-                (record.entries, record.subdirs) = (0, 0);
-                Place::Gone
-            };
+            let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
             removal.dropped.push((inode, Dropped { record, place: Some(place) }));
         }
         let mut ranges = alloc::vec![key::subtree(path)];
@@ -136,6 +132,7 @@ impl Volume {
             }
         }
         for (oid, names) in names {
+            op.visit(1);
             let own = key::object(oid);
             let mut record = self.object_record(op, oid)?;
             (record.nlink, record.ctime_ns) = (record.nlink.saturating_sub(names), now_ns);
@@ -182,46 +179,34 @@ impl Volume {
         Ok(Place::Orphan { marker, base: Arc::from(base) })
     }
 
-    /// Installs what a committed removal came to.
-    /// The inodes are to be given to [`let_go_all`](Volume::let_go_all) once no lock is held.
-    pub(super) fn removed(&self, dir: &Arc<Inode>, removal: Removal) -> Result<Vec<Arc<Inode>>> {
-        dir.state.write().dir_mut()?.evict(|_| false);
+    /// Installs what a committed removal came to, and ends the time in which the namespace is held alone. Gives
+    /// the objects that the caller of the volume holds.
+    pub(super) fn removed(
+        &self,
+        alone: RwLockWriteGuard<'_, ()>,
+        removal: Removal,
+        cut_off: Vec<CutOff>,
+        now_ns: i64,
+    ) -> Vec<NodeId> {
+        self.paths_change();
         let mut touched = Vec::with_capacity(removal.dropped.len());
         for (inode, dropped) in removal.dropped {
-            let mut state = inode.state.write();
-            self.settle(&inode, &mut state, dropped);
-            if let Some(names) = &mut state.dir {
-                names.evict(|_| false);
-            }
-            drop(state);
+            self.settle(&inode, &mut inode.state.write(), dropped);
             self.table.drop_gone(&inode);
             touched.push(inode);
         }
-        Ok(touched)
+        self.sweeps.fetch_add(1, Relaxed);
+        drop(alone);
+        let mut held = self.sweep(cut_off, now_ns);
+        self.sweeps.fetch_sub(1, Relaxed);
+        held.extend(self.let_go_all(touched));
+        held
     }
 
     /// Deletes what nobody holds any more: it may have been let go while it was removed. Gives the
     /// others. The caller holds no lock.
-    pub(super) fn let_go_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<NodeId> {
+    fn let_go_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<NodeId> {
         inodes.iter().for_each(|inode| self.let_go(inode));
         inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()
-    }
-}
-
-/// Whether an inode lies strictly below a directory, or in a snapshot of it or of a directory that does. The
-/// entry under which its own snapshots are found stays as long as it does.
-fn is_below(inode: &Arc<Inode>, dir: &Arc<Inode>) -> bool {
-    let mut place = inode.place();
-    if matches!(&place, Place::Snapshots { of } if Arc::ptr_eq(of, dir)) {
-        return false;
-    }
-    loop {
-        match place {
-            Place::Named { parent, .. } if Arc::ptr_eq(&parent, dir) => return true,
-            Place::Named { parent, .. } => place = parent.place(),
-            Place::Snapshots { of } if Arc::ptr_eq(&of, dir) => return true,
-            Place::Snapshots { of } => place = of.place(),
-            _ => return false,
-        }
     }
 }

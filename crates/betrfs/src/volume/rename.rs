@@ -11,7 +11,7 @@ use crate::types::{FileType, NodeId, RenameFlags};
 use crate::volume::Volume;
 use crate::volume::carry::{Spot, is_large};
 use crate::volume::create::count_entry;
-use crate::volume::lookup::{check_name, is_within};
+use crate::volume::lookup::check_name;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::unlink::Contents;
 
@@ -48,20 +48,21 @@ impl Volume {
             return Err(Error::Invalid("exchange goes with no other flag"));
         }
         let op = self.update(OpKind::Rename, 0)?;
-        let alone = self.namespace.write();
-        let (from_dir, to_dir) = (self.live_dir(parent)?, self.live_dir(new_parent)?);
+        let names = [(parent, name), (new_parent, new_name)];
+        let alone = self.alone(&op, &[parent, new_parent], &names);
+        let (from_dir, to_dir) = (self.live_dir(&op, parent)?, self.live_dir(&op, new_parent)?);
         let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
         let target = self.find_in(&op, &to_dir, new_name)?;
         if target.is_some() && flags.no_replace {
             return Err(Error::Exists);
         }
-        if is_within(&to_dir, &source) {
-            return Err(Error::Invalid("a directory cannot be moved below itself"));
-        }
-        let (from_path, to_path) = (from_dir.dir_path()?, to_dir.dir_path()?);
+        let (from_path, to_path) = (op.dir_path(&from_dir)?, op.dir_path(&to_dir)?);
         let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
         let from = Spot { dir: &from_dir, path: &from_path, name: &name };
         let to = Spot { dir: &to_dir, path: &to_path, name: &new_name };
+        if is_at_or_below(&source, &from, &to) {
+            return Err(Error::Invalid("a directory cannot be moved below itself"));
+        }
         let done = match &target {
             None if flags.exchange => Err(Error::NotFound),
             Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
@@ -148,6 +149,9 @@ impl Volume {
         batch.mark_replacing();
         op.commit(&batch)?;
 
+        if source_is_dir {
+            self.paths_change();
+        }
         let known = moving.name();
         if let (Some(target), Some(dropped)) = (target, dropped) {
             self.settle(target, &mut target.state.write(), dropped);
@@ -170,7 +174,7 @@ impl Volume {
         other: &Arc<Inode>,
         to: &Spot<'_>,
     ) -> Result<()> {
-        if is_within(from.dir, other) {
+        if is_at_or_below(other, to, from) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
         let one_is_dir = one.state.read().record.is_dir();
@@ -200,6 +204,9 @@ impl Volume {
         batch.mark_replacing();
         op.commit(&batch)?;
 
+        if one_is_dir || other_is_dir {
+            self.paths_change();
+        }
         let (known_there, known_back) = (there.name(), back.name());
         self.arrive([there, back]);
         self.install(from, to, parents);
@@ -237,6 +244,12 @@ impl Volume {
     fn learn_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
         self.learn(at.dir, &mut at.dir.state.write(), at.name, known)
     }
+}
+
+/// Whether the directory of one spot is what is at another, or below it.
+fn is_at_or_below(at: &Inode, there: &Spot<'_>, spot: &Spot<'_>) -> bool {
+    let path = there.child_path();
+    at.state.read().record.is_dir() && (spot.path.bytes == path || key::is_below(&path, &spot.path.bytes))
 }
 
 fn put_parents(batch: &mut Batch, parents: &Parents, from: &Spot<'_>, to: &Spot<'_>) {

@@ -35,15 +35,16 @@ impl Volume {
     /// [`Error::Stale`].
     pub fn is_read_only(&self, node: NodeId) -> Result<bool> {
         let inode = self.inode(node)?;
+        let op = self.query(OpKind::Internal);
         let record = &inode.state.read().record;
-        Ok(is_in_snapshot(&inode, record))
+        Ok(is_in_snapshot(&op, &inode, record))
     }
 
     /// The entry `.betrfs-snapshots` of a directory. The caller holds the namespace.
     pub(super) fn snapshots_of(&self, op: &Op<'_>, of: &Arc<Inode>) -> Result<Arc<Inode>> {
         let mut state = of.state.write();
         state.dir()?;
-        if of.is_unlinked() || is_in_snapshot(of, &state.record) {
+        if self.is_removed(of) || is_in_snapshot(op, of, &state.record) {
             return Err(Error::NotFound);
         }
         let known = state.dir()?.snapshots.and_then(|node| self.table.get(node));
@@ -65,7 +66,7 @@ impl Volume {
     }
 
     fn load_snapshots(&self, op: &Op<'_>, of: &Arc<Inode>, of_record: &Record) -> Result<Arc<Inode>> {
-        let path = key::snapshots_path(&of.dir_path()?.bytes);
+        let path = key::snapshots_path(&op.dir_path(of)?.bytes);
         let mut dir = Directory::new(self.names_total.clone());
         let mut entries = op.scan(META, key::entries(&path));
         while let Some((at, bytes)) = entries.next()? {
@@ -79,7 +80,7 @@ impl Volume {
         let mut record = Record::new(FileType::Directory, 0, 0, of_record.ctime_ns);
         (record.entries, record.subdirs) = (dir.len() as u64, dir.len() as u64);
         let place = Place::Snapshots { of: of.clone() };
-        Ok(self.table.insert(|id| Inode::new(id, of.ino ^ INO_BIT, place, record, Some(dir))))
+        Ok(self.keep(op, |id| Inode::new(id, of.ino ^ INO_BIT, place, record, Some(dir))))
     }
 
     /// Makes a snapshot of the directory `of`, to which the `.betrfs-snapshots` belongs.
@@ -90,8 +91,8 @@ impl Volume {
         name: &[u8],
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.namespace.write();
-        let path = snapshots.dir_path()?;
+        let _alone = self.alone(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+        let path = op.dir_path(snapshots)?;
         let to_key = key::entry(&path.bytes, name);
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);
@@ -105,16 +106,16 @@ impl Volume {
         let mut of_record = of.state.read().record.clone();
         of_record.snapshots = of_record.snapshots.saturating_add(1);
         let mut batch = Batch::new();
-        batch.put(META, &key::own(&of.dir_path()?.bytes), &of_record.encode());
+        batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
         let to_path = key::child_path(&path.bytes, name);
         let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY };
         self.commit_copy(&op, batch, of, &copy, &mut record)?;
 
         of.state.write().record = of_record.into();
         let name: Arc<[u8]> = Arc::from(name);
-        let place = Place::Named { parent: snapshots.clone(), name: name.clone() };
+        let place = Place::named(snapshots, name.clone());
         let dir = Directory::new(self.names_total.clone());
-        let inode = self.table.insert(|id| Inode::new(id, ino, place, record, Some(dir)));
+        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, Some(dir)));
         let mut state = snapshots.state.write();
         state.record = counted(&state.record, 1, now_ns).into();
         let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
@@ -131,8 +132,10 @@ impl Volume {
         name: &[u8],
     ) -> Result<Vec<NodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
-        let alone = self.namespace.write();
-        let path = snapshots.dir_path()?;
+        let taken = snapshots.state.read().dir()?.get(name).and_then(|known| known.node);
+        taken.into_iter().for_each(|node| self.strike_closed(node));
+        let alone = self.alone(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+        let path = op.dir_path(snapshots)?;
         let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
         let inode = found.ok_or(Error::NotFound)?;
         let now_ns = self.home.now_ns();
@@ -145,10 +148,9 @@ impl Volume {
         let removal = self.remove_contents(&op, &mut batch, &inode, &inside, false, now_ns)?;
         batch.delete(META, &to_key);
         delete_data(&mut batch, &to_key, &record);
-        batch.put(META, &key::own(&of.dir_path()?.bytes), &of_record.encode());
+        batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
         op.commit(&batch)?;
 
-        let touched = self.removed(&inode, removal)?;
         of.state.write().record = of_record.into();
         let mut state = snapshots.state.write();
         state.record = counted(&state.record, -1, now_ns).into();
@@ -158,8 +160,8 @@ impl Volume {
         let dropped = Dropped { record, place: Some(Place::Gone) };
         self.settle(&inode, &mut inode.state.write(), dropped);
         self.table.drop_gone(&inode);
-        drop(alone);
-        Ok(self.let_go_all(touched))
+        let cut_off = self.cut_off(&inode).into_iter().collect();
+        Ok(self.removed(alone, removal, cut_off, now_ns))
     }
 
     /// Refuses the removal of a directory that is not empty, or has snapshots. A copied one counts the snapshots
@@ -227,18 +229,8 @@ fn counted(snapshots: &Record, by: i64, now_ns: i64) -> Record {
 }
 
 /// Whether an inode with this record is, or is in, a snapshot; `.betrfs-snapshots` counts as one.
-pub(super) fn is_in_snapshot(inode: &Inode, record: &Record) -> bool {
-    if record.flags.has(Flags::READ_ONLY) {
-        return true;
-    }
-    let mut place = inode.place();
-    loop {
-        match place {
-            Place::Named { parent, .. } => place = parent.place(),
-            Place::Snapshots { .. } => return true,
-            _ => return false,
-        }
-    }
+pub(super) fn is_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> bool {
+    record.flags.has(Flags::READ_ONLY) || op.is_below_snapshots(inode)
 }
 
 /// Refuses a change of what has this record and this key or path, if that is in a snapshot.
@@ -250,6 +242,6 @@ pub(super) fn refuse_key_in_snapshot(key: &[u8], record: &Record) -> Result<()> 
 }
 
 /// Refuses a change of what is in a snapshot.
-pub(super) fn refuse_in_snapshot(inode: &Inode, record: &Record) -> Result<()> {
-    if is_in_snapshot(inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
+pub(super) fn refuse_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> Result<()> {
+    if is_in_snapshot(op, inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
 }

@@ -76,8 +76,8 @@ fn with(disk: &Disk, dict: DictId, key: &[u8], value: &[u8]) -> Disk {
 /// Whether anybody is told of something.
 fn is_refused(disk: &Disk) -> bool {
     let Ok(volume) = Volume::open(disk.device.clone(), disk.options.clone()) else { return true };
-    let mut told = false;
-    let checked = volume.check(&mut |_| told = true, &mut |_, _| ());
+    let checked = volume.check(&mut |_, _| ());
+    let told = checked.as_ref().is_ok_and(|report| !report.problems.is_empty());
     let paths = ["/", "/d", "/d/f", "/d/s", "/a", "/d/b", "/d/none"];
     let used: Vec<bool> = paths.iter().map(|path| use_path(&volume, path).is_ok()).collect();
     let _ = change_all(&volume);
@@ -128,7 +128,7 @@ fn change_all(volume: &Volume) -> Result<()> {
     }
     let _ = volume.rename(ROOT, b"d", ROOT, b"e", RenameFlags::default());
     let _ = volume.unlink(ROOT, b"a");
-    let _ = volume.remove_below(dir, SnapshotsBelow::Go);
+    let _ = volume.remove_below(dir, betrfs::SnapshotsBelow::Go);
     let _ = volume.rmdir(ROOT, b"e");
     volume.sync()
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod attributes;
+mod bounds;
 mod clones;
 mod contents;
 mod costs;

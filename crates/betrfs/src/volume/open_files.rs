@@ -1,0 +1,94 @@
+//! The open files below a directory.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::error::Result;
+use crate::node::{Inode, Place};
+use crate::schema::{LINKS, damaged, key};
+use crate::types::{FileType, NodeId};
+use crate::volume::Volume;
+use crate::volume::op::{Op, OpKind};
+
+impl Volume {
+    /// The open files that would be in a copy of an object, were one made now.
+    ///
+    /// # Errors
+    /// [`Error::Stale`](crate::Error::Stale).
+    pub fn open_files_in(&self, source: NodeId) -> Result<Vec<NodeId>> {
+        let op = self.query(OpKind::Internal);
+        let _shared = self.namespace.read();
+        let source = self.inode(source)?;
+        if !source.state.read().record.is_dir() {
+            return Ok(if is_open_file(&source) { Vec::from([source.id]) } else { Vec::new() });
+        }
+        let mut open = self.open_below(&op, &source, false);
+        if let Ok(path) = op.dir_path(&source) {
+            let mut links = op.scan(LINKS, key::subtree(&path.bytes));
+            while let Some((at, oid)) = links.next()? {
+                let oid =
+                    oid.try_into().map(u64::from_be_bytes).map_err(|_| damaged(at, "it is no object id"))?;
+                open.extend(self.table.object(oid).filter(is_open_file));
+            }
+        }
+        let mut open: Vec<NodeId> = open.iter().map(|inode| inode.id).collect();
+        open.sort_unstable();
+        open.dedup();
+        Ok(open)
+    }
+
+    /// The open files that have their only name below a directory, or in a snapshot of that or of one below it. The
+    /// caller holds the namespace.
+    pub(super) fn open_below(&self, op: &Op<'_>, dir: &Arc<Inode>, in_snapshots: bool) -> Vec<Arc<Inode>> {
+        let (mut open, mut dirs) = (Vec::new(), Vec::from([dir.clone()]));
+        while let Some(dir) = dirs.pop() {
+            let noted = dir.noted();
+            op.visit(noted.len());
+            for inode in noted.into_iter().filter_map(|node| self.table.get(node)) {
+                let place = inode.place();
+                let is_here = place.parent().is_some_and(|parent| Arc::ptr_eq(parent, &dir));
+                if !is_here || place.is_cut_off() || matches!(place, Place::Snapshots { .. }) && !in_snapshots
+                {
+                    continue;
+                }
+                if is_open_file(&inode) {
+                    open.push(inode);
+                } else if inode.has_notes() {
+                    dirs.push(inode);
+                }
+            }
+        }
+        open
+    }
+
+    /// Strikes the notes below a directory that lead to no open file any more, so that
+    /// [`open_below`](Volume::open_below) finds few of them. The caller holds no lock.
+    pub(super) fn strike_closed(&self, dir: NodeId) {
+        let Some(dir) = self.table.get(dir) else { return };
+        let noted = dir.noted();
+        let mut way = Vec::from([(dir, noted)]);
+        while let Some((dir, noted)) = way.last_mut() {
+            match noted.pop() {
+                Some(node) => {
+                    let Some(inode) = self.table.get(node) else { continue };
+                    if inode.has_notes() {
+                        let noted = inode.noted();
+                        way.push((inode, noted));
+                    } else {
+                        inode.leave_if_closed(dir);
+                    }
+                }
+                None => {
+                    let Some((inode, _)) = way.pop() else { return };
+                    if let Some((above, _)) = way.last() {
+                        inode.leave_if_closed(above);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_open_file(inode: &Arc<Inode>) -> bool {
+    inode.is_open() && inode.state.read().record.file_type == FileType::Regular
+}
