@@ -4,6 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::failure::Kind;
+
 /// How the program's end is told to whoever called it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitCodes {
@@ -13,52 +15,71 @@ pub struct ExitCodes {
     pub failed: u8,
     /// The command line is wrong.
     pub usage: u8,
+    /// The user may not do it.
+    pub permission: u8,
+    /// The system has too little of something.
+    pub system: u8,
+    /// The user has interrupted it.
+    pub interrupted: u8,
 }
 
 impl ExitCodes {
     /// Those of a program that was called so.
-    pub fn of(program: &OsStr) -> ExitCodes {
-        match name_of(program) {
+    pub fn of_program(program: &OsStr) -> ExitCodes {
+        match helper_of(program) {
             // 1 would be damage that is no more.
-            FSCK => ExitCodes { damaged: 4, failed: 8, usage: 16 },
-            _ => ExitCodes { damaged: 1, failed: 1, usage: 2 },
+            Some("fsck") => {
+                ExitCodes { damaged: 4, failed: 8, usage: 16, permission: 8, system: 8, interrupted: 32 }
+            }
+            Some("mount" | "umount") => {
+                ExitCodes { damaged: 32, failed: 32, usage: 1, permission: 1, system: 2, interrupted: 8 }
+            }
+            _ => ExitCodes { damaged: 1, failed: 1, usage: 2, permission: 1, system: 1, interrupted: 1 },
+        }
+    }
+
+    /// The code for a failure of a kind.
+    pub fn of_kind(&self, kind: Kind) -> u8 {
+        match kind {
+            Kind::Damage => self.damaged,
+            Kind::Permission => self.permission,
+            Kind::System => self.system,
+            Kind::Interrupted => self.interrupted,
+            Kind::Usage => self.usage,
+            Kind::Other => self.failed,
         }
     }
 }
 
-const FSCK: &str = "fsck.betrfs";
+/// The types of file system by which helpers are called, beside our own name those that mount(8) finds in
+/// /proc/self/mountinfo.
+const TYPES: [&str; 3] = ["betrfs", "fuse.betrfs", "fuseblk.betrfs"];
 
-fn name_of(program: &OsStr) -> &str {
-    Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or_default()
+/// What a helper's name begins with: `mount` of `/sbin/mount.betrfs`.
+fn helper_of(program: &OsStr) -> Option<&str> {
+    let name = Path::new(program).file_name().and_then(OsStr::to_str)?;
+    name.split_once('.').filter(|(_, fs_type)| TYPES.contains(fs_type)).map(|(helper, _)| helper)
 }
 
 /// The command line with the command that the program's name stands for.
 pub fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "betrfs".into());
-    let rest = arguments.collect();
-    let (command, rest) = match name_of(&program) {
-        "mkfs.betrfs" => ("mkfs", rest),
-        "mount.betrfs" => ("mount", without(rest, &["-n", "-s"], &["-t", "-N"])),
-        FSCK => ("check", without(rest, &["-a", "-p", "-y", "-n", "-f", "-r", "-C"], &[])),
+    let rest: Vec<_> = arguments.collect();
+    let (command, rest) = match helper_of(&program) {
+        // The flags of mount(8) and umount(8) the commands have themselves.
+        Some("mkfs") => ("mkfs", rest),
+        Some("mount") => ("mount", rest),
+        Some("umount") => ("umount", rest),
+        Some("fsck") => ("check", without(rest, &["-a", "-p", "-y", "-n", "-f", "-r", "-C"])),
         _ => return std::iter::once(program).chain(rest).collect(),
     };
     [program, command.into()].into_iter().chain(rest).collect()
 }
 
-/// Leaves out what helpers are given whatever the file system: flags, and flags with a value.
-fn without(arguments: Vec<OsString>, flags: &[&str], valued: &[&str]) -> Vec<OsString> {
-    let is_one_of = |argument: &OsString, list: &[&str]| list.iter().any(|flag| argument == flag);
-    let mut kept = Vec::new();
-    let mut rest = arguments.into_iter();
-    while let Some(argument) = rest.next() {
-        if is_one_of(&argument, valued) {
-            rest.next();
-        } else if !is_one_of(&argument, flags) {
-            kept.push(argument);
-        }
-    }
-    kept
+/// Leaves out flags that fsck(8) passes on whatever the file system.
+fn without(arguments: Vec<OsString>, flags: &[&str]) -> Vec<OsString> {
+    arguments.into_iter().filter(|argument| !flags.iter().any(|flag| argument == flag)).collect()
 }
 
 #[cfg(test)]
@@ -73,20 +94,27 @@ mod tests {
     fn the_name_of_the_program_is_a_command() {
         assert_eq!(line(&["/sbin/mkfs.betrfs", "v"]), ["/sbin/mkfs.betrfs", "mkfs", "v"]);
         let mount = line(&["mount.betrfs", "v", "/mnt", "-n", "-t", "betrfs", "-o", "ro,noatime"]);
-        assert_eq!(mount, ["mount.betrfs", "mount", "v", "/mnt", "-o", "ro,noatime"]);
+        assert_eq!(mount[..4], ["mount.betrfs", "mount", "v", "/mnt"]);
+        assert_eq!(line(&["/sbin/umount.fuseblk.betrfs", "/mnt"])[1], "umount");
+        assert_eq!(line(&["mount.fuse.betrfs", "v", "/mnt"])[1], "mount");
         assert_eq!(line(&["fsck.betrfs", "-a", "v"]), ["fsck.betrfs", "check", "v"]);
         assert_eq!(line(&["betrfs", "check", "-n", "v"]), ["betrfs", "check", "-n", "v"]);
         assert_eq!(line(&[]), ["betrfs"]);
     }
 
     #[test]
-    fn fsck_has_exit_codes_of_its_own() {
+    fn fsck_and_mount_have_exit_codes_of_their_own() {
         let codes = |program: &str| {
-            let ExitCodes { damaged, failed, usage } = ExitCodes::of(program.as_ref());
+            let ExitCodes { damaged, failed, usage, .. } = ExitCodes::of_program(program.as_ref());
             [damaged, failed, usage]
         };
         assert_eq!(codes("/usr/sbin/fsck.betrfs"), [4, 8, 16]);
-        for program in ["betrfs", "mkfs.betrfs", "mount.betrfs", "fsck.betrfs/betrfs", ""] {
+        for program in ["mount.betrfs", "/sbin/mount.fuseblk.betrfs", "umount.fuse.betrfs"] {
+            assert_eq!(codes(program), [32, 32, 1], "{program}");
+            let of_kind = |kind| ExitCodes::of_program(program.as_ref()).of_kind(kind);
+            assert_eq!(Kind::ALL.map(of_kind), [32, 1, 2, 8, 1, 32], "{program}");
+        }
+        for program in ["betrfs", "mkfs.betrfs", "mount.ext4", "fsck.betrfs/betrfs", ""] {
             assert_eq!(codes(program), [1, 1, 2], "{program}");
         }
     }

@@ -30,8 +30,11 @@ Exit codes:
   1  failed, or a problem was found; what and where is on standard error
   2  the command line is wrong
 
-Called as mkfs.betrfs, mount.betrfs or fsck.betrfs it is `betrfs mkfs`, `mount` or `check`; fsck.betrfs
-ends with the exit codes of fsck(8): 4 for a damaged volume, 8 if it failed, 16 for a wrong command line.";
+Called as mkfs.betrfs, fsck.betrfs, mount.betrfs, umount.betrfs, or with `fuse.` or `fuseblk.` before `betrfs`, \
+it is `betrfs mkfs`, `check`, `mount` or `umount`. fsck.betrfs ends with the exit codes of fsck(8): 4 for a \
+damaged volume, 8 if it failed, 16 for a wrong command line; mount.betrfs and umount.betrfs with those of \
+mount(8): 1 for a wrong command line or a lack of rights, 2 if the system has too little of something, 8 if it \
+was interrupted, 32 for any other failure.";
 
 /// A file system in which every directory can be renamed, cloned or deleted in a bounded number of
 /// I/Os and still be scanned at the speed of the disk.
@@ -61,7 +64,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let line = helper::command_line(std::env::args_os());
-    let codes = ExitCodes::of(line.first().map(OsString::as_os_str).unwrap_or_default());
+    let codes = ExitCodes::of_program(line.first().map(OsString::as_os_str).unwrap_or_default());
     let arguments = match Arguments::try_parse_from(line) {
         Ok(arguments) => arguments,
         // The help that was asked for comes so, too.
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // Whoever cannot be told has the exit code.
             let _ = writeln!(std::io::stderr(), "betrfs: {failure}");
-            ExitCode::from(if failure.is_damage() { codes.damaged } else { codes.failed })
+            ExitCode::from(codes.of_kind(failure.kind()))
         }
     }
 }

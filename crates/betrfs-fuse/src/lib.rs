@@ -7,11 +7,12 @@
 #![deny(unsafe_code)] // A few modules need it, and say why.
 
 mod closing;
+mod control;
 mod counters;
 mod errno;
-mod farewell;
 mod loop_device;
 mod mount;
+mod mount_info;
 pub mod mount_point;
 mod server;
 mod status;
@@ -19,12 +20,13 @@ mod transport;
 mod whole;
 mod wire;
 
+pub use control::{ANSWER_TIME_MAX, Control, Farewell, Line, Unheard};
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
-pub use farewell::{Farewell, FarewellReader};
-pub use mount::{Mount, MountError, MountOptions};
+pub use mount::{Mount, MountError, MountOptions, open_device};
+pub use mount_info::MountEntry;
 pub use server::{Answer, Caller, Server};
-pub use status::{Identity, OperationCount, STATUS_XATTR, Status};
+pub use status::{Identity, OperationCount, Status};
 pub use transport::{Transport, abort_on_stray_panics};
-pub use whole::{RemoveTreeError, clone, remove_tree, sync, usage, write_back};
+pub use whole::{RemoveTreeError, approach, clone, remove_tree, sync, usage, write_back};
 pub use wire::Opcode;

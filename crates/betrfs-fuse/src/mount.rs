@@ -1,16 +1,18 @@
 //! A mount from beginning to end: open, mount, serve, close.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use betree_sys::Home;
 use betrfs::{AccessTimes, OpenOptions, Volume};
 use betrfs_host::{FileDevice, OpenError, StdHome, Workers, WorkersOptions};
 
 use crate::closing::Closing;
-use crate::farewell::Farewell;
+use crate::control::Control;
+use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::server::Server;
 use crate::status::Identity;
@@ -18,6 +20,20 @@ use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
 /// How far the kernel reads ahead in a file that is read in order.
 const READ_AHEAD_KIB: u32 = 1024;
+
+/// How long a volume is waited for whose mount is gone, and which its server is still closing.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Opens a volume's file or block device. A volume that is in use and mounted nowhere is being closed as a
+/// rule, or checked: that is waited for, ten seconds at most.
+///
+/// # Errors
+/// As [`FileDevice::open`].
+pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
+    let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_mounted = || MountEntry::all().unwrap_or_default().iter().any(|mount| mount.is_of(&itself));
+    FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted())
+}
 
 /// What to mount, where and how.
 #[derive(Clone, Debug)]
@@ -63,10 +79,11 @@ pub enum MountError {
 
 /// A mounted volume that is not yet served: processes that use it wait until it is.
 pub struct Mount {
-    closing: Arc<Closing>,
+    // In this order: where nobody answers, the mount can be taken away only when the connection is let go of.
     connection: Connection,
-    mount: OwnMount,
-    farewell: Farewell,
+    control: Control,
+    mount: Undone,
+    closing: Arc<Closing>,
     options: MountOptions,
 }
 
@@ -77,17 +94,15 @@ impl Mount {
     /// [`MountError`], with what to do about it; nothing is mounted then.
     pub fn new(options: MountOptions) -> Result<Mount, MountError> {
         mount_point::examine(&options.mount_point)?;
-        let device = Arc::new(FileDevice::open(&options.volume)?);
+        let device = Arc::new(open_device(&options.volume)?);
         let home: Arc<dyn Home> = Arc::new(StdHome::new());
-        let farewell = Farewell::listen(home.random_u64())
-            .map_err(|source| MountError::Io { doing: "listen on a socket", source })?;
         // The kernel keeps what was read: a second copy would only take memory and the time to make it.
         let open = OpenOptions {
             cache_bytes: options.cache_bytes,
             contents_bytes_max: 0,
             access_times: access_times(options.flags),
             listings_count: !options.flags.contains(MountFlags::NODIRATIME),
-            ..OpenOptions::new(home)
+            ..OpenOptions::new(Arc::clone(&home))
         };
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
@@ -98,13 +113,15 @@ impl Mount {
             pid: rustix::process::getpid().as_raw_nonzero().get(),
             volume: options.volume.clone(),
             mount_point: options.mount_point.clone(),
-            farewell: farewell.name().to_owned(),
         };
         let read_only = options.flags.contains(MountFlags::RDONLY);
         let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
         let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing)));
-        match connect(&options, &device, &server) {
-            Ok((connection, mount)) => Ok(Mount { closing, connection, mount, farewell, options }),
+        match connect(&options, &device, &server, home.random_u64()) {
+            Ok((connection, mount, control)) => {
+                let mount = Undone { mount, is_over: false };
+                Ok(Mount { connection, control, mount, closing, options })
+            }
             Err(error) => {
                 if let Err(error) = closing.outcome() {
                     tracing::error!("closing {}: {error}", options.volume.display());
@@ -116,7 +133,7 @@ impl Mount {
 
     /// What there is to unmount.
     pub fn own_mount(&self) -> &OwnMount {
-        &self.mount
+        &self.mount.mount
     }
 
     /// Answers requests until it is unmounted, then closes the volume. `ready` is called once the
@@ -125,14 +142,20 @@ impl Mount {
     /// # Errors
     /// [`MountError`]: the connection to the kernel broke, or the volume was not closed cleanly.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
-        let Mount { closing, connection, mount, farewell, options } = self;
+        // What fails on the way drops these from the last to the first: whoever takes the mount away while
+        // nobody answers must have let go of the connection.
+        let Mount { closing, mut mount, control, connection, options } = self;
+        let own_mount = mount.mount.clone();
         let greeter = thread::Builder::new()
             .name("betrfs-greeter".into())
-            .spawn(move || answer_once(&mount, ready))
+            .spawn(move || answer_once(&own_mount, ready))
             .map_err(|source| MountError::Io { doing: "start a thread", source })?;
         let served = connection.serve();
+        mount.is_over = served.is_ok();
+        // If it is there still, it goes before the volume is closed.
+        drop(mount);
         let closed = closing.outcome();
-        farewell.tell(&closed);
+        control.tell(&closed);
         if greeter.join().is_err() {
             tracing::error!("the thread that announces the mount panicked");
         }
@@ -155,11 +178,29 @@ fn access_times(flags: MountFlags) -> AccessTimes {
     }
 }
 
+/// A mount that goes with this value unless it is over: what is not served must not be left to those who would
+/// wait for it.
+struct Undone {
+    mount: OwnMount,
+    is_over: bool,
+}
+
+impl Drop for Undone {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Err(error) = self.mount.detach()
+        {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
 fn connect(
     options: &MountOptions,
     device: &FileDevice,
     server: &Arc<Server>,
-) -> Result<(Connection, OwnMount), MountError> {
+    unique: u64,
+) -> Result<(Connection, OwnMount, Control), MountError> {
     let MountOptions { mount_point, flags, transport, .. } = options;
     // Opening the volume may have taken long: what is there now counts. And below it there may be another.
     while mount_point::examine(mount_point)? == Found::DeadMount {
@@ -172,15 +213,31 @@ fn connect(
         tracing::info!("the kernel is not asked to offer io_uring: {error}");
     }
     let (connection, mount) = mount_point::mount(device, mount_point, *flags)?;
-    match Connection::greet(connection, server, *transport) {
-        Ok(connection) => Ok((connection, mount)),
-        Err(source) => {
-            if let Err(error) = mount.detach() {
-                tracing::warn!("{error}");
-            }
-            Err(MountError::Io { doing: "greet the kernel", source })
+    let greeted = Connection::greet(connection, server, *transport)
+        .map_err(|source| MountError::Io { doing: "greet the kernel", source })
+        .and_then(|connection| {
+            let control = listen(&mount, &connection, server, unique)?;
+            Ok((connection, control))
+        });
+    match greeted {
+        Ok((connection, control)) => Ok((connection, mount, control)),
+        Err(error) => {
+            drop(Undone { mount, is_over: false });
+            Err(error)
         }
     }
+}
+
+fn listen(
+    mount: &OwnMount,
+    connection: &Connection,
+    server: &Arc<Server>,
+    unique: u64,
+) -> Result<Control, MountError> {
+    let server = Arc::clone(server);
+    let status = move || serde_json::to_vec(&server.status()).unwrap_or_default();
+    Control::listen(mount.device(), unique, status, connection.is_over())
+        .map_err(|source| MountError::Io { doing: "listen on a socket", source })
 }
 
 /// Sets what can be set only once requests are answered, and says that they are.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use betrfs_host::FileDevice;
-use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 pub use rustix::mount::MountFlags;
 use rustix::mount::UnmountFlags;
@@ -17,8 +17,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
 };
 
+use crate::control::Unheard;
 use crate::loop_device::LoopDevice;
-use crate::status::{Status, is_dead};
+use crate::mount_info::MountEntry;
+use crate::status::Status;
 
 /// The types by which `mount` and /proc/mounts show these mounts: of a block device, and of none.
 pub const FS_TYPES: [&str; 2] = [FS_TYPE_BLOCK, FS_TYPE];
@@ -118,36 +120,42 @@ pub enum Found {
     DeadMount,
 }
 
-/// Looks at a directory that is to be mounted on.
+/// Looks at a directory that is to be mounted on. No server is waited for for long.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.
 pub fn examine(path: &Path) -> Result<Found, MountPointError> {
+    let found = match MountEntry::at(path) {
+        Ok(found) => found,
+        Err(error) => {
+            return Err(match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::NOENT) => MountPointError::Missing { path: path.to_owned() },
+                Some(Errno::NOTDIR) => MountPointError::NotADirectory { path: path.to_owned() },
+                _ => failed("examine the mount point", path, error),
+            });
+        }
+    };
+    if let Some(mount) = found.filter(MountEntry::is_betrfs) {
+        return judge(path, &mount, Status::ask(&mount));
+    }
     match rustix::fs::stat(path) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
             Err(MountPointError::NotADirectory { path: path.to_owned() })
         }
-        Ok(_) => judge(path, Status::ask(path)),
-        Err(errno) if is_dead(errno) => Ok(Found::DeadMount),
-        Err(Errno::NOENT) => Err(MountPointError::Missing { path: path.to_owned() }),
-        Err(Errno::NOTDIR) => Err(MountPointError::NotADirectory { path: path.to_owned() }),
+        Ok(_) => Ok(Found::Directory),
         Err(errno) => Err(failed("examine the mount point", path, errno.into())),
     }
 }
 
-/// What a directory is by what was answered when its status was asked for. Only a clear answer makes it one
-/// on which nothing is mounted.
-fn judge(path: &Path, answer: io::Result<Option<Status>>) -> Result<Found, MountPointError> {
-    match answer {
-        Ok(Some(status)) => {
-            let volume = status.identity.volume;
-            Err(MountPointError::Mounted { path: path.to_owned(), volume })
-        }
-        Ok(None) => Ok(Found::Directory),
-        // stat(2) was answered from what the kernel remembers; this reaches for the server.
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(Found::DeadMount),
-        Err(error) => Err(failed("examine the mount point", path, error)),
-    }
+/// What a mount is by what was answered when its status was asked for. Only a clear answer makes it one that
+/// can be replaced.
+fn judge(path: &Path, mount: &MountEntry, answer: Result<Status, Unheard>) -> Result<Found, MountPointError> {
+    let volume = match answer {
+        Err(Unheard::Dead) => return Ok(Found::DeadMount),
+        Ok(status) => status.identity.volume,
+        Err(_) => mount.source.clone(),
+    };
+    Err(MountPointError::Mounted { path: path.to_owned(), volume })
 }
 
 /// A mount that was made here, told from whatever else its path may lead to later.
@@ -186,6 +194,11 @@ impl OwnMount {
         std::fs::write(format!("/sys/class/bdi/{major}:{minor}{end}/read_ahead_kb"), kib.to_string())
     }
 
+    /// The number of the mounted file system, major and minor.
+    pub fn device(&self) -> (u32, u32) {
+        self.device
+    }
+
     /// As [`unmount`], if it is still there.
     ///
     /// # Errors
@@ -216,7 +229,8 @@ impl OwnMount {
 /// The number of the mounted file system that a path leads to; no server is asked for it.
 fn device_number(path: &Path) -> Result<(u32, u32), Errno> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::TYPE)?;
+    // Who wants to know no more is told by a mount that is another user's, too.
+    let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty())?;
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
@@ -263,6 +277,20 @@ fn mount_block(device: &FileDevice, path: &Path, flags: MountFlags) -> Result<Ow
     let descriptor = device.descriptor().map_err(refused)?;
     let stand_in = LoopDevice::attach(descriptor.as_fd(), BLOCK_BYTES).map_err(refused)?;
     mount_as_root(stand_in.path(), path, FS_TYPE_BLOCK, &options, flags)
+}
+
+/// Gives a mount other flags.
+///
+/// # Errors
+/// [`MountPointError`]; where files are open for writing it cannot be made read-only.
+pub fn remount(path: &Path, flags: MountFlags) -> Result<(), MountPointError> {
+    let refused = |errno: Errno| match errno {
+        Errno::BUSY => MountPointError::Busy { path: path.to_owned() },
+        errno => failed("remount", path, errno.into()),
+    };
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(refused)?;
+    let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
+    rustix::mount::mount_remount(itself, flags, c"").map_err(refused)
 }
 
 /// Undoes a mount; waits for nobody.
@@ -413,11 +441,14 @@ mod tests {
 
     #[test]
     fn what_may_be_a_live_mount_is_not_mounted_over() {
-        let judged = |answer| judge(Path::new("/mnt"), answer);
-        assert_eq!(judged(Ok(None)).unwrap(), Found::Directory);
-        assert_eq!(judged(Err(Errno::NOTCONN.into())).unwrap(), Found::DeadMount);
-        for errno in [Errno::IO, Errno::NOMEM, Errno::ACCESS, Errno::RANGE] {
-            assert!(matches!(judged(Err(errno.into())), Err(MountPointError::Io { .. })), "{errno}");
+        let mount = MountEntry::at(Path::new("/proc")).unwrap().unwrap();
+        let judged = |answer| judge(Path::new("/mnt"), &mount, Err(answer));
+        assert_eq!(judged(Unheard::Dead).unwrap(), Found::DeadMount);
+        let errno = || io::Error::from(Errno::IO);
+        for unheard in
+            [Unheard::Silent { server: None }, Unheard::Refused, Unheard::Elsewhere, Unheard::Io(errno())]
+        {
+            assert!(matches!(judged(unheard), Err(MountPointError::Mounted { .. })));
         }
     }
 

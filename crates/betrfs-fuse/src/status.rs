@@ -1,7 +1,6 @@
-//! What a live mount tells of itself, by an attribute of its root.
+//! What a live mount tells of itself.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,14 +8,10 @@ use betrfs::{OpCount, OpKind, Volume};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::control::{Line, Unheard};
 use crate::counters::{Counters, RequestCount};
+use crate::mount_info::MountEntry;
 use crate::transport::Transport;
-
-/// The attribute of a mount's root that answers with its [`Status`] in JSON. No listing shows it.
-pub const STATUS_XATTR: &str = "betrfs.status";
-
-/// The longest value of an attribute on Linux.
-const XATTR_BYTES_MAX: usize = 64 << 10;
 
 /// Whether an answer tells of a server that is dead, or dying just now.
 pub(crate) fn is_dead(errno: Errno) -> bool {
@@ -34,8 +29,6 @@ pub struct Identity {
     /// Where it is mounted.
     #[serde(serialize_with = "lossy")]
     pub mount_point: PathBuf,
-    /// The abstract socket on which the server tells how the volume was closed.
-    pub farewell: String,
 }
 
 fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -91,20 +84,13 @@ impl Status {
         }
     }
 
-    /// Asks the mount at a path. `Ok(None)` where something answers that is no mount of this kind.
+    /// Asks the server of a mount.
     ///
     /// # Errors
-    /// The operating system's: the path is not there, or its server is dead (`ENOTCONN`); or that the answer
-    /// is none that is known.
-    pub fn ask(mount_point: &Path) -> io::Result<Option<Status>> {
-        let mut answer = Vec::with_capacity(XATTR_BYTES_MAX);
-        let spare = rustix::buffer::spare_capacity(&mut answer);
-        match rustix::fs::getxattr(mount_point, STATUS_XATTR, spare) {
-            Ok(_) => Ok(Some(serde_json::from_slice(&answer)?)),
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
-            Err(errno) if is_dead(errno) => Err(Errno::NOTCONN.into()),
-            Err(errno) => Err(errno.into()),
-        }
+    /// [`Unheard`], before long.
+    pub fn ask(mount: &MountEntry) -> Result<Status, Unheard> {
+        let answer = Line::open(mount)?.status()?;
+        serde_json::from_slice(&answer).map_err(|error| Unheard::Io(error.into()))
     }
 }
 
@@ -169,15 +155,10 @@ mod tests {
     #[test]
     fn any_path_can_be_told() {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        let identity = Identity {
-            pid: 1,
-            volume: path(b"/v\xff"),
-            mount_point: path(b"/m\xfe"),
-            farewell: "farewell".to_owned(),
-        };
+        let identity = Identity { pid: 1, volume: path(b"/v\xff"), mount_point: path(b"/m\xfe") };
         let told: Identity = serde_json::from_slice(&serde_json::to_vec(&identity).unwrap()).unwrap();
         assert_eq!(told.volume, Path::new("/v\u{fffd}"));
         assert_eq!(told.mount_point, Path::new("/m\u{fffd}"));
-        assert_eq!((told.pid, told.farewell), (identity.pid, identity.farewell));
+        assert_eq!(told.pid, identity.pid);
     }
 }

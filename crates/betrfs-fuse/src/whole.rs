@@ -7,22 +7,24 @@
 //! paths, and what leads from one request to the other is a token.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use betree_sys::Home;
 use betrfs::{Held, SnapshotsBelow};
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
 use rustix::process::Uid;
+
+use crate::control::{Line, Unheard, become_user};
+use crate::mount_info::{MountEntry, mount_id};
 
 /// Asked of an open file or directory: a token that stands for it as a source.
 pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
@@ -52,37 +54,171 @@ const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
 /// What the name of a copy begins with while it is being made.
 pub const UNFINISHED: &str = ".betrfs-clone-";
 
+/// Makes sure that the server of the mount that a path leads to answers, and that we may go there: a mount
+/// that is for its owner alone refuses even root, who from then on is the owner here, in this thread. Where a
+/// path leads to no mount of this kind, nothing is done.
+///
+/// # Errors
+/// [`Unheard`], before long.
+pub fn approach(path: &Path) -> Result<(), Unheard> {
+    let path = std::path::absolute(path)?;
+    let above =
+        MountEntry::all()?.into_iter().filter(|mount| mount.is_betrfs() && path.starts_with(&mount.path));
+    // By the names alone: already to follow them may ask a server that does not answer.
+    let by_name = above.max_by_key(|mount| mount.path.as_os_str().len());
+    let by_link = || {
+        let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        MountEntry::of(place).ok().filter(MountEntry::is_betrfs)
+    };
+    let Some(mount) = by_name.or_else(by_link) else { return Ok(()) };
+    match Line::open(&mount).and_then(Line::ping) {
+        // Whoever is refused by the server hears of that when it is asked to do something.
+        Ok(()) | Err(Unheard::Refused | Unheard::Elsewhere) => {}
+        Err(unheard) => return Err(unheard),
+    }
+    if !mount.is_for_all() {
+        become_user(mount.owner()).map_err(io::Error::from)?;
+    }
+    Ok(())
+}
+
 /// Makes `target`, which must not exist, a copy of the file or directory `source` on the same mount,
 /// with all writes to it that have returned, those to its mappings too. It is there whole or not.
 ///
+/// Others may be able to change the names in the target's directory: each name is used in one open directory,
+/// and what it leads to is looked at before it is believed to be what was made.
+///
 /// # Errors
-/// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `EXDEV` where `target` is
-/// not on the same.
+/// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `ELOOP` where it is a symbolic link,
+/// `ENODEV` where it is no file or directory, `EXDEV` where `target` is not on the same.
 pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
-    // A named pipe is not waited for.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let from = OpenOptions::new().read(true).custom_flags(flags).open(source)?;
+    let from = open_plain(source, OFlags::NOFOLLOW)?;
     let is_dir = from.metadata()?.is_dir();
     let token = settle(&from)?;
-    if fs::symlink_metadata(target).is_ok() {
+    let (parent, name) = open_parent(target)?;
+    if rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         return Err(Errno::EXIST.into());
     }
-    let name = format!("{UNFINISHED}{:016x}", home.random_u64());
-    let unfinished = target.parent().map_or_else(|| PathBuf::from(&name), |dir| dir.join(&name));
-    let to = make_empty(&unfinished, is_dir)?;
+    if MountEntry::of(&parent)?.device != MountEntry::of(&from)?.device {
+        return Err(Errno::XDEV.into());
+    }
+    let copy = Unfinished::make(&parent, home, is_dir)?;
     // SAFETY: the number says that a u64 is read, and one is given.
-    let filled = unsafe { ioctl(&to, Setter::<FILL, u64>::new(token)) };
-    drop(to);
-    let no_replace = RenameFlags::NOREPLACE;
-    let renamed = filled.and_then(|()| rustix::fs::renameat_with(CWD, &unfinished, CWD, target, no_replace));
-    renamed.map_err(|errno| {
-        // Whatever it holds by now; the failure to tell of is the first.
-        let _ = if is_dir { fs::remove_dir_all(&unfinished) } else { fs::remove_file(&unfinished) };
-        match errno {
-            Errno::STALE | Errno::NOTTY => Errno::XDEV.into(),
-            errno => errno.into(),
+    let filled = unsafe { ioctl(&copy.open, Setter::<FILL, u64>::new(token)) };
+    match filled.map_err(io::Error::from).and_then(|()| copy.rename(name)) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // The failure to tell of is the first.
+            let _ = copy.discard();
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::STALE | Errno::NOTTY) => Err(Errno::XDEV.into()),
+                _ => Err(error),
+            }
         }
-    })
+    }
+}
+
+/// A copy under a hidden name, while it is being made.
+struct Unfinished<'a> {
+    parent: &'a File,
+    name: String,
+    open: File,
+    is_dir: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Makes it, empty.
+    fn make(parent: &'a File, home: &dyn Home, is_dir: bool) -> io::Result<Unfinished<'a>> {
+        let name = format!("{UNFINISHED}{:016x}", home.random_u64());
+        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = if is_dir {
+            rustix::fs::mkdirat(parent, &name, Mode::RWXU)?;
+            rustix::fs::openat(parent, &name, flags | OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        } else {
+            let flags = flags | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+            rustix::fs::openat(parent, &name, flags, Mode::RUSR | Mode::WUSR)
+        };
+        let replaced = || io::Error::other("somebody else changes names in the directory of the copy");
+        let open = match open {
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Err(replaced()),
+            open => File::from(open?),
+        };
+        // Another directory in its place would be filled.
+        let (above, made) = (parent.metadata()?, open.metadata()?);
+        let is_ours = made.uid() == rustix::process::geteuid().as_raw() && made.mode() & 0o077 == 0;
+        if !is_ours || made.dev() != above.dev() || (is_dir && !is_empty(&open)?) {
+            return Err(replaced());
+        }
+        Ok(Unfinished { parent, name, open, is_dir })
+    }
+
+    /// Gives it its name.
+    fn rename(&self, name: &OsStr) -> io::Result<()> {
+        self.must_be_at(OsStr::new(&self.name))?;
+        let no_replace = RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(self.parent, &self.name, self.parent, name, no_replace)?;
+        self.must_be_at(name)
+    }
+
+    /// Removes it with what it holds by now.
+    fn discard(&self) -> io::Result<()> {
+        if self.is_dir {
+            // SAFETY: the number says that there is no argument.
+            unsafe { ioctl(&self.open, NoArg::<EMPTY>::new()) }?;
+        }
+        self.must_be_at(OsStr::new(&self.name))?;
+        let flags = if self.is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        Ok(rustix::fs::unlinkat(self.parent, &self.name, flags)?)
+    }
+
+    fn must_be_at(&self, name: &OsStr) -> io::Result<()> {
+        let (made, found) = (
+            rustix::fs::fstat(&self.open)?,
+            rustix::fs::statat(self.parent, name, AtFlags::SYMLINK_NOFOLLOW)?,
+        );
+        match (made.st_dev, made.st_ino) == (found.st_dev, found.st_ino) {
+            true => Ok(()),
+            false => Err(io::Error::other("somebody else changes names in the directory of the copy")),
+        }
+    }
+}
+
+/// Whether nothing is in an open directory.
+fn is_empty(dir: &File) -> io::Result<bool> {
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        if ![&b"."[..], b".."].contains(&entry?.file_name().to_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Opens the directory of a path; the path's last name.
+fn open_parent(path: &Path) -> io::Result<(File, &OsStr)> {
+    // Without a slash at the end, by which a symbolic link would be followed.
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok((File::from(rustix::fs::open(parent, flags, Mode::empty())?), name))
+}
+
+/// Opens a file or directory on a BetrFS mount to ask something of it. What else a path leads to is not opened:
+/// that could be waited for, or do something.
+fn open_plain(path: &Path, flags: OFlags) -> io::Result<File> {
+    let found = File::from(rustix::fs::open(path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    let kind = found.metadata()?.file_type();
+    if !MountEntry::of(&found)?.is_betrfs() {
+        return Err(Errno::NOTTY.into());
+    }
+    if kind.is_symlink() {
+        return Err(Errno::LOOP.into());
+    }
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(Errno::NODEV.into());
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
 /// Brings to the mount what processes have written to mappings of files in a directory.
@@ -90,8 +226,7 @@ pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
 pub fn write_back(dir: &Path) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY.bits() as i32;
-    settle(&OpenOptions::new().read(true).custom_flags(flags).open(dir)?)?;
+    settle(&open_plain(dir, OFlags::DIRECTORY)?)?;
     Ok(())
 }
 
@@ -101,8 +236,7 @@ pub fn write_back(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
 pub fn sync(dir: &Path) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY.bits() as i32;
-    let open = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+    let open = open_plain(dir, OFlags::DIRECTORY)?;
     settle(&open)?;
     open.sync_all()
 }
@@ -126,7 +260,7 @@ fn settle(source: &File) -> Result<u64, Errno> {
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
 pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
-    let open = File::open(path)?;
+    let open = open_plain(path, OFlags::empty())?;
     // SAFETY: the number says that two u64 are written, and to two it is.
     let [stored, freed] = unsafe { ioctl(&open, Getter::<USAGE, [u64; 2]>::new()) }?;
     Ok((stored, freed))
@@ -159,11 +293,8 @@ impl From<Errno> for RemoveTreeError {
 /// # Errors
 /// Nothing was removed then.
 pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTreeError> {
-    // Without a slash at the end, by which a symbolic link would be followed.
-    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Err(Errno::INVAL.into()) };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let (parent, name) = open_parent(dir)?;
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = File::from(rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty())?);
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW;
     let open = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
     // What could not be removed afterwards is not emptied, and a mount below would be left without a path.
@@ -211,33 +342,11 @@ pub fn held_bytes(held: &Held) -> HeldBytes {
     bytes
 }
 
-/// Which mount an open file is on: one file system may be mounted several times, parts of it on others.
-fn mount_id(file: &File) -> io::Result<u64> {
-    let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
-    let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
-    id.ok_or_else(|| io::ErrorKind::Unsupported.into())
-}
-
 /// Whether something is mounted below a directory, as this process sees it.
 fn has_mounts_below(dir: &File) -> io::Result<bool> {
     let path = fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
-    let told = fs::read("/proc/self/mountinfo")?;
-    let mount_points =
-        told.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    Ok(mount_points.map(unescaped).any(|mount_point| mount_point != path && mount_point.starts_with(&path)))
-}
-
-/// A path in which the kernel wrote some bytes as a backslash and three octal digits.
-fn unescaped(told: &[u8]) -> PathBuf {
-    let mut path = Vec::with_capacity(told.len());
-    let mut rest = told;
-    while let Some((byte, behind)) = rest.split_first() {
-        let digits = behind.get(..3).and_then(|digits| str::from_utf8(digits).ok());
-        let escaped = digits.filter(|_| *byte == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        path.push(escaped.unwrap_or(*byte));
-        rest = if escaped.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
-    }
-    PathBuf::from(OsString::from_vec(path))
+    let mounts = MountEntry::all()?;
+    Ok(mounts.iter().any(|mount| mount.path != path && mount.path.starts_with(&path)))
 }
 
 /// Whether a user may remove an entry of a directory of this mode as far as the sticky bit goes; the
@@ -245,14 +354,6 @@ fn unescaped(told: &[u8]) -> PathBuf {
 fn may_remove(mode: u32, owners: [u32; 2], user: Uid) -> bool {
     let is_sticky = Mode::from_raw_mode(mode).contains(Mode::SVTX);
     !is_sticky || user.is_root() || owners.contains(&user.as_raw())
-}
-
-fn make_empty(path: &Path, is_dir: bool) -> io::Result<File> {
-    if is_dir {
-        fs::DirBuilder::new().mode(0o700).create(path)?;
-        return File::open(path);
-    }
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]
@@ -267,12 +368,5 @@ mod tests {
         assert!(may_remove(0o041_777, [5, 7], user));
         assert!(may_remove(0o041_777, [7, 5], user));
         assert!(may_remove(0o041_777, [7, 7], Uid::ROOT));
-    }
-
-    #[test]
-    fn an_open_file_tells_its_mount() {
-        let (root, proc) = (File::open("/").unwrap(), File::open("/proc").unwrap());
-        assert_eq!(mount_id(&root).unwrap(), mount_id(&File::open("/").unwrap()).unwrap());
-        assert_ne!(mount_id(&root).unwrap(), mount_id(&proc).unwrap());
     }
 }

@@ -185,15 +185,20 @@ impl FileDevice {
         Ok(head.bytes_mut().get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Like [`open`](FileDevice::open), but waits up to `timeout` for whoever has it open.
+    /// Like [`open`](FileDevice::open), but waits up to `timeout` for whoever has it open, as long as that is
+    /// worth it.
     ///
     /// # Errors
     /// As `open`; [`OpenError::InUse`] after the timeout.
-    pub fn open_waiting(path: &Path, timeout: Duration) -> Result<FileDevice, OpenError> {
+    pub fn open_waiting(
+        path: &Path,
+        timeout: Duration,
+        is_worth_it: impl Fn() -> bool,
+    ) -> Result<FileDevice, OpenError> {
         let start = Instant::now();
         loop {
             match FileDevice::open(path) {
-                Err(OpenError::InUse { .. }) if start.elapsed() < timeout => {
+                Err(OpenError::InUse { .. }) if start.elapsed() < timeout && is_worth_it() => {
                     std::thread::sleep(RETRY_EVERY.min(timeout.saturating_sub(start.elapsed())));
                 }
                 result => return result,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use betrfs::{OpenOptions, Report, Volume};
 use betrfs_fuse::is_damage;
-use betrfs_host::{FileDevice, StdHome};
+use betrfs_host::StdHome;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 fn examine(arguments: &Arguments, shown: &str) -> Result<Report, Failure> {
-    let device = FileDevice::open(&arguments.volume)?;
+    let device = betrfs_fuse::open_device(&arguments.volume)?;
     // Drawn on standard error, and only if that is a terminal.
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("checking [{wide_bar}] {pos}/{len} {eta}") {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use betrfs_host::StdHome;
 
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 
 /// Copy a file or a directory on a mount, whatever it holds, at once
@@ -26,11 +27,14 @@ pub struct Arguments {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let Arguments { source, target } = arguments;
+    stats::approach(source)?;
     let (from, to) = (source.display(), target.display());
     betrfs_fuse::clone(source, target, &StdHome::new()).map_err(|error| {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
-            Some(betrfs_fuse::Errno::NOTTY) => {
-                format!("{from} is on no BetrFS mount, or no file or directory")
+            Some(betrfs_fuse::Errno::NOTTY) => format!("{from} is on no BetrFS mount"),
+            Some(betrfs_fuse::Errno::NODEV) => format!("{from} is neither a file nor a directory"),
+            Some(betrfs_fuse::Errno::LOOP) => {
+                format!("{from} is a symbolic link, which is not followed here: name what it leads to")
             }
             Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
             Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),

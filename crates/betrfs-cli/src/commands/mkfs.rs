@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure> {
     let shown = path.display();
     let mut is_new = false;
-    let device = match FileDevice::open(path) {
+    let device = match betrfs_fuse::open_device(path) {
         Ok(mut device) => {
             refuse_to_overwrite(&device, force)?;
             warn_if_open_to_others(path);

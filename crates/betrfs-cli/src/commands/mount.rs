@@ -4,14 +4,15 @@ mod background;
 mod options;
 mod signals;
 
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
 use options::Options;
 
-use crate::commands::mkfs;
-use crate::failure::{Failure, Outcome};
+use crate::commands::{mkfs, stats};
+use crate::failure::{Failure, Kind, Outcome};
 use crate::memory;
 use crate::path::absolute;
 use crate::size;
@@ -45,12 +46,67 @@ pub struct Arguments {
     /// Where the server in the background writes its log; nowhere by default
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
-    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, cache_size=SIZE
-    #[arg(short, value_name = "OPTIONS", default_value = "")]
-    options: Options,
+    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, remount, cache_size=SIZE
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<Options>,
+    /// What mount(8) gives its helpers.
+    #[command(flatten)]
+    helper: HelperFlags,
     /// The server itself, which tells on its standard output when it is ready
     #[arg(long, hide = true)]
     server: bool,
+}
+
+/// The flags that mount(8) gives its helpers.
+#[derive(clap::Args)]
+struct HelperFlags {
+    /// Do all but mount
+    #[arg(short = 'f', hide = true)]
+    fake: bool,
+    /// Pass over options that are not known
+    #[arg(short = 's', hide = true)]
+    sloppy: bool,
+    /// Write no mtab, which nobody does here
+    #[arg(short = 'n', hide = true)]
+    no_mtab: bool,
+    /// As `-o ro`
+    #[arg(short = 'r', hide = true)]
+    read_only: bool,
+    /// As `-o rw`
+    #[arg(short = 'w', hide = true, conflicts_with = "read_only")]
+    read_write: bool,
+    /// The name space of mounts, which mount(8) has entered
+    #[arg(short = 'N', hide = true)]
+    name_space: Option<OsString>,
+    /// The type, which is ours
+    #[arg(short = 't', hide = true)]
+    fs_type: Option<OsString>,
+}
+
+impl Arguments {
+    /// All options in one.
+    fn all_options(&self) -> Result<Options, Failure> {
+        let given = self.options.iter().map(|options| options.text.as_str());
+        let flags = [(self.helper.read_only, "ro"), (self.helper.read_write, "rw")];
+        let by_flags = flags.into_iter().filter_map(|(is_given, option)| is_given.then_some(option));
+        let options = Options::joined(given.chain(by_flags)).map_err(|why| Failure::of(Kind::Usage, why))?;
+        match options.unknown.first() {
+            Some(option) if !self.helper.sloppy => {
+                Err(Failure::of(Kind::Usage, format!("the mount option `{option}` is not known")))
+            }
+            _ => Ok(options),
+        }
+    }
+}
+
+/// Gives what is mounted on a directory other options; those that are not named stay.
+fn remount(dir: &Path, options: &Options) -> Outcome {
+    let dir = absolute(dir)?;
+    let mount = stats::mount_at(&dir)?;
+    let read_only = if mount.is_read_only() { "ro" } else { "rw" };
+    let now = mount.options.iter().map(String::as_str);
+    let options = Options::joined(now.chain([read_only, options.text.as_str()])).map_err(Failure::new)?;
+    Ok(mount_point::remount(&dir, options.flags)?)
 }
 
 /// How tests choose the way of requests, so that both are tried; `io_uring` or `device`.
@@ -60,6 +116,13 @@ const TRANSPORT: &str = "BETRFS_TRANSPORT";
 pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     if arguments.server {
         return serve_in_background(arguments);
+    }
+    let options = arguments.all_options()?;
+    if options.remount {
+        return if arguments.helper.fake { Ok(()) } else { remount(&arguments.dir, &options) };
+    }
+    if arguments.helper.fake {
+        return Ok(());
     }
     if let Some(size) = arguments.create
         && !arguments.volume.exists()
@@ -94,13 +157,14 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
 
 fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcome {
     abort_on_stray_panics();
-    let chosen = arguments.options.cache_bytes.or(arguments.cache_size);
+    let given = arguments.all_options()?;
+    let chosen = given.cache_bytes.or(arguments.cache_size);
     let cache_bytes = chosen.unwrap_or_else(memory::default_cache_bytes);
     let options = MountOptions {
         volume: absolute(&arguments.volume)?,
         mount_point: absolute(&arguments.dir)?,
         cache_bytes: usize::try_from(cache_bytes)?,
-        flags: arguments.options.flags,
+        flags: given.flags,
         transport: transport()?,
     };
     let mount = Mount::new(options)?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use betrfs::{Held, SnapshotsBelow};
 use betrfs_fuse::{Errno, RemoveTreeError};
 
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 
 /// Remove a directory on a mount with all that is below it, whatever it holds, at once
@@ -33,6 +34,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
+    stats::approach(&arguments.dir)?;
     let shown = arguments.dir.display();
     let snapshots = if arguments.snapshots { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
     betrfs_fuse::remove_tree(&arguments.dir, snapshots).map_err(|error| {

@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use betrfs::SNAPSHOTS_NAME;
 use betrfs_fuse::Errno;
 
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
 
@@ -58,6 +59,8 @@ enum Action {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
+    let (Action::Create { dir, .. } | Action::List { dir } | Action::Delete { dir, .. }) = &arguments.action;
+    stats::approach(dir)?;
     match &arguments.action {
         Action::Create { dir, name } => {
             let taken = path_of(dir, name)?;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use betrfs_fuse::Status;
 use betrfs_fuse::mount_point::FS_TYPES;
+use betrfs_fuse::{MountEntry, Status, Unheard};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
@@ -14,7 +14,8 @@ use crate::size;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Requests are counted by the kernel's names for them, operations by the library's: `queries` and
-`scans` are what they asked of the tree (what memory answers costs none), `commits` the changes.
+`scans` are what they asked of the tree (what memory answers costs none), `commits` the changes. Only
+root and whoever mounted the volume may ask.
 
 Example:
   betrfs stats /mnt --format json")]
@@ -28,27 +29,45 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let status = ask(&arguments.dir)?;
+    let dir = &arguments.dir;
+    let status = Status::ask(&mount_at(dir)?).map_err(|why| unheard(dir, &why))?;
     match arguments.format {
         Format::Text => print(told(&status)?.trim_end()),
         Format::Json => print_json(&status),
     }
 }
 
-/// The status of the mount at a directory.
-pub fn ask(dir: &Path) -> Result<Status, Failure> {
+/// The BetrFS mount at a directory.
+pub fn mount_at(dir: &Path) -> Result<MountEntry, Failure> {
     let shown = dir.display();
-    match Status::ask(dir) {
-        Ok(Some(status)) => Ok(status),
-        Ok(None) => Err(Failure::new(format!(
+    let found =
+        MountEntry::at(dir).map_err(|error| Failure::new(format!("cannot examine {shown}: {error}")))?;
+    found.filter(MountEntry::is_betrfs).ok_or_else(|| {
+        Failure::new(format!(
             "no BetrFS volume is mounted on {shown}: `findmnt -t {}` lists those that are",
             FS_TYPES.join(",")
-        ))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Err(Failure::new(format!(
+        ))
+    })
+}
+
+/// What to say of a server that is not heard.
+pub fn unheard(dir: &Path, why: &Unheard) -> Failure {
+    let shown = dir.display();
+    Failure::new(match why {
+        Unheard::Dead => format!(
             "the server of {shown} is dead: mount the volume again, or free the directory with `betrfs umount {shown}`"
-        ))),
-        Err(error) => Err(Failure::new(format!("cannot ask {shown}: {error}"))),
-    }
+        ),
+        Unheard::Silent { .. } => format!(
+            "cannot ask the server of {shown}: {why}; let it go on (`kill -CONT`), or take the mount out of sight with \
+             `betrfs umount --lazy {shown}`"
+        ),
+        _ => format!("cannot ask the server of {shown}: {why}"),
+    })
+}
+
+/// Makes sure that a mount that a path leads to answers, and lets us in.
+pub fn approach(path: &Path) -> Outcome {
+    betrfs_fuse::approach(path).map_err(|why| unheard(path, &why))
 }
 
 fn told(status: &Status) -> Result<String, std::fmt::Error> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use betrfs_fuse::Errno;
 
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 
 /// Make durable all that was written to a volume, where sync(1) does not reach it
@@ -22,6 +23,7 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
+    stats::approach(&arguments.dir)?;
     let shown = arguments.dir.display();
     betrfs_fuse::sync(&arguments.dir).map_err(|error| {
         let why = match error.raw_os_error().map(Errno::from_raw_os_error) {

@@ -1,62 +1,116 @@
 //! `betrfs umount`: unmounts a volume and waits until it is closed.
 
-use std::io;
+use std::ffi::OsString;
+use std::io::Read;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use betrfs_fuse::{FarewellReader, Status, mount_point};
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
+use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, Unheard, mount_point};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::path::absolute;
 
+/// How long to wait for the end of a server that has closed its volume and told so.
+const END_TIME_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// How often to look whether a mount is out of sight.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Unmount a volume; returns when it is closed and clean
 #[derive(clap::Args)]
 #[command(after_help = "\
-Plain umount(8) works too, but returns before the volume is written out; the next mount or check then
-says that it is in use.
+With --lazy the mount is taken out of sight at once, also where something uses it or its server does not
+answer; the volume is closed when nothing uses it any more. Only root and whoever mounted the volume may
+unmount it.
 
-Example:
-  betrfs umount /mnt")]
+Examples:
+  betrfs umount /mnt
+  betrfs umount --lazy /mnt")]
 pub struct Arguments {
     /// The directory on which the volume is mounted
     dir: PathBuf,
+    /// Take it out of sight at once, and wait for nobody
+    #[arg(short, long)]
+    lazy: bool,
+    /// What umount(8) gives its helpers, and has no meaning here
+    #[arg(short = 'f', hide = true)]
+    force: bool,
+    #[arg(short = 'n', hide = true)]
+    no_mtab: bool,
+    #[arg(short = 'r', hide = true)]
+    read_only: bool,
+    #[arg(short = 'N', hide = true)]
+    name_space: Option<OsString>,
+    #[arg(short = 't', hide = true)]
+    fs_type: Option<OsString>,
+    /// Only that, by a process that may have to wait for the server
+    #[arg(long, hide = true, conflicts_with = "lazy")]
+    detach: bool,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let dir = absolute(&arguments.dir)?;
-    let shown = dir.display();
-    if let Err(error) = Status::ask(&dir)
-        && error.kind() == io::ErrorKind::NotConnected
-    {
-        mount_point::detach(&dir)?;
-        return Err(Failure::new(format!(
-            "the server of {shown} had died, so that the volume was not closed; the directory is free now, \
-             and the next mount or check of the volume recovers it"
-        )));
+    if arguments.detach {
+        return Ok(mount_point::detach(&dir)?);
     }
-    let identity = stats::ask(&dir)?.identity;
-    let volume = identity.volume.display();
-    let farewell = FarewellReader::connect(&identity.farewell);
-    let server = Pid::from_raw(identity.pid)
-        .ok_or(Errno::SRCH)
-        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-    mount_point::unmount(&dir)?;
-    let closed = match farewell {
-        Ok(farewell) => farewell.wait(),
-        Err(error) => Err(format!("its server cannot be heard: {error}")),
+    let mount = stats::mount_at(&dir)?;
+    if arguments.lazy {
+        return detach(&mount);
+    }
+    let line = match Line::open(&mount) {
+        Ok(line) => line,
+        Err(Unheard::Dead) => {
+            mount_point::detach(&dir)?;
+            return Err(Failure::new(format!(
+                "the server of {} had died, so that the volume was not closed; the directory is free now, \
+                 and the next mount or check of the volume recovers it",
+                dir.display()
+            )));
+        }
+        Err(why) => return Err(stats::unheard(&dir, &why)),
     };
-    closed.map_err(|why| {
+    let server =
+        line.server().and_then(|pid: Pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+    let farewell = line.farewell(&mount).map_err(|why| stats::unheard(&dir, &why))?;
+    mount_point::unmount(&dir)?;
+    farewell.wait().map_err(|why| {
+        let (shown, volume) = (dir.display(), mount.source.display());
         Failure::new(format!(
             "{shown} is unmounted, but {volume} was not closed cleanly: {why}; run `betrfs check`"
         ))
     })?;
-    // With the server's end its lock on the volume is gone.
-    if let Ok(server) = server {
-        while rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], None) == Err(Errno::INTR) {}
+    if let Some(server) = server {
+        // It has told that all is well: that it ends is waited for, and not for ever.
+        let _ = rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&END_TIME_MAX));
     }
     Ok(())
+}
+
+/// Takes a mount out of sight by a process of its own: where nothing uses the mount the kernel may have that
+/// process wait until the server has closed the volume.
+fn detach(mount: &MountEntry) -> Outcome {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("umount").arg("--detach").arg("--").arg(&mount.path);
+    // Nothing of ours is kept by it, so that whoever waits for our end does not wait for its.
+    let mut detaching = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let start = Instant::now();
+    while start.elapsed() < ANSWER_TIME_MAX {
+        if let Some(status) = detaching.try_wait()? {
+            if status.success() {
+                return Ok(());
+            }
+            let mut said = String::new();
+            detaching.stderr.take().map(|mut pipe| pipe.read_to_string(&mut said)).transpose()?;
+            return Err(Failure::new(said.trim().trim_start_matches("betrfs: ")));
+        }
+        if !MountEntry::all()?.iter().any(|other| other.id == mount.id) {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Err(Failure::new(format!("{} is still mounted", mount.path.display())))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::size;
@@ -34,10 +35,12 @@ struct Usage {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
+    stats::approach(&arguments.path)?;
     let shown = arguments.path.display();
     let (stored_bytes, freed_bytes) = betrfs_fuse::usage(&arguments.path).map_err(|error| {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
             Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
+            Some(betrfs_fuse::Errno::NODEV) => "it is neither a file nor a directory".to_owned(),
             Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
             _ => error.to_string(),
         };

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
+use crate::mounted::{Mounted, betrfs, ok, refused, told, wait_for_end};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
@@ -65,6 +65,27 @@ fn a_volume_in_use_is_refused() {
     let mkfs = betrfs().arg("mkfs").arg(&mounted.volume).args(["--size", "1G", "--force"]).output().unwrap();
     refused(&mkfs, &[&shown, "in use"]);
     fs::write(mounted.path("still"), b"alive").unwrap();
+}
+
+/// As scripts have it that unmount by umount(8) and mount at once.
+#[test]
+fn a_volume_that_is_still_being_closed_is_waited_for() {
+    let mounted = Mounted::new();
+    for round in 0..3 {
+        fs::write(mounted.path(round.to_string()), vec![round; 20 << 20]).unwrap();
+        let unmounted = Command::new("umount").arg("-i").arg(&mounted.dir).output().unwrap();
+        ok(&unmounted);
+        mounted.mount();
+        assert!(fs::read(mounted.path(round.to_string())).unwrap() == vec![round; 20 << 20]);
+    }
+    let taken = fs::File::open(&mounted.volume).unwrap();
+    mounted.umount();
+    taken.lock().unwrap();
+    // Whoever has it lets go of it while it is waited for.
+    let check = betrfs().arg("check").arg(&mounted.volume).stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    drop(taken);
+    ok(&check.wait_with_output().unwrap());
 }
 
 #[test]
@@ -154,6 +175,31 @@ fn a_signal_unmounts_nothing_but_the_servers_own_mount() {
     assert!(mounted.path("alive").exists());
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+/// Whatever it lacks, and however far it has come.
+#[test]
+fn a_mount_that_fails_leaves_nothing_mounted_and_says_what_it_lacks() {
+    let mounted = Mounted::unmounted();
+    let mut failed = 0;
+    for files_max in (4..100).step_by(4) {
+        let mut mount = Command::new("sh");
+        mount.args(["-c", &format!("ulimit -n {files_max} && exec \"$@\""), "sh"]);
+        mount.arg(env!("CARGO_BIN_EXE_betrfs")).arg("mount").arg(&mounted.volume).arg(&mounted.dir);
+        let output = mount.output().unwrap();
+        if output.status.success() {
+            mounted.umount();
+            continue;
+        }
+        failed += 1;
+        assert!(!mounts().contains(mounted.dir.to_str().unwrap()), "{files_max}: {}", told(&output));
+        // With fewer the program does not even start, or cannot start its server.
+        if files_max >= 12 {
+            refused(&output, &["ulimit -n"]);
+        }
+    }
+    assert!(failed > 2, "{failed} failed");
+    mounted.mount();
 }
 
 #[test]

@@ -72,17 +72,6 @@ fn access_control_lists_are_refused() {
 }
 
 #[test]
-fn the_status_is_not_listed_and_cannot_be_set() {
-    let mounted = Mounted::new();
-    assert!(list(&mounted.dir).is_empty());
-    assert!(get(&mounted.dir, "betrfs.status").unwrap().starts_with(b"{"));
-    assert_eq!(setxattr(&mounted.dir, "betrfs.status", b"{}", XattrFlags::empty()), Err(Errno::PERM));
-    assert_eq!(removexattr(&mounted.dir, "betrfs.status"), Err(Errno::PERM));
-    fs::write(mounted.path("f"), b"").unwrap();
-    assert!(get(&mounted.path("f"), "betrfs.status").is_err());
-}
-
-#[test]
 fn trusted_attributes_are_listed_to_the_superuser_alone() {
     const NOBODY: u32 = 65_534;
     let mounted = Mounted::new();

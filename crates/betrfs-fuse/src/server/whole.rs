@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
+use crate::mount_info::MountEntry;
 
 /// How many sources are remembered; the oldest is forgotten first.
 const SOURCES_MAX: usize = 1024;
@@ -93,7 +94,11 @@ impl Server {
 
     /// What an ioctl does the kernel does not know.
     fn may_change(&self) -> Answer<()> {
-        if self.read_only { Err(Errno::ROFS) } else { Ok(()) }
+        let mounts = MountEntry::all().unwrap_or_default();
+        let ours = mounts.iter().rfind(|mount| mount.is_betrfs() && mount.path == self.identity.mount_point);
+        // A remount changes it, and no server is told of that.
+        let read_only = ours.map_or(self.read_only, MountEntry::is_read_only);
+        if read_only { Err(Errno::ROFS) } else { Ok(()) }
     }
 }
 

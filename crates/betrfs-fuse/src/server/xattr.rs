@@ -5,7 +5,6 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
-use crate::status::STATUS_XATTR;
 
 /// Attributes that are for the superuser alone.
 const TRUSTED: &[u8] = b"trusted.";
@@ -16,17 +15,9 @@ fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 
-/// The status is asked for by the name of an attribute of the root, which is never listed.
-fn is_status(node: NodeId, name: &[u8]) -> bool {
-    node == NodeId::ROOT && name == STATUS_XATTR.as_bytes()
-}
-
 impl Server {
     /// GETXATTR, whatever the caller's buffer.
     pub fn getxattr(&self, node: NodeId, name: &[u8]) -> Answer<Vec<u8>> {
-        if is_status(node, name) {
-            return serde_json::to_vec(&self.status()).map_err(|_| Errno::IO);
-        }
         if is_acl(name) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -37,9 +28,6 @@ impl Server {
     pub fn setxattr(&self, node: NodeId, name: &[u8], value: &[u8], flags: XattrFlags) -> Answer<()> {
         if is_acl(name) {
             return Err(Errno::OPNOTSUPP);
-        }
-        if is_status(node, name) {
-            return Err(Errno::PERM);
         }
         let mode = match (flags.contains(XattrFlags::CREATE), flags.contains(XattrFlags::REPLACE)) {
             (false, false) => XattrMode::Any,
@@ -69,9 +57,6 @@ impl Server {
     pub fn removexattr(&self, node: NodeId, name: &[u8]) -> Answer<()> {
         if is_acl(name) {
             return Err(Errno::OPNOTSUPP);
-        }
-        if is_status(node, name) {
-            return Err(Errno::PERM);
         }
         self.volume.remove_xattr(node, name).answer()
     }

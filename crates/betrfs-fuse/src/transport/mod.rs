@@ -24,6 +24,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -128,6 +129,17 @@ impl Connection {
         device::reply(&device, header.unique, Ok(ours.as_bytes()));
         server.set_transport(if queues.is_some() { Transport::IoUring } else { Transport::Device });
         Ok(Connection { device, dispatch, queues })
+    }
+
+    /// Whether the kernel has ended the connection.
+    pub fn is_over(&self) -> impl Fn() -> bool + Send + 'static {
+        let device = Arc::clone(&self.device);
+        move || {
+            let mut state = [PollFd::new(&*device, PollFlags::empty())];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let polled = rustix::event::poll(&mut state, Some(&now));
+            polled.is_ok() && state.iter().any(|state| state.revents().contains(PollFlags::ERR))
+        }
     }
 
     /// Answers requests until the kernel ends the connection.

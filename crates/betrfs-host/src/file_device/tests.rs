@@ -81,9 +81,11 @@ fn a_second_open_is_told_that_it_is_in_use() {
     device.write_at(0, &pattern(4096, 1)).unwrap();
     assert!(matches!(FileDevice::open(&path), Err(OpenError::InUse { .. })));
     let start = Instant::now();
-    let refused = FileDevice::open_waiting(&path, Duration::from_millis(60));
+    let refused = FileDevice::open_waiting(&path, Duration::from_millis(60), || true);
     assert!(matches!(refused, Err(OpenError::InUse { .. })));
     assert!(start.elapsed() >= Duration::from_millis(60));
+    let refused = FileDevice::open_waiting(&path, Duration::MAX, || false);
+    assert!(matches!(refused, Err(OpenError::InUse { .. })));
     drop(device);
     FileDevice::open(&path).unwrap();
 }
@@ -106,7 +108,7 @@ fn a_waiting_open_gets_the_device_once_it_is_free() {
     let path = dir.path().join("v");
     let device = FileDevice::create(&path, MIB).unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| FileDevice::open_waiting(&path, Duration::from_secs(30)));
+        let waiting = scope.spawn(|| FileDevice::open_waiting(&path, Duration::from_secs(30), || true));
         std::thread::sleep(Duration::from_millis(50));
         drop(device);
         assert_eq!(waiting.join().unwrap().unwrap().len(), MIB);

@@ -16,10 +16,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::Arguments;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Kind, Outcome};
 use crate::path::absolute;
 
-/// What a server says when its mount answers. Anything else is why it does not.
+/// What a server says when its mount answers. Else it says of which kind the failure is, and why.
 const READY: &str = "ready\n";
 
 /// Makes sure that this process, which is to be the server itself, has its allocator so: that asks
@@ -49,7 +49,7 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     command.envs(ALLOCATOR);
     command.arg("mount").arg("--server");
     command.args(arguments.cache_size.map(|bytes| format!("--cache-size={bytes}")));
-    command.arg("-o").arg(&arguments.options.text);
+    command.arg("-s").arg("-o").arg(&arguments.all_options()?.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
     command.arg("--").arg(absolute(&arguments.volume)?).arg(absolute(&arguments.dir)?);
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
@@ -61,11 +61,15 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
         return Ok(());
     }
     let status = server.wait()?;
-    match said.trim() {
-        "" => Err(Failure::new(format!(
+    let kind_and_why = said.split_once(' ').and_then(|(kind, why)| {
+        let kind = Kind::ALL.get(kind.parse::<usize>().ok()?)?;
+        Some((*kind, why))
+    });
+    match kind_and_why {
+        Some((kind, why)) => Err(Failure::of(kind, why)),
+        None => Err(Failure::new(format!(
             "the server ended before the mount answered ({status}); --log FILE keeps what it says"
         ))),
-        why => Err(Failure::new(why)),
     }
 }
 
@@ -107,7 +111,8 @@ impl Announcement {
 
     /// There will be no mount.
     pub fn failed(&self, why: &Failure) {
-        self.say(&why.to_string());
+        let kind = Kind::ALL.iter().position(|kind| *kind == why.kind()).unwrap_or_default();
+        self.say(&format!("{kind} {why}"));
     }
 
     fn say(&self, what: &str) {

@@ -15,28 +15,52 @@ pub struct Options {
     pub flags: MountFlags,
     /// `cache_size=`
     pub cache_bytes: Option<u64>,
+    /// `remount`: what is mounted is to have other options.
+    pub remount: bool,
+    /// Those that mean nothing here.
+    pub unknown: Vec<String>,
+}
+
+impl Options {
+    /// Several in one, as if they had been given behind each other.
+    ///
+    /// # Errors
+    /// Which value is wrong.
+    pub fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
+        texts.into_iter().collect::<Vec<_>>().join(",").parse()
+    }
 }
 
 impl FromStr for Options {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Options, String> {
-        let mut options = Options { text: text.to_owned(), flags: MountFlags::empty(), cache_bytes: None };
+        let mut options = Options {
+            text: text.to_owned(),
+            flags: MountFlags::empty(),
+            cache_bytes: None,
+            remount: false,
+            unknown: Vec::new(),
+        };
         for option in text.split(',').filter(|option| !option.is_empty()) {
             if let Some(bytes) = option.strip_prefix("cache_size=") {
                 options.cache_bytes = Some(size::parse_positive(bytes)?);
-            } else if let Some(flag) = flag(option) {
-                options.flags |= flag;
-            } else {
-                options.flags -=
-                    unflag(option).ok_or_else(|| format!("the mount option `{option}` is not known"))?;
+            } else if option == "remount" {
+                options.remount = true;
+            } else if let Some(flags) = flags(option) {
+                options.flags |= flags;
+            } else if let Some(flags) = cleared(option) {
+                options.flags -= flags;
+            } else if !is_passed_over(option) {
+                options.unknown.push(option.to_owned());
             }
         }
         Ok(options)
     }
 }
 
-fn flag(option: &str) -> Option<MountFlags> {
+/// The flags that an option sets.
+fn flags(option: &str) -> Option<MountFlags> {
     Some(match option {
         "ro" => MountFlags::RDONLY,
         "nosuid" => MountFlags::NOSUID,
@@ -48,23 +72,88 @@ fn flag(option: &str) -> Option<MountFlags> {
         "strictatime" => MountFlags::STRICTATIME,
         "sync" => MountFlags::SYNCHRONOUS,
         "dirsync" => MountFlags::DIRSYNC,
+        "nosymfollow" => NO_SYMLINKS,
+        // Whom mount(8) lets mount, and what that means for what is on the volume.
+        "user" | "users" => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+        "owner" | "group" => MountFlags::NOSUID | MountFlags::NODEV,
         _ => return None,
     })
 }
 
-/// What takes a flag back, and what is not for the file system but for those who read /etc/fstab.
-fn unflag(option: &str) -> Option<MountFlags> {
+/// MS_NOSYMFOLLOW
+const NO_SYMLINKS: MountFlags = MountFlags::from_bits_retain(256);
+
+/// The flags that an option takes back.
+fn cleared(option: &str) -> Option<MountFlags> {
     Some(match option {
         "rw" => MountFlags::RDONLY,
         "suid" => MountFlags::NOSUID,
         "dev" => MountFlags::NODEV,
         "exec" => MountFlags::NOEXEC,
         "atime" => MountFlags::NOATIME,
+        "diratime" => MountFlags::NODIRATIME,
+        "norelatime" => MountFlags::RELATIME,
+        "nostrictatime" => MountFlags::STRICTATIME,
         "async" => MountFlags::SYNCHRONOUS,
-        "defaults" | "auto" | "noauto" | "nofail" | "_netdev" | "user" | "nouser" => MountFlags::empty(),
-        _ if option.starts_with("x-") => MountFlags::empty(),
+        "symfollow" => NO_SYMLINKS,
         _ => return None,
     })
+}
+
+/// What has no effect here: what those mean who read /etc/fstab; what is done anyway, or for what there is
+/// nothing to be done; and what /proc/self/mountinfo tells of a mount, which mount(8) gives back on a remount.
+const PASSED_OVER: &[&str] = &[
+    "defaults",
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "nouser",
+    "nousers",
+    "noowner",
+    "nogroup",
+    "loop",
+    // Access times are written when there is something else to write, whatever is said.
+    "lazytime",
+    "nolazytime",
+    // A volume's file has its free blocks taken from it, and the kernel has no versions of inodes here.
+    "discard",
+    "nodiscard",
+    "iversion",
+    "noiversion",
+    "mand",
+    "nomand",
+    "silent",
+    "loud",
+    "acl",
+    "noacl",
+    "user_xattr",
+    "nouser_xattr",
+    "default_permissions",
+    "allow_other",
+];
+
+/// The same, of those with a value or a name that goes on.
+const PASSED_OVER_PREFIXES: &[&str] = &[
+    "x-",
+    "X-",
+    "comment=",
+    "errors=",
+    "helper=",
+    "uhelper=",
+    "user=",
+    "user_id=",
+    "group_id=",
+    "blksize=",
+    "max_read=",
+    "fd=",
+    "rootmode=",
+    "fsname=",
+    "subtype=",
+];
+
+fn is_passed_over(option: &str) -> bool {
+    PASSED_OVER.contains(&option) || PASSED_OVER_PREFIXES.iter().any(|prefix| option.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -80,8 +169,28 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_not_known_is_refused() {
-        assert!("ro,compress=zstd".parse::<Options>().unwrap_err().contains("compress=zstd"));
+    fn what_mount_8_has_for_all_file_systems_is_taken() {
+        let all = "async,atime,noatime,auto,noauto,defaults,dev,nodev,diratime,nodiratime,dirsync,exec,noexec,group,\
+            iversion,noiversion,mand,nomand,_netdev,nofail,relatime,norelatime,strictatime,nostrictatime,lazytime,\
+            nolazytime,suid,nosuid,silent,loud,owner,remount,ro,rw,sync,user,nouser,users,X-mount.mkdir,x-systemd.idle,\
+            comment=a,errors=remount-ro,acl,noacl,discard,nodiscard,symfollow,nosymfollow,user=ada";
+        assert_eq!(all.parse::<Options>().unwrap().unknown, Vec::<String>::new());
+        let flags = |text: &str| text.parse::<Options>().unwrap().flags;
+        let (nosuid, nodev, noexec) = (MountFlags::NOSUID, MountFlags::NODEV, MountFlags::NOEXEC);
+        assert_eq!(flags("users"), nosuid | nodev | noexec);
+        assert_eq!(flags("user,exec"), nosuid | nodev);
+        assert_eq!(flags("owner"), nosuid | nodev);
+        assert!("remount,ro".parse::<Options>().unwrap().remount);
+        // As the kernel tells it of a mount.
+        let told = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096,ro,remount";
+        let options = Options::joined([told, "noatime"]).unwrap();
+        assert_eq!(options.flags, MountFlags::RELATIME | MountFlags::RDONLY | MountFlags::NOATIME);
+        assert_eq!(options.unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_option_that_is_not_known_is_named() {
+        assert_eq!("ro,compress=zstd".parse::<Options>().unwrap().unknown, ["compress=zstd"]);
         assert!("cache_size=lots".parse::<Options>().is_err());
     }
 }

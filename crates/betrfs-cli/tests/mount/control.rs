@@ -1,0 +1,146 @@
+//! Asking and ending a server that does not answer, that is another user's, or that others want to be in the way.
+
+use std::fs;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Gid, Signal, Uid};
+
+use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
+
+/// Somebody who may do nothing here.
+const NOBODY: u32 = 65_534;
+
+fn become_nobody() {
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    rustix::thread::set_thread_groups(&[group]).unwrap();
+    rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+    rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+}
+
+fn is_mounted(mounted: &Mounted) -> bool {
+    let told = fs::read("/proc/self/mountinfo").unwrap();
+    String::from_utf8_lossy(&told).contains(mounted.dir.to_str().unwrap())
+}
+
+/// The abstract sockets of a mount that are listened on.
+fn sockets(mounted: &Mounted) -> Vec<String> {
+    let number = rustix::fs::stat(&mounted.dir).unwrap().st_dev;
+    let begin = format!("@betrfs-{}:{}-", rustix::fs::major(number), rustix::fs::minor(number));
+    let list = fs::read_to_string("/proc/net/unix").unwrap();
+    let listening = list.lines().filter(|line| line.contains(" 00010000 "));
+    let names =
+        listening.filter_map(|line| line.split(' ').next_back().filter(|name| name.starts_with(&begin)));
+    names.map(|name| name[1..].to_owned()).collect()
+}
+
+#[test]
+fn of_a_server_that_is_stopped_every_command_tells_before_long_and_lazy_umount_frees_the_directory() {
+    let mounted = Mounted::new();
+    fs::create_dir(mounted.path("d")).unwrap();
+    let server = mounted.server();
+    rustix::process::kill_process(server, Signal::STOP).unwrap();
+    let (dir, inside) = (mounted.dir.clone(), mounted.path("d"));
+    let start = |arguments: &[&str], path: &std::path::Path| -> Child {
+        let mut command = betrfs();
+        command.args(arguments).arg(path).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let mut mount = betrfs();
+    let mount =
+        mount.arg("mount").arg(mounted.volume.with_file_name("v2")).arg(&dir).args(["--create", "64M"]);
+    let mount = mount.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let asked = [
+        start(&["stats"], &dir),
+        start(&["umount"], &dir),
+        start(&["usage"], &inside),
+        start(&["sync"], &inside),
+        start(&["rm-tree"], &inside),
+        start(&["snapshot", "list"], &inside),
+        start(&["clone", mounted.path("d").to_str().unwrap()], &mounted.path("e")),
+    ];
+    refused(&mount.wait_with_output().unwrap(), &["is a mount of"]);
+    for child in asked {
+        let process = format!("process {}", server.as_raw_nonzero());
+        refused(&child.wait_with_output().unwrap(), &["stopped, or hangs", &process, "--lazy"]);
+    }
+    assert!(is_mounted(&mounted));
+    ok(&betrfs().args(["umount", "--lazy"]).arg(&mounted.dir).output().unwrap());
+    assert!(!is_mounted(&mounted));
+    rustix::process::kill_process(server, Signal::CONT).unwrap();
+    wait_for_end(server);
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+}
+
+#[test]
+fn a_lazy_umount_leaves_those_who_use_the_mount_alone() {
+    let mounted = Mounted::new();
+    let server = mounted.server();
+    let file = fs::File::create(mounted.path("open")).unwrap();
+    ok(&betrfs().args(["umount", "--lazy"]).arg(&mounted.dir).output().unwrap());
+    assert!(!is_mounted(&mounted));
+    std::os::unix::fs::FileExt::write_all_at(&file, b"still", 0).unwrap();
+    drop(file);
+    wait_for_end(server);
+    mounted.mount();
+    assert_eq!(fs::read(mounted.path("open")).unwrap(), b"still");
+}
+
+/// As another user: sockets of the same name, and connections until no more are taken, that say nothing.
+#[test]
+fn others_are_neither_believed_nor_in_the_way() {
+    let mounted = Mounted::new();
+    let name = sockets(&mounted).remove(0);
+    let in_the_way = thread::spawn({
+        let name = name.clone();
+        move || {
+            become_nobody();
+            let begin = name.rsplit_once('-').unwrap().0;
+            let bind = |end: u32| {
+                UnixListener::bind_addr(&SocketAddr::from_abstract_name(format!("{begin}-{end}")).unwrap())
+            };
+            let false_ones: Vec<_> = (0..20).map(|end| bind(end).unwrap()).collect();
+            let connect = || {
+                let flags = SocketFlags::NONBLOCK;
+                let socket =
+                    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+                let to = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+                rustix::net::connect(&socket, &to).is_ok().then_some(socket)
+            };
+            let silent: Vec<_> = std::iter::repeat_with(connect).take(500).flatten().collect();
+            (false_ones, silent)
+        }
+    });
+    let (false_ones, silent) = in_the_way.join().unwrap();
+    assert!(!silent.is_empty());
+    assert_eq!(sockets(&mounted).len(), 1 + false_ones.len());
+    assert!(mounted.stats()["uptime_seconds"].is_u64());
+    let server = mounted.server();
+    mounted.umount();
+    wait_for_end(server);
+    drop((false_ones, silent));
+}
+
+#[test]
+fn others_than_root_and_the_owner_are_told_nothing() {
+    let mounted = Mounted::new();
+    // Where the way to the binary is closed to others, a copy of it is not.
+    let copy = std::env::temp_dir().join(format!("betrfs-{}", std::process::id()));
+    fs::copy(env!("CARGO_BIN_EXE_betrfs"), &copy).unwrap();
+    fs::set_permissions(mounted.dir.parent().unwrap(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let as_nobody = |arguments: &[&str]| -> Output {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.arg(&copy).args(arguments).arg(&mounted.dir).output().unwrap()
+    };
+    let outputs = [as_nobody(&["stats"]), as_nobody(&["umount"])];
+    fs::remove_file(&copy).unwrap();
+    for output in outputs {
+        refused(&output, &["only root and whoever mounted the volume"]);
+    }
+    assert!(is_mounted(&mounted));
+}

@@ -1,0 +1,114 @@
+//! The names by which mount(8) and umount(8) call the program, their options, flags and exit codes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::mounted::{Mounted, betrfs, ok, refused, told};
+
+/// The program under a helper's name.
+fn helper(mounted: &Mounted, name: &str) -> PathBuf {
+    let path = mounted.volume.with_file_name(name);
+    if !path.exists() {
+        symlink(env!("CARGO_BIN_EXE_betrfs"), &path).unwrap();
+    }
+    path
+}
+
+fn mount(mounted: &Mounted, arguments: &[&str]) -> Output {
+    let mut command = Command::new(helper(mounted, "mount.betrfs"));
+    command.arg(&mounted.volume).arg(&mounted.dir).args(arguments).output().unwrap()
+}
+
+fn options_of(mounted: &Mounted) -> String {
+    let told = fs::read("/proc/self/mountinfo").unwrap();
+    let told = String::from_utf8_lossy(&told).into_owned();
+    let dir = mounted.dir.to_str().unwrap().to_owned();
+    let line = told.lines().find(|line| line.contains(&dir)).unwrap_or_default().to_owned();
+    line.split(' ').nth(5).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn options_of_fstab_and_flags_of_helpers_are_taken() {
+    let mounted = Mounted::unmounted();
+    ok(&mount(&mounted, &["-f", "-o", "rw"]));
+    assert_eq!(options_of(&mounted), "", "a fake mount mounts");
+    for (arguments, option) in [
+        (
+            &["-n", "-v", "-o", "rw,users,lazytime,iversion,silent,discard,acl,errors=remount-ro,comment=x"]
+                [..],
+            "noexec",
+        ),
+        (&["-r", "-t", "fuse.betrfs"], "ro"),
+        (&["-sn", "-w", "-o", "nonsense,nosymfollow"], "nosymfollow"),
+        (&["-o", "nosuid", "-o", "suid,nodiratime"], "nodiratime"),
+    ] {
+        ok(&mount(&mounted, arguments));
+        let options = options_of(&mounted);
+        assert!(options.split(',').any(|given| given == option), "{arguments:?}: {options}");
+        let umount = helper(&mounted, "umount.fuseblk.betrfs");
+        ok(&Command::new(umount).arg(&mounted.dir).args(["-n", "-v"]).output().unwrap());
+        assert_eq!(options_of(&mounted), "");
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_mount_8() {
+    let mounted = Mounted::unmounted();
+    let code = |output: Output| (output.status.code(), told(&output));
+    for (arguments, expected) in
+        [(&["-o", "nonsense"][..], 1), (&["-o", "cache_size=lots"], 1), (&["--no"], 1)]
+    {
+        let (code, told) = code(mount(&mounted, arguments));
+        assert_eq!(code, Some(expected), "{arguments:?}: {told}");
+    }
+    let limited = Command::new("sh")
+        .args(["-c", "ulimit -n 12 && exec \"$@\"", "sh"])
+        .arg(helper(&mounted, "mount.betrfs"))
+        .args([&mounted.volume, &mounted.dir])
+        .output();
+    assert_eq!(code(limited.unwrap()).0, Some(2));
+    mounted.mount();
+    // It is mounted there already.
+    assert_eq!(code(mount(&mounted, &[])).0, Some(32));
+    mounted.umount();
+    let umount = Command::new(helper(&mounted, "umount.betrfs")).arg(&mounted.dir).output();
+    assert_eq!(code(umount.unwrap()).0, Some(32));
+    refused(&betrfs().arg("umount").arg(&mounted.dir).output().unwrap(), &["no BetrFS volume"]);
+}
+
+#[test]
+fn a_remount_changes_what_it_names_and_the_server_heeds_it() {
+    use rustix::io::Errno;
+    use rustix::ioctl::{NoArg, ioctl, opcode};
+    const EMPTY: u32 = opcode::none(b'B', 3);
+    let mounted = Mounted::unmounted();
+    ok(&mounted.try_mount(&["-o", "nodev"]));
+    fs::create_dir_all(mounted.path("d/e")).unwrap();
+    let dir = fs::File::open(mounted.path("d")).unwrap();
+    let remount = |options: &str| {
+        let mut command = Command::new(helper(&mounted, "mount.fuse.betrfs"));
+        command.arg(&mounted.volume).arg(&mounted.dir).args(["-o", options]).output().unwrap()
+    };
+    // SAFETY: the number says that there is no argument.
+    let empty = || unsafe { ioctl(&dir, NoArg::<EMPTY>::new()) };
+    ok(&remount("remount,ro"));
+    let options = options_of(&mounted);
+    assert!(options.starts_with("ro,") && options.contains("nodev"), "{options}");
+    assert_eq!(
+        fs::write(mounted.path("f"), b"x").unwrap_err().kind(),
+        std::io::ErrorKind::ReadOnlyFilesystem
+    );
+    assert_eq!(empty(), Err(Errno::ROFS));
+    ok(&remount("remount,rw"));
+    assert!(options_of(&mounted).starts_with("rw,"));
+    fs::write(mounted.path("f"), b"x").unwrap();
+    assert_eq!(empty(), Ok(()));
+    assert!(!mounted.path("d/e").exists());
+    // mount(8) itself, by whatever it finds.
+    let by_mount =
+        |options: &str| Command::new("mount").args(["-i", "-o", options]).arg(&mounted.dir).output();
+    ok(&by_mount("remount,ro").unwrap());
+    assert!(options_of(&mounted).starts_with("ro,"));
+}

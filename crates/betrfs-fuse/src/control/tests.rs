@@ -1,0 +1,93 @@
+use super::*;
+
+/// A number that no mount has, different for each test.
+fn mount_of(number: u32) -> MountEntry {
+    MountEntry {
+        id: 0,
+        device: (u32::MAX, number),
+        path: "/".into(),
+        options: vec![format!("user_id={}", rustix::process::geteuid().as_raw()), "allow_other".into()],
+        fs_type: "fuse.betrfs".into(),
+        source: "/v".into(),
+    }
+}
+
+fn listen(mount: &MountEntry) -> Control {
+    Control::listen(mount.device, 7, || b"status".to_vec(), || false).unwrap()
+}
+
+#[test]
+fn those_who_wait_hear_how_it_ended() {
+    for (number, closed) in [(1, Ok(())), (2, Err("no space".to_owned()))] {
+        let mount = mount_of(number);
+        let control = listen(&mount);
+        assert_eq!(Line::open(&mount).unwrap().status().unwrap(), b"status");
+        let farewell = Line::open(&mount).unwrap().farewell(&mount).unwrap();
+        control.tell(&closed);
+        assert_eq!(farewell.wait(), closed);
+    }
+}
+
+#[test]
+fn a_server_that_dies_says_nothing_and_that_is_heard() {
+    let mount = mount_of(3);
+    let control = listen(&mount);
+    let farewell = Line::open(&mount).unwrap().farewell(&mount).unwrap();
+    control.waiting.lock().clear();
+    drop(control);
+    assert!(farewell.wait().unwrap_err().contains("without closing"));
+}
+
+/// More than the queue of those who are not accepted yet, and than what is waited for at once.
+#[test]
+fn those_who_never_speak_or_read_hold_nobody() {
+    let mount = mount_of(4);
+    let control = listen(&mount);
+    let silent: Vec<_> =
+        std::iter::repeat_with(|| connect(&sockets(&mount)[0]).ok()).take(400).flatten().collect();
+    assert!(silent.len() > 100, "{}", silent.len());
+    // Whoever has asked, and does not read.
+    let line = |_| Line::open(&mount).unwrap().farewell(&mount).unwrap();
+    drop(silent);
+    let deaf: Vec<_> = (0..2 * WAITING_MAX).map(line).collect();
+    assert_eq!(control.waiting.lock().len(), WAITING_MAX);
+    control.tell(&Ok::<_, String>(()));
+    assert_eq!(control.waiting.lock().len(), 0);
+    let heard = deaf.into_iter().map(Farewell::wait).filter(Result::is_ok).count();
+    assert_eq!(heard, WAITING_MAX);
+}
+
+#[test]
+fn only_root_and_the_owner_are_believed_to_be_the_server() {
+    let mount = mount_of(5);
+    for (peer, owner, is_believed) in [(0, 7, true), (7, 7, true), (8, 7, false), (8, 0, false)] {
+        let options = vec![format!("user_id={owner}")];
+        let mount = MountEntry { options, ..mount.clone() };
+        assert_eq!(may_serve(Uid::from_raw(peer), &mount), is_believed, "{peer} {owner}");
+    }
+}
+
+#[test]
+fn a_request_ends_with_its_line_and_is_short() {
+    let asked = |bytes: &[u8]| {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.write_all(bytes).unwrap();
+        drop(ours);
+        request(&theirs)
+    };
+    assert_eq!(asked(b"ping\nmore").unwrap(), PING);
+    assert!(asked(b"ping").is_err() && asked(b"").is_err() && asked(&[b'x'; 1000]).is_err());
+}
+
+/// The number of a mount that is over is given to the next.
+#[test]
+fn a_server_whose_mount_is_over_is_not_taken_for_that_of_the_next() {
+    let mount = mount_of(6);
+    let last = Control::listen(mount.device, 1, || b"last".to_vec(), || true).unwrap();
+    let next = Control::listen(mount.device, 2, || b"next".to_vec(), || false).unwrap();
+    let later = Control::listen(mount.device, 3, || b"last".to_vec(), || true).unwrap();
+    for _ in 0..4 {
+        assert_eq!(Line::open(&mount).unwrap().status().unwrap(), b"next");
+    }
+    drop((last, next, later));
+}

@@ -1,0 +1,177 @@
+//! What the kernel tells of mounts without asking their servers, which may be stopped, or refuse even root.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::mount_point::FS_TYPES;
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// The mount's number in this name space of mounts.
+    pub id: u64,
+    /// The mounted file system's number, major and minor.
+    pub device: (u32, u32),
+    /// Where it is mounted.
+    pub path: PathBuf,
+    /// The options of this mount, and behind them those of the file system.
+    pub options: Vec<String>,
+    /// The file system's type.
+    pub fs_type: String,
+    /// What is mounted: a device, or what the file system tells.
+    pub source: PathBuf,
+}
+
+impl MountEntry {
+    /// The mount that an open file or path is on.
+    ///
+    /// # Errors
+    /// The operating system's: /proc is not there.
+    pub fn of(file: impl AsFd) -> io::Result<MountEntry> {
+        let id = mount_id(file)?;
+        MountEntry::all()?
+            .into_iter()
+            .find(|entry| entry.id == id)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The mount whose root is at a path, if it is the root of one. No server is asked.
+    ///
+    /// # Errors
+    /// The operating system's: the path cannot be followed.
+    pub fn at(path: &Path) -> io::Result<Option<MountEntry>> {
+        let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let shown = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+        Ok(Some(MountEntry::of(&place)?).filter(|entry| entry.path == shown))
+    }
+
+    /// All mounts of this name space that can be seen.
+    ///
+    /// # Errors
+    /// The operating system's: /proc is not there.
+    pub fn all() -> io::Result<Vec<MountEntry>> {
+        let told = fs::read("/proc/self/mountinfo")?;
+        Ok(told.split(|byte| *byte == b'\n').filter_map(parse).collect())
+    }
+
+    /// Whether it is a mount of a BetrFS volume.
+    pub fn is_betrfs(&self) -> bool {
+        FS_TYPES.contains(&self.fs_type.as_str())
+    }
+
+    /// Whether changes are refused on this mount, or on all of the file system.
+    pub fn is_read_only(&self) -> bool {
+        self.options.iter().any(|option| option == "ro")
+    }
+
+    /// The user and the group that made it.
+    pub fn owner(&self) -> (u32, u32) {
+        let number = |name: &str| {
+            let mut values = self.options.iter().filter_map(|option| option.strip_prefix(name)?.parse().ok());
+            values.next().unwrap_or(0)
+        };
+        (number("user_id="), number("group_id="))
+    }
+
+    /// Whether others than its owner may enter it, root included.
+    pub fn is_for_all(&self) -> bool {
+        self.options.iter().any(|option| option == "allow_other")
+    }
+
+    /// Whether what is mounted is this file or block device: itself, or a loop device on it.
+    pub fn is_of(&self, volume: &Path) -> bool {
+        let backing = || {
+            let name = self.source.strip_prefix("/dev").ok().filter(|name| is_loop(name))?;
+            let told = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).ok()?;
+            Some(PathBuf::from(OsString::from_vec(told.strip_suffix(b"\n").unwrap_or(&told).to_vec())))
+        };
+        self.source == volume || backing().is_some_and(|backing| backing == volume)
+    }
+}
+
+fn is_loop(name: &Path) -> bool {
+    name.as_os_str().as_bytes().starts_with(b"loop")
+}
+
+/// Which mount an open file is on: one file system may be mounted several times, parts of it on others.
+pub fn mount_id(file: impl AsFd) -> io::Result<u64> {
+    let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))?;
+    let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+fn parse(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
+    let id = text()?.parse().ok()?;
+    let (_parent, device, _root) = (text()?, text()?, text()?);
+    let (major, minor) = device.split_once(':')?;
+    let path = unescaped(fields.next()?);
+    let options = fields.next()?;
+    // What follows are optional fields up to a hyphen.
+    fields.find(|field| *field == b"-")?;
+    let (fs_type, source, of_all) = (fields.next()?, fields.next()?, fields.next()?);
+    let list = [options, of_all].into_iter().flat_map(|options| options.split(|byte| *byte == b','));
+    Some(MountEntry {
+        id,
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        path,
+        options: list.map(|option| String::from_utf8_lossy(option).into_owned()).collect(),
+        fs_type: String::from_utf8_lossy(fs_type).into_owned(),
+        source: unescaped(source),
+    })
+}
+
+/// A path in which the kernel wrote some bytes as a backslash and three octal digits.
+pub fn unescaped(told: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(told.len());
+    let mut rest = told;
+    while let Some((byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.filter(|_| *byte == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        path.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() { behind.get(3..).unwrap_or_default() } else { behind };
+    }
+    PathBuf::from(OsStr::from_bytes(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_line_tells_who_mounted_what_where_and_how() {
+        let line = b"36 35 0:57 / /mnt/a\\040b\\134 rw,nosuid shared:1 master:2 - fuse.betrfs /v\\011 \
+            ro,user_id=5,group_id=6,default_permissions";
+        let entry = parse(line).unwrap();
+        assert_eq!((entry.id, entry.device), (36, (0, 57)));
+        assert_eq!(
+            (entry.path.as_path(), entry.source.as_path()),
+            (Path::new("/mnt/a b\\"), Path::new("/v\t"))
+        );
+        assert!(entry.is_betrfs() && entry.is_read_only() && !entry.is_for_all());
+        assert_eq!(entry.owner(), (5, 6));
+        assert!(entry.is_of(Path::new("/v\t")) && !entry.is_of(Path::new("/v")));
+        for line in [&b""[..], b"36 35", b"36 35 0:57 / /mnt rw shared:1", b"x 35 0:57 / /mnt rw - t s rw"] {
+            assert_eq!(parse(line), None);
+        }
+    }
+
+    #[test]
+    fn an_open_file_tells_its_mount() {
+        let (root, proc) = (File::open("/").unwrap(), File::open("/proc").unwrap());
+        assert_eq!(mount_id(&root).unwrap(), mount_id(File::open("/").unwrap()).unwrap());
+        assert_ne!(mount_id(&root).unwrap(), mount_id(&proc).unwrap());
+        assert_eq!(MountEntry::of(&proc).unwrap().fs_type, "proc");
+        assert_eq!(MountEntry::at(Path::new("/proc")).unwrap().unwrap().path, Path::new("/proc"));
+        assert_eq!(MountEntry::at(Path::new("/proc/self")).unwrap(), None);
+    }
+}
