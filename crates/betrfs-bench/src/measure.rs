@@ -180,6 +180,7 @@ impl Run<'_> {
         self.store.set_in_haste(true)?;
         mount_cold()?;
         let used_now = self.contender.used_bytes()?;
+        self.workload.check_run(self.contender.dir())?;
         let grown_bytes = self.workload.writes().then(|| used_now.wrapping_sub(used_before).cast_signed());
         Ok(Sample { seconds, unmount_seconds, grown_bytes, cpu_seconds, device, server, ..Sample::default() })
     }

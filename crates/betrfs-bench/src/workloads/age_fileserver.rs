@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use super::Workload;
 use super::fileserver::FileServer;
 use super::grep::grep_for;
+use super::seen::{Seen, content_bytes};
 
 /// In no file: so all of each is read, and nothing is printed.
 const ABSENT: &str = "no line has this";
@@ -18,10 +19,12 @@ pub struct AgeFileServer {
     pub server: FileServer,
     /// How often there is a grep.
     pub steps: u64,
+    /// How many bytes the last grep read.
+    pub seen: Seen,
 }
 
-fn grep(dir: &Path) -> Result<()> {
-    let found = grep_for(ABSENT, &["--binary-files=text"], dir)?;
+fn grep(dir: &Path, seen: &Seen) -> Result<()> {
+    let found = grep_for(ABSENT, &["--binary-files=text"], dir, seen)?;
     ensure!(found == 0, "it found what no file has");
     Ok(())
 }
@@ -63,7 +66,11 @@ impl Workload for AgeFileServer {
     }
 
     fn run(&self, dir: &Path) -> Result<()> {
-        grep(dir)
+        grep(dir, &self.seen)
+    }
+
+    fn check_run(&self, dir: &Path) -> Result<()> {
+        self.seen.ensure_all(content_bytes(dir, "lost+found")?, "bytes")
     }
 
     fn check(&self, dir: &Path) -> Result<()> {
@@ -96,7 +103,11 @@ impl Workload for AgeFileServerFresh {
     }
 
     fn run(&self, dir: &Path) -> Result<()> {
-        grep(dir)
+        grep(dir, &self.aged.seen)
+    }
+
+    fn check_run(&self, dir: &Path) -> Result<()> {
+        self.aged.check_run(dir)
     }
 
     fn check(&self, dir: &Path) -> Result<()> {

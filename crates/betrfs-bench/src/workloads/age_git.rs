@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::Workload;
 use super::git_clone::{CLONE, clone};
 use super::grep::grep_for;
+use super::seen::{Seen, content_bytes};
 use crate::data::History;
 use crate::repository::{MAIN, Repository, ensure_clean, git};
 use crate::tool;
@@ -24,13 +25,19 @@ pub struct AgeGit<'t> {
     pub repository: &'t Repository,
     /// How many pulls there are before each grep.
     pub pulls_per_step: u64,
+    /// How many bytes the last grep read.
+    pub seen: Seen,
 }
 
 /// Looks through the files of the clone; its `.git` is left out.
-fn grep(dir: &Path) -> Result<()> {
-    let found = grep_for(ABSENT, &["--exclude-dir=.git"], &dir.join(CLONE))?;
+fn grep(dir: &Path, seen: &Seen) -> Result<()> {
+    let found = grep_for(ABSENT, &["--exclude-dir=.git"], &dir.join(CLONE), seen)?;
     ensure!(found == 0, "it found what no file has");
     Ok(())
+}
+
+fn ensure_saw_all(dir: &Path, seen: &Seen) -> Result<()> {
+    seen.ensure_all(content_bytes(&dir.join(CLONE), ".git")?, "bytes")
 }
 
 impl Workload for AgeGit<'_> {
@@ -74,7 +81,11 @@ impl Workload for AgeGit<'_> {
     }
 
     fn run(&self, dir: &Path) -> Result<()> {
-        grep(dir)
+        grep(dir, &self.seen)
+    }
+
+    fn check_run(&self, dir: &Path) -> Result<()> {
+        ensure_saw_all(dir, &self.seen)
     }
 
     fn check(&self, dir: &Path) -> Result<()> {
@@ -100,6 +111,8 @@ pub struct AgeGitFresh<'t> {
     pub history: History,
     /// Where from.
     pub repository: &'t Repository,
+    /// How many bytes it read.
+    pub seen: Seen,
 }
 
 impl Workload for AgeGitFresh<'_> {
@@ -121,7 +134,11 @@ impl Workload for AgeGitFresh<'_> {
     }
 
     fn run(&self, dir: &Path) -> Result<()> {
-        grep(dir)
+        grep(dir, &self.seen)
+    }
+
+    fn check_run(&self, dir: &Path) -> Result<()> {
+        ensure_saw_all(dir, &self.seen)
     }
 
     fn check(&self, dir: &Path) -> Result<()> {

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use super::Workload;
+use super::seen::{Seen, content_bytes};
 use crate::tool;
 use crate::tree::{NEEDLE, Tree};
 
@@ -16,15 +17,17 @@ const FOUND_NONE: i32 = 1;
 pub struct Grep<'t> {
     /// Where it looks.
     pub tree: &'t Tree,
+    /// How many bytes it read.
+    pub seen: Seen,
 }
 
-/// How many lines below a directory have a text.
-pub fn grep_for(text: &str, options: &[&str], dir: &Path) -> Result<u64> {
-    tool::count_lines(Command::new("grep").args(["-r", text]).args(options).arg(dir), Some(FOUND_NONE))
-}
-
-fn grep(dir: &Path) -> Result<u64> {
-    grep_for(NEEDLE, &[], dir)
+/// How many lines below a directory have a text. How many bytes it read for that is noted.
+pub fn grep_for(text: &str, options: &[&str], dir: &Path, seen: &Seen) -> Result<u64> {
+    let mut grep = Command::new("grep");
+    let counts =
+        tool::count_lines_and_reads(grep.args(["-r", text]).args(options).arg(dir), Some(FOUND_NONE))?;
+    seen.note(counts.read_bytes);
+    Ok(counts.lines)
 }
 
 impl Workload for Grep<'_> {
@@ -45,7 +48,11 @@ impl Workload for Grep<'_> {
     }
 
     fn run(&self, dir: &Path) -> Result<()> {
-        grep(dir).map(drop)
+        grep_for(NEEDLE, &[], dir, &self.seen).map(drop)
+    }
+
+    fn check_run(&self, dir: &Path) -> Result<()> {
+        self.seen.ensure_all(content_bytes(dir, "lost+found")?, "bytes")
     }
 
     fn check(&self, dir: &Path) -> Result<()> {
@@ -54,7 +61,7 @@ impl Workload for Grep<'_> {
         self.tree.compare(dir)?;
         let probe = dir.join("probe");
         std::fs::write(&probe, format!("{NEEDLE}\n"))?;
-        let found = grep(&probe)?;
+        let found = grep_for(NEEDLE, &[], &probe, &Seen::default())?;
         std::fs::remove_file(&probe)?;
         ensure!(found == 1, "it does not find what is there");
         Ok(())

@@ -19,6 +19,7 @@ mod random_write;
 mod remove;
 mod rename_dir;
 mod rsync;
+mod seen;
 mod sequential;
 mod tokubench;
 mod unpack;
@@ -37,6 +38,7 @@ use crate::cloner::Cloner;
 use crate::data::{FileSet, History, Layout};
 use crate::repository::Repository;
 use crate::tree::Tree;
+use seen::Seen;
 
 pub use tokubench::Microfiles;
 
@@ -81,7 +83,12 @@ pub trait Workload {
     /// Does it. What this takes is the figure.
     fn run(&self, dir: &Path) -> Result<()>;
 
-    /// Checks, on a cold mount, what it has written or found; not timed.
+    /// Checks, each time and on a cold mount, that it has seen all that it was to see; not timed.
+    fn check_run(&self, _dir: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    /// Checks, on a cold mount, what it has written or found; not timed, and once.
     fn check(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
@@ -135,9 +142,9 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
     let tree = inputs.tree;
     let mut all: Vec<Box<dyn Workload + 't>> = vec![
         Box::new(unpack::Unpack { tree }),
-        Box::new(find::Find { tree }),
-        Box::new(grep::Grep { tree }),
-        Box::new(archive::Archive { tree }),
+        Box::new(find::Find { tree, seen: Seen::default() }),
+        Box::new(grep::Grep { tree, seen: Seen::default() }),
+        Box::new(archive::Archive { tree, seen: Seen::default() }),
         Box::new(remove::Remove { tree }),
         Box::new(create::Create { dirs: scale.pick(10, 100), files_per_dir: scale.part(50, 1000) as usize }),
         Box::new(sequential::Write { mib: scale.part(16, 1024) }),
@@ -284,10 +291,11 @@ fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't
             append_bytes_max: 16 << 10,
         },
         steps: scale.pick(2, 10),
+        seen: Seen::default(),
     };
     [
-        Box::new(age_git::AgeGit { history, repository, pulls_per_step }),
-        Box::new(age_git::AgeGitFresh { history, repository }),
+        Box::new(age_git::AgeGit { history, repository, pulls_per_step, seen: Seen::default() }),
+        Box::new(age_git::AgeGitFresh { history, repository, seen: Seen::default() }),
         Box::new(server()),
         Box::new(age_fileserver::AgeFileServerFresh { aged: server() }),
     ]

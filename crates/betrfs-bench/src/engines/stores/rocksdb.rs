@@ -1,7 +1,7 @@
 //! RocksDB at the defaults of its leveled compaction, with its write-ahead log or without.
 //!
 //! Changed: LZ4 in place of Snappy, Bloom filters of 10 bits a key, and memory: half of the budget is
-//! the block cache's, half the write buffers', each of which takes at most half of that. The log is
+//! the block cache's, half the write buffers', which have their default size as far as that goes. The log is
 //! written by each commit and synced by `sync` alone; without it `sync` writes out the write buffers.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,6 @@ use super::{Budget, See, Store, added};
 use crate::engines::data::Key;
 
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
-/// The default size of a write buffer.
-const WRITE_BUFFER_BYTES: usize = 64 << 20;
 
 /// How counters are added to.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -71,7 +69,6 @@ impl Rocksdb {
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_block_based_table_factory(&blocks);
         options.set_db_write_buffer_size(budget_bytes / 2);
-        options.set_write_buffer_size(WRITE_BUFFER_BYTES.min(budget_bytes / 4));
         options.set_merge_operator_associative("add", merge);
         let mut write = WriteOptions::default();
         write.disable_wal(!used.is_logged);
