@@ -140,6 +140,9 @@ impl Volume {
         let fits = value.len() <= INLINE_BYTES_MAX && inlined + value.len() <= INLINE_TOTAL_MAX;
         let in_memory = matches!(inode.place(), Place::Orphan { .. } | Place::Gone);
         let mut batch = Batch::new();
+        if old.is_some() && value.len() <= old_len {
+            batch.mark_replacing();
+        }
         let value = if fits || in_memory {
             if let Some(Xattr { value: XattrValue::Stored(_), .. }) = old {
                 batch.delete(DATA, &key::xattr(&inode.own_key()?, name));

@@ -243,6 +243,10 @@ fn what_changes_attributes_alone_or_frees_works_on_a_full_volume() {
     volume.fallocate(large, FallocateMode::PunchHole, 100, 50).unwrap();
     volume.fallocate(large, FallocateMode::PunchHole, 4096, 100_000).unwrap();
     resize(10).unwrap();
+    for round in 0..200 {
+        let value = noise(round, 5000);
+        volume.set_xattr(node("attributed"), b"user.x", &value, XattrMode::Replace).unwrap();
+    }
     volume.remove_xattr(node("attributed"), b"user.x").unwrap();
     for name in ["empty", "small", "eight blocks", "large", "linked", "attributed", "symlink"] {
         volume.unlink(a, name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
