@@ -137,8 +137,18 @@ impl Volume {
     pub fn release_node(&self, node: NodeId) {
         let Some(inode) = self.table.get(node) else { return };
         if inode.close() {
-            self.let_go(&inode);
+            self.closed(&inode);
         }
+    }
+
+    /// Nobody may have the inode open any more. What was unlinked while it was open is deleted then, whoever has
+    /// looked it up: it has no name by which it could be opened again, and a look-up may be remembered for ever.
+    pub(super) fn closed(&self, inode: &Arc<Inode>) {
+        if !inode.is_open() && inode.is_unlinked() {
+            // A failure here leaves the marker, by which the next opening of the volume deletes the file.
+            let _ = self.reap(inode);
+        }
+        self.let_go(inode);
     }
 
     /// Nobody may hold the inode any more.
@@ -147,7 +157,7 @@ impl Volume {
             return;
         }
         if inode.is_unlinked() {
-            // A failure here leaves the marker, by which the next opening of the volume deletes the file.
+            // A failure leaves the marker, as above.
             let _ = self.reap(inode);
             self.table.drop_gone(inode);
         }

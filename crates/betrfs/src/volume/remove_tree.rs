@@ -199,14 +199,14 @@ impl Volume {
         drop(alone);
         let mut held = self.sweep(cut_off, now_ns);
         self.sweeps.fetch_sub(1, Relaxed);
-        held.extend(self.let_go_all(touched));
+        held.extend(self.closed_all(touched));
         held
     }
 
-    /// Deletes what nobody holds any more: it may have been let go while it was removed. Gives the
-    /// others. The caller holds no lock.
-    fn let_go_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<NodeId> {
-        inodes.iter().for_each(|inode| self.let_go(inode));
+    /// Deletes what nobody has open any more: it may have been closed while it was removed. Gives those that the
+    /// caller of the volume holds. He holds no lock.
+    fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<NodeId> {
+        inodes.iter().for_each(|inode| self.closed(inode));
         inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()
     }
 }

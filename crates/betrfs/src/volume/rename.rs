@@ -63,6 +63,7 @@ impl Volume {
         if is_at_or_below(&source, &from, &to) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
+        let was_open = target.as_ref().is_some_and(|target| target.is_open());
         let done = match &target {
             None if flags.exchange => Err(Error::NotFound),
             Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
@@ -72,7 +73,7 @@ impl Volume {
         drop(alone);
         if let Some(target) = target {
             // Who held it may have let go of it while it still had the name.
-            self.let_go(&target);
+            if was_open { self.closed(&target) } else { self.let_go(&target) }
         }
         done
     }

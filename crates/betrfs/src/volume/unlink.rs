@@ -131,8 +131,8 @@ impl Volume {
         drop(state);
         drop(dir);
         drop(shared);
-        // Who held it may have let go of it while it still had the name.
-        self.let_go(&inode);
+        // Who had it open may have closed it while it still had the name.
+        self.closed(&inode);
         Ok(Vec::new())
     }
 
@@ -243,7 +243,7 @@ impl Volume {
         }
     }
 
-    /// Deletes an unlinked file that nobody holds any more. The caller holds no lock.
+    /// Deletes an unlinked file that nobody has open. The caller holds no lock.
     pub(super) fn reap(&self, inode: &Arc<Inode>) -> Result<()> {
         if !matches!(inode.place(), Place::Orphan { .. }) {
             return Ok(());
@@ -252,7 +252,7 @@ impl Volume {
         let _shared = self.namespace.read();
         let state = inode.state.write();
         let Place::Orphan { marker, base } = inode.place() else { return Ok(()) };
-        if !inode.is_idle() {
+        if inode.is_open() {
             return Ok(());
         }
         let mut batch = Batch::new();

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use betree::{Cut, DictId};
-use betrfs::{Error, NodeId, RenameFlags, SetAttr, Volume, XattrMode};
+use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume, XattrMode};
 
 fn open_file(volume: &Volume, parent: NodeId, name: &str, bytes: &[u8]) -> NodeId {
     let file = mkfile(volume, parent, name);
@@ -307,4 +307,46 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
     volume.unlink(dir, b"name").unwrap();
     assert_eq!(data_keys(&volume), 0);
     assert_sound(&volume);
+}
+
+/// Whoever looked a file up may hold it for as long as memory allows: its space must not wait for that.
+#[test]
+fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    let mut open = vec![open_file(&volume, dir, "small", &[1; 5000])];
+    open.push(open_file(&volume, dir, "large", &[2; 100_000]));
+    open.push(open_file(&volume, dir, "linked", &[3; 50_000]));
+    volume.link(open[2], dir, b"other").unwrap();
+    let snapshots = volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node;
+    mkdir(&volume, snapshots, "s");
+    let taken = volume.resolve(b"/d/.betrfs-snapshots/s/large").unwrap().node;
+    volume.open_node(taken).unwrap();
+    open.push(taken);
+    volume.rmdir(snapshots, b"s").unwrap();
+    volume.remove_below(dir, SnapshotsBelow::Hold).unwrap();
+    open.push(open_file(&volume, dir, "unlinked", &[4; 70_000]));
+    volume.unlink(dir, b"unlinked").unwrap();
+    let replaced = open_file(&volume, dir, "replaced", &[5; 60_000]);
+    mkfile(&volume, dir, "new");
+    volume.rename(dir, b"new", dir, b"replaced", RenameFlags::default()).unwrap();
+    open.push(replaced);
+    for node in &open {
+        // Opened twice: not before the last.
+        volume.open_node(*node).unwrap();
+        volume.release_node(*node);
+        assert!(!read_all(&volume, *node).is_empty());
+    }
+    for node in &open {
+        let before = data_keys(&volume);
+        volume.release_node(*node);
+        assert!(data_keys(&volume) < before, "{node:?} keeps its blocks");
+        assert_eq!(volume.getattr(*node).unwrap().nlink, 0);
+        assert_eq!(volume.open_node(*node), Err(Error::Stale));
+    }
+    assert_eq!(data_keys(&volume), 0);
+    assert_sound(&volume);
+    open.iter().for_each(|node| volume.forget(*node, 1));
+    volume.close().unwrap();
+    assert_sound(&disk.open());
 }
