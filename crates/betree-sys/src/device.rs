@@ -61,6 +61,17 @@ pub enum DeviceOp {
     Discard,
 }
 
+/// The numbers of Linux for a disk, and for a quota, that is full.
+const ENOSPC: i32 = 28;
+const EDQUOT: i32 = 122;
+
+impl DeviceError {
+    /// Whether what lies under the device has no room: a file system on which it is a file, a pool.
+    pub fn is_full(&self) -> bool {
+        matches!(self.errno, ENOSPC | EDQUOT)
+    }
+}
+
 impl core::fmt::Display for DeviceOp {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {

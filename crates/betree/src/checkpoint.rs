@@ -90,6 +90,7 @@ impl Engine {
         match self.write_captured(committed, &mut captured, superblock, on_progress) {
             Ok(()) => {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+                self.store.disk.health.device_has_room();
                 // Dropping the captured version frees the extents that only the last one named.
                 Ok(())
             }

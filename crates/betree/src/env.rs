@@ -3,7 +3,6 @@
 mod admission;
 mod closing;
 
-use alloc::string::String;
 use alloc::string::ToString;
 
 use betree_sys::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +15,7 @@ use crate::dict::Dict;
 use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
+use crate::health::State;
 use crate::key::Cut;
 use crate::log::Log;
 use crate::message::Msn;
@@ -57,8 +57,6 @@ pub struct Env {
 pub(crate) struct Committer {
     pub next_msn: Msn,
     end: End,
-    /// Why no change is taken any more, if background work has failed.
-    failed: Option<String>,
 }
 
 #[derive(Default)]
@@ -69,8 +67,8 @@ struct Signal {
     done: u64,
     /// Counts calls for work.
     wanted: u64,
-    /// The last piece of work found no space.
-    starved: bool,
+    /// The last piece of work found no space: what it was told.
+    starved: Option<Error>,
 }
 
 impl Env {
@@ -78,7 +76,7 @@ impl Env {
         Env {
             engine,
             log,
-            commit: Mutex::new(Committer { next_msn, end: End::Open, failed: None }),
+            commit: Mutex::new(Committer { next_msn, end: End::Open }),
             checkpoint: Mutex::new(committed),
             opened,
             reclaiming: Mutex::new(()),
@@ -133,7 +131,7 @@ impl Env {
                 committed = self.commit_ranges(batch, &claim);
             }
             // It has absorbed what others may wait for.
-            self.tell_done(false);
+            self.tell_done(None);
             committed?;
         } else {
             let mut commit = self.lock_with_room(&claim)?;
@@ -207,9 +205,7 @@ impl Env {
     }
 
     fn writable(&self, commit: &Committer) -> Result<()> {
-        if let Some(why) = &commit.failed {
-            return Err(Error::ReadOnly { why: why.clone() });
-        }
+        self.engine.store.disk.health.refuse_if_read_only()?;
         if commit.end != End::Open {
             return Err(Error::ReadOnly { why: "the volume was closed".into() });
         }
@@ -220,7 +216,7 @@ impl Env {
     /// to commit about `bytes`. [`commit`](Env::commit) does the same.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::NoSpace`] if what would make room has none itself; in a home
+    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if what would make room has none itself; in a home
     /// without threads, whatever the work that was due ran into.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
         while self.is_crowded(bytes) {
@@ -232,20 +228,21 @@ impl Env {
             if !self.is_crowded(bytes) {
                 return Ok(());
             }
+            // No work makes room any more.
+            self.writable(&self.commit.lock())?;
             if is_alone {
                 if !self.pump()? {
                     return Ok(());
                 }
                 continue;
             }
-            self.writable(&self.commit.lock())?;
             self.call_for_work();
             let mut signal = self.signal.lock();
             while signal.done == before && signal.workers > 0 && !signal.stop {
                 signal = self.work_done.wait(signal);
             }
-            if signal.starved {
-                return Err(Error::NoSpace);
+            if let Some(error) = &signal.starved {
+                return Err(error.clone());
             }
         }
         Ok(())
@@ -299,13 +296,13 @@ impl Env {
     /// A checkpoint by whoever holds the turn. Whoever waits for room looks again at each step.
     fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
         let done = self.write_checkpoint(clean, committed);
-        self.tell_done(false);
+        self.tell_done(None);
         done
     }
 
     fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {
         // They are noted in memory alone: of what replay will not note again, few are left to a crash.
-        self.engine.clear_borders(if clean { 1 } else { BORDERS_AT_ONCE / 4 })?;
+        self.unless_unreadable(self.engine.clear_borders(if clean { 1 } else { BORDERS_AT_ONCE / 4 }))?;
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
@@ -313,7 +310,7 @@ impl Env {
         if superblock == committed.superblock && captured.is_same(&superblock) {
             return Ok(());
         }
-        self.engine.write_checkpoint(committed, captured, superblock, &|| self.tell_done(false))?;
+        self.engine.write_checkpoint(committed, captured, superblock, &|| self.tell_done(None))?;
         self.log.forget_before(first_unapplied);
         self.log.trim_to(&log_start);
         Ok(())
@@ -341,20 +338,20 @@ impl Env {
     pub fn pump(&self) -> Result<bool> {
         let done = self.work_once();
         match &done {
-            Ok(true) => self.tell_done(false),
+            Ok(true) => self.tell_done(None),
             Ok(false) => {}
             Err(error) => {
-                let starved = *error == Error::NoSpace;
-                if !starved {
-                    self.commit.lock().failed.get_or_insert_with(|| error.to_string());
+                let is_want = matches!(error, Error::NoSpace | Error::DeviceFull(_));
+                if !is_want {
+                    self.engine.store.disk.health.fail(&error.to_string());
                 }
-                self.tell_done(starved);
+                self.tell_done(Some(error.clone()).filter(|_| is_want));
             }
         }
         done
     }
 
-    fn tell_done(&self, starved: bool) {
+    fn tell_done(&self, starved: Option<Error>) {
         let mut signal = self.signal.lock();
         signal.done += 1;
         signal.starved = starved;
@@ -377,11 +374,27 @@ impl Env {
         }
         if self.engine.free_one_if_idle()?
             || self.engine.settle_again()?
-            || self.engine.clear_borders(BORDERS_AT_ONCE)?
+            || self.unless_unreadable(self.engine.clear_borders(BORDERS_AT_ONCE))?
         {
             return Ok(true);
         }
-        Ok(self.engine.wants_deletes_back() && self.give_space_back()?)
+        Ok(self.engine.wants_deletes_back() && self.unless_unreadable(self.give_space_back())?)
+    }
+
+    /// Of work that only gives space back: what cannot be read keeps what it hides, and that is all.
+    fn unless_unreadable(&self, done: Result<bool>) -> Result<bool> {
+        match done {
+            Err(error) if error.is_unreadable() => {
+                self.engine.store.disk.health.note_failed_work(&error);
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    /// Whether changes are taken, and if not since when and why.
+    pub fn state(&self) -> State {
+        self.engine.store.disk.health.state()
     }
 
     fn call_for_work(&self) {
@@ -466,6 +479,7 @@ impl Env {
             commits: counters.commits.load(Ordering::Relaxed),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
             flushes: counters.flushes.load(Ordering::Relaxed),
+            failed_work: self.engine.store.disk.health.failed_work(),
             height: self.engine.height(),
             cache_bytes: cache.resident_bytes() as u64,
             dirty_bytes: cache.dirty_bytes() as u64,

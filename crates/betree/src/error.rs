@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use betree_sys::DeviceError;
+use betree_sys::{DeviceError, DeviceOp};
 
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;
@@ -21,6 +21,10 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A write found the disk under the device full. What was to be written is kept, and can be written once there is
+    /// room.
+    #[error("the disk under the volume is full: {0}")]
+    DeviceFull(DeviceError),
     /// Bytes on the device are not what was written there.
     #[error("{}", damaged(what, *offset, *len, why))]
     Corrupt {
@@ -92,4 +96,11 @@ pub enum Error {
     /// The parameters of a new volume do not fit together.
     #[error("{0}")]
     BadGeometry(&'static str),
+}
+
+impl Error {
+    /// Whether it is of a place that cannot be read, or holds other than what was written.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        matches!(self, Error::Corrupt { .. } | Error::Device(DeviceError { op: DeviceOp::Read, .. }))
+    }
 }

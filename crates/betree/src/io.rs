@@ -10,6 +10,7 @@ use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
+use crate::health::{Health, Watcher};
 use crate::space::Extent;
 
 #[cfg(test)]
@@ -23,9 +24,11 @@ const EROFS: i32 = 30;
 /// A device with counters and a poison flag.
 ///
 /// After a failed write or sync nothing is known of what was written since the last good sync, so
-/// every later write and sync is refused; reads go on.
+/// every later write and sync is refused; reads go on. A write that finds the disk under the device full is
+/// another thing: what was written before it is not touched, and it can be done again.
 pub(crate) struct Disk {
     device: Arc<dyn Device>,
+    pub(crate) health: Health,
     /// Why nothing is written any more.
     poison: Mutex<Option<String>>,
     /// Held over a sync: of two at once, the system may report a lost write to only one of them.
@@ -50,8 +53,14 @@ pub(crate) struct DiskCounts {
 
 impl Disk {
     pub(crate) fn new(device: Arc<dyn Device>) -> Disk {
+        Disk::watched(device, None)
+    }
+
+    /// As [`new`](Disk::new), with somebody who is told of failures.
+    pub(crate) fn watched(device: Arc<dyn Device>, watcher: Option<Arc<dyn Watcher>>) -> Disk {
         Disk {
             device,
+            health: Health::new(watcher),
             poison: Mutex::new(None),
             sync_turn: Mutex::new(()),
             reads: AtomicU64::new(0),
@@ -86,13 +95,21 @@ impl Disk {
         Ok(self.device.read_at(offset, buf)?)
     }
 
-    /// Writes `buf` at byte `offset`; both in whole blocks. A failure poisons the disk.
+    /// Writes `buf` at byte `offset`; both in whole blocks. A failure poisons the disk, but for
+    /// [`Error::DeviceFull`].
     pub(crate) fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
         self.refuse_if_poisoned()?;
         self.writes.fetch_add(1, Ordering::Relaxed);
         self.write_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
-        self.device.write_at(offset, buf).map_err(|e| self.poison(e))
+        self.device.write_at(offset, buf).map_err(|error| {
+            if !error.is_full() {
+                return self.poison(error);
+            }
+            let error = Error::DeviceFull(error);
+            self.health.device_is_full(&error.to_string());
+            error
+        })
     }
 
     /// Fills `buf` from byte `offset` of an extent on; both in whole blocks. A read for each part.
@@ -149,8 +166,17 @@ impl Disk {
         self.poison.lock().get_or_insert_with(|| why.into());
     }
 
+    /// Takes a write that found no room for a failed one, where it cannot be done again.
+    pub(crate) fn poison_if_full(&self, error: Error) -> Error {
+        match error {
+            Error::DeviceFull(error) => self.poison(error),
+            other => other,
+        }
+    }
+
     fn poison(&self, error: DeviceError) -> Error {
         self.refuse_from_now_on(&error.to_string());
+        self.health.fail(&error.to_string());
         Error::Device(error)
     }
 }
@@ -225,6 +251,7 @@ impl AlignedBuf {
 mod tests {
     use super::mem::MemDevice;
     use super::*;
+    use crate::health::State;
 
     #[test]
     fn buffers_are_aligned_zeroed_and_keep_their_bytes_when_they_grow() {
@@ -257,6 +284,25 @@ mod tests {
         disk.sync().unwrap();
         let expected = DiskCounts { reads: 1, read_bytes: 8192, writes: 1, write_bytes: 8192, syncs: 1 };
         assert_eq!(disk.counts(), expected);
+    }
+
+    #[test]
+    fn a_write_that_finds_the_disk_full_can_be_done_again() {
+        let device = MemDevice::new(8);
+        let disk = Disk::new(device.clone());
+        let buf = AlignedBuf::zeroed(1).unwrap();
+        device.fill_up(true);
+        for _ in 0..2 {
+            let error = disk.write_at(0, buf.as_slice()).unwrap_err();
+            assert!(matches!(&error, Error::DeviceFull(_)), "{error}");
+            let State::DeviceFull(trouble) = disk.health.state() else { panic!("nobody knows") };
+            assert_eq!(trouble.why, error.to_string());
+        }
+        device.fill_up(false);
+        disk.write_at(0, buf.as_slice()).unwrap();
+        disk.sync().unwrap();
+        disk.health.device_has_room();
+        assert_eq!(disk.health.state(), State::Writable);
     }
 
     #[test]

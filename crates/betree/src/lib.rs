@@ -22,6 +22,7 @@ mod env;
 mod error;
 mod folds;
 mod format;
+mod health;
 #[cfg(test)]
 mod hostile;
 mod io;
@@ -45,6 +46,7 @@ pub use batch::{Batch, KEY_BYTES_MAX};
 pub use check::Finding;
 pub use env::Env;
 pub use error::{Error, Result};
+pub use health::{State, Trouble, Watcher};
 pub use key::Cut;
 pub use settings::{Compression, DictId, Geometry, Options};
 pub use stats::{Space, Stats};

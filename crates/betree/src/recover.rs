@@ -116,7 +116,7 @@ impl Env {
     /// [`Error::NotAVolume`], [`Error::NewerFormat`], [`Error::Corrupt`] with the place, the
     /// device's.
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
-        let disk = Arc::new(Disk::new(device));
+        let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
         loaded.settle(&disk)?;
         let superblock = loaded.superblock;

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use betree_sys::Codec;
 
 use crate::error::{Error, Result};
+use crate::health::Watcher;
 use crate::upsert::Upsert;
 
 /// One dictionary of an environment, by its place in the list that the volume was made with.
@@ -49,12 +50,14 @@ pub struct Options {
     pub compression: Compression,
     /// zstd, which a volume needs that was ever written with it.
     pub zstd: Option<Arc<dyn Codec>>,
+    /// Who is told of troubles.
+    pub watcher: Option<Arc<dyn Watcher>>,
 }
 
 impl Options {
-    /// The usual choice: LZ4, no zstd.
+    /// The usual choice: LZ4, no zstd, nobody who watches.
     pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
-        Options { cache_bytes, upsert, compression: Compression::default(), zstd: None }
+        Options { cache_bytes, upsert, compression: Compression::default(), zstd: None, watcher: None }
     }
 }
 

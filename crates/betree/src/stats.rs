@@ -32,6 +32,8 @@ pub struct Stats {
     pub kept_bytes: u64,
     /// Flushes from a node to a child.
     pub flushes: u64,
+    /// How often background work met something that cannot be read, and left it.
+    pub failed_work: u64,
     /// How many levels the highest tree has now, its leaves counted.
     pub height: u64,
     /// Bytes held by the node cache now.

@@ -37,6 +37,12 @@ impl Closing {
                 workers.stop();
             }
             let closed = self.volume.close();
+            if closed.is_err() {
+                // The log takes less than a checkpoint.
+                let _ = self.volume.sync();
+            }
+            // Whoever lets go of it last writes nothing to what others may have opened by then.
+            self.volume.env().abandon();
             // Whoever opens the volume next may do so from here on.
             self.device.release();
             *state = State::Closed(closed);

@@ -31,7 +31,8 @@ pub fn errno(error: &Error) -> Errno {
 
 fn engine(error: &betree::Error) -> Errno {
     match error {
-        betree::Error::NoSpace => Errno::NOSPC,
+        betree::Error::NoSpace | betree::Error::DeviceFull(_) => Errno::NOSPC,
+        betree::Error::Device(error) if error.is_full() => Errno::NOSPC,
         betree::Error::ReadOnly { .. } => Errno::ROFS,
         betree::Error::KeyTooLong { .. } => Errno::NAMETOOLONG,
         betree::Error::TooLarge { .. } => Errno::OVERFLOW,

@@ -26,7 +26,7 @@ pub use errno::{Errno, errno, is_damage};
 pub use mount::{Mount, MountError, MountOptions, open_device};
 pub use mount_info::MountEntry;
 pub use server::{Answer, Caller, Server};
-pub use status::{Identity, OperationCount, Status};
+pub use status::{Identity, OperationCount, Status, VolumeState};
 pub use transport::{Transport, abort_on_stray_panics};
 pub use whole::{RemoveTreeError, approach, clone, remove_tree, sync, usage, write_back};
 pub use wire::Opcode;

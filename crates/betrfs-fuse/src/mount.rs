@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use betree_sys::Home;
 use betrfs::{AccessTimes, OpenOptions, Volume};
-use betrfs_host::{FileDevice, OpenError, StdHome, Workers, WorkersOptions};
+use betrfs_host::{FileDevice, OpenError, StdHome, TroubleLog, Workers, WorkersOptions};
 
 use crate::closing::Closing;
 use crate::control::Control;
@@ -102,6 +102,7 @@ impl Mount {
             contents_bytes_max: 0,
             access_times: access_times(options.flags),
             listings_count: !options.flags.contains(MountFlags::NODIRATIME),
+            watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
             ..OpenOptions::new(Arc::clone(&home))
         };
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use betree::State;
 use betrfs::{OpCount, OpKind, Volume};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize, Serializer};
@@ -48,6 +49,30 @@ pub struct OperationCount {
     pub commits: u64,
 }
 
+/// Whether a volume takes changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeState {
+    /// `writable`, `device-full` (the disk under the volume has no room: it goes on once there is some) or `read-only`
+    /// (no change is taken until it is mounted anew).
+    pub is: String,
+    /// What went wrong, if something did.
+    pub why: Option<String>,
+    /// When, in seconds since 1970-01-01 00:00 UTC.
+    pub since: Option<i64>,
+}
+
+impl From<State> for VolumeState {
+    fn from(state: State) -> VolumeState {
+        let (is, trouble) = match state {
+            State::Writable => ("writable", None),
+            State::DeviceFull(trouble) => ("device-full", Some(trouble)),
+            State::ReadOnly(trouble) => ("read-only", Some(trouble)),
+        };
+        let since = trouble.as_ref().map(|trouble| trouble.since_ns / 1_000_000_000);
+        VolumeState { is: is.to_owned(), why: trouble.map(|trouble| trouble.why), since }
+    }
+}
+
 /// What a live mount tells of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -58,6 +83,8 @@ pub struct Status {
     pub transport: String,
     /// How long it has been mounted.
     pub uptime_seconds: u64,
+    /// Whether the volume takes changes.
+    pub state: VolumeState,
     /// Kernel requests by kind.
     pub requests: BTreeMap<String, RequestCount>,
     /// What operations cost the tree, by kind.
@@ -78,6 +105,7 @@ impl Status {
             identity: identity.clone(),
             transport: transport.map(|transport| transport.to_string()).unwrap_or_default(),
             uptime_seconds: uptime.as_secs(),
+            state: volume.env().state().into(),
             requests: counters.snapshot(),
             operations: operations(volume),
             engine: engine_counters(volume),
@@ -139,6 +167,7 @@ fn engine_counters(volume: &Volume) -> BTreeMap<String, u64> {
         ("commits", stats.commits),
         ("checkpoints", stats.checkpoints),
         ("flushes", stats.flushes),
+        ("failed_work", stats.failed_work),
         ("cache_bytes", stats.cache_bytes),
         ("dirty_bytes", stats.dirty_bytes),
     ];

@@ -8,6 +8,7 @@ mod file_device;
 mod home;
 mod motion;
 mod open_error;
+mod watch;
 mod workers;
 mod zstd;
 
@@ -15,5 +16,6 @@ pub use allocator::ALLOCATOR;
 pub use file_device::FileDevice;
 pub use home::StdHome;
 pub use open_error::OpenError;
+pub use watch::TroubleLog;
 pub use workers::{Workers, WorkersOptions};
 pub use zstd::Zstd;

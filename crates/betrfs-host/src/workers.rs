@@ -131,14 +131,14 @@ impl Timer {
         }
     }
 
-    /// Reports the first failure only: the volume refuses changes after it, and those who make
-    /// them hear of it.
+    /// Reports the first failure in a row only: those who make changes hear of the others.
     fn succeeded(&mut self, result: betree::Result<()>, what: &str) -> bool {
         if let Err(error) = &result
             && !std::mem::replace(&mut self.reported, true)
         {
             tracing::error!("the periodic {what} failed: {error}");
         }
+        self.reported &= result.is_err();
         result.is_ok()
     }
 }

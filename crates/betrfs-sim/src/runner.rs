@@ -176,8 +176,10 @@ impl Runner {
                 Ok(())
             }
             Err(error) => {
-                let refused =
-                    matches!(error, Error::NoSpace | Error::ReadOnly { .. } | Error::KeyTooLong { .. });
+                let refused = matches!(
+                    error,
+                    Error::NoSpace | Error::DeviceFull(_) | Error::ReadOnly { .. } | Error::KeyTooLong { .. }
+                );
                 if refused {
                     self.history.refused();
                 }

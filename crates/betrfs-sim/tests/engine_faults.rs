@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use betree::{Batch, Cut, DictId, Env, Error, Geometry};
+use betree::{Batch, Cut, DictId, Env, Error, Geometry, State};
 use betree_sys::{Device, DeviceOp};
 use betrfs_sim::harness::{guarded, seeds, setting};
 use betrfs_sim::{
@@ -67,7 +67,7 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
         for (op, errno, lasting) in [
             (None, EIO, false),
             (None, EIO, true),
-            (Some(DeviceOp::Write), ENOSPC, false),
+            (Some(DeviceOp::Write), EIO, false),
             (Some(DeviceOp::Sync), EIO, false),
         ] {
             for at_call in 1.. {
@@ -90,6 +90,66 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
         }
     }
     assert!(struck > 100, "only {struck} faults struck: the histories hardly use the device");
+}
+
+/// Runs the steps on a device under which there is no room from a write on, up to the first step that is told so, makes
+/// room, and goes on. Returns whether there was too little.
+fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool, String> {
+    let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
+    let mut runner =
+        Runner::format(Arc::clone(&device) as Arc<dyn Device>, setup).map_err(|e| format!("format: {e}"))?;
+    device.set_fault(Some(Fault { at_call, op: Some(DeviceOp::Write), errno: ENOSPC, lasting: true }));
+    for (i, step) in steps.iter().enumerate() {
+        let told = match runner.step(step) {
+            Ok(()) => continue,
+            Err(Failure::Engine(error)) if device.counts().failed > 0 => error,
+            Err(failure) => return Err(format!("step {i}: {failure}")),
+        };
+        device.set_fault(None);
+        match runner.env().map(Env::state) {
+            Ok(State::DeviceFull(_)) if matches!(told, Error::DeviceFull(_)) => {}
+            // Of a superblock nobody knows what was written.
+            Ok(State::ReadOnly(_)) => return Ok(true),
+            state => return Err(format!("step {i}: {told}, and the state is {state:?}")),
+        }
+    }
+    let struck = device.counts().failed > 0;
+    device.set_fault(None);
+    let whole = |runner: &mut Runner| {
+        runner.step(&Step::Sync)?;
+        runner.drain()?;
+        runner.step(&Step::Checkpoint)?;
+        runner.compare_all()?;
+        runner.check()?;
+        runner.step(&Step::Reopen)?;
+        runner.compare_all()
+    };
+    // What was not told by any step may still be so.
+    whole(&mut runner).map_err(|e| format!("once there is room: {e}"))?;
+    Ok(struck)
+}
+
+#[test]
+fn a_disk_under_the_volume_that_is_full_loses_nothing_and_goes_on_once_there_is_room() {
+    let mut struck = 0;
+    for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
+        let (setup, steps) = history_of_seed(seed, 40, Mix { reopen: 0, abandon: 0, ..MIX });
+        for at_call in 1.. {
+            let mut has_struck = false;
+            let tried = guarded(&format!("seed {seed}, full from write {at_call} on"), || {
+                has_struck = run_on_a_full_disk(setup, &steps, at_call)?;
+                Ok(())
+            });
+            if let Err(what) = tried {
+                panic!("seed {seed}, full from write {at_call} on: {what}");
+            }
+            if !has_struck {
+                break;
+            }
+            struck += 1;
+        }
+    }
+    assert!(struck > 50, "only {struck} writes found no room: the histories hardly write");
 }
 
 /// Runs the steps on a disk whose `n`-th sync fails and loses a part of what it was to keep, and looks at what a

@@ -268,6 +268,8 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// The clock and randomness.
     pub home: Arc<dyn Home>,
+    /// Who is told of troubles with the volume or its device.
+    pub watcher: Option<Arc<dyn betree::Watcher>>,
     /// How many inodes are kept that nobody has open or looked up.
     pub inodes_max: usize,
     /// How many names of directories are kept that nobody has open.
@@ -281,12 +283,13 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// A cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of access as
+    /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of access as
     /// with `relatime`.
     pub fn new(home: Arc<dyn Home>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
             home,
+            watcher: None,
             inodes_max: 1 << 16,
             names_max: 1 << 20,
             contents_bytes_max: 16 << 20,

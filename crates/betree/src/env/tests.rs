@@ -2,6 +2,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::health::Watcher;
 use crate::io::mem::MemDevice;
 use crate::settings::{Geometry, Options};
 use crate::upsert::Replace;
@@ -265,4 +266,109 @@ fn what_cannot_be_closed_is_synced() {
     assert!(all.len() > 100);
     drop(env);
     assert_eq!(left(&device), (false, Some(b"value".to_vec())));
+}
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Diary(std::sync::Mutex<alloc::vec::Vec<alloc::string::String>>);
+
+impl Diary {
+    fn take(&self) -> alloc::vec::Vec<alloc::string::String> {
+        core::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Watcher for Diary {
+    fn now_ns(&self) -> i64 {
+        77
+    }
+
+    fn state_changed(&self, state: &State) {
+        self.0.lock().unwrap().push(alloc::format!("{state:?}"));
+    }
+
+    fn work_failed(&self, error: &Error) {
+        self.0.lock().unwrap().push(alloc::format!("work: {error}"));
+    }
+}
+
+/// A watched environment, and what is told of it.
+fn watched(device: &Arc<MemDevice>) -> (Env, Arc<Diary>) {
+    Env::format(device.clone(), &SMALL, [1; 16]).unwrap();
+    let diary = Arc::new(Diary::default());
+    let options = Options { watcher: Some(diary.clone()), ..Options::new(1 << 20, Arc::new(Replace)) };
+    (Env::open(device.clone(), options).unwrap(), diary)
+}
+
+fn put(env: &Env, number: u32) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.put(DictId(0), &number.to_be_bytes(), &[7; 3000]);
+    env.commit(&batch)
+}
+
+#[test]
+fn while_the_disk_below_is_full_nothing_becomes_durable_and_then_all_of_it() {
+    let device = MemDevice::new(2048);
+    let (env, diary) = watched(&device);
+    put(&env, 0).unwrap();
+    env.sync().unwrap();
+    device.fill_up(true);
+    // Memory takes some more.
+    let taken = (1..1000).take_while(|number| put(&env, *number).is_ok()).count() as u32;
+    assert!((1..999).contains(&taken), "{taken}");
+    for error in [put(&env, 1000), env.sync(), env.checkpoint(), env.pump().map(|_| ())] {
+        let error = error.unwrap_err();
+        assert!(matches!(&error, Error::DeviceFull(_)), "{error}");
+        assert!(error.to_string().contains("the disk under the volume is full"), "{error}");
+    }
+    let State::DeviceFull(trouble) = env.state() else { panic!("{:?}", env.state()) };
+    assert_eq!(trouble.since_ns, 77);
+    assert_eq!(diary.take().len(), 1, "it is told once");
+    assert_eq!(env.get(DictId(0), &1u32.to_be_bytes()).unwrap().unwrap(), [7; 3000]);
+
+    device.fill_up(false);
+    env.sync().unwrap();
+    put(&env, 1001).unwrap();
+    env.checkpoint().unwrap();
+    assert_eq!((env.state(), diary.take()), (State::Writable, alloc::vec!["Writable".to_string()]));
+    env.abandon();
+    let env = open(&MemDevice::holding(device.durable_bytes()));
+    for number in (0..=taken).chain([1001]) {
+        assert!(env.get(DictId(0), &number.to_be_bytes()).unwrap().is_some(), "{number}");
+    }
+}
+
+#[test]
+fn a_failed_sync_makes_it_read_only_and_says_so_once() {
+    let device = MemDevice::new(2048);
+    let (env, diary) = watched(&device);
+    put(&env, 0).unwrap();
+    device.fail_syncs(true);
+    assert!(matches!(env.sync(), Err(Error::Device(_))));
+    device.fail_syncs(false);
+    for refused in [put(&env, 1), env.sync(), env.checkpoint(), env.close()] {
+        assert!(matches!(refused, Err(Error::ReadOnly { .. })), "{refused:?}");
+    }
+    let State::ReadOnly(trouble) = env.state() else { panic!("{:?}", env.state()) };
+    assert!(trouble.why.contains("device sync"), "{}", trouble.why);
+    assert_eq!(diary.take().len(), 1);
+}
+
+/// Background work that cannot go on without what it cannot read says so, and why.
+#[test]
+fn a_read_error_of_background_work_is_told_with_its_place() {
+    let device = MemDevice::new(2048);
+    let (env, diary) = watched(&device);
+    (0..100).for_each(|number| put(&env, number).unwrap());
+    env.close().unwrap();
+    drop(env);
+    let options = Options { watcher: Some(diary.clone()), ..Options::new(1 << 20, Arc::new(Replace)) };
+    let env = Env::open(device.clone(), options).unwrap();
+    device.fail_reads_of(160 << 10..2048 * 4096);
+    let failed = (0..1000).find_map(|number| put(&env, number).err()).unwrap();
+    assert!(matches!(failed, Error::Device(_)), "{failed}");
+    let State::ReadOnly(trouble) = env.state() else { panic!("{:?}", env.state()) };
+    assert!(trouble.why.contains("device read"), "{}", trouble.why);
+    assert_eq!(diary.take().len(), 1);
+    assert_eq!(put(&env, 1), Err(Error::ReadOnly { why: trouble.why }));
 }

@@ -18,7 +18,8 @@ struct State {
     durable: Vec<u8>,
     unsynced: Vec<Range<usize>>,
     bad_reads: Vec<Range<usize>>,
-    fail_writes: bool,
+    /// The error number of every write, where they fail.
+    write_errno: Option<i32>,
     fail_syncs: bool,
     seeks: bool,
 }
@@ -37,7 +38,7 @@ impl MemDevice {
             bytes,
             unsynced: Vec::new(),
             bad_reads: Vec::new(),
-            fail_writes: false,
+            write_errno: None,
             fail_syncs: false,
             seeks: true,
         };
@@ -50,7 +51,12 @@ impl MemDevice {
 
     /// From now on every write fails without effect, or no longer.
     pub(crate) fn fail_writes(&self, fail: bool) {
-        self.state().fail_writes = fail;
+        self.state().write_errno = fail.then_some(5);
+    }
+
+    /// From now on every write finds no room, or does again.
+    pub(crate) fn fill_up(&self, full: bool) {
+        self.state().write_errno = full.then_some(28);
     }
 
     /// From now on every sync fails and makes nothing durable, or no longer.
@@ -130,8 +136,8 @@ impl Device for MemDevice {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
         let mut state = self.state();
         let place = range(DeviceOp::Write, offset, buf.len(), state.bytes.len())?;
-        if state.fail_writes {
-            return Err(DeviceError { op: DeviceOp::Write, offset, len: buf.len() as u64, errno: 5 });
+        if let Some(errno) = state.write_errno {
+            return Err(DeviceError { op: DeviceOp::Write, offset, len: buf.len() as u64, errno });
         }
         state.bytes[place.clone()].copy_from_slice(buf);
         state.unsynced.push(place);

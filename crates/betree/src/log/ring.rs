@@ -92,6 +92,11 @@ impl Ring {
         }
     }
 
+    /// Whether a segment is still needed.
+    pub fn is_live(&self, seq: u64) -> bool {
+        self.live.iter().any(|live| live.seq == seq)
+    }
+
     fn tail(&self) -> Option<u64> {
         self.live.front().map(|oldest| oldest.position)
     }

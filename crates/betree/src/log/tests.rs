@@ -454,3 +454,43 @@ fn random_gaps_lose_nothing_durable() {
     }
     assert!(gaps > 500 && replays > 1000, "{gaps} gaps, {replays} records replayed");
 }
+
+#[test]
+fn a_segment_that_finds_no_room_on_the_disk_is_written_where_it_belongs_once_there_is() {
+    let device = device();
+    let (log, _) = open(&device, &START);
+    append(&log, 1);
+    assert!(log.sync_to(1).unwrap());
+    device.fill_up(true);
+    for msn in 2..6 {
+        append(&log, msn);
+        assert!(matches!(log.sync_to(msn), Err(Error::DeviceFull(_))), "{msn}");
+        assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), [1]);
+    }
+    assert!(log.sync_to(1).unwrap(), "what is durable is so still");
+    device.fill_up(false);
+    append(&log, 6);
+    assert!(log.sync_to(6).unwrap());
+    assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(log.counts().segments, 3, "the first, the one that found no room, the rest");
+}
+
+#[test]
+fn a_segment_that_found_no_room_is_let_go_of_when_a_checkpoint_holds_what_is_in_it() {
+    for is_over in [false, true] {
+        let device = device();
+        let (log, _) = open(&device, &START);
+        device.fill_up(true);
+        append(&log, 1);
+        assert!(log.sync_to(1).is_err());
+        append(&log, 2);
+        let start = log.start_for(if is_over { 3 } else { 2 });
+        log.forget_before(if is_over { 3 } else { 2 });
+        log.trim_to(&start);
+        device.fill_up(false);
+        append(&log, 3);
+        assert!(log.sync_to(3).unwrap());
+        let left: &[u64] = if is_over { &[3] } else { &[2, 3] };
+        assert_eq!(msns(&replayed(device.durable_bytes(), &start).1), left);
+    }
+}

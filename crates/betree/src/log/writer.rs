@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use betree_sys::sync::{Condvar, Mutex, MutexGuard};
 
 use super::Region;
-use super::ring::Ring;
+use super::ring::{Place, Ring};
 use crate::error::{Error, Result};
 use crate::format::segment::{SegmentBuf, SegmentId, last_msn, volume_hash};
 use crate::format::superblock::LogStart;
@@ -47,6 +47,9 @@ struct Shared {
     given_up_msn: u64,
     /// Whether appended records are kept; not between giving up and the next checkpoint's moment.
     keeping: bool,
+    /// A segment that found no room on the disk under the device. It has its place and number, so it is the next
+    /// to be written there, unless nobody needs it any more.
+    stuck: Option<(SegmentBuf, Place)>,
     /// The memory of the last segment written, for the next.
     spare: Option<SegmentBuf>,
     /// The last MSN appended; of it, written; of it, durable.
@@ -113,6 +116,7 @@ impl Log {
             pending_bytes: 0,
             given_up_msn: 0,
             keeping: true,
+            stuck: None,
             spare: None,
             appended_msn: 0,
             written_msn: 0,
@@ -224,7 +228,7 @@ impl Log {
         let (shared, written) = self.write_pending(shared);
         match written {
             // Later records found no room; those that this caller needs did.
-            Err(Error::NoSpace) if shared.written_msn >= msn => {}
+            Err(Error::NoSpace | Error::DeviceFull(_)) if shared.written_msn >= msn => {}
             Err(e) => return (shared, Err(e)),
             Ok(()) => {}
         }
@@ -269,16 +273,11 @@ impl Log {
     }
 
     fn write_first<'s>(&'s self, mut shared: MutexGuard<'s, Shared>) -> (MutexGuard<'s, Shared>, Result<()>) {
-        let mut segment = match shared.take_segment(self.segment_bytes_max) {
-            Ok(segment) => segment,
+        let (mut segment, place) = match shared.next_segment(self.segment_bytes_max) {
+            Ok(next) => next,
             Err(error) => return (shared, Err(error)),
         };
         let bytes = segment.bytes() as u64;
-        let Some(place) = shared.ring.place(bytes, segment.last_msn()) else {
-            shared.pending_bytes += bytes;
-            shared.pending.push_front(Pending::Filled(segment));
-            return (shared, Err(Error::NoSpace));
-        };
         let id = SegmentId {
             volume_hash: self.volume_hash,
             epoch: shared.ring.epoch(),
@@ -287,18 +286,18 @@ impl Log {
         };
         drop(shared);
         let written = self.disk.write_at(self.region.offset + place.position, segment.seal(&id));
-        let last_msn = segment.last_msn();
-        segment.clear();
         let mut shared = self.shared.lock();
         match &written {
             Ok(()) => {
-                shared.written_msn = shared.written_msn.max(last_msn);
+                shared.written_msn = shared.written_msn.max(segment.last_msn());
+                segment.clear();
                 shared.counts.segments += 1;
                 shared.counts.bytes += bytes;
                 if segment.capacity() <= 2 * self.segment_bytes_max {
                     shared.spare = Some(segment);
                 }
             }
+            Err(Error::DeviceFull(_)) => shared.stuck = Some((segment, place)),
             Err(e) => shared.fail(e),
         }
         (shared, written)
@@ -399,6 +398,25 @@ impl Shared {
             self.spare = Some(unused);
         }
         pushed
+    }
+
+    /// The segment that is to be written next, with its place. On an error everything is as it was.
+    fn next_segment(&mut self, bytes_max: usize) -> Result<(SegmentBuf, Place)> {
+        if let Some((segment, place)) = self.stuck.take()
+            && self.ring.is_live(place.seq)
+        {
+            return Ok((segment, place));
+        }
+        let segment = self.take_segment(bytes_max)?;
+        let bytes = segment.bytes() as u64;
+        match self.ring.place(bytes, segment.last_msn()) {
+            Some(place) => Ok((segment, place)),
+            None => {
+                self.pending_bytes += bytes;
+                self.pending.push_front(Pending::Filled(segment));
+                Err(Error::NoSpace)
+            }
+        }
     }
 
     /// Takes what the next segment is to hold: what is pending first, and large records behind it as

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use betrfs_fuse::mount_point::FS_TYPES;
-use betrfs_fuse::{MountEntry, Status, Unheard};
+use betrfs_fuse::{MountEntry, Status, Unheard, VolumeState};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
@@ -70,6 +71,14 @@ pub fn approach(path: &Path) -> Outcome {
     betrfs_fuse::approach(path).map_err(|why| unheard(path, &why))
 }
 
+/// Whether the volume takes changes, and if not since when and why.
+fn told_of(state: &VolumeState) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let since = |since: i64| format!(" for {} s", now.saturating_sub(since.try_into().unwrap_or(0)));
+    let why = state.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{}{}{why}", state.is, state.since.map(since).unwrap_or_default())
+}
+
 fn told(status: &Status) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let identity = &status.identity;
@@ -77,6 +86,7 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
     writeln!(out, "mounted on   {}", identity.mount_point.display())?;
     writeln!(out, "server       process {}, up {} s", identity.pid, status.uptime_seconds)?;
     writeln!(out, "requests by  {}", status.transport)?;
+    writeln!(out, "state        {}", told_of(&status.state))?;
     writeln!(out, "\n{:<18}{:>12}{:>10}", "kernel requests", "count", "errors")?;
     for (name, requests) in &status.requests {
         writeln!(out, "  {name:<16}{:>12}{:>10}", requests.count, requests.errors)?;

@@ -13,6 +13,7 @@ mod contents;
 mod control;
 mod direct;
 mod directories;
+mod full_disk;
 mod helpers;
 mod kernel_cache;
 mod lifecycle;

@@ -144,7 +144,8 @@ impl Volume {
     /// # Errors
     /// The engine's; [`Error::NotAVolume`] if it is of a later version.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Volume> {
-        let env = Env::open(device, Self::engine_options(options.cache_bytes))?;
+        let watcher = options.watcher.clone();
+        let env = Env::open(device, Options { watcher, ..Self::engine_options(options.cache_bytes) })?;
         Self::from_env(Arc::new(env), options)
     }
 

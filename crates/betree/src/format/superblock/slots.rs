@@ -146,7 +146,8 @@ impl Loaded {
 pub(crate) fn store(disk: &Disk, superblock: &Superblock) -> Result<()> {
     let pair = pair_of(superblock.generation);
     for slot in [pair, pair + 1] {
-        write_slot(disk, slot, superblock)?;
+        // What may have been written of it names blocks that nothing else would spare.
+        write_slot(disk, slot, superblock).map_err(|error| disk.poison_if_full(error))?;
         disk.sync()?;
     }
     Ok(())

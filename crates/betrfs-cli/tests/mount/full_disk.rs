@@ -1,0 +1,87 @@
+//! A volume file that takes space as it fills, on a disk that has less than it: a tmpfs, as root.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::mounted::{Mounted, betrfs, ok};
+
+const FILE_BYTES: usize = 1 << 20;
+
+/// A disk of its own, gone when it is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn of_size(dir: PathBuf, size: &str) -> Disk {
+        fs::create_dir(&dir).unwrap();
+        let data = std::ffi::CString::new(format!("size={size}")).unwrap();
+        rustix::mount::mount("tmpfs", &dir, c"tmpfs", MountFlags::empty(), Some(data.as_c_str())).unwrap();
+        Disk(dir)
+    }
+
+    fn grow_to(&self, size: &str) {
+        rustix::mount::mount_remount(&self.0, MountFlags::empty(), format!("size={size}")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+fn contents(number: u64) -> Vec<u8> {
+    let mut state = number << 1 | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as u8
+    };
+    (0..FILE_BYTES).map(|_| next()).collect()
+}
+
+fn write_durably(mounted: &Mounted, number: u64) -> io::Result<()> {
+    let mut file = File::create(mounted.path(format!("f{number}")))?;
+    file.write_all(&contents(number))?;
+    file.sync_all()
+}
+
+#[test]
+fn a_disk_that_is_full_below_the_volume_is_told_as_such_and_the_volume_goes_on_once_there_is_room() {
+    let mut mounted = Mounted::of_size("256M");
+    let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "48M");
+    let volume = disk.0.join("volume");
+    let mut copy = Command::new("cp");
+    ok(&copy.arg("--sparse=always").args([&mounted.volume, &volume]).output().unwrap());
+    mounted.volume = volume;
+    mounted.mount();
+    assert_eq!(mounted.stats()["state"]["is"], "writable");
+
+    let failed = (0..200).find_map(|number| Some((number, write_durably(&mounted, number).err()?)));
+    let (durable, error) = failed.unwrap();
+    assert_eq!(error.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "file {durable}: {error}");
+    assert!(durable > 10, "{durable} files");
+    let state = mounted.stats()["state"].clone();
+    assert_eq!(state["is"], "device-full", "{state}");
+    assert!(state["why"].as_str().unwrap().contains("the disk under the volume is full"), "{state}");
+    assert!(state["since"].as_i64().unwrap() > 1_600_000_000, "{state}");
+    let text = betrfs().arg("stats").arg(&mounted.dir).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("state        device-full for "), "{text}");
+    assert_eq!(mounted.log().matches("the disk under the volume is full").count(), 1, "{}", mounted.log());
+    assert!(fs::read(mounted.path("f0")).unwrap() == contents(0), "reading goes on");
+
+    disk.grow_to("200M");
+    write_durably(&mounted, durable).unwrap();
+    write_durably(&mounted, durable + 1).unwrap();
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
+    mounted.mount();
+    for number in 0..durable + 2 {
+        assert!(fs::read(mounted.path(format!("f{number}"))).unwrap() == contents(number), "f{number}");
+    }
+    mounted.umount();
+}

@@ -1,0 +1,52 @@
+//! Troubles of an environment in the program's log.
+
+use std::path::PathBuf;
+
+use betree::{Error, State, Watcher};
+use betree_sys::Home;
+
+use crate::home::StdHome;
+
+/// Writes each trouble of a volume to the log, once.
+#[derive(Debug)]
+pub struct TroubleLog {
+    volume: PathBuf,
+    home: StdHome,
+}
+
+impl TroubleLog {
+    /// One for the volume in a file or block device.
+    pub fn of(volume: PathBuf) -> TroubleLog {
+        TroubleLog { volume, home: StdHome::new() }
+    }
+}
+
+impl Watcher for TroubleLog {
+    fn now_ns(&self) -> i64 {
+        self.home.now_ns()
+    }
+
+    fn state_changed(&self, state: &State) {
+        let volume = self.volume.display();
+        match state {
+            State::Writable => tracing::info!("{volume}: there is room again, all is written"),
+            State::DeviceFull(trouble) => tracing::error!(
+                "{volume}: {}: nothing becomes durable until there is room, and then it goes on by itself",
+                trouble.why
+            ),
+            State::ReadOnly(trouble) => {
+                tracing::error!(
+                    "{volume}: read-only until it is opened anew, because of this: {}",
+                    trouble.why
+                );
+            }
+        }
+    }
+
+    fn work_failed(&self, error: &Error) {
+        tracing::error!(
+            "{}: background work left alone what it could not read: {error}",
+            self.volume.display()
+        );
+    }
+}
