@@ -1,0 +1,85 @@
+//! The scripts of `tests/cases`: what programs and administrators do on a mount, and what they may expect. Each can be
+//! run by hand on the mount of any file system (`CASE MOUNT`, or as its head says); 0 is right.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::mounted::{Mounted, told};
+
+/// What a case may take.
+const TIME_MAX: Duration = Duration::from_secs(300);
+
+/// What a script is given.
+enum On {
+    /// A mount.
+    Mount,
+    /// The path of a volume that is not there.
+    NewVolume,
+}
+
+fn scripts() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases"))
+}
+
+fn run(name: &str, on: On) {
+    let mounted = Mounted::lasting("4G", TIME_MAX);
+    let mut script = Command::new("timeout");
+    script.arg(TIME_MAX.as_secs().to_string()).arg(scripts().join(name));
+    script.env("BETRFS", env!("CARGO_BIN_EXE_betrfs"));
+    match on {
+        On::Mount => {
+            mounted.mount();
+            // Others than root come to it as well.
+            let open = |mode| <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
+            fs::set_permissions(mounted.dir.parent().unwrap(), open(0o755)).unwrap();
+            script.arg(&mounted.dir);
+        }
+        On::NewVolume => {
+            script.arg(mounted.dir.with_file_name("new"));
+        }
+    }
+    let output = script.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{name}: {}\n{said}{}", output.status, told(&output));
+}
+
+macro_rules! cases {
+    ($($test:ident: $name:literal, $on:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                run($name, On::$on);
+            }
+        )*
+
+        #[test]
+        fn every_script_is_run() {
+            let names = fs::read_dir(scripts()).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut found: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+            found.retain(|name| name != "lib.sh");
+            found.sort();
+            assert_eq!(found, [$($name),*]);
+        }
+    };
+}
+
+cases! {
+    aio_stale_read: "aio-stale-read.py", Mount;
+    atime_remount: "atime-remount.sh", Mount;
+    deep_tree_stalls_all: "deep-tree-stalls-all.sh", Mount;
+    failed_mount_leaves_dead_mount: "failed-mount-leaves-dead-mount.sh", Mount;
+    fallocate_enospc: "fallocate-enospc.py", Mount;
+    idmapped_mount: "idmapped-mount.sh", Mount;
+    mount_options: "mount-options.sh", Mount;
+    remount_ro: "remount-ro.sh", Mount;
+    seek_negative: "seek-negative.py", Mount;
+    sparse_blocks: "sparse-blocks.sh", Mount;
+    suid_after_write: "suid-after-write.py", Mount;
+    sync_is_not_durable: "sync-is-not-durable.sh", Mount;
+    tree_with_dot_snapshots: "tree-with-dot-snapshots.sh", Mount;
+    truncate_by_root_keeps_set_id: "truncate-by-root-keeps-set-id.sh", Mount;
+    umount_then_mount: "umount-then-mount.sh", Mount;
+    volume_file_mode: "volume-file-mode.sh", NewVolume;
+}
