@@ -103,6 +103,7 @@ impl Mount {
             access_times: access_times(options.flags),
             listings_count: !options.flags.contains(MountFlags::NODIRATIME),
             watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
+            names_are_looked_up_again: true,
             ..OpenOptions::new(Arc::clone(&home))
         };
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)

@@ -280,11 +280,15 @@ pub struct OpenOptions {
     pub access_times: AccessTimes,
     /// Whether listing a directory is one of them.
     pub listings_count: bool,
+    /// Whether whoever opens a file by its name and is told [`Stale`](crate::Error::Stale) looks the name up again,
+    /// once, as Linux does. A file that is replaced by a rename then need not be kept for those who looked it up and
+    /// have not opened it yet.
+    pub names_are_looked_up_again: bool,
 }
 
 impl OpenOptions {
-    /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of access as
-    /// with `relatime`.
+    /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of
+    /// access as with `relatime`; what was looked up can be opened, though it was replaced.
     pub fn new(home: Arc<dyn Home>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
@@ -295,6 +299,7 @@ impl OpenOptions {
             contents_bytes_max: 16 << 20,
             access_times: AccessTimes::Relative,
             listings_count: true,
+            names_are_looked_up_again: false,
         }
     }
 }

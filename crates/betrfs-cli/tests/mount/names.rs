@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 use rustix::io::Errno;
 
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, betrfs, ok};
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(CWD, from, CWD, to, flags)
@@ -209,4 +209,39 @@ fn a_file_without_a_name_gets_one_or_is_gone() {
     mounted.remount();
     assert_eq!(fs::read(mounted.path("d/name")).unwrap(), b"contents");
     assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 1);
+}
+
+/// Between looking a name up and opening it another file may take its place, again and again.
+#[test]
+fn a_name_that_is_replaced_all_the_time_can_be_opened_at_any_time() {
+    const ROUNDS: usize = 3000;
+    let mounted = Mounted::new();
+    let name = mounted.path("name");
+    fs::write(&name, b"whole").unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let opens = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut opens = 0usize;
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        assert_eq!(fs::read(&name).unwrap(), b"whole");
+                        opens += 1;
+                    }
+                    opens
+                })
+            })
+            .collect();
+        for round in 0..ROUNDS {
+            let new = mounted.path(format!("new{}", round % 2));
+            fs::write(&new, b"whole").unwrap();
+            fs::rename(&new, &name).unwrap();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum::<usize>()
+    });
+    assert!(opens > 0);
+    // What nobody opened at the time went at once: nothing is left of the files that were replaced.
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

@@ -127,6 +127,7 @@ impl Volume {
         let inode = self.inode(node)?;
         let _state = inode.state.read();
         if inode.is_gone() || !inode.is_unlinked() && self.is_removed(&inode) {
+            self.refused_late_open();
             return Err(Error::Stale);
         }
         inode.open();
@@ -141,10 +142,10 @@ impl Volume {
         }
     }
 
-    /// Nobody may have the inode open any more. What was unlinked while it was open is deleted then, whoever has
-    /// looked it up: it has no name by which it could be opened again, and a look-up may be remembered for ever.
+    /// Nobody may have the inode open any more. What lost its name while it was open is deleted then, though somebody
+    /// has looked it up, if he can do without.
     pub(super) fn closed(&self, inode: &Arc<Inode>) {
-        if !inode.is_open() && inode.is_unlinked() {
+        if !inode.is_open() && inode.is_unlinked() && !self.waits_for_openings() {
             // A failure here leaves the marker, by which the next opening of the volume deletes the file.
             let _ = self.reap(inode);
         }

@@ -26,6 +26,7 @@ mod check;
 mod clone;
 mod create;
 mod fallocate;
+mod late_opens;
 mod link;
 mod lookup;
 mod numbers;
@@ -47,7 +48,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use betree::{Batch, Env, Geometry, Options};
-use betree_sys::sync::atomic::{AtomicU64, AtomicUsize};
+use betree_sys::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use betree_sys::sync::{Mutex, RwLock};
 use betree_sys::{Device, Home};
 
@@ -86,6 +87,9 @@ pub struct Volume {
     env: Arc<Env>,
     home: Arc<dyn Home>,
     namespace: RwLock<()>,
+    names_are_looked_up_again: bool,
+    /// When an opening last came too late.
+    late_open_ns: AtomicI64,
     /// How often paths of directories have changed.
     moves: AtomicU64,
     /// How many removals of trees have still to make themselves known to the inodes that they removed.
@@ -176,6 +180,8 @@ impl Volume {
             env,
             home: options.home,
             namespace: RwLock::new(()),
+            names_are_looked_up_again: options.names_are_looked_up_again,
+            late_open_ns: AtomicI64::new(i64::MIN),
             moves: AtomicU64::new(0),
             sweeps: AtomicUsize::new(0),
             table,

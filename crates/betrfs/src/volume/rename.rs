@@ -63,7 +63,6 @@ impl Volume {
         if is_at_or_below(&source, &from, &to) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
-        let was_open = target.as_ref().is_some_and(|target| target.is_open());
         let done = match &target {
             None if flags.exchange => Err(Error::NotFound),
             Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
@@ -73,7 +72,7 @@ impl Volume {
         drop(alone);
         if let Some(target) = target {
             // Who held it may have let go of it while it still had the name.
-            if was_open { self.closed(&target) } else { self.let_go(&target) }
+            self.closed(&target);
         }
         done
     }
@@ -109,12 +108,11 @@ impl Volume {
 
         let now_ns = self.home.now_ns();
         let to_key = to.key();
-        // Who has looked the name up may open it a moment later: at no moment is there no file of
-        // that name.
-        let fate = |target: &Inode| if target.is_idle() { Contents::Deleted } else { Contents::Kept };
+        let is_kept =
+            target.is_some_and(|target| target.is_open() || !target.is_idle() && self.waits_for_openings());
         let stays_behind = target.is_some_and(|target| {
             let is_file = target.state.read().record.file_type == FileType::Regular;
-            is_file && fate(target) == Contents::Kept && matches!(target.place(), Place::Named { .. })
+            is_file && is_kept && matches!(target.place(), Place::Named { .. })
         });
         let occupied = stays_behind || self.orphans.occupy(&to_key);
         let by_range = is_large(&source.state.read().record);
@@ -125,9 +123,10 @@ impl Volume {
             Some(target) => {
                 let record = target.state.read().record.clone();
                 let is_covered = moving.overwrites_blocks() && !occupied;
-                let fate = match fate(target) {
-                    Contents::Deleted if is_covered => Contents::Overwritten,
-                    fate => fate,
+                let fate = match is_kept {
+                    true => Contents::Kept,
+                    false if is_covered => Contents::Overwritten,
+                    false => Contents::Deleted,
                 };
                 Some(self.drop_name(op, &mut batch, target, &record, &to_key, fate, now_ns)?)
             }

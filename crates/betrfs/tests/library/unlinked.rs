@@ -1,6 +1,8 @@
 //! Files that are unlinked while they are open.
 
 use crate::support::*;
+use std::time::Duration;
+
 use betree::{Cut, DictId};
 use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume, XattrMode};
 
@@ -312,7 +314,9 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
 /// Whoever looked a file up may hold it for as long as memory allows: its space must not wait for that.
 #[test]
 fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
-    let (disk, volume) = volume();
+    let mut disk = Disk::new();
+    disk.options.names_are_looked_up_again = true;
+    let volume = disk.open();
     let dir = mkdir(&volume, ROOT, "d").node;
     let mut open = vec![open_file(&volume, dir, "small", &[1; 5000])];
     open.push(open_file(&volume, dir, "large", &[2; 100_000]));
@@ -342,11 +346,60 @@ fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
         volume.release_node(*node);
         assert!(data_keys(&volume) < before, "{node:?} keeps its blocks");
         assert_eq!(volume.getattr(*node).unwrap().nlink, 0);
-        assert_eq!(volume.open_node(*node), Err(Error::Stale));
     }
+    open.iter().for_each(|node| assert_eq!(volume.open_node(*node), Err(Error::Stale)));
     assert_eq!(data_keys(&volume), 0);
     assert_sound(&volume);
     open.iter().for_each(|node| volume.forget(*node, 1));
     volume.close().unwrap();
     assert_sound(&disk.open());
+}
+
+/// How many names there are of files with several.
+fn links(volume: &Volume) -> usize {
+    let mut cursor = volume.env().cursor(DictId(2), Cut::LOW, Cut::HIGH);
+    std::iter::from_fn(|| cursor.next().unwrap().map(drop)).count()
+}
+
+/// Where whoever is told that a file is gone looks its name up again, what is replaced goes at once, unless it is
+/// open: else what comes there would have to be stored elsewhere.
+#[test]
+fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_again() {
+    let mut disk = Disk::new();
+    let home = TestHome::new();
+    disk.options.home = home.clone();
+    disk.options.names_are_looked_up_again = true;
+    let volume = disk.open();
+    let replace = |round: u8| {
+        let new = mkfile(&volume, ROOT, "new").node;
+        volume.write(new, 0, &[round; 9000], false).unwrap();
+        volume.rename(ROOT, b"new", ROOT, b"f", RenameFlags::default()).unwrap();
+        new
+    };
+    let mut held = vec![replace(0)];
+    for round in 1..5 {
+        held.push(replace(round));
+        assert_eq!((links(&volume), data_keys(&volume)), (0, 3));
+        assert_eq!(contents(&volume, "/f"), vec![round; 9000]);
+    }
+    // One that is open lives on.
+    volume.open_node(held[4]).unwrap();
+    held.push(replace(5));
+    assert!(read_all(&volume, held[4]) == [4; 9000]);
+    volume.release_node(held[4]);
+    // Who opens one that is gone is told so once. What he then looks up he can open, even if it is replaced before.
+    held.push(replace(6));
+    assert_eq!(volume.open_node(held[5]), Err(Error::Stale));
+    let again = volume.lookup(ROOT, b"f").unwrap().node;
+    held.push(replace(7));
+    for _ in 0..2 {
+        volume.open_node(again).unwrap();
+        assert!(read_all(&volume, again) == [6; 9000]);
+        volume.release_node(again);
+    }
+    // Some time later nobody is about to do so any more.
+    home.pass(Duration::from_secs(60));
+    replace(8);
+    assert_eq!(volume.open_node(*held.last().unwrap()), Err(Error::Stale));
+    assert_sound(&volume);
 }
