@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -148,4 +149,48 @@ fn a_write_that_meets_the_end_of_space_tells_how_much_was_written() {
     drop(file);
     mounted.remount();
     assert_eq!(fs::metadata(mounted.path("f")).unwrap().len(), written);
+}
+
+/// What du(1) and archivers go by.
+#[test]
+fn a_sparse_file_takes_what_is_written_of_it() {
+    let mounted = Mounted::new();
+    let path = mounted.path("f");
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let blocks = || fs::metadata(&path).unwrap().blocks();
+    file.set_len(1 << 30).unwrap();
+    assert!(blocks() <= 1);
+    file.write_all_at(b"x", 1 << 30).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(blocks(), 8);
+    file.write_all_at(&[1; 100_000], 500 << 20).unwrap();
+    assert_eq!(blocks(), 8 + 25 * 8);
+    let (punch, zero) = (rustix::fs::FallocateFlags::PUNCH_HOLE, rustix::fs::FallocateFlags::ZERO_RANGE);
+    let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, punch | keep, 500 << 20, 40_960).unwrap();
+    assert_eq!(blocks(), 8 + 15 * 8);
+    rustix::fs::fallocate(&file, zero, 500 << 20, 61_440).unwrap();
+    assert_eq!(blocks(), 8 + 10 * 8);
+    let copy = mounted.path("copy");
+    let script = "cp --sparse=always \"$1\" \"$2\" && cmp \"$1\" \"$2\"";
+    let status =
+        std::process::Command::new("sh").arg("-c").arg(script).arg("sh").arg(&path).arg(&copy).status();
+    assert!(status.unwrap().success());
+    assert!(fs::metadata(&copy).unwrap().blocks() <= blocks());
+    rustix::fs::fallocate(&file, keep, 600 << 20, 1 << 20).unwrap();
+    assert_eq!(blocks(), 8 + 10 * 8, "what is allocated is set aside, and lies nowhere yet");
+    drop(file);
+    mounted.remount();
+    assert_eq!(blocks(), 8 + 10 * 8);
+    File::options().write(true).open(&path).unwrap().set_len(500 << 20).unwrap();
+    assert!(blocks() <= 1);
+    // As many holes as an image of a disk has.
+    let file = File::options().write(true).open(&path).unwrap();
+    for i in 0..3000 {
+        file.write_all_at(&[1; 4096], i * 3 * 4096).unwrap();
+    }
+    assert_eq!(blocks(), 3000 * 8);
+    drop(file);
+    mounted.umount();
+    ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

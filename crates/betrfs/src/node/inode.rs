@@ -11,7 +11,8 @@ use betree_sys::sync::{Mutex, RwLock};
 use crate::error::{Error, Result};
 use crate::node::open_below::OpenBelow;
 use crate::node::{Age, Directory, Recorded};
-use crate::schema::{Flags, Record, key};
+use crate::schema::block::BLOCK;
+use crate::schema::{Record, key};
 use crate::types::{Attr, FileType, NodeId};
 
 /// The room that a path has at first, in bytes.
@@ -318,15 +319,14 @@ impl Inode {
     }
 }
 
-/// Units of 512 bytes. What a sparse file really uses is not counted; it must be less than the
-/// size, or copies are made dense, and not 0, or archivers skip the contents.
+/// Units of 512 bytes. Of a sparse file it is not 0 unless the size is: what was written to a mapping may not have
+/// come yet, and archivers would skip it.
 fn blocks_512(record: &Record) -> u64 {
-    let whole = record.size.div_ceil(512);
     match record.file_type {
-        FileType::Regular if record.flags.has(Flags::SPARSE) => {
-            (record.size / 512).saturating_sub(1).max(u64::from(record.size > 0))
+        FileType::Regular => {
+            let blocks = record.blocks().saturating_mul(BLOCK / 512);
+            blocks.clamp(u64::from(record.size > 0), record.size.div_ceil(512))
         }
-        FileType::Regular => whole,
         _ => 0,
     }
 }

@@ -54,8 +54,8 @@ struct VolumeBytes {
 
 const _: () = assert!(size_of::<VolumeBytes>() == 64);
 
-/// The version of keys and records that this library writes.
-const SCHEMA: u32 = 1;
+/// The version of keys and records that this library writes. In version 1 records of sparse files had no extents.
+const SCHEMA: u32 = 2;
 
 /// Numbers are counted up one by one, and never come near the end of their type.
 pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
@@ -88,14 +88,17 @@ impl VolumeRecord {
         bytes.as_bytes().to_vec()
     }
 
-    /// Reads it; a volume of a later version is refused.
+    /// Reads it; a volume of another version is refused.
     pub fn decode(bytes: &[u8]) -> Result<VolumeRecord> {
         let parsed = VolumeBytes::ref_from_bytes(bytes)
             .map_err(|_| damaged(&key::VOLUME_KEY, "it is not of its size"))?;
         if parsed.schema.get() != SCHEMA || parsed.features.get() != 0 {
             let (schema, features) = (parsed.schema.get(), parsed.features.get());
             return Err(Error::NotAVolume {
-                why: format!("its schema {schema} with features {features:#x} is of a later version"),
+                why: format!(
+                    "its schema {schema} with features {features:#x} is of another version of betrfs: this one \
+                     knows schema {SCHEMA}"
+                ),
             });
         }
         let (ids, oids) = (parsed.ids.get(), parsed.oids.get());

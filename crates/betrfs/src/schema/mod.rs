@@ -1,11 +1,13 @@
 //! What is stored: keys, records, blocks. Nothing else makes or reads bytes of the dictionaries.
 
 pub(crate) mod block;
+mod extents;
 pub(crate) mod key;
 mod marker;
 mod record;
 mod xattr;
 
+pub(crate) use extents::{Extents, Recount};
 pub(crate) use marker::{Marker, NUMBERS_MAX, VolumeRecord};
 pub(crate) use record::{Flags, Record, Redirect, Stored, TARGET_BYTES_MAX};
 pub(crate) use xattr::{Xattr, XattrValue};

@@ -1,17 +1,19 @@
 //! What `meta` holds under a name: an inode record, or a redirect to the object of a file with
 //! several names.
 //!
-//! An inode record is a head of fixed size, then the target of a symbolic link, then the
-//! extended attributes (the small ones whole, the large ones as name and length).
+//! An inode record is a head of fixed size, then the target of a symbolic link, then the extents of a
+//! sparse file, then the extended attributes (the small ones whole, the large ones as name and length).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Result;
-use crate::schema::damaged;
+use crate::schema::block::BLOCK;
 use crate::schema::xattr::{self, Xattr};
+use crate::schema::{Extents, damaged};
 use crate::types::FileType;
 
 /// The version of the layouts below.
@@ -69,8 +71,8 @@ const _: () = assert!(size_of::<RedirectHead>() == 32);
 pub(crate) struct Flags(u32);
 
 impl Flags {
-    /// Blocks may be absent and read as zeros. In a file without it an absent block is damage.
-    pub const SPARSE: Flags = Flags(1);
+    /// Blocks may be absent and read as zeros: extents follow. In a file without it an absent block is damage.
+    const SPARSE: Flags = Flags(1);
     /// `data` may hold large extended attributes of the entry.
     pub const LARGE_XATTRS: Flags = Flags(2);
     /// It belongs to a snapshot, and cannot be changed.
@@ -119,8 +121,10 @@ pub(crate) struct Record {
     /// Of a directory: how many snapshots of it there are.
     pub snapshots: u32,
     /// Of a symbolic link.
-    pub target: Vec<u8>,
+    pub target: Box<[u8]>,
     pub xattrs: Vec<Xattr>,
+    /// Of a sparse file; in any other an absent block is damage.
+    extents: Option<Box<Extents>>,
 }
 
 /// One name of a file that has, or had, several.
@@ -160,9 +164,37 @@ impl Record {
             entries: 0,
             subdirs: 0,
             snapshots: 0,
-            target: Vec::new(),
+            target: Box::default(),
             xattrs: Vec::new(),
+            extents: None,
         }
+    }
+
+    /// The blocks of a file that may lack some, which then read as zeros.
+    pub fn extents(&self) -> Option<&Extents> {
+        self.extents.as_deref()
+    }
+
+    /// Whether blocks of the file may be absent.
+    pub fn is_sparse(&self) -> bool {
+        self.extents.is_some()
+    }
+
+    /// The same, to change it, of a file that becomes sparse by this if it is not. To be called before its size is
+    /// changed.
+    pub fn make_sparse(&mut self) -> &mut Extents {
+        let blocks = self.size.div_ceil(BLOCK);
+        self.extents.get_or_insert_with(|| Box::new(Extents::of_blocks(blocks)))
+    }
+
+    /// Notes that an empty file has no hole.
+    pub fn make_dense(&mut self) {
+        self.extents = None;
+    }
+
+    /// How many blocks a file has: of one with very many holes, about.
+    pub fn blocks(&self) -> u64 {
+        self.extents().map_or(self.size.div_ceil(BLOCK), Extents::blocks)
     }
 
     /// Whether it is a directory.
@@ -181,7 +213,7 @@ impl Record {
             gid: U32::new(self.gid),
             rdev: U32::new(self.rdev),
             nlink: U32::new(self.nlink),
-            flags: U32::new(self.flags.0),
+            flags: U32::new(self.flags.0 | if self.is_sparse() { Flags::SPARSE.0 } else { 0 }),
             target_len: U32::new(self.target.len() as u32),
             size: U64::new(self.size),
             atime_ns: I64::new(self.atime_ns),
@@ -198,6 +230,9 @@ impl Record {
         let mut bytes = Vec::with_capacity(size_of::<InodeHead>() + self.target.len());
         bytes.extend_from_slice(head.as_bytes());
         bytes.extend_from_slice(&self.target);
+        if let Some(extents) = &self.extents {
+            extents.encode(&mut bytes);
+        }
         for attr in &self.xattrs {
             xattr::encode(attr, &mut bytes);
         }
@@ -252,6 +287,13 @@ fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
     if target.len() > TARGET_BYTES_MAX {
         return Err("the link's target is over the limit");
     }
+    let mut flags = Flags(head.flags.get());
+    let mut extents = None;
+    if flags.has(Flags::SPARSE) {
+        flags.clear(Flags::SPARSE);
+        let found = Extents::parse(&mut rest).ok_or("the extents are none that a file has")?;
+        extents = Some(Box::new(found));
+    }
     let mut xattrs = Vec::new();
     for _ in 0..head.xattrs.get() {
         xattrs.push(xattr::parse(&mut rest).ok_or("an extended attribute is cut off")?);
@@ -266,7 +308,7 @@ fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
         gid: head.gid.get(),
         rdev: head.rdev.get(),
         nlink: head.nlink.get(),
-        flags: Flags(head.flags.get()),
+        flags,
         size: head.size.get(),
         atime_ns: head.atime_ns.get(),
         mtime_ns: head.mtime_ns.get(),
@@ -277,8 +319,9 @@ fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
         entries: head.entries.get(),
         subdirs: head.subdirs.get(),
         snapshots: head.snapshots.get(),
-        target: target.to_vec(),
+        target: Box::from(target),
         xattrs,
+        extents,
     })
 }
 
@@ -320,8 +363,8 @@ mod tests {
     fn sample() -> Record {
         let mut record = Record::new(FileType::Symlink, 0o1777, 77, -5);
         record.size = 9;
-        record.flags.set(Flags::SPARSE);
-        record.target = b"elsewhere".to_vec();
+        record.make_sparse().add(1 << 40, 1 << 41);
+        record.target = Box::from(&b"elsewhere"[..]);
         record.xattrs = vec![
             Xattr { name: b"user.a".to_vec(), value: XattrValue::Inline(b"".to_vec()) },
             Xattr { name: b"user.b".to_vec(), value: XattrValue::Stored(65536) },

@@ -83,9 +83,11 @@ impl Volume {
         record.mtime_ns = set.mtime_ns.map_or(record.mtime_ns, time);
         record.ctime_ns = set.ctime_ns.unwrap_or(now_ns);
         // Attributes can be changed and files shortened on a full volume; a hole at the end takes nothing either.
-        match state.record.size.checked_sub(record.size) {
-            Some(shorter) => batch.mark_freeing(shorter),
-            None => batch.mark_replacing(),
+        if record.size <= state.record.size {
+            let fewer = state.record.blocks().saturating_sub(record.blocks());
+            batch.mark_freeing(fewer.saturating_mul(BLOCK));
+        } else {
+            batch.mark_replacing();
         }
         let old_size = state.record.size;
         self.commit_record(&op, batch, &inode, &mut state, record)?;

@@ -317,8 +317,8 @@ impl Volume {
         let mut batch = Batch::new();
         let (first, last) = key::block_numbers(offset / BLOCK, end.div_ceil(BLOCK));
         batch.clone_part(DATA, &key::data(&from_key), &key::data(&to_key), &first, &last);
-        if source.flags.has(Flags::SPARSE) || offset > record.size {
-            record.flags.set(Flags::SPARSE);
+        if source.is_sparse() || record.is_sparse() || offset > record.size {
+            record.make_sparse().share(source.extents(), offset / BLOCK, end.div_ceil(BLOCK));
         }
         record.size = record.size.max(end);
         let now_ns = self.home.now_ns();

@@ -99,7 +99,7 @@ impl Volume {
         match state.record.file_type {
             FileType::Symlink => {
                 self.was_accessed(&inode, &state, Access::Counts);
-                Ok(state.record.target.clone())
+                Ok(state.record.target.to_vec())
             }
             _ => Err(Error::Invalid("it is no symbolic link")),
         }
@@ -165,7 +165,7 @@ impl Volume {
         let now_ns = self.home.now_ns();
         let ino = self.numbers.id(&op)?;
         let mut record = new_record(new, &state.record, ino.wrapping_sub(path.salts), now_ns);
-        record.target = target.to_vec();
+        record.target = target.into();
         record.size = (target.len() + contents.len()) as u64;
         let mut dir_record = state.record.clone();
         count_entry(&mut dir_record, record.is_dir(), 1, now_ns);

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::node::{Inode, State};
 use crate::schema::block::{self, BLOCK};
 use crate::schema::key::DataTag;
-use crate::schema::{DATA, Flags, damaged, key};
+use crate::schema::{DATA, damaged, key};
 use crate::types::{FallocateMode, NodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
@@ -78,10 +78,11 @@ impl Volume {
             FallocateMode::Zero { keep_size } => (true, !keep_size),
         };
         if zeroes && offset < record.size {
-            let blocks = punch(&mut batch, own, record.size, offset, end.min(record.size));
-            record.flags.set(Flags::SPARSE);
-            if blocks > 0 && (end <= record.size || !extends) {
-                batch.mark_freeing(blocks.saturating_mul(BLOCK));
+            let (first, after) = punch(&mut batch, own, record.size, offset, end.min(record.size));
+            let before = record.blocks();
+            record.make_sparse().remove(first, after);
+            if first < after && (end <= record.size || !extends) {
+                batch.mark_freeing(before.saturating_sub(record.blocks()).saturating_mul(BLOCK));
             }
         }
         if extends && end > record.size {
@@ -125,7 +126,7 @@ impl Volume {
         if offset >= size {
             return Err(Error::NoSuchPlace);
         }
-        if !state.record.flags.has(Flags::SPARSE) {
+        if !state.record.is_sparse() {
             return Ok(Sought::Found(if what == SeekWhat::Data { offset } else { size }));
         }
         let own = inode.own_key()?;
@@ -160,8 +161,9 @@ enum Sought {
     NotBefore(u64),
 }
 
-/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives how many whole blocks go.
-fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> u64 {
+/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives the first of the whole blocks that go, and
+/// the one behind them.
+fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> (u64, u64) {
     // Whole blocks go; the last block of the file counts as whole up to the size.
     let first = from.div_ceil(BLOCK);
     let after = if end == size { size.div_ceil(BLOCK) } else { end / BLOCK };
@@ -183,5 +185,5 @@ fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> u64 {
             batch.delete_range(DATA, &lo, &hi);
         }
     }
-    after.saturating_sub(first)
+    (first, after)
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::node::{Inode, State};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::DataTag;
-use crate::schema::{DATA, Flags, Record, damaged, key};
+use crate::schema::{DATA, Record, damaged, key};
 use crate::types::{Access, FileType, NodeId};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
@@ -157,7 +157,7 @@ fn copy_part(content: &[u8], offset: u64, out: &mut [u8]) -> usize {
 /// Fills `out`, which is not empty, with what is at `offset`, not past the size.
 fn read_blocks(op: &Op<'_>, own: &[u8], record: &Record, offset: u64, out: &mut [u8]) -> Result<()> {
     let (first, last) = (offset / BLOCK, (offset + out.len() as u64 - 1) / BLOCK);
-    let is_sparse = record.flags.has(Flags::SPARSE);
+    let is_sparse = record.is_sparse();
     let mut filled = 0;
     if first == last {
         let at = key::block(own, first);
@@ -192,7 +192,7 @@ fn read_block(op: &Op<'_>, at: &[u8], record: &Record) -> Result<Vec<u8>> {
     match op.get(DATA, at)? {
         Some(block) if block.len() > BLOCK_BYTES => Err(damaged(at, "the block is too long")),
         Some(block) => Ok(block),
-        None if record.flags.has(Flags::SPARSE) => Ok(Vec::new()),
+        None if record.is_sparse() => Ok(Vec::new()),
         None => Err(damaged(at, "the block is lost")),
     }
 }

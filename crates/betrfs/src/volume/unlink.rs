@@ -55,8 +55,7 @@ pub(super) fn delete_blocks(batch: &mut Batch, own: &[u8], first: u64, end: u64)
 pub(super) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     if record.file_type == FileType::Regular {
         delete_blocks(batch, own, 0, record.size.div_ceil(BLOCK));
-        // A sparse file gives back less; what this is for is a rough figure.
-        batch.mark_freeing(record.size);
+        batch.mark_freeing(record.blocks().saturating_mul(BLOCK));
     }
     if record.flags.has(Flags::LARGE_XATTRS) {
         let (lo, hi) = key::xattrs(own);

@@ -9,7 +9,7 @@ use betree::Batch;
 use crate::FILE_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::schema::block::{self, BLOCK, BLOCK_BYTES};
-use crate::schema::{DATA, Flags, Record, key};
+use crate::schema::{DATA, Record, key};
 use crate::types::NodeId;
 use crate::volume::Volume;
 use crate::volume::attributes::{kill_set_id, with_atime};
@@ -164,8 +164,8 @@ pub(super) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, d
 
 /// Lets a file reach to `end` at least, where everything from `from` on is present.
 fn grow(record: &mut Record, from: u64, end: u64) {
-    if from / BLOCK > record.size.div_ceil(BLOCK) {
-        record.flags.set(Flags::SPARSE);
+    if record.is_sparse() || from / BLOCK > record.size.div_ceil(BLOCK) {
+        record.make_sparse().add(from / BLOCK, end.div_ceil(BLOCK));
     }
     record.size = record.size.max(end);
 }
@@ -179,11 +179,14 @@ pub(super) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u
             batch.upsert(DATA, &key::block(own, size / BLOCK), &block::cut(within));
         }
         delete_blocks(batch, own, blocks, old_blocks);
+        if record.is_sparse() {
+            record.make_sparse().remove(blocks, old_blocks);
+        }
     } else if blocks > old_blocks {
-        record.flags.set(Flags::SPARSE);
+        record.make_sparse();
     }
     if size == 0 {
-        record.flags.clear(Flags::SPARSE);
+        record.make_dense();
     }
     record.size = size;
 }

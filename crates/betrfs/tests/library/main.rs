@@ -20,6 +20,7 @@ mod moments;
 mod renames;
 mod smashed;
 mod snapshots;
+mod sparse;
 mod support;
 mod threads;
 mod unlinked;

@@ -9,7 +9,7 @@ use super::losses::Lost;
 use super::{Check, EVERYTHING};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::{self, DataTag};
-use crate::schema::{DATA, Flags, LINKS, META, Record, Stored, XattrValue};
+use crate::schema::{DATA, Extents, Flags, LINKS, META, Record, Recount, Stored, XattrValue};
 use crate::types::FileType;
 
 impl Check<'_> {
@@ -25,6 +25,7 @@ impl Check<'_> {
             }
             return;
         }
+        let mut recount = record.extents().map(Extents::recount);
         let mut expected = 0;
         let mut lacks = false;
         let mut passed = Vec::new();
@@ -43,13 +44,20 @@ impl Check<'_> {
             if block.len() > BLOCK_BYTES || block.len() as u64 > room {
                 self.misfit(block_key, "there are bytes past the end of the file, or of the block");
             }
-            if number > expected && !record.flags.has(Flags::SPARSE) {
+            if let Some(recount) = &mut recount {
+                recount.found(number);
+            }
+            if number > expected && !record.is_sparse() {
                 self.misfit(&key::block(at, expected), "the block is lost");
             }
             expected = number.saturating_add(1);
         }
-        if expected < end && !record.flags.has(Flags::SPARSE) {
+        if expected < end && !record.is_sparse() {
             self.misfit(&key::block(at, expected), "the block is lost");
+        }
+        // What cannot be read may be any block.
+        if let Some(number) = recount.and_then(Recount::finish).filter(|_| !lacks) {
+            self.misfit(&key::block(at, number), "there are other blocks than the record of the file says");
         }
         self.unchecked.blocks += u64::from(lacks);
     }
