@@ -152,7 +152,8 @@ impl Mount {
             .name("betrfs-greeter".into())
             .spawn(move || answer_once(&own_mount, ready))
             .map_err(|source| MountError::Io { doing: "start a thread", source })?;
-        let served = connection.serve();
+        let broken = mount.mount.clone();
+        let served = connection.serve(move || broken.abort());
         mount.is_over = served.is_ok();
         // If it is there still, it goes before the volume is closed.
         drop(mount);

@@ -217,6 +217,20 @@ impl OwnMount {
         detach(&self.path)
     }
 
+    /// Ends its connection: whoever waits for an answer gets an error. The process ends if that cannot be had
+    /// otherwise.
+    pub fn abort(&self) {
+        // It may well be in use, and is aborted even so.
+        let forced = rustix::mount::unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+        let (major, minor) = self.device;
+        let number = u64::from(major) << 20 | u64::from(minor);
+        let by_number = || std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+        if !matches!(forced, Ok(()) | Err(Errno::BUSY)) && by_number().is_err() {
+            tracing::error!("the mount cannot be aborted otherwise: the server ends");
+            std::process::abort();
+        }
+    }
+
     /// No other mount has its number while its server lives.
     fn must_be_there(&self) -> Result<(), MountPointError> {
         match device_number(&self.path) {

@@ -87,8 +87,20 @@ fn mode(path: &Path) -> u32 {
 
 /// As whom a program runs for a user.
 fn runs_as(path: &Path, user: u32) -> String {
-    let output = Command::new(path).arg("-u").uid(user).gid(user).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    let run = || Command::new(path).arg("-u").uid(user).gid(user).output();
+    // A process that another test is starting holds this one's descriptor to write until it executes.
+    let is_busy = |tried: &std::io::Result<_>| {
+        tried.as_ref().is_err_and(|error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
+    };
+    let mut tries = std::iter::repeat_with(run).take(500);
+    let ran = tries.find(|tried| {
+        let busy = is_busy(tried);
+        if busy {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+        !busy
+    });
+    String::from_utf8(ran.unwrap().unwrap().stdout).unwrap().trim().to_owned()
 }
 
 /// A set-id program of [`OWNER`] that all may write to, of which the kernel knows that.

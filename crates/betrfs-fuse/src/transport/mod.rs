@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -34,7 +35,7 @@ use device::Reader;
 use dispatch::Dispatch;
 use notices::Notices;
 pub use panics::abort_on_stray_panics;
-use queues::Queues;
+use queues::{Broken, Queues};
 pub use queues::enable as enable_io_uring;
 pub use turnstile::SlowDevice;
 use turnstile::Turnstile;
@@ -142,11 +143,21 @@ impl Connection {
         }
     }
 
-    /// Answers requests until the kernel ends the connection.
+    /// Answers requests until the kernel ends the connection. Where some could not be answered any more, `abort` is
+    /// called, which ends it.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn serve(self) -> io::Result<()> {
+    pub fn serve(self, abort: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+        let failure = Arc::new(Mutex::new(None));
+        let broken: Broken = Arc::new({
+            let failure = Arc::clone(&failure);
+            move |cpu, errno| {
+                tracing::error!("the queue of CPU {cpu} broke: {errno}");
+                failure.lock().get_or_insert(errno);
+                abort();
+            }
+        });
         let only_forgets = self.queues.is_some();
         let reader = Reader {
             device: self.device,
@@ -160,7 +171,7 @@ impl Connection {
             let thread = thread::Builder::new().name(format!("{THREAD_NAME}-dev"));
             readers.push(thread.spawn(move || reader.run())?);
         }
-        let workers = self.queues.map(Queues::serve).unwrap_or_default();
+        let workers = self.queues.map(|queues| queues.serve(&broken)).unwrap_or_default();
         let mut served = Ok(());
         for reader in readers {
             served = served.and(reader.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));
@@ -170,7 +181,8 @@ impl Connection {
                 served = served.and(Err(io::Error::other("a thread panicked")));
             }
         }
-        served
+        let failure = failure.lock().take();
+        failure.map_or(served, |errno| Err(errno.into()))
     }
 }
 

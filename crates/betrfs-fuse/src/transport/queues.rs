@@ -44,9 +44,13 @@ pub fn enable() -> io::Result<()> {
     Ok(())
 }
 
+/// What a thread does when its entry is of no more use while the connection lasts: requests that are for it would
+/// wait for ever. It is told the CPU, and why.
+pub type Broken = Arc<dyn Fn(usize, Errno) + Send + Sync>;
+
 /// Threads that have a ring each, and wait for the word to begin.
 pub struct Queues {
-    threads: Vec<(Sender<()>, JoinHandle<()>)>,
+    threads: Vec<(Sender<Broken>, JoinHandle<()>)>,
 }
 
 impl Queues {
@@ -84,10 +88,10 @@ impl Queues {
     }
 
     /// Lets the threads answer requests until the connection ends.
-    pub fn serve(self) -> Vec<JoinHandle<()>> {
-        let begin = |(begin, thread): (Sender<()>, JoinHandle<()>)| {
+    pub fn serve(self, broken: &Broken) -> Vec<JoinHandle<()>> {
+        let begin = |(begin, thread): (Sender<Broken>, JoinHandle<()>)| {
             // A thread that has ended has no ring to serve.
-            let _ = begin.send(());
+            let _ = begin.send(Arc::clone(broken));
             thread
         };
         self.threads.into_iter().map(begin).collect()
@@ -101,7 +105,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(self, started: &Sender<io::Result<()>>, begun: &Receiver<()>) {
+    fn run(self, started: &Sender<io::Result<()>>, begun: &Receiver<Broken>) {
         let mut cpu = CpuSet::new();
         cpu.set(self.qid);
         if let Err(errno) = rustix::thread::sched_setaffinity(None, &cpu) {
@@ -112,16 +116,17 @@ impl Worker {
         }
         let entry = u16::try_from(self.qid)
             .map_err(io::Error::other)
-            .and_then(|qid| Entry::new(Arc::clone(&self.device), qid, PAYLOAD_BYTES_MAX));
+            .and_then(|qid| Entry::new(Arc::clone(&self.device), qid, PAYLOAD_BYTES_MAX))
+            .and_then(|mut entry| entry.try_out().map(|()| entry).map_err(io::Error::from));
         let (entry, told) = match entry {
             Ok(entry) => (Some(entry), started.send(Ok(()))),
             Err(error) => (None, started.send(Err(error))),
         };
         // Without the word to begin, the mount failed.
-        if let (Some(mut entry), Ok(()), Ok(())) = (entry, told, begun.recv()) {
+        if let (Some(mut entry), Ok(()), Ok(broken)) = (entry, told, begun.recv()) {
             match self.serve(&mut entry) {
                 Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
-                Err(errno) => tracing::error!("a queue of CPU {} broke: {errno}", self.qid),
+                Err(errno) => broken(self.qid, errno),
             }
         }
     }

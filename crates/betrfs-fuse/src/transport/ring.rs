@@ -201,13 +201,22 @@ impl Entry {
         Ok(Entry { ring, queues, submissions, memory: Some(memory), params, device, qid })
     }
 
+    /// Gives the kernel a command that does nothing: what keeps it from taking any is found out before a mount
+    /// depends on it.
+    ///
+    /// # Errors
+    /// The operating system's: a sandbox may forbid it.
+    pub fn try_out(&mut self) -> Result<(), Errno> {
+        self.run(IoringOp::Nop, 0, 0, 0, 0)
+    }
+
     /// Offers the entry to the kernel, and waits for the first request.
     ///
     /// # Errors
     /// [`Errno::NOTCONN`] at the connection's end; else why the kernel does not take it.
     pub fn register(&mut self) -> Result<(), Errno> {
         let vectors = self.memory.as_ref().ok_or(Errno::NOTCONN)?.place::<[iovec; 2]>(VECTORS_AT);
-        self.run(REGISTER, 0, vectors.expose_provenance() as u64, 2)
+        self.run(IoringOp::UringCmd, REGISTER, 0, vectors.expose_provenance() as u64, 2)
     }
 
     /// Sends the reply in the memory, to the request that was named so, and waits for the next one.
@@ -215,7 +224,7 @@ impl Entry {
     /// # Errors
     /// [`Errno::NOTCONN`] at the connection's end.
     pub fn commit(&mut self, commit_id: u64) -> Result<(), Errno> {
-        self.run(COMMIT_AND_FETCH, commit_id, 0, 0)
+        self.run(IoringOp::UringCmd, COMMIT_AND_FETCH, commit_id, 0, 0)
     }
 
     /// The request that came last, or the reply to it.
@@ -237,9 +246,16 @@ impl Entry {
     }
 
     /// Gives the kernel a command and waits until it is complete.
-    fn run(&mut self, command: u32, commit_id: u64, addr: u64, len: u32) -> Result<(), Errno> {
+    fn run(
+        &mut self,
+        opcode: IoringOp,
+        command: u32,
+        commit_id: u64,
+        addr: u64,
+        len: u32,
+    ) -> Result<(), Errno> {
         let submission = Submission {
-            opcode: IoringOp::UringCmd as u8,
+            opcode: opcode as u8,
             flags: 0,
             priority: 0,
             fd: self.device.as_raw_fd(),
@@ -285,5 +301,19 @@ impl Entry {
         head.store(seen.wrapping_add(1), Ordering::Release);
         self.memory = Some(memory);
         if result < 0 { Err(Errno::from_raw_os_error(-result)) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_connection_takes_no_entry_and_nobody_waits() {
+        let file = OwnedFd::from(tempfile::tempfile().unwrap());
+        let mut entry = Entry::new(Arc::new(file), 0, 4096).unwrap();
+        entry.try_out().unwrap();
+        assert!(entry.message().is_ok(), "it is the thread's again");
+        entry.register().unwrap_err();
     }
 }

@@ -40,13 +40,11 @@ impl Gaps {
             }
         }
         // What lies in it and was known keeps its own.
+        // The one that grows may begin where this one does.
+        let is_other = |(lo, _): &(&Cut, &Gap)| grown.as_ref() != Some(*lo);
         while let Some((start, end)) =
-            gaps.range(from.clone()..hi.clone()).next().map(|(lo, gap)| (lo.clone(), gap.hi.clone()))
+            gaps.range(from.clone()..hi.clone()).find(is_other).map(|(lo, gap)| (lo.clone(), gap.hi.clone()))
         {
-            if grown.as_ref() == Some(&start) {
-                // Itself begins where this one does.
-                break;
-            }
             if end > hi {
                 hi = start;
                 break;
