@@ -82,6 +82,8 @@ impl Env {
             self.walk(&self.checkpoint.lock(), tell, progress);
             return Ok(());
         }
+        // As they are before anything is written.
+        self.check_superblocks(tell);
         self.checkpoint()?;
         while self.engine.free_one()? {}
         loop {
@@ -91,7 +93,6 @@ impl Env {
             if self.engine.dicts.iter().any(|d| d.state.read().is_dirty()) {
                 continue;
             }
-            self.check_superblocks(tell);
             self.walk(&committed, tell, progress);
             return Ok(());
         }

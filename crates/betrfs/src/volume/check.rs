@@ -66,8 +66,8 @@ impl Volume {
         Ok(check(&self.env, self.query(OpKind::Internal), findings))
     }
 
-    /// Opens the volume on a device, checks it and closes it. One that cannot be opened, because something is
-    /// damaged that opening needs, is checked as far as it can be read, and not changed then.
+    /// Opens the volume on a device, checks it and closes it. One whose engine cannot be opened, because something
+    /// is damaged that this needs, is checked as far as it can be read, and not changed.
     ///
     /// # Errors
     /// Where there is nothing to check: there is no volume, or one of a later version, or no memory.
@@ -76,15 +76,30 @@ impl Volume {
         options: OpenOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report> {
-        let opened = Volume::open(device.clone(), options.clone());
-        let checked = opened.and_then(|volume| {
-            let report = volume.check(progress)?;
-            // What cannot be written back is no reason to keep silent.
-            Ok(Report { refused: volume.close().err(), ..report })
-        });
-        match checked {
-            Err(error) if is_damage(&error) => examine_damaged(device, &options, error, progress),
-            checked => checked,
+        let mut findings = Findings::default();
+        let refused = match Env::open(device.clone(), Volume::engine_options(options.cache_bytes)) {
+            Ok(env) => {
+                let env = Arc::new(env);
+                let refused = Volume::from_env(env.clone(), options.clone()).err();
+                match env.check(&mut |found| findings.found(found), progress) {
+                    Ok(()) if refused.as_ref().is_none_or(is_damage) => {
+                        let counts = AllCounts::default();
+                        let report = check(&env, counts.begin(&env, OpKind::Internal), findings);
+                        // What cannot be written back is no reason to keep silent.
+                        let refused = refused.or_else(|| env.close().err().map(Error::from));
+                        return Ok(Report { refused, ..report });
+                    }
+                    Ok(()) => refused,
+                    Err(error) => refused.or(Some(error.into())),
+                }
+            }
+            Err(error) => Some(error.into()),
+        };
+        match refused {
+            Some(refused) if is_damage(&refused) => {
+                examine_damaged(device, &options, findings, refused, progress)
+            }
+            refused => refused.map_or_else(|| Ok(Report::default()), Err),
         }
     }
 }
@@ -98,10 +113,10 @@ fn is_damage(error: &Error) -> bool {
 fn examine_damaged(
     device: Arc<dyn Device>,
     options: &OpenOptions,
+    mut findings: Findings,
     refused: Error,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
-    let mut findings = Findings::default();
     let engine_options = Volume::engine_options(options.cache_bytes);
     let opened = Env::open_damaged(device, engine_options, &mut |found| findings.found(found));
     let env = match opened {
@@ -113,6 +128,10 @@ fn examine_damaged(
     let counts = AllCounts::default();
     let mut report = check(&env, counts.begin(&env, OpKind::Internal), findings);
     if report.problems.is_empty() {
+        if let Error::Engine(betree::Error::Device(_)) = refused {
+            // All can be read: the device takes no writes.
+            return Err(refused);
+        }
         report.problems.push(alloc::format!("{refused}"));
     }
     Ok(Report { refused: Some(refused), ..report })

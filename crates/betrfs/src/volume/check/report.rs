@@ -61,6 +61,10 @@ impl Findings {
 
     fn push(&mut self, what: String, losses: Option<usize>) {
         if self.lines.len() < PROBLEMS_MAX {
+            // Of a superblock is told before and after a volume turns out not to open.
+            if self.lines.iter().any(|line| line.what == what) {
+                return;
+            }
             self.lines.push(Line { what, losses });
         } else {
             self.more += 1;
