@@ -53,6 +53,8 @@ impl Gaps {
         }
         match grown.and_then(|start| gaps.get_mut(&start)) {
             Some(before) => before.hi = hi,
+            // All of it was known.
+            None if hi <= from => {}
             None => drop(gaps.insert(from, Gap { hi, losses })),
         }
     }
