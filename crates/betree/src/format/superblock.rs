@@ -19,7 +19,7 @@ pub(crate) mod slots;
 /// The first bytes of a superblock, in every version.
 const MAGIC: [u8; 8] = *b"BetrFS\0\x01";
 /// The format that this program writes, and the latest that it reads.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The most dictionaries of a volume.
 pub(crate) const DICTS_MAX: usize = 8;
 /// The smallest log in bytes.
@@ -449,7 +449,7 @@ mod tests {
     #[test]
     fn fields_stand_at_their_documented_places() {
         let block = encoded(&sample());
-        assert_eq!(&block[..12], b"BetrFS\0\x01\x04\0\0\0");
+        assert_eq!(&block[..12], b"BetrFS\0\x01\x05\0\0\0");
         assert_eq!(&block[16..32], b"sixteen bytes id");
         assert_eq!(block[32..40], 7u64.to_le_bytes());
         assert_eq!(block[112..120], (40u64 * 4096).to_le_bytes());
@@ -474,9 +474,9 @@ mod tests {
     #[test]
     fn a_later_version_is_told_from_rot() {
         let mut block = encoded(&sample());
-        block[8] = 5;
+        block[8] = 6;
         assert!(matches!(Superblock::decode(&block), Decoded::Bad { .. }));
-        assert_eq!(Superblock::decode(&resealed(block.clone())), Decoded::Newer { version: 5 });
+        assert_eq!(Superblock::decode(&resealed(block.clone())), Decoded::Newer { version: 6 });
         block[8] = 0;
         assert!(matches!(Superblock::decode(&resealed(block)), Decoded::Bad { .. }));
         assert_eq!(Superblock::decode(&vec![0; BLOCK_BYTES]), Decoded::NotOurs);
