@@ -90,7 +90,9 @@ fn runs_as(path: &Path, user: u32) -> String {
     let run = || Command::new(path).arg("-u").uid(user).gid(user).output();
     // A process that another test is starting holds this one's descriptor to write until it executes.
     let is_busy = |tried: &std::io::Result<_>| {
-        tried.as_ref().is_err_and(|error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
+        tried
+            .as_ref()
+            .is_err_and(|error: &std::io::Error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
     };
     let mut tries = std::iter::repeat_with(run).take(500);
     let ran = tries.find(|tried| {

@@ -23,6 +23,7 @@ mod moments;
 mod mounted;
 mod names;
 mod others;
+mod sandbox;
 mod snapshots;
 mod space;
 mod synchronous;

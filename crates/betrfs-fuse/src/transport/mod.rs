@@ -24,8 +24,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -35,8 +35,8 @@ use device::Reader;
 use dispatch::Dispatch;
 use notices::Notices;
 pub use panics::abort_on_stray_panics;
-use queues::{Broken, Queues};
 pub use queues::enable as enable_io_uring;
+use queues::{Broken, Queues};
 pub use turnstile::SlowDevice;
 use turnstile::Turnstile;
 
