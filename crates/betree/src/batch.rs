@@ -30,7 +30,10 @@ pub struct Batch {
     drawn_bytes: u64,
     clones: u32,
     clone_key_bytes_max: Option<usize>,
-    oversized: bool,
+    /// The length of the longest key or prefix of keys.
+    longest_key_bytes: usize,
+    /// The length of a value that no record can hold.
+    refused_value_bytes: Option<usize>,
     /// One bit a dictionary; the highest stands for all that no volume has.
     dicts: u64,
 }
@@ -120,7 +123,7 @@ impl Batch {
     /// other changes, in theirs.
     pub fn clone_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
         self.push(CLONE_RANGE, dict, 0, from, to);
-        self.oversized |= to.len() > KEY_BYTES_MAX;
+        self.note_key(to.len());
         self.clones += 1;
     }
 
@@ -133,7 +136,7 @@ impl Batch {
         let ends = [to.len(), lo.bytes().len()].map(|len| (len as u32).to_le_bytes()).concat();
         let sides = if lo.is_after() { LO_AFTER } else { 0 } | if hi.is_after() { HI_AFTER } else { 0 };
         self.push(CLONE_PART, dict, sides, from, &[&ends, to, lo.bytes(), hi.bytes()].concat());
-        self.oversized |= to.len() + lo.bytes().len().max(hi.bytes().len()) > KEY_BYTES_MAX;
+        self.note_key(to.len() + lo.bytes().len().max(hi.bytes().len()));
         self.clones += 1;
     }
 
@@ -185,10 +188,11 @@ impl Batch {
 
     fn push(&mut self, kind: u8, dict: DictId, sides: u8, key: &[u8], value: &[u8]) {
         let (Ok(key_len), Ok(value_len)) = (u32::try_from(key.len()), u32::try_from(value.len())) else {
-            self.oversized = true;
+            self.note_key(key.len());
+            self.refused_value_bytes = self.refused_value_bytes.max(Some(value.len()));
             return;
         };
-        self.oversized |= key.len() > KEY_BYTES_MAX || (kind == DELETE_RANGE && value.len() > KEY_BYTES_MAX);
+        self.note_key(key.len().max(if kind == DELETE_RANGE { value.len() } else { 0 }));
         self.dicts |= 1 << dict.0.min(63);
         let record = Arc::make_mut(&mut self.record);
         // A small operation's changes come in one piece, without growing.
@@ -261,8 +265,26 @@ impl Batch {
         Ok((ranges.record, count))
     }
 
-    pub(crate) fn is_oversized(&self) -> bool {
-        self.oversized
+    fn note_key(&mut self, bytes: usize) {
+        self.longest_key_bytes = self.longest_key_bytes.max(bytes);
+    }
+
+    /// Refuses what no dictionary takes.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::TooLarge`].
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.longest_key_bytes > KEY_BYTES_MAX {
+            let (bytes, limit_bytes) = (self.longest_key_bytes as u64, KEY_BYTES_MAX as u64);
+            return Err(Error::KeyTooLong { bytes, limit_bytes });
+        }
+        match self.refused_value_bytes {
+            Some(bytes) => {
+                let limit_bytes = u64::from(u32::MAX);
+                Err(Error::TooLarge { what: "a value", bytes: bytes as u64, limit_bytes })
+            }
+            None => Ok(()),
+        }
     }
 
     /// The highest dictionary that it changes.

@@ -184,7 +184,7 @@ impl Engine {
                     Change::CloneRange { from, to, lo, hi } => {
                         mine.push((msn, RangeChange::Clone { from, to, lo, hi }));
                     }
-                    _ => return Err(Error::BadRecord),
+                    _ => return Err(Error::Mistake("a change of a key among those of ranges")),
                 }
             }
             if mine.is_empty() {

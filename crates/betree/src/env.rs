@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use betree_sys::sync::atomic::{AtomicU64, Ordering};
 use betree_sys::sync::{Condvar, Mutex};
 
-use crate::batch::{Batch, KEY_BYTES_MAX};
+use crate::batch::Batch;
 use crate::check::Opened;
 use crate::checkpoint::{Captured, Committed};
 use crate::dict::Dict;
@@ -105,10 +105,7 @@ impl Env {
     /// [`Error::TooLarge`], [`Error::NoSpace`] (never for a batch of deletes alone),
     /// [`Error::ReadOnly`]; nothing was changed.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
-        if batch.is_oversized() {
-            let limit_bytes = KEY_BYTES_MAX as u64;
-            return Err(Error::KeyTooLong { bytes: batch.bytes() as u64, limit_bytes });
-        }
+        batch.validate()?;
         if batch.bytes() > self.batch_bytes_max() {
             return Err(Error::TooLarge {
                 what: "a batch",

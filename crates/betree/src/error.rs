@@ -60,7 +60,7 @@ pub enum Error {
         /// The failure.
         why: String,
     },
-    /// A key is over the limit.
+    /// A key is over the limit; nothing was changed.
     #[error("a key of {bytes} bytes is over the limit of {limit_bytes}")]
     KeyTooLong {
         /// Its length, or a bound of the lengths that a clone's keys would have.
@@ -68,7 +68,7 @@ pub enum Error {
         /// The longest that is allowed.
         limit_bytes: u64,
     },
-    /// A key or a batch is over its limit; nothing was changed.
+    /// A value, a batch or a log record is over its limit; nothing was changed.
     #[error("{what} of {bytes} bytes is over the limit of {limit_bytes}")]
     TooLarge {
         /// What is too large.
@@ -90,9 +90,32 @@ pub enum Error {
         /// The number asked for.
         id: u8,
     },
-    /// A log record that does not parse.
-    #[error("a log record does not parse")]
+    /// Copies of copies would make a tree too high; nothing was changed.
+    #[error(
+        "clones of clones would make a tree of {levels} levels, which is over the limit of {limit_levels}"
+    )]
+    TooHigh {
+        /// How many levels it would have.
+        levels: u64,
+        /// The most that a tree has.
+        limit_levels: u64,
+    },
+    /// The changes of a batch, as they stand in a log record, do not parse.
+    #[error("the changes of a batch do not parse as a log record")]
     BadRecord,
+    /// What the engine made sure of is not so; nothing on the device is to blame.
+    #[error("a mistake in the program: {0}")]
+    Mistake(&'static str),
+    /// The device is too small for a new volume.
+    #[error(
+        "it has {bytes} bytes in whole blocks, and a volume of such nodes and such a log needs at least {least_bytes}"
+    )]
+    TooSmall {
+        /// The size of the device.
+        bytes: u64,
+        /// The least that it would need.
+        least_bytes: u64,
+    },
     /// The parameters of a new volume do not fit together.
     #[error("{0}")]
     BadGeometry(&'static str),

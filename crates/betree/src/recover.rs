@@ -56,13 +56,14 @@ impl Env {
     /// Makes an empty volume on the device, whatever it held before. `volume_id` is to be random.
     ///
     /// # Errors
-    /// [`Error::BadGeometry`] if the device is too small for it; the device's.
+    /// [`Error::BadGeometry`]; [`Error::TooSmall`] if the device is too small for it; the device's.
     pub fn format(device: Arc<dyn Device>, geometry: &Geometry, volume_id: [u8; 16]) -> Result<()> {
         geometry.validate()?;
         let volume_bytes = device.len() / BLOCK * BLOCK;
         let taken = slots::BYTES + geometry.log_bytes;
-        if volume_bytes < taken + u64::from(geometry.node_bytes) * NODES_MIN + 64 * BLOCK {
-            return Err(Error::BadGeometry("the device is too small for such nodes and such a log"));
+        let least_bytes = taken + u64::from(geometry.node_bytes) * NODES_MIN + 64 * BLOCK;
+        if volume_bytes < least_bytes {
+            return Err(Error::TooSmall { bytes: volume_bytes, least_bytes });
         }
         let disk = Arc::new(Disk::new(device));
         slots::erase(&disk)?;
@@ -136,7 +137,7 @@ impl Env {
         }
         let mut committed = Committed { superblock, directory: Some(directory) };
         let mut next_msn = superblock.next_msn;
-        let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
+        let mut take_record = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             let ranges = ranges_at_front(record, changes)?;
             // The log has looked at both.
             next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
@@ -164,6 +165,18 @@ impl Env {
                 }
             }
             Ok(())
+        };
+        let Region { offset, len } = region(&superblock);
+        let mut each = |first_msn: u64, changes: u32, record: &[u8]| {
+            take_record(first_msn, changes, record).map_err(|error| match error {
+                Error::BadRecord => Error::Corrupt {
+                    what: "the log",
+                    offset,
+                    len,
+                    why: alloc::format!("the record of the changes from {first_msn} on does not parse"),
+                },
+                error => error,
+            })
         };
         let mut log_position = superblock.log_start.position;
         if !superblock.clean {

@@ -35,7 +35,7 @@ fn engine(error: &betree::Error) -> Errno {
         betree::Error::Device(error) if error.is_full() => Errno::NOSPC,
         betree::Error::ReadOnly { .. } => Errno::ROFS,
         betree::Error::KeyTooLong { .. } => Errno::NAMETOOLONG,
-        betree::Error::TooLarge { .. } => Errno::OVERFLOW,
+        betree::Error::TooLarge { .. } | betree::Error::TooHigh { .. } => Errno::OVERFLOW,
         betree::Error::NoMemory { .. } => Errno::NOMEM,
         _ => Errno::IO,
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use betree::Geometry;
+use betree::{Finding, Geometry};
 use betree_sys::{BLOCK_BYTES, Device};
 use betrfs_sim::harness::{guarded, seeds};
 use betrfs_sim::{Failure, Generator, History, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, open_env};
@@ -73,16 +73,33 @@ fn volume(setup: Setup, seed: u64, is_closed: bool) -> (MemDevice, History) {
 fn examine(setup: Setup, device: MemDevice, history: &History) -> Result<bool, String> {
     let device: Arc<dyn Device> = Arc::new(device);
     let Ok(env) = open_env(&device, &setup) else { return Ok(true) };
-    let mut is_reported = false;
+    let mut met = None;
     match ModelEnv::read(&env, setup.geometry.dicts) {
         Ok(found) => {
             history.prefix_check(&found).map_err(|e| format!("wrong data without a word: {e}"))?;
         }
-        Err(Failure::Engine(_)) => is_reported = true,
+        Err(Failure::Engine(error)) => met = Some(error),
         Err(Failure::Wrong(what)) => return Err(what),
     }
-    let checked = env.check(&mut |found| is_reported |= found.into_problem().is_some(), &mut |_, _| ());
-    Ok(is_reported || checked.is_err())
+    let mut problems = Vec::new();
+    let checked = env.check(
+        &mut |found| {
+            if let Finding::Problem { what, hides } = found {
+                problems.push((what, hides));
+            }
+        },
+        &mut |_, _| (),
+    );
+    // What a reader meets a check tells, with where it is.
+    if let (Ok(()), Some(error)) = (&checked, &met) {
+        let is_told = |(what, hides): &(String, Option<betree::Error>)| {
+            hides.as_ref() == Some(error) && what.contains(|c: char| c.is_ascii_digit())
+        };
+        if !problems.iter().any(is_told) {
+            return Err(format!("a reader met `{error}`, which the check does not tell: {problems:?}"));
+        }
+    }
+    Ok(met.is_some() || !problems.is_empty() || checked.is_err())
 }
 
 /// Where to flip bits in a block: in each sector a byte anywhere, which may be one of no use, and

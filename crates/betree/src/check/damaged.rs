@@ -35,7 +35,9 @@ impl Env {
         let (superblock, bad_copies) = slots::newest(&disk)?;
         bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
         let Some(superblock) = superblock else {
-            return Err(slots::load(&disk).err().unwrap_or(Error::BadRecord));
+            return Err(slots::load(&disk)
+                .err()
+                .unwrap_or(Error::Mistake("a superblock is good and is not")));
         };
         if let Err(error) = slots::load(&disk) {
             if bad_copies.is_empty() {

@@ -2,6 +2,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::batch::KEY_BYTES_MAX;
 use crate::health::Watcher;
 use crate::io::mem::MemDevice;
 use crate::settings::{Geometry, Options};
@@ -371,4 +372,58 @@ fn a_read_error_of_background_work_is_told_with_its_place() {
     assert!(trouble.why.contains("device read"), "{}", trouble.why);
     assert_eq!(diary.take().len(), 1);
     assert_eq!(put(&env, 1), Err(Error::ReadOnly { why: trouble.why }));
+}
+
+#[test]
+fn a_refusal_tells_what_is_over_which_limit() {
+    let env = env_of(1, 1 << 20);
+    let told = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = Batch::new();
+        batch.put(DictId(0), b"beside", &[0; 5000]);
+        change(&mut batch);
+        env.commit(&batch).unwrap_err().to_string()
+    };
+    let long = [7; KEY_BYTES_MAX + 1];
+    let too_long = "a key of 65537 bytes is over the limit of 65536";
+    assert_eq!(told(&|batch| batch.put(DictId(0), &long, b"")), too_long);
+    assert_eq!(told(&|batch| batch.delete_range(DictId(0), &Cut::LOW, &Cut::before(long))), too_long);
+    assert_eq!(told(&|batch| batch.clone_range(DictId(0), b"a", &long)), too_long);
+    let limit = env.batch_bytes_max();
+    let large = told(&|batch| batch.put(DictId(0), b"key", &alloc::vec![0; 300_000]));
+    assert_eq!(large, alloc::format!("a batch of 305033 bytes is over the limit of {limit}"));
+    let geometry = env.engine.geometry;
+    let small = Env::format(MemDevice::new(700), &geometry, [1; 16]).unwrap_err();
+    let Error::TooSmall { bytes, least_bytes } = small else { panic!("{small}") };
+    assert_eq!(bytes, 700 * 4096);
+    assert!(Env::format(MemDevice::new((least_bytes / 4096 - 1) as usize), &geometry, [1; 16]).is_err());
+    Env::format(MemDevice::new((least_bytes / 4096) as usize), &geometry, [1; 16]).unwrap();
+}
+
+#[test]
+fn a_record_of_the_log_that_does_not_parse_is_told_with_its_place() {
+    let geometry = Geometry {
+        node_bytes: 16 << 10,
+        basement_bytes: 4096,
+        fanout_max: 4,
+        log_bytes: 128 << 10,
+        dicts: 1,
+    };
+    let device = MemDevice::new(2048);
+    Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+    let options = || Options::new(1 << 20, Arc::new(Replace));
+    let env = Env::open(device.clone(), options()).unwrap();
+    let mut commit = env.commit.lock();
+    let msn = commit.next_msn;
+    env.log.append(msn, 1, &Arc::new(b"no change is so".to_vec())).unwrap();
+    commit.next_msn += 1;
+    drop(commit);
+    env.sync().unwrap();
+    let crashed = MemDevice::holding(device.durable_bytes());
+    let told = Env::open(crashed.clone(), options()).unwrap_err().to_string();
+    assert!(told.starts_with("the log at byte 16384 (131072 bytes) is damaged: "), "{told}");
+    assert!(told.contains(&alloc::format!("changes from {msn} on ")), "{told}");
+    // Who looks at it as it is finds the same.
+    let mut all = Vec::new();
+    Env::open_damaged(crashed, options(), &mut |found| all.extend(found.into_problem())).unwrap();
+    assert_eq!(all, ["1 records of the log, which begins at byte 16384, make no sense"]);
 }

@@ -29,6 +29,9 @@ const SPARE_BYTES_MAX: usize = 5 << 20;
 /// A node's header is read together with the whole node when that is no more than this.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
+const NOT_READ: Error = Error::Mistake("a piece that was read is not in memory");
+const NOWHERE: Error = Error::Mistake("a piece is neither in memory nor on the device");
+
 /// Bytes in a row on the device that belong to a run of a piece.
 struct Wanted {
     at: u64,
@@ -97,7 +100,7 @@ impl Store {
 
     /// The contents of a piece as one run, from memory or from the device.
     pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
-        self.runs(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord)
+        self.runs(core::slice::from_ref(piece))?.pop().ok_or(NOT_READ)
     }
 
     /// The contents of a piece, from memory or from the device. Whoever only looks need not have them in one
@@ -105,7 +108,7 @@ impl Store {
     pub fn layers(&self, piece: &Arc<Piece>) -> Result<Layers> {
         match piece.layers() {
             Some(layers) => Ok(layers),
-            None => self.all_layers(core::slice::from_ref(piece))?.pop().ok_or(Error::BadRecord),
+            None => self.all_layers(core::slice::from_ref(piece))?.pop().ok_or(NOT_READ),
         }
     }
 
@@ -134,7 +137,7 @@ impl Store {
                 Loaded::Whole(whole) => *layers = Some(whole),
                 Loaded::Over(lacking, newer) => {
                     // A piece is in memory or on the device.
-                    places.push(lacking.stored().ok_or(Error::BadRecord)?);
+                    places.push(lacking.stored().ok_or(NOWHERE)?);
                     missing.push((lacking, newer, layers));
                 }
             }
@@ -151,7 +154,7 @@ impl Store {
             }
             self.cache.evict();
         }
-        all.into_iter().map(|layers| layers.ok_or(Error::BadRecord)).collect()
+        all.into_iter().map(|layers| layers.ok_or(NOT_READ)).collect()
     }
 
     /// What is wrong with each run of a piece that cannot be read as it is stored.

@@ -76,7 +76,7 @@ impl Form {
         let (copied, encoded) = match piece.resident().map_or_else(|| piece.held(), Held::Whole) {
             Held::Whole(run) => (None, Some(run)),
             Held::Stored(stored, newer) => (Some(stored), newer),
-            Held::Nothing => return Err(Error::BadRecord),
+            Held::Nothing => return Err(Error::Mistake("a piece is neither in memory nor on the device")),
         };
         Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
     }

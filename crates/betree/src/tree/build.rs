@@ -217,7 +217,7 @@ impl Tree<'_> {
                 out.share(basement);
                 continue;
             }
-            let run = runs.next().ok_or(Error::BadRecord)?;
+            let run = runs.next().ok_or(Error::Mistake("a basement that was read is not there"))?;
             let (from, to) = (run.first_behind(lo), run.first_behind(hi));
             if lift.changes_nothing() {
                 out.push_pairs(&run, from, to);

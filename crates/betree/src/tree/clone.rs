@@ -377,8 +377,9 @@ impl Tree<'_> {
                 let collected = collected.filter(|_| !planted::is(Bug::CarvedNodeTooLow));
                 let height = self.height_over(named.chain(collected), change);
                 if height > HEIGHT_MAX {
-                    let (bytes, limit_bytes) = (u64::from(height), u64::from(HEIGHT_MAX));
-                    return Err(Error::TooLarge { what: "a tree of clones", bytes, limit_bytes });
+                    // The leaves are a level too.
+                    let (levels, limit_levels) = (u64::from(height) + 1, u64::from(HEIGHT_MAX) + 1);
+                    return Err(Error::TooHigh { levels, limit_levels });
                 }
                 self.build_interior(height, lo, hi, parts)?
             }

@@ -105,7 +105,7 @@ pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> 
 
 fn read_all(disk: &Disk) -> Result<Vec<Found>> {
     if disk.len() < BYTES {
-        let why = format!("the device has {} bytes, fewer than the superblocks alone", disk.len());
+        let why = format!("it has fewer than the {BYTES} bytes that the superblocks alone take");
         return Err(Error::NotAVolume { why });
     }
     (0..COUNT).map(|slot| read_slot(disk, slot)).collect()
