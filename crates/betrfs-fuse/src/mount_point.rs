@@ -31,6 +31,8 @@ const BLOCK_BYTES: u32 = 4096;
 
 const DEV_FUSE: &str = "/dev/fuse";
 const FUSERMOUNT: &str = "fusermount3";
+/// Of util-linux.
+const UMOUNT: &str = "umount";
 
 /// Why a directory cannot be mounted on, or a mount not be undone.
 #[derive(Debug, thiserror::Error)]
@@ -205,7 +207,7 @@ impl OwnMount {
     /// [`MountPointError::Elsewhere`] if it is not; else as [`unmount`].
     pub fn unmount(&self) -> Result<(), MountPointError> {
         self.must_be_there()?;
-        unmount(&self.path)
+        self.undo_apart(&[], unmount)
     }
 
     /// As [`detach`], if it is still there.
@@ -214,7 +216,34 @@ impl OwnMount {
     /// [`MountPointError::Elsewhere`] if it is not; else as [`detach`].
     pub fn detach(&self) -> Result<(), MountPointError> {
         self.must_be_there()?;
-        detach(&self.path)
+        self.undo_apart(&["--lazy"], detach)
+    }
+
+    /// Undoes the mount from its server's process, by a program. At the end of a mount of a block device the kernel
+    /// waits for the server's answer, whatever signal comes; a server that waited itself and was killed would
+    /// keep its own connection, and so that wait, for ever.
+    fn undo_apart(
+        &self,
+        how: &[&str],
+        by_itself: fn(&Path) -> Result<(), MountPointError>,
+    ) -> Result<(), MountPointError> {
+        if !self.is_block {
+            return by_itself(&self.path);
+        }
+        let mut command = Command::new(UMOUNT);
+        command.args(["--internal-only", "--no-canonicalize"]).args(how).arg("--").arg(&self.path);
+        match command.env("LC_ALL", "C").stdin(Stdio::null()).output() {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => match printed(&output.stderr) {
+                why if why.contains("busy") => Err(MountPointError::Busy { path: self.path.clone() }),
+                why => Err(failed("unmount", &self.path, io::Error::other(why))),
+            },
+            Err(error) => {
+                // It is not there, or there is nothing left to start it with.
+                tracing::info!("{UMOUNT} cannot be run: {error}");
+                by_itself(&self.path)
+            }
+        }
     }
 
     /// Ends its connection: whoever waits for an answer gets an error. The process ends if that cannot be had

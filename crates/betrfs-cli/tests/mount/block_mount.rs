@@ -136,3 +136,27 @@ fn read_ahead_is_as_far_as_the_mount_wants() {
     let read_ahead = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}-fuseblk/read_ahead_kb"));
     assert_eq!(read_ahead.unwrap().trim(), "1024");
 }
+
+/// A service manager asks a server to end, and kills it when that takes too long: it must not wait for an answer that
+/// only itself could give.
+#[test]
+fn a_server_that_is_killed_while_it_unmounts_itself_ends() {
+    let mounted = Mounted::unmounted();
+    for round in 0..8 {
+        mounted.mount();
+        let file = File::create(mounted.path("kept")).unwrap();
+        rustix::io::write(&file, &[round; 10]).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        fs::write(mounted.path("f"), vec![round; 64 << 20]).unwrap();
+        let server = mounted.server();
+        kill_process(server, Signal::TERM).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(3 + 6 * u64::from(round)));
+        // It may have ended.
+        let _ = kill_process(server, Signal::KILL);
+        wait_for_end(server);
+        mounted.mount();
+        assert_eq!(fs::read(mounted.path("kept")).unwrap(), [round; 10]);
+        mounted.umount();
+    }
+}
