@@ -174,3 +174,51 @@ fn a_volume_cut_anywhere_is_refused_and_not_changed() {
     fs::write(&mounted.volume, &whole).unwrap();
     ok(&check(&mounted.volume));
 }
+
+/// However many places are smashed: what cannot be read on a mount is listed.
+#[test]
+fn every_file_that_cannot_be_read_is_listed_by_the_check() {
+    let seed = setting("BETRFS_SEED", 1);
+    let mounted = Mounted::lasting("64M", Duration::from_secs(900));
+    mounted.mount();
+    write_files(&mounted);
+    mounted.umount();
+    let whole = fs::read(&mounted.volume).unwrap();
+    let mut rng = Rng::new(seed);
+    let used = |block: &usize| whole[block * BLOCK_BYTES..][..BLOCK_BYTES].iter().any(|b| *b != 0);
+    let blocks: Vec<usize> = (SUPERBLOCKS as usize..whole.len() / BLOCK_BYTES).filter(used).collect();
+    let file = OpenOptions::new().write(true).open(&mounted.volume).unwrap();
+    let (mut listed_count, mut several) = (0, 0);
+    for round in 0..12 {
+        for _ in 0..1 + round % 4 {
+            let place = *rng.pick(&blocks) * BLOCK_BYTES + rng.below(BLOCK_BYTES - 16);
+            file.write_all_at(&[0x5a; 16], place as u64).unwrap();
+        }
+        let arguments = ["check".as_ref(), "--format".as_ref(), "json".as_ref(), mounted.volume.as_os_str()];
+        let output = betrfs().args(arguments).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let problems = report["problems"].as_array().unwrap().len();
+        assert_eq!(output.status.success(), problems == 0, "{report:#}");
+        several += usize::from(problems > 1);
+        let files = report["files"].as_array().unwrap();
+        let files: Vec<&str> = files.iter().map(|path| path.as_str().unwrap()).collect();
+        if report["error"].is_null() {
+            mounted.mount();
+            for number in 0..FILES {
+                let name = format!("d{}/{number}", number % 10);
+                let path = format!("/{name}");
+                let is_listed =
+                    files.iter().any(|file| path == *file || path.starts_with(&format!("{file}/")));
+                match fs::read(mounted.path(&name)) {
+                    Ok(bytes) => assert!(bytes == contents(number), "{name}"),
+                    Err(error) => assert!(is_listed, "{name}: {error}: {report:#}"),
+                }
+                listed_count += usize::from(is_listed);
+            }
+            mounted.umount();
+        }
+        restore(&mounted.volume, &file, &whole);
+    }
+    println!("{listed_count} files were listed, several problems {several} times");
+    assert!(listed_count > 0 && several > 0);
+}
