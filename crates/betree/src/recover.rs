@@ -137,7 +137,7 @@ impl Env {
         }
         let mut committed = Committed { superblock, directory: Some(directory) };
         let mut next_msn = superblock.next_msn;
-        let mut take_record = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
+        let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             let ranges = ranges_at_front(record, changes)?;
             // The log has looked at both.
             next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
@@ -165,18 +165,6 @@ impl Env {
                 }
             }
             Ok(())
-        };
-        let Region { offset, len } = region(&superblock);
-        let mut each = |first_msn: u64, changes: u32, record: &[u8]| {
-            take_record(first_msn, changes, record).map_err(|error| match error {
-                Error::BadRecord => Error::Corrupt {
-                    what: "the log",
-                    offset,
-                    len,
-                    why: alloc::format!("the record of the changes from {first_msn} on does not parse"),
-                },
-                error => error,
-            })
         };
         let mut log_position = superblock.log_start.position;
         if !superblock.clean {

@@ -76,8 +76,10 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
         return;
     }
     let mut bad = 0u64;
-    let mut each = |_: u64, _: u32, record: &[u8]| {
-        bad += u64::from(Changes::of(record).any(|change| change.is_err()));
+    let mut each = |_: u64, count: u32, record: &[u8]| {
+        let changes =
+            Changes::of(record).try_fold(0u32, |count, change| change.map(|_| count.saturating_add(1)));
+        bad += u64::from(changes != Ok(count));
         Ok(())
     };
     let place = region(superblock);
@@ -88,7 +90,7 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
     };
     if bad > 0 {
         tell(Finding::problem(alloc::format!(
-            "{bad} records of the log, which begins at byte {}, make no sense",
+            "{bad} records of the log, which begins at byte {}, do not hold the changes that they count",
             place.offset
         )));
     }
