@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage};
 use helper::ExitCodes;
+use log::Place;
 
 /// The C library's allocator either maps what is as large as a basement anew each time, and has the
 /// kernel clear it, or keeps holes that nothing fits into.
@@ -73,7 +74,9 @@ fn main() -> ExitCode {
             return if told.use_stderr() { ExitCode::from(codes.usage) } else { ExitCode::SUCCESS };
         }
     };
-    log::start(arguments.verbose);
+    let place =
+        if let Command::Mount(command) = &arguments.command { command.log_place() } else { Place::Command };
+    log::start(arguments.verbose, place);
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
         Command::Mount(command) => mount::run(command, arguments.verbose),

@@ -47,6 +47,11 @@ pub fn is_alarming(error: &Error) -> bool {
     errno(error) == Errno::IO
 }
 
+/// Whether a failure says that the volume takes no changes any more since a write or sync of it failed.
+pub fn is_of_read_only(error: &Error) -> bool {
+    matches!(error, Error::ReadOnly { .. } | Error::Engine(betree::Error::ReadOnly { .. }))
+}
+
 /// Whether a failure says that what is on a volume is not what was written to it.
 pub fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt};

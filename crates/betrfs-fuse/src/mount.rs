@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use betree_sys::Home;
 use betrfs::{AccessTimes, OpenOptions, Volume};
@@ -13,7 +13,7 @@ use betrfs_host::{FileDevice, OpenError, StdHome, TroubleLog, Workers, WorkersOp
 use crate::closing::Closing;
 use crate::control::Control;
 use crate::mount_info::MountEntry;
-use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
+use crate::mount_point::{self, FS_TYPES, Found, MountFlags, MountPointError, OwnMount};
 use crate::server::Server;
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
@@ -23,6 +23,10 @@ const READ_AHEAD_KIB: u32 = 1024;
 
 /// How long a volume is waited for whose mount is gone, and which its server is still closing.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How many files a server can open beyond those that it has open when it begins to serve: for connections, and
+/// for what it looks up.
+const SPARE_FILES: usize = 8;
 
 /// Opens a volume's file or block device. A volume that is in use and mounted nowhere is being closed as a
 /// rule, or checked: that is waited for, ten seconds at most.
@@ -106,8 +110,14 @@ impl Mount {
             names_are_looked_up_again: true,
             ..OpenOptions::new(Arc::clone(&home))
         };
+        let began = Instant::now();
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
+        tracing::info!(
+            "{}: opened, its log replayed, in {} ms",
+            options.volume.display(),
+            began.elapsed().as_millis()
+        );
         let volume = Arc::new(volume);
         let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())
             .map_err(|source| MountError::Io { doing: "start threads", source })?;
@@ -148,6 +158,17 @@ impl Mount {
         // nobody answers must have let go of the connection.
         let Mount { closing, mut mount, control, connection, options } = self;
         let own_mount = mount.mount.clone();
+        ensure_room_for_those_who_ask()
+            .map_err(|source| MountError::Io { doing: "keep room for those who ask", source })?;
+        let shown = options.volume.display().to_string();
+        tracing::info!(
+            "{shown}: mounted on {} by betrfs {}, as {}, requests by {}, with {} MiB for the cache",
+            options.mount_point.display(),
+            env!("CARGO_PKG_VERSION"),
+            if own_mount.is_block() { FS_TYPES[0] } else { FS_TYPES[1] },
+            connection.transport(),
+            options.cache_bytes >> 20
+        );
         let greeter = thread::Builder::new()
             .name("betrfs-greeter".into())
             .spawn(move || answer_once(&own_mount, ready))
@@ -158,6 +179,10 @@ impl Mount {
         // If it is there still, it goes before the volume is closed.
         drop(mount);
         let closed = closing.outcome();
+        match &closed {
+            Ok(()) => tracing::info!("{shown}: unmounted and closed"),
+            Err(error) => tracing::error!("{shown}: unmounted, and not closed cleanly: {error}"),
+        }
         control.tell(&closed);
         if greeter.join().is_err() {
             tracing::error!("the thread that announces the mount panicked");
@@ -165,6 +190,12 @@ impl Mount {
         closed.map_err(|source| MountError::Volume { volume: options.volume, source })?;
         served.map_err(|source| MountError::Io { doing: "go on talking to the kernel", source })
     }
+}
+
+/// Makes sure that a few more files can be opened: without that nobody who connects is heard.
+fn ensure_room_for_those_who_ask() -> io::Result<()> {
+    let open = || std::fs::File::open("/dev/null");
+    std::iter::repeat_with(open).take(SPARE_FILES).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 /// The kernel leaves times of access to the server, whatever the mount's flags say of them.

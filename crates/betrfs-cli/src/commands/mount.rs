@@ -13,6 +13,7 @@ use options::Options;
 
 use crate::commands::{mkfs, stats};
 use crate::failure::{Failure, Kind, Outcome};
+use crate::log::Place;
 use crate::memory;
 use crate::path::absolute;
 use crate::size;
@@ -43,7 +44,7 @@ pub struct Arguments {
     /// Make the volume, this large, if it is not there
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     create: Option<u64>,
-    /// Where the server in the background writes its log; nowhere by default
+    /// Where the server in the background writes its log; by default to the system's, by syslog(3)
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
     /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, remount, cache_size=SIZE
@@ -55,6 +56,9 @@ pub struct Arguments {
     /// The server itself, which tells on its standard output when it is ready
     #[arg(long, hide = true)]
     server: bool,
+    /// Its standard error is no log
+    #[arg(long, hide = true)]
+    to_syslog: bool,
 }
 
 /// The flags that mount(8) gives its helpers.
@@ -84,6 +88,15 @@ struct HelperFlags {
 }
 
 impl Arguments {
+    /// Where to log.
+    pub fn log_place(&self) -> Place {
+        match (self.server, self.to_syslog) {
+            (false, _) => Place::Command,
+            (true, false) => Place::File,
+            (true, true) => Place::System,
+        }
+    }
+
     /// All options in one.
     fn all_options(&self) -> Result<Options, Failure> {
         let given = self.options.iter().map(|options| options.text.as_str());
@@ -145,7 +158,7 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
     rustix::process::setsid()?;
     // A working directory could keep another file system from being unmounted; all paths are absolute.
     std::env::set_current_dir("/")?;
-    let announced = background::Announcement::new();
+    let announced = background::Announcement::new()?;
     let ready = announced.clone();
     let served = serve(arguments, move || ready.ready());
     if let Err(failure) = &served {

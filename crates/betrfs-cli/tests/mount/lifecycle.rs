@@ -182,7 +182,7 @@ fn a_signal_unmounts_nothing_but_the_servers_own_mount() {
 fn a_mount_that_fails_leaves_nothing_mounted_and_says_what_it_lacks() {
     let mounted = Mounted::unmounted();
     let mut failed = 0;
-    for files_max in (4..100).step_by(4) {
+    for files_max in 4..60 {
         let mut mount = Command::new("sh");
         mount.args(["-c", &format!("ulimit -n {files_max} && exec \"$@\""), "sh"]);
         mount.arg(env!("CARGO_BIN_EXE_betrfs")).arg("mount").arg(&mounted.volume).arg(&mounted.dir);
@@ -200,6 +200,40 @@ fn a_mount_that_fails_leaves_nothing_mounted_and_says_what_it_lacks() {
     }
     assert!(failed > 2, "{failed} failed");
     mounted.mount();
+}
+
+fn has_the_lines_of_a_life(log: &str) {
+    for line in ["its log replayed, in", "mounted on", "requests by", "unmounted and closed"] {
+        assert!(log.contains(line), "`{line}` is not in: {log}");
+    }
+}
+
+#[test]
+fn a_log_tells_a_mounts_life() {
+    let mounted = Mounted::new();
+    mounted.umount();
+    has_the_lines_of_a_life(&mounted.log());
+}
+
+/// In a name space of mounts of its own, in which the system's log is this test.
+#[test]
+fn without_a_file_the_system_has_the_log() {
+    let mounted = Mounted::unmounted();
+    let path = mounted.volume.with_file_name("system-log");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let script =
+        "touch /dev/log; mount --bind \"$1\" /dev/log; \"$2\" mount \"$3\" \"$4\" && \"$2\" umount \"$4\"";
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "--mount", "sh", "-c", script, "sh"]);
+    command.arg(&path).arg(env!("CARGO_BIN_EXE_betrfs")).arg(&mounted.volume).arg(&mounted.dir);
+    ok(&command.output().unwrap());
+    socket.set_nonblocking(true).unwrap();
+    let mut line = vec![0; 4096];
+    let receive =
+        || socket.recv(&mut line).ok().map(|len| String::from_utf8_lossy(&line[..len]).into_owned());
+    let log: Vec<String> = std::iter::from_fn(receive).collect();
+    assert!(log.iter().all(|line| line.contains("betrfs[")), "{log:?}");
+    has_the_lines_of_a_life(&log.join("\n"));
 }
 
 #[test]

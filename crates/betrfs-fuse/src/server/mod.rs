@@ -4,6 +4,7 @@
 //! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
 //! flags mean, and the status that the mount's root answers.
 
+mod alarms;
 mod caller;
 mod directory;
 mod file;
@@ -15,16 +16,17 @@ mod walkers;
 mod whole;
 mod xattr;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
 use betrfs::Volume;
 use rustix::io::Errno;
 
+use self::alarms::{Alarms, Saying};
 pub use self::caller::Caller;
 use crate::closing::Closing;
 use crate::counters::Counters;
-use crate::errno::{errno, is_alarming};
+use crate::errno::{errno, is_alarming, is_of_read_only};
 use crate::status::{Identity, Status};
 use crate::transport::Transport;
 
@@ -88,11 +90,20 @@ impl Server {
     /// The answer to a failed call; trouble with the volume goes to the log as well.
     fn refuse(error: &betrfs::Error) -> Errno {
         if is_alarming(error) {
-            tracing::error!("{error}");
+            match ALARMS.note(Instant::now()) {
+                Saying::Line(0) => tracing::error!("{error}"),
+                Saying::Line(before) => tracing::error!("{error} (and {before} failures before it)"),
+                Saying::Nothing => {}
+            }
+        } else if is_of_read_only(error) && ALARMS.is_first_refusal() {
+            tracing::error!("changes are refused from now on: {error}");
         }
         errno(error)
     }
 }
+
+/// A process serves one mount.
+static ALARMS: LazyLock<Alarms> = LazyLock::new(Alarms::default);
 
 /// Turns a library result into an answer.
 trait IntoAnswer<T> {

@@ -132,6 +132,11 @@ impl Connection {
         Ok(Connection { device, dispatch, queues })
     }
 
+    /// How requests travel.
+    pub fn transport(&self) -> Transport {
+        if self.queues.is_some() { Transport::IoUring } else { Transport::Device }
+    }
+
     /// Whether the kernel has ended the connection.
     pub fn is_over(&self) -> impl Fn() -> bool + Send + 'static {
         let device = Arc::clone(&self.device);

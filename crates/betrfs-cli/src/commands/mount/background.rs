@@ -48,6 +48,7 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     let mut command = Command::new(std::env::current_exe()?);
     command.envs(ALLOCATOR);
     command.arg("mount").arg("--server");
+    command.args(arguments.log.is_none().then_some("--to-syslog"));
     command.args(arguments.cache_size.map(|bytes| format!("--cache-size={bytes}")));
     command.arg("-s").arg("-o").arg(&arguments.all_options()?.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
@@ -96,12 +97,19 @@ fn open_log(path: &Path) -> Result<File, String> {
 #[derive(Clone)]
 pub struct Announcement {
     said: Arc<Mutex<bool>>,
+    /// What takes the pipe's place. It is open from the start on: later there may be no room for it, and whoever
+    /// started the server would wait for the pipe's end for ever.
+    null: Arc<File>,
 }
 
 impl Announcement {
     /// Nothing has been said.
-    pub fn new() -> Announcement {
-        Announcement { said: Arc::new(Mutex::new(false)) }
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn new() -> io::Result<Announcement> {
+        let null = File::options().write(true).open("/dev/null")?;
+        Ok(Announcement { said: Arc::new(Mutex::new(false)), null: Arc::new(null) })
     }
 
     /// The mount answers.
@@ -122,10 +130,7 @@ impl Announcement {
         }
         let mut pipe = std::io::stdout();
         let told = pipe.write_all(what.as_bytes()).and_then(|()| pipe.flush());
-        let let_go = File::options().write(true).open("/dev/null").and_then(|null| {
-            rustix::stdio::dup2_stdout(&null)?;
-            Ok(())
-        });
+        let let_go = rustix::stdio::dup2_stdout(&self.null).map_err(io::Error::from);
         if let Err(error) = told.and(let_go) {
             tracing::warn!("cannot tell that the mount is there: {error}");
         }
