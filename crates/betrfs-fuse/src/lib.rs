@@ -28,5 +28,5 @@ pub use mount_info::MountEntry;
 pub use server::{Answer, Caller, Server};
 pub use status::{Identity, OperationCount, Status, VolumeState};
 pub use transport::{Transport, abort_on_stray_panics};
-pub use whole::{RemoveTreeError, approach, clone, remove_tree, sync, usage, write_back};
+pub use whole::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
 pub use wire::Opcode;

@@ -298,7 +298,12 @@ pub fn mount(
     } else {
         (mount_by_helper(device.path(), path, flags)?, false)
     };
-    match OwnMount::at(path, is_block) {
+    let is_ours = || MountEntry::at(path).is_ok_and(|mount| mount.is_some_and(|mount| mount.is_betrfs()));
+    let mounted = OwnMount::at(path, is_block).and_then(|mount| match is_ours() {
+        true => Ok(mount),
+        false => Err(MountPointError::Elsewhere { path: path.to_owned() }),
+    });
+    match mounted {
         Ok(mount) => Ok((connection, mount)),
         Err(error) => {
             // Nobody is to answer. The failure to tell of is the first.
@@ -371,7 +376,12 @@ fn mount_as_root(
     );
     let refused = |source| failed("mount on", path, source);
     let data = CString::new(data).map_err(|e| refused(e.into()))?;
-    rustix::mount::mount(source, path, fs_type, flags, data.as_c_str()).map_err(|e| refused(e.into()))?;
+    // What the path leads to now: where others may change its names, it may lead elsewhere the next moment.
+    let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::open(path, place, Mode::empty()).map_err(|e| refused(e.into()))?;
+    let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let mounted = rustix::mount::mount(source, itself.as_str(), fs_type, flags, data.as_c_str());
+    mounted.map_err(|e| refused(e.into()))?;
     Ok(device)
 }
 

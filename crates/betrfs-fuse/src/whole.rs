@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree_sys::Home;
-use betrfs::{Held, SnapshotsBelow};
+use betrfs::{Held, SNAPSHOTS_NAME, SnapshotsBelow};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
@@ -219,6 +219,20 @@ fn open_plain(path: &Path, flags: OFlags) -> io::Result<File> {
         return Err(Errno::NODEV.into());
     }
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+/// Opens the directory under which the snapshots of a directory are found. No name on the way is followed twice.
+///
+/// # Errors
+/// The operating system's; `ENOTTY` where it is on no BetrFS mount.
+pub fn open_snapshots(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(dir, flags | OFlags::PATH, Mode::empty())?;
+    if !MountEntry::of(&dir)?.is_betrfs() {
+        return Err(Errno::NOTTY.into());
+    }
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW;
+    Ok(File::from(rustix::fs::openat(&dir, SNAPSHOTS_NAME, flags, Mode::empty())?))
 }
 
 /// Brings to the mount what processes have written to mappings of files in a directory.

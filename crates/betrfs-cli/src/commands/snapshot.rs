@@ -1,20 +1,16 @@
 //! `betrfs snapshot`: read-only copies of a directory.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use betrfs::SNAPSHOTS_NAME;
 use betrfs_fuse::Errno;
+use rustix::fs::{AtFlags, Mode};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
-
-/// What statfs(2) tells of a mount by FUSE.
-const FUSE_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// Make, list and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
@@ -63,8 +59,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
     stats::approach(dir)?;
     match &arguments.action {
         Action::Create { dir, name } => {
-            let taken = path_of(dir, name)?;
-            let made = betrfs_fuse::write_back(dir).and_then(|()| fs::create_dir(taken));
+            let name = checked(name)?;
+            let made = betrfs_fuse::write_back(dir)
+                .and_then(|()| betrfs_fuse::open_snapshots(dir))
+                .and_then(|snapshots| Ok(rustix::fs::mkdirat(snapshots, name, Mode::from_raw_mode(0o777))?));
             made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
         }
         Action::List { dir } => {
@@ -74,24 +72,20 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Ok(())
         }
         Action::Delete { dir, name } => {
-            let taken = path_of(dir, name)?;
-            let removed = is_ours(dir).and_then(|()| fs::remove_dir(taken));
+            let name = checked(name)?;
+            let removed = betrfs_fuse::open_snapshots(dir)
+                .and_then(|snapshots| Ok(rustix::fs::unlinkat(snapshots, name, AtFlags::REMOVEDIR)?));
             removed
                 .map_err(|error| refused(&format!("delete the snapshot {} of", name.display()), dir, &error))
         }
     }
 }
 
-/// The entry of a directory under which its snapshots are found.
-fn snapshots_of(dir: &Path) -> PathBuf {
-    dir.join(OsStr::from_bytes(SNAPSHOTS_NAME))
-}
-
-/// Where a directory's snapshot of that name is found. A path would lead elsewhere.
-fn path_of(dir: &Path, name: &OsStr) -> Result<PathBuf, Failure> {
+/// A snapshot's name. A path would lead elsewhere.
+fn checked(name: &OsStr) -> Result<&OsStr, Failure> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
-        (Some(Component::Normal(name)), None) => Ok(snapshots_of(dir).join(name)),
+        (Some(Component::Normal(name)), None) => Ok(name),
         _ => {
             let shown = name.display();
             Err(Failure::new(format!("`{shown}` is not the name of a snapshot: give one without `/`")))
@@ -99,20 +93,15 @@ fn path_of(dir: &Path, name: &OsStr) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Another file system may have an entry of this name that is another thing.
-fn is_ours(dir: &Path) -> io::Result<()> {
-    let is_fuse = rustix::fs::statfs(dir)?.f_type == FUSE_MAGIC;
-    match dir.metadata()?.is_dir() {
-        true if is_fuse => Ok(()),
-        true => Err(Errno::NOTTY.into()),
-        false => Err(Errno::NOTDIR.into()),
-    }
-}
-
 fn list(dir: &Path) -> io::Result<Vec<OsString>> {
-    is_ours(dir)?;
-    let entries = fs::read_dir(snapshots_of(dir))?;
-    let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    let snapshots = betrfs_fuse::open_snapshots(dir)?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(snapshots)? {
+        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
     names.sort();
     Ok(names)
 }
