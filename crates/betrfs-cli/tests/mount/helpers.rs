@@ -86,6 +86,34 @@ fn exit_codes_are_those_of_mount_8() {
     refused(&betrfs().arg("umount").arg(&mounted.dir).output().unwrap(), &["no BetrFS volume"]);
 }
 
+/// While the server waits for the volume, which another has.
+#[test]
+fn an_interrupted_mount_mounts_nothing_and_its_code_is_8() {
+    let mounted = Mounted::unmounted();
+    let taken = fs::File::open(&mounted.volume).unwrap();
+    taken.lock().unwrap();
+    let mut command = Command::new(helper(&mounted, "mount.betrfs"));
+    let mut mount = command.arg(&mounted.volume).arg(&mounted.dir).spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", mount.id());
+    // The thread that takes signals is started behind the server.
+    let threads = format!("/proc/{}/task", mount.id());
+    while fs::read_to_string(&children).unwrap().is_empty()
+        || !fs::read_dir(&threads).unwrap().any(|task| {
+            let name = fs::read_to_string(task.unwrap().path().join("comm"));
+            name.is_ok_and(|name| name.starts_with("betrfs-signals"))
+        })
+    {
+        assert!(mount.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&mount), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(mount.wait().unwrap().code(), Some(8));
+    drop(taken);
+    assert_eq!(options_of(&mounted), "");
+    mounted.mount();
+}
+
 #[test]
 fn a_remount_changes_what_it_names_and_the_server_heeds_it() {
     use rustix::io::Errno;

@@ -8,12 +8,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use betrfs_host::ALLOCATOR;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::Arguments;
 use crate::failure::{Failure, Kind, Outcome};
@@ -54,6 +59,7 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
     command.arg("--").arg(absolute(&arguments.volume)?).arg(absolute(&arguments.dir)?);
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+    let interrupted = interrupt_with_us(&server)?;
     let mut said = String::new();
     if let Some(mut pipe) = server.stdout.take() {
         pipe.read_to_string(&mut said)?;
@@ -62,6 +68,9 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
         return Ok(());
     }
     let status = server.wait()?;
+    if interrupted.load(Ordering::Acquire) {
+        return Err(Failure::of(Kind::Interrupted, "interrupted, and nothing is mounted"));
+    }
     let kind_and_why = said.split_once(' ').and_then(|(kind, why)| {
         let kind = Kind::ALL.get(kind.parse::<usize>().ok()?)?;
         Some((*kind, why))
@@ -72,6 +81,23 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
             "the server ended before the mount answered ({status}); --log FILE keeps what it says"
         ))),
     }
+}
+
+/// Ends a server that is starting when this process is told to end; whether it was.
+fn interrupt_with_us(server: &Child) -> io::Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let (noted, server) = (Arc::clone(&interrupted), Pid::from_child(server));
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    // It ends with the process, which waits for the server before it ends.
+    thread::Builder::new().name("betrfs-signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            noted.store(true, Ordering::Release);
+            if let Err(errno) = rustix::process::kill_process(server, Signal::TERM) {
+                tracing::debug!("the server is not ended: {errno}");
+            }
+        }
+    })?;
+    Ok(interrupted)
 }
 
 /// Opens a log to add to it; a new one is for its owner alone, for it has names of files. Where others may
