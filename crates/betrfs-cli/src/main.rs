@@ -108,4 +108,21 @@ mod tests {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
     }
+
+    /// Lines are broken where the terminal ends; only lists and examples, which are indented, have lines of their own.
+    #[test]
+    fn help_has_no_line_breaks_of_its_own() {
+        use clap::CommandFactory;
+        let all = Arguments::command();
+        let helps = all.get_subcommands().chain([&all]).filter_map(|command| command.get_after_help());
+        let is_listed = |line: &str| line.is_empty() || line.starts_with("  ");
+        let mut seen = 0;
+        for help in helps.map(ToString::to_string) {
+            seen += 1;
+            for (line, next) in help.lines().zip(help.lines().skip(1)) {
+                assert!(is_listed(line) || is_listed(next), "{line}\n{next}");
+            }
+        }
+        assert!(seen > 8, "{seen} have any");
+    }
 }

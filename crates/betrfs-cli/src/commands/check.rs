@@ -16,9 +16,9 @@ use crate::format::{Format, print, print_json};
 /// Check a volume: read all of it and verify it
 #[derive(clap::Args)]
 #[command(after_help = "\
-The volume must not be mounted. Changes that were in its log are replayed first, as a mount would. A
-volume that cannot be opened is checked as far as it can be read, and not changed.
-Every problem is one line on standard output, with its place and the files of which something cannot be
+The volume must not be mounted. Changes that were in its log are replayed first, as a mount would. A \
+volume that cannot be opened is checked as far as it can be read, and not changed. \
+Every problem is one line on standard output, with its place and the files of which something cannot be \
 read; the exit code is then 1. Lines that begin with `not checked` say what could not be judged.
 
 Example:

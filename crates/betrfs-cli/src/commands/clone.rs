@@ -10,9 +10,9 @@ use crate::failure::{Failure, Outcome};
 /// Copy a file or a directory on a mount, whatever it holds, at once
 #[derive(clap::Args)]
 #[command(after_help = "\
-The copy holds every write that has returned, and appears whole or not at all. Both can be changed
-afterwards, and neither sees the other's changes; what neither changes takes space once. Files with
-several names inside the source are one file with as many names inside the copy. Root and whoever
+The copy holds every write that has returned, and appears whole or not at all. Both can be changed \
+afterwards, and neither sees the other's changes; what neither changes takes space once. Files with \
+several names inside the source are one file with as many names inside the copy. Root and whoever \
 mounted the volume may do it.
 
 Example:

@@ -21,7 +21,7 @@ use crate::size;
 /// Mount a volume on a directory
 #[derive(clap::Args)]
 #[command(after_help = "\
-Returns when the mount answers; the server then goes on in the background. What a server that was
+Returns when the mount answers; the server then goes on in the background. What a server that was \
 killed has left at the directory is replaced, and the volume recovered.
 
 Examples:

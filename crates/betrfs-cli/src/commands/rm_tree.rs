@@ -15,8 +15,8 @@ use crate::failure::{Failure, Outcome};
 /// Remove a directory on a mount with all that is below it, whatever it holds, at once
 #[derive(clap::Args)]
 #[command(after_help = "\
-What is below the directory is removed in one operation, and after a crash it is there or not; then
-the empty directory is removed. Open files live on until they are closed. Permissions inside are not
+What is below the directory is removed in one operation, and after a crash it is there or not; then \
+the empty directory is removed. Open files live on until they are closed. Permissions inside are not \
 looked at, so only root and whoever mounted the volume may do it.
 
 Where it has snapshots, or a directory below it has, nothing is removed, unless they are to go along.

@@ -15,10 +15,10 @@ use crate::format::print;
 /// Make, list and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
 #[command(after_help = "\
-A snapshot is a read-only copy of a directory as it stands, made at once whatever it holds, and taking
-space only for what changes afterwards. It is found as DIR/.betrfs-snapshots/NAME, which is never
-listed; `mkdir` and `rmdir` there do the same, but for what processes have just written to mappings.
-Only root and whoever mounted the volume may. A directory with snapshots cannot be removed before
+A snapshot is a read-only copy of a directory as it stands, made at once whatever it holds, and taking \
+space only for what changes afterwards. It is found as DIR/.betrfs-snapshots/NAME, which is never \
+listed; `mkdir` and `rmdir` there do the same, but for what processes have just written to mappings. \
+Only root and whoever mounted the volume may. A directory with snapshots cannot be removed before \
 them, but with them: see `betrfs rm-tree --snapshots`.
 
 Examples:

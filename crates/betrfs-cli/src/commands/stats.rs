@@ -14,8 +14,8 @@ use crate::size;
 /// Show what a live mount has done: kernel requests, tree queries, device I/O
 #[derive(clap::Args)]
 #[command(after_help = "\
-Requests are counted by the kernel's names for them, operations by the library's: `queries` and
-`scans` are what they asked of the tree (what memory answers costs none), `commits` the changes. Only
+Requests are counted by the kernel's names for them, operations by the library's: `queries` and \
+`scans` are what they asked of the tree (what memory answers costs none), `commits` the changes. Only \
 root and whoever mounted the volume may ask.
 
 Example:

@@ -22,8 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Unmount a volume; returns when it is closed and clean
 #[derive(clap::Args)]
 #[command(after_help = "\
-With --lazy the mount is taken out of sight at once, also where something uses it or its server does not
-answer; the volume is closed when nothing uses it any more. Only root and whoever mounted the volume may
+With --lazy the mount is taken out of sight at once, also where something uses it or its server does not \
+answer; the volume is closed when nothing uses it any more. Only root and whoever mounted the volume may \
 unmount it.
 
 Examples:

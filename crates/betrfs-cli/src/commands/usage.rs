@@ -12,8 +12,8 @@ use crate::size;
 /// Show what a file or a directory takes on its volume, and what its removal would free
 #[derive(clap::Args)]
 #[command(after_help = "\
-`stored` is all that is below it, as it is stored: compressed, and each thing once. `shared` is what of
-that clones and snapshots have too; `freed` is what its removal would give back. What is in memory or
+`stored` is all that is below it, as it is stored: compressed, and each thing once. `shared` is what of \
+that clones and snapshots have too; `freed` is what its removal would give back. What is in memory or \
 in the log alone is written to its place first. Only root and whoever mounted the volume may ask.
 
 Example:
