@@ -61,13 +61,15 @@ impl core::fmt::Display for Finding {
     }
 }
 
-/// What was found when a volume was opened, for whoever checks it.
+/// What was found when a volume was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     /// Copies of the superblock that were not good, though opening may have written them anew.
     pub bad_copies: Vec<BadSlot>,
     /// It was opened for a check alone, with what can be read of it ([`Env::open_damaged`]).
     pub is_damaged: bool,
+    /// How many batches its log had that the last checkpoint did not have as a whole.
+    pub replayed_batches: u64,
 }
 
 impl Env {

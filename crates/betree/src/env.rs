@@ -447,6 +447,11 @@ impl Env {
         self.work_done.notify_all();
     }
 
+    /// How many batches were taken from the log when it was opened: the last time it was not closed.
+    pub fn replayed_batches(&self) -> u64 {
+        self.opened.replayed_batches
+    }
+
     /// Whether all dictionaries hold what was committed up to the same change. It is otherwise only where a volume
     /// could not be opened, because its log was replayed in part.
     pub fn is_of_one_moment(&self) -> bool {

@@ -46,6 +46,7 @@ pub use batch::{Batch, KEY_BYTES_MAX};
 pub use check::Finding;
 pub use env::Env;
 pub use error::{Error, Result};
+pub use format::superblock::VERSION as FORMAT_VERSION;
 pub use health::{State, Trouble, Watcher};
 pub use key::Cut;
 pub use settings::{Compression, DictId, Geometry, Options};

@@ -137,8 +137,10 @@ impl Env {
         }
         let mut committed = Committed { superblock, directory: Some(directory) };
         let mut next_msn = superblock.next_msn;
+        let mut replayed_batches = 0u64;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             let ranges = ranges_at_front(record, changes)?;
+            replayed_batches = replayed_batches.saturating_add(1);
             // The log has looked at both.
             next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
             if ranges > 0 {
@@ -202,7 +204,7 @@ impl Env {
             let root = dict.state.read().root;
             let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
         }
-        let opened = Opened { bad_copies: loaded.bad_slots, is_damaged: false };
+        let opened = Opened { bad_copies: loaded.bad_slots, is_damaged: false, replayed_batches };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
 }

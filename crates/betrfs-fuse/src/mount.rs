@@ -114,8 +114,10 @@ impl Mount {
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)
             .map_err(|source| MountError::Volume { volume: options.volume.clone(), source })?;
         tracing::info!(
-            "{}: opened, its log replayed, in {} ms",
+            "{}: opened (format {}), {} batches of its log replayed, in {} ms",
             options.volume.display(),
+            betree::FORMAT_VERSION,
+            volume.env().replayed_batches(),
             began.elapsed().as_millis()
         );
         let volume = Arc::new(volume);

@@ -64,7 +64,7 @@ impl Env {
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, region(&superblock), &superblock.volume_id, &start, 0);
-        let opened = Opened { bad_copies, is_damaged: true };
+        let opened = Opened { bad_copies, is_damaged: true, replayed_batches: 0 };
         let committed = Committed { superblock, directory };
         Ok(Env::new(engine, log, superblock.next_msn, committed, opened))
     }

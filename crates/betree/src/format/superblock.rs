@@ -19,7 +19,7 @@ pub(crate) mod slots;
 /// The first bytes of a superblock, in every version.
 const MAGIC: [u8; 8] = *b"BetrFS\0\x01";
 /// The format that this program writes, and the latest that it reads.
-pub(crate) const VERSION: u32 = 5;
+pub const VERSION: u32 = 5;
 /// The most dictionaries of a volume.
 pub(crate) const DICTS_MAX: usize = 8;
 /// The smallest log in bytes.

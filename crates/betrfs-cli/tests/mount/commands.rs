@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::mounted::{Mounted, betrfs, ok, refused, run, told};
+use crate::mounted::{Mounted, alone, betrfs, ok, refused, run, told};
 
 #[test]
 fn every_help_teaches_by_example_and_names_the_exit_codes() {
@@ -298,7 +298,8 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
 /// In a name space of mounts of its own, with a `/dev` that has nothing but `null`.
 #[test]
 fn a_machine_without_dev_fuse_is_told_what_is_missing() {
-    let mounted = Mounted::unmounted();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
     let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
     let mut command = Command::new("timeout");
     command.args([

@@ -4,10 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mounted::{Mounted, betrfs, ok, refused, told, wait_for_end};
+use crate::mounted::{Mounted, alone, betrfs, ok, refused, told, wait_for_end};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
@@ -73,8 +74,7 @@ fn a_volume_that_is_still_being_closed_is_waited_for() {
     let mounted = Mounted::new();
     for round in 0..3 {
         fs::write(mounted.path(round.to_string()), vec![round; 20 << 20]).unwrap();
-        let unmounted = Command::new("umount").arg("-i").arg(&mounted.dir).output().unwrap();
-        ok(&unmounted);
+        mounted.umount_plainly();
         mounted.mount();
         assert!(fs::read(mounted.path(round.to_string())).unwrap() == vec![round; 20 << 20]);
     }
@@ -203,7 +203,7 @@ fn a_mount_that_fails_leaves_nothing_mounted_and_says_what_it_lacks() {
 }
 
 fn has_the_lines_of_a_life(log: &str) {
-    for line in ["its log replayed, in", "mounted on", "requests by", "unmounted and closed"] {
+    for line in [" 0 batches of its log replayed, in", "mounted on", "requests by", "unmounted and closed"] {
         assert!(log.contains(line), "`{line}` is not in: {log}");
     }
 }
@@ -213,12 +213,22 @@ fn a_log_tells_a_mounts_life() {
     let mounted = Mounted::new();
     mounted.umount();
     has_the_lines_of_a_life(&mounted.log());
+    mounted.mount();
+    fs::File::create(mounted.path("f")).unwrap().sync_all().unwrap();
+    let server = mounted.server();
+    rustix::process::kill_process(server, Signal::KILL).unwrap();
+    wait_for_end(server);
+    mounted.mount();
+    let log = mounted.log();
+    let last = log.lines().rfind(|line| line.contains("batches of its log replayed")).unwrap();
+    assert!(!last.contains(" 0 batches"), "{last}");
 }
 
 /// In a name space of mounts of its own, in which the system's log is this test.
 #[test]
 fn without_a_file_the_system_has_the_log() {
-    let mounted = Mounted::unmounted();
+    let alone = alone();
+    let mounted = Mounted::beside_none(&alone);
     let path = mounted.volume.with_file_name("system-log");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     let script =
@@ -226,7 +236,13 @@ fn without_a_file_the_system_has_the_log() {
     let mut command = Command::new("timeout");
     command.args(["60", "unshare", "--mount", "sh", "-c", script, "sh"]);
     command.arg(&path).arg(env!("CARGO_BIN_EXE_betrfs")).arg(&mounted.volume).arg(&mounted.dir);
-    ok(&command.output().unwrap());
+    let had_one = Path::new("/dev/log").exists();
+    let output = command.output().unwrap();
+    if !had_one {
+        // What it mounted its own over.
+        fs::remove_file("/dev/log").unwrap();
+    }
+    ok(&output);
     socket.set_nonblocking(true).unwrap();
     let mut line = vec![0; 4096];
     let receive =

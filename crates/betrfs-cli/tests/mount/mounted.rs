@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags};
 use tempfile::TempDir;
@@ -128,6 +129,15 @@ impl Mounted {
         let tries = std::iter::repeat_with(umount).take(50);
         let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
         ok(&tries.find(|output| !busy(output)).unwrap());
+    }
+
+    /// Unmounts it as umount(8) does.
+    pub fn umount_plainly(&self) {
+        let unmount = || rustix::mount::unmount(&self.dir, UnmountFlags::NOFOLLOW);
+        // As above.
+        let tries = std::iter::repeat_with(unmount).take(50);
+        let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
+        tries.find(|unmounted| *unmounted != Err(Errno::BUSY)).unwrap().unwrap();
     }
 
     /// Unmounts and mounts it.
