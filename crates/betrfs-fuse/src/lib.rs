@@ -3,6 +3,7 @@
 //! - [`Server`] is the file-system side: one method a request, no word of how requests travel;
 //! - `wire` is the kernel's protocol, byte for byte; `transport` carries requests and replies;
 //! - [`mount_point`] is what happens to the directory: checks, mount(2), umount(2);
+//! - [`Control`] is the socket on which commands ask a server, and hear how its volume was closed;
 //! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.
 #![deny(unsafe_code)] // A few modules need it, and say why.
 
