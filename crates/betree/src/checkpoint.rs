@@ -8,8 +8,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::atomic::Ordering;
+use betree_platform::BLOCK_BYTES;
+use betree_platform::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -146,7 +146,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes nodes of a dictionary, several at a time where the home lends threads for it.
+    /// Writes nodes of a dictionary, several at a time where the platform lends threads for it.
     fn write_nodes(
         &self,
         dict: &Dict,

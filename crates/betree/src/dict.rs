@@ -3,8 +3,8 @@
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use betree_sys::sync::atomic::{AtomicBool, Ordering};
-use betree_sys::sync::{Mutex, RwLock};
+use betree_platform::sync::atomic::{AtomicBool, Ordering};
+use betree_platform::sync::{Mutex, RwLock};
 use hashbrown::HashMap;
 
 use crate::folds::Folds;

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use betree_sys::sync::{Mutex, MutexGuard};
+use betree_platform::BLOCK_BYTES;
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use betree_platform::sync::{Mutex, MutexGuard};
 use hashbrown::HashSet;
 
 use crate::batch::{Change, Changes, RangeChange};
@@ -497,8 +497,8 @@ impl Engine {
     /// A dead node is in no tree any more, but its version may be in the memory of any.
     fn free_one_locked(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<bool> {
         let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
-        let home = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
-        home.map_or(Ok(false), |dict| self.tree_of(dict).free_one())
+        let platform = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
+        platform.map_or(Ok(false), |dict| self.tree_of(dict).free_one())
     }
 
     /// Free bytes on the device now.

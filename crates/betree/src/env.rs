@@ -5,8 +5,8 @@ mod closing;
 
 use alloc::string::ToString;
 
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
-use betree_sys::sync::{Condvar, Mutex};
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::{Condvar, Mutex};
 
 use crate::batch::Batch;
 use crate::check::Opened;
@@ -20,7 +20,7 @@ use crate::key::Cut;
 use crate::log::Log;
 use crate::message::Msn;
 use crate::settings::DictId;
-use crate::stats::{Space, Stats};
+use crate::stats::{SpaceStats, Stats};
 use crate::store::Request;
 use crate::tree::Cursor;
 use admission::Claim;
@@ -213,7 +213,7 @@ impl Env {
     /// to commit about `bytes`. [`commit`](Env::commit) does the same.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if what would make room has none itself; in a home
+    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if what would make room has none itself; in a platform
     /// without threads, whatever the work that was due ran into.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
         while self.is_crowded(bytes) {
@@ -228,7 +228,7 @@ impl Env {
             // No work makes room any more.
             self.writable(&self.commit.lock())?;
             if is_alone {
-                if !self.pump()? {
+                if !self.run_due_work()? {
                     return Ok(());
                 }
                 continue;
@@ -332,7 +332,7 @@ impl Env {
     ///
     /// # Errors
     /// What hindered it. Afterwards the volume is read-only, unless it was want of space.
-    pub fn pump(&self) -> Result<bool> {
+    pub fn run_due_work(&self) -> Result<bool> {
         let done = self.work_once();
         match &done {
             Ok(true) => self.tell_done(None),
@@ -399,14 +399,14 @@ impl Env {
         self.work_wanted.notify_all();
     }
 
-    /// Does background work until [`stop`](Env::stop); a home runs it on threads of its own. While
+    /// Does background work until [`stop`](Env::stop); a platform runs it on threads of its own. While
     /// no thread is in it, callers of [`throttle`](Env::throttle) do the work themselves.
-    pub fn work(&self) {
+    pub fn run_worker(&self) {
         self.signal.lock().workers += 1;
         let mut seen = 0;
         loop {
             // An error has been kept; it is told to whoever changes something next.
-            let busy = self.pump().unwrap_or(false);
+            let busy = self.run_due_work().unwrap_or(false);
             let mut signal = self.signal.lock();
             while !busy && signal.wanted == seen && !signal.stop {
                 signal = self.work_wanted.wait(signal);
@@ -421,8 +421,8 @@ impl Env {
         }
     }
 
-    /// Reads what scans will want next until [`stop`](Env::stop); a home may lend a few threads for it.
-    pub fn read_ahead(&self) {
+    /// Reads what scans will want next until [`stop`](Env::stop); a platform may lend a few threads for it.
+    pub fn run_readahead(&self) {
         self.engine.store.ahead.serve(|Request { dict, at, more }| {
             if let Some(dict) = self.engine.dicts.get(dict) {
                 // An error is met again, and told, by the scan that comes.
@@ -432,8 +432,8 @@ impl Env {
     }
 
     /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here, until
-    /// [`stop`](Env::stop); a home may lend a few. Without any, who makes a checkpoint writes it.
-    pub fn write_behind(&self) {
+    /// [`stop`](Env::stop); a platform may lend a few. Without any, who makes a checkpoint writes it.
+    pub fn run_writeback(&self) {
         self.engine.store.behind.serve(&self.engine.store);
     }
 
@@ -489,12 +489,12 @@ impl Env {
     }
 
     /// The room on the volume.
-    pub fn space(&self) -> Space {
+    pub fn space(&self) -> SpaceStats {
         let engine = &self.engine;
         let set_aside = self.set_aside_bytes.load(Ordering::Relaxed);
         let unused_bytes = engine.free_bytes().saturating_sub(engine.owed_bytes()).saturating_sub(set_aside);
         let space = &engine.store.space;
-        Space {
+        SpaceStats {
             total_bytes: space.total_blocks() * 4096,
             used_bytes: (space.total_blocks() - space.free_blocks()) * 4096,
             unused_bytes,

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use betree_sys::{DeviceError, DeviceOp};
+use betree_platform::{DeviceError, DeviceOp};
 
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;

@@ -1,6 +1,6 @@
 //! What putting basements together with their messages has brought.
 
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
 /// What counts is about as much as the last so many nodes.
 const NODES_REMEMBERED: u64 = 16;

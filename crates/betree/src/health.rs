@@ -4,8 +4,8 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 

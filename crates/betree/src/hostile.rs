@@ -75,7 +75,7 @@ fn sound() -> Image {
     Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
     let env = open(device.clone()).unwrap();
     fill(&env, 0..240);
-    while env.pump().unwrap() {}
+    while env.run_due_work().unwrap() {}
     env.checkpoint().unwrap();
     for numbers in [240..252, 252..264] {
         fill(&env, numbers);
@@ -119,7 +119,7 @@ fn use_all(image: &Image) -> bool {
         refused |= env.commit(&batch).is_err();
     }
     let mut steps = 0;
-    while let Ok(true) = env.pump() {
+    while let Ok(true) = env.run_due_work() {
         steps += 1;
         assert!(steps < 10_000, "background work comes to no end");
     }

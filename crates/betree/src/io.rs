@@ -4,9 +4,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
-use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};

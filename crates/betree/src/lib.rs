@@ -50,7 +50,7 @@ pub use format::superblock::VERSION as FORMAT_VERSION;
 pub use health::{State, Trouble, Watcher};
 pub use key::Cut;
 pub use settings::{Compression, DictId, Geometry, Options};
-pub use stats::{Space, Stats};
+pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};
 pub use upsert::{Replace, Upsert};
 pub use usage::Usage;

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::atomic::AtomicU64;
-use betree_sys::{BLOCK_BYTES, Device};
+use betree_platform::sync::atomic::AtomicU64;
+use betree_platform::{BLOCK_BYTES, Device};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batch::{Change, Changes};

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use betree_sys::Codec;
+use betree_platform::Codec;
 
 use crate::error::{Error, Result};
 use crate::health::Watcher;
@@ -35,7 +35,7 @@ pub enum Compression {
     /// LZ4: fast, about half the size for text.
     #[default]
     Lz4,
-    /// zstd, where the home has brought a codec: slower, smaller.
+    /// zstd, where the platform has brought a codec: slower, smaller.
     Zstd,
 }
 

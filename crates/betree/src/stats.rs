@@ -44,7 +44,7 @@ pub struct Stats {
 
 /// The room on a volume in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct SpaceStats {
     /// What the volume can hold: all but superblocks and log.
     pub total_bytes: u64,
     /// What nodes and the node table take on the device.

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Options, Replace};
-use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use shuttle::thread;
 
 const D: DictId = DictId(0);
@@ -156,7 +156,7 @@ fn readers_see_each_key_s_last_value_while_nodes_are_flushed_and_evicted() {
             };
             let worker = {
                 let env = env.clone();
-                thread::spawn(move || env.work())
+                thread::spawn(move || env.run_worker())
             };
             for n in (0..12).rev() {
                 assert_eq!(env.get(D, &key(0, n)).unwrap().as_deref(), Some(&[b'a'; 60][..]), "key {n}");
@@ -184,7 +184,7 @@ fn a_checkpoint_holds_a_moment_whatever_is_flushed_meanwhile() {
             let env = Arc::new(open(&disk, 4 << 10));
             let worker = {
                 let env = env.clone();
-                thread::spawn(move || env.work())
+                thread::spawn(move || env.run_worker())
             };
             let checkpointer = {
                 let (env, disk) = (env.clone(), disk.clone());
@@ -232,7 +232,7 @@ fn what_other_threads_write_for_a_checkpoint_is_durable_when_it_returns() {
             let helpers: Vec<_> = (0..2)
                 .map(|_| {
                     let env = env.clone();
-                    thread::spawn(move || env.write_behind())
+                    thread::spawn(move || env.run_writeback())
                 })
                 .collect();
             for round in 0..2 {
@@ -265,7 +265,7 @@ fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
             let env = Arc::new(open(&disk, 8 << 10));
             let helper = {
                 let env = env.clone();
-                thread::spawn(move || env.write_behind())
+                thread::spawn(move || env.run_writeback())
             };
             (0..8).for_each(|n| put(&env, &key(0, n), &[n as u8; 100]));
             env.checkpoint().unwrap();
@@ -292,7 +292,7 @@ fn writers_that_wait_for_room_go_on_whoever_makes_it() {
             let env = Arc::new(open(&Disk::holding(formatted()), 64 << 10));
             let worker = {
                 let env = env.clone();
-                thread::spawn(move || env.work())
+                thread::spawn(move || env.run_worker())
             };
             // These bring what is in memory to the trees themselves.
             let others = {

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use betrfs_host::ALLOCATOR;
+use betree_std::ALLOCATOR;
 
 use crate::tool;
 

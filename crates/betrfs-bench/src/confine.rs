@@ -28,26 +28,27 @@ const DIRTY_RATIO: &str = "/proc/sys/vm/dirty_ratio";
 #[derive(Clone, Serialize, Deserialize)]
 struct Group {
     dir: PathBuf,
-    home: PathBuf,
+    platform: PathBuf,
 }
 
 impl Group {
     /// Makes one of the first version, below the group of this process.
     fn of_controller(controller: &str) -> Result<Group> {
-        let home = own_group(|controllers| controllers.split(',').any(|name| name == controller))?;
-        let home = home.with_context(|| format!("there is no control group for {controller}"))?;
-        let home = Path::new(MOUNTS).join(controller).join(home);
-        Group { dir: home.join(name()), home }.made()
+        let platform = own_group(|controllers| controllers.split(',').any(|name| name == controller))?;
+        let platform = platform.with_context(|| format!("there is no control group for {controller}"))?;
+        let platform = Path::new(MOUNTS).join(controller).join(platform);
+        Group { dir: platform.join(name()), platform }.made()
     }
 
     /// Makes one of the second version, below the root: only there a group may have members and limits
     /// at once.
     fn unified() -> Result<Group> {
         let root = Path::new(MOUNTS);
-        let home = own_group(str::is_empty)?.context("there are no control groups of the second version")?;
+        let platform =
+            own_group(str::is_empty)?.context("there are no control groups of the second version")?;
         std::fs::write(root.join("cgroup.subtree_control"), "+memory")
             .context("control groups of the second version cannot limit memory")?;
-        Group { dir: root.join(name()), home: root.join(home) }.made()
+        Group { dir: root.join(name()), platform: root.join(platform) }.made()
     }
 
     fn made(self) -> Result<Group> {
@@ -67,7 +68,7 @@ impl Group {
     }
 
     fn leave(&self) -> Result<()> {
-        add_self(&self.home)
+        add_self(&self.platform)
     }
 }
 

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpenOptions, Volume};
-use betrfs_host::{ALLOCATOR, FileDevice, StdHome, Workers, WorkersOptions};
+use betree_std::{ALLOCATOR, FileDevice, StdPlatform, Workers, WorkersOptions};
+use betrfs::{Entry, FileType, FormatOptions, InodeId, NewNode, Objects, OpenOptions, Volume};
 use rustix::process::Pid;
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
@@ -156,7 +156,7 @@ impl LibraryTest {
     /// One round; `touch` touches so many bytes of memory.
     fn round(&self, path: &Path, touch: impl Fn(u64) -> Result<()>) -> Result<Rates> {
         let device = FileDevice::open(path)?;
-        Volume::format(Arc::new(device), &FormatOptions::default(), &StdHome::new())?;
+        Volume::format(Arc::new(device), &FormatOptions::default(), &StdPlatform::new())?;
         let (create, open_and_read) = with_volume(path, |volume| {
             self.make_dirs(volume)?;
             let files = self.named_files();
@@ -182,7 +182,7 @@ impl LibraryTest {
     fn make_dirs(&self, volume: &Volume) -> Result<()> {
         let layout = self.microfiles().layout();
         for leaf in 0..layout.leaves() {
-            let mut at = NodeId::ROOT;
+            let mut at = InodeId::ROOT;
             for name in layout.leaf(leaf).iter() {
                 let name = name.as_encoded_bytes();
                 let found = match volume.lookup(at, name) {
@@ -212,7 +212,7 @@ impl LibraryTest {
 
     /// Walks the tree and reads every file.
     fn scan(&self, volume: &Volume) -> Result<()> {
-        let (mut dirs, mut files) = (vec![NodeId::ROOT], 0);
+        let (mut dirs, mut files) = (vec![InodeId::ROOT], 0);
         let mut content = Vec::new();
         while let Some(dir) = dirs.pop() {
             for (name, entry) in list(volume, dir)? {
@@ -255,7 +255,7 @@ fn open_and_read(volume: &Volume, files: &[(String, u64)]) -> Result<()> {
     let mut content = Vec::new();
     for (path, seed) in files {
         let file = volume.resolve(path.as_bytes()).with_context(|| format!("no {path}"))?;
-        volume.open_node(file.node)?;
+        volume.open_inode(file.node)?;
         read(volume, &file, &mut content)?;
         volume.release_node(file.node);
         volume.forget(file.node, 1);
@@ -274,7 +274,7 @@ fn read(volume: &Volume, file: &Entry, content: &mut Vec<u8>) -> Result<()> {
 }
 
 /// All entries of a directory.
-fn list(volume: &Volume, dir: NodeId) -> Result<Vec<(String, Entry)>> {
+fn list(volume: &Volume, dir: InodeId) -> Result<Vec<(String, Entry)>> {
     let mut entries = Vec::new();
     let mut without_object = None;
     volume.readdir(dir, 0, Objects::All, &mut |listed| {
@@ -294,8 +294,8 @@ fn list(volume: &Volume, dir: NodeId) -> Result<Vec<(String, Entry)>> {
 /// Opens a volume for something, and closes it.
 fn with_volume<T>(path: &Path, use_it: impl FnOnce(&Volume) -> Result<T>) -> Result<T> {
     let device = FileDevice::open(path)?;
-    let home = Arc::new(StdHome::new());
-    let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::new(home) };
+    let platform = Arc::new(StdPlatform::new());
+    let options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::new(platform) };
     let volume = Volume::open(Arc::new(device), options)?;
     let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())?;
     let used = use_it(&volume);

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use betree_std::{FileDevice, Workers};
 use betrfs::Volume;
-use betrfs_host::{FileDevice, Workers};
 use parking_lot::Mutex;
 
 /// What there is to close.

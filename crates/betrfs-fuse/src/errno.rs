@@ -66,8 +66,8 @@ mod tests {
     fn only_trouble_with_the_volume_is_alarming() {
         let damaged = Error::Damaged { what: "/a".into(), why: "a block is missing".into() };
         assert_eq!((errno(&damaged), is_alarming(&damaged), is_damage(&damaged)), (Errno::IO, true, true));
-        let device = betree::Error::Device(betree_sys::DeviceError {
-            op: betree_sys::DeviceOp::Read,
+        let device = betree::Error::Device(betree_platform::DeviceError {
+            op: betree_platform::DeviceOp::Read,
             offset: 0,
             len: 4096,
             errno: 5,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use betree_sys::Home;
+use betree_platform::Platform;
+use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions};
 use betrfs::{AccessTimes, OpenOptions, Volume};
-use betrfs_host::{FileDevice, OpenError, StdHome, TroubleLog, Workers, WorkersOptions};
 
 use crate::closing::Closing;
 use crate::control::Control;
@@ -99,7 +99,7 @@ impl Mount {
     pub fn new(options: MountOptions) -> Result<Mount, MountError> {
         mount_point::examine(&options.mount_point)?;
         let device = Arc::new(open_device(&options.volume)?);
-        let home: Arc<dyn Home> = Arc::new(StdHome::new());
+        let platform: Arc<dyn Platform> = Arc::new(StdPlatform::new());
         // The kernel keeps what was read: a second copy would only take memory and the time to make it.
         let open = OpenOptions {
             cache_bytes: options.cache_bytes,
@@ -108,7 +108,7 @@ impl Mount {
             listings_count: !options.flags.contains(MountFlags::NODIRATIME),
             watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
             names_are_looked_up_again: true,
-            ..OpenOptions::new(Arc::clone(&home))
+            ..OpenOptions::new(Arc::clone(&platform))
         };
         let began = Instant::now();
         let volume = Volume::open(Arc::new(SlowDevice(Arc::clone(&device))), open)
@@ -131,7 +131,7 @@ impl Mount {
         let read_only = options.flags.contains(MountFlags::RDONLY);
         let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
         let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing)));
-        match connect(&options, &device, &server, home.random_u64()) {
+        match connect(&options, &device, &server, platform.random_u64()) {
             Ok((connection, mount, control)) => {
                 let mount = Undone { mount, is_over: false };
                 Ok(Mount { connection, control, mount, closing, options })

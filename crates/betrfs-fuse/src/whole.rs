@@ -16,7 +16,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use betree_sys::Home;
+use betree_platform::Platform;
 use betrfs::{Held, SNAPSHOTS_NAME, SnapshotsBelow};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -91,7 +91,7 @@ pub fn approach(path: &Path) -> Result<(), Unheard> {
 /// # Errors
 /// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `ELOOP` where it is a symbolic link,
 /// `ENODEV` where it is no file or directory, `EXDEV` where `target` is not on the same.
-pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
+pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Result<()> {
     let from = open_plain(source, OFlags::NOFOLLOW)?;
     let is_dir = from.metadata()?.is_dir();
     let token = settle(&from)?;
@@ -102,7 +102,7 @@ pub fn clone(source: &Path, target: &Path, home: &dyn Home) -> io::Result<()> {
     if MountEntry::of(&parent)?.device != MountEntry::of(&from)?.device {
         return Err(Errno::XDEV.into());
     }
-    let copy = Unfinished::make(&parent, home, is_dir)?;
+    let copy = Unfinished::make(&parent, platform, is_dir)?;
     // SAFETY: the number says that a u64 is read, and one is given.
     let filled = unsafe { ioctl(&copy.open, Setter::<FILL, u64>::new(token)) };
     match filled.map_err(io::Error::from).and_then(|()| copy.rename(name)) {
@@ -128,8 +128,8 @@ struct Unfinished<'a> {
 
 impl<'a> Unfinished<'a> {
     /// Makes it, empty.
-    fn make(parent: &'a File, home: &dyn Home, is_dir: bool) -> io::Result<Unfinished<'a>> {
-        let name = format!("{UNFINISHED}{:016x}", home.random_u64());
+    fn make(parent: &'a File, platform: &dyn Platform, is_dir: bool) -> io::Result<Unfinished<'a>> {
+        let name = format!("{UNFINISHED}{:016x}", platform.random_u64());
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = if is_dir {
             rustix::fs::mkdirat(parent, &name, Mode::RWXU)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 
 /// The contents of one block.
 pub(crate) type Block = [u8; BLOCK_BYTES];

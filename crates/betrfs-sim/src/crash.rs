@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use betree::{Env, Stats};
-use betree_sys::Device;
+use betree_platform::Device;
 
 use crate::failure::Failure;
 use crate::history::History;

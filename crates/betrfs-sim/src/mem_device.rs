@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
-use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 
 use crate::blocks::{Blocks, numbers_of};
 

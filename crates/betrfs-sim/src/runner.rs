@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use betree::{Cut, DictId, Env, Error, Options};
-use betree_sys::Device;
+use betree_platform::Device;
 
 use crate::failure::{Failure, wrong};
 use crate::history::History;
@@ -111,7 +111,7 @@ impl Runner {
             Step::Pump(times) => {
                 let env = self.env()?;
                 for _ in 0..*times {
-                    if !env.pump()? {
+                    if !env.run_due_work()? {
                         break;
                     }
                 }
@@ -134,7 +134,7 @@ impl Runner {
     pub fn drain(&self) -> Result<(), Failure> {
         let env = self.env()?;
         for _ in 0..PUMPS_MAX {
-            if !env.pump()? {
+            if !env.run_due_work()? {
                 return Ok(());
             }
         }

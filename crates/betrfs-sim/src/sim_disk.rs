@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 
 use crate::blocks::{Block, Blocks, numbers_of};
 use crate::mem_device::{EINVAL, EIO};

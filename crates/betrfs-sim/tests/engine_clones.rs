@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
-use betree_sys::Device;
+use betree_platform::Device;
 use betrfs_sim::{Counts, MemDevice, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
@@ -60,7 +60,7 @@ fn volume() -> Arc<MemDevice> {
             commit(&env, |batch| batch.put(D, &key(&dir, number), &number.to_be_bytes().repeat(6)));
         }
     }
-    while env.pump().unwrap() {}
+    while env.run_due_work().unwrap() {}
     env.close().unwrap();
     device
 }
@@ -90,7 +90,7 @@ fn costs(device: &Arc<MemDevice>, change: impl FnOnce(&mut Batch)) -> (Counts, C
     let before = device.counts();
     env.checkpoint().unwrap();
     let written = device.counts().since(&before);
-    while env.pump().unwrap() {}
+    while env.run_due_work().unwrap() {}
     env.close().unwrap();
     (read, written)
 }
@@ -136,7 +136,7 @@ fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
     let name = |number: u32| format!("/clone{number:04}\0").into_bytes();
     let settle = || {
         for _ in 0..3 {
-            while env.pump().unwrap() {}
+            while env.run_due_work().unwrap() {}
             env.checkpoint().unwrap();
         }
     };
@@ -196,7 +196,7 @@ fn a_scan_reads_no_more_after_a_clone_or_a_rename() {
     let change = |fill: &dyn Fn(&mut Batch)| {
         let env = open(&device);
         commit(&env, fill);
-        while env.pump().unwrap() {}
+        while env.run_due_work().unwrap() {}
         env.close().unwrap();
     };
     let assert_as_before = |dir: &[u8]| {
@@ -230,7 +230,7 @@ fn two_hundred_clones_of_clones_are_all_there() {
         commit(&env, |batch| batch.clone_range(D, &source, &name(number)));
         source = name(number);
         commit(&env, |batch| batch.put(D, &key(&source, 1_000_000 + number), b"own"));
-        while number % 7 == 0 && env.pump().unwrap() {}
+        while number % 7 == 0 && env.run_due_work().unwrap() {}
     }
     for number in [0, 1, 99, 199] {
         assert_eq!(count(&env, &name(number)), 1_001 + number as usize, "{number}");
@@ -325,9 +325,9 @@ fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
     let (source, copy) = (dir(size), b"/copy\0".to_vec());
     let usage = |dir: &[u8]| env.usage(D, &Cut::before(dir), &Cut::after(dir)).unwrap();
     let settle = || {
-        while env.pump().unwrap() {}
+        while env.run_due_work().unwrap() {}
         env.checkpoint().unwrap();
-        while env.pump().unwrap() {}
+        while env.run_due_work().unwrap() {}
         env.checkpoint().unwrap();
     };
     settle();
@@ -405,7 +405,7 @@ fn the_tree_stays_low_while_directories_come_and_go() {
             });
         }
         if rng.below(3) == 0 {
-            while env.pump().unwrap() {}
+            while env.run_due_work().unwrap() {}
         }
         highest = highest.max(env.stats().height);
     }
@@ -459,7 +459,7 @@ fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
                 commit(&env, |batch| batch.put(D, &key, &value));
             }
             if rng.below(20) == 0 {
-                while env.pump().unwrap() {}
+                while env.run_due_work().unwrap() {}
             }
             if round % 100 == 0 {
                 env.checkpoint().unwrap();
@@ -477,7 +477,7 @@ fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
             batch.mark_freeing(SETUP.volume_bytes);
         });
         env.reclaim().unwrap();
-        while env.pump().unwrap() {}
+        while env.run_due_work().unwrap() {}
         env.checkpoint().unwrap();
         let (now, used_now) = (env.stats().height, env.space().used_bytes);
         assert!(now <= low + 4 && used_now <= used * 2, "{what} to {now} levels and {used_now} bytes");
@@ -496,7 +496,7 @@ fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
         let name = small_dir(number);
         commit(&env, |batch| (0..3).for_each(|entry| batch.put(D, &key(&name, entry), b"a small file")));
         if number % 100 == 0 {
-            while env.pump().unwrap() {}
+            while env.run_due_work().unwrap() {}
         }
     }
     env.checkpoint().unwrap();
@@ -509,7 +509,7 @@ fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
         let name = small_dir(number);
         commit(&env, |batch| batch.delete_range(D, &Cut::before(name.clone()), &Cut::after(name.clone())));
         if turn % 100 == 0 {
-            while env.pump().unwrap() {}
+            while env.run_due_work().unwrap() {}
         }
         if turn % 1000 == 500 {
             let (before, reads) = (env.stats(), device.counts().reads);
@@ -527,7 +527,7 @@ fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
     let (reads, nodes) = worst_query;
     assert!(reads <= 4 * height && nodes <= 6 * height, "{reads} reads, {nodes} nodes of {height} levels");
     assert_eq!(count(&env, b"/flood\0"), 0);
-    while env.pump().unwrap() {}
+    while env.run_due_work().unwrap() {}
     env.checkpoint().unwrap();
     let used = env.space().used_bytes;
     assert!(used <= used_full / 4, "{used} bytes are used, with the directories it was {used_full}");
@@ -555,7 +555,7 @@ fn a_replay_of_copies_that_came_and_went_needs_no_more_room_than_they_did() {
         let gone = name(number.saturating_sub(10));
         commit(&env, |batch| batch.rename_range(D, &gone, b"/gone\0"));
         if number % 10 == 0 {
-            while env.pump().unwrap() {}
+            while env.run_due_work().unwrap() {}
             env.sync().unwrap();
         }
     }

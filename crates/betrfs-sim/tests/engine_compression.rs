@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use betree::{Batch, Compression, Cut, DictId, Env, Error, Geometry, Options, Replace};
-use betrfs_host::Zstd;
+use betree_std::Zstd;
 use betrfs_sim::{MemDevice, Rng};
 
 const D: DictId = DictId(0);
@@ -14,7 +14,7 @@ const GEOMETRY: Geometry =
     Geometry { node_bytes: 64 << 10, basement_bytes: 8 << 10, fanout_max: 8, log_bytes: 1 << 20, dicts: 1 };
 
 fn options(compression: Compression) -> Options {
-    let zstd = Some(Arc::new(Zstd::default()) as Arc<dyn betree_sys::Codec>);
+    let zstd = Some(Arc::new(Zstd::default()) as Arc<dyn betree_platform::Codec>);
     Options { compression, zstd, ..Options::new(1 << 20, Arc::new(Replace)) }
 }
 

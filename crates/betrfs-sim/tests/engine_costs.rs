@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
-use betree_sys::Device;
+use betree_platform::Device;
 use betrfs_sim::harness::guarded;
 use betrfs_sim::{Counts, MemDevice, Rng, Setup, format_env, open_env};
 
@@ -74,7 +74,7 @@ fn large_volume_of(setup: &Setup) -> Arc<MemDevice> {
     for number in 0..KEYS {
         commit(&env, |batch| batch.put(D, &key(number), &value(number)));
     }
-    while env.pump().unwrap() {}
+    while env.run_due_work().unwrap() {}
     env.close().unwrap();
     device
 }
@@ -172,7 +172,7 @@ fn where_nothing_seeks_leaves_are_written_in_part() {
                         batch.put(D, &key(number), &value(expected[number as usize]));
                     }
                 });
-                while env.pump().unwrap() {}
+                while env.run_due_work().unwrap() {}
             }
             env.checkpoint().unwrap();
         });
@@ -253,7 +253,7 @@ fn where_nothing_seeks_what_comes_to_a_leaf_is_written_alone() {
                 let (new, value) = (rng.next_u64().to_be_bytes(), value_of(number, SMALL_BYTES));
                 commit(&env, |batch| batch.put(D, &new, &value));
                 expected.insert(new, value);
-                while env.pump().unwrap() {}
+                while env.run_due_work().unwrap() {}
             }
             env.checkpoint().unwrap();
         });
@@ -286,7 +286,7 @@ fn what_is_overwritten_again_and_again_goes_no_further_down() {
             for number in (0..KEYS).step_by(KEYS as usize / 25) {
                 commit(&env, |batch| batch.put(D, &key(number), &value(number + round * KEYS)));
             }
-            while env.pump().unwrap() {}
+            while env.run_due_work().unwrap() {}
             env.checkpoint().unwrap();
         });
         // The first time, pages of the node table are read.
@@ -346,7 +346,7 @@ fn a_full_scan_reads_what_is_there_and_little_more() {
 /// Does it while others read ahead.
 fn helped(env: &Env, body: impl FnOnce()) {
     thread::scope(|scope| {
-        let helpers = [(); 2].map(|()| scope.spawn(|| env.read_ahead()));
+        let helpers = [(); 2].map(|()| scope.spawn(|| env.run_readahead()));
         // However it ends, the helpers have to.
         let done = guarded("what is helped", || {
             body();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use betree::{Env, Error};
-use betree_sys::Device;
+use betree_platform::Device;
 use betrfs_sim::harness::{guarded, list_steps, setting};
 use betrfs_sim::{CrashHistory, ModelEnv, SimDisk, first_violation, format_env, open_env, shrink_steps};
 

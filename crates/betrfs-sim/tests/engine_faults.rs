@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, State};
-use betree_sys::{Device, DeviceOp};
+use betree_platform::{Device, DeviceOp};
 use betrfs_sim::harness::{guarded, seeds, setting};
 use betrfs_sim::{
     Change, EIO, ENOSPC, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step,
@@ -262,7 +262,7 @@ impl Full {
     /// Does the background work and checks everything.
     fn settle(&self) {
         for _ in 0..100_000 {
-            if !self.env.pump().unwrap() {
+            if !self.env.run_due_work().unwrap() {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Options, Replace};
-use betree_sys::{Device, DeviceError};
+use betree_platform::{Device, DeviceError};
 use betrfs_sim::{MemDevice, Rng};
 
 const VOLUME_BYTES: usize = 16 << 20;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use betree::{Finding, Geometry};
-use betree_sys::{BLOCK_BYTES, Device};
+use betree_platform::{BLOCK_BYTES, Device};
 use betrfs_sim::harness::{guarded, seeds};
 use betrfs_sim::{Failure, Generator, History, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, open_env};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
-use betree_sys::Device;
-use betrfs_host::{Workers, WorkersOptions};
+use betree_platform::Device;
+use betree_std::{Workers, WorkersOptions};
 use betrfs_sim::harness::setting;
 use betrfs_sim::{Change, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
 

@@ -1,13 +1,13 @@
 //! A file system as a library, on the write-optimized dictionary [`betree`].
 //!
-//! A [`Volume`] offers what a mount needs, by identities of objects in memory ([`NodeId`]), and
+//! A [`Volume`] offers what a mount needs, by identities of objects in memory ([`InodeId`]), and
 //! paths for programs that need no mount. Metadata, data and links are three dictionaries, keyed by
 //! whole paths: what is near in the tree of names is near on the disk. An update is one batch of
 //! messages, and asks the tree nothing that memory knows.
 //!
 //! ```
 //! # use std::sync::{Arc, Mutex};
-//! # use betree_sys::{Device, DeviceError, Home};
+//! # use betree_platform::{Device, DeviceError, Platform};
 //! # struct Memory(Mutex<Vec<u8>>);
 //! # impl Device for Memory {
 //! #     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
@@ -24,7 +24,7 @@
 //! #     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> { Ok(()) }
 //! # }
 //! # struct Still;
-//! # impl Home for Still {
+//! # impl Platform for Still {
 //! #     fn now_ns(&self) -> i64 { 0 }
 //! #     fn random_u64(&self) -> u64 { 4 }
 //! # }
@@ -32,9 +32,9 @@
 //!
 //! # fn main() -> betrfs::Result<()> {
 //! # let device = Arc::new(Memory(Mutex::new(vec![0; 32 << 20])));
-//! # let home = Arc::new(Still);
-//! Volume::format(device.clone(), &FormatOptions::default(), &*home)?;
-//! let volume = Volume::open(device, OpenOptions::new(home))?;
+//! # let platform = Arc::new(Still);
+//! Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+//! let volume = Volume::open(device, OpenOptions::new(platform))?;
 //!
 //! let root = volume.resolve(b"/")?;
 //! let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
@@ -69,8 +69,9 @@ mod volume;
 pub use betree::Usage;
 pub use error::{Error, Result};
 pub use types::{
-    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, NewNode,
-    NodeId, Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet, XattrMode,
+    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, InodeId,
+    NewNode, Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet,
+    XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

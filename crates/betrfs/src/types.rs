@@ -3,15 +3,15 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::Home;
+use betree_platform::Platform;
 
 /// An object in memory: one for each object, whatever its names. Never used twice while a volume is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u64);
+pub struct InodeId(pub u64);
 
-impl NodeId {
+impl InodeId {
     /// The root directory.
-    pub const ROOT: NodeId = NodeId(1);
+    pub const ROOT: InodeId = InodeId(1);
 }
 
 /// What an entry is.
@@ -69,7 +69,7 @@ pub struct Attr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The object.
-    pub node: NodeId,
+    pub node: InodeId,
     /// Its attributes.
     pub attr: Attr,
 }
@@ -267,7 +267,7 @@ pub struct OpenOptions {
     /// The engine's node cache in bytes.
     pub cache_bytes: usize,
     /// The clock and randomness.
-    pub home: Arc<dyn Home>,
+    pub platform: Arc<dyn Platform>,
     /// Who is told of troubles with the volume or its device.
     pub watcher: Option<Arc<dyn betree::Watcher>>,
     /// How many inodes are kept that nobody has open or looked up.
@@ -289,10 +289,10 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of
     /// access as with `relatime`; what was looked up can be opened, though it was replaced.
-    pub fn new(home: Arc<dyn Home>) -> OpenOptions {
+    pub fn new(platform: Arc<dyn Platform>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
-            home,
+            platform,
             watcher: None,
             inodes_max: 1 << 16,
             names_max: 1 << 20,

@@ -9,9 +9,9 @@ mod piece;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 
-use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use betree_platform::BLOCK_BYTES;
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 #[cfg(test)]
 pub(crate) use piece::RUNS_MAX;

@@ -3,8 +3,8 @@
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::{AtomicBool, Ordering};
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Account, Cache};
 use crate::format::node::RunRef;

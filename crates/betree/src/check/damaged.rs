@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
-use betree_sys::Device;
+use betree_platform::Device;
 
 use super::{Finding, Opened, bad_copy};
 use crate::batch::Changes;

@@ -4,8 +4,8 @@
 //! space back; what takes the place of about as much may use half of the reserve until that is carried out;
 //! all else leaves the reserve alone, and what was set aside for others.
 
-use betree_sys::sync::MutexGuard;
-use betree_sys::sync::atomic::Ordering;
+use betree_platform::sync::MutexGuard;
+use betree_platform::sync::atomic::Ordering;
 use hashbrown::HashSet;
 
 use super::{Committer, Env};

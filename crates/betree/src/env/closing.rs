@@ -1,6 +1,6 @@
 //! How an environment ends.
 
-use betree_sys::is_unwinding;
+use betree_platform::is_unwinding;
 
 use super::Env;
 use crate::error::Result;

@@ -62,13 +62,13 @@ fn background_work_passes_over_a_dictionary_that_is_busy() {
     std::thread::scope(|scope| {
         let (done, is_done) = std::sync::mpsc::channel();
         let env = &env;
-        scope.spawn(move || done.send(env.pump()));
+        scope.spawn(move || done.send(env.run_due_work()));
         let seen = is_done.recv_timeout(std::time::Duration::from_secs(10));
         drop(busy);
         assert_eq!(seen, Ok(Ok(true)), "it did what could be done");
     });
     assert_eq!([0, 1, 2].map(frozen), [0, 1, 0]);
-    assert!(env.pump().unwrap());
+    assert!(env.run_due_work().unwrap());
     assert_eq!(frozen(1), 0);
 }
 
@@ -317,7 +317,7 @@ fn while_the_disk_below_is_full_nothing_becomes_durable_and_then_all_of_it() {
     // Memory takes some more.
     let taken = (1..1000).take_while(|number| put(&env, *number).is_ok()).count() as u32;
     assert!((1..999).contains(&taken), "{taken}");
-    for error in [put(&env, 1000), env.sync(), env.checkpoint(), env.pump().map(|_| ())] {
+    for error in [put(&env, 1000), env.sync(), env.checkpoint(), env.run_due_work().map(|_| ())] {
         let error = error.unwrap_err();
         assert!(matches!(&error, Error::DeviceFull(_)), "{error}");
         assert!(error.to_string().contains("the disk under the volume is full"), "{error}");

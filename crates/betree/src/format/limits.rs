@@ -1,7 +1,7 @@
 //! The most that a volume has of anything that is read as a whole. What claims more was not written here, and gets
 //! no memory: a checksum says that bytes are as they were written, and not who wrote them.
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 
 use crate::batch::KEY_BYTES_MAX;
 use crate::settings::{BATCH_BYTES_MAX, Geometry};

@@ -4,7 +4,7 @@
 //! checksum of its own, so that its lengths can be believed before anything else is read; the
 //! payload's covers the zeros too.
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::limits::Limits;

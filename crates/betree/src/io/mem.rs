@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::vec;
 use std::vec::Vec;
 
-use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 
 /// See the module.
 pub(crate) struct MemDevice {

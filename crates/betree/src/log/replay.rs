@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 
 use super::Region;
 use crate::error::{Error, Result};

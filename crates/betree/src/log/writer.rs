@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::{Condvar, Mutex, MutexGuard};
+use betree_platform::sync::{Condvar, Mutex, MutexGuard};
 
 use super::Region;
 use super::ring::{Place, Ring};

@@ -6,9 +6,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::BLOCK_BYTES;
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
 use super::gaps::Gaps;
 use super::heirs::Heirs;

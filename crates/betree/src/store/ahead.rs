@@ -1,13 +1,13 @@
 //! What scans will want next, so that it is in memory when they come to it.
 //!
-//! A scan that goes through a leaf asks for the next ones; threads that the home lends read them
+//! A scan that goes through a leaf asks for the next ones; threads that the platform lends read them
 //! meanwhile. The scan that then comes to a leaf read so asks for those after it, and so on: always so
 //! many leaves ahead of each scan.
 
 use alloc::collections::VecDeque;
 
-use betree_sys::sync::atomic::{AtomicUsize, Ordering};
-use betree_sys::sync::{Condvar, Mutex};
+use betree_platform::sync::atomic::{AtomicUsize, Ordering};
+use betree_platform::sync::{Condvar, Mutex};
 
 use crate::key::Cut;
 use crate::node::NodeId;

@@ -1,4 +1,4 @@
-//! Writing behind the back of whoever makes a checkpoint: threads that the home lends encode nodes and
+//! Writing behind the back of whoever makes a checkpoint: threads that the platform lends encode nodes and
 //! take them to the device, so that all CPUs do it and the device has several in hand.
 //!
 //! One checkpoint at a time uses it. Without such threads it writes by itself.

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 
 use crate::cache::{Piece, Stored};
 use crate::format::node::RunRef;

@@ -10,8 +10,8 @@ mod write;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
-use betree_sys::{BLOCK_BYTES, Codec};
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use ahead::{Ahead, LEAVES_AHEAD, Request};
@@ -41,7 +41,7 @@ pub(crate) struct Store {
     pub next_msn: AtomicU64,
     pub cache: Cache,
     pub compression: Compression,
-    /// zstd, where the home has brought it.
+    /// zstd, where the platform has brought it.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
     pub upsert: Arc<dyn Upsert>,

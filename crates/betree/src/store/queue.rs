@@ -1,10 +1,10 @@
-//! A queue of jobs that threads of the home do, several at once, where one part of each job is done in the
+//! A queue of jobs that threads of the platform do, several at once, where one part of each job is done in the
 //! order in which the jobs were given.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use betree_sys::sync::{Condvar, Mutex};
+use betree_platform::sync::{Condvar, Mutex};
 
 /// Jobs that wait or are being done at once, at most: one for each of two threads, and one ready for
 /// whoever is done first.

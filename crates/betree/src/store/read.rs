@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::atomic::Ordering;
-use betree_sys::sync::{Condvar, Mutex};
+use betree_platform::BLOCK_BYTES;
+use betree_platform::sync::atomic::Ordering;
+use betree_platform::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::BLOCK_BYTES;
-use betree_sys::sync::atomic::Ordering;
+use betree_platform::BLOCK_BYTES;
+use betree_platform::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::keep::{Kept, Standing};

@@ -9,7 +9,7 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::AtomicU64;
 
 use super::arrive::{Arrival, Batch};
 use super::build::{Lift, Share};

@@ -1,8 +1,8 @@
 //! The range query: a place in a key range that moves both ways, a region at a time. No lock is held
 //! between steps.
 
-use betree_sys::sync::atomic::AtomicU64;
-use betree_sys::sync::atomic::Ordering::Relaxed;
+use betree_platform::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::Ordering::Relaxed;
 
 use super::region::{Region, Scope, Way};
 use super::unreadable::{BadPieces, Unreadable};

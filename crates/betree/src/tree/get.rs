@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::atomic::{AtomicU64, Ordering};
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Tree, astray};
 use crate::cache::Piece;

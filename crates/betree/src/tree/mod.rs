@@ -25,7 +25,7 @@ mod tests;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use betree_sys::sync::Mutex;
+use betree_platform::sync::Mutex;
 use hashbrown::HashMap;
 
 pub use cursor::Cursor;

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use betrfs_host::ALLOCATOR;
+use betree_std::ALLOCATOR;
 use clap::ValueEnum;
 use rustix::process::Pid;
 use serde::Serialize;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use betree_std::StdPlatform;
 use betrfs::{OpenOptions, Report, Volume};
 use betrfs_fuse::is_damage;
-use betrfs_host::StdHome;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ fn examine(arguments: &Arguments, shown: &str) -> Result<Report, Failure> {
     if let Ok(style) = ProgressStyle::with_template("checking [{wide_bar}] {pos}/{len} {eta}") {
         bar.set_style(style);
     }
-    let options = OpenOptions::new(Arc::new(StdHome::new()));
+    let options = OpenOptions::new(Arc::new(StdPlatform::new()));
     let examined = Volume::examine(Arc::new(device), options, &mut |done, all| {
         bar.set_length(all);
         bar.set_position(done);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use betrfs_host::StdHome;
+use betree_std::StdPlatform;
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let Arguments { source, target } = arguments;
     stats::approach(source)?;
     let (from, to) = (source.display(), target.display());
-    betrfs_fuse::clone(source, target, &StdHome::new()).map_err(|error| {
+    betrfs_fuse::clone(source, target, &StdPlatform::new()).map_err(|error| {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
             Some(betrfs_fuse::Errno::NOTTY) => format!("{from} is on no BetrFS mount"),
             Some(betrfs_fuse::Errno::NODEV) => format!("{from} is neither a file nor a directory"),

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use betree_sys::Device;
-use betrfs::{FormatOptions, NodeId, OpenOptions, SetAttr, Volume};
-use betrfs_host::{FileDevice, OpenError, StdHome};
+use betree_platform::Device;
+use betree_std::{FileDevice, OpenError, StdPlatform};
+use betrfs::{FormatOptions, InodeId, OpenOptions, SetAttr, Volume};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, warn};
@@ -125,15 +125,15 @@ pub fn warn_if_open_to_others(path: &Path) {
 
 /// Makes the volume; its root belongs to whoever makes it.
 fn format(device: Arc<FileDevice>) -> betrfs::Result<()> {
-    let home = Arc::new(StdHome::new());
-    Volume::format(device.clone(), &FormatOptions::default(), &*home)?;
+    let platform = Arc::new(StdPlatform::new());
+    Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if (uid, gid) == (0, 0) {
         return Ok(());
     }
-    let volume = Volume::open(device, OpenOptions::new(home))?;
+    let volume = Volume::open(device, OpenOptions::new(platform))?;
     let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
-    volume.setattr(NodeId::ROOT, &owner)?;
+    volume.setattr(InodeId::ROOT, &owner)?;
     volume.close()
 }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use betrfs::{FileType, NewNode, NodeId, Volume};
-use betrfs_host::{FileDevice, StdHome};
+use betree_std::{FileDevice, StdPlatform};
+use betrfs::{FileType, InodeId, NewNode, Volume};
 use betrfs_sim::Rng;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -52,15 +52,15 @@ impl Sample {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("volume");
         assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
-        let options = betrfs::OpenOptions::new(Arc::new(StdHome::new()));
+        let options = betrfs::OpenOptions::new(Arc::new(StdPlatform::new()));
         let volume = Volume::open(Arc::new(FileDevice::open(&path).unwrap()), options).unwrap();
         let new = |file_type| NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
-        let dir = volume.create(NodeId::ROOT, b"dir", &new(FileType::Directory)).unwrap().node;
+        let dir = volume.create(InodeId::ROOT, b"dir", &new(FileType::Directory)).unwrap().node;
         for file in 0..20 {
             let made = volume.create(dir, format!("file{file}").as_bytes(), &new(FileType::Regular)).unwrap();
             volume.write(made.node, 0, &contents(file), false).unwrap();
         }
-        let many = volume.create(NodeId::ROOT, b"many", &new(FileType::Directory)).unwrap().node;
+        let many = volume.create(InodeId::ROOT, b"many", &new(FileType::Directory)).unwrap().node;
         for number in 0..3000 {
             volume.create(many, many_name(number).as_bytes(), &new(FileType::Regular)).unwrap();
         }

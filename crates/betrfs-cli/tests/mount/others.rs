@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use betree_sys::Home;
+use betree_platform::Platform;
 
 use crate::mounted::Mounted;
 
 /// Whose random number the other knows.
 struct Guessed;
 
-impl Home for Guessed {
+impl Platform for Guessed {
     fn now_ns(&self) -> i64 {
         0
     }

@@ -1,6 +1,6 @@
 //! Requests about the listing of a directory.
 
-use betrfs::{DirEntry, FileType, NodeId, Objects};
+use betrfs::{DirEntry, FileType, InodeId, Objects};
 
 use super::{Answer, IntoAnswer, Server};
 
@@ -10,7 +10,7 @@ const COOKIE_DOTS_MAX: u64 = 2;
 
 impl Server {
     /// FSYNCDIR
-    pub fn fsyncdir(&self, dir: NodeId) -> Answer<()> {
+    pub fn fsyncdir(&self, dir: InodeId) -> Answer<()> {
         self.volume.fsync(dir).answer()
     }
 
@@ -22,7 +22,7 @@ impl Server {
     /// nothing was taken: what was taken has to reach the kernel, and the rest is asked for again.
     pub fn readdir(
         &self,
-        dir: NodeId,
+        dir: InodeId,
         cookie: u64,
         walker: Option<u32>,
         take: &mut dyn FnMut(&DirEntry<'_>) -> bool,
@@ -40,7 +40,7 @@ impl Server {
 
     fn list(
         &self,
-        dir: NodeId,
+        dir: InodeId,
         cookie: u64,
         objects: Objects,
         take: &mut dyn FnMut(&DirEntry<'_>) -> bool,
@@ -55,7 +55,7 @@ impl Server {
     /// `false` where the reply is full.
     fn list_dots(
         &self,
-        dir: NodeId,
+        dir: InodeId,
         cookie: u64,
         take: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> betrfs::Result<bool> {

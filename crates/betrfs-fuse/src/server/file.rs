@@ -1,6 +1,6 @@
 //! Requests about a file's contents.
 
-use betrfs::{Access, FallocateMode, NodeId, SeekWhat, SetAttr};
+use betrfs::{Access, FallocateMode, InodeId, SeekWhat, SetAttr};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -9,12 +9,12 @@ use super::{Answer, IntoAnswer, Server};
 impl Server {
     /// OPEN, with the emptying that O_TRUNC asks for. Whether it has moved the time of access, of which the
     /// kernel does not know.
-    pub fn open(&self, node: NodeId, flags: OFlags) -> Answer<bool> {
+    pub fn open(&self, node: InodeId, flags: OFlags) -> Answer<bool> {
         let to_read = flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::TRUNC);
         if !to_read && self.volume.is_read_only(node).answer()? {
             return Err(Errno::ROFS);
         }
-        self.volume.open_node(node).answer()?;
+        self.volume.open_inode(node).answer()?;
         if flags.contains(OFlags::TRUNC) {
             let set = SetAttr { size: Some(0), ..SetAttr::default() };
             if let Err(error) = self.volume.setattr(node, &set) {
@@ -27,7 +27,7 @@ impl Server {
     }
 
     /// Counts an access where an opened file can be read without a READ.
-    fn may_be_read_unseen(&self, node: NodeId, flags: OFlags) -> bool {
+    fn may_be_read_unseen(&self, node: InodeId, flags: OFlags) -> bool {
         let reads = flags & OFlags::ACCMODE != OFlags::WRONLY && !flags.contains(OFlags::TRUNC);
         // The end of an empty file the kernel knows by itself.
         let is_empty = || self.volume.getattr(node).is_ok_and(|attr| attr.size == 0);
@@ -39,41 +39,41 @@ impl Server {
 
     /// RELEASE: the last descriptor of an OPEN, CREATE or TMPFILE with these flags is gone, its mappings
     /// too.
-    pub fn release(&self, node: NodeId, flags: OFlags) {
+    pub fn release(&self, node: InodeId, flags: OFlags) {
         self.mappings.released(node, flags);
         self.volume.release_node(node);
     }
 
     /// READ by a descriptor with these flags; how many bytes of `out` are filled, all but at the end of the file.
-    pub fn read(&self, node: NodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
+    pub fn read(&self, node: InodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
         self.pages.come(node);
         self.volume.read_into(node, offset, out, access_by(flags)).answer()
     }
 
     /// Notes that what is written goes to the kernel's pages as well.
-    pub fn writes_pages(&self, node: NodeId) {
+    pub fn writes_pages(&self, node: InodeId) {
         self.pages.come(node);
     }
 
     /// WRITE; how many bytes were written.
-    pub fn write(&self, node: NodeId, offset: u64, data: &[u8]) -> Answer<usize> {
+    pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
         // Set-id bits are dealt with before, see `kill_set_id`.
         self.volume.write(node, offset, data, false).answer()
     }
 
     /// FSYNC
-    pub fn fsync(&self, node: NodeId) -> Answer<()> {
+    pub fn fsync(&self, node: InodeId) -> Answer<()> {
         self.volume.fsync(node).answer()
     }
 
     /// FALLOCATE with fallocate(2)'s mode.
-    pub fn fallocate(&self, node: NodeId, mode: u32, offset: u64, len: u64) -> Answer<()> {
+    pub fn fallocate(&self, node: InodeId, mode: u32, offset: u64, len: u64) -> Answer<()> {
         let mode = fallocate_mode(FallocateFlags::from_bits_retain(mode)).ok_or(Errno::OPNOTSUPP)?;
         self.volume.fallocate(node, mode, offset, len).answer()
     }
 
     /// LSEEK, which the kernel sends for data and holes only.
-    pub fn lseek(&self, node: NodeId, to: SeekFrom) -> Answer<u64> {
+    pub fn lseek(&self, node: InodeId, to: SeekFrom) -> Answer<u64> {
         let (offset, what) = match to {
             SeekFrom::Data(offset) => (offset, SeekWhat::Data),
             SeekFrom::Hole(offset) => (offset, SeekWhat::Hole),
@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// COPY_FILE_RANGE; the number of bytes copied.
-    pub fn copy_file_range(&self, from: (NodeId, u64), to: (NodeId, u64), len: u64) -> Answer<u64> {
+    pub fn copy_file_range(&self, from: (InodeId, u64), to: (InodeId, u64), len: u64) -> Answer<u64> {
         self.volume.copy_range(from.0, from.1, to.0, to.1, len).answer()
     }
 }

@@ -1,6 +1,6 @@
 //! Requests about one object's attributes, and about the volume's room.
 
-use betrfs::{Attr, FileType, NodeId, SetAttr, StatFs};
+use betrfs::{Attr, FileType, InodeId, SetAttr, StatFs};
 
 use super::{Answer, IntoAnswer, Server};
 
@@ -9,18 +9,18 @@ const SET_ID: u16 = 0o6000;
 
 impl Server {
     /// GETATTR
-    pub fn getattr(&self, node: NodeId) -> Answer<Attr> {
+    pub fn getattr(&self, node: InodeId) -> Answer<Attr> {
         self.volume.getattr(node).answer()
     }
 
     /// SETATTR
-    pub fn setattr(&self, node: NodeId, set: &SetAttr) -> Answer<Attr> {
+    pub fn setattr(&self, node: InodeId, set: &SetAttr) -> Answer<Attr> {
         self.volume.setattr(node, set).answer()
     }
 
     /// Takes the set-id bits from a file whose contents are about to change, unless they may stay; whether there were
     /// any. The kernel has to be told before the contents change: it would run them with the bits that it knows.
-    pub fn kill_set_id(&self, node: NodeId, may_stay: impl FnOnce() -> bool) -> Answer<bool> {
+    pub fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<bool> {
         let before = self.getattr(node)?;
         if before.file_type != FileType::Regular || before.perm & SET_ID == 0 || may_stay() {
             return Ok(false);
@@ -30,7 +30,7 @@ impl Server {
     }
 
     /// READLINK
-    pub fn readlink(&self, node: NodeId) -> Answer<Vec<u8>> {
+    pub fn readlink(&self, node: InodeId) -> Answer<Vec<u8>> {
         self.volume.readlink(node).answer()
     }
 

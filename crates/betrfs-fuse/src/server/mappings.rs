@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use betrfs::NodeId;
+use betrfs::InodeId;
 use rustix::fs::OFlags;
 
 /// Counters. Nodes that share one are taken for one another, which hides holes, and never data.
@@ -23,26 +23,26 @@ impl Default for Mappings {
 
 impl Mappings {
     /// Notes that a file was opened.
-    pub fn opened(&self, node: NodeId, flags: OFlags) {
+    pub fn opened(&self, node: InodeId, flags: OFlags) {
         if let Some(count) = self.count(node, flags) {
             count.fetch_add(1, Relaxed);
         }
     }
 
     /// Notes that a file which was opened so is no longer.
-    pub fn released(&self, node: NodeId, flags: OFlags) {
+    pub fn released(&self, node: InodeId, flags: OFlags) {
         if let Some(count) = self.count(node, flags) {
             count.fetch_sub(1, Relaxed);
         }
     }
 
     /// Whether a file may hold data that is not known here.
-    pub fn may_hide_data(&self, node: NodeId) -> bool {
+    pub fn may_hide_data(&self, node: InodeId) -> bool {
         self.count(node, OFlags::RDWR).is_some_and(|count| count.load(Relaxed) > 0)
     }
 
     /// The counter of a node, where what is opened so can be mapped to be written to.
-    fn count(&self, node: NodeId, flags: OFlags) -> Option<&AtomicU32> {
+    fn count(&self, node: InodeId, flags: OFlags) -> Option<&AtomicU32> {
         // The lower bits of the numbers in use differ.
         let cell = (node.0 % CELLS as u64) as usize;
         if flags & OFlags::ACCMODE == OFlags::RDWR { self.0.get(cell) } else { None }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn only_a_descriptor_to_read_and_write_by_can_hide_data() {
         let mappings = Mappings::default();
-        let (node, other) = (NodeId(1 << 32 | 7), NodeId(8));
+        let (node, other) = (InodeId(1 << 32 | 7), InodeId(8));
         for flags in [OFlags::RDONLY, OFlags::WRONLY, OFlags::WRONLY | OFlags::TRUNC] {
             mappings.opened(node, flags);
         }

@@ -1,6 +1,6 @@
 //! Requests about names: looking up, making, linking, removing, renaming.
 
-use betrfs::{Entry, Error, FileType, NewNode, NodeId, RenameFlags};
+use betrfs::{Entry, Error, FileType, InodeId, NewNode, RenameFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -14,7 +14,7 @@ const RENAME_WHITEOUT: u32 = 4;
 
 impl Server {
     /// LOOKUP by a task: the entry, or `None` where there is no such name.
-    pub fn lookup(&self, parent: NodeId, name: &[u8], task: u32) -> Answer<Option<Entry>> {
+    pub fn lookup(&self, parent: InodeId, name: &[u8], task: u32) -> Answer<Option<Entry>> {
         match self.volume.lookup(parent, name) {
             Ok(entry) => {
                 if entry.attr.file_type != FileType::Directory {
@@ -28,17 +28,17 @@ impl Server {
     }
 
     /// Whether a directory is to become a copy.
-    pub fn is_unfinished(&self, dir: NodeId) -> bool {
+    pub fn is_unfinished(&self, dir: InodeId) -> bool {
         self.volume.name(dir).is_some_and(|name| name.starts_with(UNFINISHED.as_bytes()))
     }
 
     /// FORGET: the kernel no longer knows `lookups` of the answers that named the node.
-    pub fn forget(&self, node: NodeId, lookups: u64) {
+    pub fn forget(&self, node: InodeId, lookups: u64) {
         self.volume.forget(node, lookups);
     }
 
     /// MKNOD and MKDIR; `new` holds what was asked for.
-    pub fn make(&self, parent: NodeId, name: &[u8], new: &NewNode, caller: Caller) -> Answer<Entry> {
+    pub fn make(&self, parent: InodeId, name: &[u8], new: &NewNode, caller: Caller) -> Answer<Entry> {
         if new.file_type == FileType::Directory {
             self.may_change_in(parent, caller)?;
         }
@@ -46,20 +46,20 @@ impl Server {
     }
 
     /// CREATE: makes a file and opens it.
-    pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode, flags: OFlags) -> Answer<Entry> {
+    pub fn create(&self, parent: InodeId, name: &[u8], new: &NewNode, flags: OFlags) -> Answer<Entry> {
         let entry = self.volume.create(parent, name, new).answer()?;
         self.open_new(entry, flags)
     }
 
     /// TMPFILE: makes a file without a name and opens it.
-    pub fn tmpfile(&self, parent: NodeId, new: &NewNode, flags: OFlags) -> Answer<Entry> {
+    pub fn tmpfile(&self, parent: InodeId, new: &NewNode, flags: OFlags) -> Answer<Entry> {
         let entry = self.volume.create_unnamed(parent, new).answer()?;
         self.open_new(entry, flags)
     }
 
     /// Opens what was just made.
     fn open_new(&self, entry: Entry, flags: OFlags) -> Answer<Entry> {
-        match self.volume.open_node(entry.node).answer() {
+        match self.volume.open_inode(entry.node).answer() {
             Ok(()) => {
                 self.mappings.opened(entry.node, flags);
                 self.pages.begin(entry.node);
@@ -73,28 +73,28 @@ impl Server {
     }
 
     /// SYMLINK
-    pub fn symlink(&self, parent: NodeId, name: &[u8], target: &[u8], caller: Caller) -> Answer<Entry> {
+    pub fn symlink(&self, parent: InodeId, name: &[u8], target: &[u8], caller: Caller) -> Answer<Entry> {
         self.volume.symlink(parent, name, target, caller.uid, caller.gid).answer()
     }
 
     /// LINK
-    pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Answer<Entry> {
+    pub fn link(&self, node: InodeId, parent: InodeId, name: &[u8]) -> Answer<Entry> {
         self.volume.link(node, parent, name).answer()
     }
 
     /// UNLINK
-    pub fn unlink(&self, parent: NodeId, name: &[u8]) -> Answer<()> {
+    pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Answer<()> {
         self.volume.unlink(parent, name).answer()
     }
 
     /// RMDIR: the nodes, in a snapshot that goes, whose attributes the kernel no longer knows.
-    pub fn rmdir(&self, parent: NodeId, name: &[u8], caller: Caller) -> Answer<Vec<NodeId>> {
+    pub fn rmdir(&self, parent: InodeId, name: &[u8], caller: Caller) -> Answer<Vec<InodeId>> {
         self.may_change_in(parent, caller)?;
         self.volume.rmdir(parent, name).answer()
     }
 
     /// RENAME and RENAME2; a flag that is not known is refused, never ignored.
-    pub fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), flags: u32) -> Answer<()> {
+    pub fn rename(&self, from: (InodeId, &[u8]), to: (InodeId, &[u8]), flags: u32) -> Answer<()> {
         let flags = rename_flags(flags)?;
         self.volume.rename(from.0, from.1, to.0, to.1, flags).answer()
     }

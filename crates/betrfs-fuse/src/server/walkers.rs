@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use betrfs::{NodeId, Objects};
+use betrfs::{InodeId, Objects};
 use parking_lot::Mutex;
 
 /// How many tasks are remembered; who has listed nothing for longest is forgotten.
@@ -20,13 +20,13 @@ pub struct Walkers(Mutex<VecDeque<Walker>>);
 
 struct Walker {
     task: u32,
-    first: NodeId,
+    first: InodeId,
     wants_files: bool,
 }
 
 impl Walkers {
     /// Notes that a task lists a directory; which objects to give it.
-    pub fn lists(&self, task: u32, dir: NodeId) -> Objects {
+    pub fn lists(&self, task: u32, dir: InodeId) -> Objects {
         let mut walkers = self.0.lock();
         let known = walkers.iter().position(|walker| walker.task == task).and_then(|at| walkers.remove(at));
         let walker = known.unwrap_or(Walker { task, first: dir, wants_files: false });
@@ -49,7 +49,7 @@ impl Walkers {
 mod tests {
     use super::*;
 
-    const DIRS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+    const DIRS: [InodeId; 3] = [InodeId(1), InodeId(2), InodeId(3)];
 
     #[test]
     fn who_looks_up_no_file_gets_those_of_the_first_directory_only() {

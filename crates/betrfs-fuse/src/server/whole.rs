@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use betree_sys::Home;
-use betrfs::{Held, NodeId, SnapshotsBelow};
-use betrfs_host::StdHome;
+use betree_platform::Platform;
+use betree_std::StdPlatform;
+use betrfs::{Held, InodeId, SnapshotsBelow};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -23,7 +23,7 @@ pub struct Sources(Mutex<VecDeque<Source>>);
 
 struct Source {
     token: u64,
-    node: NodeId,
+    node: InodeId,
     written_back: Arc<AtomicBool>,
 }
 
@@ -32,17 +32,17 @@ pub struct Offered {
     /// What [`fill`](Server::fill) knows it by.
     pub token: u64,
     /// Files in it that processes may have mapped.
-    pub files: Vec<NodeId>,
+    pub files: Vec<InodeId>,
     /// To be set when what was written to mappings of these has come.
     pub written_back: Arc<AtomicBool>,
 }
 
 impl Server {
     /// IOCTL: takes a source on.
-    pub fn offer(&self, node: NodeId, caller: Caller) -> Answer<Offered> {
+    pub fn offer(&self, node: InodeId, caller: Caller) -> Answer<Offered> {
         may_do_all(caller)?;
         let files = self.volume.open_files_in(node).answer()?;
-        let (token, written_back) = (StdHome::new().random_u64(), Arc::new(AtomicBool::new(false)));
+        let (token, written_back) = (StdPlatform::new().random_u64(), Arc::new(AtomicBool::new(false)));
         let mut sources = self.sources.0.lock();
         sources.truncate(SOURCES_MAX - 1);
         sources.push_front(Source { token, node, written_back: Arc::clone(&written_back) });
@@ -58,7 +58,7 @@ impl Server {
     }
 
     /// IOCTL: makes an empty file or directory a copy of a source.
-    pub fn fill(&self, node: NodeId, token: u64, caller: Caller) -> Answer<()> {
+    pub fn fill(&self, node: InodeId, token: u64, caller: Caller) -> Answer<()> {
         may_do_all(caller)?;
         self.may_change()?;
         let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
@@ -67,28 +67,28 @@ impl Server {
     }
 
     /// IOCTL: the stored bytes of a file or directory, and those that its removal would free.
-    pub fn usage(&self, node: NodeId, caller: Caller) -> Answer<[u64; 2]> {
+    pub fn usage(&self, node: InodeId, caller: Caller) -> Answer<[u64; 2]> {
         may_do_all(caller)?;
         let usage = self.volume.usage(node).answer()?;
         Ok([usage.stored_bytes, usage.exclusive_bytes])
     }
 
     /// IOCTL: removes all that is below a directory; the nodes whose attributes the kernel no longer knows.
-    pub fn empty(&self, node: NodeId, snapshots: SnapshotsBelow, caller: Caller) -> Answer<Vec<NodeId>> {
+    pub fn empty(&self, node: InodeId, snapshots: SnapshotsBelow, caller: Caller) -> Answer<Vec<InodeId>> {
         may_do_all(caller)?;
         self.may_change()?;
         self.volume.remove_below(node, snapshots).answer()
     }
 
     /// IOCTL: the snapshots that hold a directory.
-    pub fn held(&self, node: NodeId, caller: Caller) -> Answer<Held> {
+    pub fn held(&self, node: InodeId, caller: Caller) -> Answer<Held> {
         may_do_all(caller)?;
         self.volume.snapshots_below(node).answer()
     }
 
     /// Whether a caller may make or remove what is in a directory: a snapshot pins programs that bear another
     /// user's rights, and its removal is that of a tree.
-    pub(super) fn may_change_in(&self, parent: NodeId, caller: Caller) -> Answer<()> {
+    pub(super) fn may_change_in(&self, parent: InodeId, caller: Caller) -> Answer<()> {
         if self.volume.holds_snapshots(parent).answer()? { may_do_all(caller) } else { Ok(()) }
     }
 

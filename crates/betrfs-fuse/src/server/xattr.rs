@@ -1,6 +1,6 @@
 //! Requests about extended attributes.
 
-use betrfs::{NodeId, XattrMode};
+use betrfs::{InodeId, XattrMode};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ fn is_acl(name: &[u8]) -> bool {
 
 impl Server {
     /// GETXATTR, whatever the caller's buffer.
-    pub fn getxattr(&self, node: NodeId, name: &[u8]) -> Answer<Vec<u8>> {
+    pub fn getxattr(&self, node: InodeId, name: &[u8]) -> Answer<Vec<u8>> {
         if is_acl(name) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -25,7 +25,7 @@ impl Server {
     }
 
     /// SETXATTR
-    pub fn setxattr(&self, node: NodeId, name: &[u8], value: &[u8], flags: XattrFlags) -> Answer<()> {
+    pub fn setxattr(&self, node: InodeId, name: &[u8], value: &[u8], flags: XattrFlags) -> Answer<()> {
         if is_acl(name) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -40,7 +40,7 @@ impl Server {
 
     /// LISTXATTR: the names, each ended by a zero byte. The kernel leaves it to file systems to keep `trusted.`
     /// from those who could not read it.
-    pub fn listxattr(&self, node: NodeId, caller: Caller) -> Answer<Vec<u8>> {
+    pub fn listxattr(&self, node: InodeId, caller: Caller) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         let mut sees_trusted = None;
         let mut is_seen = |name: &Vec<u8>| {
@@ -54,7 +54,7 @@ impl Server {
     }
 
     /// REMOVEXATTR
-    pub fn removexattr(&self, node: NodeId, name: &[u8]) -> Answer<()> {
+    pub fn removexattr(&self, node: InodeId, name: &[u8]) -> Answer<()> {
         if is_acl(name) {
             return Err(Errno::OPNOTSUPP);
         }

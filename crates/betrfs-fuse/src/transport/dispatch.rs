@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use betrfs::{Entry, FileType, NewNode, NodeId, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, TimeSet};
+use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, TimeSet};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -85,7 +85,7 @@ impl Dispatch {
 
     fn compute(&self, opcode: Opcode, mut r: Request<'_, '_>) -> Answer<usize> {
         let server = &*self.server;
-        let node = NodeId(r.header.nodeid);
+        let node = InodeId(r.header.nodeid);
         match opcode {
             Opcode::Lookup => {
                 let name = r.only_name()?;
@@ -111,7 +111,7 @@ impl Dispatch {
                 let (batch, mut rest) = r.body.split::<wire::BatchForgetIn>()?;
                 for _ in 0..batch.count {
                     let (one, after) = wire::ForgetOne::read_from_prefix(rest).map_err(|_| Errno::INVAL)?;
-                    server.forget(NodeId(one.nodeid), one.lookups);
+                    server.forget(InodeId(one.nodeid), one.lookups);
                     rest = after;
                 }
                 Ok(0)
@@ -156,15 +156,15 @@ impl Dispatch {
             }
             Opcode::Rename => {
                 let (rename, names) = r.body.split::<wire::RenameIn>()?;
-                self.rename(node, NodeId(rename.newdir), names, 0)
+                self.rename(node, InodeId(rename.newdir), names, 0)
             }
             Opcode::Rename2 => {
                 let (rename, names) = r.body.split::<wire::Rename2In>()?;
-                self.rename(node, NodeId(rename.newdir), names, rename.flags)
+                self.rename(node, InodeId(rename.newdir), names, rename.flags)
             }
             Opcode::Link => {
                 let (link, rest) = r.body.split::<wire::LinkIn>()?;
-                r.reply_entry(&server.link(NodeId(link.oldnodeid), node, wire::name(rest)?.0)?)
+                r.reply_entry(&server.link(InodeId(link.oldnodeid), node, wire::name(rest)?.0)?)
             }
             Opcode::Create => {
                 let (create, rest) = r.body.split::<wire::CreateIn>()?;
@@ -315,7 +315,7 @@ impl Dispatch {
     }
 
     /// Takes the set-id bits from a file whose contents are about to change, unless they may stay.
-    fn kill_set_id(&self, node: NodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
+    fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
         if self.server.kill_set_id(node, may_stay)? {
             forget_inode(&self.device, node.0, Pages::None);
         }
@@ -324,24 +324,24 @@ impl Dispatch {
 
     /// Tells the kernel of what was removed behind its back. Whoever has our answer finds what remains with
     /// its names counted anew; listings of directories that are gone may follow, with pages to write back.
-    fn tell_removed(&self, nodes: Vec<NodeId>) -> Answer<()> {
+    fn tell_removed(&self, nodes: Vec<InodeId>) -> Answer<()> {
         nodes.iter().for_each(|node| forget_inode(&self.device, node.0, Pages::None));
         self.notices.write_back(nodes, Arc::default())
     }
 
-    fn rename(&self, from: NodeId, to: NodeId, names: &[u8], flags: u32) -> Answer<usize> {
+    fn rename(&self, from: InodeId, to: InodeId, names: &[u8], flags: u32) -> Answer<usize> {
         let (old, rest) = wire::name(names)?;
         let (new, _) = wire::name(rest)?;
         self.server.rename((from, old), (to, new), flags).map(|()| 0)
     }
 
-    fn copy(&self, from: NodeId, r: &Request<'_, '_>) -> Answer<u64> {
+    fn copy(&self, from: InodeId, r: &Request<'_, '_>) -> Answer<u64> {
         let (c, _) = r.body.split::<wire::CopyFileRangeIn>()?;
-        self.kill_set_id(NodeId(c.nodeid_out), || r.caller().keeps_set_id())?;
-        self.server.copy_file_range((from, c.offset_in), (NodeId(c.nodeid_out), c.offset_out), c.len)
+        self.kill_set_id(InodeId(c.nodeid_out), || r.caller().keeps_set_id())?;
+        self.server.copy_file_range((from, c.offset_in), (InodeId(c.nodeid_out), c.offset_out), c.len)
     }
 
-    fn list(&self, dir: NodeId, plus: bool, r: Request<'_, '_>) -> Answer<usize> {
+    fn list(&self, dir: InodeId, plus: bool, r: Request<'_, '_>) -> Answer<usize> {
         let (read, _) = r.body.split::<wire::ReadIn>()?;
         let room = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut listing = Listing::new(room);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-use betrfs::NodeId;
+use betrfs::InodeId;
 
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ pub struct Notices(Sender<WriteBack>);
 
 /// Files whose dirty pages are to come, and where to note that they have.
 struct WriteBack {
-    files: Vec<NodeId>,
+    files: Vec<InodeId>,
     done: Arc<AtomicBool>,
 }
 
@@ -48,7 +48,7 @@ impl Notices {
     ///
     /// # Errors
     /// `EIO` where the thread has ended.
-    pub fn write_back(&self, files: Vec<NodeId>, done: Arc<AtomicBool>) -> Answer<()> {
+    pub fn write_back(&self, files: Vec<InodeId>, done: Arc<AtomicBool>) -> Answer<()> {
         if files.is_empty() {
             done.store(true, Ordering::Release);
             return Ok(());

@@ -9,8 +9,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use betree_sys::sync::before_waiting;
-use betree_sys::{Device, DeviceError};
+use betree_platform::sync::before_waiting;
+use betree_platform::{Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
@@ -183,7 +183,7 @@ mod tests {
         put(0);
         *device.stop.lock() = Some(may_go_on);
         thread::scope(|scope| {
-            scope.spawn(|| env.work());
+            scope.spawn(|| env.run_worker());
             scope.spawn(|| env.checkpoint().unwrap());
             was_stopped.recv_timeout(LONG).unwrap();
             let turnstile = Arc::new(Turnstile::new(1));

@@ -13,7 +13,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::AtomicU64;
 
 /// The age that it is.
 #[derive(Default)]

@@ -10,12 +10,12 @@ use alloc::sync::Arc;
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::AtomicUsize;
 
 use crate::schema::Record;
 use crate::schema::block::BLOCK;
-use crate::types::{FileType, NodeId};
+use crate::types::{FileType, InodeId};
 
 /// What one content takes beside its bytes, about.
 const OVERHEAD_BYTES: usize = 64;
@@ -80,7 +80,7 @@ pub(crate) struct Contents {
     total_bytes: Arc<AtomicUsize>,
     bytes_max: usize,
     /// Of each inode whose state says so, one entry; some have no content any more.
-    queue: Mutex<VecDeque<NodeId>>,
+    queue: Mutex<VecDeque<InodeId>>,
 }
 
 impl Contents {
@@ -105,7 +105,7 @@ impl Contents {
 
     /// Adds a file to those whose contents are given up in turn. Those for which `is_there` is false are not
     /// in memory at all any more.
-    pub fn queue(&self, node: NodeId, inodes: usize, is_there: impl Fn(NodeId) -> bool) {
+    pub fn queue(&self, node: InodeId, inodes: usize, is_there: impl Fn(InodeId) -> bool) {
         let mut queue = self.queue.lock();
         queue.push_back(node);
         if queue.len() > 2 * inodes + 64 {
@@ -114,7 +114,7 @@ impl Contents {
     }
 
     /// The next file whose content is to be given up, while there is too much.
-    pub fn next_to_drop(&self) -> Option<NodeId> {
+    pub fn next_to_drop(&self) -> Option<InodeId> {
         if self.total_bytes.load(Relaxed) <= self.bytes_max {
             return None;
         }

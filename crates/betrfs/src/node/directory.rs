@@ -18,11 +18,11 @@ use core::hash::BuildHasher as _;
 use core::ops::Bound;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::types::{FileType, NodeId};
+use crate::types::{FileType, InodeId};
 
 /// The first cookie: the smaller ones are left for `.` and `..`.
 pub(crate) const COOKIE_FIRST: u64 = 3;
@@ -40,7 +40,7 @@ const LISTING_IDLE_NS: i64 = 10 * 60 * 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
     /// The inode, if it was in memory when last seen; it may have been dropped since.
-    pub node: Option<NodeId>,
+    pub node: Option<InodeId>,
     pub ino: u64,
     pub file_type: FileType,
     /// Of a redirect.
@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<Known>() <= 7 * size_of::<u64>());
 impl Known {
     fn name(&self) -> Name {
         Name {
-            node: (self.node != 0).then_some(NodeId(self.node)),
+            node: (self.node != 0).then_some(InodeId(self.node)),
             ino: self.ino,
             file_type: self.file_type,
             oid: self.is_redirect.then_some(self.oid),
@@ -105,7 +105,7 @@ pub(crate) struct Directory {
     /// Whether its names were to be given up while it was listed: they are when that has come to its end.
     pub is_due: bool,
     /// The entry under which its snapshots are found, if it was in memory when last seen.
-    pub snapshots: Option<NodeId>,
+    pub snapshots: Option<InodeId>,
     /// Queries that found nothing since the directory came into memory.
     pub misses: u32,
     /// Entries that were removed since the directory came into memory, and in directories that were removed with
@@ -252,7 +252,7 @@ impl Directory {
     }
 
     /// The inodes of its names that were in memory when last seen.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+    pub fn nodes(&self) -> impl Iterator<Item = InodeId> {
         self.names.iter().filter_map(|known| known.name().node)
     }
 
@@ -362,7 +362,7 @@ mod tests {
                     model.remove(&text[..]);
                 }
                 _ => {
-                    let node = (step % 3 > 0).then_some(NodeId(step));
+                    let node = (step % 3 > 0).then_some(InodeId(step));
                     let oid = (step % 5 == 0).then_some(step % 2);
                     dir.insert(&Arc::from(&text[..]), Name { node, oid, ino: step, ..name() });
                     model.insert(text.to_vec(), step);
@@ -378,7 +378,7 @@ mod tests {
             let found = dir.get(&text);
             assert_eq!(found.map(|name| name.ino), model.get(&text[..]).copied(), "step {step}");
             if let Some(Name { node, ino, oid, .. }) = found {
-                assert_eq!(node, (ino % 3 > 0).then_some(NodeId(ino)));
+                assert_eq!(node, (ino % 3 > 0).then_some(InodeId(ino)));
                 assert_eq!(oid, (ino % 5 == 0).then_some(ino % 2));
             }
         }

@@ -5,22 +5,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
-use betree_sys::sync::{Mutex, RwLock};
+use betree_platform::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use betree_platform::sync::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
 use crate::node::open_below::OpenBelow;
 use crate::node::{Age, Directory, Recorded};
 use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
-use crate::types::{Attr, FileType, NodeId};
+use crate::types::{Attr, FileType, InodeId};
 
 /// The room that a path has at first, in bytes.
 const PATH_BYTES: usize = 128;
 
 /// An object of the volume in memory.
 pub(crate) struct Inode {
-    pub id: NodeId,
+    pub id: InodeId,
     /// The inode number; it never changes while the inode is in memory.
     pub ino: u64,
     /// Innermost lock, and of several the one further down first: held for no longer than it takes to copy what is
@@ -110,7 +110,7 @@ impl Place {
 }
 
 impl Inode {
-    pub fn new(id: NodeId, ino: u64, place: Place, record: Record, dir: Option<Directory>) -> Inode {
+    pub fn new(id: InodeId, ino: u64, place: Place, record: Record, dir: Option<Directory>) -> Inode {
         Inode {
             id,
             ino,

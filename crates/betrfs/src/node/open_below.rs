@@ -13,12 +13,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::MutexGuard;
+use betree_platform::sync::MutexGuard;
 use hashbrown::HashSet;
 
 use crate::node::inode::OfDir;
 use crate::node::{Inode, Place};
-use crate::types::NodeId;
+use crate::types::InodeId;
 
 /// With room for more than so many notes a directory gives it back when the last is struck.
 const ROOM_KEPT: usize = 16;
@@ -26,7 +26,7 @@ const ROOM_KEPT: usize = 16;
 /// The notes of a directory.
 #[derive(Default)]
 pub(crate) struct OpenBelow {
-    nodes: HashSet<NodeId>,
+    nodes: HashSet<InodeId>,
     /// Whether the directory above has a note of this one, or somebody is about to make it.
     is_noted: bool,
 }
@@ -68,7 +68,7 @@ impl Inode {
     }
 
     /// The entries that are open, or below which something may be.
-    pub fn noted(&self) -> Vec<NodeId> {
+    pub fn noted(&self) -> Vec<InodeId> {
         let notes = |of_dir: &OfDir| of_dir.open_below.lock().nodes.iter().copied().collect();
         self.of_dir.as_deref().map_or_else(Vec::new, notes)
     }
@@ -117,14 +117,14 @@ impl Inode {
     }
 
     /// Whether the directory itself is still to be noted above.
-    fn note(&self, node: NodeId) -> bool {
+    fn note(&self, node: InodeId) -> bool {
         let Some(of_dir) = &self.of_dir else { return false };
         let mut below = of_dir.open_below.lock();
         below.nodes.insert(node);
         !core::mem::replace(&mut below.is_noted, true)
     }
 
-    fn strike(&self, node: NodeId) {
+    fn strike(&self, node: InodeId) {
         let Some(of_dir) = &self.of_dir else { return };
         let mut below = of_dir.open_below.lock();
         below.nodes.remove(&node);

@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::AtomicUsize;
 
 use crate::node::Inode;
 use crate::schema::key;

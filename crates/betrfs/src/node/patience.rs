@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_platform::sync::atomic::AtomicUsize;
 
 /// So many names may be looked at for one that is freed, or that came, or whose inode was dropped.
 const LOOKS: usize = 8;

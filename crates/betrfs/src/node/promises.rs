@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
 
 use crate::node::Inode;
 use crate::schema::block::BLOCK;
-use crate::types::NodeId;
+use crate::types::InodeId;
 
 /// So many stretches are noted, of all files together: each costs memory.
 const STRETCHES_MAX: usize = 1 << 16;
@@ -21,7 +21,7 @@ const STRETCHES_MAX: usize = 1 << 16;
 /// The promises of a volume. What is noted of a file is changed by whoever has the file's state locked.
 #[derive(Default)]
 pub(crate) struct Promises {
-    files: Mutex<HashMap<NodeId, Promise>>,
+    files: Mutex<HashMap<InodeId, Promise>>,
     /// How many stretches there are: without any, nobody looks.
     stretches: AtomicUsize,
 }
@@ -40,7 +40,7 @@ struct Stretches(BTreeMap<u64, u64>);
 
 impl Promises {
     /// The parts of these blocks that are not promised to a file.
-    pub fn missing(&self, id: NodeId, blocks: &[Range<u64>]) -> Vec<Range<u64>> {
+    pub fn missing(&self, id: InodeId, blocks: &[Range<u64>]) -> Vec<Range<u64>> {
         match self.files.lock().get(&id) {
             None => blocks.to_vec(),
             Some(promise) => blocks.iter().flat_map(|blocks| promise.blocks.missing(blocks)).collect(),
@@ -69,7 +69,7 @@ impl Promises {
     }
 
     /// How many of these blocks are promised to a file.
-    pub fn count(&self, id: NodeId, blocks: &Range<u64>) -> u64 {
+    pub fn count(&self, id: InodeId, blocks: &Range<u64>) -> u64 {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
         }
@@ -78,14 +78,14 @@ impl Promises {
 
     /// Of the blocks that a write of the bytes `[from, end)` touches, those to which nothing is to come any more:
     /// which it fills, and the last if it goes to the end of what was asked for.
-    pub fn filled(&self, id: NodeId, from: u64, end: u64) -> Range<u64> {
+    pub fn filled(&self, id: InodeId, from: u64, end: u64) -> Range<u64> {
         let is_last = self.files.lock().get(&id).is_some_and(|promise| promise.end <= end);
         from / BLOCK..if is_last { end.div_ceil(BLOCK) } else { end / BLOCK }
     }
 
     /// Ends the promise of these blocks to a file. Gives how many that are; where the rest would be too much to note,
     /// more than these.
-    pub fn end(&self, id: NodeId, blocks: &Range<u64>) -> u64 {
+    pub fn end(&self, id: InodeId, blocks: &Range<u64>) -> u64 {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
         }
@@ -179,7 +179,7 @@ mod tests {
 
     fn file(id: u64) -> Arc<Inode> {
         let record = Record::new(FileType::Regular, 0o644, id, 0);
-        Arc::new(Inode::new(NodeId(id), id, Place::Root, record, None))
+        Arc::new(Inode::new(InodeId(id), id, Place::Root, record, None))
     }
 
     #[test]

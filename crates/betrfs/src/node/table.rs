@@ -12,12 +12,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 
-use betree_sys::sync::Mutex;
-use betree_sys::sync::atomic::AtomicUsize;
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
 
 use crate::node::{Inode, Place};
-use crate::types::NodeId;
+use crate::types::InodeId;
 
 /// How many idle inodes are tried for each that comes in.
 const TRIES: usize = 4;
@@ -37,11 +37,11 @@ struct Inner {
     slots: Vec<Slot>,
     /// Slots without an inode.
     free: Vec<u32>,
-    objects: HashMap<u64, NodeId>,
+    objects: HashMap<u64, InodeId>,
     /// May hold inodes that are in use again; those are passed over.
-    idle: VecDeque<NodeId>,
+    idle: VecDeque<InodeId>,
     /// Those that are to go when their times of access have been put.
-    leaving: Vec<NodeId>,
+    leaving: Vec<InodeId>,
 }
 
 #[derive(Default)]
@@ -51,7 +51,7 @@ struct Slot {
 }
 
 /// The slot and the turn of an identity.
-fn place_of(id: NodeId) -> (usize, u32) {
+fn place_of(id: InodeId) -> (usize, u32) {
     (id.0 as u32 as usize, (id.0 >> u32::BITS) as u32)
 }
 
@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    pub fn get(&self, id: NodeId) -> Option<Arc<Inode>> {
+    pub fn get(&self, id: InodeId) -> Option<Arc<Inode>> {
         self.inner.lock().get(id).cloned()
     }
 
@@ -77,7 +77,7 @@ impl Table {
 
     /// Adds the inode that `make` makes of its identity; the first is the root. Gives also those that were dropped to
     /// make room: to tear them down takes time, as directories are large.
-    pub fn insert(&self, make: impl FnOnce(NodeId) -> Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
+    pub fn insert(&self, make: impl FnOnce(InodeId) -> Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
         let mut dropped = Vec::new();
         let mut inner = self.inner.lock();
         let id = inner.next_id();
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Notes that a file lies under an object id from now on.
-    pub fn set_object(&self, oid: u64, id: NodeId) {
+    pub fn set_object(&self, oid: u64, id: InodeId) {
         self.inner.lock().objects.insert(oid, id);
     }
 
@@ -130,7 +130,7 @@ impl Table {
     }
 
     /// Takes up to `most` of those that are to go when their times of access have been put.
-    pub fn take_leaving(&self, most: usize) -> Vec<NodeId> {
+    pub fn take_leaving(&self, most: usize) -> Vec<InodeId> {
         if self.leaving.load(Relaxed) == 0 {
             return Vec::new();
         }
@@ -157,30 +157,30 @@ impl Inner {
         self.slots.len() - 1 - self.free.len()
     }
 
-    fn get(&self, id: NodeId) -> Option<&Arc<Inode>> {
+    fn get(&self, id: InodeId) -> Option<&Arc<Inode>> {
         let (slot, turn) = place_of(id);
         let slot = self.slots.get(slot).filter(|slot| slot.turn == turn)?;
         slot.inode.as_ref()
     }
 
     /// An identity that was never given, in a slot that is free.
-    fn next_id(&mut self) -> NodeId {
+    fn next_id(&mut self) -> InodeId {
         if let Some(free) = self.free.pop() {
             let turn = self.slots.get(free as usize).map_or(0, |slot| slot.turn);
-            return NodeId(u64::from(turn) << u32::BITS | u64::from(free));
+            return InodeId(u64::from(turn) << u32::BITS | u64::from(free));
         }
         self.slots.push(Slot::default());
-        NodeId(self.slots.len() as u64 - 1)
+        InodeId(self.slots.len() as u64 - 1)
     }
 
-    fn put(&mut self, id: NodeId, inode: Arc<Inode>) {
+    fn put(&mut self, id: InodeId, inode: Arc<Inode>) {
         if let Some(slot) = self.slots.get_mut(place_of(id).0) {
             slot.inode = Some(inode);
         }
     }
 
     /// Takes an inode out; its slot's next turn begins.
-    fn take(&mut self, id: NodeId) -> Option<Arc<Inode>> {
+    fn take(&mut self, id: InodeId) -> Option<Arc<Inode>> {
         let (at, turn) = place_of(id);
         let slot = self.slots.get_mut(at).filter(|slot| slot.turn == turn)?;
         let inode = slot.inode.take()?;
@@ -213,7 +213,7 @@ impl Inner {
         // its letting go.
         let is_held = Arc::strong_count(inode) > 1;
         fence(Acquire);
-        if !inode.is_idle() || id == NodeId::ROOT {
+        if !inode.is_idle() || id == InodeId::ROOT {
             inode.queued.store(false, Relaxed);
             return None;
         }
@@ -246,21 +246,21 @@ mod tests {
     use crate::schema::Record;
     use crate::types::FileType;
 
-    fn file(id: NodeId) -> Inode {
+    fn file(id: InodeId) -> Inode {
         Inode::new(id, id.0, Place::Root, Record::new(FileType::Regular, 0o644, id.0, 0), None)
     }
 
     #[test]
     fn a_slot_that_is_used_again_gives_another_identity() {
         let table = Table::new(10);
-        assert_eq!(table.insert(file).0.id, NodeId::ROOT);
-        let ids: Vec<NodeId> = (0..1000).map(|_| table.insert(file).0.id).collect();
+        assert_eq!(table.insert(file).0.id, InodeId::ROOT);
+        let ids: Vec<InodeId> = (0..1000).map(|_| table.insert(file).0.id).collect();
         assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)));
-        let here: Vec<NodeId> = ids.iter().copied().filter(|id| table.get(*id).is_some()).collect();
+        let here: Vec<InodeId> = ids.iter().copied().filter(|id| table.get(*id).is_some()).collect();
         assert_eq!(here, ids[ids.len() - 9..], "the root and the last ones are kept");
         assert!(here.iter().all(|id| table.get(*id).is_some_and(|inode| inode.id == *id)));
         assert_eq!(table.inner.lock().slots.len(), 12, "those that went left their slots");
-        assert!(table.get(NodeId(0)).is_none() && table.get(NodeId(u64::MAX)).is_none());
+        assert!(table.get(InodeId(0)).is_none() && table.get(InodeId(u64::MAX)).is_none());
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
         let inner = table.inner.lock();
         assert_eq!((inner.len(), inner.slots.len()), (1, 3));
         assert!(inner.idle.len() < 100, "{} wait to be dropped", inner.idle.len());
-        assert!(inner.idle.contains(&NodeId::ROOT), "what is there stays in it");
+        assert!(inner.idle.contains(&InodeId::ROOT), "what is there stays in it");
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
         let root = table.insert(file).0;
         let first = table.insert(file).0.id;
         table.inner.lock().slots[first.0 as usize].turn = u32::MAX;
-        let last = NodeId(u64::from(u32::MAX) << u32::BITS | first.0);
+        let last = InodeId(u64::from(u32::MAX) << u32::BITS | first.0);
         assert!(table.inner.lock().take(last).is_some());
         assert_ne!(table.insert(file).0.id.0 as u32, first.0 as u32);
         assert!(table.get(root.id).is_some() && table.get(last).is_none());

@@ -11,7 +11,7 @@ use betree::Batch;
 use crate::error::Result;
 use crate::node::{Inode, State};
 use crate::schema::{Flags, META};
-use crate::types::{Access, AccessTimes, NodeId};
+use crate::types::{Access, AccessTimes, InodeId};
 use crate::volume::Volume;
 use crate::volume::op::OpKind;
 
@@ -26,7 +26,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`].
-    pub fn note_access(&self, node: NodeId) -> Result<bool> {
+    pub fn note_access(&self, node: InodeId) -> Result<bool> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         Ok(self.was_accessed(&inode, &state, Access::Counts))
@@ -38,7 +38,7 @@ impl Volume {
             return false;
         }
         let atime_ns = inode.atime_ns.load(Relaxed);
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let is_due = self.access_times == AccessTimes::Always
             || atime_ns <= state.record.mtime_ns.max(state.record.ctime_ns)
             || now_ns.saturating_sub(atime_ns) >= DAY_NS;

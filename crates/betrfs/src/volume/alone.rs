@@ -7,9 +7,9 @@
 //! |---|---|
 //! | `rename` | unlinked open files below what moves, if that is a directory |
 //! | `link` | nothing |
-//! | `clone_node`, `clone_onto` | unlinked open files below the source and the target, linked files below the source |
+//! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, linked files below the source |
 //! | `share_range` | nothing |
-//! | making a snapshot | as `clone_node` |
+//! | making a snapshot | as `clone_inode` |
 //! | removing a snapshot, `remove_below` | open files and linked files below what goes, and the directories that lead to open ones |
 //! | `check` | everything: nobody else can use the volume |
 //!
@@ -29,9 +29,9 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_sys::sync::RwLockWriteGuard;
+use betree_platform::sync::RwLockWriteGuard;
 
-use crate::types::NodeId;
+use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::op::Op;
 
@@ -44,8 +44,8 @@ impl Volume {
     pub(super) fn alone(
         &self,
         op: &Op<'_>,
-        nodes: &[NodeId],
-        names: &[(NodeId, &[u8])],
+        nodes: &[InodeId],
+        names: &[(InodeId, &[u8])],
     ) -> RwLockWriteGuard<'_, ()> {
         loop {
             let mut paths = Vec::with_capacity(nodes.len());
@@ -77,7 +77,7 @@ impl Volume {
     }
 
     /// Reads the names of a directory if one is asked for that is not known, and it is time to read all.
-    fn know_names(&self, op: &Op<'_>, dir: NodeId, name: &[u8]) {
+    fn know_names(&self, op: &Op<'_>, dir: InodeId, name: &[u8]) {
         let Some(dir) = self.table.get(dir) else { return };
         if self.should_read_all(&dir.state.read(), name) {
             // Whoever asks for the name then meets the error.

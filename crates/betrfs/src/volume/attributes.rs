@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::node::{Inode, State};
 use crate::schema::block::BLOCK;
 use crate::schema::{META, Record};
-use crate::types::{Attr, FileType, NodeId, SetAttr, TimeSet};
+use crate::types::{Attr, FileType, InodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::snapshots::refuse_key_in_snapshot;
@@ -37,7 +37,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`] if it is not held.
-    pub fn getattr(&self, node: NodeId) -> Result<Attr> {
+    pub fn getattr(&self, node: InodeId) -> Result<Attr> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         Ok(inode.attr(&state.record))
@@ -47,12 +47,12 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::FileTooLarge`]; for a size, that the object is no file.
-    pub fn setattr(&self, node: NodeId, set: &SetAttr) -> Result<Attr> {
+    pub fn setattr(&self, node: InodeId, set: &SetAttr) -> Result<Attr> {
         let op = self.update(OpKind::SetAttr, 0)?;
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let time = |set| match set {
             TimeSet::Now => now_ns,
             TimeSet::At(ns) => ns,

@@ -17,7 +17,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree::{Cursor, Cut, DictId, Env, Unreadable};
-use betree_sys::Device;
+use betree_platform::Device;
 
 use crate::error::{Error, Result};
 use crate::schema::{META, VolumeRecord, key};

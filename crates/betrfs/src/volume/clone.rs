@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Place};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
-use crate::types::{Entry, FileType, NodeId};
+use crate::types::{Entry, FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::create::count_entry;
@@ -57,7 +57,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Exists`] if there is an entry of that name; [`Error::NameTooLong`] also if the key of
     /// something below the copy might become too long.
-    pub fn clone_node(&self, source: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
+    pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Clone, 0)?;
         let _alone = self.alone(&op, &[parent, source], &[(parent, name)]);
@@ -71,7 +71,7 @@ impl Volume {
         if self.find(&op, &dir, &mut dir.state.write(), name)?.is_some() {
             return Err(Error::Exists);
         }
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let ino = self.numbers.id(&op)?;
         let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
         let mut batch = Batch::new();
@@ -105,14 +105,14 @@ impl Volume {
         Ok(entry_of(&inode))
     }
 
-    /// Makes an empty file or directory a copy of another, as [`clone_node`](Volume::clone_node) does:
+    /// Makes an empty file or directory a copy of another, as [`clone_inode`](Volume::clone_inode) does:
     /// contents, owner, permissions, times of changes, extended attributes. A target below its source is
     /// not in the copy.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the target holds anything, [`Error::HeldBySnapshots`]; [`Error::Invalid`] if the two are not both
     /// files or both directories; [`Error::NameTooLong`] as there.
-    pub fn clone_onto(&self, source: NodeId, target: NodeId) -> Result<()> {
+    pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
         let _alone = self.alone(&op, &[target, source], &[]);
         let (source, target) = (self.inode(source)?, self.inode(target)?);
@@ -125,7 +125,7 @@ impl Volume {
         if file_type != old.file_type || !matches!(file_type, FileType::Regular | FileType::Directory) {
             return Err(Error::Invalid("the two are not both files or both directories"));
         }
-        if Arc::ptr_eq(&source, &target) || target.id == NodeId::ROOT {
+        if Arc::ptr_eq(&source, &target) || target.id == InodeId::ROOT {
             return Err(Error::Invalid("it cannot become a copy"));
         }
         let own = op.own_key(&target)?;
@@ -136,7 +136,7 @@ impl Volume {
         if old.is_dir() {
             self.refuse_in_use(&op, &old, &path)?;
         }
-        let mut record = self.copied_record(&source, old.id, self.home.now_ns());
+        let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
         record.nlink = old.nlink;
         let mut batch = Batch::new();
         if old.flags.has(Flags::LARGE_XATTRS) {
@@ -161,7 +161,7 @@ impl Volume {
         record.flags.clear(Flags::READ_ONLY);
         (record.ctime_ns, record.crtime_ns) = (now_ns, now_ns);
         if record.is_dir() {
-            record.salt = self.home.random_u64();
+            record.salt = self.platform.random_u64();
         }
         record
     }
@@ -292,7 +292,13 @@ impl Volume {
     /// Makes the blocks of one file those of another, if that can be had without copying bytes: as far as
     /// whole blocks go, or up to the ends of both. How many bytes are shared now; `None` if there is less
     /// than is worth it.
-    pub(super) fn share_range(&self, from: NodeId, to: NodeId, offset: u64, len: u64) -> Result<Option<u64>> {
+    pub(super) fn share_range(
+        &self,
+        from: InodeId,
+        to: InodeId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<u64>> {
         if from == to || !offset.is_multiple_of(BLOCK) || len < SHARED_BYTES_MIN {
             return Ok(None);
         }
@@ -321,7 +327,7 @@ impl Volume {
             record.make_sparse().share(source.extents(), offset / BLOCK, end.div_ceil(BLOCK));
         }
         record.size = record.size.max(end);
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         drop_capabilities(&mut batch, &to, &mut record)?;
         self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;

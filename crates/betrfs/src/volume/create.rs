@@ -8,7 +8,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Name, Place};
 use crate::schema::{LINKS, META, Marker, Record, Redirect, TARGET_BYTES_MAX, key};
-use crate::types::{Access, Entry, FileType, NewNode, NodeId};
+use crate::types::{Access, Entry, FileType, InodeId, NewNode};
 use crate::volume::lookup::{check_name, entry_of};
 use crate::volume::op::OpKind;
 use crate::volume::snapshots::refuse_key_in_snapshot;
@@ -51,7 +51,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Exists`] if there is one of that name.
-    pub fn create(&self, parent: NodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
+    pub fn create(&self, parent: InodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
         if new.file_type == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link needs a target"));
         }
@@ -64,7 +64,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Exists`] if there is an entry of that name; [`Error::Invalid`] for what is no regular
     /// file; [`Error::FileTooLarge`] beyond 1 MiB, or less than that where the log is small.
-    pub fn create_with(&self, parent: NodeId, name: &[u8], new: &NewNode, contents: &[u8]) -> Result<Entry> {
+    pub fn create_with(&self, parent: InodeId, name: &[u8], new: &NewNode, contents: &[u8]) -> Result<Entry> {
         if new.file_type != FileType::Regular {
             return Err(Error::Invalid("only a regular file has contents"));
         }
@@ -78,7 +78,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Exists`] if there is an entry of that name.
-    pub fn symlink(&self, parent: NodeId, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<Entry> {
+    pub fn symlink(&self, parent: InodeId, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<Entry> {
         if target.len() > TARGET_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
@@ -93,7 +93,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is none.
-    pub fn readlink(&self, node: NodeId) -> Result<Vec<u8>> {
+    pub fn readlink(&self, node: InodeId) -> Result<Vec<u8>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         match state.record.file_type {
@@ -110,7 +110,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::Invalid`] for what is no regular file.
-    pub fn create_unnamed(&self, parent: NodeId, new: &NewNode) -> Result<Entry> {
+    pub fn create_unnamed(&self, parent: InodeId, new: &NewNode) -> Result<Entry> {
         if new.file_type != FileType::Regular {
             return Err(Error::Invalid("only a regular file can be without a name"));
         }
@@ -118,7 +118,7 @@ impl Volume {
         let _shared = self.namespace.read();
         let parent = self.live_dir(&op, parent)?;
         let ino = self.numbers.id(&op)?;
-        let mut record = new_record(new, &parent.state.read().record, ino, self.home.now_ns());
+        let mut record = new_record(new, &parent.state.read().record, ino, self.platform.now_ns());
         record.nlink = 0;
         let (oid, marker) = (self.numbers.oid(&op)?, self.numbers.oid(&op)?);
         let base: Arc<[u8]> = Arc::from(key::object(oid));
@@ -134,7 +134,7 @@ impl Volume {
     /// Makes an entry with the target of a symbolic link or the contents of a file, in one batch.
     fn make(
         &self,
-        parent: NodeId,
+        parent: InodeId,
         name: &[u8],
         new: &NewNode,
         target: &[u8],
@@ -162,7 +162,7 @@ impl Volume {
             return Err(Error::Exists);
         }
 
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let ino = self.numbers.id(&op)?;
         let mut record = new_record(new, &state.record, ino.wrapping_sub(path.salts), now_ns);
         record.target = target.into();

@@ -11,7 +11,7 @@ use crate::node::{Inode, State};
 use crate::schema::block::{self, BLOCK};
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, damaged, key};
-use crate::types::{FallocateMode, NodeId, SeekWhat};
+use crate::types::{FallocateMode, InodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::op::{Op, OpKind};
@@ -33,7 +33,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] where there is not so much
     /// room, and nothing was changed.
-    pub fn fallocate(&self, node: NodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
+    pub fn fallocate(&self, node: InodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("the range is empty"));
         }
@@ -91,7 +91,7 @@ impl Volume {
         if record.size == state.record.size && batch.is_empty() {
             return Ok(());
         }
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         self.commit_record_at(own, op, batch, inode, state, record)
     }
@@ -100,12 +100,12 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NoSuchPlace`] if there is none, or `offset` is not before the end.
-    pub fn seek(&self, node: NodeId, offset: u64, what: SeekWhat) -> Result<u64> {
+    pub fn seek(&self, node: InodeId, offset: u64, what: SeekWhat) -> Result<u64> {
         self.seek_with(&self.query(OpKind::Fallocate), node, offset, what)
     }
 
     /// [`seek`](Volume::seek) as a part of an operation.
-    pub(super) fn seek_with(&self, op: &Op<'_>, node: NodeId, offset: u64, what: SeekWhat) -> Result<u64> {
+    pub(super) fn seek_with(&self, op: &Op<'_>, node: InodeId, offset: u64, what: SeekWhat) -> Result<u64> {
         let mut from = offset / BLOCK;
         loop {
             match self.seek_from(op, node, offset, from, what)? {
@@ -117,7 +117,14 @@ impl Volume {
 
     /// A step of [`seek`](Volume::seek) from a block on. Who looks for a hole may have to read the whole file: others
     /// are not to wait for that.
-    fn seek_from(&self, op: &Op<'_>, node: NodeId, offset: u64, from: u64, what: SeekWhat) -> Result<Sought> {
+    fn seek_from(
+        &self,
+        op: &Op<'_>,
+        node: InodeId,
+        offset: u64,
+        from: u64,
+        what: SeekWhat,
+    ) -> Result<Sought> {
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
         let state = inode.state.read();

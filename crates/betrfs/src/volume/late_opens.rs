@@ -23,7 +23,7 @@ const SECOND_TRY_NS: i64 = 10 * 1_000_000_000;
 impl Volume {
     /// Notes that an opening was refused because the file is gone.
     pub(super) fn refused_late_open(&self) {
-        self.late_open_ns.store(self.home.now_ns(), Relaxed);
+        self.late_open_ns.store(self.platform.now_ns(), Relaxed);
     }
 
     /// The key of a file that a change by its name is for, which may come too late as well.
@@ -33,7 +33,7 @@ impl Volume {
 
     /// Whether what has no name any more may still be opened by somebody who looked it up.
     pub(super) fn waits_for_openings(&self) -> bool {
-        let since_ns = self.home.now_ns().saturating_sub(self.late_open_ns.load(Relaxed));
+        let since_ns = self.platform.now_ns().saturating_sub(self.late_open_ns.load(Relaxed));
         !self.names_are_looked_up_again || (0..SECOND_TRY_NS).contains(&since_ns)
     }
 }

@@ -10,7 +10,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Name, Place};
 use crate::schema::{LINKS, META, Redirect, key};
-use crate::types::{Entry, NodeId};
+use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::{check_name, entry_of};
@@ -23,7 +23,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`].
-    pub fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<Entry> {
+    pub fn link(&self, node: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;
         let _alone = self.alone(&op, &[parent, node], &[(parent, name)]);
@@ -45,7 +45,7 @@ impl Volume {
             return Err(Error::Exists);
         }
 
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let mut dir_record = state.record.clone();
         count_entry(&mut dir_record, false, 1, now_ns);
         let mut batch = Batch::new();

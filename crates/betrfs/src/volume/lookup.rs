@@ -8,7 +8,7 @@ use betree::Cut;
 use crate::error::{Error, Result};
 use crate::node::{DirPath, Directory, Inode, Name, Place, State, ino_of};
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
-use crate::types::{Entry, NodeId, Objects};
+use crate::types::{Entry, InodeId, Objects};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::snapshots::{SNAPSHOTS_NAME, refuse_in_snapshot};
@@ -43,7 +43,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is none.
-    pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Entry> {
+    pub fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::Lookup);
         check_looked_up(name)?;
         let _shared = self.namespace.read();
@@ -81,7 +81,7 @@ impl Volume {
     }
 
     /// The name of an object that has one; of a file with several, none is its own.
-    pub fn name(&self, node: NodeId) -> Option<Arc<[u8]>> {
+    pub fn name(&self, node: InodeId) -> Option<Arc<[u8]>> {
         match self.table.get(node)?.place() {
             Place::Named { name, .. } => Some(name),
             _ => None,
@@ -107,7 +107,7 @@ impl Volume {
 
     /// Gives back lookups. What nobody holds may be dropped from memory, and a file that was
     /// unlinked is deleted.
-    pub fn forget(&self, node: NodeId, lookups: u64) {
+    pub fn forget(&self, node: InodeId, lookups: u64) {
         let Some(inode) = self.table.get(node) else { return };
         let less = |held: u64| Some(held.saturating_sub(lookups));
         // The closure always gives a value, so the update cannot fail.
@@ -121,7 +121,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`] if it was removed already.
-    pub fn open_node(&self, node: NodeId) -> Result<()> {
+    pub fn open_inode(&self, node: InodeId) -> Result<()> {
         // Whoever removes a tree looks at what is open in it.
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
@@ -135,7 +135,7 @@ impl Volume {
     }
 
     /// Counts a closing.
-    pub fn release_node(&self, node: NodeId) {
+    pub fn release_node(&self, node: InodeId) {
         let Some(inode) = self.table.get(node) else { return };
         if inode.close() {
             self.closed(&inode);
@@ -166,7 +166,7 @@ impl Volume {
     }
 
     /// The directory of an identity, to be changed, if it still has a path.
-    pub(super) fn live_dir(&self, op: &Op<'_>, node: NodeId) -> Result<Arc<Inode>> {
+    pub(super) fn live_dir(&self, op: &Op<'_>, node: InodeId) -> Result<Arc<Inode>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         state.dir()?;
@@ -349,7 +349,7 @@ impl Volume {
         if names() <= self.names_max || !self.names_patience.is_over(names(), self.table.dropped()) {
             return;
         }
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let (mut looked_at, mut freed) = (0, 0);
         // A few at a time: directories that are being listed are passed over.
         for _ in 0..DIRS_AT_ONCE {
@@ -395,6 +395,6 @@ pub(super) fn entry_of(inode: &Inode) -> Entry {
     Entry { node: inode.id, attr }
 }
 
-fn name_of_redirect(redirect: Redirect, node: Option<NodeId>) -> Name {
+fn name_of_redirect(redirect: Redirect, node: Option<InodeId>) -> Name {
     Name { node, ino: redirect.ino, file_type: redirect.file_type, oid: Some(redirect.oid) }
 }

@@ -48,9 +48,9 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use betree::{Batch, Env, Geometry, Options};
-use betree_sys::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
-use betree_sys::sync::{Mutex, RwLock};
-use betree_sys::{Device, Home};
+use betree_platform::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
+use betree_platform::sync::{Mutex, RwLock};
+use betree_platform::{Device, Platform};
 
 use crate::error::{Error, Result};
 use crate::node::{
@@ -58,7 +58,7 @@ use crate::node::{
 };
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
-use crate::types::{AccessTimes, FileType, FormatOptions, NodeId, OpenOptions, StatFs};
+use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use numbers::Numbers;
 use op::{AllCounts, Op};
 
@@ -85,7 +85,7 @@ const ROOT_ID: u64 = 1;
 /// An open volume. All methods can be called by many threads at once.
 pub struct Volume {
     env: Arc<Env>,
-    home: Arc<dyn Home>,
+    platform: Arc<dyn Platform>,
     namespace: RwLock<()>,
     names_are_looked_up_again: bool,
     /// When an opening last came too late.
@@ -104,7 +104,7 @@ pub struct Volume {
     /// memory once, whichever of its names is asked for.
     object_loads: Mutex<()>,
     /// Directories with known names, in the order in which these will be given up.
-    crowded: Mutex<VecDeque<NodeId>>,
+    crowded: Mutex<VecDeque<InodeId>>,
     names_total: Arc<AtomicUsize>,
     names_max: usize,
     names_patience: Patience,
@@ -122,13 +122,13 @@ impl Volume {
     ///
     /// # Errors
     /// The device's, or that it is too small.
-    pub fn format(device: Arc<dyn Device>, options: &FormatOptions, home: &dyn Home) -> Result<()> {
-        let id = (u128::from(home.random_u64()) << 64 | u128::from(home.random_u64())).to_le_bytes();
+    pub fn format(device: Arc<dyn Device>, options: &FormatOptions, platform: &dyn Platform) -> Result<()> {
+        let id = (u128::from(platform.random_u64()) << 64 | u128::from(platform.random_u64())).to_le_bytes();
         let geometry = options.geometry.unwrap_or_else(|| Geometry::for_volume(device.len(), DICTS));
         Env::format(device.clone(), &geometry, id)?;
         let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
         let mut root =
-            Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, home.now_ns());
+            Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, platform.now_ns());
         (root.uid, root.gid) = (options.root_uid, options.root_gid);
         let volume = VolumeRecord { features: 0, ids: ROOT_ID + 1, oids: 1 };
         let mut batch = Batch::new();
@@ -178,7 +178,7 @@ impl Volume {
         Ok(Volume {
             piece_bytes,
             env,
-            home: options.home,
+            platform: options.platform,
             namespace: RwLock::new(()),
             names_are_looked_up_again: options.names_are_looked_up_again,
             late_open_ns: AtomicI64::new(i64::MIN),
@@ -217,7 +217,7 @@ impl Volume {
     ///
     /// # Errors
     /// The engine's: nothing is known then of what was not durable before.
-    pub fn fsync(&self, node: NodeId) -> Result<()> {
+    pub fn fsync(&self, node: InodeId) -> Result<()> {
         // Its failure is met by the sync, or was for want of space and is not worth an error.
         let _ = self.put_access_time(&*self.inode(node)?);
         Ok(self.env.sync()?)
@@ -266,13 +266,13 @@ impl Volume {
     }
 
     /// Adds an inode to those in memory. Those that make room for it are torn down with the operation.
-    fn keep(&self, op: &Op<'_>, make: impl FnOnce(NodeId) -> Inode) -> Arc<Inode> {
+    fn keep(&self, op: &Op<'_>, make: impl FnOnce(InodeId) -> Inode) -> Arc<Inode> {
         let (inode, dropped) = self.table.insert(make);
         op.tear_down(dropped);
         inode
     }
 
-    fn inode(&self, node: NodeId) -> Result<Arc<Inode>> {
+    fn inode(&self, node: InodeId) -> Result<Arc<Inode>> {
         self.table.get(node).ok_or(Error::Stale)
     }
 

@@ -4,7 +4,7 @@
 //! before the first number of it is used, so that no crash can keep a use and lose the reservation.
 
 use betree::Batch;
-use betree_sys::sync::Mutex;
+use betree_platform::sync::Mutex;
 
 use crate::error::Result;
 use crate::schema::{META, NUMBERS_MAX, VolumeRecord, damaged, key};

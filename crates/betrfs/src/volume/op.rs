@@ -6,7 +6,7 @@ use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, Cursor, Cut, DictId, Env};
-use betree_sys::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::AtomicU64;
 
 use crate::error::Result;
 use crate::node::{DirPath, Inode, Place};
@@ -32,7 +32,7 @@ pub enum OpKind {
     RemoveTree,
     /// [`Volume::rename`](crate::Volume::rename)
     Rename,
-    /// [`Volume::clone_node`](crate::Volume::clone_node), [`Volume::clone_onto`](crate::Volume::clone_onto)
+    /// [`Volume::clone_inode`](crate::Volume::clone_inode), [`Volume::clone_onto`](crate::Volume::clone_onto)
     Clone,
     /// [`Volume::read`](crate::Volume::read)
     Read,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::error::Result;
 use crate::node::{Inode, Place};
 use crate::schema::{LINKS, damaged, key};
-use crate::types::{FileType, NodeId};
+use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 
@@ -15,7 +15,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`](crate::Error::Stale).
-    pub fn open_files_in(&self, source: NodeId) -> Result<Vec<NodeId>> {
+    pub fn open_files_in(&self, source: InodeId) -> Result<Vec<InodeId>> {
         let op = self.query(OpKind::Internal);
         let _shared = self.namespace.read();
         let source = self.inode(source)?;
@@ -31,7 +31,7 @@ impl Volume {
                 open.extend(self.table.object(oid).filter(is_open_file));
             }
         }
-        let mut open: Vec<NodeId> = open.iter().map(|inode| inode.id).collect();
+        let mut open: Vec<InodeId> = open.iter().map(|inode| inode.id).collect();
         open.sort_unstable();
         open.dedup();
         Ok(open)
@@ -63,7 +63,7 @@ impl Volume {
 
     /// Strikes the notes below a directory that lead to no open file any more, so that
     /// [`open_below`](Volume::open_below) finds few of them. The caller holds no lock.
-    pub(super) fn strike_closed(&self, dir: NodeId) {
+    pub(super) fn strike_closed(&self, dir: InodeId) {
         let Some(dir) = self.table.get(dir) else { return };
         let noted = dir.noted();
         let mut way = Vec::from([(dir, noted)]);

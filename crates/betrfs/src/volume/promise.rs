@@ -9,7 +9,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::Inode;
 use crate::schema::block::BLOCK;
-use crate::types::{NodeId, SeekWhat};
+use crate::types::{InodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::op::Op;
 
@@ -24,7 +24,7 @@ pub(super) struct Drawn {
 
 impl Volume {
     /// The blocks in a range of bytes that are not stored. The caller holds no lock.
-    pub(super) fn holes(&self, op: &Op<'_>, node: NodeId, offset: u64, end: u64) -> Result<Vec<Range<u64>>> {
+    pub(super) fn holes(&self, op: &Op<'_>, node: InodeId, offset: u64, end: u64) -> Result<Vec<Range<u64>>> {
         let mut holes = Vec::new();
         let mut at = offset;
         while at < end {

@@ -8,7 +8,7 @@ use crate::node::{Inode, State};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, Record, damaged, key};
-use crate::types::{Access, FileType, NodeId};
+use crate::types::{Access, FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 
@@ -27,7 +27,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Damaged`] where a block is missing that was not left out on purpose.
-    pub fn read(&self, node: NodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub fn read(&self, node: InodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let op = self.query(OpKind::Read);
         out.clear();
         let inode = self.inode(node)?;
@@ -54,7 +54,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::read`].
-    pub fn read_into(&self, node: NodeId, offset: u64, out: &mut [u8], access: Access) -> Result<usize> {
+    pub fn read_into(&self, node: InodeId, offset: u64, out: &mut [u8], access: Access) -> Result<usize> {
         let op = self.query(OpKind::Read);
         let inode = self.inode(node)?;
         {

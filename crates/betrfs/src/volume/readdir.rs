@@ -8,7 +8,7 @@ use betree::{Cursor, Cut};
 use crate::error::Result;
 use crate::node::{Ages, COOKIE_FIRST, DirPath, Inode, Name, State};
 use crate::schema::{META, Stored, key};
-use crate::types::{Access, DirEntry, Entry, NodeId, Objects};
+use crate::types::{Access, DirEntry, Entry, InodeId, Objects};
 use crate::volume::Volume;
 use crate::volume::lookup::entry_of;
 use crate::volume::op::{Op, OpKind};
@@ -26,7 +26,7 @@ impl Volume {
     /// [`Error::NotADirectory`](crate::Error::NotADirectory).
     pub fn readdir(
         &self,
-        dir: NodeId,
+        dir: InodeId,
         cookie: u64,
         objects: Objects,
         each: &mut dyn FnMut(&DirEntry<'_>) -> bool,
@@ -35,7 +35,7 @@ impl Volume {
         let _shared = self.namespace.read();
         self.give_up_names();
         let dir = self.inode(dir)?;
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let mut state = dir.state.write();
         state.dir()?;
         if self.is_removed(&dir) {

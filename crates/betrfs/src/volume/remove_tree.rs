@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, Cut};
-use betree_sys::sync::RwLockWriteGuard;
+use betree_platform::sync::RwLockWriteGuard;
 
 use crate::error::{Error, Result};
 use crate::node::{Inode, Place};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
-use crate::types::{FileType, NodeId, SnapshotsBelow};
+use crate::types::{FileType, InodeId, SnapshotsBelow};
 use crate::volume::Volume;
 use crate::volume::op::{Op, OpKind};
 use crate::volume::sweep::CutOff;
@@ -44,7 +44,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and these are not to go along.
-    pub fn remove_below(&self, node: NodeId, snapshots: SnapshotsBelow) -> Result<Vec<NodeId>> {
+    pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
         let alone = self.alone(&op, &[node], &[]);
@@ -58,7 +58,7 @@ impl Volume {
         if record.entries == 0 && !has_snapshots {
             return Ok(Vec::new());
         }
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         let mut batch = Batch::new();
@@ -187,7 +187,7 @@ impl Volume {
         removal: Removal,
         cut_off: Vec<CutOff>,
         now_ns: i64,
-    ) -> Vec<NodeId> {
+    ) -> Vec<InodeId> {
         self.paths_change();
         let mut touched = Vec::with_capacity(removal.dropped.len());
         for (inode, dropped) in removal.dropped {
@@ -205,7 +205,7 @@ impl Volume {
 
     /// Deletes what nobody has open any more: it may have been closed while it was removed. Gives those that the
     /// caller of the volume holds. He holds no lock.
-    fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<NodeId> {
+    fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<InodeId> {
         inodes.iter().for_each(|inode| self.closed(inode));
         inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()
     }

@@ -7,7 +7,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Inode, Name, Place};
 use crate::schema::{META, Record, key};
-use crate::types::{FileType, NodeId, RenameFlags};
+use crate::types::{FileType, InodeId, RenameFlags};
 use crate::volume::Volume;
 use crate::volume::carry::{Spot, is_large};
 use crate::volume::create::count_entry;
@@ -36,9 +36,9 @@ impl Volume {
     /// [`Error::NameTooLong`] also if the key of something below the entry might become too long.
     pub fn rename(
         &self,
-        parent: NodeId,
+        parent: InodeId,
         name: &[u8],
-        new_parent: NodeId,
+        new_parent: InodeId,
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
@@ -106,7 +106,7 @@ impl Volume {
             self.evacuate(op, &to.child_path())?;
         }
 
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let to_key = to.key();
         let is_kept =
             target.is_some_and(|target| target.is_open() || !target.is_idle() && self.waits_for_openings());
@@ -184,7 +184,7 @@ impl Volume {
             self.evacuate(op, &to.child_path())?;
         }
 
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         // Messages come after clones: were one file to go as messages, these would hit the other.
         let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
         let there = self.carry(op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;

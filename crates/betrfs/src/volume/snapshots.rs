@@ -14,7 +14,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Directory, Inode, Name, Place, ino_of};
 use crate::schema::{Flags, META, Record, Stored, damaged, key};
-use crate::types::{Entry, FileType, Held, NodeId};
+use crate::types::{Entry, FileType, Held, InodeId};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
 use crate::volume::lookup::entry_of;
@@ -33,7 +33,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`].
-    pub fn is_read_only(&self, node: NodeId) -> Result<bool> {
+    pub fn is_read_only(&self, node: InodeId) -> Result<bool> {
         let inode = self.inode(node)?;
         let op = self.query(OpKind::Internal);
         let record = &inode.state.read().record;
@@ -101,7 +101,7 @@ impl Volume {
             return Err(Error::Exists);
         }
         let ino = self.numbers.id(&op)?;
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let mut record = self.copied_record(of, ino, now_ns);
         let mut of_record = of.state.read().record.clone();
         of_record.snapshots = of_record.snapshots.saturating_add(1);
@@ -130,7 +130,7 @@ impl Volume {
         snapshots: &Arc<Inode>,
         of: &Arc<Inode>,
         name: &[u8],
-    ) -> Result<Vec<NodeId>> {
+    ) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         let taken = snapshots.state.read().dir()?.get(name).and_then(|known| known.node);
         taken.into_iter().for_each(|node| self.strike_closed(node));
@@ -138,7 +138,7 @@ impl Volume {
         let path = op.dir_path(snapshots)?;
         let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
         let inode = found.ok_or(Error::NotFound)?;
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let to_key = key::entry(&path.bytes, name);
         let mut record = inode.state.read().record.clone();
         let mut of_record = of.state.read().record.clone();
@@ -180,7 +180,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`].
-    pub fn holds_snapshots(&self, node: NodeId) -> Result<bool> {
+    pub fn holds_snapshots(&self, node: InodeId) -> Result<bool> {
         Ok(matches!(self.inode(node)?.place(), Place::Snapshots { .. }))
     }
 
@@ -188,7 +188,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.
-    pub fn snapshots_below(&self, node: NodeId) -> Result<Held> {
+    pub fn snapshots_below(&self, node: InodeId) -> Result<Held> {
         let op = self.query(OpKind::Lookup);
         let _shared = self.namespace.read();
         let dir = self.inode(node)?;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::node::{Directory, Inode, Place};
-use crate::types::NodeId;
+use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::unlink::Dropped;
 
@@ -31,7 +31,7 @@ impl Volume {
     }
 
     /// Makes known to each inode in memory that it was cut off. Gives those that the caller of the volume holds.
-    pub(super) fn sweep(&self, mut cut_off: Vec<CutOff>, now_ns: i64) -> Vec<NodeId> {
+    pub(super) fn sweep(&self, mut cut_off: Vec<CutOff>, now_ns: i64) -> Vec<InodeId> {
         let mut held = Vec::new();
         while let Some((dir, names)) = cut_off.pop() {
             for node in names.nodes().chain(names.snapshots) {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::node::{Inode, Place, State};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
-use crate::types::{FileType, NodeId};
+use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::create::count_entry;
 use crate::volume::lookup::check_name;
@@ -68,7 +68,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::IsADirectory`]; [`Error::NotFound`].
-    pub fn unlink(&self, parent: NodeId, name: &[u8]) -> Result<()> {
+    pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<()> {
         self.remove(parent, name, OpKind::Unlink).map(|_| ())
     }
 
@@ -77,11 +77,11 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::HeldBySnapshots`]; [`Error::NotFound`].
-    pub fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<Vec<NodeId>> {
+    pub fn rmdir(&self, parent: InodeId, name: &[u8]) -> Result<Vec<InodeId>> {
         self.remove(parent, name, OpKind::Rmdir)
     }
 
-    fn remove(&self, parent: NodeId, name: &[u8], kind: OpKind) -> Result<Vec<NodeId>> {
+    fn remove(&self, parent: InodeId, name: &[u8], kind: OpKind) -> Result<Vec<InodeId>> {
         check_name(name)?;
         let parent = self.inode(parent)?;
         if let Place::Snapshots { of } = parent.place()
@@ -107,7 +107,7 @@ impl Volume {
             (_, true) => return Err(Error::IsADirectory),
         }
 
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         let mut dir_record = dir.record.clone();
         count_entry(&mut dir_record, state.record.is_dir(), -1, now_ns);
         let mut batch = Batch::new();

@@ -6,7 +6,7 @@ use betree::{Cut, DictId, Usage};
 
 use crate::error::Result;
 use crate::schema::{DATA, LINKS, META, damaged, key};
-use crate::types::NodeId;
+use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::op::OpKind;
 
@@ -17,7 +17,7 @@ impl Volume {
     ///
     /// # Errors
     /// The engine's.
-    pub fn usage(&self, node: NodeId) -> Result<Usage> {
+    pub fn usage(&self, node: InodeId) -> Result<Usage> {
         // Where that fails, what is in its place is told.
         let _ = self.env.checkpoint();
         let op = self.query(OpKind::Internal);

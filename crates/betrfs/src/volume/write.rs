@@ -10,7 +10,7 @@ use crate::FILE_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::schema::block::{self, BLOCK, BLOCK_BYTES};
 use crate::schema::{DATA, Record, key};
-use crate::types::NodeId;
+use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::attributes::{kill_set_id, with_atime};
 use crate::volume::op::OpKind;
@@ -31,7 +31,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::FileTooLarge`]; [`Error::NoSpace`]. Nothing was written.
-    pub fn write(&self, node: NodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Result<usize> {
+    pub fn write(&self, node: InodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
         if end > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
@@ -54,7 +54,7 @@ impl Volume {
     }
 
     /// Writes as much of `data` as one batch takes; how much that is.
-    fn write_piece(&self, node: NodeId, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    fn write_piece(&self, node: InodeId, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
         let op = self.update(OpKind::Write, data.len())?;
         let _shared = self.namespace.read();
         let inode = self.inode(node)?;
@@ -69,7 +69,7 @@ impl Volume {
         let mut batch = Batch::with_capacity(contents_bytes(&own, data) + own.len() + 256);
         put_bytes(&mut batch, &own, record.size, offset, data);
         grow(&mut record, offset, offset + data.len() as u64);
-        let now_ns = self.home.now_ns();
+        let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         if kill {
             kill_set_id(&mut record);
@@ -101,9 +101,9 @@ impl Volume {
     /// [`Error::Invalid`] if the ranges overlap in one file.
     pub fn copy_range(
         &self,
-        from: NodeId,
+        from: InodeId,
         from_offset: u64,
-        to: NodeId,
+        to: InodeId,
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {

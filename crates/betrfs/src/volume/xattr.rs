@@ -8,7 +8,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::node::{Inode, Place};
 use crate::schema::{DATA, Flags, Record, Xattr, XattrValue, damaged, key};
-use crate::types::{NodeId, XattrMode};
+use crate::types::{InodeId, XattrMode};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 use crate::volume::op::OpKind;
@@ -84,7 +84,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NoData`] if there is none; [`Error::NotSupported`] outside of `user.`, `trusted.`
     /// and `security.`.
-    pub fn get_xattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn get_xattr(&self, node: InodeId, name: &[u8]) -> Result<Vec<u8>> {
         check_xattr_name(name)?;
         let op = self.query(OpKind::Xattr);
         let _shared = self.namespace.read();
@@ -111,7 +111,7 @@ impl Volume {
     /// [`Error::Exists`] and [`Error::NoData`] by the mode; [`Error::RangeTooSmall`] over 255 bytes
     /// of name or 64 KiB of value; [`Error::NoSpace`] when all names together take over 64 KiB, or all
     /// values over 256 KiB.
-    pub fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+    pub fn set_xattr(&self, node: InodeId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         check_xattr_name(name)?;
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::RangeTooSmall);
@@ -154,7 +154,7 @@ impl Volume {
             XattrValue::Stored(value.len() as u32)
         };
         record.xattrs.push(Xattr { name: name.to_vec(), value });
-        record.ctime_ns = self.home.now_ns();
+        record.ctime_ns = self.platform.now_ns();
         self.commit_record(&op, batch, &inode, &mut state, record)
     }
 
@@ -162,7 +162,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`].
-    pub fn list_xattrs(&self, node: NodeId) -> Result<Vec<Vec<u8>>> {
+    pub fn list_xattrs(&self, node: InodeId) -> Result<Vec<Vec<u8>>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         Ok(state.record.xattrs.iter().map(|attr| attr.name.clone()).collect())
@@ -172,7 +172,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NoData`] if there is none.
-    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<()> {
+    pub fn remove_xattr(&self, node: InodeId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
         let op = self.update(OpKind::Xattr, 0)?;
         let _shared = self.namespace.read();
@@ -183,7 +183,7 @@ impl Volume {
         let mut batch = Batch::new();
         take(&mut batch, &inode, &mut record, at)?;
         batch.mark_freeing(0);
-        record.ctime_ns = self.home.now_ns();
+        record.ctime_ns = self.platform.now_ns();
         self.commit_record(&op, batch, &inode, &mut state, record)
     }
 }

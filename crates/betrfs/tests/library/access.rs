@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use betrfs::{Access, AccessTimes, Attr, NodeId, Objects, SeekWhat, Volume};
+use betrfs::{Access, AccessTimes, Attr, InodeId, Objects, SeekWhat, Volume};
 
 use crate::support::*;
 
@@ -12,15 +12,15 @@ fn attr(volume: &Volume, path: &str) -> Attr {
     entry.attr
 }
 
-fn node(volume: &Volume, path: &str) -> NodeId {
+fn node(volume: &Volume, path: &str) -> InodeId {
     volume.resolve(path.as_bytes()).unwrap().node
 }
 
-fn read(volume: &Volume, node: NodeId) {
+fn read(volume: &Volume, node: InodeId) {
     volume.read(node, 0, 10, &mut Vec::new()).unwrap();
 }
 
-fn list(volume: &Volume, dir: NodeId) {
+fn list(volume: &Volume, dir: InodeId) {
     volume.readdir(dir, 0, Objects::None, &mut |_| true).unwrap();
 }
 
@@ -71,14 +71,14 @@ fn what_was_accessed_is_kept_by_a_close_and_no_access_commits_anything() {
 
 #[test]
 fn a_day_later_an_access_counts_although_nothing_changed() {
-    let home = TestHome::new();
+    let platform = TestPlatform::new();
     let mut disk = Disk::new();
-    disk.options.home = home.clone();
+    disk.options.platform = platform.clone();
     let volume = disk.open();
     make_tree(&volume);
     access_all(&volume, "/d");
     let first = PATHS.map(|path| attr(&volume, path).atime_ns);
-    home.pass(Duration::from_secs(24 * 3600));
+    platform.pass(Duration::from_secs(24 * 3600));
     access_all(&volume, "/d");
     let second = PATHS.map(|path| attr(&volume, path).atime_ns);
     assert!(first.iter().zip(&second).all(|(first, second)| second - first >= 24 * 3600 * 1_000_000_000));
@@ -171,7 +171,7 @@ fn nothing_in_a_snapshot_changes_by_being_accessed() {
         access_all(&volume, &s);
         for path in &paths {
             let node = node(&volume, path);
-            volume.open_node(node).unwrap();
+            volume.open_inode(node).unwrap();
             assert!(!volume.note_access(node).unwrap());
             volume.getattr(node).unwrap();
             volume.list_xattrs(node).unwrap();
@@ -251,7 +251,7 @@ fn what_was_accessed_and_then_removed_is_passed_over() {
     let file = mkfile(&volume, dir, "f").node;
     let open = mkfile(&volume, dir, "open").node;
     volume.write(open, 0, b"x", false).unwrap();
-    volume.open_node(open).unwrap();
+    volume.open_inode(open).unwrap();
     list(&volume, dir);
     read(&volume, file);
     read(&volume, open);

@@ -184,7 +184,7 @@ fn all_values_of_a_file_together_have_a_limit() {
     set(0, 32 << 10).unwrap();
     set(7, 32 << 10).unwrap();
     assert_eq!(set(8, 1), Err(Error::NoSpace));
-    volume.open_node(file).unwrap();
+    volume.open_inode(file).unwrap();
     volume.unlink(ROOT, b"f").unwrap();
     assert_eq!(set(8, 1), Err(Error::NoSpace));
     assert_eq!(held(), LIMIT);

@@ -2,20 +2,20 @@
 //! others have in memory.
 
 use crate::support::*;
-use betrfs::{Error, NodeId, OpKind, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
+use betrfs::{Error, InodeId, OpKind, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, no_replace: false, whiteout: false };
 
 /// An operation with its kind, under a directory of its own.
-type Case = (&'static str, OpKind, fn(&Volume, NodeId));
+type Case = (&'static str, OpKind, fn(&Volume, InodeId));
 
-fn at(volume: &Volume, dir: NodeId, name: &str) -> NodeId {
+fn at(volume: &Volume, dir: InodeId, name: &str) -> InodeId {
     let node = volume.lookup(dir, name.as_bytes()).unwrap().node;
     volume.forget(node, 1);
     node
 }
 
-fn snapshots(volume: &Volume, dir: NodeId) -> NodeId {
+fn snapshots(volume: &Volume, dir: InodeId) -> InodeId {
     volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node
 }
 
@@ -42,7 +42,7 @@ const CASES: [Case; 12] = [
         volume.link(at(volume, dir, "renamed"), dir, b"another").unwrap();
     }),
     ("clone", OpKind::Clone, |volume, dir| {
-        volume.clone_node(at(volume, dir, "tree"), dir, b"copy").unwrap();
+        volume.clone_inode(at(volume, dir, "tree"), dir, b"copy").unwrap();
     }),
     ("clone onto", OpKind::Clone, |volume, dir| {
         volume.clone_onto(at(volume, dir, "tree"), at(volume, dir, "empty")).unwrap();
@@ -67,7 +67,7 @@ const CASES: [Case; 12] = [
 ];
 
 /// Makes what the cases need in a directory.
-fn prepare(volume: &Volume, dir: NodeId) {
+fn prepare(volume: &Volume, dir: InodeId) {
     let tree = mkdir(volume, dir, "tree").node;
     mkfile(volume, mkdir(volume, tree, "inner").node, "file");
     mkdir(volume, dir, "empty");
@@ -77,7 +77,7 @@ fn prepare(volume: &Volume, dir: NodeId) {
 }
 
 /// What each case looks at in a directory.
-fn visited(volume: &Volume, dir: NodeId) -> Vec<(&'static str, u64)> {
+fn visited(volume: &Volume, dir: InodeId) -> Vec<(&'static str, u64)> {
     prepare(volume, dir);
     let mut all = Vec::new();
     for (name, kind, run) in CASES {
@@ -89,7 +89,7 @@ fn visited(volume: &Volume, dir: NodeId) -> Vec<(&'static str, u64)> {
 }
 
 /// A chain of directories in memory, as deep as that; the last of them.
-fn deep(volume: &Volume, parent: NodeId, depth: usize) -> NodeId {
+fn deep(volume: &Volume, parent: InodeId, depth: usize) -> InodeId {
     (0..depth).fold(parent, |dir, _| mkdir(volume, dir, "d").node)
 }
 
@@ -106,7 +106,7 @@ fn nothing_that_others_have_in_memory_is_looked_at_while_all_wait() {
         let dir = mkdir(&volume, end, &format!("d{i}")).node;
         let file = mkfile(&volume, dir, "f").node;
         volume.write(file, 0, b"bytes", false).unwrap();
-        volume.open_node(file).unwrap();
+        volume.open_inode(file).unwrap();
         if i % 2 == 0 {
             volume.unlink(dir, b"f").unwrap();
         } else if i % 3 == 0 {
@@ -138,14 +138,14 @@ fn what_is_removed_with_a_tree_is_told_after_all_may_go_on() {
         for i in 0..40 {
             let file = mkfile(&volume, dir, &format!("f{i}")).node;
             // The notes of these lead nowhere.
-            volume.open_node(file).unwrap();
+            volume.open_inode(file).unwrap();
             volume.release_node(file);
             nodes.push(file);
         }
     }
     let open = nodes[100];
     volume.write(open, 0, b"still", false).unwrap();
-    volume.open_node(open).unwrap();
+    volume.open_inode(open).unwrap();
     let before = volume.counters().of(OpKind::RemoveTree).visited;
     let mut changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();
     let visited = volume.counters().of(OpKind::RemoveTree).visited - before;
@@ -155,7 +155,7 @@ fn what_is_removed_with_a_tree_is_told_after_all_may_go_on() {
     assert_eq!(changed, nodes);
     for node in &nodes {
         assert_eq!(volume.getattr(*node).unwrap().nlink, 0);
-        assert_eq!(volume.open_node(*node).is_ok(), *node == open);
+        assert_eq!(volume.open_inode(*node).is_ok(), *node == open);
         assert!(volume.lookup(*node, b"f1").is_err());
         assert!(volume.create(*node, b"new", &new_file()).is_err());
     }
@@ -174,11 +174,11 @@ fn open_files_are_found_wherever_they_were_moved() {
     let (one, other) = (mkdir(&volume, ROOT, "one").node, mkdir(&volume, ROOT, "other").node);
     let inner = mkdir(&volume, mkdir(&volume, one, "a").node, "b").node;
     let file = mkfile(&volume, inner, "f").node;
-    volume.open_node(file).unwrap();
-    volume.open_node(file).unwrap();
+    volume.open_inode(file).unwrap();
+    volume.open_inode(file).unwrap();
     let linked = mkfile(&volume, inner, "l").node;
     volume.link(linked, other, b"m").unwrap();
-    volume.open_node(linked).unwrap();
+    volume.open_inode(linked).unwrap();
     let within = |dir| volume.open_files_in(dir).unwrap();
     assert_eq!((within(one), within(other)), (vec![file, linked], vec![linked]));
     volume.rename(one, b"a", other, b"c", RenameFlags::default()).unwrap();
@@ -190,7 +190,7 @@ fn open_files_are_found_wherever_they_were_moved() {
     assert_eq!((within(one), within(other)), (vec![file], vec![linked]));
     volume.release_node(file);
     assert_eq!((within(one), within(file)), (vec![], vec![]));
-    volume.open_node(file).unwrap();
+    volume.open_inode(file).unwrap();
     volume.unlink(one, b"f").unwrap();
     assert_eq!(within(one), vec![]);
     assert!(within(ROOT) == [linked]);

@@ -1,12 +1,14 @@
 //! Copies of files and directories that share what they hold.
 
 use crate::support::*;
-use betrfs::{Error, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode};
+use betrfs::{
+    Error, FallocateMode, InodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode,
+};
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
 /// A directory with a bit of everything; gives its node.
-fn sample(volume: &Volume) -> NodeId {
+fn sample(volume: &Volume) -> InodeId {
     let dir = mkdir(volume, ROOT, "d").node;
     let inner = mkdir(volume, dir, "e").node;
     let file = mkfile(volume, inner, "f").node;
@@ -23,7 +25,7 @@ fn sample(volume: &Volume) -> NodeId {
 fn a_clone_holds_what_its_source_held_and_neither_sees_the_other() {
     let (disk, volume) = volume();
     let dir = sample(&volume);
-    let clone = volume.clone_node(dir, ROOT, b"c").unwrap();
+    let clone = volume.clone_inode(dir, ROOT, b"c").unwrap();
     assert_sound(&volume);
     assert_eq!(clone.attr.perm, 0o755);
     assert_ne!(clone.attr.ino, volume.getattr(dir).unwrap().ino);
@@ -61,7 +63,7 @@ fn names_of_one_file_inside_are_names_of_one_copy_and_of_nothing_outside() {
     volume.link(small, dir, b"small2").unwrap();
     volume.link(small, ROOT, b"outside").unwrap();
     volume.link(large, ROOT, b"large outside").unwrap();
-    volume.clone_node(dir, ROOT, b"c").unwrap();
+    volume.clone_inode(dir, ROOT, b"c").unwrap();
     assert_sound(&volume);
     let copy = volume.resolve(b"/c/small").unwrap();
     assert_eq!(copy.node, volume.resolve(b"/c/small2").unwrap().node);
@@ -91,10 +93,10 @@ fn an_open_file_that_lost_its_name_below_a_copy_keeps_its_number_under_a_new_one
     for is_unlinked in [true, false] {
         let (disk, volume) = volume();
         let dir = sample(&volume);
-        let copy = volume.clone_node(dir, ROOT, b"c").unwrap().node;
+        let copy = volume.clone_inode(dir, ROOT, b"c").unwrap().node;
         let inner = volume.resolve(b"/c/e").unwrap().node;
         let file = volume.lookup(inner, b"f").unwrap();
-        volume.open_node(file.node).unwrap();
+        volume.open_inode(file.node).unwrap();
         if is_unlinked {
             volume.unlink(inner, b"f").unwrap();
             volume.rename(ROOT, b"c", ROOT, b"moved", PLAIN).unwrap();
@@ -123,13 +125,13 @@ fn many_small_files_are_copied_and_kept_on_a_small_volume() {
         volume.write(file, 0, &bytes(i), false).unwrap();
         volume.link(file, linked, format!("l{i}").as_bytes()).unwrap();
     }
-    volume.clone_node(linked, ROOT, b"copy").unwrap();
+    volume.clone_inode(linked, ROOT, b"copy").unwrap();
     assert_sound(&volume);
-    let files: Vec<NodeId> = (0..20)
+    let files: Vec<InodeId> = (0..20)
         .map(|i| {
             let file = mkfile(&volume, open, &format!("f{i}")).node;
             volume.write(file, 0, &bytes(i), false).unwrap();
-            volume.open_node(file).unwrap();
+            volume.open_inode(file).unwrap();
             file
         })
         .collect();
@@ -150,13 +152,13 @@ fn a_clone_of_an_open_and_unlinked_file_and_beside_one() {
     let (_disk, volume) = volume();
     let dir = sample(&volume);
     let file = volume.resolve(b"/d/e/f").unwrap().node;
-    volume.open_node(file).unwrap();
+    volume.open_inode(file).unwrap();
     let inner = volume.resolve(b"/d/e").unwrap().node;
     volume.unlink(inner, b"f").unwrap();
-    let saved = volume.clone_node(file, ROOT, b"saved").unwrap();
+    let saved = volume.clone_inode(file, ROOT, b"saved").unwrap();
     assert_eq!(saved.attr.nlink, 1);
     assert_eq!(volume.get_xattr(saved.node, b"user.y").unwrap(), [3; 5000]);
-    volume.clone_node(dir, ROOT, b"c").unwrap();
+    volume.clone_inode(dir, ROOT, b"c").unwrap();
     assert_sound(&volume);
     assert_eq!(names(&volume, volume.resolve(b"/c/e").unwrap().node), Vec::<String>::new());
     volume.write(file, 0, b"still here", false).unwrap();
@@ -172,14 +174,14 @@ fn a_clone_below_its_source_holds_the_source_as_it_was() {
     let (_disk, volume) = volume();
     let dir = sample(&volume);
     let inner = volume.resolve(b"/d/e").unwrap().node;
-    volume.clone_node(dir, inner, b"c").unwrap();
+    volume.clone_inode(dir, inner, b"c").unwrap();
     assert_sound(&volume);
     assert_eq!(names(&volume, volume.resolve(b"/d/e/c").unwrap().node), ["e", "s", "small"]);
     assert_eq!(names(&volume, volume.resolve(b"/d/e/c/e").unwrap().node), ["f"]);
     assert!(contents(&volume, "/d/e/c/e/f") == [1; 200_000]);
     // And of the whole volume, twice.
-    volume.clone_node(ROOT, dir, b"all").unwrap();
-    volume.clone_node(ROOT, dir, b"again").unwrap();
+    volume.clone_inode(ROOT, dir, b"all").unwrap();
+    volume.clone_inode(ROOT, dir, b"again").unwrap();
     assert_sound(&volume);
     assert!(contents(&volume, "/d/again/d/all/d/e/c/e/f") == [1; 200_000]);
 }
@@ -191,15 +193,15 @@ fn the_rules_of_clones() {
     let file = volume.resolve(b"/d/small").unwrap().node;
     let empty = mkdir(&volume, ROOT, "empty").node;
     let empty_file = mkfile(&volume, ROOT, "empty file").node;
-    assert_eq!(volume.clone_node(dir, ROOT, b"empty"), Err(Error::Exists));
-    assert_eq!(volume.clone_node(dir, file, b"x"), Err(Error::NotADirectory));
+    assert_eq!(volume.clone_inode(dir, ROOT, b"empty"), Err(Error::Exists));
+    assert_eq!(volume.clone_inode(dir, file, b"x"), Err(Error::NotADirectory));
     assert_eq!(volume.clone_onto(empty, dir), Err(Error::NotEmpty));
     assert_eq!(volume.clone_onto(empty_file, file), Err(Error::NotEmpty));
     assert!(matches!(volume.clone_onto(dir, empty_file), Err(Error::Invalid(_))));
     assert!(matches!(volume.clone_onto(empty, empty), Err(Error::Invalid(_))));
     let link = volume.resolve(b"/d/s").unwrap().node;
     assert!(matches!(volume.clone_onto(link, empty_file), Err(Error::Invalid(_))));
-    let copy = volume.clone_node(link, ROOT, b"s").unwrap();
+    let copy = volume.clone_inode(link, ROOT, b"s").unwrap();
     assert_eq!(volume.readlink(copy.node).unwrap(), b"small");
     volume.clone_onto(dir, empty).unwrap();
     volume.clone_onto(file, empty_file).unwrap();
@@ -213,7 +215,7 @@ fn the_rules_of_clones() {
     for _ in 0..254 {
         deep = volume.create(deep, &[b'n'; 255], &new_dir()).unwrap().node;
     }
-    assert_eq!(volume.clone_node(dir, deep, &[b'm'; 250]), Err(Error::NameTooLong));
+    assert_eq!(volume.clone_inode(dir, deep, &[b'm'; 250]), Err(Error::NameTooLong));
     assert_eq!(names(&volume, deep), Vec::<String>::new());
     assert_sound(&volume);
 }
@@ -290,7 +292,7 @@ fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
             volume.forget(file.node, 1);
         }
         let before = volume.counters().of(OpKind::Clone);
-        volume.clone_node(dir, ROOT, format!("c{size}").as_bytes()).unwrap();
+        volume.clone_inode(dir, ROOT, format!("c{size}").as_bytes()).unwrap();
         let after = volume.counters().of(OpKind::Clone);
         costs.push((
             after.queries - before.queries,
@@ -337,7 +339,7 @@ fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() 
     for size in sizes {
         let [d, c, r] = ["d", "c", "r"].map(|kind| format!("{kind}{size}"));
         costs.push([
-            cost(&|volume| _ = volume.clone_node(node(volume, &d), ROOT, c.as_bytes()).unwrap()),
+            cost(&|volume| _ = volume.clone_inode(node(volume, &d), ROOT, c.as_bytes()).unwrap()),
             cost(&|volume| volume.rename(ROOT, c.as_bytes(), ROOT, r.as_bytes(), PLAIN).unwrap()),
             cost(&|volume| _ = volume.remove_below(node(volume, &r), SnapshotsBelow::Hold).unwrap()),
         ]);
@@ -400,25 +402,25 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     let dir = mkdir(&volume, ROOT, "d").node;
     let open = mkfile(&volume, dir, "open").node;
     volume.write(open, 0, &[4; 200_000], false).unwrap();
-    volume.open_node(open).unwrap();
+    volume.open_inode(open).unwrap();
     snapshot_of(&volume, dir);
     volume.set_xattr(small, b"user.x", &[5; 9000], XattrMode::Any).unwrap();
     let beside = mkdir(&volume, ROOT, "beside").node;
     let lost = mkfile(&volume, beside, "lost").node;
     volume.write(lost, 0, &[6; 200_000], false).unwrap();
-    volume.open_node(lost).unwrap();
+    volume.open_inode(lost).unwrap();
     volume.unlink(beside, b"lost").unwrap();
     mkfile(&volume, beside, "file");
     let crowd = mkdir(&volume, ROOT, "crowd").node;
-    let open_files: Vec<NodeId> = (0..20)
+    let open_files: Vec<InodeId> = (0..20)
         .map(|i| {
             let file = mkfile(&volume, crowd, &format!("f{i}")).node;
             volume.write(file, 0, &[i; 20_000], false).unwrap();
-            volume.open_node(file).unwrap();
+            volume.open_inode(file).unwrap();
             file
         })
         .collect();
-    let targets: Vec<NodeId> = (0..3000).map(|i| mkfile(&volume, ROOT, &format!("t{i}")).node).collect();
+    let targets: Vec<InodeId> = (0..3000).map(|i| mkfile(&volume, ROOT, &format!("t{i}")).node).collect();
     let filler = mkfile(&volume, ROOT, "filler").node;
     let mut noise = crate::model::Dice(9);
     let mut at = 0;
@@ -466,7 +468,7 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     assert_sound(&disk.open());
 }
 
-fn snapshot_of(volume: &Volume, dir: NodeId) {
+fn snapshot_of(volume: &Volume, dir: InodeId) {
     let snapshots = volume.lookup(dir, betrfs::SNAPSHOTS_NAME).unwrap().node;
     mkdir(volume, snapshots, "s");
 }

@@ -2,14 +2,14 @@
 
 use crate::support::*;
 use betree::{Batch, DictId};
-use betrfs::{Error, FILE_BYTES_MAX, FallocateMode, NodeId, SeekWhat, SetAttr, Volume};
+use betrfs::{Error, FILE_BYTES_MAX, FallocateMode, InodeId, SeekWhat, SetAttr, Volume};
 
-fn truncate(volume: &Volume, node: NodeId, size: u64) {
+fn truncate(volume: &Volume, node: InodeId, size: u64) {
     volume.setattr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
 }
 
 /// A file of 100 bytes, cut to 50.
-fn cut_file(volume: &Volume, name: &str) -> NodeId {
+fn cut_file(volume: &Volume, name: &str) -> InodeId {
     let node = mkfile(volume, ROOT, name).node;
     volume.write(node, 0, &[7; 100], false).unwrap();
     truncate(volume, node, 50);

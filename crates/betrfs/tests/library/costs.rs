@@ -1,7 +1,7 @@
 //! What operations cost, as counts: no update asks the tree what memory knows.
 
 use crate::support::*;
-use betrfs::{Error, FileType, NodeId, Objects, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
+use betrfs::{Error, FileType, InodeId, Objects, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
 
 use crate::model::Dice;
 
@@ -173,7 +173,7 @@ fn renaming_a_small_file_and_linking_again_query_little() {
 }
 
 /// As `rm -r` removes: one by one, and each directory when it is empty.
-fn remove_one_by_one(volume: &Volume, parent: NodeId, name: &str) {
+fn remove_one_by_one(volume: &Volume, parent: InodeId, name: &str) {
     let dir = volume.lookup(parent, name.as_bytes()).unwrap();
     if dir.attr.file_type == FileType::Directory {
         names(volume, dir.node).iter().for_each(|name| remove_one_by_one(volume, dir.node, name));

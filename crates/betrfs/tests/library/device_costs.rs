@@ -1,6 +1,6 @@
 //! What operations cost the device, as counts.
 
-use betrfs::{NodeId, Objects, Volume};
+use betrfs::{InodeId, Objects, Volume};
 use betrfs_sim::{Counts, Rng};
 
 use crate::support::*;
@@ -81,7 +81,7 @@ fn an_fsync_is_one_log_write_and_one_device_sync() {
 }
 
 /// Lists and reads all that is below a directory; gives the bytes of the files.
-fn read_below(volume: &Volume, dir: NodeId) -> u64 {
+fn read_below(volume: &Volume, dir: InodeId) -> u64 {
     let mut entries = Vec::new();
     let mut list = |entry: &betrfs::DirEntry<'_>| {
         entries.extend(entry.entry.map(|found| (found.node, found.attr)));

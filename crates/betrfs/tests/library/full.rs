@@ -1,7 +1,7 @@
 //! A full volume.
 
-use betree_sys::DeviceOp;
-use betrfs::{Error, FallocateMode, NodeId, RenameFlags, SetAttr, TimeSet, Volume, XattrMode};
+use betree_platform::DeviceOp;
+use betrfs::{Error, FallocateMode, InodeId, RenameFlags, SetAttr, TimeSet, Volume, XattrMode};
 use betrfs_sim::{EIO, Fault};
 
 use crate::support::*;
@@ -67,7 +67,7 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
     for i in 1..sizes.len() {
         volume.unlink(ROOT, format!("f{i}").as_bytes()).unwrap_or_else(|e| panic!("f{i}: {e}"));
     }
-    while volume.env().pump().unwrap() {}
+    while volume.env().run_due_work().unwrap() {}
     let again = mkfile(&volume, ROOT, "again");
     for part in 0..sizes.len() as u64 / 2 {
         volume.write(again.node, part * 200_000, &noise(part, 200_000), false).unwrap();
@@ -119,7 +119,7 @@ const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whi
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
 
 /// Two directories, with an entry of each kind in the first: which it is, by name.
-fn entries_of_each_kind(volume: &Volume) -> (NodeId, NodeId, Vec<&'static str>) {
+fn entries_of_each_kind(volume: &Volume) -> (InodeId, InodeId, Vec<&'static str>) {
     let (a, b) = (mkdir(volume, ROOT, "a").node, mkdir(volume, ROOT, "b").node);
     let file = |parent, name: &str, len| {
         let file = mkfile(volume, parent, name);

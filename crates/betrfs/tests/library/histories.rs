@@ -5,7 +5,7 @@ mod compare;
 use crate::model::{Dice, Model, Object, split};
 use crate::support::*;
 use betrfs::{
-    Error, FallocateMode, FileType, NewNode, NodeId, Objects, OpKind, RenameFlags, SNAPSHOTS_NAME, SeekWhat,
+    Error, FallocateMode, FileType, InodeId, NewNode, Objects, OpKind, RenameFlags, SNAPSHOTS_NAME, SeekWhat,
     SetAttr, SnapshotsBelow, Volume, XattrMode,
 };
 
@@ -13,7 +13,7 @@ const STEPS: usize = 200;
 
 /// A file that is held open, perhaps without a name by now.
 struct Handle {
-    node: NodeId,
+    node: InodeId,
     id: usize,
 }
 
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// A file, by its path or one that is open.
-    fn file(&mut self) -> Option<(NodeId, usize, bool)> {
+    fn file(&mut self) -> Option<(InodeId, usize, bool)> {
         if !self.handles.is_empty() && self.dice.roll(3) == 0 {
             let handle = &self.handles[self.dice.roll(self.handles.len() as u64) as usize];
             return Some((handle.node, handle.id, false));
@@ -90,7 +90,11 @@ impl World {
     }
 
     /// Runs something with the node of a path's directory.
-    fn in_dir<T>(&self, path: &str, run: impl FnOnce(NodeId, &[u8]) -> Result<T, Error>) -> Result<T, Error> {
+    fn in_dir<T>(
+        &self,
+        path: &str,
+        run: impl FnOnce(InodeId, &[u8]) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let (dir, name) = split(path);
         let dir = self.volume.resolve(dir.as_bytes())?;
         let result = run(dir.node, name.as_bytes());
@@ -399,7 +403,7 @@ impl World {
         let new = if plain.dir { new_dir() } else { new_file() };
         let result = self.in_dir(&to, |dir, name| {
             if !into {
-                return self.volume.clone_node(source.node, dir, name);
+                return self.volume.clone_inode(source.node, dir, name);
             }
             let target = self.volume.create(dir, name, &new)?;
             self.volume.clone_onto(source.node, target.node)?;
@@ -493,7 +497,7 @@ impl World {
         }
         let Some((node, id, is_ours)) = self.file() else { return "open nothing".into() };
         if is_ours {
-            self.volume.open_node(node).unwrap();
+            self.volume.open_inode(node).unwrap();
             self.handles.push(Handle { node, id });
         }
         format!("open {id}")

@@ -31,10 +31,10 @@ fn sample() -> Disk {
         dicts: 3,
     };
     let device = Arc::new(MemDevice::new(4 << 20));
-    let home = TestHome::new();
+    let platform = TestPlatform::new();
     let format = FormatOptions { geometry: Some(geometry), ..FormatOptions::default() };
-    Volume::format(device.clone(), &format, &*home).unwrap();
-    let disk = Disk::holding(device, OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::new(home) });
+    Volume::format(device.clone(), &format, &*platform).unwrap();
+    let disk = Disk::holding(device, OpenOptions { cache_bytes: 4 << 20, ..OpenOptions::new(platform) });
     let volume = disk.open();
     let dir = mkdir(&volume, ROOT, "d").node;
     let file = mkfile(&volume, dir, "f").node;
@@ -110,7 +110,7 @@ fn change_all(volume: &Volume) -> Result<()> {
     let dir = volume.resolve(b"/d")?.node;
     let _ = volume.create(dir, b"new", &new_file());
     let _ = volume.create(dir, b"newdir", &new_dir());
-    let _ = volume.clone_node(dir, ROOT, b"copy");
+    let _ = volume.clone_inode(dir, ROOT, b"copy");
     if let Ok(file) = volume.resolve(b"/d/f") {
         let file = file.node;
         let _ = volume.write(file, 3, b"changed", true);

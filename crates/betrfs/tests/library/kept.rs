@@ -2,13 +2,13 @@
 
 use crate::support::*;
 use betrfs::{
-    Access, FallocateMode, NodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode,
+    Access, FallocateMode, InodeId, OpKind, RenameFlags, SetAttr, SnapshotsBelow, Volume, XattrMode,
 };
 
 const BYTES: usize = 1000;
 
 /// A file of the name and a byte, read so that its content is in memory.
-fn kept(volume: &Volume, name: &str, byte: u8) -> NodeId {
+fn kept(volume: &Volume, name: &str, byte: u8) -> InodeId {
     let node = mkfile(volume, ROOT, name).node;
     volume.write(node, 0, &[byte; BYTES], false).unwrap();
     assert_eq!(read_all(volume, node), [byte; BYTES]);
@@ -17,13 +17,13 @@ fn kept(volume: &Volume, name: &str, byte: u8) -> NodeId {
 }
 
 /// The queries that reading a file takes.
-fn read_queries(volume: &Volume, node: NodeId) -> u64 {
+fn read_queries(volume: &Volume, node: InodeId) -> u64 {
     let before = queries(volume, OpKind::Read);
     read_all(volume, node);
     queries(volume, OpKind::Read) - before
 }
 
-fn truncate(volume: &Volume, node: NodeId, size: u64) {
+fn truncate(volume: &Volume, node: InodeId, size: u64) {
     volume.setattr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
 }
 
@@ -50,7 +50,7 @@ fn a_small_file_is_read_from_the_tree_once() {
 
 #[test]
 fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
-    type Change = fn(&Volume, NodeId);
+    type Change = fn(&Volume, InodeId);
     let changes: [(&str, Change); 16] = [
         ("write", |volume, node| volume.write(node, 10, b"new", false).map(drop).unwrap()),
         ("write to the end", |volume, node| volume.write(node, 999, b"new", false).map(drop).unwrap()),
@@ -110,7 +110,7 @@ fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
 
 #[test]
 fn what_moves_a_file_leaves_its_content_as_it_was() {
-    type Move = fn(&Volume, NodeId);
+    type Move = fn(&Volume, InodeId);
     let moves: [(&str, Move); 8] = [
         ("rename", |volume, _| volume.rename(ROOT, b"file", ROOT, b"moved", RenameFlags::default()).unwrap()),
         ("rename onto another", |volume, _| {
@@ -147,7 +147,7 @@ fn what_moves_a_file_leaves_its_content_as_it_was() {
     for (name, change) in moves {
         let (_disk, volume) = volume();
         let node = kept(&volume, "file", 7);
-        volume.open_node(node).unwrap();
+        volume.open_inode(node).unwrap();
         change(&volume, node);
         assert_eq!(read_all(&volume, node), [7; BYTES], "{name}");
         volume.write(node, 1, b"new", false).unwrap();
@@ -164,7 +164,7 @@ fn what_is_kept_stays_within_its_budget() {
     let mut disk = Disk::new();
     disk.options.contents_bytes_max = 10 * 1100;
     let volume = disk.open();
-    let nodes: Vec<NodeId> = (0..FILES).map(|i| kept(&volume, &format!("f{i}"), 1 + i as u8)).collect();
+    let nodes: Vec<InodeId> = (0..FILES).map(|i| kept(&volume, &format!("f{i}"), 1 + i as u8)).collect();
     let reads = |from: usize| nodes[from..].iter().map(|node| read_queries(&volume, *node)).sum::<u64>();
     assert_eq!(reads(FILES - 10), 0, "the last ten fit");
     assert_eq!(reads(0), FILES as u64, "those that were kept first are given up first");

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::*;
-use betrfs::{Error, NodeId, Objects, OpKind, RenameFlags, Volume};
+use betrfs::{Error, InodeId, Objects, OpKind, RenameFlags, Volume};
 
 /// Takes up to `most` entries behind a cookie; gives the last cookie and the names.
-fn page(volume: &Volume, dir: NodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {
+fn page(volume: &Volume, dir: InodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {
     let (mut last, mut names) = (cookie, Vec::new());
     volume
         .readdir(dir, cookie, Objects::None, &mut |entry| {
@@ -129,7 +129,7 @@ fn renaming_each_entry_that_is_read_comes_to_an_end() {
 }
 
 /// Makes and forgets so many files that what nobody holds is dropped from memory.
-fn drop_idle(volume: &Volume, dir: NodeId, prefix: &str) {
+fn drop_idle(volume: &Volume, dir: InodeId, prefix: &str) {
     for i in 0..20 {
         let file = mkfile(volume, dir, &format!("{prefix}{i}"));
         volume.forget(file.node, 1);
@@ -215,9 +215,9 @@ fn a_name_that_another_file_takes_is_listed_to_who_is_under_way() {
 
 #[test]
 fn names_that_are_kept_for_a_listing_go_when_it_was_given_up() {
-    let home = TestHome::new();
+    let platform = TestPlatform::new();
     let mut disk = Disk::new();
-    disk.options.home = home.clone();
+    disk.options.platform = platform.clone();
     (disk.options.names_max, disk.options.inodes_max) = (10, 10);
     let volume = disk.open();
     let [dir, other] = ["d", "o"].map(|name| mkdir(&volume, ROOT, name).node);
@@ -233,10 +233,10 @@ fn names_that_are_kept_for_a_listing_go_when_it_was_given_up() {
     };
     let (cookie, names) = page(&volume, dir, 0, 50);
     assert_eq!(names.len(), 50);
-    home.pass(Duration::from_secs(5 * 60));
+    platform.pass(Duration::from_secs(5 * 60));
     drop_idle(&volume, other, "one");
     assert_eq!(cost_of_miss(), 0);
-    home.pass(Duration::from_secs(6 * 60));
+    platform.pass(Duration::from_secs(6 * 60));
     drop_idle(&volume, other, "two");
     assert_eq!(cost_of_miss(), 1);
     // Who comes back all the same misses none.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::model::Dice;
 use crate::support::*;
-use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
+use betrfs::{Error, InodeId, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
@@ -31,10 +31,10 @@ const STALL: Duration = Duration::from_secs(60);
 /// The source, and how far the writer is.
 struct Scene<'a> {
     volume: &'a Volume,
-    above: NodeId,
-    source: NodeId,
-    churn: NodeId,
-    files: Vec<NodeId>,
+    above: InodeId,
+    source: InodeId,
+    churn: InodeId,
+    files: Vec<InodeId>,
     writes_begun: AtomicU64,
     writes_done: AtomicU64,
     is_over: AtomicBool,
@@ -99,7 +99,7 @@ impl<'a> Scene<'a> {
     /// The directory above, the source in it, the directories in that, and a large file in them.
     fn rename(&self) {
         let (volume, mut turn) = (self.volume, 0u64);
-        let move_to = |from: NodeId, name: &str, to: NodeId, new: &str, flags| {
+        let move_to = |from: InodeId, name: &str, to: InodeId, new: &str, flags| {
             volume.rename(from, name.as_bytes(), to, new.as_bytes(), flags).unwrap();
             self.steps.fetch_add(1, SeqCst);
         };
@@ -134,7 +134,7 @@ impl<'a> Scene<'a> {
         while self.goes_on() {
             let name = dice.roll(CHURN_FILES).to_string();
             let Ok(file) = self.volume.lookup(self.churn, name.as_bytes()) else { continue };
-            match self.volume.open_node(file.node) {
+            match self.volume.open_inode(file.node) {
                 Ok(()) => {
                     for _ in 0..3 {
                         self.volume.read(file.node, 0, LARGE_BYTES, &mut out).unwrap();
@@ -169,10 +169,10 @@ impl<'a> Scene<'a> {
         for i in 0..COPIES {
             let [one, two] = ["one", "two"].map(|kind| format!("{kind} {thread} {i}"));
             let (copy, bounds) =
-                self.during(|| volume.clone_node(self.source, ROOT, one.as_bytes()).unwrap().node);
+                self.during(|| volume.clone_inode(self.source, ROOT, one.as_bytes()).unwrap().node);
             let writes = moment(volume, copy);
             assert!(bounds.contains(&writes), "{writes} of {bounds:?} writes");
-            let second = volume.clone_node(copy, ROOT, two.as_bytes()).unwrap().node;
+            let second = volume.clone_inode(copy, ROOT, two.as_bytes()).unwrap().node;
             deface(volume, copy);
             assert_eq!(moment(volume, second), writes);
             remove(volume, &one, copy);
@@ -195,7 +195,7 @@ impl<'a> Scene<'a> {
             let (taken, bounds) = self.during(|| mkdir(volume, snapshots, &name).node);
             let writes = moment(volume, taken);
             assert!(bounds.contains(&writes), "{writes} of {bounds:?} writes");
-            let copy = volume.clone_node(taken, ROOT, clone.as_bytes()).unwrap().node;
+            let copy = volume.clone_inode(taken, ROOT, clone.as_bytes()).unwrap().node;
             deface(volume, copy);
             assert_eq!(moment(volume, taken), writes);
             remove(volume, &clone, copy);
@@ -211,9 +211,9 @@ impl<'a> Scene<'a> {
 }
 
 /// How many writes a copy of the source holds, which has to be the source at one moment.
-fn moment(volume: &Volume, copy: NodeId) -> u64 {
+fn moment(volume: &Volume, copy: InodeId) -> u64 {
     let mut values: Vec<Vec<u64>> = vec![Vec::new(); FILES as usize];
-    let mut value_of = |dir: NodeId, name: &str| {
+    let mut value_of = |dir: InodeId, name: &str| {
         let entry = volume.lookup(dir, name.as_bytes()).unwrap();
         let (file, bytes) = (name.parse::<u64>().unwrap(), read_all(volume, entry.node));
         let value = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -244,7 +244,7 @@ fn moment(volume: &Volume, copy: NodeId) -> u64 {
 }
 
 /// Changes all that a clone holds.
-fn deface(volume: &Volume, copy: NodeId) {
+fn deface(volume: &Volume, copy: InodeId) {
     for name in ["x", "y"] {
         let dir = volume.lookup(copy, name.as_bytes()).unwrap().node;
         for name in names(volume, dir) {
@@ -260,7 +260,7 @@ fn deface(volume: &Volume, copy: NodeId) {
     volume.forget(x, 2);
 }
 
-fn remove(volume: &Volume, name: &str, copy: NodeId) {
+fn remove(volume: &Volume, name: &str, copy: InodeId) {
     volume.remove_below(copy, SnapshotsBelow::Hold).unwrap();
     assert_eq!(names(volume, copy), Vec::<String>::new());
     volume.rmdir(ROOT, name.as_bytes()).unwrap();
@@ -294,10 +294,10 @@ fn each_copy_is_its_source_at_one_moment() {
     let scene = &Scene::new(&volume, &STEPS);
     let mut kept: Vec<Kept> = thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| volume.env().work());
+            scope.spawn(|| volume.env().run_worker());
         }
         for _ in 0..2 {
-            scope.spawn(|| volume.env().read_ahead());
+            scope.spawn(|| volume.env().run_readahead());
         }
         let mut copiers: Vec<_> = (0..3).map(|i| scope.spawn(move || scene.clone(i))).collect();
         copiers.extend((0..2).map(|i| scope.spawn(move || scene.snapshot(i))));

@@ -22,7 +22,7 @@ fn a_directory_moves_with_all_it_has() {
         .iter()
         .map(|node| volume.getattr(*node).unwrap().ino)
         .collect();
-    volume.open_node(file.node).unwrap();
+    volume.open_inode(file.node).unwrap();
     volume.rename(ROOT, b"d", outside.node, b"moved", PLAIN).unwrap();
     volume.write(file.node, 10_000, &[4; 10], false).unwrap();
     assert_eq!(volume.lookup(ROOT, b"d"), Err(Error::NotFound));
@@ -155,7 +155,7 @@ fn a_directory_of_any_size_is_renamed() {
     assert_eq!(names(&volume, ROOT), ["e"]);
     assert!(contents(&volume, "/e/big") == data);
     // Unlinking it works, open or not.
-    volume.open_node(file.node).unwrap();
+    volume.open_inode(file.node).unwrap();
     volume.unlink(dir.node, b"big").unwrap();
     assert!(read_all(&volume, file.node) == data);
     volume.release_node(file.node);

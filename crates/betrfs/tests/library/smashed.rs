@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::support::*;
-use betree_sys::{BLOCK_BYTES, Device};
+use betree_platform::{BLOCK_BYTES, Device};
 use betrfs::{FileType, NewNode, Report, Volume, XattrMode};
 use betrfs_sim::{MemDevice, Rng};
 
@@ -41,7 +41,7 @@ fn sample() -> Disk {
         volume.create(node, b"pipe", &fifo).unwrap();
     }
     let first = volume.resolve(b"/dir0").unwrap().node;
-    volume.clone_node(first, ROOT, b"copy").unwrap();
+    volume.clone_inode(first, ROOT, b"copy").unwrap();
     let snapshots = volume.lookup(first, betrfs::SNAPSHOTS_NAME).unwrap().node;
     mkdir(&volume, snapshots, "monday");
     // Some changes wait above the leaves.

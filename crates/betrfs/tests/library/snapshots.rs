@@ -2,17 +2,17 @@
 
 use crate::support::*;
 use betrfs::{
-    Error, FallocateMode, Held, NodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume,
+    Error, FallocateMode, Held, InodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume,
     XattrMode,
 };
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
-fn snapshots(volume: &Volume, dir: NodeId) -> NodeId {
+fn snapshots(volume: &Volume, dir: InodeId) -> InodeId {
     volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node
 }
 
-fn snapshot(volume: &Volume, dir: NodeId, name: &str) -> NodeId {
+fn snapshot(volume: &Volume, dir: InodeId, name: &str) -> InodeId {
     mkdir(volume, snapshots(volume, dir), name).node
 }
 
@@ -87,7 +87,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
         assert_eq!(volume.create_unnamed(place, &new_file()).map(|_| ()), refused);
         assert_eq!(volume.symlink(place, b"new", b"x", 1, 2).map(|_| ()), refused);
         assert_eq!(volume.unlink(place, b"f"), refused);
-        assert_eq!(volume.clone_node(outside, place, b"c").map(|_| ()), refused);
+        assert_eq!(volume.clone_inode(outside, place, b"c").map(|_| ()), refused);
         assert_eq!(volume.rename(place, b"f", outside, b"f", PLAIN), refused);
         assert_eq!(volume.rename(outside, b"f", place, b"f", PLAIN), refused);
         assert_eq!(volume.remove_below(place, SnapshotsBelow::Go).map(|_| ()), refused);
@@ -101,7 +101,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
     assert_eq!(volume.rmdir(dir, SNAPSHOTS_NAME), Err(Error::Busy));
     assert_eq!(volume.rename(ROOT, b"o", dir, SNAPSHOTS_NAME, PLAIN), Err(Error::Busy));
     // A copy of it can be changed.
-    let copy = volume.clone_node(taken, ROOT, b"copy").unwrap().node;
+    let copy = volume.clone_inode(taken, ROOT, b"copy").unwrap().node;
     for name in [&b"f"[..], b"g"] {
         volume.write(volume.lookup(copy, name).unwrap().node, 0, b"B", false).unwrap();
     }
@@ -122,7 +122,7 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     snapshot(&volume, dir, "s");
     let in_inner = snapshot(&volume, inner, "t");
     let open = volume.lookup(in_inner, b"f").unwrap().node;
-    volume.open_node(open).unwrap();
+    volume.open_inode(open).unwrap();
     let ino = volume.getattr(open).unwrap().ino;
     volume.rename(ROOT, b"d", outside, b"moved", PLAIN).unwrap();
     assert_sound(&volume);
@@ -144,7 +144,7 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     // What has snapshots is not empty; a copy of it has none.
     let moved = volume.resolve(b"/o/moved").unwrap().node;
     let inner = volume.resolve(b"/o/moved/e").unwrap().node;
-    let copy = volume.clone_node(moved, ROOT, b"copy").unwrap().node;
+    let copy = volume.clone_inode(moved, ROOT, b"copy").unwrap().node;
     assert_eq!(
         names(&volume, snapshots(&volume, volume.resolve(b"/copy/e").unwrap().node)),
         Vec::<String>::new()
@@ -223,7 +223,7 @@ fn what_holds_a_directory_is_told_and_goes_with_it() {
     assert_eq!(volume.snapshots_below(dir).unwrap(), Held::default());
     snapshot(&volume, inner, "t");
     let in_snapshot = volume.resolve(b"/top/d/e/.betrfs-snapshots/t/f").unwrap().node;
-    volume.open_node(in_snapshot).unwrap();
+    volume.open_inode(in_snapshot).unwrap();
     snapshot(&volume, dir, "r");
     let taken = snapshot(&volume, dir, "s");
     let paths = [".betrfs-snapshots/r", ".betrfs-snapshots/s", "e/.betrfs-snapshots/t"];

@@ -1,26 +1,26 @@
 //! What of a sparse file is told to take space.
 
-use betrfs::{Attr, FallocateMode, NodeId, OpKind, SetAttr, Volume};
+use betrfs::{Attr, FallocateMode, InodeId, OpKind, SetAttr, Volume};
 
 use crate::model::Dice;
 use crate::support::*;
 
 const BLOCK: u64 = 4096;
 
-fn attr(volume: &Volume, node: NodeId) -> Attr {
+fn attr(volume: &Volume, node: InodeId) -> Attr {
     volume.getattr(node).unwrap()
 }
 
 /// In blocks of a file system, rounded up.
-fn blocks(volume: &Volume, node: NodeId) -> u64 {
+fn blocks(volume: &Volume, node: InodeId) -> u64 {
     attr(volume, node).blocks_512.div_ceil(8)
 }
 
-fn resize(volume: &Volume, node: NodeId, size: u64) {
+fn resize(volume: &Volume, node: InodeId, size: u64) {
     volume.setattr(node, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
 }
 
-fn write(volume: &Volume, node: NodeId, offset: u64, len: usize) {
+fn write(volume: &Volume, node: InodeId, offset: u64, len: usize) {
     volume.write(node, offset, &vec![7; len], false).unwrap();
 }
 
@@ -100,7 +100,7 @@ fn copies_take_what_they_share() {
     write(&volume, source, 4 << 20, 1 << 20);
     write(&volume, source, 40 << 20, 2 << 20);
     assert_eq!(blocks(&volume, source), 768);
-    let clone = volume.clone_node(source, ROOT, b"clone").unwrap();
+    let clone = volume.clone_inode(source, ROOT, b"clone").unwrap();
     assert_eq!(clone.attr.blocks_512, 768 * 8);
     write(&volume, clone.node, 0, 1);
     assert_eq!((blocks(&volume, source), blocks(&volume, clone.node)), (768, 769));
@@ -134,10 +134,10 @@ fn the_count_goes_with_the_file_wherever_it_goes() {
     assert_eq!(is, 25);
     volume.rename(dir, b"f", ROOT, b"g", betrfs::RenameFlags::default()).unwrap();
     volume.link(file, dir, b"other").unwrap();
-    volume.clone_node(dir, ROOT, b"e").unwrap();
+    volume.clone_inode(dir, ROOT, b"e").unwrap();
     let told = |path: &[u8]| volume.resolve(path).unwrap().attr.blocks_512.div_ceil(8);
     assert_eq!([told(b"/g"), told(b"/d/other"), told(b"/e/other")], [is; 3]);
-    volume.open_node(file).unwrap();
+    volume.open_inode(file).unwrap();
     volume.unlink(ROOT, b"g").unwrap();
     volume.unlink(dir, b"other").unwrap();
     write(&volume, file, 0, 1);

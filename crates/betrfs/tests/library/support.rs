@@ -5,23 +5,25 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use betree::{Env, Geometry};
-use betree_sys::Home;
-use betrfs::{Entry, FileType, FormatOptions, NewNode, NodeId, Objects, OpKind, OpenOptions, Report, Volume};
+use betree_platform::Platform;
+use betrfs::{
+    Entry, FileType, FormatOptions, InodeId, NewNode, Objects, OpKind, OpenOptions, Report, Volume,
+};
 use betrfs_sim::MemDevice;
 
 use crate::model::Dice;
 
-pub const ROOT: NodeId = NodeId::ROOT;
+pub const ROOT: InodeId = InodeId::ROOT;
 
 /// A clock that steps by a microsecond, and a counter for dice.
-pub struct TestHome {
+pub struct TestPlatform {
     now: AtomicI64,
     dice: AtomicU64,
 }
 
-impl TestHome {
-    pub fn new() -> Arc<TestHome> {
-        Arc::new(TestHome { now: AtomicI64::new(1_000_000_000), dice: AtomicU64::new(1) })
+impl TestPlatform {
+    pub fn new() -> Arc<TestPlatform> {
+        Arc::new(TestPlatform { now: AtomicI64::new(1_000_000_000), dice: AtomicU64::new(1) })
     }
 
     /// Lets some time pass.
@@ -30,7 +32,7 @@ impl TestHome {
     }
 }
 
-impl Home for TestHome {
+impl Platform for TestPlatform {
     fn now_ns(&self) -> i64 {
         self.now.fetch_add(1000, Relaxed)
     }
@@ -71,9 +73,9 @@ impl Disk {
 
     fn with(bytes: usize, options: &FormatOptions) -> Disk {
         let device = Arc::new(MemDevice::new(bytes as u64));
-        let home = TestHome::new();
-        Volume::format(device.clone(), options, &*home).unwrap();
-        Disk::holding(device, OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(home) })
+        let platform = TestPlatform::new();
+        Volume::format(device.clone(), options, &*platform).unwrap();
+        Disk::holding(device, OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(platform) })
     }
 
     /// One whose device has a volume.
@@ -107,15 +109,15 @@ pub fn new_dir() -> NewNode {
     NewNode { file_type: FileType::Directory, perm: 0o755, ..new_file() }
 }
 
-pub fn mkfile(volume: &Volume, parent: NodeId, name: &str) -> Entry {
+pub fn mkfile(volume: &Volume, parent: InodeId, name: &str) -> Entry {
     volume.create(parent, name.as_bytes(), &new_file()).unwrap()
 }
 
-pub fn mkdir(volume: &Volume, parent: NodeId, name: &str) -> Entry {
+pub fn mkdir(volume: &Volume, parent: InodeId, name: &str) -> Entry {
     volume.create(parent, name.as_bytes(), &new_dir()).unwrap()
 }
 
-pub fn read_all(volume: &Volume, node: NodeId) -> Vec<u8> {
+pub fn read_all(volume: &Volume, node: InodeId) -> Vec<u8> {
     let size = volume.getattr(node).unwrap().size;
     let mut out = Vec::new();
     volume.read(node, 0, size as usize + 10, &mut out).unwrap();
@@ -131,7 +133,7 @@ pub fn contents(volume: &Volume, path: &str) -> Vec<u8> {
 }
 
 /// The names in a directory, in the order of the listing.
-pub fn names(volume: &Volume, dir: NodeId) -> Vec<String> {
+pub fn names(volume: &Volume, dir: InodeId) -> Vec<String> {
     let mut all = Vec::new();
     volume
         .readdir(dir, 0, Objects::None, &mut |entry| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::*;
 use betree::{Cut, DictId};
-use betrfs::{DirEntry, Error, NodeId, Objects, RenameFlags, SetAttr, Volume};
+use betrfs::{DirEntry, Error, InodeId, Objects, RenameFlags, SetAttr, Volume};
 
 #[test]
 fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
@@ -15,7 +15,7 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
     let upper = mkdir(&volume, ROOT, "a0");
     let lower = mkdir(&volume, upper.node, "b0");
     let file = mkfile(&volume, lower.node, "f").node;
-    volume.open_node(file).unwrap();
+    volume.open_inode(file).unwrap();
     volume.write(file, 0, &[1; 12_000], false).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -53,7 +53,7 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
 
 /// Lists a directory with its objects. Files that grow are as large in memory as the threads have made them, in so
 /// many rounds each.
-fn list(volume: &Volume, dir: NodeId, rounds: &[AtomicUsize]) -> Result<(), Error> {
+fn list(volume: &Volume, dir: InodeId, rounds: &[AtomicUsize]) -> Result<(), Error> {
     let (mut found, mut last) = (Vec::new(), 0);
     let mut read_from = |cookie| {
         volume.readdir(dir, cookie, Objects::All, &mut |entry| {
@@ -90,7 +90,7 @@ fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_wri
         mkfile(&volume, dir, "last");
     }
     volume.close().unwrap();
-    let list = |volume: &Volume, dir: NodeId| {
+    let list = |volume: &Volume, dir: InodeId| {
         let mut found = Vec::new();
         let each = &mut |entry: &DirEntry<'_>| {
             found.extend(entry.entry.map(|entry| entry.node));
@@ -124,7 +124,7 @@ fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_wri
 /// What one thread alone changes, in directories that others list: a file that grows, and a directory that fills.
 struct Own<'a> {
     volume: &'a Volume,
-    dir: NodeId,
+    dir: InodeId,
     thread: usize,
     rounds: &'a [AtomicUsize],
 }
@@ -211,7 +211,7 @@ fn everything_at_once_with_little_memory_stays_sound() {
                         _ => volume.lookup(dir, name),
                     };
                     if let Ok(entry) = entry {
-                        let opened = volume.open_node(entry.node);
+                        let opened = volume.open_inode(entry.node);
                         if opened.is_ok() {
                             ok(volume.write(entry.node, (i * 100) as u64, &[1; 200], false).map(drop));
                             ok(volume.read(entry.node, 0, 1000, &mut out));
@@ -254,7 +254,7 @@ fn a_file_that_is_let_go_of_while_its_name_goes_leaves_nothing_behind() {
     let (_disk, volume) = volume();
     for round in 0..3000 {
         let file = mkfile(&volume, ROOT, "f").node;
-        volume.open_node(file).unwrap();
+        volume.open_inode(file).unwrap();
         volume.write(file, 0, &[7; 5000], false).unwrap();
         let other = (round % 2 == 1).then(|| mkfile(&volume, ROOT, "other").node);
         let together = Barrier::new(2);

@@ -4,16 +4,16 @@ use crate::support::*;
 use std::time::Duration;
 
 use betree::{Cut, DictId};
-use betrfs::{Error, NodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume, XattrMode};
+use betrfs::{Error, InodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume, XattrMode};
 
-fn open_file(volume: &Volume, parent: NodeId, name: &str, bytes: &[u8]) -> NodeId {
+fn open_file(volume: &Volume, parent: InodeId, name: &str, bytes: &[u8]) -> InodeId {
     let file = mkfile(volume, parent, name);
-    volume.open_node(file.node).unwrap();
+    volume.open_inode(file.node).unwrap();
     volume.write(file.node, 0, bytes, false).unwrap();
     file.node
 }
 
-fn close(volume: &Volume, node: NodeId) {
+fn close(volume: &Volume, node: InodeId) {
     volume.release_node(node);
     volume.forget(node, 1);
 }
@@ -58,7 +58,7 @@ fn without_an_opening_it_is_gone_at_once() {
     volume.unlink(ROOT, b"f").unwrap();
     assert_eq!(data_keys(&volume), 0);
     assert_eq!(volume.getattr(file.node).unwrap().nlink, 0, "still held by a lookup");
-    assert_eq!(volume.open_node(file.node), Err(Error::Stale));
+    assert_eq!(volume.open_inode(file.node), Err(Error::Stale));
     assert_eq!(volume.write(file.node, 0, b"x", false), Err(Error::Stale));
 }
 
@@ -116,7 +116,7 @@ fn a_file_that_was_looked_up_and_then_replaced_can_still_be_opened() {
         volume.rename(ROOT, b"new", ROOT, b"f", RenameFlags::default()).unwrap();
         volume.forget(new.node, 1);
         if let Ok(old) = old {
-            volume.open_node(old.node).unwrap();
+            volume.open_inode(old.node).unwrap();
             assert_eq!(read_all(&volume, old.node), [round - 1; 9000]);
             volume.release_node(old.node);
             assert_eq!(volume.getattr(old.node).unwrap().nlink, 0);
@@ -186,7 +186,7 @@ fn a_directory_made_anew_does_not_inherit_its_blocks() {
 fn what_is_open_outlives_the_directories_above_it() {
     for depth in [1, 2] {
         let (disk, volume) = volume();
-        let path: Vec<NodeId> = (0..depth).fold(vec![ROOT], |mut path, i| {
+        let path: Vec<InodeId> = (0..depth).fold(vec![ROOT], |mut path, i| {
             path.push(mkdir(&volume, path[i], "d").node);
             path
         });
@@ -252,7 +252,7 @@ fn what_a_crash_leaves_is_deleted_at_the_next_opening() {
 fn a_working_directory_that_was_removed_is_empty_and_takes_nothing() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
-    volume.open_node(dir.node).unwrap();
+    volume.open_inode(dir.node).unwrap();
     volume.rmdir(ROOT, b"d").unwrap();
     assert_eq!(volume.lookup(dir.node, b"x"), Err(Error::NotFound));
     assert_eq!(volume.create(dir.node, b"x", &new_file()), Err(Error::NotFound));
@@ -269,7 +269,7 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
     let dir = mkdir(&volume, ROOT, "d").node;
     let unnamed = || {
         let node = volume.create_unnamed(dir, &new_file()).unwrap().node;
-        volume.open_node(node).unwrap();
+        volume.open_inode(node).unwrap();
         volume.write(node, 0, &[1; 10_000], false).unwrap();
         volume.set_xattr(node, b"user.large", &[2; 9000], XattrMode::Any).unwrap();
         volume.set_xattr(node, b"user.small", b"3", XattrMode::Any).unwrap();
@@ -325,7 +325,7 @@ fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
     let snapshots = volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node;
     mkdir(&volume, snapshots, "s");
     let taken = volume.resolve(b"/d/.betrfs-snapshots/s/large").unwrap().node;
-    volume.open_node(taken).unwrap();
+    volume.open_inode(taken).unwrap();
     open.push(taken);
     volume.rmdir(snapshots, b"s").unwrap();
     volume.remove_below(dir, SnapshotsBelow::Hold).unwrap();
@@ -337,7 +337,7 @@ fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
     open.push(replaced);
     for node in &open {
         // Opened twice: not before the last.
-        volume.open_node(*node).unwrap();
+        volume.open_inode(*node).unwrap();
         volume.release_node(*node);
         assert!(!read_all(&volume, *node).is_empty());
     }
@@ -347,7 +347,7 @@ fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
         assert!(data_keys(&volume) < before, "{node:?} keeps its blocks");
         assert_eq!(volume.getattr(*node).unwrap().nlink, 0);
     }
-    open.iter().for_each(|node| assert_eq!(volume.open_node(*node), Err(Error::Stale)));
+    open.iter().for_each(|node| assert_eq!(volume.open_inode(*node), Err(Error::Stale)));
     assert_eq!(data_keys(&volume), 0);
     assert_sound(&volume);
     open.iter().for_each(|node| volume.forget(*node, 1));
@@ -366,8 +366,8 @@ fn links(volume: &Volume) -> usize {
 #[test]
 fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_again() {
     let mut disk = Disk::new();
-    let home = TestHome::new();
-    disk.options.home = home.clone();
+    let platform = TestPlatform::new();
+    disk.options.platform = platform.clone();
     disk.options.names_are_looked_up_again = true;
     let volume = disk.open();
     let replace = |round: u8| {
@@ -383,23 +383,23 @@ fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_a
         assert_eq!(contents(&volume, "/f"), vec![round; 9000]);
     }
     // One that is open lives on.
-    volume.open_node(held[4]).unwrap();
+    volume.open_inode(held[4]).unwrap();
     held.push(replace(5));
     assert!(read_all(&volume, held[4]) == [4; 9000]);
     volume.release_node(held[4]);
     // Who opens one that is gone is told so once. What he then looks up he can open, even if it is replaced before.
     held.push(replace(6));
-    assert_eq!(volume.open_node(held[5]), Err(Error::Stale));
+    assert_eq!(volume.open_inode(held[5]), Err(Error::Stale));
     let again = volume.lookup(ROOT, b"f").unwrap().node;
     held.push(replace(7));
     for _ in 0..2 {
-        volume.open_node(again).unwrap();
+        volume.open_inode(again).unwrap();
         assert!(read_all(&volume, again) == [6; 9000]);
         volume.release_node(again);
     }
     // Some time later nobody is about to do so any more.
-    home.pass(Duration::from_secs(60));
+    platform.pass(Duration::from_secs(60));
     replace(8);
-    assert_eq!(volume.open_node(*held.last().unwrap()), Err(Error::Stale));
+    assert_eq!(volume.open_inode(*held.last().unwrap()), Err(Error::Stale));
     assert_sound(&volume);
 }

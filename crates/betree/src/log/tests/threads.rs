@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use betree_sys::{Device, DeviceError};
+use betree_platform::{Device, DeviceError};
 
 use super::*;
 

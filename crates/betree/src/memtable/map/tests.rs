@@ -80,7 +80,7 @@ fn paths_that_share_their_beginnings_are_as_in_a_model() {
     for seed in 1..5 {
         history(seed, 40_000, |state| {
             let (dir, file) = (random(state) % 50, random(state) % 2000);
-            format!("home/user/projects/dir{dir}\0file{file:0width$}\0", width = 1 + file as usize % 12)
+            format!("platform/user/projects/dir{dir}\0file{file:0width$}\0", width = 1 + file as usize % 12)
                 .into()
         });
     }

@@ -1,7 +1,7 @@
 //! A block that cannot be read, or holds something else, is told to whoever wants what was in it, and to nobody
 //! else.
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 
 use super::*;
 use crate::error::{Error, Result};
@@ -151,7 +151,7 @@ fn volume_with_rotten_child() -> (Arc<MemDevice>, NodeId, Cut, Cut) {
 /// The rest of the volume goes on, and a check tells of the node.
 fn assert_goes_on(env: &Env, id: NodeId, lo: &Cut, hi: &Cut) {
     env.checkpoint().unwrap();
-    while env.pump().unwrap() {}
+    while env.run_due_work().unwrap() {}
     for number in 0..KEYS {
         let key = key(number);
         let is_gone = !lo.is_above(&key) && hi.is_above(&key);

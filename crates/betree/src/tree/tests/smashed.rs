@@ -3,7 +3,7 @@
 
 use alloc::collections::BTreeMap;
 
-use betree_sys::BLOCK_BYTES;
+use betree_platform::BLOCK_BYTES;
 
 use super::*;
 use crate::check::Finding;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use betree::{Batch, Cut, DictId, Env, Geometry, Options, Upsert};
-use betrfs_host::{FileDevice, Workers, WorkersOptions};
+use betree_std::{FileDevice, Workers, WorkersOptions};
 
 use super::{Budget, See, Store, added};
 use crate::engines::data::Key;

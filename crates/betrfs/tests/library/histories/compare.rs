@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    pub(super) fn compare_some(&mut self, node: NodeId, id: usize) {
+    pub(super) fn compare_some(&mut self, node: InodeId, id: usize) {
         let bytes = &self.model.objects[id].bytes;
         let offset = self.dice.roll(bytes.len() as u64 + 10) as usize;
         let len = self.dice.roll(10_000) as usize;
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    pub(super) fn compare_object(&self, path: &str, node: NodeId) {
+    pub(super) fn compare_object(&self, path: &str, node: InodeId) {
         let id = self.model.paths[path];
         let object = &self.model.objects[id];
         let attr = self.volume.getattr(node).unwrap();
@@ -88,7 +88,7 @@ impl World {
         }
         for path in dirs.iter().map(String::as_str).chain([""]) {
             let dir = self.volume.resolve(path.as_bytes()).unwrap();
-            self.volume.open_node(dir.node).unwrap();
+            self.volume.open_inode(dir.node).unwrap();
             let objects = [Objects::None, Objects::Directories, Objects::All][self.dice.roll(3) as usize];
             let chunk = 1 + self.dice.roll(4) as usize;
             let (mut cookie, mut found, mut held) = (0, Vec::new(), Vec::new());

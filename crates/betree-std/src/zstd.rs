@@ -1,6 +1,6 @@
 //! zstd, which is C and so cannot be part of the engine.
 
-use betree_sys::Codec;
+use betree_platform::Codec;
 
 /// The zstd codec at one compression level.
 #[derive(Clone, Copy, Debug)]

@@ -8,14 +8,14 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use betree_sys::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::aligned::{AlignedBuf, is_aligned};
-use crate::motion::Motion;
 use crate::open_error::OpenError;
+use crate::seek_detector::SeekDetector;
 
 /// The most that is copied through a bounce buffer at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
@@ -37,7 +37,7 @@ pub struct FileDevice {
     path: PathBuf,
     len: u64,
     direct: bool,
-    motion: Motion,
+    seek_detector: SeekDetector,
 }
 
 impl FileDevice {
@@ -115,9 +115,9 @@ impl FileDevice {
         let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path)?;
         // The end of a block device is its size, where its metadata says 0.
         let len = whole_blocks((&*file).seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
-        let motion = Motion::of(&file);
+        let seek_detector = SeekDetector::of(&file);
         let (file, claim) = (RwLock::new(Some(file)), Mutex::new(claim));
-        Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, motion })
+        Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector })
     }
 
     /// Lets the kernel mount a block device, which only one can claim. It stays locked.
@@ -270,7 +270,7 @@ impl Device for FileDevice {
             Ok(())
         };
         read().map_err(|e| device_error(DeviceOp::Read, offset, len, &e))?;
-        self.motion.was_read(offset, len as usize, began.elapsed());
+        self.seek_detector.was_read(offset, len as usize, began.elapsed());
         Ok(())
     }
 
@@ -306,7 +306,7 @@ impl Device for FileDevice {
     }
 
     fn seeks(&self) -> bool {
-        self.motion.seeks()
+        self.seek_detector.seeks()
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {

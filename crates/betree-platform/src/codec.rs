@@ -1,8 +1,8 @@
-//! Compressors that a home lends to the engine.
+//! Compressors that a platform lends to the engine.
 
 use alloc::vec::Vec;
 
-/// A compressor that is not part of the engine (zstd is C, so the home brings it).
+/// A compressor that is not part of the engine (zstd is C, so the platform brings it).
 pub trait Codec: Send + Sync {
     /// Appends the compressed form of `raw` to `out`; `false` if the codec cannot compress it,
     /// in which case `out` is unspecified and the caller stores `raw` as it is.

@@ -3,27 +3,27 @@
 use std::path::PathBuf;
 
 use betree::{Error, State, Watcher};
-use betree_sys::Home;
+use betree_platform::Platform;
 
-use crate::home::StdHome;
+use crate::platform::StdPlatform;
 
 /// Writes each trouble of a volume to the log, once.
 #[derive(Debug)]
 pub struct TroubleLog {
     volume: PathBuf,
-    home: StdHome,
+    platform: StdPlatform,
 }
 
 impl TroubleLog {
     /// One for the volume in a file or block device.
     pub fn of(volume: PathBuf) -> TroubleLog {
-        TroubleLog { volume, home: StdHome::new() }
+        TroubleLog { volume, platform: StdPlatform::new() }
     }
 }
 
 impl Watcher for TroubleLog {
     fn now_ns(&self) -> i64 {
-        self.home.now_ns()
+        self.platform.now_ns()
     }
 
     fn state_changed(&self, state: &State) {

@@ -1,7 +1,7 @@
 //! The clock and the dice.
 
 /// The time and the randomness of the place where the file system runs.
-pub trait Home: Send + Sync {
+pub trait Platform: Send + Sync {
     /// Nanoseconds since 1970-01-01 00:00 UTC.
     fn now_ns(&self) -> i64;
 

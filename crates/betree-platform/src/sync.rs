@@ -1,6 +1,6 @@
-//! Locks, condition variables and atomics, under one set of names for every home.
+//! Locks, condition variables and atomics, under one set of names for every platform.
 //!
-//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. In the home of an
+//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. In the platform of an
 //! ordinary program a thread can say what it does before it waits at any of them.
 
 #[cfg(all(feature = "std", not(feature = "shuttle")))]
@@ -275,7 +275,7 @@ mod chosen {
     pub use core::sync::atomic;
     pub use spin::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    /// A condition variable that spins: a home without threads never waits on one.
+    /// A condition variable that spins: a platform without threads never waits on one.
     #[derive(Default)]
     pub struct Condvar(AtomicU32);
 

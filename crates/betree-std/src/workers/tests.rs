@@ -1,5 +1,5 @@
 use betree::{Batch, DictId, Geometry, Options, Replace};
-use betree_sys::DeviceOp;
+use betree_platform::DeviceOp;
 use betrfs_sim::{EIO, Fault, MemDevice};
 
 use super::*;
@@ -11,7 +11,7 @@ fn volume() -> (Arc<MemDevice>, Arc<Env>) {
     let device = Arc::new(MemDevice::new(64 << 20));
     Env::format(device.clone(), &GEOMETRY, [7; 16]).unwrap();
     let options = Options::new(4 << 20, Arc::new(Replace));
-    let env = Env::open(Arc::clone(&device) as Arc<dyn betree_sys::Device>, options).unwrap();
+    let env = Env::open(Arc::clone(&device) as Arc<dyn betree_platform::Device>, options).unwrap();
     (device, Arc::new(env))
 }
 
@@ -105,7 +105,7 @@ fn a_volume_that_is_dropped_with_its_threads_is_closed() {
     drop(env);
     assert_eq!(device.counts().syncs, before, "the threads have it still");
     drop(workers);
-    let left = Arc::new(device.copy()) as Arc<dyn betree_sys::Device>;
+    let left = Arc::new(device.copy()) as Arc<dyn betree_platform::Device>;
     let env = Env::open(left, Options::new(4 << 20, Arc::new(Replace))).unwrap();
     assert_eq!(env.get(DictId(0), b"a").unwrap().as_deref(), Some(&b"value"[..]));
 }

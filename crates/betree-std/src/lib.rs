@@ -1,21 +1,21 @@
-//! The home of an ordinary program: files and block devices as [`FileDevice`], clock and
-//! randomness as [`StdHome`], zstd as [`Zstd`], and the engine's background threads as [`Workers`].
+//! The platform of an ordinary program: files and block devices as [`FileDevice`], clock and
+//! randomness as [`StdPlatform`], zstd as [`Zstd`], and the engine's background threads as [`Workers`].
 #![forbid(unsafe_code)]
 
 mod aligned;
 mod allocator;
 mod file_device;
-mod home;
-mod motion;
 mod open_error;
+mod platform;
+mod seek_detector;
 mod watch;
 mod workers;
 mod zstd;
 
 pub use allocator::ALLOCATOR;
 pub use file_device::FileDevice;
-pub use home::StdHome;
 pub use open_error::OpenError;
+pub use platform::StdPlatform;
 pub use watch::TroubleLog;
 pub use workers::{Workers, WorkersOptions};
 pub use zstd::Zstd;

@@ -1,8 +1,8 @@
-//! What the dictionary engine needs of its home, and nothing else.
+//! What the dictionary engine needs of its platform, and nothing else.
 //!
 //! The engine and the file system are `no_std`; everything that depends on where they run comes
-//! from here: locks ([`sync`]), the disk ([`device`]), the time and randomness ([`home`]), and
-//! compressors that are not Rust ([`codec`]). A home is chosen by feature: `std` (an ordinary
+//! from here: locks ([`sync`]), the disk ([`device`]), the time and randomness ([`platform`]), and
+//! compressors that are not Rust ([`codec`]). A platform is chosen by feature: `std` (an ordinary
 //! program), `shuttle` (a model checker), or neither (spinning locks, for a machine without an
 //! operating system and for a simulated world).
 #![no_std]
@@ -14,10 +14,10 @@ extern crate std;
 
 pub mod codec;
 pub mod device;
-pub mod home;
+pub mod platform;
 pub mod sync;
 
-/// Whether the calling thread unwinds from a panic, in a home whose threads can.
+/// Whether the calling thread unwinds from a panic, in a platform whose threads can.
 pub fn is_unwinding() -> bool {
     #[cfg(any(feature = "std", feature = "shuttle"))]
     return std::thread::panicking();
@@ -27,4 +27,4 @@ pub fn is_unwinding() -> bool {
 
 pub use codec::Codec;
 pub use device::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
-pub use home::Home;
+pub use platform::Platform;

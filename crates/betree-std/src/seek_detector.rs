@@ -27,7 +27,7 @@ const JUMPS_MAX: u64 = 256;
 
 /// What is known of one disk.
 #[derive(Debug)]
-pub(crate) struct Motion {
+pub(crate) struct SeekDetector {
     says_so: bool,
     /// Where the last reads ended; a thread that comes between makes it a little less exact.
     places: [AtomicU64; PLACES],
@@ -36,15 +36,15 @@ pub(crate) struct Motion {
     quick: AtomicU64,
 }
 
-impl Motion {
+impl SeekDetector {
     /// Of the disk under an open file.
-    pub fn of(file: &File) -> Motion {
-        Motion::that_says(rotates(file))
+    pub fn of(file: &File) -> SeekDetector {
+        SeekDetector::that_says(rotates(file))
     }
 
-    fn that_says(says_so: bool) -> Motion {
+    fn that_says(says_so: bool) -> SeekDetector {
         let (places, next, jumps, quick) = Default::default();
-        Motion { says_so, places, next, jumps, quick }
+        SeekDetector { says_so, places, next, jumps, quick }
     }
 
     /// A read took so long.
@@ -94,11 +94,11 @@ mod tests {
     use super::*;
 
     /// Small reads all over a large disk, each of which takes what `took` says.
-    fn jump(motion: &Motion, count: u64, took: impl Fn(u64) -> Duration) {
+    fn jump(seek_detector: &SeekDetector, count: u64, took: impl Fn(u64) -> Duration) {
         for number in 0..count {
             // Far from the last sixteen, and never at the start, where an unwatched disk has been.
             let place = 1 + (number * 7) % 101;
-            motion.was_read(place * 2 * JUMP_BYTES, 4096, took(number));
+            seek_detector.was_read(place * 2 * JUMP_BYTES, 4096, took(number));
         }
     }
 
@@ -107,30 +107,30 @@ mod tests {
 
     #[test]
     fn a_disk_that_says_so_seeks_until_it_shows_that_it_does_not() {
-        let motion = Motion::that_says(false);
-        jump(&motion, 1000, |_| SLOW);
-        assert!(!motion.seeks(), "it must know");
+        let seek_detector = SeekDetector::that_says(false);
+        jump(&seek_detector, 1000, |_| SLOW);
+        assert!(!seek_detector.seeks(), "it must know");
 
-        let motion = Motion::that_says(true);
-        jump(&motion, JUMPS_MIN - 1, |_| FAST);
-        assert!(motion.seeks(), "too few");
-        jump(&motion, 100, |_| FAST);
-        assert!(!motion.seeks());
-        jump(&motion, 1000, |_| SLOW);
-        assert!(motion.seeks(), "it has become slow");
-        jump(&motion, 1000, |number| if number % 8 == 0 { FAST } else { SLOW });
-        assert!(!motion.seeks(), "a busy machine, and a disk without a head");
+        let seek_detector = SeekDetector::that_says(true);
+        jump(&seek_detector, JUMPS_MIN - 1, |_| FAST);
+        assert!(seek_detector.seeks(), "too few");
+        jump(&seek_detector, 100, |_| FAST);
+        assert!(!seek_detector.seeks());
+        jump(&seek_detector, 1000, |_| SLOW);
+        assert!(seek_detector.seeks(), "it has become slow");
+        jump(&seek_detector, 1000, |number| if number % 8 == 0 { FAST } else { SLOW });
+        assert!(!seek_detector.seeks(), "a busy machine, and a disk without a head");
     }
 
     #[test]
     fn reads_in_order_or_where_it_was_lately_and_long_ones_show_nothing() {
-        let motion = Motion::that_says(true);
+        let seek_detector = SeekDetector::that_says(true);
         for number in 0..1000 {
-            motion.was_read(number * 4096, 4096, FAST);
-            motion.was_read(number * 2 * JUMP_BYTES, 1 << 20, FAST);
-            motion.was_read(number * 2 * JUMP_BYTES + (1 << 20), 4096, FAST);
-            motion.was_read(number * 4096, 4096, FAST);
+            seek_detector.was_read(number * 4096, 4096, FAST);
+            seek_detector.was_read(number * 2 * JUMP_BYTES, 1 << 20, FAST);
+            seek_detector.was_read(number * 2 * JUMP_BYTES + (1 << 20), 4096, FAST);
+            seek_detector.was_read(number * 4096, 4096, FAST);
         }
-        assert!(motion.seeks());
+        assert!(seek_detector.seeks());
     }
 }

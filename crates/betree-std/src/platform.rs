@@ -3,24 +3,24 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use betree_sys::Home;
+use betree_platform::Platform;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// The system's real-time clock and random number generator.
 #[derive(Debug, Default)]
-pub struct StdHome {
+pub struct StdPlatform {
     /// Makes two numbers differ on a system without randomness.
     calls: AtomicU64,
 }
 
-impl StdHome {
+impl StdPlatform {
     /// A new one; they are all alike.
-    pub fn new() -> StdHome {
-        StdHome::default()
+    pub fn new() -> StdPlatform {
+        StdPlatform::default()
     }
 }
 
-impl Home for StdHome {
+impl Platform for StdPlatform {
     fn now_ns(&self) -> i64 {
         let ns = |since: std::time::Duration| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
         match SystemTime::now().duration_since(UNIX_EPOCH) {
@@ -43,7 +43,7 @@ impl Home for StdHome {
     }
 }
 
-impl StdHome {
+impl StdPlatform {
     /// The time and a counter, spread over all bits (the finalizer of SplitMix64).
     fn without_randomness(&self) -> u64 {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
@@ -62,19 +62,19 @@ mod tests {
 
     #[test]
     fn the_clock_stands_after_2020_and_does_not_stand_still() {
-        let home = StdHome::new();
-        let before = home.now_ns();
+        let platform = StdPlatform::new();
+        let before = platform.now_ns();
         assert!(before > 1_577_836_800_000_000_000);
         std::thread::sleep(std::time::Duration::from_millis(2));
-        assert!(home.now_ns() > before);
+        assert!(platform.now_ns() > before);
     }
 
     #[test]
     fn random_numbers_do_not_repeat() {
-        let home = StdHome::new();
-        let seen: HashSet<u64> = (0..1000).map(|_| home.random_u64()).collect();
+        let platform = StdPlatform::new();
+        let seen: HashSet<u64> = (0..1000).map(|_| platform.random_u64()).collect();
         assert_eq!(seen.len(), 1000);
-        let seen: HashSet<u64> = (0..1000).map(|_| home.without_randomness()).collect();
+        let seen: HashSet<u64> = (0..1000).map(|_| platform.without_randomness()).collect();
         assert_eq!(seen.len(), 1000);
     }
 }

@@ -54,18 +54,18 @@ impl Workers {
         for i in 0..options.threads {
             let env = Arc::clone(&workers.env);
             let spawned =
-                thread::Builder::new().name(format!("betrfs-work-{i}")).spawn(move || env.work())?;
+                thread::Builder::new().name(format!("betrfs-work-{i}")).spawn(move || env.run_worker())?;
             workers.threads.push(spawned);
         }
         for i in 0..READERS {
             let env = Arc::clone(&workers.env);
             let named = thread::Builder::new().name(format!("betrfs-ahead-{i}"));
-            workers.threads.push(named.spawn(move || env.read_ahead())?);
+            workers.threads.push(named.spawn(move || env.run_readahead())?);
         }
         for i in 0..WRITERS {
             let env = Arc::clone(&workers.env);
             let named = thread::Builder::new().name(format!("betrfs-write-{i}"));
-            workers.threads.push(named.spawn(move || env.write_behind())?);
+            workers.threads.push(named.spawn(move || env.run_writeback())?);
         }
         let timer = Timer::new(Arc::clone(&workers.env), options);
         let spawned =
