@@ -68,6 +68,8 @@ pub(crate) struct Opened {
     pub bad_copies: Vec<BadSlot>,
     /// It was opened for a check alone, with what can be read of it ([`Env::open_damaged`]).
     pub is_damaged: bool,
+    /// Nothing is written to the device, then and later.
+    pub for_reading: bool,
     /// How many batches its log had that the last checkpoint did not have as a whole.
     pub replayed_batches: u64,
 }
@@ -83,6 +85,10 @@ impl Env {
         if self.opened.is_damaged {
             self.walk(&self.checkpoint.lock(), tell, progress);
             return Ok(());
+        }
+        if self.opened.for_reading {
+            // What the log holds is in memory alone, and what the features are about nobody here knows.
+            self.engine.store.disk.health.refuse_if_read_only()?;
         }
         // As they are before anything is written.
         self.check_superblocks(tell);

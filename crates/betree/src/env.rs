@@ -2,6 +2,7 @@
 
 mod admission;
 mod closing;
+mod identity;
 
 use alloc::string::ToString;
 
@@ -14,7 +15,7 @@ use crate::checkpoint::{Captured, Committed};
 use crate::dict::Dict;
 use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::error::{Error, Result};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{Identity, Superblock};
 use crate::health::State;
 use crate::key::Cut;
 use crate::log::Log;
@@ -43,6 +44,8 @@ pub struct Env {
     pub(crate) commit: Mutex<Committer>,
     pub(crate) checkpoint: Mutex<Committed>,
     pub(crate) opened: Opened,
+    /// What the next superblock says of the volume.
+    identity: Mutex<Identity>,
     /// Held by whoever makes deletes give their space back.
     reclaiming: Mutex<()>,
     /// Room that is kept for batches to come, in bytes; more only under the writers' lock.
@@ -73,10 +76,13 @@ struct Signal {
 
 impl Env {
     pub(crate) fn new(engine: Engine, log: Log, next_msn: Msn, committed: Committed, opened: Opened) -> Env {
+        // What is only read needs no closing.
+        let end = if opened.for_reading && !opened.is_damaged { End::Done } else { End::Open };
         Env {
             engine,
             log,
-            commit: Mutex::new(Committer { next_msn, end: End::Open }),
+            commit: Mutex::new(Committer { next_msn, end }),
+            identity: Mutex::new(committed.superblock.identity.clone()),
             checkpoint: Mutex::new(committed),
             opened,
             reclaiming: Mutex::new(()),
@@ -303,7 +309,8 @@ impl Env {
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
-        let superblock = Superblock { clean, log_start, ..committed.superblock };
+        let identity = self.identity.lock().clone();
+        let superblock = Superblock { clean, log_start, identity, ..committed.superblock.clone() };
         if superblock == committed.superblock && captured.is_same(&superblock) {
             return Ok(());
         }
@@ -357,6 +364,9 @@ impl Env {
     }
 
     fn work_once(&self) -> Result<bool> {
+        if self.opened.for_reading {
+            return Ok(false);
+        }
         self.engine.freeze(false);
         self.engine.evict_headers();
         if self.engine.absorb_any()? {

@@ -4,6 +4,8 @@ use alloc::string::String;
 
 use betree_platform::{DeviceError, DeviceOp};
 
+use crate::format::superblock::features::numbers;
+
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;
 
@@ -51,13 +53,55 @@ pub enum Error {
         /// The latest that this program knows.
         known: u32,
     },
+    /// The volume was made by a version of this program before the first release, whose format is not read any more.
+    #[error(
+        "the volume has the older format version {found}, and this program reads {known}: mount it with the version \
+         of betrfs that made it, and copy its contents to a new volume (`cp -a`, or `rsync -aHAX`)"
+    )]
+    OlderFormat {
+        /// The volume's format version.
+        found: u32,
+        /// The one that this program reads.
+        known: u32,
+    },
+    /// The volume has features that must be known, and are not.
+    #[error(
+        "the volume has incompatible features that this version does not know: {} (bits {bits:#x}); a later version \
+         of betrfs reads it",
+        numbers(*bits)
+    )]
+    UnknownFeatures {
+        /// The bits of the feature word `incompat` that are not known.
+        bits: u64,
+    },
+    /// What stands on the device is of a kind that only later versions of this program know.
+    #[error("{what} {number}, which this version does not know")]
+    UnknownKind {
+        /// What has the kind, and the word for it.
+        what: &'static str,
+        /// The kind.
+        number: u64,
+    },
+    /// A dictionary's upserts were made for another function than the one that it is opened with.
+    #[error("the upserts of dictionary {dict} are for {made_with}, and it is opened with {opened_with}")]
+    OtherUpsert {
+        /// The dictionary.
+        dict: u8,
+        /// Name and version of the function that it was used with.
+        made_with: String,
+        /// Name and version of the function at hand.
+        opened_with: String,
+    },
+    /// A label or a name that a volume cannot have.
+    #[error("{0}")]
+    BadIdentity(&'static str),
     /// No room for what was asked; nothing was changed.
     #[error("no space left on the volume")]
     NoSpace,
-    /// The volume takes no more changes since a write or sync failed.
-    #[error("the volume is read-only since an earlier failure: {why}")]
+    /// The volume takes no changes: a write or sync has failed, or it was opened for reading.
+    #[error("the volume is read-only: {why}")]
     ReadOnly {
-        /// The failure.
+        /// The failure, or why it can only be read.
         why: String,
     },
     /// A key is over the limit; nothing was changed.

@@ -17,11 +17,16 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::segment::last_msn;
-use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, NODES_MIN, Superblock, TablePlace, slots};
+use crate::format::superblock::features::{Features, numbers};
+use crate::format::superblock::identity::UpsertId;
+use crate::format::superblock::{
+    DICTS_MAX, DictRoot, Identity, LogStart, NODES_MIN, Superblock, TablePlace, slots,
+};
 use crate::format::table::{
     Entries, StoredPage, StoredSlot, decode_directory, decode_page, directory_bytes_max, page_bytes_max,
     slots_per_page,
 };
+use crate::format::tail::TaggedTail;
 use crate::io::{AlignedBuf, Disk};
 use crate::key::Cut;
 use crate::log::{Log, Region, replay};
@@ -53,12 +58,15 @@ pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
 }
 
 impl Env {
-    /// Makes an empty volume on the device, whatever it held before. `volume_id` is to be random.
+    /// Makes an empty volume on the device, whatever it held before. Of the identity, 16 random bytes suffice.
     ///
     /// # Errors
-    /// [`Error::BadGeometry`]; [`Error::TooSmall`] if the device is too small for it; the device's.
-    pub fn format(device: Arc<dyn Device>, geometry: &Geometry, volume_id: [u8; 16]) -> Result<()> {
+    /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for it; the
+    /// device's.
+    pub fn format(device: Arc<dyn Device>, geometry: &Geometry, identity: impl Into<Identity>) -> Result<()> {
         geometry.validate()?;
+        let identity = identity.into();
+        identity.validate()?;
         let volume_bytes = device.len() / BLOCK * BLOCK;
         let taken = slots::BYTES + geometry.log_bytes;
         let least_bytes = taken + u64::from(geometry.node_bytes) * NODES_MIN + 64 * BLOCK;
@@ -68,7 +76,8 @@ impl Env {
         let disk = Arc::new(Disk::new(device));
         slots::erase(&disk)?;
         let superblock = Superblock {
-            volume_id,
+            identity,
+            features: Features::default(),
             generation: 0,
             clean: true,
             geometry: *geometry,
@@ -76,9 +85,11 @@ impl Env {
             log_offset: slots::BYTES,
             table_page_bytes: geometry.table_page_bytes(),
             dicts: Default::default(),
+            upserts: alloc::vec![UpsertId::default(); usize::from(geometry.dicts)],
             table: TablePlace::default(),
             log_start: LogStart { epoch: 1, seq: 1, position: 0 },
             next_msn: FIRST_MSN,
+            tail: TaggedTail::default(),
         };
         let space = space_of(&superblock);
         let store = Store {
@@ -104,7 +115,7 @@ impl Env {
             let body = Body::Interior(alloc::vec![Edge::null(Cut::LOW, Cut::HIGH)]);
             tree.set_root(tree.new_node(1, Cut::LOW, Cut::HIGH, body));
         }
-        let mut committed = Committed { superblock, directory: None };
+        let mut committed = Committed { superblock: superblock.clone(), directory: None };
         let captured = engine.capture(FIRST_MSN);
         engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
         slots::format(&engine.store.disk, &committed.superblock)
@@ -113,14 +124,29 @@ impl Env {
     /// Opens a volume and brings it up to its last durable state: the last checkpoint, and after it
     /// what the log holds, up to the first record that was not written whole.
     ///
+    /// A volume with features that allow only readers is opened for reading: the log is replayed in memory, nothing
+    /// is written then or later, and [`state`](Env::state) says why changes are refused.
+    ///
     /// # Errors
-    /// [`Error::NotAVolume`], [`Error::NewerFormat`], [`Error::Corrupt`] with the place, the
-    /// device's.
+    /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
+    /// [`Error::OtherUpsert`], [`Error::Corrupt`] with the place, the device's.
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
-        loaded.settle(&disk)?;
-        let superblock = loaded.superblock;
+        let unknown = loaded.superblock.features.unknown_ro_compat();
+        let for_reading = unknown != 0;
+        if for_reading {
+            let why = alloc::format!(
+                "it has features that this version does not know, {} (bits {unknown:#x}), and may only be read",
+                numbers(unknown)
+            );
+            disk.refuse_from_now_on(&why);
+            disk.health.fail(&why);
+        } else {
+            loaded.settle(&disk)?;
+        }
+        let mut superblock = loaded.superblock;
+        superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
         let (table, directory) = read_table(&disk, &space, &superblock, &mut Err)?;
         let cache_bytes = options.cache_bytes as u64;
@@ -135,7 +161,7 @@ impl Env {
                 why: alloc::format!("the root {root} of a dictionary is not in the node table"),
             });
         }
-        let mut committed = Committed { superblock, directory: Some(directory) };
+        let mut committed = Committed { superblock: superblock.clone(), directory: Some(directory) };
         let mut next_msn = superblock.next_msn;
         let mut replayed_batches = 0u64;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
@@ -159,11 +185,11 @@ impl Env {
                 engine.settle_again()?;
                 engine.clear_borders(BORDERS_AT_ONCE)?;
                 while engine.free_one()? {}
-                if engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
+                if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: what is in this checkpoint is passed over if the
                     // replay has to begin anew.
                     let captured = engine.capture(next_msn);
-                    engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
+                    engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
                 }
             }
             Ok(())
@@ -173,7 +199,7 @@ impl Env {
             // After a clean close nothing was logged: opening writes a superblock that is not clean
             // before anything is.
             let from = &superblock.log_start;
-            let end = replay(&disk, region(&superblock), &superblock.volume_id, from, &mut each)?;
+            let end = replay(&disk, region(&superblock), &superblock.identity.volume_id, from, &mut each)?;
             if let Some(lost) = end.lost {
                 return Err(lost);
             }
@@ -188,13 +214,15 @@ impl Env {
         for dict in &engine.dicts {
             while engine.absorb(dict)? {}
         }
-        let captured = engine.capture(next_msn);
         let superblock = Superblock { clean: false, log_start, ..superblock };
-        engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
+        if !for_reading {
+            let captured = engine.capture(next_msn);
+            engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
+        }
         let log = Log::open_at(
             disk,
             region(&superblock),
-            &superblock.volume_id,
+            &superblock.identity.volume_id,
             &log_start,
             (cache_bytes.min(superblock.geometry.log_bytes) / PENDING_SHARE).max(PENDING_BYTES_MIN),
         );
@@ -204,7 +232,8 @@ impl Env {
             let root = dict.state.read().root;
             let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
         }
-        let opened = Opened { bad_copies: loaded.bad_slots, is_damaged: false, replayed_batches };
+        let opened =
+            Opened { bad_copies: loaded.bad_slots, is_damaged: false, for_reading, replayed_batches };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
 }
@@ -376,6 +405,10 @@ mod tests {
     struct Append;
 
     impl Upsert for Append {
+        fn name(&self) -> &str {
+            "append"
+        }
+
         fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
             Some([old.unwrap_or_default(), delta].concat())
         }
@@ -413,7 +446,7 @@ mod tests {
         env.sync().unwrap();
         {
             let mut committed = env.checkpoint.lock();
-            let superblock = committed.superblock;
+            let superblock = committed.superblock.clone();
             let captured = env.engine.capture(7);
             assert_eq!(captured.first_unapplied(2), 1, "the second dictionary's first message");
             env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();

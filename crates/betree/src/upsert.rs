@@ -8,6 +8,15 @@ use crate::message::{Kind, Point};
 /// The meaning of upsert messages: the user's function from an old value and a delta to a new one
 /// (TOS paper §2.4, *Upserts*).
 pub trait Upsert: Send + Sync {
+    /// The function's name, in 1 to 27 bytes. A volume keeps it: another function would make other values of the
+    /// upserts that wait in the trees, so that opening with another is refused.
+    fn name(&self) -> &str;
+
+    /// Counted up whenever the function makes another value of the same arguments; kept as the name is.
+    fn version(&self) -> u32 {
+        1
+    }
+
     /// The new value of `key`, or `None` where there is to be none.
     ///
     /// It must depend on its arguments alone: it runs once for each reader until the message
@@ -20,6 +29,10 @@ pub trait Upsert: Send + Sync {
 pub struct Replace;
 
 impl Upsert for Replace {
+    fn name(&self) -> &str {
+        "replace"
+    }
+
     fn apply(&self, _old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         Some(delta.to_vec())
     }

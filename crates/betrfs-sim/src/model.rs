@@ -68,6 +68,10 @@ impl AppendCapped {
 }
 
 impl Upsert for AppendCapped {
+    fn name(&self) -> &str {
+        "append capped"
+    }
+
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         if delta.is_empty() {
             return None;

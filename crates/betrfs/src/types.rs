@@ -1,5 +1,6 @@
 //! What callers give and get.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -249,10 +250,14 @@ pub enum Access {
 }
 
 /// What is fixed when a volume is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
     /// The engine's geometry; by the size of the volume where `None`.
     pub geometry: Option<betree::Geometry>,
+    /// What its owner calls the volume: at most 255 bytes, no control characters.
+    pub label: String,
+    /// What the system calls it by; a random one where `None`.
+    pub uuid: Option<betree::Uuid>,
     /// Owner of the root directory.
     pub root_uid: u32,
     /// Group of the root directory.

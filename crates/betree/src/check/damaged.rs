@@ -24,7 +24,8 @@ impl Env {
     /// `check` tells the rest.
     ///
     /// # Errors
-    /// [`Error::NotAVolume`], [`Error::NewerFormat`]; [`Error::Corrupt`] where no superblock is good, of which
+    /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
+    /// [`Error::OtherUpsert`]; [`Error::Corrupt`] where no superblock is good, of which
     /// `tell` has heard all by then; [`Error::NoMemory`].
     pub fn open_damaged(
         device: Arc<dyn Device>,
@@ -34,7 +35,7 @@ impl Env {
         let disk = Arc::new(Disk::for_reading(device));
         let (superblock, bad_copies) = slots::newest(&disk)?;
         bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
-        let Some(superblock) = superblock else {
+        let Some(mut superblock) = superblock else {
             return Err(slots::load(&disk)
                 .err()
                 .unwrap_or(Error::Mistake("a superblock is good and is not")));
@@ -48,6 +49,7 @@ impl Env {
                 superblock.generation
             )));
         }
+        superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
         let mut lost = |error: Error| {
             tell(Finding::unreadable(error));
@@ -63,10 +65,10 @@ impl Env {
         check_log(&disk, &superblock, tell);
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
-        let log = Log::open_at(disk, region(&superblock), &superblock.volume_id, &start, 0);
-        let opened = Opened { bad_copies, is_damaged: true, replayed_batches: 0 };
-        let committed = Committed { superblock, directory };
-        Ok(Env::new(engine, log, superblock.next_msn, committed, opened))
+        let log = Log::open_at(disk, region(&superblock), &superblock.identity.volume_id, &start, 0);
+        let opened = Opened { bad_copies, is_damaged: true, for_reading: true, replayed_batches: 0 };
+        let next_msn = superblock.next_msn;
+        Ok(Env::new(engine, log, next_msn, Committed { superblock, directory }, opened))
     }
 }
 
@@ -83,7 +85,7 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
         Ok(())
     };
     let place = region(superblock);
-    let end = replay(disk, place, &superblock.volume_id, &superblock.log_start, &mut each);
+    let end = replay(disk, place, &superblock.identity.volume_id, &superblock.log_start, &mut each);
     let (is_empty, problem) = match end {
         Ok(end) => (end.records == 0, end.lost),
         Err(error) => (false, Some(error)),

@@ -115,6 +115,9 @@ impl Env {
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn reclaim(&self) -> Result<()> {
+        if self.opened.for_reading {
+            return Ok(());
+        }
         // Whoever is at it has taken note of what was pending, and may not have carried it out yet.
         drop(self.reclaiming.lock());
         if self.engine.wants_deletes_back() || self.engine.expects_much() {

@@ -7,3 +7,4 @@ pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod superblock;
 pub(crate) mod table;
+pub(crate) mod tail;

@@ -41,6 +41,10 @@ const KEYS_OF_LEAF: u32 = 1200;
 struct Append;
 
 impl Upsert for Append {
+    fn name(&self) -> &str {
+        "append"
+    }
+
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         Some([old.unwrap_or_default(), delta].concat())
     }

@@ -49,6 +49,10 @@ fn small(number: usize) -> [u8; 2] {
 pub(crate) struct BlockUpsert;
 
 impl Upsert for BlockUpsert {
+    fn name(&self) -> &str {
+        "block"
+    }
+
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         match *delta {
             [WRITE, a, b, ref bytes @ ..] => {

@@ -47,7 +47,7 @@ mod xattr;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use betree::{Batch, Env, Geometry, Options};
+use betree::{Batch, Env, Geometry, Identity, Options, State as EnvState};
 use betree_platform::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
 use betree_platform::sync::{Mutex, RwLock};
 use betree_platform::{Device, Platform};
@@ -123,9 +123,15 @@ impl Volume {
     /// # Errors
     /// The device's, or that it is too small.
     pub fn format(device: Arc<dyn Device>, options: &FormatOptions, platform: &dyn Platform) -> Result<()> {
-        let id = (u128::from(platform.random_u64()) << 64 | u128::from(platform.random_u64())).to_le_bytes();
+        let random =
+            || (u128::from(platform.random_u64()) << 64 | u128::from(platform.random_u64())).to_le_bytes();
+        let mut identity = Identity::new(random(), random());
+        identity.label.clone_from(&options.label);
+        identity.uuid = options.uuid.unwrap_or(identity.uuid);
+        identity.made_ns = platform.now_ns();
+        identity.made_by = concat!("betrfs ", env!("CARGO_PKG_VERSION")).into();
         let geometry = options.geometry.unwrap_or_else(|| Geometry::for_volume(device.len(), DICTS));
-        Env::format(device.clone(), &geometry, id)?;
+        Env::format(device.clone(), &geometry, identity)?;
         let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
         let mut root =
             Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, platform.now_ns());
@@ -143,7 +149,8 @@ impl Volume {
         Options::new(cache_bytes, Arc::new(BlockUpsert))
     }
 
-    /// Opens a volume, and deletes the files that were unlinked but still open when it was used last.
+    /// Opens a volume, and deletes the files that were unlinked but still open when it was used last, unless its
+    /// engine was opened for reading ([`Env::open`]).
     ///
     /// # Errors
     /// The engine's; [`Error::NotAVolume`] if it is of a later version.
@@ -166,7 +173,9 @@ impl Volume {
                 why: "there is no file system in it: was its making interrupted?".into(),
             })?;
             let stored = VolumeRecord::decode(&bytes)?;
-            reap_all(&op)?;
+            if !matches!(env.state(), EnvState::ReadOnly(_)) {
+                reap_all(&op)?;
+            }
             (stored, read_root(&op)?)
         };
         let names_total = Arc::new(AtomicUsize::new(0));

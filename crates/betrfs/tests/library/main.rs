@@ -24,3 +24,4 @@ mod sparse;
 mod support;
 mod threads;
 mod unlinked;
+mod versions;

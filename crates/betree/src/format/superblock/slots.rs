@@ -56,17 +56,18 @@ enum Found {
 /// Finds the newest superblock.
 ///
 /// # Errors
-/// [`Error::NotAVolume`], [`Error::NewerFormat`]; [`Error::Corrupt`] where both copies of a
-/// generation that was complete have rotted; [`Error::Device`] if no copy can be read.
+/// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`];
+/// [`Error::Corrupt`] where both copies of a generation that was complete have rotted; [`Error::Device`] if no copy
+/// can be read.
 pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
     let found = read_all(disk)?;
     let good = || found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)));
     let Some((_, newest)) = good().max_by_key(|(_, s)| s.generation) else {
         return Err(nothing_good(found));
     };
-    let newest = *newest;
+    let newest = newest.clone();
     for (slot, other) in good() {
-        let why = if other.volume_id != newest.volume_id {
+        let why = if other.identity.volume_id != newest.identity.volume_id {
             "two copies are of different volumes"
         } else if other.generation == newest.generation && *other != newest {
             "two copies of one generation differ"
@@ -96,10 +97,10 @@ pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
 /// and changes nothing. `None` if no copy is good. And the copies that are not.
 ///
 /// # Errors
-/// [`Error::NotAVolume`], [`Error::NewerFormat`].
+/// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`].
 pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> {
     let found = read_all(disk)?;
-    let newest = found.iter().filter_map(Found::good).max_by_key(|s| s.generation).copied();
+    let newest = found.iter().filter_map(Found::good).max_by_key(|s| s.generation).cloned();
     Ok((newest, all_bad(&found)))
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn erase(disk: &Disk) -> Result<()> {
 /// thing when a new volume is made. Everything that it points to has been synced before.
 pub(crate) fn format(disk: &Disk, superblock: &Superblock) -> Result<()> {
     for generation in [0, 1] {
-        store(disk, &Superblock { generation, ..*superblock })?;
+        store(disk, &Superblock { generation, ..superblock.clone() })?;
     }
     Ok(())
 }
@@ -190,7 +191,13 @@ fn read_slot(disk: &Disk, slot: usize) -> Result<Found> {
         }
         Decoded::Good(superblock) => Found::Good(superblock),
         Decoded::NotOurs => Found::NotOurs,
-        Decoded::Newer { version } => return Err(Error::NewerFormat { found: version, known: VERSION }),
+        Decoded::OfVersion { version } if version < VERSION => {
+            return Err(Error::OlderFormat { found: version, known: VERSION });
+        }
+        Decoded::OfVersion { version } => {
+            return Err(Error::NewerFormat { found: version, known: VERSION });
+        }
+        Decoded::Incompatible { bits } => return Err(Error::UnknownFeatures { bits }),
         Decoded::Bad { why } => Found::Bad(String::from(why), buf),
     })
 }

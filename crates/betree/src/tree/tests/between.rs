@@ -93,7 +93,7 @@ fn a_checkpoint_holds_what_it_captured_whatever_is_done_until_it_is_written() {
             to_root(&env);
             let captured_pairs = pairs.clone();
             let mut committed = env.checkpoint.lock();
-            let superblock = committed.superblock;
+            let superblock = committed.superblock.clone();
             let captured = env.engine.capture(env.commit.lock().next_msn);
             for _ in 0..dice.below(6) {
                 if dice.below(3) == 0 {

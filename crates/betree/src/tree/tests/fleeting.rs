@@ -52,7 +52,7 @@ fn a_partition_put_together_while_it_is_written_is_stored_once() {
     let (tree, mut committed) = (tree(&env), env.checkpoint.lock());
     let captured = env.engine.capture(changes + 1);
     assert!(tree.shrink(&root(&tree), 0).unwrap(), "the rest was overwritten");
-    let superblock = committed.superblock;
+    let superblock = committed.superblock.clone();
     env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();
     drop(committed);
     assert_eq!(last_msns(&env), [PAIRS.into(), changes], "only what is new was written");

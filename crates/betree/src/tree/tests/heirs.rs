@@ -64,7 +64,7 @@ fn blocks_that_the_checkpoint_under_way_names_are_not_taken_over() {
     batch.clone_range(D, b"k0", b"z");
     env.commit(&batch).unwrap();
     let mut committed = env.checkpoint.lock();
-    let superblock = committed.superblock;
+    let superblock = committed.superblock.clone();
     let captured = env.engine.capture(superblock.next_msn + 1);
     // The old one goes while it is being written.
     env.engine.drain(&mut HashSet::new()).unwrap();

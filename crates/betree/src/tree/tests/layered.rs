@@ -40,7 +40,7 @@ fn what_comes_while_messages_are_written_with_their_pairs_is_applied_once() {
     let captured = env.engine.capture(next_msn);
     // Over what is being written.
     append(&env, number, b"2");
-    let superblock = committed.superblock;
+    let superblock = committed.superblock.clone();
     env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();
     drop(committed);
     append(&env, number, b"3");

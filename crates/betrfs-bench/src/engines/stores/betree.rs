@@ -33,6 +33,10 @@ pub struct Betree {
 struct Add;
 
 impl Upsert for Add {
+    fn name(&self) -> &str {
+        "add"
+    }
+
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         let delta = delta.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         old.map(|old| added(old, delta))

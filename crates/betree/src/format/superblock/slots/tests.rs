@@ -34,7 +34,7 @@ fn loaded(disk: &Disk) -> u64 {
 fn mkfs_fills_all_slots_and_a_store_costs_two_writes_and_two_syncs() {
     let (_, disk) = volume(1);
     let first = load(&disk).unwrap();
-    assert_eq!((first.superblock, first.bad_slots.len()), (generation(1), 0));
+    assert_eq!((first.superblock.clone(), first.bad_slots.len()), (generation(1), 0));
     let before = disk.counts();
     store(&disk, &generation(2)).unwrap();
     first.settle(&disk).unwrap();
@@ -206,7 +206,7 @@ fn a_newer_format_in_any_slot_is_said() {
 
 #[test]
 fn copies_that_contradict_each_other_are_refused() {
-    let spoiled: [fn(&mut Superblock); 2] = [|s| s.next_msn += 1, |s| s.volume_id[0] ^= 1];
+    let spoiled: [fn(&mut Superblock); 2] = [|s| s.next_msn += 1, |s| s.identity.volume_id[0] ^= 1];
     for spoil in spoiled {
         let (device, disk) = volume(5);
         let mut other = generation(5);

@@ -1,0 +1,42 @@
+//! Which volume an environment is, and the part of it that can be changed.
+
+use super::Env;
+use crate::error::Result;
+use crate::format::superblock::Identity;
+use uuid::Uuid;
+
+impl Env {
+    /// Which volume it is.
+    pub fn identity(&self) -> Identity {
+        self.identity.lock().clone()
+    }
+
+    /// Gives the volume another label. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::BadIdentity`](crate::Error::BadIdentity) for a label that no volume has, and those of a
+    /// [`checkpoint`](Env::checkpoint); the label is as it was.
+    pub fn set_label(&self, label: &str) -> Result<()> {
+        Identity::check_label(label)?;
+        self.change_identity(|identity| identity.label = label.into())
+    }
+
+    /// Gives the volume another UUID. It is durable when this returns.
+    ///
+    /// # Errors
+    /// Those of a [`checkpoint`](Env::checkpoint); the UUID is as it was.
+    pub fn set_uuid(&self, uuid: Uuid) -> Result<()> {
+        self.change_identity(|identity| identity.uuid = uuid)
+    }
+
+    fn change_identity(&self, change: impl FnOnce(&mut Identity)) -> Result<()> {
+        let mut committed = self.checkpoint.lock();
+        self.writable(&self.commit.lock())?;
+        change(&mut self.identity.lock());
+        let done = self.checkpoint_as(false, &mut committed);
+        if done.is_err() {
+            self.identity.lock().clone_from(&committed.superblock.identity);
+        }
+        done
+    }
+}

@@ -1,0 +1,209 @@
+//! Volumes of other versions, earlier and later: each unknown bit, tag and kind does what docs/format.md says of it.
+
+use std::string::{String, ToString};
+use std::sync::Arc;
+use std::vec;
+use std::vec::Vec;
+
+use super::image::Image;
+use super::{Append, DICTS, GEOMETRY, fill, open, options, sound};
+use crate::batch::Batch;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::format::superblock::{Identity, Superblock, VERSION};
+use crate::format::tail::TaggedTail;
+use crate::health::State;
+use crate::io::mem::MemDevice;
+use crate::key::Cut;
+use crate::settings::{DictId, Options};
+use crate::upsert::{Replace, Upsert};
+
+/// Where the feature words stand in a superblock: compat, ro_compat, incompat.
+const COMPAT: usize = 504;
+const RO_COMPAT: usize = 512;
+const INCOMPAT: usize = 520;
+
+/// A sound volume whose superblocks have a byte of another value.
+fn with_byte(at: usize, value: u8) -> Image {
+    let mut image = sound();
+    image.patch_superblock(&|block| block[at] = value);
+    image
+}
+
+fn pairs(env: &Env) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for dict in 0..DICTS {
+        let mut cursor = env.cursor(DictId(dict), Cut::LOW, Cut::HIGH);
+        while let Some((key, value)) = cursor.next().unwrap() {
+            all.push((dict, key.to_vec(), value.to_vec()));
+        }
+    }
+    all
+}
+
+fn put(env: &Env) -> Result<()> {
+    let mut batch = Batch::new();
+    batch.put(DictId(0), b"new", b"value");
+    env.commit(&batch)
+}
+
+#[test]
+fn a_volume_of_an_earlier_version_is_refused_with_how_to_copy_its_contents() {
+    for version in 1..VERSION {
+        let image = with_byte(8, version as u8);
+        let older = Error::OlderFormat { found: version, known: VERSION };
+        assert_eq!(open(image.device()).err(), Some(older.clone()));
+        let looked_at = Env::open_damaged(image.device(), options(), &mut |_| ());
+        assert_eq!(looked_at.err(), Some(older.clone()));
+        let sentence = older.to_string();
+        assert!(sentence.contains("copy its contents to a new volume"), "{sentence}");
+    }
+    let newer = Error::NewerFormat { found: VERSION + 1, known: VERSION };
+    assert_eq!(open(with_byte(8, VERSION as u8 + 1).device()).err(), Some(newer));
+}
+
+#[test]
+fn an_unknown_incompatible_feature_is_refused_by_its_number() {
+    for bit in 0..64 {
+        let image = with_byte(INCOMPAT + bit / 8, 1 << (bit % 8));
+        let refused = Error::UnknownFeatures { bits: 1 << bit };
+        assert_eq!(open(image.device()).err(), Some(refused.clone()));
+        assert!(refused.to_string().contains(&std::format!("does not know: {bit} (bits")), "{refused}");
+        let looked_at = Env::open_damaged(image.device(), options(), &mut |_| ());
+        assert_eq!(looked_at.err(), Some(refused));
+    }
+}
+
+#[test]
+fn an_unknown_read_only_feature_opens_for_reading_and_nothing_is_written() {
+    let sound = sound();
+    let expected = pairs(&open(sound.device()).unwrap());
+    for bit in [0, 17, 63] {
+        let image = with_byte(RO_COMPAT + bit / 8, 1 << (bit % 8));
+        let device = image.device();
+        let env = open(device.clone()).unwrap();
+        assert!(env.replayed_batches() > 0, "the log is replayed in memory");
+        assert_eq!(pairs(&env), expected);
+        let Err(Error::ReadOnly { why }) = put(&env) else { panic!("a change was taken") };
+        assert!(why.contains(&std::format!("does not know, {bit} (bits")), "{why}");
+        assert!(matches!(env.state(), State::ReadOnly(trouble) if trouble.why == why));
+        assert!(matches!(env.set_label("other"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(env.check(&mut |_| (), &mut |_, _| ()), Err(Error::ReadOnly { .. })));
+        assert_eq!(env.run_due_work(), Ok(false));
+        assert_eq!((env.reclaim(), env.sync(), env.close()), (Ok(()), Ok(()), Ok(())));
+        drop(env);
+        assert!(device.bytes() == image.bytes, "something was written");
+    }
+}
+
+#[test]
+fn unknown_compatible_features_and_tags_are_kept_by_whoever_writes_the_superblock() {
+    let mut tail = TaggedTail::default();
+    assert!(tail.set(1, b"one") && tail.set(40_000, &[9; 300]));
+    let mut image = sound();
+    let bytes = tail.as_bytes().to_vec();
+    image.patch_superblock(&|block| {
+        block[COMPAT..COMPAT + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+        block[1096..1098].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        block[1098..1098 + bytes.len()].copy_from_slice(&bytes);
+    });
+    let device = image.device();
+    let env = open(device.clone()).unwrap();
+    put(&env).unwrap();
+    env.checkpoint().unwrap();
+    env.set_label("a label").unwrap();
+    fill(&env, 300..310);
+    env.close().unwrap();
+    drop(env);
+    let superblock = Image { bytes: device.bytes() }.superblock();
+    assert_eq!((superblock.features.compat, superblock.tail), (u64::MAX, tail));
+    assert_eq!(open(device).unwrap().identity().label, "a label");
+}
+
+struct Other(&'static str, u32);
+
+impl Upsert for Other {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn version(&self) -> u32 {
+        self.1
+    }
+
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        Append.apply(old, delta)
+    }
+}
+
+#[test]
+fn a_volume_is_opened_with_the_upsert_function_that_it_was_used_with_and_no_other() {
+    let image = sound();
+    let made_with = || String::from("`append 64` version 1");
+    for (other, opened_with) in
+        [(Other("append 64", 2), "`append 64` version 2"), (Other("ad", 1), "`ad` version 1")]
+    {
+        let with = Options::new(256 << 10, Arc::new(other));
+        let refused = Error::OtherUpsert { dict: 0, made_with: made_with(), opened_with: opened_with.into() };
+        assert_eq!(Env::open(image.device(), with.clone()).err(), Some(refused.clone()));
+        assert_eq!(Env::open_damaged(image.device(), with, &mut |_| ()).err(), Some(refused));
+    }
+    let same = Options::new(256 << 10, Arc::new(Other("append 64", 1)));
+    assert!(Env::open(image.device(), same).is_ok());
+    for name in ["", "a name of twenty-eight bytes"] {
+        let unnamed = Options::new(256 << 10, Arc::new(Other(name, 1)));
+        assert!(matches!(Env::open(image.device(), unnamed), Err(Error::BadIdentity(_))));
+    }
+}
+
+#[test]
+fn a_new_volume_takes_the_upsert_function_of_its_first_opening() {
+    let device = MemDevice::new(super::BLOCKS);
+    Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+    assert!(Env::open(device.clone(), Options::new(256 << 10, Arc::new(Replace))).is_ok());
+    assert!(matches!(open(device), Err(Error::OtherUpsert { .. })));
+}
+
+#[test]
+fn label_and_uuid_are_kept_and_can_be_changed() {
+    let device = MemDevice::new(super::BLOCKS);
+    let made = Identity { label: "first".into(), made_ns: 77, ..Identity::new([1; 16], [2; 16]) };
+    assert_eq!(made.uuid.get_version_num(), 4);
+    let too_long = Identity { label: "x".repeat(256), ..made.clone() };
+    assert!(matches!(Env::format(device.clone(), &GEOMETRY, too_long), Err(Error::BadIdentity(_))));
+    Env::format(device.clone(), &GEOMETRY, made.clone()).unwrap();
+    let env = open(device.clone()).unwrap();
+    assert_eq!(env.identity(), made);
+    for bad in ["x".repeat(256), "a\0b".into(), "a\nb".into()] {
+        assert!(matches!(env.set_label(&bad), Err(Error::BadIdentity(_))), "{bad:?}");
+    }
+    let label = "ä".repeat(127);
+    env.set_label(&label).unwrap();
+    env.set_uuid(uuid::Uuid::max()).unwrap();
+    let changed = Identity { label, uuid: uuid::Uuid::max(), ..made };
+    // It is durable without anything more.
+    let crashed = MemDevice::holding(device.durable_bytes());
+    assert_eq!(open(crashed).unwrap().identity(), changed);
+    device.fail_writes(true);
+    assert!(env.set_label("never").is_err());
+    assert_eq!(env.identity(), changed);
+}
+
+#[test]
+fn superblocks_of_one_volume_may_differ_in_label_and_size() {
+    // The other pair is of the checkpoint before.
+    let device = MemDevice::new(super::BLOCKS);
+    Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+    let env = open(device.clone()).unwrap();
+    env.set_label("newest").unwrap();
+    let labels: Vec<String> = (0..4)
+        .map(|slot| match Superblock::decode(&device.bytes()[slot * 4096..][..4096]) {
+            crate::format::superblock::Decoded::Good(superblock) => superblock.identity.label,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let mut sorted = labels.clone();
+    sorted.sort();
+    assert_eq!(sorted, vec!["", "", "newest", "newest"]);
+    assert!(env.close().is_ok() && open(device).is_ok());
+}
