@@ -115,6 +115,8 @@ impl Engine {
         if planted::is(planted::Bug::ExtentReusedOneCheckpointEarly) {
             captured.table.retired.clear();
         }
+        let generation = committed.superblock.generation + 1;
+        self.store.generation.store(generation, Ordering::Relaxed);
         for (index, dict) in self.dicts.iter().enumerate() {
             let Some(dirty) = captured.dirty.get(index) else { continue };
             let root = captured.roots.get(index).copied().unwrap_or_default();
@@ -134,7 +136,7 @@ impl Engine {
             self.store.disk.sync()?;
         }
         let superblock = Superblock {
-            generation: committed.superblock.generation + 1,
+            generation,
             dicts: captured.roots,
             table: TablePlace::new(directory.parts(), bytes.len() as u32, xxh3_64(&bytes)),
             next_msn: captured.next_msn,
@@ -157,7 +159,7 @@ impl Engine {
         let mut failed = None;
         for node in order {
             let last = self.table.lock().place(node.id);
-            self.store.behind.write(&self.store, node, last);
+            self.store.behind.write(&self.store, dict.index as u8, node, last);
             self.nodes_written(dict, self.store.behind.take_done(), table, &mut failed);
             on_progress();
             if failed.is_some() {

@@ -243,7 +243,7 @@ fn every_number_of_headers() {
         }
         heights.push((header.height, gotos));
         let what = format!("header of node {slot} of height {}", header.height);
-        let (refused, all) = try_all(&what, len.min(360), 1, &image, |image, patch| {
+        let (refused, all) = try_all(&what, len.min(424), 1, &image, |image, patch| {
             image.patch_header(slot, patch);
         });
         assert!(refused > all / 3);

@@ -95,6 +95,8 @@ impl Env {
         let store = Store {
             limits: Limits::of(geometry, space.total_blocks()),
             next_msn: AtomicU64::new(FIRST_MSN),
+            volume_id: superblock.identity.volume_id,
+            generation: AtomicU64::new(superblock.generation),
             space,
             disk,
             cache: Cache::new(1 << 20, geometry.fanout_max),
@@ -256,6 +258,8 @@ pub(crate) fn engine_over(
         disk,
         limits: Limits::of(&superblock.geometry, space.total_blocks()),
         next_msn: AtomicU64::new(superblock.next_msn),
+        volume_id: superblock.identity.volume_id,
+        generation: AtomicU64::new(superblock.generation),
         space,
         cache: Cache::new(
             options.cache_bytes - options.cache_bytes / MEMTABLES_SHARE,

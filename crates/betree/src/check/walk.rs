@@ -20,6 +20,8 @@ use crate::tree::{astray, dangling, fits};
 /// A node to visit, and what its parent says of it.
 struct Visit {
     id: NodeId,
+    /// The dictionary whose tree it stands in.
+    dict: u8,
     lo: Cut,
     hi: Cut,
     /// Above every height where that has been told of the parent.
@@ -77,7 +79,8 @@ impl<'e, 't> Walk<'e, 't> {
         let mut done = 0;
         for dict in &self.engine.dicts {
             let id = dict.state.read().root;
-            self.stack.push(Visit { id, lo: Cut::LOW, hi: Cut::HIGH, below_height: 256, longest_key: None });
+            let (dict, lo, hi) = (dict.index as u8, Cut::LOW, Cut::HIGH);
+            self.stack.push(Visit { id, dict, lo, hi, below_height: 256, longest_key: None });
             while let Some(visit) = self.stack.pop() {
                 let node = self.found.entry(visit.id).or_default();
                 node.references += 1;
@@ -139,7 +142,7 @@ impl<'e, 't> Walk<'e, 't> {
             }
             return None;
         };
-        let node = match engine.store.read_node(id, &place, Reach::Header) {
+        let node = match engine.store.read_node(id, &place, Reach::Header, Some(visit.dict)) {
             Ok(node) => node,
             Err(error) => {
                 if self.known.get(&id).is_none_or(|(height, _)| *height > 0) {
@@ -158,7 +161,7 @@ impl<'e, 't> Walk<'e, 't> {
         let longest_key = match &node.body {
             Body::Leaf(_) => self.leaf(&node),
             Body::Interior(edges) => {
-                edges.iter().map(|edge| self.edge(&node, height, edge)).max().unwrap_or(0)
+                edges.iter().map(|edge| self.edge(visit.dict, &node, height, edge)).max().unwrap_or(0)
             }
         };
         let shape = Shape { height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), longest_key };
@@ -167,7 +170,7 @@ impl<'e, 't> Walk<'e, 't> {
     }
 
     /// Gives the longest key that may lie behind the edge, in the node's coordinates.
-    fn edge(&mut self, node: &Node, below_height: u16, edge: &Edge) -> usize {
+    fn edge(&mut self, dict: u8, node: &Node, below_height: u16, edge: &Edge) -> usize {
         let to = &edge.translation;
         if to.strip_len > shared_len(&edge.lo, &edge.hi) {
             self.problem(node.id, format!("the edge from {:?} strips more than its window shares", edge.lo));
@@ -175,6 +178,7 @@ impl<'e, 't> Walk<'e, 't> {
         if let Some(child) = edge.child {
             self.stack.push(Visit {
                 id: child,
+                dict,
                 lo: to.cut(&edge.lo),
                 hi: to.cut(&edge.hi),
                 below_height,
@@ -182,7 +186,7 @@ impl<'e, 't> Walk<'e, 't> {
             });
         }
         for goto in &edge.gotos {
-            self.goto(node.id, below_height, edge, goto);
+            self.goto(dict, node.id, below_height, edge, goto);
         }
         let mut longest = (edge.longest_key as usize + to.strip_len).saturating_sub(to.prepend.len());
         let Some(piece) = &edge.partition else { return longest };
@@ -205,7 +209,7 @@ impl<'e, 't> Walk<'e, 't> {
         longest
     }
 
-    fn goto(&mut self, id: NodeId, below_height: u16, edge: &Edge, goto: &Goto) {
+    fn goto(&mut self, dict: u8, id: NodeId, below_height: u16, edge: &Edge, goto: &Goto) {
         let height = self.known.get(&goto.target).map(|(height, _)| *height);
         let above = edge.child.and_then(|child| self.known.get(&child)).map(|(height, _)| *height);
         // Of a node that the table does not hold, or has lost, it is told where the walk comes to it.
@@ -218,6 +222,7 @@ impl<'e, 't> Walk<'e, 't> {
         }
         self.stack.push(Visit {
             id: goto.target,
+            dict,
             lo: goto.translation.cut(&goto.lo),
             hi: goto.translation.cut(&goto.hi),
             below_height,
@@ -299,7 +304,7 @@ impl<'e, 't> Walk<'e, 't> {
         unfreed.sort_unstable();
         for id in unfreed {
             let place = self.engine.table.lock().place(id);
-            let read = place.map(|place| self.engine.store.read_node(id, &place, Reach::Header));
+            let read = place.map(|place| self.engine.store.read_node(id, &place, Reach::Header, None));
             let why = match read {
                 Some(Err(error)) => error.to_string(),
                 _ => "it could not be read".into(),

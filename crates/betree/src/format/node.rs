@@ -1,28 +1,41 @@
 //! The header of a node on the device.
 //!
-//! A node is one extent: the header, then its pieces one after the other. The header's length and
-//! checksum stand in the node table.
+//! A node is one extent: the header, then its pieces one after the other. The header tells where the node belongs,
+//! and has its own length and checksum, so that a scan of a damaged volume knows it without the node table. The table
+//! holds the same length and checksum.
 //!
 //! ```text
-//! magic u32 | height u8 | reserved u8 × 3 | slot u32 | generation u32 | lo cut | hi cut
-//! | entries u32 | entries
+//! header:   magic u32 | header length u32 | checksum u64 | volume id u8 × 16 | checkpoint u64
+//!           | slot u32 | generation u32 | extent length in blocks u32 | dictionary u8 | height u8 | reserved u16
+//!           | entries u32 | reserved u32 | lo cut | hi cut | entries | sections u16 | sections
 //! cut:      side u8 (1: after) | length u32 | bytes
 //! run:      offset u32 | stored length u32 | raw length u32 | codec u8 | range deletes u24 | checksum u64
 //! leaf:     first key length u32 | first key | runs
-//! interior: hi cut | strip length u32 | prepend length u32 | prepend | child slot u32 (all ones:
-//!           none) | child generation u32 | longest key u32 | runs | GOTOs u32 | GOTOs
+//! interior: hi cut | strip length u32 | prepend length u32 | prepend | child | longest key u32 | runs
+//!           | GOTOs u32 | GOTOs
+//! child:    slot u32 (all ones: none) | generation u32 | node table u16 (0: there is one as yet)
 //! runs:     count u32 | (run | last msn u64) of each
-//! GOTO:     lo cut | hi cut | strip length u32 | prepend length u32 | prepend | target slot u32
-//!           | target generation u32 | longest key u32
+//! GOTO:     lo cut | hi cut | strip length u32 | prepend length u32 | prepend | child | longest key u32
+//! section:  kind u16 | offset u32 | length u32 | checksum u64
 //! ```
-//! The runs of an interior entry are its partition: each has messages that are newer than all in those
-//! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages stand among them, the
-//! others messages over them. How many range deletes are in a run says what it weighs before anybody has read it; a greater
-//! count stands as the greatest. Offsets of runs count from the extent's start; checksums are over the stored bytes.
+//! The checksum is over the header's bytes behind it. The checkpoint is the generation of the superblock for which
+//! the node was written. Offsets of runs and sections count from the extent's start; their checksums are over the
+//! stored bytes.
+//!
+//! The runs of an interior entry are its partition: each has messages that are newer than all in those before. Those
+//! of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages stand among them, the
+//! others messages over them. The count of range deletes in a run says what it weighs before anybody has read it; a
+//! greater count stands as the greatest.
+//!
+//! Sections are for what later versions store beside the pieces; this one writes none. A kind with the top bit must be
+//! known by whoever reads the node. Any other is passed over, and gone when the node is written anew.
 
 use alloc::vec::Vec;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::limits::{BOUND_BYTES_MAX, Limits};
+use crate::error::Error;
 use crate::key::{Cut, Translation};
 use crate::message::Msn;
 use crate::node::{Goto, NodeId};
@@ -95,14 +108,72 @@ pub(crate) struct StoredEdge {
     pub gotos: Vec<Goto>,
 }
 
+/// Where a node belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub volume_id: [u8; 16],
+    /// The dictionary by its number.
+    pub dict: u8,
+    /// The generation of the superblock for which the node was written.
+    pub checkpoint: u64,
+}
+
+/// The place of what a later version stores beside the pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub kind: u16,
+    pub offset: u32,
+    pub len: u32,
+    pub checksum: u64,
+}
+
+impl Section {
+    /// The bit of the kinds that must be known by whoever reads the node.
+    pub const MUST_BE_KNOWN: u16 = 1 << 15;
+}
+
 /// What stands in a header.
 pub(crate) struct Header {
+    pub origin: Origin,
     pub id: NodeId,
+    /// How many blocks the node's extent has.
+    pub extent_blocks: u32,
     pub height: u8,
     pub lo: Cut,
     pub hi: Cut,
     pub entries: Entries,
+    pub sections: Vec<Section>,
 }
+
+/// Why a header cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    /// What does not fit, in words.
+    Wrong(&'static str),
+    /// It has something of a kind that only later versions know.
+    Unknown { what: &'static str, number: u64 },
+}
+
+impl From<&'static str> for BadHeader {
+    fn from(why: &'static str) -> BadHeader {
+        BadHeader::Wrong(why)
+    }
+}
+
+impl BadHeader {
+    /// The error for it, of what is wrong given by the caller, who knows the place.
+    pub fn into_error(self, wrong: impl FnOnce(&str) -> Error) -> Error {
+        match self {
+            BadHeader::Wrong(why) => wrong(why),
+            BadHeader::Unknown { what, number } => Error::UnknownKind { what, number },
+        }
+    }
+}
+
+/// What of a header tells only where the node belongs, and is not kept in memory, in bytes.
+pub(crate) const ORIGIN_BYTES: usize = 46;
+/// What stands before the checksummed bytes of a header, in bytes: magic, length, checksum.
+const CHECKED_FROM: usize = 16;
 
 /// The parts of a node as stored.
 pub(crate) enum Entries {
@@ -117,27 +188,35 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer { out: Vec::new() };
         out.u32(MAGIC);
-        out.u32(u32::from(self.height));
+        // Length and checksum, once they are known.
+        out.u32(0);
+        out.u64(0);
+        out.out.extend_from_slice(&self.origin.volume_id);
+        out.u64(self.origin.checkpoint);
         out.u32(self.id.slot);
         out.u32(self.id.generation);
+        out.u32(self.extent_blocks);
+        out.out.extend_from_slice(&[self.origin.dict, self.height, 0, 0]);
+        out.u32(match &self.entries {
+            Entries::Leaf(basements) => basements.len() as u32,
+            Entries::Interior(edges) => edges.len() as u32,
+        });
+        out.u32(0);
         out.cut(&self.lo);
         out.cut(&self.hi);
         match &self.entries {
             Entries::Leaf(basements) => {
-                out.u32(basements.len() as u32);
                 for (first, runs) in basements {
                     out.bytes(first);
                     out.runs(runs);
                 }
             }
             Entries::Interior(edges) => {
-                out.u32(edges.len() as u32);
                 for edge in edges {
                     out.cut(&edge.hi);
                     out.u32(edge.translation.strip_len as u32);
                     out.bytes(&edge.translation.prepend);
-                    out.u32(edge.child.map_or(NO_CHILD, |c| c.slot));
-                    out.u32(edge.child.map_or(0, |c| c.generation));
+                    out.child(edge.child.unwrap_or(NodeId { slot: NO_CHILD, generation: 0 }));
                     out.u32(edge.longest_key);
                     out.runs(&edge.partition);
                     out.u32(edge.gotos.len() as u32);
@@ -146,27 +225,45 @@ impl Header {
                         out.cut(&goto.hi);
                         out.u32(goto.translation.strip_len as u32);
                         out.bytes(&goto.translation.prepend);
-                        out.u32(goto.target.slot);
-                        out.u32(goto.target.generation);
+                        out.child(goto.target);
                         out.u32(goto.longest_key);
                     }
                 }
             }
         }
-        out.out
+        out.out.extend_from_slice(&(self.sections.len() as u16).to_le_bytes());
+        for section in &self.sections {
+            out.out.extend_from_slice(&section.kind.to_le_bytes());
+            out.u32(section.offset);
+            out.u32(section.len);
+            out.u64(section.checksum);
+        }
+        let mut header = out.out;
+        seal(&mut header);
+        header
+    }
+
+    /// The checksum in a header's bytes; `None` if they are not as long as they say, or not what was written.
+    pub fn checksum(bytes: &[u8]) -> Option<u64> {
+        let (head, checked) = bytes.split_at_checked(CHECKED_FROM)?;
+        let (magic, rest) = head.split_first_chunk::<4>()?;
+        let (len, sum) = rest.split_first_chunk::<4>()?;
+        let sum = u64::from_le_bytes(*sum.first_chunk()?);
+        let is_one = u32::from_le_bytes(*magic) == MAGIC && u32::from_le_bytes(*len) as usize == bytes.len();
+        (is_one && xxh3_64(checked) == sum).then_some(sum)
     }
 
     /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`, which has no more than
-    /// the limits allow and no message of `next_msn` or later.
+    /// the limits allow and no message of `next_msn` or later. That the checksum fits is for the caller to see.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// What does not fit.
     pub fn decode(
         bytes: &[u8],
         extent_bytes: u64,
         limits: &Limits,
         next_msn: Msn,
-    ) -> Result<Header, &'static str> {
+    ) -> Result<Header, BadHeader> {
         let mut from = Reader {
             rest: bytes,
             extent_bytes,
@@ -174,29 +271,37 @@ impl Header {
             raw_left: limits.contents_bytes,
             next_msn,
         };
-        if from.u32()? != MAGIC {
-            return Err("no node starts here");
+        if from.u32()? != MAGIC || from.u32()? as usize != bytes.len() {
+            return Err("no node starts here".into());
         }
-        let height = u8::try_from(from.u32()?).map_err(|_| "the height is out of range")?;
+        from.take(size_of::<u64>())?;
+        let volume_id = *from.take(16)?.first_chunk().ok_or("the header ends too early")?;
+        let checkpoint = from.u64()?;
         let id = NodeId { slot: from.u32()?, generation: from.u32()? };
+        let extent_blocks = from.u32()?;
+        let &[dict, height, 0, 0] = from.take(4)? else { return Err("reserved bytes are in use".into()) };
+        let origin = Origin { volume_id, dict, checkpoint };
+        let count = from.u32()?;
+        if from.u32()? != 0 {
+            return Err("reserved bytes are in use".into());
+        }
         let (lo, hi) = (from.cut()?, from.cut()?);
         if lo >= hi {
-            return Err("the bounds are out of order");
+            return Err("the bounds are out of order".into());
         }
-        let count = from.u32()?;
         let entries = if height == 0 {
             let mut basements: Vec<(Vec<u8>, Vec<RunRef>)> = Vec::new();
             for _ in 0..count {
                 let first = from.bound()?.to_vec();
                 if basements.last().is_some_and(|(last, _)| *last >= first) {
-                    return Err("basements out of order");
+                    return Err("basements out of order".into());
                 }
                 if lo.is_above(&first) || !hi.is_above(&first) {
-                    return Err("a basement outside of the node");
+                    return Err("a basement outside of the node".into());
                 }
                 let runs = from.runs()?;
                 if runs.is_empty() {
-                    return Err("a basement of nothing");
+                    return Err("a basement of nothing".into());
                 }
                 basements.push((first, runs));
             }
@@ -207,35 +312,47 @@ impl Header {
                 let edge = from.edge()?;
                 let edge_lo = edges.last().map_or(&lo, |last| &last.hi);
                 if edge.hi <= *edge_lo {
-                    return Err("edges out of order");
+                    return Err("edges out of order".into());
                 }
                 if edge.translation.strip_len > crate::key::shared_len(edge_lo, &edge.hi) {
-                    return Err("an edge that strips more than its window shares");
+                    return Err("an edge that strips more than its window shares".into());
                 }
                 let mut end = edge_lo;
                 for goto in &edge.gotos {
                     if goto.lo < *end || goto.hi <= goto.lo || goto.hi > edge.hi {
-                        return Err("GOTOs out of order");
+                        return Err("GOTOs out of order".into());
                     }
                     if goto.translation.strip_len > crate::key::shared_len(&goto.lo, &goto.hi) {
-                        return Err("a GOTO that strips more than its range shares");
+                        return Err("a GOTO that strips more than its range shares".into());
                     }
                     end = &goto.hi;
                 }
                 if edge.child.is_none() && !edge.gotos.is_empty() {
-                    return Err("a GOTO above no child");
+                    return Err("a GOTO above no child".into());
                 }
                 edges.push(edge);
             }
             if edges.last().is_none_or(|last| last.hi != hi) {
-                return Err("edges that do not span the node");
+                return Err("edges that do not span the node".into());
             }
             Entries::Interior(edges)
         };
+        let sections = from.sections()?;
         if !from.rest.is_empty() {
-            return Err("bytes after the last entry");
+            return Err("bytes after the last section".into());
         }
-        Ok(Header { id, height, lo, hi, entries })
+        Ok(Header { origin, id, extent_blocks, height, lo, hi, entries, sections })
+    }
+}
+
+/// Puts length and checksum into a header's bytes.
+pub(crate) fn seal(header: &mut [u8]) {
+    let len = header.len() as u32;
+    let sum = header.get(CHECKED_FROM..).map_or(0, xxh3_64);
+    if let Some(room) = header.get_mut(4..CHECKED_FROM) {
+        let (len_at, sum_at) = room.split_at_mut(4);
+        len_at.copy_from_slice(&len.to_le_bytes());
+        sum_at.copy_from_slice(&sum.to_le_bytes());
     }
 }
 
@@ -260,6 +377,13 @@ impl Writer {
     fn cut(&mut self, cut: &Cut) {
         self.out.push(u8::from(cut.is_after()));
         self.bytes(cut.bytes());
+    }
+
+    /// A child, with the number of its node table.
+    fn child(&mut self, child: NodeId) {
+        self.u32(child.slot);
+        self.u32(child.generation);
+        self.out.extend_from_slice(&0u16.to_le_bytes());
     }
 
     fn runs(&mut self, runs: &[RunRef]) {
@@ -290,6 +414,11 @@ impl<'b> Reader<'b> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or("the header ends too early")?;
         self.rest = rest;
         Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, &'static str> {
+        let bytes = self.take(2)?.first_chunk().ok_or("the header ends too early")?;
+        Ok(u16::from_le_bytes(*bytes))
     }
 
     fn u32(&mut self) -> Result<u32, &'static str> {
@@ -355,14 +484,44 @@ impl<'b> Reader<'b> {
         Ok(runs)
     }
 
-    fn edge(&mut self) -> Result<StoredEdge, &'static str> {
+    /// A child, whose slot may be [`NO_CHILD`].
+    fn child(&mut self) -> Result<NodeId, BadHeader> {
+        let id = NodeId { slot: self.u32()?, generation: self.u32()? };
+        match self.u16()? {
+            0 => Ok(id),
+            table => Err(BadHeader::Unknown {
+                what: "a node has a child in the node table of number",
+                number: table.into(),
+            }),
+        }
+    }
+
+    fn sections(&mut self) -> Result<Vec<Section>, BadHeader> {
+        let mut sections: Vec<Section> = Vec::new();
+        for _ in 0..self.u16()? {
+            let (kind, offset, len) = (self.u16()?, self.u32()?, self.u32()?);
+            let checksum = self.u64()?;
+            if sections.last().is_some_and(|last| last.kind >= kind) {
+                return Err("sections out of order".into());
+            }
+            if u64::from(offset) + u64::from(len) > self.extent_bytes {
+                return Err("a section outside of the extent".into());
+            }
+            if kind & Section::MUST_BE_KNOWN != 0 {
+                return Err(BadHeader::Unknown { what: "a node has a section of kind", number: kind.into() });
+            }
+            sections.push(Section { kind, offset, len, checksum });
+        }
+        Ok(sections)
+    }
+
+    fn edge(&mut self) -> Result<StoredEdge, BadHeader> {
         let hi = self.cut()?;
         let strip_len = self.u32()? as usize;
         let prepend = self.bound()?.to_vec();
-        let (slot, generation) = (self.u32()?, self.u32()?);
+        let child = Some(self.child()?).filter(|child| child.slot != NO_CHILD);
         let longest_key = self.u32()?;
         let partition = self.runs()?;
-        let child = (slot != NO_CHILD).then_some(NodeId { slot, generation });
         let mut gotos = Vec::new();
         for _ in 0..self.u32()? {
             gotos.push(self.goto()?);
@@ -371,113 +530,16 @@ impl<'b> Reader<'b> {
         Ok(StoredEdge { hi, translation, child, longest_key, partition, gotos })
     }
 
-    fn goto(&mut self) -> Result<Goto, &'static str> {
+    fn goto(&mut self) -> Result<Goto, BadHeader> {
         Ok(Goto {
             lo: self.cut()?,
             hi: self.cut()?,
             translation: Translation { strip_len: self.u32()? as usize, prepend: self.bound()?.to_vec() },
-            target: NodeId { slot: self.u32()?, generation: self.u32()? },
+            target: self.child()?,
             longest_key: self.u32()?,
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const EXTENT_BYTES: u64 = 4096;
-    const LIMITS: Limits = Limits { contents_bytes: 1 << 20, header_bytes: 4096, slots: 1, blocks: 1 };
-    const NEXT_MSN: Msn = 100;
-
-    /// Reads back a node of one edge with a partition of these runs.
-    fn read_back(partition: &[RunRef]) -> Result<Header, &'static str> {
-        let edge = StoredEdge {
-            hi: Cut::HIGH,
-            translation: Translation::default(),
-            child: None,
-            longest_key: 0,
-            partition: partition.to_vec(),
-            gotos: Vec::new(),
-        };
-        let id = NodeId { slot: 1, generation: 1 };
-        let entries = Entries::Interior(Vec::from([edge]));
-        let header = Header { id, height: 1, lo: Cut::LOW, hi: Cut::HIGH, entries };
-        Header::decode(&header.encode(), EXTENT_BYTES, &LIMITS, NEXT_MSN)
-    }
-
-    #[test]
-    fn each_run_of_a_partition_is_newer_than_those_before() {
-        let read = |last_msns: &[Msn]| {
-            let run = |last_msn: &Msn| RunRef {
-                stored_len: 9,
-                raw_len: 9,
-                last_msn: *last_msn,
-                ..RunRef::default()
-            };
-            read_back(&last_msns.iter().map(run).collect::<Vec<_>>()).is_ok()
-        };
-        assert!(read(&[]) && read(&[1]) && read(&[1, 2, 9]));
-        assert!(!read(&[2, 2]) && !read(&[3, 1]) && !read(&[1, 2, 0]) && !read(&[1, 0, 2]));
-    }
-
-    #[test]
-    fn range_deletes_are_counted_up_to_what_fits() {
-        for (ranges, counted) in [(0, 0), (1, 1), (RANGES_MAX, RANGES_MAX), (u32::MAX, RANGES_MAX)] {
-            let run = RunRef { stored_as: StoredAs::Zstd, ranges, last_msn: 1, ..RunRef::default() };
-            let Ok(Header { entries: Entries::Interior(edges), .. }) = read_back(&[run]) else { panic!() };
-            let read = edges[0].partition[0];
-            assert_eq!((read.ranges, read.stored_as), (counted, StoredAs::Zstd));
-        }
-    }
-
-    #[test]
-    fn no_run_claims_to_be_longer_than_what_is_stored_can_hold() {
-        let stored_len = 10;
-        for stored_as in [StoredAs::Raw, StoredAs::Lz4, StoredAs::Zstd] {
-            let most = stored_as.raw_len_max(stored_len) as u32;
-            assert!(u64::from(most) <= LIMITS.contents_bytes);
-            let read = |raw_len| {
-                read_back(&[RunRef { stored_len, raw_len, stored_as, last_msn: 1, ..RunRef::default() }])
-            };
-            assert!(read(most).is_ok(), "{stored_as:?}");
-            assert!(read(most + 1).is_err() && read(u32::MAX).is_err(), "{stored_as:?}");
-        }
-    }
-
-    #[test]
-    fn all_runs_of_a_node_together_are_within_its_extent_and_the_limits() {
-        let run = |stored_len, raw_len, last_msn| RunRef {
-            stored_len,
-            raw_len,
-            stored_as: StoredAs::Lz4,
-            last_msn,
-            ..RunRef::default()
-        };
-        assert!(read_back(&[run(2000, 9000, 1), run(2096, 9000, 2)]).is_ok());
-        assert!(read_back(&[run(2000, 9000, 1), run(2097, 9000, 2)]).is_err());
-        assert!(read_back(&[run(2048, 1 << 19, 1), run(2048, 1 << 19, 2)]).is_err(), "255 times at most");
-        assert!(read_back(&[run(2100, 1 << 19, 1), run(1996, 255 * 1996, 2)]).is_ok());
-        let zstd = |raw_len, last_msn| RunRef { stored_as: StoredAs::Zstd, ..run(2048, raw_len, last_msn) };
-        assert!(read_back(&[zstd(1 << 19, 1), zstd(1 << 19, 2)]).is_ok());
-        assert!(read_back(&[zstd(1 << 19, 1), zstd((1 << 19) + 1, 2)]).is_err());
-    }
-
-    #[test]
-    fn no_message_is_newer_than_the_volume() {
-        let read =
-            |last_msn| read_back(&[RunRef { stored_len: 9, raw_len: 9, last_msn, ..RunRef::default() }]);
-        assert!(read(NEXT_MSN - 1).is_ok());
-        assert!(read(NEXT_MSN).is_err() && read(Msn::MAX).is_err());
-    }
-
-    #[test]
-    fn what_compresses_best_is_not_too_long() {
-        for raw_len in [64, 4096, 1 << 20] {
-            let raw = alloc::vec![0; raw_len];
-            let stored = lz4_flex::block::compress(&raw);
-            let most = StoredAs::Lz4.raw_len_max(stored.len() as u32);
-            assert!(raw_len as u64 <= most, "{raw_len} bytes in {}", stored.len());
-        }
-    }
-}
+mod tests;

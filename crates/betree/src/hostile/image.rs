@@ -8,7 +8,7 @@ use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::limits::Limits;
-use crate::format::node::Header;
+use crate::format::node::{Header, seal};
 use crate::format::segment;
 use crate::format::superblock::Superblock;
 use crate::format::superblock::slots;
@@ -137,19 +137,20 @@ impl Image {
     }
 
     pub fn header(&self, slot: u32) -> Header {
-        Header::decode(&self.header_bytes(slot), u64::MAX, &self.limits(), u64::MAX).unwrap()
+        Header::decode(&self.header_bytes(slot), u64::MAX, &self.limits(), u64::MAX).ok().unwrap()
     }
 
-    /// Changes the header of a node.
+    /// Changes the header of a node, but for its length and checksum.
     pub fn patch_header(&mut self, slot: u32, patch: Patch<'_>) {
         let mut bytes = self.header_bytes(slot);
         patch(&mut bytes);
+        seal(&mut bytes);
         let (_, parts, _) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
         self.set(&parts, &bytes);
         let per_page = crate::format::table::slots_per_page(self.superblock().table_page_bytes);
         let (index, entry) = ((slot / per_page) as usize, (slot % per_page) as usize);
         let mut page = decode_page(index as u32, &self.page_bytes(index)).unwrap();
-        page.entries[entry].header_checksum = xxh3_64(&bytes).into();
+        page.entries[entry].header_checksum = u64::from_le_bytes(*bytes[8..].first_chunk().unwrap()).into();
         let page = encode_page(index as u32, &page);
         self.patch_page(index, &|bytes| bytes.copy_from_slice(&page));
     }

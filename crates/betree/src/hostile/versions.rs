@@ -10,6 +10,7 @@ use super::{Append, DICTS, GEOMETRY, fill, open, options, sound};
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::format::node::Header;
 use crate::format::superblock::{Identity, Superblock, VERSION};
 use crate::format::tail::TaggedTail;
 use crate::health::State;
@@ -206,4 +207,49 @@ fn superblocks_of_one_volume_may_differ_in_label_and_size() {
     sorted.sort();
     assert_eq!(sorted, vec!["", "", "newest", "newest"]);
     assert!(env.close().is_ok() && open(device).is_ok());
+}
+
+/// A sound volume whose headers are changed, each keeping its length.
+fn with_headers(change: impl Fn(&mut Header)) -> Image {
+    let mut image = sound();
+    for (slot, ..) in image.nodes() {
+        let mut header = image.header(slot);
+        change(&mut header);
+        let bytes = header.encode();
+        image.patch_header(slot, &|old| {
+            assert_eq!(old.len(), bytes.len());
+            old.copy_from_slice(&bytes);
+        });
+    }
+    image
+}
+
+/// What a check of an image's last checkpoint says is wrong.
+fn problems(image: &Image) -> Vec<String> {
+    let mut all = Vec::new();
+    let env = Env::open_damaged(image.device(), options(), &mut |_| ()).unwrap();
+    env.check(&mut |finding| all.extend(finding.into_problem()), &mut |_, _| ()).unwrap();
+    all
+}
+
+#[test]
+fn a_check_tells_of_a_header_that_does_not_belong_where_it_stands() {
+    assert_eq!(problems(&with_headers(|_| ())), [""; 0]);
+    for (change, what) in [
+        ((|header| header.origin.volume_id[0] ^= 1) as fn(&mut Header), "it is of another volume"),
+        (|header| header.origin.dict ^= 1, "and stands in dictionary"),
+        (|header| header.origin.checkpoint = 1 << 40, "it is of a later checkpoint than the volume's"),
+        (|header| header.extent_blocks += 1, "its extent is not as long as it says"),
+        (|header| header.id.generation += 1, "should"),
+        (|header| header.height = header.height.max(1) + 1, "height"),
+    ] {
+        // A leaf's entries are others: it takes no height.
+        let image = with_headers(|header| {
+            if (header.height == 0) != (what == "height") {
+                change(header);
+            }
+        });
+        let told = problems(&image);
+        assert!(!told.is_empty() && told.iter().any(|told| told.contains(what)), "{what}: {told:?}");
+    }
 }

@@ -14,6 +14,8 @@ use crate::node::Node;
 
 /// A node to be written, and where it stands now, if it does.
 struct Job {
+    /// The dictionary that it is of.
+    dict: u8,
     node: Arc<Node>,
     last: Option<NodePlace>,
 }
@@ -25,12 +27,12 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    /// Gives a node to be written; `last` is where it stands now, if it does.
-    pub fn write(&self, store: &Store, node: Arc<Node>, last: Option<NodePlace>) {
-        let Some(Job { node, last }) = self.queue.give(Job { node, last }) else { return };
+    /// Gives a node of a dictionary to be written; `last` is where it stands now, if it does.
+    pub fn write(&self, store: &Store, dict: u8, node: Arc<Node>, last: Option<NodePlace>) {
+        let Some(Job { dict, node, last }) = self.queue.give(Job { dict, node, last }) else { return };
         let mut buffer = AlignedBuf::default();
         let placed =
-            store.encode_node(node, last.as_ref(), &mut buffer).and_then(|node| store.place_node(node));
+            store.encode_node(dict, node, last.as_ref(), &mut buffer).and_then(|node| store.place_node(node));
         self.queue.add_done(placed.and_then(|outgoing| store.write_node(outgoing, &buffer)));
     }
 
@@ -47,7 +49,7 @@ impl Behind {
     /// Writes what is given, until [`stop`](Behind::stop) and until nothing waits any more.
     pub fn serve(&self, store: &Store) {
         self.queue.serve(
-            |Job { node, last }, buffer| store.encode_node(node, last.as_ref(), buffer),
+            |Job { dict, node, last }, buffer| store.encode_node(dict, node, last.as_ref(), buffer),
             |encoded| encoded.and_then(|node| store.place_node(node)),
             |placed, buffer: &mut AlignedBuf| placed.and_then(|outgoing| store.write_node(outgoing, buffer)),
         );

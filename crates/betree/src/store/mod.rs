@@ -39,6 +39,10 @@ pub(crate) struct Store {
     pub limits: Limits,
     /// No message on the device has this number or a later one.
     pub next_msn: AtomicU64,
+    /// What each node carries of the volume.
+    pub volume_id: [u8; 16],
+    /// The generation of the superblock for which nodes are written: no node on the device is of a later one.
+    pub generation: AtomicU64,
     pub cache: Cache,
     pub compression: Compression,
     /// zstd, where the platform has brought it.

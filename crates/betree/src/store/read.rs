@@ -7,12 +7,11 @@ use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::Ordering;
 use betree_platform::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
 use crate::cache::{Loaded, Piece, Stored};
 use crate::error::{Error, Result};
-use crate::format::node::{Entries, Header, RunRef};
+use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
@@ -251,8 +250,14 @@ impl Store {
         }
     }
 
-    /// Reads a node's header, or more.
-    pub fn read_node(&self, id: NodeId, place: &NodePlace, reach: Reach) -> Result<Arc<Node>> {
+    /// Reads a node's header, or more. Whoever knows the dictionary gives it, and the node is to be of it.
+    pub fn read_node(
+        &self,
+        id: NodeId,
+        place: &NodePlace,
+        reach: Reach,
+        dict: Option<u8>,
+    ) -> Result<Arc<Node>> {
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
         let corrupt = |why: &str| place.corrupt(why);
         if u64::from(place.header_len) > extent_bytes {
@@ -285,13 +290,30 @@ impl Store {
             read(header_blocks)?;
         }
         let bytes = buffer.as_slice().get(..place.header_len as usize).unwrap_or_default();
-        if xxh3_64(bytes) != place.header_checksum {
+        if Header::checksum(bytes) != Some(place.header_checksum) {
             return Err(corrupt("the checksum does not match"));
         }
         let next_msn = self.next_msn.load(Ordering::Relaxed);
-        let header = Header::decode(bytes, extent_bytes, &self.limits, next_msn).map_err(corrupt)?;
+        let header = Header::decode(bytes, extent_bytes, &self.limits, next_msn)
+            .map_err(|bad| bad.into_error(corrupt))?;
         if header.id != id {
             return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
+        }
+        let Origin { volume_id, dict: of_dict, checkpoint } = header.origin;
+        if volume_id != self.volume_id {
+            return Err(corrupt("it is of another volume"));
+        }
+        // Both superblocks of a new volume name the nodes of the second.
+        if checkpoint > self.generation.load(Ordering::Relaxed).max(1) {
+            return Err(corrupt("it is of a later checkpoint than the volume's"));
+        }
+        if u64::from(header.extent_blocks) != place.extent.len_blocks() {
+            return Err(corrupt("its extent is not as long as it says"));
+        }
+        if let Some(dict) = dict.filter(|dict| *dict != of_dict) {
+            return Err(corrupt(&alloc::format!(
+                "it is of dictionary {of_dict}, and stands in dictionary {dict}"
+            )));
         }
         let node = self.node_of(header, place);
         if has_pieces {
@@ -339,7 +361,8 @@ impl Store {
                 Body::Interior(edges)
             }
         };
-        let charge = self.cache.charge(place.header_len as usize * 2, &body);
+        let kept_bytes = (place.header_len as usize).saturating_sub(ORIGIN_BYTES);
+        let charge = self.cache.charge(kept_bytes * 2, &body);
         Arc::new(Node { id: header.id, height: header.height, lo: header.lo, hi: header.hi, body, charge })
     }
 }

@@ -11,7 +11,7 @@ use super::keep::{Kept, Standing};
 use super::{NodePlace, Store, corrupt};
 use crate::cache::{Held, Piece, Stored};
 use crate::error::{Error, Result};
-use crate::format::node::{Entries, Header, RunRef, StoredAs, StoredEdge};
+use crate::format::node::{Entries, Header, Origin, RunRef, StoredAs, StoredEdge};
 use crate::format::run::Run;
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node, only_folded};
@@ -100,6 +100,7 @@ impl Store {
     /// Where a piece cannot be read, or there is no memory.
     pub fn encode_node(
         &self,
+        dict: u8,
         node: Arc<Node>,
         last: Option<&NodePlace>,
         buffer: &mut AlignedBuf,
@@ -115,12 +116,20 @@ impl Store {
         let forms =
             pieces.iter().zip(standing).map(|(piece, standing)| Form::of(piece, standing, &kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
-        let header = |refs: &[Vec<RunRef>]| {
-            let entries = entries(&node, refs);
-            Header { id: node.id, height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), entries }
+        let checkpoint = self.generation.load(Ordering::Relaxed);
+        let origin = Origin { volume_id: self.volume_id, dict, checkpoint };
+        let header = |extent_blocks: u32, refs: &[Vec<RunRef>]| Header {
+            origin,
+            id: node.id,
+            extent_blocks,
+            height: node.height,
+            lo: node.lo.clone(),
+            hi: node.hi.clone(),
+            entries: entries(&node, refs),
+            sections: Vec::new(),
         };
         let blank: Vec<_> = forms.iter().map(|form| alloc::vec![RunRef::default(); form.runs()]).collect();
-        let header_len = header(&blank).encode().len();
+        let header_len = header(0, &blank).encode().len();
         let (written, len) = self.encode_runs(&forms, header_len, buffer)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
         let behind = |run: RunRef| RunRef { offset: (blocks * BLOCK_BYTES) as u32 + run.offset, ..run };
@@ -131,8 +140,10 @@ impl Store {
             .zip(written)
             .map(|(form, written)| form.staying.into_iter().map(behind).chain(written).collect())
             .collect();
-        let header = header(&refs).encode();
-        self.refuse_unreadable(&node, &header, blocks, &kept)?;
+        let kept_blocks: u64 = kept.parts().iter().map(|part| part.len_blocks).sum();
+        let extent_blocks = blocks as u64 + kept_blocks;
+        let header = header(extent_blocks as u32, &refs).encode();
+        self.refuse_unreadable(&node, &header, extent_blocks)?;
         if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
             room.copy_from_slice(&header);
         }
@@ -148,16 +159,15 @@ impl Store {
                 .collect(),
             node,
             header_len: header_len as u32,
-            header_checksum: xxh3_64(&header),
+            header_checksum: Header::checksum(&header).unwrap_or_default(),
             blocks,
             kept,
         })
     }
 
-    /// Nothing is written that would not be read back, in an extent of so many new blocks before the kept ones.
-    fn refuse_unreadable(&self, node: &Node, header: &[u8], blocks: usize, kept: &Kept) -> Result<()> {
-        let kept: u64 = kept.parts().iter().map(|part| part.len_blocks).sum();
-        let extent_bytes = (blocks as u64 + kept) * BLOCK_BYTES as u64;
+    /// Nothing is written that would not be read back, in an extent of so many blocks.
+    fn refuse_unreadable(&self, node: &Node, header: &[u8], extent_blocks: u64) -> Result<()> {
+        let extent_bytes = extent_blocks * BLOCK_BYTES as u64;
         let limit_bytes = self.limits.header_bytes;
         if header.len() as u64 > limit_bytes {
             return Err(Error::TooLarge { what: "a node's header", bytes: header.len() as u64, limit_bytes });
@@ -165,11 +175,11 @@ impl Store {
         let next_msn = self.next_msn.load(Ordering::Relaxed);
         match Header::decode(header, extent_bytes, &self.limits, next_msn) {
             Ok(_) => Ok(()),
-            Err(why) => {
+            Err(bad) => Err(bad.into_error(|why| {
                 let why =
                     alloc::format!("node {} would be written so that it cannot be read: {why}", node.id);
-                Err(Error::Corrupt { what: "a node in memory", offset: 0, len: header.len() as u64, why })
-            }
+                Error::Corrupt { what: "a node in memory", offset: 0, len: header.len() as u64, why }
+            })),
         }
     }
 

@@ -123,7 +123,7 @@ impl Tree<'_> {
                 (table.place(id), table.why_lost(id))
             };
             let Some(place) = place else { return lost.map_or(Ok(None), Err) };
-            let node = self.store.read_node(id, &place, Reach::Header)?;
+            let node = self.store.read_node(id, &place, Reach::Header, None)?;
             if let Some(node) = self.keep_read(node, &place)? {
                 return Ok(Some(node));
             }
@@ -135,7 +135,7 @@ impl Tree<'_> {
     fn find_whole(&self, id: NodeId) -> Result<bool> {
         let Some(place) = self.table.lock().place(id) else { return Ok(false) };
         let read = || -> Result<()> {
-            let node = self.store.read_node(id, &place, Reach::Whole)?;
+            let node = self.store.read_node(id, &place, Reach::Whole, None)?;
             // Before those who wait for it look again, or they would read it themselves.
             self.keep_read(node, &place)?;
             Ok(())
