@@ -81,6 +81,16 @@ pub enum Error {
     /// The engine failed: the device, corruption, memory.
     #[error(transparent)]
     Engine(betree::Error),
+    /// What is stored is of a kind that only later versions of this program know.
+    #[error("{at}: it has a {what} {kind:#04x}, which this version does not know")]
+    UnknownKind {
+        /// The path or the key.
+        at: String,
+        /// What has the kind.
+        what: &'static str,
+        /// The kind.
+        kind: u8,
+    },
     /// What the engine gave back cannot be what was stored.
     #[error("damaged: {what}: {why}")]
     Damaged {

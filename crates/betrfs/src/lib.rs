@@ -69,8 +69,8 @@ mod volume;
 pub use betree::{Usage, Uuid};
 pub use error::{Error, Result};
 pub use types::{
-    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, InodeId,
-    NewNode, Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet,
+    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, InodeFlags,
+    InodeId, NewNode, Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet,
     XattrMode,
 };
 /// The largest file in bytes.

@@ -75,6 +75,39 @@ pub struct Entry {
     pub attr: Attr,
 }
 
+/// What the owner of an inode wants of it, as chattr(1) sets it; the bits are Linux's (`FS_IOC_GETFLAGS`). A volume
+/// keeps bits that this version does not know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InodeFlags(u32);
+
+impl InodeFlags {
+    /// Nothing in particular.
+    pub const NONE: InodeFlags = InodeFlags(0);
+    /// Nothing of it changes.
+    pub const IMMUTABLE: InodeFlags = InodeFlags(0x10);
+    /// It only grows.
+    pub const APPEND: InodeFlags = InodeFlags(0x20);
+    /// Backups leave it out.
+    pub const NODUMP: InodeFlags = InodeFlags(0x40);
+    /// Its time of the last read stays.
+    pub const NOATIME: InodeFlags = InodeFlags(0x80);
+
+    /// Those of these bits.
+    pub fn from_bits(bits: u32) -> InodeFlags {
+        InodeFlags(bits)
+    }
+
+    /// The bits, those that are not known too.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it has all of the others.
+    pub fn has(self, others: InodeFlags) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
 /// What a new object is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {

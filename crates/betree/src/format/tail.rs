@@ -28,6 +28,11 @@ fn first(bytes: &[u8]) -> Option<(Tagged<'_>, &[u8])> {
 }
 
 impl TaggedTail {
+    /// One without values.
+    pub const fn new() -> TaggedTail {
+        TaggedTail { bytes: Vec::new() }
+    }
+
     /// Takes the bytes of a tail; `None` where they are cut off or their tags out of order.
     pub fn parse(bytes: &[u8]) -> Option<TaggedTail> {
         let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! Keys of the three dictionaries.
+//! Keys of the dictionaries.
 //!
 //! The components of a path are joined by the byte 00, which no name holds, and the separator
 //! before the last is doubled: `/a/b/c` is `00 a 00 b 00 00 c`. So the entries of a directory are
@@ -7,7 +7,8 @@
 //! (`00 a 00 b 00 c`; the root's is empty), from which the keys below it are made.
 //!
 //! What is no name begins with another byte: 01 objects (files with several names), 02 markers of
-//! unlinked files, 03 snapshots, 05 the root's own record and the volume's record.
+//! unlinked files, 03 snapshots, 05 the root's own record and the volume's record. 04, and 06 and above, are for later
+//! versions: a key there is told by a check, and never read as anything.
 //!
 //! The snapshots of a directory are the entries of one of the path 03, the directory's path, 00: as no
 //! component is empty, these are none of the snapshots of its subdirectories, and all of them together
@@ -15,7 +16,7 @@
 //! the path `03 00 a 00 00 s`.
 //!
 //! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, whose
-//! first is below 80, or ff and the name of a large extended attribute.
+//! first is below 80, or ff and the name of a large extended attribute. The tag fe is for later versions.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,6 +35,8 @@ const MARKER: u8 = 0x02;
 const SNAPSHOT: u8 = 0x03;
 const ROOT: u8 = 0x05;
 const XATTR: u8 = 0xff;
+/// The tag of pairs beside a file, in a later version.
+const PAIRS: u8 = 0xfe;
 /// Block numbers end below this first byte.
 const BLOCKS_END: u8 = 0x80;
 
@@ -250,6 +253,11 @@ pub(crate) fn xattrs(own: &[u8]) -> (Cut, Cut) {
     within(xattr(own, b""))
 }
 
+/// The first byte of a key of which only later versions know the meaning.
+pub(crate) fn reserved_space(key: &[u8]) -> Option<u8> {
+    key.first().copied().filter(|first| *first == SNAPSHOT + 1 || *first > ROOT)
+}
+
 /// What a key of `data` belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataTag<'k> {
@@ -257,6 +265,8 @@ pub(crate) enum DataTag<'k> {
     Block(u64),
     /// A large extended attribute by its name.
     Xattr(&'k [u8]),
+    /// Something of a tag that only later versions know.
+    Reserved(u8),
 }
 
 /// The own key and the tag in a key of `data`.
@@ -274,6 +284,7 @@ pub(crate) fn split_data(key: &[u8]) -> Option<(&[u8], DataTag<'_>)> {
     let tag = key.get(own_len..)?.strip_prefix(&[0])?;
     match *tag.first()? {
         XATTR => Some((own, DataTag::Xattr(tag.get(1..).filter(|name| !name.is_empty())?))),
+        PAIRS => Some((own, DataTag::Reserved(PAIRS))),
         first if first < BLOCKS_END => Some((own, DataTag::Block(u64::from_be_bytes(tag.try_into().ok()?)))),
         _ => None,
     }
@@ -308,6 +319,7 @@ pub(crate) fn describe(key: &[u8]) -> String {
         Some((own, DataTag::Xattr(name))) => {
             alloc::format!("{}, attribute {}", describe(own), String::from_utf8_lossy(name))
         }
+        Some((own, DataTag::Reserved(tag))) => alloc::format!("{}, tag {tag:02x}", describe(own)),
         None => alloc::format!("the key \"{}\"", key.escape_ascii()),
     }
 }

@@ -1,4 +1,10 @@
 //! The small records of the reserved spaces: markers of unlinked files, and the volume's own.
+//!
+//! ```text
+//! marker: version u8 | kind u8 (0: an unlinked file) | reserved u16 | own key of the file
+//! volume: schema u32 | reserved u32 | features u64 | ids u64 | oids u64 | 32 bytes that are kept
+//! ```
+//! A kind or a feature that is not known is refused.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -7,9 +13,11 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::{Error, Result};
-use crate::schema::{damaged, key};
+use crate::schema::{damaged, key, unknown};
 
 const MARKER_VERSION: u8 = 1;
+/// The kind of marker that there is.
+const UNLINKED: u8 = 0;
 
 /// A file that was unlinked while it was open: whose blocks are to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +29,8 @@ pub(crate) struct Marker {
 impl Marker {
     /// Its bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(1 + self.base.len());
-        bytes.push(MARKER_VERSION);
+        let mut bytes = Vec::with_capacity(4 + self.base.len());
+        bytes.extend_from_slice(&[MARKER_VERSION, UNLINKED, 0, 0]);
         bytes.extend_from_slice(&self.base);
         bytes
     }
@@ -30,13 +38,16 @@ impl Marker {
     /// Reads the marker at `at`.
     pub fn decode(at: &[u8], bytes: &[u8]) -> Result<Marker> {
         match bytes {
-            [MARKER_VERSION, base @ ..]
+            [MARKER_VERSION, UNLINKED, 0, 0, base @ ..]
                 if key::split_entry(base).is_some() || key::object_id(base).is_some() =>
             {
                 Ok(Marker { base: base.to_vec() })
             }
-            [MARKER_VERSION, ..] => Err(damaged(at, "it names no file")),
-            _ => Err(damaged(at, "it is of no known version")),
+            [MARKER_VERSION, UNLINKED, 0, 0, ..] => Err(damaged(at, "it names no file")),
+            [MARKER_VERSION, kind, ..] if *kind != UNLINKED => Err(unknown(at, "marker of kind", *kind)),
+            [MARKER_VERSION, ..] => Err(damaged(at, "it is too short, or reserved bytes are in use")),
+            [version, ..] => Err(unknown(at, "marker of version", *version)),
+            [] => Err(damaged(at, "it is empty")),
         }
     }
 }
@@ -49,13 +60,13 @@ struct VolumeBytes {
     features: U64,
     ids: U64,
     oids: U64,
-    reserved_later: [u8; 32],
+    kept: [u8; 32],
 }
 
 const _: () = assert!(size_of::<VolumeBytes>() == 64);
 
-/// The version of keys and records that this library writes. In version 1 records of sparse files had no extents.
-const SCHEMA: u32 = 2;
+/// The version of keys and records that this library writes. Versions 1 and 2 were those of earlier formats.
+const SCHEMA: u32 = 3;
 
 /// Numbers are counted up one by one, and never come near the end of their type.
 pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
@@ -72,6 +83,8 @@ pub(crate) struct VolumeRecord {
     pub ids: u64,
     /// No object id from here on was given out.
     pub oids: u64,
+    /// What later versions have noted: kept.
+    pub kept: [u8; 32],
 }
 
 impl VolumeRecord {
@@ -83,7 +96,7 @@ impl VolumeRecord {
             features: U64::new(self.features),
             ids: U64::new(self.ids),
             oids: U64::new(self.oids),
-            reserved_later: [0; 32],
+            kept: self.kept,
         };
         bytes.as_bytes().to_vec()
     }
@@ -105,7 +118,7 @@ impl VolumeRecord {
         if !(FIRST_ID..=NUMBERS_MAX).contains(&ids) || !(FIRST_OID..=NUMBERS_MAX).contains(&oids) {
             return Err(damaged(&key::VOLUME_KEY, "no volume comes to its numbers"));
         }
-        Ok(VolumeRecord { features: 0, ids, oids })
+        Ok(VolumeRecord { features: 0, ids, oids, kept: parsed.kept })
     }
 }
 
@@ -117,10 +130,13 @@ mod tests {
     fn they_come_back_and_other_bytes_are_refused() {
         let marker = Marker { base: key::entry(b"", b"f") };
         assert_eq!(Marker::decode(b"m", &marker.encode()), Ok(marker));
-        for bad in [&b""[..], b"\x01", b"\x01xyz", b"\x02\0\0f"] {
-            assert!(Marker::decode(b"m", bad).is_err(), "{bad:?}");
+        for bad in [&b""[..], b"\x01", b"\x01\0\0\0", b"\x01\0\0\0xyz", b"\x01\0\x01\0\0\0f"] {
+            assert!(matches!(Marker::decode(b"m", bad), Err(Error::Damaged { .. })), "{bad:?}");
         }
-        let record = VolumeRecord { features: 0, ids: 3, oids: 4 };
+        for later in [&b"\x02\0\0\0\0\0f"[..], b"\x01\x01\0\0\0\0f"] {
+            assert!(matches!(Marker::decode(b"m", later), Err(Error::UnknownKind { .. })), "{later:?}");
+        }
+        let record = VolumeRecord { features: 0, ids: 3, oids: 4, kept: [9; 32] };
         assert_eq!(VolumeRecord::decode(&record.encode()), Ok(record));
         assert!(VolumeRecord::decode(&record.encode()[1..]).is_err());
         for number in [0, NUMBERS_MAX + 1, u64::MAX - 1, u64::MAX] {

@@ -1,20 +1,30 @@
-//! What `meta` holds under a name: an inode record, or a redirect to the object of a file with
-//! several names.
+//! What `meta` holds under a name: an inode record, or a redirect to the object of a file with several names.
 //!
-//! An inode record is a head of fixed size, then the target of a symbolic link, then the extents of a
-//! sparse file, then the extended attributes (the small ones whole, the large ones as name and length).
+//! ```text
+//! inode record: head, 128 bytes | target of a symbolic link | extents of a sparse file
+//!               | extended attributes (small ones whole, large ones as name and length) | tagged tail
+//! head:         version u8 | kind u8 | attributes u16 | mode u32 | uid u32 | gid u32 | rdev u32 | nlink u32
+//!               | flags u32 | target length u16 | tail length u16 | size u64 | atime, mtime, ctime, crtime i64
+//!               | id u64 | salt u64 | entries u64 | subdirs u64 | snapshots u32 | generation u32 | inode flags u32
+//!               | project u32 | blocks u64
+//! redirect:     version u8 | kind u8 | reserved u16 | mode u32 | oid u64 | inode number u64 | reserved u64
+//! ```
+//! A flag that is not known makes a record damage; an inode flag and a tag that are not known are kept through every
+//! rewrite. `blocks` is room for an exact count of a sparse file's blocks: 0 says that there is none, and whoever
+//! keeps no count writes 0.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use betree::TaggedTail;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Result;
 use crate::schema::block::BLOCK;
 use crate::schema::xattr::{self, Xattr};
-use crate::schema::{Extents, damaged};
-use crate::types::FileType;
+use crate::schema::{Extents, damaged, unknown};
+use crate::types::{FileType, InodeFlags};
 
 /// The version of the layouts below.
 const VERSION: u8 = 1;
@@ -36,7 +46,8 @@ struct InodeHead {
     rdev: U32,
     nlink: U32,
     flags: U32,
-    target_len: U32,
+    target_len: U16,
+    tail_len: U16,
     size: U64,
     atime_ns: I64,
     mtime_ns: I64,
@@ -47,7 +58,10 @@ struct InodeHead {
     entries: U64,
     subdirs: U64,
     snapshots: U32,
-    reserved: [u8; 20],
+    generation: U32,
+    inode_flags: U32,
+    project: U32,
+    blocks: U64,
 }
 
 const _: () = assert!(size_of::<InodeHead>() == 128);
@@ -123,8 +137,23 @@ pub(crate) struct Record {
     /// Of a symbolic link.
     pub target: Box<[u8]>,
     pub xattrs: Vec<Xattr>,
+    /// `None` for the default, which most have.
+    rare: Option<Box<Rare>>,
+}
+
+/// What few inodes have, out of the way of the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rare {
+    /// Which inode of its number it is, for handles of files.
+    pub generation: u32,
+    /// What its owner wants of it.
+    pub flags: InodeFlags,
+    /// The project that it counts for.
+    pub project: u32,
+    /// What later versions have noted of it: kept.
+    pub tail: TaggedTail,
     /// Of a sparse file; in any other an absent block is damage.
-    extents: Option<Box<Extents>>,
+    extents: Option<Extents>,
 }
 
 /// One name of a file that has, or had, several.
@@ -166,35 +195,57 @@ impl Record {
             snapshots: 0,
             target: Box::default(),
             xattrs: Vec::new(),
-            extents: None,
+            rare: None,
         }
     }
 
     /// The blocks of a file that may lack some, which then read as zeros.
     pub fn extents(&self) -> Option<&Extents> {
-        self.extents.as_deref()
+        self.rare().extents.as_ref()
     }
 
     /// Whether blocks of the file may be absent.
     pub fn is_sparse(&self) -> bool {
-        self.extents.is_some()
+        self.extents().is_some()
     }
 
     /// The same, to change it, of a file that becomes sparse by this if it is not. To be called before its size is
     /// changed.
     pub fn make_sparse(&mut self) -> &mut Extents {
         let blocks = self.size.div_ceil(BLOCK);
-        self.extents.get_or_insert_with(|| Box::new(Extents::of_blocks(blocks)))
+        let rare = self.rare.get_or_insert_default();
+        rare.extents.get_or_insert_with(|| Extents::of_blocks(blocks))
     }
 
     /// Notes that an empty file has no hole.
     pub fn make_dense(&mut self) {
-        self.extents = None;
+        if let Some(rare) = &mut self.rare {
+            rare.extents = None;
+        }
+        self.rare.take_if(|rare| **rare == Rare::default());
     }
 
     /// How many blocks a file has: of one with very many holes, about.
     pub fn blocks(&self) -> u64 {
         self.extents().map_or(self.size.div_ceil(BLOCK), Extents::blocks)
+    }
+
+    /// What few inodes have.
+    pub fn rare(&self) -> &Rare {
+        static DEFAULT: Rare = Rare {
+            generation: 0,
+            flags: InodeFlags::NONE,
+            project: 0,
+            tail: TaggedTail::new(),
+            extents: None,
+        };
+        self.rare.as_deref().unwrap_or(&DEFAULT)
+    }
+
+    /// The same, to change it.
+    #[cfg(test)]
+    pub fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Whether it is a directory.
@@ -204,6 +255,7 @@ impl Record {
 
     /// Its bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
+        let rare = self.rare();
         let head = InodeHead {
             version: VERSION,
             kind: INODE,
@@ -214,7 +266,8 @@ impl Record {
             rdev: U32::new(self.rdev),
             nlink: U32::new(self.nlink),
             flags: U32::new(self.flags.0 | if self.is_sparse() { Flags::SPARSE.0 } else { 0 }),
-            target_len: U32::new(self.target.len() as u32),
+            target_len: U16::new(self.target.len() as u16),
+            tail_len: U16::new(rare.tail.as_bytes().len() as u16),
             size: U64::new(self.size),
             atime_ns: I64::new(self.atime_ns),
             mtime_ns: I64::new(self.mtime_ns),
@@ -225,17 +278,22 @@ impl Record {
             entries: U64::new(self.entries),
             subdirs: U64::new(self.subdirs),
             snapshots: U32::new(self.snapshots),
-            reserved: [0; 20],
+            generation: U32::new(rare.generation),
+            inode_flags: U32::new(rare.flags.bits()),
+            project: U32::new(rare.project),
+            blocks: U64::ZERO,
         };
-        let mut bytes = Vec::with_capacity(size_of::<InodeHead>() + self.target.len());
+        let tail = rare.tail.as_bytes();
+        let mut bytes = Vec::with_capacity(size_of::<InodeHead>() + self.target.len() + tail.len());
         bytes.extend_from_slice(head.as_bytes());
         bytes.extend_from_slice(&self.target);
-        if let Some(extents) = &self.extents {
+        if let Some(extents) = self.extents() {
             extents.encode(&mut bytes);
         }
         for attr in &self.xattrs {
             xattr::encode(attr, &mut bytes);
         }
+        bytes.extend_from_slice(tail);
         bytes
     }
 }
@@ -259,17 +317,14 @@ impl Redirect {
 impl Stored {
     /// Reads what `meta` holds at `key`.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Stored> {
-        Self::parse(bytes).map_err(|why| damaged(key, why))
-    }
-
-    fn parse(bytes: &[u8]) -> core::result::Result<Stored, &'static str> {
-        match bytes {
+        let parsed = match bytes {
             [VERSION, INODE, ..] => parse_inode(bytes).map(Stored::Inode),
             [VERSION, REDIRECT, ..] => parse_redirect(bytes).map(Stored::Redirect),
-            [VERSION, ..] => Err("the record is of an unknown kind"),
-            [0, ..] | [] => Err("there is no record"),
-            _ => Err("the record is of a later version"),
-        }
+            [VERSION, kind, ..] => return Err(unknown(key, "record of kind", *kind)),
+            [VERSION] | [0, ..] | [] => Err("there is no record"),
+            [version, ..] => return Err(unknown(key, "record of version", *version)),
+        };
+        parsed.map_err(|why| damaged(key, why))
     }
 }
 
@@ -292,15 +347,22 @@ fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
     if flags.has(Flags::SPARSE) {
         flags.clear(Flags::SPARSE);
         let found = Extents::parse(&mut rest).ok_or("the extents are none that a file has")?;
-        extents = Some(Box::new(found));
+        extents = Some(found);
     }
     let mut xattrs = Vec::new();
     for _ in 0..head.xattrs.get() {
         xattrs.push(xattr::parse(&mut rest).ok_or("an extended attribute is cut off")?);
     }
-    if !rest.is_empty() {
-        return Err("bytes follow the record");
+    if rest.len() != usize::from(head.tail_len.get()) {
+        return Err("the tagged values are not as long as the record says");
     }
+    let rare = Rare {
+        generation: head.generation.get(),
+        flags: InodeFlags::from_bits(head.inode_flags.get()),
+        project: head.project.get(),
+        tail: TaggedTail::parse(rest).ok_or("the tagged values are cut off or out of order")?,
+        extents,
+    };
     Ok(Record {
         file_type: type_of(mode)?,
         perm: (mode & 0o7777) as u16,
@@ -321,7 +383,7 @@ fn parse_inode(bytes: &[u8]) -> core::result::Result<Record, &'static str> {
         snapshots: head.snapshots.get(),
         target: Box::from(target),
         xattrs,
-        extents,
+        rare: (rare != Rare::default()).then(|| Box::new(rare)),
     })
 }
 
@@ -356,6 +418,7 @@ fn type_of(mode: u32) -> core::result::Result<FileType, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::schema::XattrValue;
     use alloc::vec;
     use proptest::prelude::*;
@@ -365,6 +428,10 @@ mod tests {
         record.size = 9;
         record.make_sparse().add(1 << 40, 1 << 41);
         record.target = Box::from(&b"elsewhere"[..]);
+        let rare = record.rare_mut();
+        (rare.generation, rare.project) = (0x0102_0304, 0x0506_0708);
+        rare.flags = InodeFlags::from_bits(0x8000_0090);
+        assert!(rare.tail.set(7, b"seven") && rare.tail.set(900, b""));
         record.xattrs = vec![
             Xattr { name: b"user.a".to_vec(), value: XattrValue::Inline(b"".to_vec()) },
             Xattr { name: b"user.b".to_vec(), value: XattrValue::Stored(65536) },
@@ -384,6 +451,15 @@ mod tests {
     }
 
     #[test]
+    fn fields_stand_at_their_documented_places() {
+        let bytes = sample().encode();
+        assert_eq!(bytes[28..32], [9, 0, 13, 0], "target, tail");
+        assert_eq!(bytes[108..120], [4, 3, 2, 1, 0x90, 0, 0, 0x80, 8, 7, 6, 5]);
+        assert_eq!(bytes[120..128], [0; 8]);
+        assert_eq!(bytes[bytes.len() - 13..], *b"\x07\0\x05\0seven\x84\x03\0\0");
+    }
+
+    #[test]
     fn every_truncation_is_damage() {
         for whole in [sample().encode(), Redirect { oid: 1, ino: 2, file_type: FileType::Fifo }.encode()] {
             for len in 0..whole.len() {
@@ -393,6 +469,19 @@ mod tests {
             longer.push(0);
             assert!(Stored::decode(b"\0\0a", &longer).is_err());
         }
+    }
+
+    #[test]
+    fn kinds_and_versions_of_later_programs_are_named() {
+        let kind_of = |bytes: &[u8]| match Stored::decode(b"k", bytes) {
+            Err(Error::UnknownKind { what, kind, .. }) => (what, kind),
+            other => panic!("{other:?}"),
+        };
+        let mut bytes = sample().encode();
+        bytes[1] = 3;
+        assert_eq!(kind_of(&bytes), ("record of kind", 3));
+        bytes[0] = 2;
+        assert_eq!(kind_of(&bytes), ("record of version", 2));
     }
 
     proptest! {

@@ -164,6 +164,7 @@ fn check<'v>(env: &'v Env, op: Op<'v>, mut findings: Findings) -> Report {
     check.data();
     check.links();
     check.link_counts();
+    check.user();
     check.finish()
 }
 

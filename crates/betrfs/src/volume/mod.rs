@@ -57,7 +57,7 @@ use crate::node::{
     Accessed, Ages, Contents, Directory, Inode, Orphans, Patience, Place, Promises, State, Table,
 };
 use crate::schema::block::{BLOCK, BlockUpsert};
-use crate::schema::{DATA, META, Marker, Record, Stored, VolumeRecord, damaged, key};
+use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use numbers::Numbers;
 use op::{AllCounts, Op};
@@ -71,8 +71,6 @@ pub use op::{Counters, OpCount, OpKind};
 const CHANGE_BYTES: usize = 1024;
 /// The most that is written in one batch, where the log allows it.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
-/// The dictionaries of a volume.
-const DICTS: u8 = 3;
 /// The engine's cache while a volume is made.
 const FORMAT_CACHE_BYTES: usize = 8 << 20;
 /// How much is deleted at once when a volume is opened.
@@ -130,13 +128,14 @@ impl Volume {
         identity.uuid = options.uuid.unwrap_or(identity.uuid);
         identity.made_ns = platform.now_ns();
         identity.made_by = concat!("betrfs ", env!("CARGO_PKG_VERSION")).into();
-        let geometry = options.geometry.unwrap_or_else(|| Geometry::for_volume(device.len(), DICTS));
+        let usual = || Geometry::for_volume(device.len(), DICTS);
+        let geometry = Geometry { dicts: DICTS, ..options.geometry.unwrap_or_else(usual) };
         Env::format(device.clone(), &geometry, identity)?;
         let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
         let mut root =
             Record::new(FileType::Directory, options.root_perm.unwrap_or(0o755), ROOT_ID, platform.now_ns());
         (root.uid, root.gid) = (options.root_uid, options.root_gid);
-        let volume = VolumeRecord { features: 0, ids: ROOT_ID + 1, oids: 1 };
+        let volume = VolumeRecord { ids: ROOT_ID + 1, oids: 1, ..VolumeRecord::default() };
         let mut batch = Batch::new();
         batch.put(META, &key::VOLUME_KEY, &volume.encode());
         batch.put(META, &key::ROOT_KEY, &root.encode());

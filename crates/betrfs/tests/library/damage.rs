@@ -83,8 +83,8 @@ fn each_kind_of_damage_is_a_sentence_that_names_the_place() {
         ["/a: the file that it links to is lost", "/d/b: the file that it links to is lost"]
     );
     assert_eq!(
-        problems(|batch, _| batch.put(META, b"\x09", b"?")),
-        ["the key \"\\t\": no such key has a meaning"]
+        problems(|batch, _| batch.put(META, b"\x05\x09", b"?")),
+        ["the key \"\\x05\\t\": no such key has a meaning"]
     );
 }
 

@@ -28,7 +28,7 @@ fn sample() -> Disk {
         basement_bytes: 4 << 10,
         fanout_max: 4,
         log_bytes: 1 << 20,
-        dicts: 3,
+        dicts: 4,
     };
     let device = Arc::new(MemDevice::new(4 << 20));
     let platform = TestPlatform::new();
@@ -45,7 +45,7 @@ fn sample() -> Disk {
     let linked = mkfile(&volume, ROOT, "a").node;
     volume.link(linked, dir, b"b").unwrap();
     let mut marker = Batch::new();
-    marker.put(META, b"\x02\0\0\0\0\0\0\0\x09", b"\x01\0d\0\0gone");
+    marker.put(META, b"\x02\0\0\0\0\0\0\0\x09", b"\x01\0\0\0\0d\0\0gone");
     volume.env().commit(&marker).unwrap();
     volume.close().unwrap();
     disk

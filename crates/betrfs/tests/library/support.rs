@@ -66,7 +66,7 @@ impl Disk {
             basement_bytes: 4 << 10,
             fanout_max: 4,
             log_bytes: 8 << 20,
-            dicts: 3,
+            dicts: 4,
         };
         Disk::with(bytes, &FormatOptions { geometry: Some(geometry), ..FormatOptions::default() })
     }

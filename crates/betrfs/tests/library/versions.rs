@@ -1,8 +1,10 @@
 //! Volumes of other versions, as the file system sees them.
 
-use betree::{Cut, DictId};
+use betree::{Batch, Cut, DictId, Env};
 use betree_platform::Device;
-use betrfs::{AccessTimes, Error, Objects, OpenOptions, SetAttr, Uuid, Volume};
+use betrfs::{
+    AccessTimes, Error, FallocateMode, Objects, OpenOptions, RenameFlags, SetAttr, Uuid, Volume, XattrMode,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::support::*;
@@ -95,4 +97,95 @@ fn a_volume_has_the_label_and_the_uuid_that_it_was_made_with() {
     assert_eq!((identity.label.as_str(), identity.uuid), ("photos", uuid));
     let options = betrfs::FormatOptions { label: "a\nb".into(), ..options };
     assert!(Volume::format(disk.device.clone(), &options, &*platform).is_err());
+}
+
+const META: DictId = DictId(0);
+const DATA: DictId = DictId(1);
+const USER: DictId = DictId(3);
+/// A tagged tail of a later version: tag 0x1234, five bytes.
+const TAIL: &[u8] = b"\x34\x12\x05\0later";
+
+/// Commits to a volume that is not open.
+fn change(disk: &Disk, batch: &Batch) {
+    let env = Env::open(disk.device.clone(), Volume::engine_options(4 << 20)).unwrap();
+    env.commit(batch).unwrap();
+    env.close().unwrap();
+}
+
+fn record(volume: &Volume, key: &[u8]) -> Vec<u8> {
+    volume.env().get(META, key).unwrap().unwrap()
+}
+
+#[test]
+fn what_a_later_version_noted_of_an_inode_is_kept_through_every_change_of_its_record() {
+    let disk = Disk::of_bytes(16 << 20);
+    let volume = disk.open();
+    let dir = mkdir(&volume, ROOT, "d").node;
+    let file = mkfile(&volume, dir, "f").node;
+    volume.write(file, 0, &[1; 9000], false).unwrap();
+    let mut later = record(&volume, b"\0d\0\0f");
+    volume.close().unwrap();
+    drop(volume);
+    later[30..32].copy_from_slice(&(TAIL.len() as u16).to_le_bytes());
+    later[108..120].copy_from_slice(b"gen flagproj");
+    later.extend_from_slice(TAIL);
+    let mut batch = Batch::new();
+    batch.put(META, b"\0d\0\0f", &later);
+    change(&disk, &batch);
+
+    let volume = disk.open();
+    let is_kept = |key: &[u8]| {
+        let record = record(&volume, key);
+        record.ends_with(TAIL) && &record[108..120] == b"gen flagproj"
+    };
+    let file = volume.resolve(b"/d/f").unwrap().node;
+    let chmod = SetAttr { perm: Some(0o600), ..SetAttr::default() };
+    volume.setattr(file, &chmod).unwrap();
+    volume.write(file, 8000, &[2; 9000], false).unwrap();
+    volume.set_xattr(file, b"user.small", b"value", XattrMode::Any).unwrap();
+    volume.set_xattr(file, b"user.large", &[3; 9000], XattrMode::Any).unwrap();
+    volume.fallocate(file, FallocateMode::PunchHole, 0, 4096).unwrap();
+    assert!(is_kept(b"\0d\0\0f"), "in place");
+    let dir = volume.resolve(b"/d").unwrap().node;
+    volume.rename(dir, b"f", ROOT, b"g", RenameFlags::default()).unwrap();
+    assert!(is_kept(b"\0\0g"), "renamed");
+    volume.clone_inode(file, ROOT, b"copy").unwrap();
+    volume.write(volume.resolve(b"/copy").unwrap().node, 0, b"x", false).unwrap();
+    assert!(is_kept(b"\0\0copy") && is_kept(b"\0\0g"), "cloned");
+    volume.rename(ROOT, b"g", dir, b"g", RenameFlags::default()).unwrap();
+    volume.clone_inode(dir, ROOT, b"e").unwrap();
+    volume.write(volume.resolve(b"/e/g").unwrap().node, 0, b"x", false).unwrap();
+    assert!(is_kept(b"\0e\0\0g"), "cloned with its directory");
+    volume.link(volume.resolve(b"/d/g").unwrap().node, ROOT, b"h").unwrap();
+    let mut objects = volume.env().cursor(META, Cut::before([1]), Cut::after([1]));
+    let (object, _) = objects.next().unwrap().unwrap();
+    assert!(is_kept(object), "linked");
+    assert_sound(&volume);
+}
+
+#[test]
+fn keys_that_are_for_later_versions_are_told_by_a_check_and_read_as_nothing() {
+    let cases: [(DictId, &[u8], &str); 6] = [
+        (META, b"\x04\0\0\0\0\0\0\0\x01", "a key of the space 0x04"),
+        (META, b"\x06d", "a key of the space 0x06"),
+        (META, b"\xff", "a key of the space 0xff"),
+        (DATA, b"\x04x", "a key of the space 0x04"),
+        (DATA, b"\0\0f\0\xfekey", "/f: it has a value of the tag 0xfe"),
+        (USER, b"a pair", "it stands in the dictionary `user`"),
+    ];
+    for (dict, key, expected) in cases {
+        let disk = Disk::of_bytes(16 << 20);
+        let volume = disk.open();
+        let file = mkfile(&volume, ROOT, "f").node;
+        volume.write(file, 0, b"contents", false).unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        let mut batch = Batch::new();
+        batch.put(dict, key, b"later");
+        change(&disk, &batch);
+        let volume = disk.open();
+        assert_eq!((names(&volume, ROOT), contents(&volume, "/f")), (vec!["f".into()], b"contents".to_vec()));
+        let problems = volume.check(&mut |_, _| ()).unwrap().problems;
+        assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
+    }
 }

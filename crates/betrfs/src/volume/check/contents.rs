@@ -9,7 +9,7 @@ use super::losses::Lost;
 use super::{Check, EVERYTHING};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::{self, DataTag};
-use crate::schema::{DATA, Extents, Flags, LINKS, META, Record, Recount, Stored, XattrValue};
+use crate::schema::{DATA, Extents, Flags, LINKS, META, Record, Recount, Stored, USER, XattrValue, unknown};
 use crate::types::FileType;
 
 impl Check<'_> {
@@ -112,9 +112,16 @@ impl Check<'_> {
         let mut is_known = false;
         while let Some((at, _)) = self.next(DATA, &mut pairs) {
             let Some((own, tag)) = key::split_data(at) else {
-                self.problem(at, "no such key has a meaning");
+                match key::reserved_space(at) {
+                    Some(space) => drop(self.heard::<()>(Err(unknown(at, "key of the space", space)))),
+                    None => self.problem(at, "no such key has a meaning"),
+                }
                 continue;
             };
+            if let DataTag::Reserved(tag) = tag {
+                self.heard::<()>(Err(unknown(own, "value of the tag", tag)));
+                continue;
+            }
             if owner.0 != own {
                 let found = self.get(META, own);
                 is_known = found.is_some();
@@ -136,7 +143,7 @@ impl Check<'_> {
                     .xattrs
                     .iter()
                     .any(|attr| attr.name == name && matches!(attr.value, XattrValue::Stored(_))),
-                (_, None) => false,
+                (DataTag::Reserved(_), _) | (_, None) => false,
             };
             if belongs || !is_known {
             } else if self.gaps.touch(META, &key::markers()) {
@@ -145,6 +152,14 @@ impl Check<'_> {
             } else {
                 self.misfit(at, "it belongs to no file");
             }
+        }
+    }
+
+    /// Nothing is in the dictionary that is for later versions.
+    pub(super) fn user(&mut self) {
+        let mut pairs = self.op.scan(USER, EVERYTHING);
+        if let Some((at, _)) = self.next(USER, &mut pairs) {
+            self.problem(at, "it stands in the dictionary `user`, of which this version knows nothing");
         }
     }
 

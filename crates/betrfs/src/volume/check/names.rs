@@ -11,7 +11,7 @@ use super::losses::{Lost, ObjectNames, and_more};
 use super::report::Findings;
 use super::{Check, EVERYTHING};
 use crate::schema::key;
-use crate::schema::{LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord};
+use crate::schema::{LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
 use crate::types::FileType;
 
 /// So many directories are named of which the entries could not be counted.
@@ -139,6 +139,8 @@ impl Check<'_> {
                 if let Some(marker) = self.heard(Marker::decode(at, bytes)) {
                     self.orphans.insert(marker.base);
                 }
+            } else if let Some(space) = key::reserved_space(at) {
+                self.heard::<()>(Err(unknown(at, "key of the space", space)));
             } else if key::split_entry(at).is_none() {
                 self.problem(at, "no such key has a meaning");
             }
