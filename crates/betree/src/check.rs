@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::checkpoint::Committed;
+use crate::engine::checkpoint::Committed;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::superblock::slots::{self, BadSlot};

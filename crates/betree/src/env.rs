@@ -11,8 +11,8 @@ use betree_platform::sync::{Condvar, Mutex};
 
 use crate::batch::Batch;
 use crate::check::Opened;
-use crate::checkpoint::{Captured, Committed};
 use crate::dict::Dict;
+use crate::engine::checkpoint::{Captured, Committed};
 use crate::engine::{BORDERS_AT_ONCE, Engine};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Identity, Superblock};

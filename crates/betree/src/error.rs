@@ -147,9 +147,14 @@ pub enum Error {
     /// The changes of a batch, as they stand in a log record, do not parse.
     #[error("the changes of a batch do not parse as a log record")]
     BadRecord,
-    /// What the engine made sure of is not so; nothing on the device is to blame.
-    #[error("a mistake in the program: {0}")]
-    Mistake(&'static str),
+    /// An invariant of this program does not hold; nothing on the device is to blame.
+    #[error("internal error at {place}: it does not hold that {what}")]
+    Internal {
+        /// The invariant.
+        what: &'static str,
+        /// File and line that noticed.
+        place: &'static str,
+    },
     /// The device is too small for a new volume.
     #[error(
         "it has {bytes} bytes in whole blocks, and a volume of such nodes and such a log needs at least {least_bytes}"

@@ -42,6 +42,7 @@ pub(crate) struct Table {
     /// Of a table that was read as far as it can be: slots in a row of which nothing is known, by the first of
     /// them, with the one behind the last, and why.
     lost: BTreeMap<u32, (u32, Error)>,
+    miscounted: Option<NodeId>,
 }
 
 /// Where a page stands on the device.
@@ -181,16 +182,26 @@ impl Table {
         self.touch(id.slot);
     }
 
-    /// Adds to a node's references, or takes from them. Without any it stays in the table, which is
-    /// how a crash finds what is still to be freed. How many there are now; `None` where the table
-    /// does not hold the node.
+    /// Adds to a node's references, or takes from them, and returns their number; `None` where the table does not hold
+    /// the node. A node without references stays in the table: so recovery finds what is still to be freed.
+    ///
+    /// A number below zero or beyond the type means that the table and the edges do not agree. The node then keeps a
+    /// reference for ever, for it may still be named, and [`miscounted`](Table::miscounted) tells.
     pub fn count(&mut self, id: NodeId, more: i64) -> Option<u32> {
         let slot = self.slot_mut(id)?;
-        let references = i64::from(slot.references).saturating_add(more).max(0);
-        slot.references = u32::try_from(references).unwrap_or(u32::MAX);
-        let references = slot.references;
+        let sum = i64::from(slot.references).checked_add(more).and_then(|sum| u32::try_from(sum).ok());
+        let references = sum.unwrap_or(slot.references.max(1));
+        slot.references = references;
+        if sum.is_none() {
+            self.miscounted.get_or_insert(id);
+        }
         self.touch(id.slot);
         Some(references)
+    }
+
+    /// The first node whose references were not what the edges said, since this was asked last.
+    pub fn miscounted(&mut self) -> Option<NodeId> {
+        self.miscounted.take()
     }
 
     /// How many references there are to a node.
@@ -376,6 +387,21 @@ mod tests {
             written.resize(pages, None);
             written[index as usize] = Some(encode_page(index, &slots));
         }
+    }
+
+    #[test]
+    fn references_below_zero_are_heard_and_the_node_is_kept() {
+        let mut table = Table::new(PER_PAGE);
+        let id = table.reserve();
+        table.add(id, 0);
+        assert_eq!(table.count(id, 2), Some(2));
+        assert_eq!(table.count(id, -2), Some(0));
+        assert_eq!(table.miscounted(), None);
+        assert_eq!(table.count(id, -1), Some(1));
+        assert_eq!(table.miscounted(), Some(id));
+        assert_eq!(table.miscounted(), None);
+        assert_eq!(table.count(id, i64::MAX), Some(1));
+        assert_eq!(table.miscounted(), Some(id));
     }
 
     /// Names that come to nothing are used again from the last on, so a page may get its first node while the

@@ -7,13 +7,14 @@ use betree_platform::Device;
 
 use super::{Finding, Opened, bad_copy};
 use crate::batch::Changes;
-use crate::checkpoint::Committed;
+use crate::engine::checkpoint::Committed;
+use crate::engine::recover::{engine_over, read_table, region, space_of};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::superblock::{LogStart, Superblock, slots};
+use crate::invariant::internal;
 use crate::io::Disk;
 use crate::log::{Log, replay};
-use crate::recover::{engine_over, read_table, region, space_of};
 use crate::settings::Options;
 use crate::table::Table;
 
@@ -38,7 +39,7 @@ impl Env {
         let Some(mut superblock) = superblock else {
             return Err(slots::load(&disk)
                 .err()
-                .unwrap_or(Error::Mistake("a superblock is good and is not")));
+                .unwrap_or_else(|| internal!("a superblock that was good can be decoded")));
         };
         if let Err(error) = slots::load(&disk) {
             if bad_copies.is_empty() {

@@ -13,6 +13,7 @@ use crate::cache::{Loaded, Piece, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
 use crate::format::run::Run;
+use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
 use crate::node::{Basement, Body, Edge, Layers, Node, NodeId};
@@ -28,8 +29,8 @@ const SPARE_BYTES_MAX: usize = 5 << 20;
 /// A node's header is read together with the whole node when that is no more than this.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
-const NOT_READ: Error = Error::Mistake("a piece that was read is not in memory");
-const NOWHERE: Error = Error::Mistake("a piece is neither in memory nor on the device");
+const READ_IS_THERE: &str = "a piece that was read is in memory";
+const IS_SOMEWHERE: &str = "a piece is in memory or on the device";
 
 /// Bytes in a row on the device that belong to a run of a piece.
 struct Wanted {
@@ -99,7 +100,7 @@ impl Store {
 
     /// The contents of a piece as one run, from memory or from the device.
     pub fn run(&self, piece: &Arc<Piece>) -> Result<Arc<Run>> {
-        self.runs(core::slice::from_ref(piece))?.pop().ok_or(NOT_READ)
+        self.runs(core::slice::from_ref(piece))?.pop().ok_or_else(|| internal!(READ_IS_THERE))
     }
 
     /// The contents of a piece, from memory or from the device. Whoever only looks need not have them in one
@@ -107,7 +108,9 @@ impl Store {
     pub fn layers(&self, piece: &Arc<Piece>) -> Result<Layers> {
         match piece.layers() {
             Some(layers) => Ok(layers),
-            None => self.all_layers(core::slice::from_ref(piece))?.pop().ok_or(NOT_READ),
+            None => {
+                self.all_layers(core::slice::from_ref(piece))?.pop().ok_or_else(|| internal!(READ_IS_THERE))
+            }
         }
     }
 
@@ -136,7 +139,7 @@ impl Store {
                 Loaded::Whole(whole) => *layers = Some(whole),
                 Loaded::Over(lacking, newer) => {
                     // A piece is in memory or on the device.
-                    places.push(lacking.stored().ok_or(NOWHERE)?);
+                    places.push(lacking.stored().ok_or_else(|| internal!(IS_SOMEWHERE))?);
                     missing.push((lacking, newer, layers));
                 }
             }
@@ -153,7 +156,7 @@ impl Store {
             }
             self.cache.evict();
         }
-        all.into_iter().map(|layers| layers.ok_or(NOT_READ)).collect()
+        all.into_iter().map(|layers| layers.ok_or_else(|| internal!(READ_IS_THERE))).collect()
     }
 
     /// What is wrong with each run of a piece that cannot be read as it is stored.

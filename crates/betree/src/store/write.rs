@@ -13,6 +13,7 @@ use crate::cache::{Held, Piece, Stored};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, Origin, RunRef, StoredAs, StoredEdge};
 use crate::format::run::Run;
+use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node, only_folded};
 use crate::upsert::Upsert;
@@ -76,7 +77,7 @@ impl Form {
         let (copied, encoded) = match piece.resident().map_or_else(|| piece.held(), Held::Whole) {
             Held::Whole(run) => (None, Some(run)),
             Held::Stored(stored, newer) => (Some(stored), newer),
-            Held::Nothing => return Err(Error::Mistake("a piece is neither in memory nor on the device")),
+            Held::Nothing => return Err(internal!("a piece is in memory or on the device")),
         };
         Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
     }

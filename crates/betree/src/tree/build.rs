@@ -7,8 +7,9 @@ use super::Tree;
 use super::leaf_builder::LeafBuilder;
 use super::tidy::join_nulls;
 use crate::cache::Piece;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::run::{Run, RunBuilder};
+use crate::invariant::internal;
 use crate::key::{Cut, SEPARATOR, Translation, shared_len};
 use crate::node::{Basement, Body, Edge, Node, inside};
 use crate::planted::{self, Bug};
@@ -217,7 +218,7 @@ impl Tree<'_> {
                 out.share(basement);
                 continue;
             }
-            let run = runs.next().ok_or(Error::Mistake("a basement that was read is not there"))?;
+            let run = runs.next().ok_or_else(|| internal!("a basement that was read is there"))?;
             let (from, to) = (run.first_behind(lo), run.first_behind(hi));
             if lift.changes_nothing() {
                 out.push_pairs(&run, from, to);

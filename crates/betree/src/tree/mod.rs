@@ -219,6 +219,16 @@ impl Tree<'_> {
         self.version(node.id, node.height, node.lo.clone(), node.hi.clone(), body)
     }
 
+    /// Makes the volume read-only if a node had fewer references than edges: what is freed next could still be in use.
+    fn refuse_changes_if_miscounted(&self, table: &mut Table) {
+        if let Some(id) = table.miscounted() {
+            let (slot, generation) = (id.slot, id.generation);
+            self.store.disk.health.fail(&alloc::format!(
+                "the node table counts fewer references to node {slot} (generation {generation}) than there are edges"
+            ));
+        }
+    }
+
     /// Makes the first root of a dictionary.
     pub fn set_root(&self, root: Arc<Node>) {
         self.apply(Change { root: Some(root.id), added: alloc::vec![root], ..Change::default() });
@@ -278,6 +288,7 @@ impl Tree<'_> {
             }
         }
         also(&mut state);
+        self.refuse_changes_if_miscounted(&mut table);
         drop(table);
         drop(state);
         if !dead.is_empty() {

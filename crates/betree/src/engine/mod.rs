@@ -1,5 +1,8 @@
 //! The dictionaries of a volume and what they share, without log and checkpoints.
 
+pub(crate) mod checkpoint;
+pub(crate) mod recover;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -184,7 +187,7 @@ impl Engine {
                     Change::CloneRange { from, to, lo, hi } => {
                         mine.push((msn, RangeChange::Clone { from, to, lo, hi }));
                     }
-                    _ => return Err(Error::Mistake("a change of a key among those of ranges")),
+                    _ => return Err(Error::BadRecord),
                 }
             }
             if mine.is_empty() {
