@@ -54,4 +54,4 @@ pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};
 pub use upsert::{Replace, Upsert};
 pub use usage::Usage;
-pub use uuid::Uuid;
+pub use uuid::{Error as UuidError, Uuid};

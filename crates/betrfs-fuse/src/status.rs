@@ -79,6 +79,10 @@ pub struct Status {
     /// Which mount it is.
     #[serde(flatten)]
     pub identity: Identity,
+    /// The volume's label; empty if it has none.
+    pub label: String,
+    /// The volume's UUID.
+    pub uuid: String,
     /// How requests travel: `io_uring` or `device`.
     pub transport: String,
     /// How long it has been mounted.
@@ -101,8 +105,11 @@ impl Status {
         counters: &Counters,
         uptime: Duration,
     ) -> Status {
+        let betree::Identity { label, uuid, .. } = volume.env().identity();
         Status {
             identity: identity.clone(),
+            label,
+            uuid: uuid.to_string(),
             transport: transport.map(|transport| transport.to_string()).unwrap_or_default(),
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),

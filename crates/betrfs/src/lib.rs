@@ -66,7 +66,7 @@ mod schema;
 mod types;
 mod volume;
 
-pub use betree::{Usage, Uuid};
+pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
 pub use types::{
     Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, InodeFlags,

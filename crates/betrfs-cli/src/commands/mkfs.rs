@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use betree_platform::Device;
 use betree_std::{FileDevice, OpenError, StdPlatform};
-use betrfs::{FormatOptions, InodeId, OpenOptions, SetAttr, Volume};
+use betrfs::{FormatOptions, Identity, InodeId, OpenOptions, SetAttr, Uuid, Volume};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome, warn};
@@ -28,7 +28,7 @@ const MAGIC: &[u8] = b"BetrFS";
 #[command(after_help = "\
 Examples:
   betrfs mkfs data.betrfs --size 8G    a volume in a file, which grows as it fills
-  betrfs mkfs /dev/sdb1                a volume that takes a whole block device
+  betrfs mkfs /dev/sdb1 -L photos      a volume that takes a whole block device, with a label
 Then: betrfs mount data.betrfs /mnt")]
 pub struct Arguments {
     /// The file to make, or the block device to use
@@ -36,6 +36,12 @@ pub struct Arguments {
     /// The volume's size, as in 256M or 8G; needed for a new file
     #[arg(long, value_parser = size::parse_positive)]
     size: Option<u64>,
+    /// The volume's label: at most 255 bytes of text
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true, value_parser = parse_label)]
+    label: String,
+    /// The volume's UUID; a random one if it is not given
+    #[arg(short = 'U', long, value_parser = parse_uuid)]
+    uuid: Option<Uuid>,
     /// Overwrite what is there: all of it is lost
     #[arg(long)]
     force: bool,
@@ -50,9 +56,19 @@ struct Made<'a> {
     size_bytes: u64,
 }
 
+fn parse_label(label: &str) -> Result<String, String> {
+    Identity::check_label(label).map(|()| label.to_owned()).map_err(|error| error.to_string())
+}
+
+fn parse_uuid(uuid: &str) -> Result<Uuid, String> {
+    uuid.parse().map_err(|error: betrfs::UuidError| error.to_string())
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let size_bytes = make(&arguments.volume, arguments.size, arguments.force)?;
+    let Arguments { label, uuid, .. } = arguments;
+    let options = FormatOptions { label: label.clone(), uuid: *uuid, ..FormatOptions::default() };
+    let size_bytes = make(&arguments.volume, arguments.size, arguments.force, &options)?;
     match arguments.format {
         Format::Text => {
             print(format_args!("{}: a volume of {}", arguments.volume.display(), size::show(size_bytes)))?;
@@ -63,7 +79,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// Makes a volume; its size.
-pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure> {
+pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions) -> Result<u64, Failure> {
     let shown = path.display();
     let mut is_new = false;
     let device = match betrfs_fuse::open_device(path) {
@@ -95,7 +111,7 @@ pub fn make(path: &Path, size: Option<u64>, force: bool) -> Result<u64, Failure>
     };
     let device = Arc::new(device);
     let size_bytes = device.len();
-    format(Arc::clone(&device)).map_err(|error| {
+    format(Arc::clone(&device), options).map_err(|error| {
         // Without a volume in it, it would be in the way of the next try.
         if is_new {
             device.unmake();
@@ -124,9 +140,9 @@ pub fn warn_if_open_to_others(path: &Path) {
 }
 
 /// Makes the volume; its root belongs to whoever makes it.
-fn format(device: Arc<FileDevice>) -> betrfs::Result<()> {
+fn format(device: Arc<FileDevice>, options: &FormatOptions) -> betrfs::Result<()> {
     let platform = Arc::new(StdPlatform::new());
-    Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+    Volume::format(device.clone(), options, &*platform)?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if (uid, gid) == (0, 0) {
         return Ok(());

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use betrfs::FormatOptions;
 use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
 use options::Options;
 
@@ -142,7 +143,7 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     {
         // No volume is made for a directory on which it cannot be mounted.
         mount_point::examine(&absolute(&arguments.dir)?).map_err(MountError::from)?;
-        mkfs::make(&arguments.volume, Some(size), false)?;
+        mkfs::make(&arguments.volume, Some(size), false, &FormatOptions::default())?;
     } else {
         mkfs::warn_if_open_to_others(&arguments.volume);
     }

@@ -83,6 +83,10 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let identity = &status.identity;
     writeln!(out, "volume       {}", identity.volume.display())?;
+    if !status.label.is_empty() {
+        writeln!(out, "label        {}", status.label)?;
+    }
+    writeln!(out, "uuid         {}", status.uuid)?;
     writeln!(out, "mounted on   {}", identity.mount_point.display())?;
     writeln!(out, "server       process {}, up {} s", identity.pid, status.uptime_seconds)?;
     writeln!(out, "requests by  {}", status.transport)?;

@@ -3,6 +3,8 @@
 // Also outside of `#[test]` functions, in what they share.
 #![allow(clippy::unwrap_used)]
 
+mod versions;
+
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

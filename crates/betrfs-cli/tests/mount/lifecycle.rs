@@ -24,7 +24,9 @@ fn a_mount_answers_when_the_command_returns_and_is_gone_after_umount() {
     let shown = mounted.dir.display().to_string();
     let line = mounts().lines().find(|line| line.contains(&shown)).unwrap().to_owned();
     assert!(line.contains(" fuseblk.betrfs /dev/loop"), "{line}");
-    assert_eq!(mounted.stats()["volume"], mounted.volume.to_str().unwrap());
+    let stats = mounted.stats();
+    assert_eq!(stats["volume"], mounted.volume.to_str().unwrap());
+    assert_eq!((stats["label"].as_str(), stats["uuid"].as_str().map(str::len)), (Some(""), Some(36)));
     let root = rustix::fs::statfs(&mounted.dir).unwrap();
     assert!(root.f_blocks > 0 && root.f_bfree > 0 && root.f_namelen == 255);
     let server = mounted.server();
