@@ -1,7 +1,8 @@
 //! What the dictionary engine needs of its platform, and nothing else.
 //!
 //! The engine and the file system are `no_std`; everything that depends on where they run comes
-//! from here: locks ([`sync`]), the disk ([`device`]), the time and randomness ([`platform`]), and
+//! from here: locks ([`sync`]), the disk ([`device`], and [`aligned`]
+//! buffers for it), the time and randomness ([`platform`]), and
 //! compressors that are not Rust ([`codec`]). A platform is chosen by feature: `std` (an ordinary
 //! program), `shuttle` (a model checker), or neither (spinning locks, for a machine without an
 //! operating system and for a simulated world).
@@ -12,6 +13,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", feature = "shuttle"))]
 extern crate std;
 
+pub mod aligned;
 pub mod codec;
 pub mod device;
 pub mod platform;
@@ -25,6 +27,7 @@ pub fn is_unwinding() -> bool {
     false
 }
 
+pub use aligned::AlignedBuf;
 pub use codec::Codec;
 pub use device::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 pub use platform::Platform;

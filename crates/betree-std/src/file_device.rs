@@ -8,12 +8,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::aligned::is_aligned;
+use betree_platform::{AlignedBuf, BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::aligned::{AlignedBuf, is_aligned};
 use crate::open_error::OpenError;
 use crate::seek_detector::SeekDetector;
 

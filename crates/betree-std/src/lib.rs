@@ -2,7 +2,6 @@
 //! randomness as [`StdPlatform`], zstd as [`Zstd`], and the engine's background threads as [`Workers`].
 #![forbid(unsafe_code)]
 
-mod aligned;
 mod allocator;
 mod file_device;
 mod open_error;

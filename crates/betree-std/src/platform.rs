@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use betree_platform::Platform;
 use rustix::rand::{GetRandomFlags, getrandom};
+use seeded::GOLDEN_RATIO;
 
 /// The system's real-time clock and random number generator.
 #[derive(Debug, Default)]
@@ -44,13 +45,10 @@ impl Platform for StdPlatform {
 }
 
 impl StdPlatform {
-    /// The time and a counter, spread over all bits (the finalizer of SplitMix64).
+    /// The time and a counter, spread over all bits.
     fn without_randomness(&self) -> u64 {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let mut z = (self.now_ns() as u64).wrapping_add(calls.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        seeded::mix((self.now_ns() as u64).wrapping_add(calls.wrapping_mul(GOLDEN_RATIO)))
     }
 }
 

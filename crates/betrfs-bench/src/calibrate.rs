@@ -1,5 +1,4 @@
-//! How the emulated disk compares with real ones: three figures of ext4 on it, beside those that the
-//! papers on BetrFS give for a 7200 rpm disk.
+//! Figures of ext4 on the emulated disk, beside those that the papers on BetrFS give for a 7200 rpm disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -10,38 +9,40 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use bench_harness::disk::{Disk, DiskKind};
+use bench_harness::machine;
+use bench_harness::output::print;
+use bench_harness::scale::{Format, Scale};
+use bench_harness::teardown::Teardown;
+use bench_harness::tool;
+use betree_platform::{AlignedBuf, BLOCK_BYTES};
 use rustix::fs::OFlags;
+use seeded::Rng;
 use serde::Serialize;
 
-use crate::confine::wait_until_alone;
-use crate::contender::{Contender, Kernel, Peer};
-use crate::output::print;
-use crate::store::{Disk, Store};
-use crate::teardown::Teardown;
+use crate::system::{Kernel, Peer, System};
 use crate::tree::{NEEDLE, Tree};
 use crate::workloads::fill;
-use crate::{Format, Scale, tool};
 
-const BLOCK_BYTES: usize = 4096;
 const MIB: usize = 1 << 20;
-/// What `grep` says when it found nothing.
+/// The exit code of `grep` when it finds nothing.
 const FOUND_NONE: i32 = 1;
 
-/// What ext4 does on the emulated disk.
+/// Figures of ext4 on the emulated disk.
 #[derive(Debug, Serialize)]
 pub struct Calibration {
     /// Reads of 4 KiB at random places of a large file, one after the other.
     random_reads_per_second: f64,
-    /// Writing a large file in order, until it is durable.
+    /// Writing a large file sequentially, until it is durable.
     write_mb_per_second: f64,
-    /// Reading it in order.
+    /// Reading it sequentially.
     read_mb_per_second: f64,
     /// `grep -r` of the tree, cold.
     grep_ms_per_file: f64,
 }
 
 impl Calibration {
-    /// Prints it beside what it should be.
+    /// Prints it beside the figures of real disks.
     pub fn print(&self, format: Format) -> Result<()> {
         match format {
             Format::Json => print(serde_json::to_string_pretty(self)?),
@@ -60,9 +61,9 @@ impl Calibration {
 
 /// Measures them.
 pub fn calibrate(scratch: &Path, tree: &Tree, scale: Scale, teardown: &Teardown) -> Result<Calibration> {
-    let _alone = wait_until_alone()?;
-    let store = Rc::new(Store::new(Disk::Hdd, scratch, scale.pick(512 << 20, 8 << 30), teardown)?);
-    let ext4 = Kernel::new(Peer::Ext4, scratch, &store, teardown)?;
+    let _machine = machine::lock()?;
+    let disk = Rc::new(Disk::new(DiskKind::Hdd, scratch, scale.pick(512 << 20, 8 << 30), teardown)?);
+    let ext4 = Kernel::new(Peer::Ext4, scratch, &disk, teardown)?;
     let file_mib = scale.pick(32, 2048);
     let large = ext4.dir().join("large");
     let megabytes = (file_mib * MIB as u64) as f64 / 1e6;
@@ -104,22 +105,15 @@ fn read_all(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How many blocks of a file come in a second, one after the other, past the page cache.
+/// Reads of random blocks of a file a second, one at a time, past the page cache.
 fn random_reads(path: &Path, file_mib: u64, count: u32) -> Result<f64> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)?;
-    // Direct reads want a buffer at a block's boundary.
-    let mut buffer = vec![0; 2 * BLOCK_BYTES];
-    let from = buffer.as_ptr().align_offset(BLOCK_BYTES);
-    let block = &mut buffer[from..from + BLOCK_BYTES];
+    let mut block = AlignedBuf::of_bytes(BLOCK_BYTES)?;
     let blocks = file_mib * (MIB / BLOCK_BYTES) as u64;
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut rng = Rng::new(0);
     let start = Instant::now();
     for _ in 0..count {
-        // xorshift64
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        file.read_exact_at(block, state % blocks * BLOCK_BYTES as u64)?;
+        file.read_exact_at(block.bytes_mut(), rng.below_u64(blocks) * BLOCK_BYTES as u64)?;
     }
     Ok(f64::from(count) / start.elapsed().as_secs_f64())
 }

@@ -1,9 +1,9 @@
-//! About how long the workloads take, as measured once.
+//! About how long the workloads take.
 
-use crate::store::Disk;
+use bench_harness::disk::DiskKind;
 
-/// Seconds of one round on each of the four file systems at full scale, making it ready included, on
-/// the fast and on the emulated disk of a machine with 2 CPUs; `None` where it was not measured.
+/// Seconds of one round on all four file systems at full scale, preparation included, on the fast and on the
+/// emulated disk of a machine with 2 CPUs; `None` where it was not measured.
 const ROUND_SECONDS: [(&str, Option<u32>, Option<u32>); 38] = [
     ("unpack", Some(66), Some(100)),
     ("find", Some(46), Some(66)),
@@ -45,11 +45,12 @@ const ROUND_SECONDS: [(&str, Option<u32>, Option<u32>); 38] = [
     ("webproxy", Some(25), None),
 ];
 
-/// About how many seconds one round of a workload takes on all four file systems together.
-pub fn round_seconds(workload: &str, disk: Disk) -> Option<u32> {
+/// About how many seconds one round of a workload takes on all four file systems together, if that was
+/// measured.
+pub fn round_seconds(workload: &str, disk: DiskKind) -> Option<u32> {
     let (_, fast, hdd) = ROUND_SECONDS.iter().find(|(name, ..)| *name == workload)?;
     match disk {
-        Disk::Fast => *fast,
-        Disk::Hdd => *hdd,
+        DiskKind::Fast => *fast,
+        DiskKind::Hdd => *hdd,
     }
 }

@@ -1,31 +1,23 @@
 //! `betrfs-bench`: times workloads on BetrFS and on ext4, XFS and Btrfs, side by side in one run.
 //!
-//! All of them use the same disk in turn, through the same loop device with direct I/O. What is told
-//! first of all is the ratio: the machine and what else it does change the times of all.
+//! All of them use the same disk in turn, through the same loop device with direct I/O. The ratio is the first
+//! result: the machine and its other work change the times of all.
+#![forbid(unsafe_code)]
 
-#![deny(unsafe_code)]
-#![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
-
-mod backing;
 mod calibrate;
 mod cloner;
-mod confine;
-mod contender;
 mod data;
 mod durations;
-mod engines;
 mod measure;
 mod microfiles;
-mod output;
 mod plot;
 mod report;
 mod repository;
+mod sample;
 mod saved;
-mod store;
-mod teardown;
+mod system;
 mod testbed;
 mod threads;
-mod tool;
 mod tree;
 mod workloads;
 
@@ -33,26 +25,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, ValueEnum};
-use serde::{Deserialize, Serialize};
+use bench_harness::disk::{DiskKind, emulated};
+use bench_harness::output::{print, tell};
+use bench_harness::scale::{Format, Scale};
+use bench_harness::teardown::{self, Teardown};
+use bench_harness::touch;
+use clap::Parser;
 
-use crate::contender::Peer;
 use crate::microfiles::LibraryTest;
-use crate::output::{print, tell};
 use crate::report::Report;
 use crate::saved::{Run, Saved};
-use crate::store::Disk;
-use crate::teardown::Teardown;
+use crate::system::Peer;
 use crate::testbed::Parts;
 use crate::tree::Tree;
 use crate::workloads::{Inputs, Workload};
 
-/// How large the disk is at the tiny scale: the least that every contender can be made on.
+/// The size of the disk at the tiny scale: the least on which every file system can be made.
 const TINY_DISK_BYTES: u64 = 512 << 20;
-/// How large it is for what goes through the library.
+/// The size of the disk for the benchmarks of the library.
 const LIBRARY_DISK_BYTES: u64 = 4 << 30;
 
-/// That of the mount, so that the engine has it here too; engines in C and C++ have glibc's.
+/// The mount's allocator, for the engine in this process; engines in C and C++ have glibc's.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -67,20 +60,20 @@ Examples:
   betrfs-bench --tree linux-source-6.1.tar.xz    all of them, three rounds, on the disk of this directory
   betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
   betrfs-bench find,grep --rounds 5 --format json   two of them
-  betrfs-bench --scale quarter                   all of them with a quarter of the data, in less than that of the time
+  betrfs-bench --scale quarter                   all of them with a quarter of the data, in less than a quarter of the time
   betrfs-bench --save rounds                     all of them; once more, it goes on where it ended
   betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked
   betrfs-bench kv                                the engine alone beside other key-value stores: those that
                                                  were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or
-    /// workloads' names, separated by commas, of some also without the number at the end
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or names of
+    /// workloads, separated by commas, with or without the number at their end
     #[arg(default_value = "all")]
     what: String,
     /// The disk that they run on
-    #[arg(long, value_enum, default_value_t = Disk::Fast)]
-    disk: Disk,
+    #[arg(long, value_enum, default_value_t = DiskKind::Fast)]
+    disk: DiskKind,
     /// The file systems to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ext4,xfs,btrfs")]
     peers: Vec<Peer>,
@@ -93,13 +86,13 @@ struct Arguments {
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// A directory for a plot of each figure, made if it is not there
+    /// A directory for a plot of each figure, made if it does not exist
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Where the backing files live while it runs: a directory on the disk to measure
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// A directory that keeps each round: a run that was interrupted goes on there
+    /// A directory that saves each round: an interrupted run goes on there
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// The tree to unpack, a .tar or .tar.xz; without it one is generated
@@ -109,61 +102,13 @@ struct Arguments {
     #[arg(long, value_name = "FILE", env = "BETRFS_BIN")]
     betrfs: Option<PathBuf>,
     #[command(flatten)]
-    kv: engines::Choice,
+    kv: bench_kv::Choice,
     /// The server of an emulated disk: its image, and where it appears
     #[arg(long, hide = true, num_args = 2)]
     emulate: Vec<PathBuf>,
     /// Touches so many bytes of memory, and ends
     #[arg(long, hide = true)]
     touch: Option<u64>,
-}
-
-/// How much each workload does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-enum Scale {
-    /// A few seconds in all, to see that everything works
-    Tiny,
-    /// A quarter of the data in a quarter of the memory
-    Quarter,
-    /// What the figures are for
-    Full,
-}
-
-impl Scale {
-    /// Whichever of two is meant for this scale.
-    fn pick<T>(self, tiny: T, full: T) -> T {
-        match self {
-            Scale::Tiny => tiny,
-            Scale::Quarter | Scale::Full => full,
-        }
-    }
-
-    /// How much, or how many, are meant for this scale.
-    fn part(self, tiny: u64, full: u64) -> u64 {
-        match self {
-            Scale::Quarter => full / 4,
-            Scale::Tiny | Scale::Full => self.pick(tiny, full),
-        }
-    }
-
-    /// How much memory there is in place of what a workload has at the full scale.
-    fn memory_bytes(self, full_bytes: u64) -> u64 {
-        match self {
-            // With less not even what runs in it has room.
-            Scale::Quarter => (full_bytes / 4).max(256 << 20),
-            Scale::Tiny | Scale::Full => full_bytes,
-        }
-    }
-}
-
-/// How results are printed.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    /// A table, for people
-    Text,
-    /// One JSON document, for programs
-    Json,
 }
 
 fn main() -> ExitCode {
@@ -178,16 +123,16 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     if let [image, dir] = arguments.emulate.as_slice() {
-        return store::emulated::serve(image, dir);
+        return emulated::serve(image, dir);
     }
     if let Some(bytes) = arguments.touch {
-        return backing::touch_here(bytes);
+        return touch::touch_here(bytes);
     }
     if arguments.what == "list" {
         return list(arguments);
     }
-    if arguments.what == engines::CHILD {
-        return engines::child::run();
+    if arguments.what == bench_kv::CHILD {
+        return bench_kv::run_child();
     }
     if arguments.what == microfiles::CHILD {
         return microfiles::run_child();
@@ -206,11 +151,19 @@ fn run(arguments: &Arguments) -> Result<()> {
     done
 }
 
-/// Runs what was asked for, with a directory for its files; nothing but these is left afterwards.
+/// Runs the chosen workloads, with a directory for their files; nothing else is left afterwards.
 fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<()> {
     let scale = arguments.scale;
-    if engines::is_named(&arguments.what) {
-        return engines::run(arguments, scratch, teardown);
+    if bench_kv::is_named(&arguments.what) {
+        return bench_kv::run(&bench_kv::Settings {
+            what: &arguments.what,
+            scale,
+            rounds: arguments.rounds,
+            format: arguments.format,
+            choice: &arguments.kv,
+            scratch,
+            teardown,
+        });
     }
     let tree = Tree::new(scratch, arguments.tree.as_deref(), scale)?;
     if arguments.what == "calibrate" {
@@ -244,7 +197,7 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
     }
     let library = if has_library {
         let made = parts.testbed(testbed.take(), scale.pick(TINY_DISK_BYTES, LIBRARY_DISK_BYTES))?;
-        vec![library_test(scale).measure(&made.store, arguments.rounds, &saved, teardown)?]
+        vec![library_test(scale).measure(&made.disk, arguments.rounds, &saved, teardown)?]
     } else {
         Vec::new()
     };
@@ -255,7 +208,7 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
     report.print(arguments.format)
 }
 
-/// Prints the workloads, and how long they take.
+/// Prints the workloads with their durations.
 fn list(arguments: &Arguments) -> Result<()> {
     let (scale, tree) = (arguments.scale, Tree::none());
     for workload in workloads::all(scale, &Inputs::new(&tree, Path::new(""), Path::new(""))) {
@@ -266,23 +219,23 @@ fn list(arguments: &Arguments) -> Result<()> {
             Some(format!("{} min", seconds.div_ceil(60)))
         };
         if scale == Scale::Full {
-            let told = |disk| minutes(disk).unwrap_or_else(|| "a time not yet measured".into());
-            let (fast, hdd) = (told(Disk::Fast), told(Disk::Hdd));
+            let known = |disk| minutes(disk).unwrap_or_else(|| "a time not yet measured".into());
+            let (fast, hdd) = (known(DiskKind::Fast), known(DiskKind::Hdd));
             print(format_args!("{:<22}takes about {fast} (fast), {hdd} (hdd)", ""))?;
         }
     }
     print(format_args!("{:<22}{}", microfiles::NAME, library_test(scale).about()))?;
-    engines::list(scale, &arguments.kv)
+    bench_kv::list(scale, &arguments.kv)
 }
 
-/// Whether a workload is what was asked for: by its name, or by that without its number.
+/// Whether `asked` names a workload, by its whole name or by the name without its number.
 fn is_chosen(name: &str, asked: &str) -> bool {
     let rest = name.strip_prefix(asked);
     let number = rest.and_then(|rest| rest.strip_prefix('-'));
     rest == Some("") || number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// Whether a name stands for any of those that there are.
+/// Whether `asked` names any of the workloads.
 fn is_any_chosen(names: &[&str], asked: &str) -> bool {
     asked == "all" || names.iter().any(|name| is_chosen(name, asked))
 }

@@ -1,60 +1,55 @@
-//! TokuFS's tests of very small files: through the library, without a mount, on one CPU.
+//! TokuFS's benchmarks of very small files: through the library, without a mount, on one CPU.
 
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use betree_std::{ALLOCATOR, FileDevice, StdPlatform, Workers, WorkersOptions};
+use bench_harness::disk::Disk;
+use bench_harness::output::print;
+use bench_harness::teardown::Teardown;
+use bench_harness::{child, machine, touch};
+use betree_std::{FileDevice, StdPlatform, Workers, WorkersOptions};
 use betrfs::{Entry, FileType, FormatOptions, InodeId, NewNode, Objects, OpenOptions, Volume};
-use rustix::process::Pid;
 use rustix::thread::CpuSet;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::backing;
-use crate::confine;
 use crate::data::Rng;
-use crate::output::print;
-use crate::report::OURS;
 use crate::saved::Saved;
-use crate::store::Store;
-use crate::teardown::Teardown;
+use crate::system::OURS;
 use crate::workloads::Microfiles;
 
 /// Its name on the command line.
 pub const NAME: &str = "microfiles";
-/// By this name this program runs itself: what embeds the library says how memory is given to it when it starts.
+/// The argument with which this program runs itself: a process sets its allocator's options when it starts.
 pub const CHILD: &str = "microfiles-child";
 
 /// The node cache, as a mount has it.
 const CACHE_BYTES: usize = 256 << 20;
 const SEED: u64 = 0x6d69_6372;
-/// What is in memory for each file of a round, at most about.
+/// About the most memory for each file of a round.
 const FILE_MEMORY_BYTES: u64 = 2048;
 
-/// Very small files in a volume that this program has to itself.
+/// The benchmark, on a volume that this program has to itself.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LibraryTest {
-    /// How many files are created, and read in order.
+    /// The number of files that are created, and scanned.
     pub files: u64,
-    /// How many of them, the last ones, are opened and read when they are in memory.
+    /// The number of files, the last of all, that are opened and read with warm caches.
     pub warm_files: u64,
 }
 
-/// A file by its path, with what names its content. Paths are made before the time begins: a program
-/// has them.
+/// A file's path, and the seed of its content. Paths are made before the time begins: a program has them.
 struct NamedFile {
     dir: Arc<str>,
     name: String,
     seed: u64,
 }
 
-/// How many files a second, and how many in a second of this program's CPU time: of a CPU that it has
-/// to itself they are the same, unless it waits for the disk.
+/// Files a second, and files a second of this program's CPU time. The two are the same on a CPU of its own,
+/// unless the program waits for the disk.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rate {
     /// By the clock.
@@ -63,14 +58,14 @@ pub struct Rate {
     pub per_cpu_second: f64,
 }
 
-/// What one round came to.
+/// The rates of one round.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Rates {
-    /// Created and written, until all are durable.
+    /// Creating and writing files, until all are durable.
     pub create: Rate,
-    /// Opened by their paths in no order, and read, all of them in memory.
+    /// Opening files by their paths, in random order, and reading them, with warm caches.
     pub open_and_read: Rate,
-    /// Found by walking the tree and read, nothing of it in memory at first.
+    /// Walking the tree and reading each file, with cold caches.
     pub scan: Rate,
 }
 
@@ -81,7 +76,7 @@ pub struct LibraryFigure {
     pub workload: &'static str,
     /// What it does.
     pub about: String,
-    /// What each round came to.
+    /// The rates of each round.
     pub rounds: Vec<Rates>,
 }
 
@@ -98,31 +93,34 @@ impl LibraryTest {
         Microfiles { files: self.files, threads: 1 }
     }
 
-    /// Rounds of it, each on a new volume on a disk; those that have been saved are taken as they are.
+    /// Runs rounds, each on a new volume on a disk. Saved rounds are taken as they are.
+    ///
+    /// # Errors
+    /// The library fails, or a file is wrong.
     pub fn measure(
         self,
-        store: &Store,
+        disk: &Disk,
         rounds: u32,
         saved: &Saved,
         teardown: &Teardown,
     ) -> Result<LibraryFigure> {
-        let _alone = confine::wait_until_alone()?;
-        // A thread of its own: the threads that a thread starts stay on its CPU, those of others do not.
+        let _machine = machine::lock()?;
+        // A thread of its own: threads inherit the CPU of the thread that starts them.
         let measured = || {
             let mut one = CpuSet::new();
             one.set(rustix::thread::sched_getcpu());
             rustix::thread::sched_setaffinity(None, &one)?;
-            let device = store.device();
+            let device = disk.device();
             (0..rounds).map(|round| self.saved_round(device, round, saved, teardown)).collect::<Result<_>>()
         };
-        // A workload before it leaves an emulated disk in haste.
-        store.set_in_haste(false)?;
-        let hasty_before = store.hasty_requests()?;
+        // A workload before it leaves an emulated disk in fast-forward.
+        disk.set_fast_forward(false)?;
+        let forwarded_before = disk.fast_forwarded_requests()?;
         let all = thread::scope(|scope| scope.spawn(measured).join());
         let rounds = all.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         ensure!(
-            store.hasty_requests()? == hasty_before,
-            "the emulated disk made haste while it was measured"
+            disk.fast_forwarded_requests()? == forwarded_before,
+            "the emulated disk was in fast-forward while it was measured"
         );
         Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
     }
@@ -131,29 +129,12 @@ impl LibraryTest {
         if let Some(rates) = saved.round(NAME, OURS, round)? {
             return Ok(rates);
         }
-        let rates = self.in_child(path, teardown)?;
+        let rates = child::finish(child::start(CHILD)?, &(self, path), teardown)?;
         saved.keep(NAME, OURS, round, &rates)?;
         Ok(rates)
     }
 
-    fn in_child(&self, path: &Path, teardown: &Teardown) -> Result<Rates> {
-        let mut command = Command::new(std::env::current_exe()?);
-        let mut child =
-            command.arg(CHILD).envs(ALLOCATOR).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let pid = Pid::from_child(&child);
-        teardown.started(pid);
-        let sent = child.stdin.take().map(|mut stdin| {
-            stdin.write_all(&serde_json::to_vec(&(self, path))?).map_err(anyhow::Error::from)
-        });
-        let output = child.wait_with_output();
-        teardown.ended(pid);
-        let output = output?;
-        ensure!(output.status.success(), "the child ended with {}", output.status);
-        sent.transpose()?;
-        serde_json::from_slice(&output.stdout).context("the child printed what is not expected")
-    }
-
-    /// One round; `touch` touches so many bytes of memory.
+    /// One round. `touch` touches a number of bytes of memory.
     fn round(&self, path: &Path, touch: impl Fn(u64) -> Result<()>) -> Result<Rates> {
         let device = FileDevice::open(path)?;
         Volume::format(Arc::new(device), &FormatOptions::default(), &StdPlatform::new())?;
@@ -162,15 +143,15 @@ impl LibraryTest {
             let files = self.named_files();
             touch(self.files * FILE_MEMORY_BYTES)?;
             let create = rate(self.files, || create_files(volume, &files))?;
-            let mut rng = Rng::new(SEED, 0);
+            let mut rng = Rng::of_stream(SEED, 0);
             let mut warm: Vec<(String, u64)> = files[(self.files - self.warm_files) as usize..]
                 .iter()
                 .map(|file| (format!("{}/{}", file.dir, file.name), file.seed))
                 .collect();
             for at in (1..warm.len()).rev() {
-                warm.swap(at, rng.index(at + 1));
+                warm.swap(at, rng.below(at + 1));
             }
-            // Once to bring them into memory.
+            // Once untimed, to warm the caches.
             open_and_read(volume, &warm)?;
             Ok((create, rate(self.warm_files, || open_and_read(volume, &warm))?))
         })?;
@@ -232,12 +213,12 @@ impl LibraryTest {
     }
 }
 
-/// Does the round that standard input tells, and prints what it came to.
+/// Runs the round that standard input describes, and prints its rates.
+///
+/// # Errors
+/// The library fails, or a file is wrong.
 pub fn run_child() -> Result<()> {
-    let (test, path): (LibraryTest, PathBuf) =
-        serde_json::from_reader(io::stdin()).context("what to do is not readable")?;
-    serde_json::to_writer(io::stdout(), &test.round(&path, backing::touch)?)?;
-    Ok(())
+    child::serve(|(test, path): (LibraryTest, PathBuf)| test.round(&path, touch::touch))
 }
 
 fn create_files(volume: &Volume, files: &[NamedFile]) -> Result<()> {
@@ -291,7 +272,7 @@ fn list(volume: &Volume, dir: InodeId) -> Result<Vec<(String, Entry)>> {
     }
 }
 
-/// Opens a volume for something, and closes it.
+/// Opens a volume, uses it, and closes it.
 fn with_volume<T>(path: &Path, use_it: impl FnOnce(&Volume) -> Result<T>) -> Result<T> {
     let device = FileDevice::open(path)?;
     let platform = Arc::new(StdPlatform::new());
@@ -310,7 +291,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How fast so many of something are done.
+/// The rate of work on `count` files.
 fn rate(count: u64, work: impl FnOnce() -> Result<()>) -> Result<Rate> {
     let (start, start_cpu) = (Instant::now(), cpu_seconds());
     work()?;
@@ -351,7 +332,7 @@ mod tests {
         file.as_file().set_len(64 << 20).unwrap();
         let test = LibraryTest { files: 500, warm_files: 100 };
         for _ in 0..2 {
-            let rates = test.round(file.path(), backing::touch_here).unwrap();
+            let rates = test.round(file.path(), touch::touch_here).unwrap();
             assert!(rates.create.per_second > 0.0 && rates.scan.per_cpu_second > 0.0);
         }
     }

@@ -1,27 +1,28 @@
-//! A plot of each figure: how long each contender took, and between what times.
+//! A plot of each figure: the median time of each system, with its spread.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use bench_harness::disk::DiskKind;
 use plotters::prelude::*;
 
-use crate::report::{Figure, OURS, Report};
-use crate::store::Disk;
+use crate::report::{Figure, Report};
+use crate::system::OURS;
 
 const SIZE: (u32, u32) = (640, 400);
 const PEER_COLOR: RGBColor = RGBColor(150, 160, 175);
 const OUR_COLOR: RGBColor = RGBColor(31, 119, 180);
-/// What of its place a bar takes, on each side of the middle.
+/// Half the width of a bar, as a part of its place.
 const HALF_BAR: f64 = 0.32;
-/// How wide the ends of a spread are drawn.
+/// Half the width of the ends of a spread.
 const HALF_WHISKER: f64 = 0.08;
 
 /// Plots all figures of a report into a directory, each as NAME-DISK.svg.
 pub fn plot(report: &Report, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let disk = match report.disk {
-        Disk::Fast => "fast",
-        Disk::Hdd => "hdd",
+        DiskKind::Fast => "fast",
+        DiskKind::Hdd => "hdd",
     };
     for figure in &report.figures {
         let path = dir.join(format!("{}-{disk}.svg", figure.workload));
@@ -35,7 +36,7 @@ pub fn plot(report: &Report, dir: &Path) -> Result<()> {
 fn draw(figure: &Figure, disk: &str) -> Result<String> {
     let mut svg = String::new();
     {
-        // Its errors borrow what is drawn on.
+        // Its errors borrow the drawing area.
         let failed = |error: &dyn std::fmt::Display| anyhow!("cannot plot {}: {error}", figure.workload);
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE).map_err(|error| failed(&error))?;
@@ -53,7 +54,7 @@ fn draw(figure: &Figure, disk: &str) -> Result<String> {
         mesh.draw().map_err(|error| failed(&error))?;
         for (row, number) in figure.rows.iter().zip(0..) {
             let middle = f64::from(number) + 0.5;
-            let color = if row.contender == OURS { OUR_COLOR } else { PEER_COLOR };
+            let color = if row.system == OURS { OUR_COLOR } else { PEER_COLOR };
             let corners = [(middle - HALF_BAR, 0.0), (middle + HALF_BAR, row.median_seconds)];
             let bar = std::iter::once(Rectangle::new(corners, color.filled()));
             chart.draw_series(bar).map_err(|error| failed(&error))?;
@@ -66,8 +67,8 @@ fn draw(figure: &Figure, disk: &str) -> Result<String> {
             let spread = spread.map(|line| PathElement::new(line, BLACK));
             chart.draw_series(spread).map_err(|error| failed(&error))?;
             let label = match row.times_best_peer {
-                Some(times) => format!("{} ({times:.2} × best peer)", row.contender),
-                None => row.contender.to_owned(),
+                Some(times) => format!("{} ({times:.2} × best peer)", row.system),
+                None => row.system.to_owned(),
             };
             let (x, _) = chart.backend_coord(&(middle, 0.0));
             let style = TextStyle::from(("sans-serif", 12)).pos(plotters::style::text_anchor::Pos::new(
@@ -89,8 +90,8 @@ mod tests {
 
     #[test]
     fn a_plot_names_what_was_measured_and_draws_a_bar_for_each() {
-        let row = |contender, seconds| Row {
-            contender,
+        let row = |system, seconds| Row {
+            system,
             median_seconds: seconds,
             min_seconds: seconds / 2.0,
             max_seconds: seconds * 2.0,

@@ -1,28 +1,27 @@
-//! What is told of the results: medians, spread and ratios.
+//! The tables of results: medians, spread and ratios.
 
 use anyhow::Result;
+use bench_harness::disk::DiskKind;
+use bench_harness::median::median;
+use bench_harness::output::print;
+use bench_harness::scale::{Format, Scale};
 use serde::Serialize;
 
-use crate::measure::{Sample, Samples};
 use crate::microfiles::LibraryFigure;
-use crate::output::print;
-use crate::store::Disk;
+use crate::sample::{Sample, Samples};
+use crate::system::OURS;
 use crate::workloads::Workload;
-use crate::{Format, Scale};
-
-/// The contender that all others are the peers of.
-pub const OURS: &str = "BetrFS";
 
 /// All results of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The disk that everything ran on.
-    pub disk: Disk,
+    pub disk: DiskKind,
     /// How much each workload did.
     pub scale: Scale,
     /// One for each workload.
     pub figures: Vec<Figure>,
-    /// What was done through the library, without a mount.
+    /// The benchmarks of the library, without a mount.
     pub library: Vec<LibraryFigure>,
 }
 
@@ -31,26 +30,26 @@ pub struct Report {
 pub struct Figure {
     /// The workload.
     pub workload: &'static str,
-    /// What it did.
+    /// What it does.
     pub about: String,
     /// The memory that client, server and page cache had together, if it was limited.
     pub memory_bytes: Option<u64>,
-    /// One for each contender.
+    /// One for each system.
     pub rows: Vec<Row>,
 }
 
-/// What a workload took on one contender.
+/// The results of a workload on one system.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// The contender.
-    pub contender: &'static str,
+    /// The system.
+    pub system: &'static str,
     /// Seconds until everything was durable.
     pub median_seconds: f64,
-    /// Those of the fastest round.
+    /// Seconds of the fastest round.
     pub min_seconds: f64,
-    /// Those of the slowest round.
+    /// Seconds of the slowest round.
     pub max_seconds: f64,
-    /// How many times as fast as the fastest of the peers, by the medians; a peer among the others too.
+    /// Speed relative to the fastest peer, by the medians. A peer is compared with all peers, itself included.
     pub times_best_peer: Option<f64>,
     /// Each round.
     pub rounds: Vec<Sample>,
@@ -59,8 +58,9 @@ pub struct Row {
 impl Figure {
     /// Sums up a workload's rounds.
     pub fn new(workload: &dyn Workload, memory_bytes: Option<u64>, samples: Vec<Samples>) -> Figure {
-        let peers = samples.iter().filter(|samples| samples.contender != OURS);
-        let best = peers.map(|peer| median(&peer.rounds, |round| round.seconds)).min_by(f64::total_cmp);
+        let peers = samples.iter().filter(|samples| samples.system != OURS);
+        let best =
+            peers.map(|peer| median(peer.rounds.iter().map(|round| round.seconds))).min_by(f64::total_cmp);
         let rows = samples.into_iter().map(|samples| Row::new(samples, best)).collect();
         Figure { workload: workload.name(), about: workload.about(), memory_bytes, rows }
     }
@@ -68,11 +68,11 @@ impl Figure {
 
 impl Row {
     fn new(samples: Samples, best_peer_seconds: Option<f64>) -> Row {
-        let Samples { contender, rounds } = samples;
-        let median_seconds = median(&rounds, |round| round.seconds);
+        let Samples { system, rounds } = samples;
+        let median_seconds = median(rounds.iter().map(|round| round.seconds));
         let seconds = || rounds.iter().map(|round| round.seconds);
         Row {
-            contender,
+            system,
             median_seconds,
             min_seconds: seconds().fold(f64::INFINITY, f64::min),
             max_seconds: seconds().fold(0.0, f64::max),
@@ -82,23 +82,11 @@ impl Row {
     }
 
     fn median(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        median(&self.rounds, of)
+        median(self.rounds.iter().map(of))
     }
 }
 
-/// The median of what is asked of each round; 0 without any.
-fn median(rounds: &[Sample], of: impl Fn(&Sample) -> f64) -> f64 {
-    let mut values: Vec<f64> = rounds.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match (values.len() % 2, values.get(middle)) {
-        (0, Some(upper)) => (upper + values[middle - 1]) / 2.0,
-        (_, Some(value)) => *value,
-        (_, None) => 0.0,
-    }
-}
-
-/// Seconds for people: of what is short, digits that tell one from another.
+/// Seconds for people: short times with more digits.
 pub fn told_seconds(seconds: f64) -> String {
     let digits = if seconds < 0.1 { 4 } else { 2 };
     format!("{seconds:.digits$}")
@@ -115,11 +103,10 @@ impl Report {
             Format::Json => print(serde_json::to_string_pretty(self)?),
             Format::Text => {
                 print(
-                    "Medians. Seconds are until everything is durable; unmounting comes after that. `best` is how \
-                     many times\nas fast as the fastest of the kernel's file systems. CPU seconds are those of client \
-                     and server, without the\nkernel's own threads. The device's and the server's work is that \
-                     within the time. `used` is by how many\nMiB more of the file system's space \
-                     is in use once it is mounted again.",
+                    "Medians. Seconds are until everything is durable; unmounting comes after that. `best` is the \
+                     speed relative\nto the fastest of the kernel's file systems. CPU seconds are those of client \
+                     and server, without the kernel's\nthreads. The other columns count work within the seconds; \
+                     `used` is the growth of the used space in MiB,\nseen at the next mount.",
                 )?;
                 self.figures.iter().try_for_each(print_figure)?;
                 self.library.iter().try_for_each(LibraryFigure::print)
@@ -160,7 +147,7 @@ fn print_figure(figure: &Figure) -> Result<()> {
         let count = |of: fn(&Sample) -> Option<u64>| known(&|round| of(round).map(|count| count as f64), 0);
         print(format_args!(
             "  {:<8}{:>9}{:>19}{:>9}{:>9}{:>9}{:>9.1}{:>9}{:>9.1}{:>9}{:>9}{:>10}{:>9}{:>9}",
-            row.contender,
+            row.system,
             told_seconds(row.median_seconds),
             format!("{}–{}", told_seconds(row.min_seconds), told_seconds(row.max_seconds)),
             row.times_best_peer.map_or_else(|| "-".into(), |times| format!("{times:.2} ×")),
@@ -179,20 +166,20 @@ fn print_figure(figure: &Figure) -> Result<()> {
     for row in &figure.rows {
         let Some(last) = row.rounds.last() else { continue };
         if !last.younger_seconds.is_empty() {
-            // What only reads has not grown.
+            // A workload that only reads has no growth.
             let grown = |time| last.younger_grown_bytes.get(time).copied().map(mib_of);
             let grown = |time| grown(time).map_or_else(String::new, |mib| format!(" ({mib:.1} MiB)"));
             let younger = last.younger_seconds.iter().enumerate();
             let younger: Vec<String> = younger
                 .map(|(time, seconds)| format!("{} s{}", told_seconds(*seconds), grown(time)))
                 .collect();
-            print(format_args!("  {} while it was younger: {}", row.contender, younger.join(", ")))?;
+            print(format_args!("  {} while it was younger: {}", row.system, younger.join(", ")))?;
         }
         let Some(work) = &last.server else { continue };
         let mut kinds: Vec<_> = work.requests.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        print(format_args!("  requests to {}: {}", row.contender, kinds.join(", ")))?;
+        print(format_args!("  requests to {}: {}", row.system, kinds.join(", ")))?;
     }
     Ok(())
 }
@@ -206,14 +193,8 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
-        let of = |seconds: &[f64]| median(&rounds(seconds), |round| round.seconds);
-        assert_eq!((of(&[3.0, 1.0, 2.0]), of(&[4.0, 1.0, 2.0, 3.0]), of(&[])), (2.0, 2.5, 0.0));
-    }
-
-    #[test]
     fn whoever_takes_half_the_time_of_the_best_peer_is_twice_as_fast() {
-        let row = Row::new(Samples { contender: OURS, rounds: rounds(&[6.0, 7.0, 5.0]) }, Some(12.0));
+        let row = Row::new(Samples { system: OURS, rounds: rounds(&[6.0, 7.0, 5.0]) }, Some(12.0));
         assert_eq!(row.times_best_peer, Some(2.0));
         assert_eq!((row.min_seconds, row.median_seconds, row.max_seconds), (5.0, 6.0, 7.0));
     }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use bench_harness::tool;
 
 use crate::data::{Change, History, edits_of, walk};
-use crate::tool;
 use crate::tree::Tree;
 
 /// The branch that is checked out first.

@@ -1,4 +1,4 @@
-//! Rounds that a run has behind it, kept so that one that was interrupted goes on.
+//! Finished rounds in files, so that an interrupted run goes on where it ended.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,37 +6,39 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use bench_harness::disk::DiskKind;
+use bench_harness::scale::Scale;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::Scale;
-use crate::store::Disk;
-
-/// Says what the rounds in a directory are of.
+/// The file that describes the run of a directory.
 const RUN: &str = "run.json";
 
 /// What all rounds of a run have in common.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The disk that they ran on.
-    pub disk: Disk,
-    /// How much each did.
+    /// The kind of disk.
+    pub disk: DiskKind,
+    /// How much each workload does.
     pub scale: Scale,
-    /// The tree that was unpacked, if one was named: its file's name and size in bytes.
+    /// The tree to unpack, if one was named: its file's name and size in bytes.
     pub tree: Option<(PathBuf, u64)>,
-    /// The device that the backing files are on: what `--disk fast` measures.
+    /// The device number of the disk with the backing files, which `--disk fast` measures.
     pub device: u64,
-    /// How requests reach the server, where that was chosen.
+    /// The transport of requests to the server, if one was chosen.
     pub transport: Option<String>,
-    /// Tells one build of BetrFS from another.
+    /// A hash of the binary `betrfs`.
     pub build: u64,
-    /// Tells one build of this program from another: it has the workloads, and the library for `microfiles`.
+    /// A hash of this program, which has the workloads, and the library for `microfiles`.
     pub harness: u64,
 }
 
 impl Run {
-    /// That of a binary `betrfs`, with backing files in a directory.
-    pub fn of(binary: &Path, disk: Disk, scale: Scale, tree: Option<&Path>, dir: &Path) -> Result<Run> {
+    /// The run of a binary `betrfs`, with backing files in a directory.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(binary: &Path, disk: DiskKind, scale: Scale, tree: Option<&Path>, dir: &Path) -> Result<Run> {
         let size_bytes = |path: &Path| {
             fs::metadata(path)
                 .map(|file| file.len())
@@ -66,13 +68,16 @@ fn build_of(binary: &Path) -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Where rounds are kept: a file for each, of those that are through. Without a directory none are.
+/// A directory with a file for each finished round. Without a directory, nothing is saved.
 pub struct Saved {
     dir: Option<PathBuf>,
 }
 
 impl Saved {
-    /// Opens a directory for a run, or makes it; one that has rounds of another run is refused.
+    /// Opens a directory for a run, or makes it.
+    ///
+    /// # Errors
+    /// It has rounds of another run, or cannot be read or written.
     pub fn open(dir: Option<&Path>, run: &Run) -> Result<Saved> {
         let saved = Saved { dir: dir.map(Path::to_owned) };
         let before: Option<Run> = saved.read(Path::new(RUN))?;
@@ -87,19 +92,20 @@ impl Saved {
         Ok(saved)
     }
 
-    /// A round of a workload on a contender, if it is through; the first is 0.
-    pub fn round<T: DeserializeOwned>(
-        &self,
-        workload: &str,
-        contender: &str,
-        round: u32,
-    ) -> Result<Option<T>> {
-        self.read(&path_of(workload, contender, round))
+    /// A round of a workload on a system, if it is finished; the first is 0.
+    ///
+    /// # Errors
+    /// Its file is not readable.
+    pub fn round<T: DeserializeOwned>(&self, workload: &str, system: &str, round: u32) -> Result<Option<T>> {
+        self.read(&path_of(workload, system, round))
     }
 
-    /// Keeps one.
-    pub fn keep<T: Serialize>(&self, workload: &str, contender: &str, round: u32, what: &T) -> Result<()> {
-        self.write(&path_of(workload, contender, round), what)
+    /// Saves a round.
+    ///
+    /// # Errors
+    /// Its file cannot be written.
+    pub fn keep<T: Serialize>(&self, workload: &str, system: &str, round: u32, what: &T) -> Result<()> {
+        self.write(&path_of(workload, system, round), what)
     }
 
     fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>> {
@@ -107,7 +113,7 @@ impl Saved {
         match fs::read(&path) {
             Ok(bytes) => {
                 let read = serde_json::from_slice(&bytes);
-                Ok(Some(read.with_context(|| format!("cannot make sense of {}", path.display()))?))
+                Ok(Some(read.with_context(|| format!("{} is not readable", path.display()))?))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -116,7 +122,7 @@ impl Saved {
 
     fn write<T: Serialize>(&self, path: &Path, what: &T) -> Result<()> {
         let Some(path) = self.dir.as_ref().map(|dir| dir.join(path)) else { return Ok(()) };
-        // Whole or not at all.
+        // The rename makes it appear as a whole.
         let unfinished = path.with_extension("unfinished");
         let written = || {
             fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
@@ -127,8 +133,8 @@ impl Saved {
     }
 }
 
-fn path_of(workload: &str, contender: &str, round: u32) -> PathBuf {
-    Path::new(workload).join(format!("{contender}-{}.json", round + 1))
+fn path_of(workload: &str, system: &str, round: u32) -> PathBuf {
+    Path::new(workload).join(format!("{system}-{}.json", round + 1))
 }
 
 #[cfg(test)]
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     fn run(build: u64) -> Run {
-        let (disk, scale) = (Disk::Hdd, Scale::Tiny);
+        let (disk, scale) = (DiskKind::Hdd, Scale::Tiny);
         Run { disk, scale, tree: None, device: 1, transport: None, build, harness: 1 }
     }
 
@@ -148,7 +154,7 @@ mod tests {
             dir.path().join(name)
         };
         let of = |binary: &Path, tree: &Path, dir: &Path| {
-            Run::of(binary, Disk::Fast, Scale::Tiny, Some(tree), dir).unwrap()
+            Run::of(binary, DiskKind::Fast, Scale::Tiny, Some(tree), dir).unwrap()
         };
         let (binary, tree) = (file("betrfs", "1"), file("tree", "t"));
         let first = of(&binary, &tree, dir.path());

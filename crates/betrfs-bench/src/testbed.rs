@@ -1,61 +1,64 @@
-//! A disk, and the contenders that have it in turn.
+//! A disk, and the systems that use it in turn.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
+use bench_harness::disk::{Disk, DiskKind};
+use bench_harness::teardown::Teardown;
 use tempfile::TempDir;
 
-use crate::contender::{Betrfs, Contender, Kernel, Peer};
-use crate::store::{Disk, Store};
-use crate::teardown::Teardown;
+use crate::system::{Betrfs, Kernel, Peer, System};
 
-/// What must stay free beside the disk's image: for the tree's archive and the repositories.
+/// Space that must stay free beside the image, for the tree's archive and the repositories.
 const SPARE_BYTES: u64 = 2 << 30;
 
 /// What a testbed is made of.
 pub struct Parts<'a> {
-    /// What kind of disk.
-    pub disk: Disk,
-    /// Who is compared with.
+    /// The kind of disk.
+    pub disk: DiskKind,
+    /// The file systems to compare with.
     pub peers: &'a [Peer],
     /// The binary `betrfs`.
     pub binary: PathBuf,
-    /// Where its files are.
+    /// The directory of its files.
     pub scratch: &'a Path,
-    /// Who undoes it.
+    /// Cleans up.
     pub teardown: &'a Teardown,
 }
 
-/// A disk of a size and the contenders on it.
+/// A disk of a size and the systems on it.
 pub struct Testbed {
-    /// Who has it in turn.
-    pub contenders: Vec<Box<dyn Contender>>,
+    /// They use the disk in turn.
+    pub systems: Vec<Box<dyn System>>,
     /// The disk.
-    pub store: Rc<Store>,
+    pub disk: Rc<Disk>,
     size_bytes: u64,
-    // Gone when all else is.
+    // Dropped last.
     _files: TempDir,
 }
 
 impl Parts<'_> {
-    /// Makes one, or takes that of before if its disk has the size.
+    /// Makes a testbed, or returns `before` if its disk has the size.
     pub fn testbed(&self, before: Option<Testbed>, size_bytes: u64) -> Result<Testbed> {
         if let Some(before) = before.filter(|before| before.size_bytes == size_bytes) {
             return Ok(before);
         }
         let files = tempfile::tempdir_in(self.scratch)?;
-        let store = Rc::new(Store::new(self.disk, files.path(), size_bytes, self.teardown)?);
-        let mut contenders: Vec<Box<dyn Contender>> = Vec::new();
+        let disk = Rc::new(Disk::new(self.disk, files.path(), size_bytes, self.teardown)?);
+        let mut systems: Vec<Box<dyn System>> = Vec::new();
         for peer in self.peers {
-            contenders.push(Box::new(Kernel::new(*peer, files.path(), &store, self.teardown)?));
+            systems.push(Box::new(Kernel::new(*peer, files.path(), &disk, self.teardown)?));
         }
-        contenders.push(Box::new(Betrfs::new(files.path(), &store, self.binary.clone(), self.teardown)?));
-        Ok(Testbed { contenders, store, size_bytes, _files: files })
+        systems.push(Box::new(Betrfs::new(files.path(), &disk, self.binary.clone(), self.teardown)?));
+        Ok(Testbed { systems, disk, size_bytes, _files: files })
     }
 }
 
-/// Checks that there is room for a disk's image.
+/// Checks that there is room for the image of a disk.
+///
+/// # Errors
+/// There is not.
 pub fn ensure_room(scratch: &Path, workload: &str, size_bytes: u64) -> Result<()> {
     let stat = rustix::fs::statvfs(scratch).with_context(|| format!("cannot ask {}", scratch.display()))?;
     let (free_bytes, needed_bytes) = (stat.f_bavail * stat.f_frsize, size_bytes + SPARE_BYTES);

@@ -1,11 +1,13 @@
-//! Clients that work at the same time.
+//! Clients in threads.
 
 use std::thread;
 
 use anyhow::Result;
 
-/// Does something in so many threads, all at once; each is told its number. The first error by that
-/// number is given.
+/// Runs `work` in a number of threads at once, with the number of each.
+///
+/// # Errors
+/// That of the lowest thread that failed.
 pub fn in_threads(threads: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
     thread::scope(|scope| {
         let work = &work;

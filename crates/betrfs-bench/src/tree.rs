@@ -1,14 +1,14 @@
-//! The tree that is unpacked: a tar archive, given or generated.
+//! The tree to unpack: a tar archive, given or generated.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use bench_harness::scale::Scale;
+use bench_harness::tool;
 
-use crate::{Scale, tool};
-
-/// What `grep` looks for: present in generated trees, and rare in those that are given.
+/// The text that `grep` looks for: generated trees have it, and it is rare in others.
 pub const NEEDLE: &str = "BETREE";
 
 /// A tar archive of a tree.
@@ -17,13 +17,13 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// No archive yet, for those who only ask what could be done with one.
+    /// No archive, to list what could be done with one.
     pub fn none() -> Tree {
         Tree { archive: PathBuf::new() }
     }
 
-    /// The archive at a path, decompressed if it must be, or one of a generated tree; at a quarter of the
-    /// scale, the first quarter of its entries.
+    /// The archive at a path, decompressed if needed, or that of a generated tree; at a quarter of the scale, the
+    /// first quarter of its entries.
     pub fn new(scratch: &Path, given: Option<&Path>, scale: Scale) -> Result<Tree> {
         let whole = match given {
             Some(given) => Tree::given(scratch, given)?,
@@ -71,7 +71,7 @@ impl Tree {
         Ok(Tree { archive })
     }
 
-    /// Directories of files like those of a source tree: most small, a few large.
+    /// Generates directories of files like those of a source tree: most small, a few large.
     fn generate(scratch: &Path, scale: Scale) -> Result<Tree> {
         let (dirs, files) = scale.pick((10, 20), (1000, 60));
         let root = scratch.join("generated");
@@ -102,17 +102,17 @@ impl Tree {
         tool::run(Command::new("tar").arg("-xf").arg(&self.archive).arg("-C").arg(into)).map(drop)
     }
 
-    /// Compares what was unpacked with it, byte by byte.
+    /// Compares an unpacked tree with it, byte by byte.
     pub fn compare(&self, with: &Path) -> Result<()> {
         tool::run(Command::new("tar").arg("-df").arg(&self.archive).arg("-C").arg(with)).map(drop)
     }
 
-    /// How many entries it has.
+    /// The number of its entries.
     pub fn entries(&self) -> Result<u64> {
         tool::count_lines(Command::new("tar").arg("-tf").arg(&self.archive), None)
     }
 
-    /// Brings the archive into the page cache, so that reading it is not what is timed.
+    /// Brings the archive into the page cache, so that reading it is not timed.
     pub fn warm(&self) -> Result<()> {
         let mut archive = std::fs::File::open(&self.archive)?;
         std::io::copy(&mut archive, &mut std::io::sink())?;

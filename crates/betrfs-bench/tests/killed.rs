@@ -106,10 +106,10 @@ fn the_next_run_undoes_what_a_killed_one_left() {
     // Nobody else sets it meanwhile.
     let alone = File::open(DIRTY_BYTES).unwrap();
     alone.lock().unwrap();
-    if let [path, value] = held["confinement"]["sysctl"].as_array().map_or(&[][..], Vec::as_slice) {
+    if let [path, value] = held["memory_limit"]["sysctl"].as_array().map_or(&[][..], Vec::as_slice) {
         assert_eq!(std::fs::read_to_string(path.as_str().unwrap()).unwrap(), value.as_str().unwrap());
     }
-    for group in held["confinement"]["groups"].as_array().into_iter().flatten() {
+    for group in held["memory_limit"]["groups"].as_array().into_iter().flatten() {
         assert!(!Path::new(group["dir"].as_str().unwrap()).exists());
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use betree::{Env, Stats};
 use betree_platform::Device;
+use seeded::Rng;
 
 use crate::failure::Failure;
 use crate::history::History;
-use crate::rng::Rng;
 use crate::runner::{Runner, open_env};
 use crate::sim_disk::SimDisk;
 use crate::step::{Mix, Setup, Step, history_of_seed};

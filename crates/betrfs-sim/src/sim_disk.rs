@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use seeded::Rng;
 
 use crate::blocks::{Block, Blocks, numbers_of};
 use crate::mem_device::{EINVAL, EIO};
-use crate::rng::Rng;
 
 /// What a disk writes as a whole, even when its power fails meanwhile.
 const SECTOR_BYTES: usize = 512;

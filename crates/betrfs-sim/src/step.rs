@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use betree::{Cut, DictId, Geometry};
+use seeded::Rng;
 
 use crate::model::{Change, batch_of};
-use crate::rng::Rng;
 use crate::universe::Universe;
 
 /// What the smallest log of a setup takes as one batch, in bytes.

@@ -1,8 +1,7 @@
 //! Where keys come from.
 
 use betree::Cut;
-
-use crate::rng::Rng;
+use seeded::Rng;
 
 /// A way to make keys that collide, nest and sort awkwardly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,20 +25,23 @@ pub fn edits_of(root: &Path, percent: u64) -> Result<impl Iterator<Item = Result
 }
 
 fn is_chosen(name: &Path, percent: u64) -> bool {
-    rng_of(name.as_os_str().as_bytes()).below(100) < percent
+    rng_of(name.as_os_str().as_bytes()).below_u64(100) < percent
 }
 
 fn rng_of(bytes: &[u8]) -> Rng {
-    Rng::new(bytes.iter().fold(0, |sum: u64, byte| sum.wrapping_mul(257).wrapping_add(u64::from(*byte))), 0)
+    Rng::of_stream(
+        bytes.iter().fold(0, |sum: u64, byte| sum.wrapping_mul(257).wrapping_add(u64::from(*byte))),
+        0,
+    )
 }
 
 /// Some lines changed and some new: what is behind them moves.
 fn edited(mut text: Vec<u8>) -> Vec<u8> {
     let mut rng = rng_of(&text);
-    for _ in 0..1 + rng.below(4) {
-        let at = rng.index(text.len() + 1);
-        let end = (at + rng.index(80)).min(text.len());
-        let new = format!("\n/* changed: {:016x} */\n", rng.word());
+    for _ in 0..1 + rng.below_u64(4) {
+        let at = rng.below(text.len() + 1);
+        let end = (at + rng.below(80)).min(text.len());
+        let new = format!("\n/* changed: {:016x} */\n", rng.next_u64());
         text.splice(at..end, new.into_bytes());
     }
     text

@@ -9,9 +9,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use seeded::{GOLDEN_RATIO, bytes};
 
 use super::layout::Layout;
-use super::random::{Rng, bytes};
+use super::random::{Rng, gamma_size};
 use super::same::walk;
 
 /// The most that is read or written by one call.
@@ -57,14 +58,14 @@ pub enum Step {
 
 impl FileSet {
     fn initial(&self, number: u64) -> Existing {
-        let mut rng = Rng::new(SEED, number);
-        Existing { number, seed: rng.word(), len: rng.size(self.mean_bytes) }
+        let mut rng = Rng::of_stream(SEED, number);
+        Existing { number, seed: rng.next_u64(), len: gamma_size(&mut rng, self.mean_bytes) }
     }
 
     /// Whether a file is there from the beginning. The multiples of the golden ratio are spread
     /// evenly, and so is each share of them.
     fn is_present(&self, number: u64) -> bool {
-        let spread = u128::from(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let spread = u128::from(number.wrapping_mul(GOLDEN_RATIO));
         ((spread * 100) >> 64) < u128::from(self.present_percent)
     }
 
@@ -161,7 +162,7 @@ impl Share {
     pub fn new(set: &FileSet, thread: u64, threads: u64) -> Share {
         let numbers = || (thread..set.layout.files).step_by(threads as usize);
         Share {
-            rng: Rng::new(SEED + 1, thread),
+            rng: Rng::of_stream(SEED + 1, thread),
             mean_bytes: set.mean_bytes,
             present: numbers().filter(|n| set.is_present(*n)).map(|n| set.initial(n)).collect(),
             absent: numbers().filter(|n| !set.is_present(*n)).collect(),
@@ -170,7 +171,7 @@ impl Share {
 
     /// The same files, for a thread with a mind of its own: for those that only read.
     pub fn with_seed(self, seed: u64) -> Share {
-        Share { rng: Rng::new(SEED + 2, seed), ..self }
+        Share { rng: Rng::of_stream(SEED + 2, seed), ..self }
     }
 
     /// What is there.
@@ -180,12 +181,12 @@ impl Share {
 
     /// A number up to a bound, and at least 1.
     pub fn up_to(&mut self, bound: u64) -> u64 {
-        1 + self.rng.below(bound)
+        1 + self.rng.below_u64(bound)
     }
 
     /// Creates a file of a size about the mean; `None` if all are there.
     pub fn create(&mut self) -> Option<Step> {
-        let len = self.rng.size(self.mean_bytes);
+        let len = gamma_size(&mut self.rng, self.mean_bytes);
         self.create_of(len)
     }
 
@@ -194,14 +195,14 @@ impl Share {
         if self.absent.is_empty() {
             return None;
         }
-        let number = self.absent.swap_remove(self.rng.index(self.absent.len()));
-        let file = Existing { number, seed: self.rng.word(), len };
+        let number = self.absent.swap_remove(self.rng.below(self.absent.len()));
+        let file = Existing { number, seed: self.rng.next_u64(), len };
         self.present.push(file);
         Some(Step::Create(file))
     }
 
     fn pick(&mut self) -> Option<usize> {
-        (!self.present.is_empty()).then(|| self.rng.index(self.present.len()))
+        (!self.present.is_empty()).then(|| self.rng.below(self.present.len()))
     }
 
     /// Appends to a file; `None` if there is none.

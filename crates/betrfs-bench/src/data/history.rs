@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::layout::Layout;
-use super::random::Rng;
+use super::random::{Rng, gamma_size};
 use super::source::Source;
 
 /// What a commit does to one file.
@@ -38,7 +38,7 @@ impl History {
     /// Its commits, the first included.
     pub fn commits(&self) -> impl Iterator<Item = Vec<Change>> {
         let layout = self.layout();
-        let mut rng = Rng::new(SEED, 0);
+        let mut rng = Rng::of_stream(SEED, 0);
         let mut files: Vec<(PathBuf, Source)> = Vec::new();
         let mut next_number = 0;
         let (count, mean_bytes) = (self.files, self.mean_bytes);
@@ -47,7 +47,7 @@ impl History {
             let mut create = |dir: u64, rng: &mut Rng, files: &mut Vec<(PathBuf, Source)>| {
                 let path = layout.leaf(dir).join(format!("source{next_number:06}.c"));
                 next_number += 1;
-                let bytes = rng.size(mean_bytes);
+                let bytes = gamma_size(rng, mean_bytes);
                 let source = Source::new(rng, bytes);
                 let change = Change::Write(path.clone(), source.text());
                 files.push((path, source));
@@ -58,7 +58,7 @@ impl History {
                 return changes;
             }
             for _ in 0..CHANGED_FILES {
-                let at = rng.index(files.len());
+                let at = rng.below(files.len());
                 if let Some((path, source)) = files.get_mut(at) {
                     source.edit(&mut rng);
                     // Who changes a file twice in a commit has changed it once.
@@ -66,10 +66,10 @@ impl History {
                     changes.push(Change::Write(path.clone(), source.text()));
                 }
             }
-            let (gone, _) = files.swap_remove(rng.index(files.len()));
+            let (gone, _) = files.swap_remove(rng.below(files.len()));
             changes.retain(|change| !matches!(change, Change::Write(same, _) if *same == gone));
             changes.push(Change::Delete(gone));
-            let dir = rng.below(layout.leaves());
+            let dir = rng.below_u64(layout.leaves());
             changes.push(create(dir, &mut rng, &mut files));
             changes
         })

@@ -25,14 +25,14 @@ const NOUNS: [&str; 16] = [
 impl Source {
     /// A new file of about so many bytes.
     pub fn new(rng: &mut Rng, about_bytes: u64) -> Source {
-        Source((0..about_bytes / LINE_BYTES + 1).map(|_| rng.word() as u32).collect())
+        Source((0..about_bytes / LINE_BYTES + 1).map(|_| rng.next_u64() as u32).collect())
     }
 
     /// Changes it as an author would: a few lines anew, a few more or less, all near each other.
     pub fn edit(&mut self, rng: &mut Rng) {
-        let at = rng.index(self.0.len());
-        let until = (at + 1 + rng.index(5)).min(self.0.len());
-        let new = (0..1 + rng.below(6)).map(|_| rng.word() as u32).collect::<Vec<_>>();
+        let at = rng.below(self.0.len());
+        let until = (at + 1 + rng.below(5)).min(self.0.len());
+        let new = (0..1 + rng.below_u64(6)).map(|_| rng.next_u64() as u32).collect::<Vec<_>>();
         self.0.splice(at..until, new);
     }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn an_edit_leaves_most_lines_as_they_were() {
-        let mut rng = Rng::new(1, 1);
+        let mut rng = Rng::of_stream(1, 1);
         let mut source = Source::new(&mut rng, 40_000);
         let before = source.clone();
         source.edit(&mut rng);
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_text_has_about_the_size_that_was_asked_for() {
-        let text = Source::new(&mut Rng::new(2, 2), 100_000).text();
+        let text = Source::new(&mut Rng::of_stream(2, 2), 100_000).text();
         assert!((50_000..200_000).contains(&text.len()), "{} bytes", text.len());
-        assert_eq!(text, Source::new(&mut Rng::new(2, 2), 100_000).text());
+        assert_eq!(text, Source::new(&mut Rng::of_stream(2, 2), 100_000).text());
     }
 }

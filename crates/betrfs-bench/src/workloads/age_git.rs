@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bench_harness::tool;
 
 use super::Workload;
 use super::git_clone::{CLONE, clone};
@@ -12,7 +13,6 @@ use super::grep::grep_for;
 use super::seen::{Seen, content_bytes};
 use crate::data::History;
 use crate::repository::{MAIN, Repository, ensure_clean, git};
-use crate::tool;
 
 /// In no file: so all of each is read, and nothing is printed.
 const ABSENT: &str = "no line has this";

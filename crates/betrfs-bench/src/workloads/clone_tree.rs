@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use bench_harness::machine::drop_caches;
 
 use super::Workload;
 use crate::cloner::Cloner;
-use crate::contender::drop_caches;
 use crate::data::{edits_of, ensure_same};
 use crate::tree::Tree;
 

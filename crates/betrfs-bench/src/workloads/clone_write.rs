@@ -52,8 +52,8 @@ impl CloneSet {
 
     /// Where a clone's file is written, and what.
     fn edit(&self, clone: u64, number: u64) -> (u64, Vec<u8>) {
-        let mut rng = Rng::new(SEED + clone, number);
-        (rng.below(self.file_bytes - WRITE_BYTES + 1), bytes(rng.word(), 0, WRITE_BYTES as usize))
+        let mut rng = Rng::of_stream(SEED + clone, number);
+        (rng.below_u64(self.file_bytes - WRITE_BYTES + 1), bytes(rng.next_u64(), 0, WRITE_BYTES as usize))
     }
 
     /// Writes into each file of the newest clone.

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use bench_harness::tool;
 
 use super::Workload;
 use super::git_clone::{CLONE, clone};
 use crate::repository::{LATER, Repository, ensure_clean, git};
-use crate::tool;
 use crate::tree::Tree;
 
 /// The index tells apart times of files that are so much apart.

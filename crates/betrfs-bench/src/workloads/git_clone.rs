@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
+use bench_harness::tool;
 
 use super::Workload;
 use crate::repository::{MAIN, Repository, ensure_clean, git};
-use crate::tool;
 use crate::tree::Tree;
 
 /// Where the clone is.

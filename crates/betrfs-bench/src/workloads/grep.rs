@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use bench_harness::tool;
 
 use super::Workload;
 use super::seen::{Seen, content_bytes};
-use crate::tool;
 use crate::tree::{NEEDLE, Tree};
 
 /// What `grep` says when it found nothing.

@@ -32,13 +32,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use bench_harness::scale::Scale;
+use seen::Seen;
 
-use crate::Scale;
 use crate::cloner::Cloner;
 use crate::data::{FileSet, History, Layout};
 use crate::repository::Repository;
 use crate::tree::Tree;
-use seen::Seen;
 
 pub use tokubench::Microfiles;
 

@@ -70,28 +70,29 @@ impl Oltp {
     /// Which files and pages a writer writes: each has pages of its own, so that who is faster does
     /// not matter to what is there in the end.
     fn pages(&self, writer: u64) -> impl Iterator<Item = (u64, u64)> {
-        let mut rng = Rng::new(SEED, writer);
+        let mut rng = Rng::of_stream(SEED, writer);
         let own = self.file_bytes / PAGE_BYTES / self.writers;
         let (files, writers) = (self.files, self.writers);
-        (0..self.batches * BATCH_PAGES).map(move |_| (rng.below(files), rng.below(own) * writers + writer))
+        (0..self.batches * BATCH_PAGES)
+            .map(move |_| (rng.below_u64(files), rng.below_u64(own) * writers + writer))
     }
 
     /// Where in the log it is written.
     fn log_places(&self) -> impl Iterator<Item = u64> {
-        let mut rng = Rng::new(SEED, self.log_writer());
+        let mut rng = Rng::of_stream(SEED, self.log_writer());
         let places = self.file_bytes / LOG_WRITE_BYTES;
-        (0..self.log_writes()).map(move |_| rng.below(places) * LOG_WRITE_BYTES)
+        (0..self.log_writes()).map(move |_| rng.below_u64(places) * LOG_WRITE_BYTES)
     }
 
     fn read(&self, dir: &Path, reader: u64, pace: &Pace) -> Result<()> {
         let files = (0..self.files).map(|number| File::open(self.file(dir, number)));
         let files = files.collect::<Result<Vec<File>, _>>()?;
-        let mut rng = Rng::new(SEED + 1, reader);
+        let mut rng = Rng::of_stream(SEED + 1, reader);
         let mut page = vec![0; PAGE_BYTES as usize];
         let part = |thread: u64| self.reads() * thread / self.readers;
         for _ in part(reader)..part(reader + 1) {
-            let file = files.get(rng.index(files.len())).context("there are no files")?;
-            file.read_exact_at(&mut page, rng.below(self.file_bytes / PAGE_BYTES) * PAGE_BYTES)?;
+            let file = files.get(rng.below(files.len())).context("there are no files")?;
+            file.read_exact_at(&mut page, rng.below_u64(self.file_bytes / PAGE_BYTES) * PAGE_BYTES)?;
             pace.has_read()?;
         }
         Ok(())

@@ -34,9 +34,9 @@ impl RandomWrite {
     /// Each write's place and bytes: the same in every round.
     fn writes(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
         let places = (self.file_mib * MIB - self.write_bytes) / self.align_bytes + 1;
-        let mut rng = Rng::new(SEED, self.write_bytes);
+        let mut rng = Rng::of_stream(SEED, self.write_bytes);
         (0..self.writes).map(move |number| {
-            let at = rng.below(places) * self.align_bytes;
+            let at = rng.below_u64(places) * self.align_bytes;
             (at, bytes(number, 0, self.write_bytes as usize))
         })
     }

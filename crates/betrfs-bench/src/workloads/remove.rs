@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use bench_harness::tool;
 
 use super::Workload;
-use crate::tool;
 use crate::tree::Tree;
 
 const ROOT: &str = "tree";

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
+use bench_harness::tool;
 
 use super::Workload;
 use crate::data::{edits_of, ensure_same};
-use crate::tool;
 use crate::tree::Tree;
 
 const SOURCE: &str = "source";

@@ -38,9 +38,9 @@ impl Microfiles {
     /// The directories in no order.
     fn shuffled(&self) -> Vec<u64> {
         let mut leaves: Vec<u64> = (0..self.layout().leaves()).collect();
-        let mut rng = Rng::new(SEED, 0);
+        let mut rng = Rng::of_stream(SEED, 0);
         for at in (1..leaves.len()).rev() {
-            leaves.swap(at, rng.index(at + 1));
+            leaves.swap(at, rng.below(at + 1));
         }
         leaves
     }
@@ -52,8 +52,8 @@ impl Microfiles {
         // With more threads than directories some share one.
         let leaves = self.shuffled()[from as usize..until.max(from + 1) as usize].to_vec();
         let (first, end) = part(self.files);
-        let mut rng = Rng::new(SEED, thread + 1);
-        leaves.into_iter().cycle().take((end - first) as usize).map(move |leaf| (leaf, rng.word()))
+        let mut rng = Rng::of_stream(SEED, thread + 1);
+        leaves.into_iter().cycle().take((end - first) as usize).map(move |leaf| (leaf, rng.next_u64()))
     }
 
     /// A file's name.

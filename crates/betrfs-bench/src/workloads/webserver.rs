@@ -42,9 +42,9 @@ fn record(seed: u64, len: u64) -> Vec<u8> {
 impl WebServer {
     /// The log records of a thread: what names each, and its size.
     fn records(&self, thread: u64) -> impl Iterator<Item = (u64, u64)> {
-        let mut rng = Rng::new(SEED, thread);
+        let mut rng = Rng::of_stream(SEED, thread);
         let most = self.append_bytes_max - HEADER_BYTES as u64;
-        (0..self.loops).map(move |_| (rng.word(), HEADER_BYTES as u64 + 1 + rng.below(most)))
+        (0..self.loops).map(move |_| (rng.next_u64(), HEADER_BYTES as u64 + 1 + rng.below_u64(most)))
     }
 }
 

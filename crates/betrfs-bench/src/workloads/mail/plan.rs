@@ -2,7 +2,7 @@
 //! folders, so that what is there in the end does not depend on who was faster.
 
 use super::Mail;
-use crate::data::{Rng, bytes};
+use crate::data::{Rng, bytes, gamma_size};
 
 const SEED: u64 = 0x6d61_696c;
 
@@ -91,7 +91,7 @@ impl Client {
     /// A client at the beginning.
     pub fn new(mail: &Mail, number: u64) -> Client {
         let mut client = Client {
-            rng: Rng::new(SEED, number),
+            rng: Rng::of_stream(SEED, number),
             number,
             next: 0,
             mean_bytes: mail.mean_bytes,
@@ -112,22 +112,26 @@ impl Client {
 
     fn message(&mut self, flags: &'static str) -> Message {
         self.next += 1;
-        Message { id: (self.number + 1) << 40 | self.next, len: self.rng.size(self.mean_bytes), flags }
+        Message {
+            id: (self.number + 1) << 40 | self.next,
+            len: gamma_size(&mut self.rng, self.mean_bytes),
+            flags,
+        }
     }
 
     /// A message; `None` if there is none left in the folder that was chosen.
     fn pick(&mut self) -> Option<(usize, usize)> {
         // The first folder from a random one on that has any.
-        let from = self.rng.index(self.folders.len());
+        let from = self.rng.below(self.folders.len());
         let mut order = (from..self.folders.len()).chain(0..from);
         let folder = order.find(|folder| !self.folders[*folder].is_empty())?;
-        Some((folder, self.rng.index(self.folders[folder].len())))
+        Some((folder, self.rng.below(self.folders[folder].len())))
     }
 
     /// The next thing that it does: reads half of the time, else one of four with equal chances.
     /// `None` once it has no messages.
     pub fn next_operation(&mut self) -> Option<Operation> {
-        let kind = self.rng.below(8);
+        let kind = self.rng.below_u64(8);
         let (folder, at) = self.pick()?;
         let number = folder as u64;
         Some(match kind {
@@ -143,7 +147,7 @@ impl Client {
                 Operation::Flag { folder: number, before, after }
             }
             5 if self.folders.len() > 1 => {
-                let to = (folder + 1 + self.rng.index(self.folders.len() - 1)) % self.folders.len();
+                let to = (folder + 1 + self.rng.below(self.folders.len() - 1)) % self.folders.len();
                 let message = self.folders[folder].swap_remove(at);
                 self.folders[to].push(message.clone());
                 Operation::Move { from: number, to: to as u64, message }

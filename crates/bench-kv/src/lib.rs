@@ -1,0 +1,268 @@
+//! The engine alone beside other key-value stores, on one disk under one memory limit.
+//!
+//! Each phase of a workload on a store (the load, the timed run, the check) is a process of its own in a memory
+//! cgroup that the data outgrows. Rounds are interleaved: each store in turn, then the next round. All caches
+//! are cold when a run begins.
+#![deny(unsafe_code)]
+#![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
+
+mod child;
+mod data;
+mod image;
+mod report;
+mod sample;
+mod stores;
+mod workloads;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bench_harness::memory_limit::MemoryLimit;
+use bench_harness::output::{print, tell};
+use bench_harness::scale::{Format, Scale};
+use bench_harness::teardown::Teardown;
+use bench_harness::touch;
+use clap::ValueEnum;
+
+use child::{Phase, Task};
+use image::Mounted;
+use sample::{Results, Sample, Samples};
+use stores::Engine;
+use workloads::Workload;
+
+/// The name for all these workloads; their own names begin with it.
+pub const ALL: &str = "kv";
+/// The argument with which this program runs itself for a phase; its `main` calls [`run_child`] then.
+pub const CHILD: &str = "kv-child";
+/// How long a round may take before it counts as hung.
+const TIME_MAX: Duration = Duration::from_secs(30 * 60);
+/// How long a run may take before it is cut short; the rate is then that of the operations done.
+const RUN_SECONDS_MAX: u64 = 60;
+
+/// The options of these workloads alone.
+#[derive(clap::Args)]
+pub struct Choice {
+    /// For kv workloads: only these engines; the others are compared with the first
+    #[arg(long, value_enum)]
+    engine: Vec<Engine>,
+    /// For kv workloads: the memory limit in MiB
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(64..))]
+    kv_memory_mib: u64,
+    /// For kv workloads at full scale: how much data, in MiB [default: four times the memory]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    kv_data_mib: Option<u64>,
+}
+
+impl Choice {
+    fn engines(&self) -> Vec<Engine> {
+        if self.engine.is_empty() { Engine::value_variants().to_vec() } else { self.engine.clone() }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.kv_memory_mib << 20
+    }
+
+    fn data_bytes(&self, scale: Scale) -> u64 {
+        scale.pick(16, self.kv_data_mib.unwrap_or(self.kv_memory_mib * 4)) << 20
+    }
+}
+
+/// What to run, and where.
+pub struct Settings<'a> {
+    /// [`ALL`], or names of workloads, separated by commas.
+    pub what: &'a str,
+    /// How much each workload does.
+    pub scale: Scale,
+    /// How often each workload runs on each engine.
+    pub rounds: u32,
+    /// How to print the results.
+    pub format: Format,
+    /// The options of these workloads.
+    pub choice: &'a Choice,
+    /// A directory for files.
+    pub scratch: &'a Path,
+    /// Cleans up.
+    pub teardown: &'a Teardown,
+}
+
+/// Whether an argument of the command line names these workloads.
+pub fn is_named(what: &str) -> bool {
+    what == ALL || what.starts_with("kv-")
+}
+
+/// Prints the workloads.
+///
+/// # Errors
+/// They cannot be printed.
+pub fn list(scale: Scale, choice: &Choice) -> Result<()> {
+    let workloads = workloads::all(scale, choice.data_bytes(scale));
+    workloads.iter().try_for_each(|each| print(format_args!("{:<22}{}", each.name(), each.about())))
+}
+
+/// Does the phase that standard input describes.
+///
+/// # Errors
+/// Those of the store, or of a check.
+pub fn run_child() -> Result<()> {
+    bench_harness::child::serve(child::run)
+}
+
+/// Runs the workloads and prints their results. Each database that they read or change is loaded once.
+///
+/// # Errors
+/// A workload is unknown, or failed on an engine.
+pub fn run(settings: &Settings<'_>) -> Result<()> {
+    let &Settings { what, scale, rounds, format, choice, scratch, teardown } = settings;
+    let data_bytes = choice.data_bytes(scale);
+    let mut chosen = workloads::all(scale, data_bytes);
+    if what != ALL {
+        let named: Vec<&str> = what.split(',').collect();
+        let unknown = named.iter().find(|name| chosen.iter().all(|workload| workload.name() != **name));
+        if let Some(unknown) = unknown {
+            bail!("there is no workload `{unknown}`: `betrfs-bench list` names them");
+        }
+        chosen.retain(|workload| named.contains(&workload.name()));
+    }
+    let dir = scratch.join("mounted");
+    std::fs::create_dir(&dir)?;
+    // The tiny scale only shows that everything works: it needs no limit.
+    let may_be_unlimited = scale == Scale::Tiny;
+    let limit = MemoryLimit::new(choice.memory_bytes(), may_be_unlimited, teardown)?;
+    let bench = Bench {
+        scale,
+        memory_bytes: choice.memory_bytes(),
+        data_bytes,
+        limit: &limit,
+        engines: choice.engines(),
+        scratch,
+        dir,
+        teardown,
+    };
+    let results: Vec<Results> = chosen.iter().map(|workload| bench.measure(&**workload, rounds)).collect();
+    report::print(&results, format)?;
+    let failures = results.iter().flat_map(|result| &result.engines).filter(|all| all.failure.is_some());
+    match failures.count() {
+        0 => Ok(()),
+        count => bail!("{count} of the workloads above failed on an engine"),
+    }
+}
+
+/// What all workloads share.
+struct Bench<'r> {
+    scale: Scale,
+    memory_bytes: u64,
+    data_bytes: u64,
+    limit: &'r MemoryLimit,
+    engines: Vec<Engine>,
+    scratch: &'r Path,
+    /// Where images are mounted.
+    dir: PathBuf,
+    teardown: &'r Teardown,
+}
+
+impl Bench<'_> {
+    /// Rounds of a workload on each engine in turn.
+    fn measure(&self, workload: &dyn Workload, rounds: u32) -> Results {
+        let mut all: Vec<(Engine, Samples)> = self
+            .engines
+            .iter()
+            .filter(|engine| workload.suits(**engine))
+            .map(|engine| (*engine, Samples { engine: engine.name(), rounds: Vec::new(), failure: None }))
+            .collect();
+        for round in 0..rounds {
+            for (engine, samples) in all.iter_mut().filter(|(_, samples)| samples.failure.is_none()) {
+                let name = format!("{} on {}", workload.name(), engine.name());
+                let _watched = self.teardown.watch(&name, TIME_MAX);
+                match self.round(workload, *engine, round == 0) {
+                    Ok(sample) => {
+                        let per_second = sample.operations as f64 / sample.seconds;
+                        let written_mib = sample.device_write_bytes >> 20;
+                        tell(format_args!(
+                            "{name}, round {}: {per_second:.0}/s, {written_mib} MiB written",
+                            round + 1
+                        ));
+                        samples.rounds.push(sample);
+                    }
+                    Err(error) => {
+                        tell(format_args!("{name}, round {}: {error:#}", round + 1));
+                        samples.failure = Some(format!("{error:#}"));
+                    }
+                }
+            }
+        }
+        Results {
+            workload: workload.name(),
+            about: workload.about(),
+            operations: workload.operations(),
+            memory_bytes: self.limit.memory_bytes(),
+            engines: all.into_iter().map(|(_, samples)| samples).collect(),
+        }
+    }
+
+    fn round(&self, workload: &dyn Workload, engine: Engine, is_first: bool) -> Result<Sample> {
+        let loaded = match workload.is_preloaded() {
+            true => Some(self.loaded(workload, engine)?),
+            false => None,
+        };
+        let image = match &loaded {
+            Some(loaded) if !workload.writes() => loaded.clone(),
+            loaded => {
+                let image = self.scratch.join("image");
+                match loaded {
+                    Some(loaded) => image::copy(loaded, &image)?,
+                    None => image::make(&image, self.image_bytes())?,
+                }
+                image
+            }
+        };
+        let seconds_max = self.scale.pick(60, RUN_SECONDS_MAX);
+        if self.scale != Scale::Tiny {
+            touch::touch(self.memory_bytes)?;
+        }
+        let sample = self.child(workload, engine, &image, Phase::Run(seconds_max))?;
+        ensure!(sample.operations > 0 && sample.seconds > 0.0, "nothing was done");
+        if is_first && workload.writes() {
+            self.child(workload, engine, &image, Phase::Check(sample.operations))?;
+        }
+        if workload.writes() {
+            std::fs::remove_file(&image)?;
+        }
+        Ok(sample)
+    }
+
+    /// The image of a database with all pairs, made when it is first needed.
+    fn loaded(&self, workload: &dyn Workload, engine: Engine) -> Result<PathBuf> {
+        let engine = engine.family();
+        let image = self.scratch.join(format!("{}.loaded", engine.name()));
+        if !image.exists() {
+            let unfinished = self.scratch.join("image");
+            image::make(&unfinished, self.image_bytes())?;
+            self.child(workload, engine, &unfinished, Phase::Load)?;
+            std::fs::rename(&unfinished, &image)?;
+        }
+        Ok(image)
+    }
+
+    /// The size of an image: room for engines that keep stale data for long.
+    fn image_bytes(&self) -> u64 {
+        self.data_bytes * 6 + (1 << 30)
+    }
+
+    /// Runs a phase in a process of its own, on an image that is mounted for it alone.
+    fn child(&self, workload: &dyn Workload, engine: Engine, image: &Path, phase: Phase) -> Result<Sample> {
+        let mounted = Mounted::new(image, &self.dir, self.teardown)?;
+        let task = Task {
+            engine,
+            workload: workload.name().to_owned(),
+            scale: self.scale,
+            memory_bytes: self.memory_bytes,
+            data_bytes: self.data_bytes,
+            phase,
+            dir: self.dir.clone(),
+            device: mounted.device().to_owned(),
+        };
+        let child = self.limit.within(|| bench_harness::child::start(CHILD))?;
+        bench_harness::child::finish(child, &task, self.teardown).with_context(|| format!("{phase:?}"))
+    }
+}

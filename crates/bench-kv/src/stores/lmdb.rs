@@ -1,0 +1,89 @@
+//! LMDB, a copy-on-write B-tree in mapped memory.
+//!
+//! Each batch is a transaction; `MDB_NOSYNC` leaves them to the page cache until `sync`. It has no
+//! cache of its own: the page cache serves, within the memory limit.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use anyhow::Result;
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithTls};
+
+use super::{Budget, See, Store, added};
+use crate::data::Key;
+
+/// An open environment with one database.
+pub struct Lmdb {
+    env: Env<WithTls>,
+    pairs: Database<Bytes, Bytes>,
+}
+
+impl Lmdb {
+    /// Opens the database in a directory, or makes one.
+    pub fn open(dir: &Path, budget: Budget) -> Result<Lmdb> {
+        let dir = dir.join("db");
+        std::fs::create_dir_all(&dir)?;
+        let mut options = EnvOpenOptions::new();
+        options.map_size(budget.volume_bytes as usize);
+        // SAFETY: no other process has the file, which was made for this run alone, and the machine
+        // is not to lose its power: a file torn by that would be mapped as it is.
+        #[allow(unsafe_code)]
+        let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(&dir)? };
+        let mut transaction = env.write_txn()?;
+        let pairs = env.create_database(&mut transaction, None)?;
+        transaction.commit()?;
+        Ok(Lmdb { env, pairs })
+    }
+}
+
+impl Store for Lmdb {
+    fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()> {
+        let mut transaction = self.env.write_txn()?;
+        for (key, value) in pairs {
+            self.pairs.put(&mut transaction, key, value)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn add(&mut self, additions: &[(Key, u64)]) -> Result<()> {
+        let mut transaction = self.env.write_txn()?;
+        for (key, delta) in additions {
+            let value = self.pairs.get(&transaction, key)?.map(|value| added(value, *delta));
+            if let Some(value) = value {
+                self.pairs.put(&mut transaction, key, &value)?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn delete_range(&mut self, from: &Key, until: &Key) -> Result<()> {
+        let mut transaction = self.env.write_txn()?;
+        let range = (Bound::Included(from.as_slice()), Bound::Excluded(until.as_slice()));
+        self.pairs.delete_range(&mut transaction, &range)?;
+        Ok(transaction.commit()?)
+    }
+
+    fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        let transaction = self.env.read_txn()?;
+        Ok(self.pairs.get(&transaction, key)?.map(<[u8]>::to_vec))
+    }
+
+    fn scan(&self, from: &Key, pairs_max: usize, see: See<'_>) -> Result<()> {
+        let transaction = self.env.read_txn()?;
+        let range = (Bound::Included(from.as_slice()), Bound::Unbounded);
+        for pair in self.pairs.range(&transaction, &range)?.take(pairs_max) {
+            let (key, value) = pair?;
+            see(key, value);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        Ok(self.env.force_sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}

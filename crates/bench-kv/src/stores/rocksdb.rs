@@ -1,0 +1,144 @@
+//! RocksDB at the defaults of its leveled compaction, with its write-ahead log or without.
+//!
+//! Changed: LZ4 in place of Snappy, Bloom filters of 10 bits a key, and memory: half of the budget is
+//! the block cache's, half the write buffers', which have their default size as far as that goes. The log is
+//! written by each commit and synced by `sync` alone; without it `sync` writes out the write buffers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, MergeOperands, Options, WriteBatch, WriteOptions,
+};
+
+use super::{Budget, See, Store, added};
+use crate::data::Key;
+
+const BLOOM_BITS_PER_KEY: f64 = 10.0;
+
+/// How counters are added to.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Counters {
+    /// By reading the value and putting another.
+    #[default]
+    Rewritten,
+    /// By the merge operator.
+    Merged,
+}
+
+/// What is used of it.
+#[derive(Clone, Copy)]
+pub struct Use {
+    /// How counters are added to.
+    pub counters: Counters,
+    /// Whether commits are logged.
+    pub is_logged: bool,
+}
+
+impl Default for Use {
+    fn default() -> Use {
+        Use { counters: Counters::default(), is_logged: true }
+    }
+}
+
+/// An open database.
+pub struct Rocksdb {
+    db: DB,
+    used: Use,
+    write: WriteOptions,
+}
+
+/// The value with all additions made, or without one their sum.
+fn merge(_key: &[u8], old: Option<&[u8]>, deltas: &MergeOperands) -> Option<Vec<u8>> {
+    let sum = deltas.iter().filter_map(|delta| delta.first_chunk());
+    let sum = sum.fold(0_u64, |sum, delta| sum.wrapping_add(u64::from_le_bytes(*delta)));
+    Some(old.map_or_else(|| sum.to_le_bytes().to_vec(), |old| added(old, sum)))
+}
+
+impl Rocksdb {
+    /// Opens the database in a directory, or makes one.
+    pub fn open(dir: &Path, budget: Budget, used: Use) -> Result<Rocksdb> {
+        let budget_bytes = budget.cache_bytes as usize;
+        let cache = Cache::new_lru_cache(budget_bytes / 2)?;
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&cache);
+        blocks.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_block_based_table_factory(&blocks);
+        options.set_db_write_buffer_size(budget_bytes / 2);
+        options.set_merge_operator_associative("add", merge);
+        let mut write = WriteOptions::default();
+        write.disable_wal(!used.is_logged);
+        Ok(Rocksdb { db: DB::open(&options, dir.join("db"))?, used, write })
+    }
+}
+
+impl Store for Rocksdb {
+    fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        pairs.iter().for_each(|(key, value)| batch.put(key, value));
+        Ok(self.db.write_opt(batch, &self.write)?)
+    }
+
+    fn add(&mut self, additions: &[(Key, u64)]) -> Result<()> {
+        match self.used.counters {
+            Counters::Merged => {
+                let mut batch = WriteBatch::default();
+                additions.iter().for_each(|(key, delta)| batch.merge(key, delta.to_le_bytes()));
+                self.db.write_opt(batch, &self.write)?;
+            }
+            Counters::Rewritten => {
+                for (key, delta) in additions {
+                    if let Some(value) = self.db.get_pinned(key)? {
+                        self.db.put_opt(key, added(&value, *delta), &self.write)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_range(&mut self, from: &Key, until: &Key) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range(from, until);
+        Ok(self.db.write_opt(batch, &self.write)?)
+    }
+
+    fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        Ok(self.db.get(key)?)
+    }
+
+    fn scan(&self, from: &Key, pairs_max: usize, see: See<'_>) -> Result<()> {
+        let mut iterator = self.db.raw_iterator();
+        iterator.seek(from);
+        for _ in 0..pairs_max {
+            let Some((key, value)) = iterator.item() else { break };
+            see(key, value);
+            iterator.next();
+        }
+        Ok(iterator.status()?)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        if self.used.is_logged {
+            self.db.flush_wal(true)?;
+        } else {
+            self.db.flush()?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let named = ["estimate-pending-compaction-bytes", "total-sst-files-size", "cur-size-all-mem-tables"];
+        let value = |name: &str| self.db.property_int_value(&format!("rocksdb.{name}")).ok().flatten();
+        named.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        drop(self.db);
+        Ok(())
+    }
+}
