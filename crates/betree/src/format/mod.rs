@@ -1,6 +1,5 @@
 //! Every byte that reaches the disk, and nothing else.
 
-mod fences;
 pub(crate) mod limits;
 pub(crate) mod node;
 pub(crate) mod run;
