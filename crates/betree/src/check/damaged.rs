@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use betree_platform::Device;
 
 use super::{Finding, Opened, bad_copy};
-use crate::batch::Changes;
 use crate::engine::checkpoint::Committed;
 use crate::engine::recover::{engine_over, log_area, read_table, space_of};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::format::record::Changes;
 use crate::format::superblock::{LogStart, Superblock, slots};
 use crate::invariant::internal;
 use crate::io::Disk;

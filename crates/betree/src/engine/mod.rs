@@ -11,9 +11,10 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::sync::{Mutex, MutexGuard};
 use hashbrown::HashSet;
 
-use crate::batch::{Change, Changes, RangeChange};
+use crate::batch::RangeChange;
 use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
+use crate::format::record::{Change, Changes};
 use crate::format::superblock::DICTS_MAX;
 use crate::format::table::PART_BYTES;
 use crate::key::Cut;

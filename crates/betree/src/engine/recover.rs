@@ -7,7 +7,6 @@ use betree_platform::sync::atomic::AtomicU64;
 use betree_platform::{BLOCK_BYTES, Device};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::batch::{Change, Changes};
 use crate::cache::Cache;
 use crate::check::Opened;
 use crate::dict::Dict;
@@ -16,6 +15,7 @@ use crate::engine::{Engine, RANGE_BOUNDS_AT_ONCE};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
+use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
 use crate::format::superblock::features::{Features, numbers};
 use crate::format::superblock::identity::UpsertId;

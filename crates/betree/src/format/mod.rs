@@ -2,6 +2,7 @@
 
 pub(crate) mod limits;
 pub(crate) mod node;
+pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod superblock;
