@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::{Tree, TreeChange};
+use super::tidy::{live, shown_edges};
+use super::{Change, Tree};
 use crate::cache::Piece;
 use crate::error::Result;
-use crate::node::{Body, Edge, Node, live, shown_edges};
+use crate::format::run::RunBuilder;
+use crate::node::{Body, Edge, Node};
 use crate::planted::{self, Bug};
-use crate::run::RunBuilder;
 
 impl Tree<'_> {
     /// Replaces the child of an edge, of which it shows nothing, by a null edge.
@@ -27,7 +28,7 @@ impl Tree<'_> {
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index, [null]);
         let parent = self.with_body(parent, Body::Interior(edges));
-        self.install(TreeChange { changed: alloc::vec![parent.clone()], removed, ..TreeChange::default() });
+        self.apply(Change { changed: alloc::vec![parent.clone()], removed, ..Change::default() });
         Ok(Some(parent))
     }
 
@@ -80,7 +81,7 @@ impl Tree<'_> {
         }
         let into = Lift::into_child(&first.lo, &last.hi);
         let (lo, hi) = (into.to.cut(&first.lo), into.to.cut(&last.hi));
-        let mut change = TreeChange::default();
+        let mut change = Change::default();
         let gotos: Vec<_> = merged.iter().flat_map(|edge| &edge.gotos).cloned().collect();
         let (node, longest) = if height == 0 {
             let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
@@ -126,7 +127,7 @@ impl Tree<'_> {
         edges.splice(from..=to, [edge]);
         let parent = self.with_body(parent, Body::Interior(edges));
         change.changed.push(parent.clone());
-        self.install(change);
+        self.apply(change);
         Ok(Some(parent))
     }
 
@@ -139,7 +140,7 @@ impl Tree<'_> {
             edges.splice(from..=to, [edge]);
         }
         let parent = self.with_body(parent, Body::Interior(edges));
-        self.install(TreeChange { changed: alloc::vec![parent.clone()], ..TreeChange::default() });
+        self.apply(Change { changed: alloc::vec![parent.clone()], ..Change::default() });
         Ok(parent)
     }
 

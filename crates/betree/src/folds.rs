@@ -1,0 +1,56 @@
+//! What putting basements together with their messages has brought.
+
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
+
+/// What counts is about as much as the last so many nodes.
+const NODES_REMEMBERED: u64 = 16;
+/// Less than one part in so many went: keys are new more often than they are overwritten.
+const LOST_MAX: u64 = 8;
+
+/// Of what went into the last folds of a dictionary's leaves, how much came out. Where keys are mostly new it is almost
+/// all: then messages can wait long for their fold and take little space for it. What is overwritten must not.
+#[derive(Default)]
+pub(crate) struct Folds {
+    in_bytes: AtomicU64,
+    out_bytes: AtomicU64,
+}
+
+impl Folds {
+    /// Notes a fold. One thread at a time does.
+    pub fn note(&self, in_bytes: usize, out_bytes: usize, node_bytes: u32) {
+        let mut went_in = self.in_bytes.load(Ordering::Relaxed) + in_bytes as u64;
+        let mut came_out = self.out_bytes.load(Ordering::Relaxed) + out_bytes as u64;
+        if went_in > u64::from(node_bytes) * NODES_REMEMBERED {
+            (went_in, came_out) = (went_in / 2, came_out / 2);
+        }
+        self.in_bytes.store(went_in, Ordering::Relaxed);
+        self.out_bytes.store(came_out, Ordering::Relaxed);
+    }
+
+    /// Whether almost all came out again. Before any fold nothing is known, and the answer is no.
+    pub fn lose_little(&self) -> bool {
+        let in_bytes = self.in_bytes.load(Ordering::Relaxed);
+        let lost = in_bytes.saturating_sub(self.out_bytes.load(Ordering::Relaxed));
+        lost * LOST_MAX < in_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_folds_count() {
+        let folds = Folds::default();
+        assert!(!folds.lose_little());
+        let note = |times, out_bytes| (0..times).for_each(|_| folds.note(1000, out_bytes, 1000));
+        note(1, 990);
+        assert!(folds.lose_little());
+        note(1, 700);
+        assert!(!folds.lose_little());
+        note(40, 1000);
+        assert!(folds.lose_little());
+        note(40, 500);
+        assert!(!folds.lose_little());
+    }
+}

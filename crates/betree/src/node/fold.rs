@@ -1,0 +1,128 @@
+//! What messages make of pairs.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Layers, live, same_key, with_newer};
+use crate::format::run::{Run, RunBuilder};
+use crate::message::{Kind, Point, RangeDelete};
+use crate::planted::{self, Bug};
+use crate::upsert::{Upsert, fold};
+
+/// The pairs of a basement, with the messages over them in them.
+pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
+    if let Some(pairs) = layers.only().filter(|run| run.is_pairs()) {
+        return pairs.clone();
+    }
+    let layers = match layers.newest_first().last() {
+        Some(oldest) if planted::is(Bug::PairsCopiedWithoutMessages) => {
+            Layers::of(core::slice::from_ref(oldest))
+        }
+        _ => Some(layers),
+    };
+    let mut out = RunBuilder::default();
+    merged(layers, &[], &[], upsert, &mut out);
+    Arc::new(out.finish())
+}
+
+/// Where pairs go, in the order of their keys.
+pub(crate) trait Pairs {
+    /// Takes the next pair.
+    fn pair(&mut self, key: &[u8], value: &[u8]);
+    /// Takes the next ones, those in `[from, to)` of a run of pairs.
+    fn pairs(&mut self, run: &Run, from: usize, to: usize);
+}
+
+impl Pairs for RunBuilder {
+    fn pair(&mut self, key: &[u8], value: &[u8]) {
+        self.push(key, 0, Kind::Put, value);
+    }
+
+    fn pairs(&mut self, run: &Run, from: usize, to: usize) {
+        self.push_pairs(run, from, to);
+    }
+}
+
+/// Gives the pairs that messages make of what a basement holds, in order: points by (key, msn), and ranges of which
+/// those that cover a point are older than it.
+pub(crate) fn merged(
+    basement: Option<Layers>,
+    points: &[Point<'_>],
+    ranges: &[RangeDelete],
+    upsert: &dyn Upsert,
+    out: &mut impl Pairs,
+) {
+    let (pairs, older) = basement.map_or((None, None), Layers::into_pairs_and_messages);
+    match older {
+        None => merge(pairs.as_deref(), points, ranges, upsert, out),
+        Some(older) => {
+            let all = with_newer(Some(&older), points, ranges);
+            let points: Vec<_> = all.points(0, all.len()).collect();
+            merge(pairs.as_deref(), &points, all.ranges(), upsert, out);
+        }
+    }
+}
+
+fn merge(
+    pairs: Option<&Run>,
+    points: &[Point<'_>],
+    ranges: &[RangeDelete],
+    upsert: &dyn Upsert,
+    out: &mut impl Pairs,
+) {
+    let empty = RunBuilder::default().finish();
+    let pairs = pairs.unwrap_or(&empty);
+    let mut newer = points;
+    let mut covers = ranges;
+    let mut at = 0;
+    loop {
+        // What lies before the next message, and is not covered, is taken as it is.
+        let next = newer.first().map_or(pairs.len(), |p| pairs.lower_bound_after(at, &p.key));
+        while at < next {
+            let until = uncovered(pairs, at, next, &mut covers);
+            out.pairs(pairs, at, until);
+            at = until + usize::from(until < next);
+        }
+        let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
+        newer = rest;
+        let Some(first) = group.first() else { return };
+        let old = (at < pairs.len() && pairs.key(at) == &*first.key).then(|| pairs.point(at).value);
+        at += usize::from(old.is_some());
+        while covers.first().is_some_and(|r| !r.hi.is_above(&first.key)) {
+            covers = covers.get(1..).unwrap_or_default();
+        }
+        let covered = covers.first().is_some_and(|r| r.covers(&first.key));
+        if covered && old.is_some() && planted::is(Bug::RangeHidesNewerPoints) {
+            continue;
+        }
+        if let Some(value) = fold(old.filter(|_| !covered), live(group), upsert) {
+            out.pair(&first.key, &value);
+        }
+    }
+}
+
+/// The first of the pairs in `[from, to)` that a range covers, or `to`. Drops the ranges before it.
+fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -> usize {
+    if covers.is_empty() {
+        return to;
+    }
+    (from..to)
+        .find(|index| {
+            let key = pairs.key(*index);
+            while covers.first().is_some_and(|r| !r.hi.is_above(key)) {
+                *covers = covers.get(1..).unwrap_or_default();
+            }
+            covers.first().is_some_and(|r| r.covers(key))
+        })
+        .unwrap_or(to)
+}
+
+/// The pairs of a basement that is in several runs, the oldest of pairs, where nothing of it went; `None` otherwise.
+pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Option<Arc<Run>> {
+    let first = layers.newest_first().map(|run| run.key(0).to_vec()).min()?;
+    let is_foldable =
+        layers.only().is_none() && layers.newest_first().last().is_some_and(|run| run.is_pairs());
+    let pairs = is_foldable.then(|| pairs_of(layers, upsert))?;
+    // A basement begins with its first key, and is never empty.
+    (!pairs.is_empty() && pairs.key(0) == first).then_some(pairs)
+}

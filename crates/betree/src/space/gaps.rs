@@ -1,0 +1,148 @@
+//! The free ranges of the volume, by place and by length.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::extent::Part;
+
+/// How many gaps beyond the cursor are looked at before the best fit is taken. On a volume full of
+/// small gaps a longer search would cost more than the contiguity that it finds.
+const GAPS_SEARCHED_MAX: usize = 32;
+
+/// Free ranges in blocks. No two of them touch.
+pub(super) struct Gaps {
+    by_start: BTreeMap<u64, u64>,
+    /// (length, start) of the same gaps.
+    by_len: BTreeSet<(u64, u64)>,
+    /// Where the last allocation ended.
+    cursor: u64,
+    free_blocks: u64,
+}
+
+impl Gaps {
+    /// One gap.
+    pub fn new(start: u64, len: u64) -> Gaps {
+        let mut gaps =
+            Gaps { by_start: BTreeMap::new(), by_len: BTreeSet::new(), cursor: start, free_blocks: 0 };
+        if len > 0 {
+            gaps.insert(start, len);
+        }
+        gaps
+    }
+
+    pub fn free_blocks(&self) -> u64 {
+        self.free_blocks
+    }
+
+    fn largest(&self) -> u64 {
+        self.by_len.last().map_or(0, |&(len, _)| len)
+    }
+
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.by_start.iter().map(|(&start, &len)| (start, len))
+    }
+
+    /// Takes `len` blocks where the last allocation ended or in the next gap that has them, so that
+    /// what is written together stands together; else in the smallest gap that has them.
+    pub fn allocate(&mut self, len: u64) -> Option<u64> {
+        if len == 0 || len > self.largest() {
+            return None;
+        }
+        let start = self.at_cursor(len).or_else(|| self.after_cursor(len)).or_else(|| self.best_fit(len))?;
+        if !self.take(start, len) {
+            return None;
+        }
+        self.cursor = start + len;
+        Some(start)
+    }
+
+    /// Takes `len` blocks in the largest gaps, so in as few parts as can be, at most `parts_max`.
+    /// `None`, and nothing changed, if these do not have so many.
+    pub fn gather(&mut self, len: u64, parts_max: usize) -> Option<Vec<Part>> {
+        let mut parts = Vec::new();
+        let mut missing = len;
+        for &(gap, start_block) in self.by_len.iter().rev().take(parts_max) {
+            if missing == 0 {
+                break;
+            }
+            let len_blocks = gap.min(missing);
+            parts.push(Part { start_block, len_blocks });
+            missing -= len_blocks;
+        }
+        if missing > 0 || parts.is_empty() {
+            return None;
+        }
+        // In the order of place, so that reading it all goes one way.
+        parts.sort_unstable_by_key(|p| p.start_block);
+        for part in &parts {
+            self.take(part.start_block, part.len_blocks);
+        }
+        Some(parts)
+    }
+
+    /// The cursor itself, when it stands in a gap that goes on for `len`.
+    fn at_cursor(&self, len: u64) -> Option<u64> {
+        let (&start, &gap) = self.by_start.range(..=self.cursor).next_back()?;
+        (start + gap >= self.cursor.saturating_add(len)).then_some(self.cursor)
+    }
+
+    fn after_cursor(&self, len: u64) -> Option<u64> {
+        let beyond = self.by_start.range(self.cursor..).chain(self.by_start.range(..self.cursor));
+        beyond.take(GAPS_SEARCHED_MAX).find(|&(_, &gap)| gap >= len).map(|(&start, _)| start)
+    }
+
+    fn best_fit(&self, len: u64) -> Option<u64> {
+        self.by_len.range((len, 0)..).next().map(|&(_, start)| start)
+    }
+
+    /// Makes `[start, start + len)` used; `false`, and nothing changed, if not all of it was free.
+    pub fn take(&mut self, start: u64, len: u64) -> bool {
+        let Some(end) = start.checked_add(len) else { return false };
+        let Some((&gap_start, &gap_len)) = self.by_start.range(..=start).next_back() else { return false };
+        let gap_end = gap_start + gap_len;
+        if len == 0 || end > gap_end {
+            return false;
+        }
+        self.remove(gap_start, gap_len);
+        if gap_start < start {
+            self.insert(gap_start, start - gap_start);
+        }
+        if end < gap_end {
+            self.insert(end, gap_end - end);
+        }
+        true
+    }
+
+    /// Makes a used range free and joins it to the gaps on both sides.
+    pub fn give_back(&mut self, start: u64, len: u64) {
+        let (mut from, mut to) = (start, start + len);
+        if let Some((&before, &before_len)) = self.by_start.range(..start).next_back() {
+            debug_assert!(before + before_len <= start, "blocks {start}+{len} were free already");
+            if before + before_len == start {
+                self.remove(before, before_len);
+                from = before;
+            }
+        }
+        if let Some((&after, &after_len)) = self.by_start.range(start..).next() {
+            debug_assert!(after >= to, "blocks {start}+{len} were free already");
+            if after == to {
+                self.remove(after, after_len);
+                to = after + after_len;
+            }
+        }
+        self.insert(from, to - from);
+    }
+
+    fn insert(&mut self, start: u64, len: u64) {
+        self.by_start.insert(start, len);
+        self.by_len.insert((len, start));
+        self.free_blocks += len;
+    }
+
+    fn remove(&mut self, start: u64, len: u64) {
+        self.by_start.remove(&start);
+        self.by_len.remove(&(len, start));
+        self.free_blocks -= len;
+    }
+}

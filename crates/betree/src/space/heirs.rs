@@ -1,0 +1,80 @@
+//! Which blocks of an extent later extents have taken over.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::planted::{self, Bug};
+
+/// The heirs of one extent. A block has one at most: then no two nodes name the same block, neither now nor on the
+/// device.
+#[derive(Default)]
+pub(super) struct Heirs {
+    /// Not only the node that stood there may take blocks over.
+    pub is_bequeathed: bool,
+    /// What has an heir: apart from each other, in order.
+    taken: Vec<Range<u64>>,
+}
+
+impl Heirs {
+    /// Takes what has no heir yet of a range, and gives it.
+    pub fn take(&mut self, wanted: Range<u64>) -> Vec<Range<u64>> {
+        if planted::is(Bug::BlocksTakenOverTwice) {
+            return Vec::from([wanted]);
+        }
+        let mut got = Vec::new();
+        let mut at = wanted.start;
+        for taken in self.taken.iter().filter(|taken| taken.end > wanted.start && taken.start < wanted.end) {
+            if at < taken.start {
+                got.push(at..taken.start);
+            }
+            at = taken.end;
+        }
+        if at < wanted.end {
+            got.push(at..wanted.end);
+        }
+        self.taken.extend(got.iter().cloned());
+        self.taken.sort_unstable_by_key(|taken| taken.start);
+        got
+    }
+
+    /// Gives back a range that was given by [`take`](Heirs::take).
+    pub fn give_up(&mut self, got: &Range<u64>) {
+        self.taken.retain(|taken| taken != got);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn each_block_has_one_heir_until_it_is_given_up() {
+        for seed in 0..200u64 {
+            let mut dice = seed;
+            let mut below = |n: u64| {
+                dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (dice >> 33) % n
+            };
+            let mut heirs = Heirs::default();
+            let mut taken = [false; 40];
+            let mut held: Vec<Range<u64>> = Vec::new();
+            for _ in 0..60 {
+                if below(3) == 0 && !held.is_empty() {
+                    let got = held.swap_remove(below(held.len() as u64) as usize);
+                    heirs.give_up(&got);
+                    got.for_each(|block| taken[block as usize] = false);
+                    continue;
+                }
+                let start = below(40);
+                let wanted = start..start + below(41 - start);
+                let expected: Vec<u64> = wanted.clone().filter(|block| !taken[*block as usize]).collect();
+                let got = heirs.take(wanted);
+                assert_eq!(got.iter().cloned().flatten().collect::<Vec<_>>(), expected, "seed {seed}");
+                expected.iter().for_each(|block| taken[*block as usize] = true);
+                held.extend(got);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Blocks that several extents hold at once: what a new version of a node keeps of the old one's.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::extent::Part;
+
+/// Ranges of blocks with how many hold them beyond the first. Empty but for as long as something
+/// names the old version.
+#[derive(Default)]
+pub(super) struct Shares {
+    /// Start → length and further holders, of which there is at least one. None overlaps another.
+    by_start: BTreeMap<u64, (u64, u32)>,
+}
+
+impl Shares {
+    /// One more holds these blocks, which somebody holds.
+    pub fn add(&mut self, part: Part) {
+        for (range, further) in self.cut_out(part) {
+            self.by_start.insert(range.start_block, (range.len_blocks, further + 1));
+        }
+    }
+
+    /// One fewer holds these blocks. Gives those that nobody holds any more.
+    pub fn release(&mut self, part: Part) -> Vec<Part> {
+        let mut free = Vec::new();
+        for (range, further) in self.cut_out(part) {
+            match further {
+                0 => free.push(range),
+                1 => {}
+                _ => _ = self.by_start.insert(range.start_block, (range.len_blocks, further - 1)),
+            }
+        }
+        free
+    }
+
+    /// Takes out what is known of a range: all of it in ranges with their further holders, in order.
+    fn cut_out(&mut self, part: Part) -> Vec<(Part, u32)> {
+        let (mut at, end) = (part.start_block, part.start_block + part.len_blocks);
+        let mut found = Vec::new();
+        let first = self.by_start.range(..=at).next_back().map_or(at, |(start, _)| *start);
+        let known: Vec<_> = self.by_start.range(first..end).map(|(start, known)| (*start, *known)).collect();
+        for (start, (len, further)) in known {
+            let stop = start + len;
+            if stop <= at {
+                continue;
+            }
+            self.by_start.remove(&start);
+            if start < at {
+                self.by_start.insert(start, (at - start, further));
+            }
+            if stop > end {
+                self.by_start.insert(end, (stop - end, further));
+            }
+            let (from, to) = (start.max(at), stop.min(end));
+            if at < from {
+                found.push((Part { start_block: at, len_blocks: from - at }, 0));
+            }
+            found.push((Part { start_block: from, len_blocks: to - from }, further));
+            at = to;
+        }
+        if at < end {
+            found.push((Part { start_block: at, len_blocks: end - at }, 0));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Holders come and go at random against a count for each block.
+    #[test]
+    fn random_sharing_agrees_with_a_count_for_each_block() {
+        for seed in 0..100u64 {
+            let mut dice = seed;
+            let mut below = |n: u64| {
+                dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (dice >> 33) % n
+            };
+            let mut shares = Shares::default();
+            // Block -> holders.
+            let mut counts = vec![0u32; 60];
+            let mut held: Vec<Part> = Vec::new();
+            for step in 0..300 {
+                let case = std::format!("seed {seed} step {step}");
+                if below(2) == 0 || held.is_empty() {
+                    let part = match held.len() {
+                        // Somebody new, where nobody is.
+                        0 => Part { start_block: below(30), len_blocks: 1 + below(30) },
+                        n => {
+                            // A part of what somebody holds.
+                            let of = held[below(n as u64) as usize];
+                            let skipped = below(of.len_blocks);
+                            let len_blocks = 1 + below(of.len_blocks - skipped);
+                            Part { start_block: of.start_block + skipped, len_blocks }
+                        }
+                    };
+                    if !held.is_empty() {
+                        shares.add(part);
+                    }
+                    let blocks = part.start_block..part.start_block + part.len_blocks;
+                    blocks.for_each(|block| counts[block as usize] += 1);
+                    held.push(part);
+                } else {
+                    let part = held.swap_remove(below(held.len() as u64) as usize);
+                    let free = shares.release(part);
+                    let mut expected = Vec::new();
+                    for block in part.start_block..part.start_block + part.len_blocks {
+                        counts[block as usize] -= 1;
+                        if counts[block as usize] == 0 {
+                            expected.push(block);
+                        }
+                    }
+                    let free = free.into_iter().flat_map(|p| p.start_block..p.start_block + p.len_blocks);
+                    assert_eq!(free.collect::<Vec<_>>(), expected, "{case}");
+                }
+                let further = shares.by_start.values().map(|(len, further)| len * u64::from(*further)).sum();
+                let expected = counts.iter().map(|count| u64::from(count.saturating_sub(1))).sum::<u64>();
+                assert_eq!(expected, further, "{case}");
+            }
+        }
+    }
+}

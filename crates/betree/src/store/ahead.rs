@@ -1,0 +1,115 @@
+//! What scans will want next, so that it is in memory when they come to it.
+//!
+//! A scan that goes through a leaf asks for the next ones; threads that the platform lends read them
+//! meanwhile. The scan that then comes to a leaf read so asks for those after it, and so on: always so
+//! many leaves ahead of each scan.
+
+use alloc::collections::VecDeque;
+
+use betree_platform::sync::atomic::{AtomicUsize, Ordering};
+use betree_platform::sync::{Condvar, Mutex};
+
+use crate::key::Cut;
+use crate::node::NodeId;
+
+/// Requests that wait, and leaves read ahead that nobody has come to yet, are kept up to this many:
+/// what is older belongs to a scan that went elsewhere.
+const KEPT_MAX: usize = 16;
+
+/// How many leaves are read ahead of a scan: while one is verified, the device has another in hand.
+pub(crate) const LEAVES_AHEAD: usize = 2;
+
+/// Leaves to be read ahead.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    state: Mutex<State>,
+    wanted: Condvar,
+    /// Threads that read ahead; while there is none, nothing is asked for.
+    threads: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    requests: VecDeque<Request>,
+    /// Leaves that were read because a scan was coming.
+    expecting: VecDeque<NodeId>,
+    stop: bool,
+}
+
+/// The leaf behind a place of a dictionary.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub dict: usize,
+    pub at: Cut,
+    /// How many leaves behind that one are wanted too.
+    pub more: usize,
+}
+
+impl Request {
+    fn is_for(&self, dict: usize, at: &Cut) -> bool {
+        self.dict == dict && self.at == *at
+    }
+}
+
+fn push<T>(queue: &mut VecDeque<T>, new: T, is_same: impl Fn(&T) -> bool) {
+    if !queue.iter().any(is_same) {
+        if queue.len() == KEPT_MAX {
+            queue.pop_front();
+        }
+        queue.push_back(new);
+    }
+}
+
+impl Ahead {
+    /// Asks for the leaf behind a place.
+    pub fn ask(&self, request: Request) {
+        if self.threads.load(Ordering::Relaxed) > 0 {
+            let Request { dict, at, .. } = request.clone();
+            push(&mut self.state.lock().requests, request, |known| known.is_for(dict, &at));
+            self.wanted.notify_one();
+        }
+    }
+
+    /// A leaf is about to be read because a scan is coming.
+    pub fn expect(&self, leaf: NodeId) {
+        push(&mut self.state.lock().expecting, leaf, |known| *known == leaf);
+    }
+
+    /// Whether a leaf was read ahead, or was to be, and this is the first scan to come to it. A
+    /// request that was not begun is taken back: whoever comes does it.
+    pub fn has_come(&self, leaf: NodeId, dict: usize, at: &Cut) -> bool {
+        if self.threads.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let waiting = state.requests.iter().position(|request| request.is_for(dict, at));
+        let expected = state.expecting.iter().position(|id| *id == leaf);
+        let taken_back = waiting.and_then(|at| state.requests.remove(at)).is_some();
+        let was_read = expected.and_then(|at| state.expecting.remove(at)).is_some();
+        taken_back || was_read
+    }
+
+    /// Gives each request to `read`, until [`stop`](Ahead::stop).
+    pub fn serve(&self, mut read: impl FnMut(Request)) {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        while !state.stop {
+            match state.requests.pop_front() {
+                Some(request) => {
+                    drop(state);
+                    read(request);
+                    state = self.state.lock();
+                }
+                None => state = self.wanted.wait(state),
+            }
+        }
+        drop(state);
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Makes every [`serve`](Ahead::serve) return, now and later.
+    pub fn stop(&self) {
+        self.state.lock().stop = true;
+        self.wanted.notify_all();
+    }
+}

@@ -1,0 +1,311 @@
+//! Messages come to stand in a node, newer than all that they meet there.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::build::Lift;
+use super::leaf_builder::LeafBuilder;
+use super::tidy::join_nulls;
+use super::{Change, Tree};
+use crate::cache::Piece;
+use crate::error::Result;
+use crate::format::run::{Run, RunBuilder};
+use crate::key::{Cut, Translation};
+use crate::message::{Point, RangeDelete};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, merged, outside, with_newer};
+use crate::planted::{self, Bug};
+
+/// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
+/// coordinates and inside its bounds. A point is newer than a range of the batch that covers it.
+#[derive(Default)]
+pub(crate) struct Batch<'m> {
+    pub points: Vec<Point<'m>>,
+    pub ranges: Vec<RangeDelete>,
+    /// Likewise disjoint, from the ranges too, and older than points that they cover.
+    pub gotos: Vec<Goto>,
+}
+
+impl<'m> Batch<'m> {
+    /// All that is pending for an edge, whose partition's run is given.
+    pub fn of(run: Option<&'m Run>, gotos: Vec<Goto>) -> Batch<'m> {
+        Batch {
+            points: run.map_or_else(Vec::new, |run| (0..run.len()).map(|i| run.point(i)).collect()),
+            ranges: run.map_or_else(Vec::new, |run| run.ranges().to_vec()),
+            gotos,
+        }
+    }
+
+    /// The same in other coordinates, from which `back` leads here.
+    fn translate(&self, to: &Translation, back: &Translation) -> Batch<'m> {
+        let points = self.points.iter().map(|point| {
+            let key = match &point.key {
+                Cow::Borrowed(key) => to.key(key),
+                Cow::Owned(key) => Cow::Owned(to.key(key).into_owned()),
+            };
+            Point { key, ..*point }
+        });
+        Batch {
+            points: points.collect(),
+            ranges: self.ranges.iter().map(|r| r.translate(to)).collect(),
+            gotos: self.gotos.iter().map(|goto| goto.rebase(to, back)).collect(),
+        }
+    }
+
+    /// The points before the cut, and the rest: points are taken from the front of `points`.
+    fn split_points<'s>(points: &mut &'s [Point<'m>], cut: &Cut) -> &'s [Point<'m>] {
+        let at = points.partition_point(|p| cut.is_above(&p.key));
+        let (head, rest) = points.split_at_checked(at).unwrap_or((points, &[]));
+        *points = rest;
+        head
+    }
+
+    fn ranges_within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
+        let is_before =
+            |r: &RangeDelete| r.hi <= *lo || planted::is(Bug::RangeComesToFirstEdgeOnly) && r.lo < *lo;
+        let from = self.ranges.partition_point(is_before);
+        let reaching = self.ranges.get(from..).unwrap_or_default();
+        reaching.iter().take_while(|r| r.lo < *hi).filter_map(|r| r.clip(lo, hi)).collect()
+    }
+}
+
+/// The longest key of the points behind an edge, in the coordinates there, in bytes.
+fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
+    edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
+}
+
+/// What an arrival does beside the node it comes to.
+#[derive(Default)]
+pub(crate) struct Arrival {
+    /// Whether a large part of it may go on to a child at once.
+    pub may_pass: bool,
+    pub change: Change,
+    /// The children that it went on to.
+    pub reached: Vec<NodeId>,
+}
+
+impl Tree<'_> {
+    /// The node's new contents with the messages in it. `is_private` says that no other path than the
+    /// one taken leads to it.
+    pub fn arrive(
+        &self,
+        node: &Node,
+        batch: &Batch<'_>,
+        is_private: bool,
+        arrival: &mut Arrival,
+    ) -> Result<Body> {
+        match &node.body {
+            Body::Interior(edges) => {
+                Ok(Body::Interior(self.arrive_at_edges(edges, batch, is_private, arrival)?))
+            }
+            Body::Leaf(basements) => {
+                let (lo, hi) = (&node.lo, &node.hi);
+                Ok(Body::Leaf(self.arrive_at_leaf(basements, lo, hi, batch, is_private)?.0))
+            }
+        }
+    }
+
+    pub(super) fn arrive_at_edges(
+        &self,
+        edges: &[Edge],
+        batch: &Batch<'_>,
+        is_private: bool,
+        arrival: &mut Arrival,
+    ) -> Result<Vec<Edge>> {
+        let mut with_gotos;
+        let mut edges = edges;
+        if !batch.gotos.is_empty() {
+            with_gotos = edges.to_vec();
+            for goto in &batch.gotos {
+                with_gotos = self.place_goto(with_gotos, goto, &arrival.change)?;
+            }
+            edges = &with_gotos;
+        }
+        // A GOTO that came may just have made two edges of one, or come in two parts: the node table does
+        // not know yet of the one or the other.
+        let others = edges;
+        let is_sole = |edge: &Edge| {
+            let all = others.iter().flat_map(Edge::references);
+            batch.gotos.is_empty()
+                || planted::is(Bug::HalvedEdgeTakenAsSole)
+                || all.filter(|id| Some(*id) == edge.child).count() == 1
+        };
+        let mut points = batch.points.as_slice();
+        let mut out = Vec::with_capacity(edges.len());
+        for edge in edges {
+            let is_private = is_private && is_sole(edge);
+            let mine = Batch::split_points(&mut points, &edge.hi);
+            let mut ranges = batch.ranges_within(&edge.lo, &edge.hi);
+            if mine.is_empty() && ranges.is_empty() {
+                out.push(edge.clone());
+                continue;
+            }
+            let mut edge = edge.clone();
+            let covers = |r: &RangeDelete| r.lo <= edge.lo && r.hi >= edge.hi;
+            if ranges.iter().any(covers) && !planted::is(Bug::CoveredEdgeKept) {
+                // All that is below or pending is gone: a null edge, and nothing to keep the range for.
+                edge = Edge::null(edge.lo, edge.hi);
+                ranges.clear();
+            }
+            for range in &ranges {
+                edge.gotos = outside(&edge.gotos, &range.lo, &range.hi);
+            }
+            let bytes = mine.iter().map(Point::bytes).sum::<usize>();
+            let passes = arrival.may_pass && self.is_passing(bytes);
+            if passes && (edge.partition.is_none() || planted::is(Bug::MessagesOvertakeOlderOnes)) {
+                let gotos = edge.gotos.clone();
+                let mine = Batch { points: mine.to_vec(), ranges, gotos };
+                let mut passed = self.pass(&edge, &mine, is_private, arrival)?;
+                if planted::is(Bug::MessagesOvertakeOlderOnes) {
+                    passed.partition = edge.partition;
+                }
+                out.push(passed);
+                continue;
+            }
+            // Only what is newer throughout can be told from the rest by its sequence numbers.
+            let mut msns = mine.iter().map(|p| p.msn).chain(ranges.iter().map(|r| r.msn));
+            let older = edge.partition.take();
+            let grown = older.as_ref().filter(|older| msns.all(|msn| msn > older.last_msn()));
+            let hides_all = edge.child.is_none() && !ranges.is_empty();
+            if let Some(older) = grown.filter(|_| !passes && !hides_all)
+                && let Some(piece) = Piece::over(&self.store.cache, older, mine, &ranges)
+            {
+                edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
+                edge.partition = Some(piece);
+                out.push(edge);
+                continue;
+            }
+            let older_run = older.as_ref().map(|piece| self.store.run(piece)).transpose()?;
+            let mut run = with_newer(older_run.as_deref(), mine, &ranges);
+            if hides_all {
+                // Below a null edge there is nothing that a range could hide.
+                let mut points_only = RunBuilder::default();
+                run.points(0, run.len()).for_each(|p| points_only.push(&p.key, p.msn, p.kind, p.value));
+                run = points_only.finish();
+            }
+            if passes {
+                let all = Batch::of(Some(&run), edge.gotos.clone());
+                out.push(self.pass(&edge, &all, is_private, arrival)?);
+                continue;
+            }
+            edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
+            edge.partition = (!run.is_empty()).then(|| match grown {
+                Some(older) if !hides_all => Piece::grown(&self.store.cache, run, older),
+                _ => Piece::new(&self.store.cache, run),
+            });
+            out.push(edge);
+        }
+        join_nulls(&mut out);
+        Ok(out)
+    }
+
+    /// Brings messages, which replace all that is pending, to the child of an edge. A null edge with
+    /// pairs among them gets a leaf. A child that other edges or other paths lead to as well is left
+    /// as it is: a copy takes its place here. Gives the new edge, with nothing pending.
+    pub(super) fn pass(
+        &self,
+        edge: &Edge,
+        batch: &Batch<'_>,
+        is_private: bool,
+        arrival: &mut Arrival,
+    ) -> Result<Edge> {
+        let mut new = Edge { partition: None, gotos: Vec::new(), ..edge.clone() };
+        if let Some(id) = edge.child {
+            let child = self.node(id)?;
+            let gotos = batch.gotos.iter().map(|goto| edge.lifted_len(goto.longest_key_here())).max();
+            let longest = longest_behind(edge, &batch.points).max(gotos.unwrap_or(0));
+            new.longest_key = edge.longest_key.max(longest);
+            let is_private = (is_private || planted::is(Bug::SharingNotInherited))
+                && (self.is_private(id) || planted::is(Bug::SharedChildChanged));
+            let below = batch.translate(&edge.translation, &edge.up());
+            let body = self.arrive(&child, &below, is_private, arrival)?;
+            if is_private {
+                arrival.change.changed.push(self.with_body(&child, body));
+                arrival.reached.push(id);
+            } else {
+                let copy = self.new_node(child.height, child.lo.clone(), child.hi.clone(), body);
+                arrival.reached.push(copy.id);
+                new.child = Some(copy.id);
+                arrival.change.added.push(copy);
+            }
+            return Ok(new);
+        }
+        let lift = Lift::into_child(&edge.lo, &edge.hi);
+        let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
+        let (basements, longest) =
+            self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to, &lift.back), true)?;
+        if !basements.is_empty() {
+            let leaf = self.new_node(0, lo, hi, Body::Leaf(basements));
+            let (leaf, edge) = self.edge_to(leaf, &edge.lo, &edge.hi, lift, longest);
+            arrival.reached.push(leaf.id);
+            arrival.change.added.push(leaf);
+            new = edge;
+        }
+        Ok(new)
+    }
+
+    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key of those that
+    /// it has not added to some without a look.
+    fn arrive_at_leaf(
+        &self,
+        basements: &[Basement],
+        lo: &Cut,
+        hi: &Cut,
+        batch: &Batch<'_>,
+        is_private: bool,
+    ) -> Result<(Vec<Basement>, u32)> {
+        let mut windows: Vec<(Cut, Cut)> = Vec::with_capacity(basements.len());
+        for index in 0..basements.len().max(1) {
+            let from = if index == 0 { lo.clone() } else { windows.last().map_or(Cut::LOW, |w| w.1.clone()) };
+            let to = basements.get(index + 1).map_or_else(|| hi.clone(), |b| Cut::before(b.first.clone()));
+            windows.push((from, to));
+        }
+        let mut points = batch.points.as_slice();
+        let parts: Vec<(&[Point<'_>], Vec<RangeDelete>)> = windows
+            .iter()
+            .map(|(lo, hi)| (Batch::split_points(&mut points, hi), batch.ranges_within(lo, hi)))
+            .collect();
+        let covered = |part: &[RangeDelete], window: &(Cut, Cut)| {
+            part.iter().any(|r| r.lo <= window.0 && r.hi >= window.1)
+        };
+        let mut wanted: Vec<Arc<Piece>> = Vec::new();
+        let mut added: Vec<Option<Basement>> = Vec::with_capacity(basements.len());
+        for ((basement, window), (points, ranges)) in basements.iter().zip(&windows).zip(&parts) {
+            let is_untouched = points.is_empty() && ranges.is_empty();
+            // What is shared is copied as a whole: that is the time to put it together.
+            let may_add = !is_untouched && is_private && ranges.is_empty();
+            let grown = if may_add { self.with_messages(basement, points) } else { None };
+            if !is_untouched && grown.is_none() && !covered(ranges, window) {
+                wanted.push(basement.piece.clone());
+            }
+            added.push(grown);
+        }
+        let mut bases = self.store.all_layers(&wanted)?.into_iter();
+        let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
+        for (index, (window, (points, ranges))) in windows.iter().zip(&parts).enumerate() {
+            let basement = basements.get(index);
+            if points.is_empty() && ranges.is_empty() {
+                basement.into_iter().for_each(|b| out.share(b));
+                continue;
+            }
+            if let Some(Some(grown)) = added.get(index) {
+                out.share(grown);
+                continue;
+            }
+            let base = match basement {
+                Some(_) if !covered(ranges, window) => bases.next(),
+                _ => None,
+            };
+            let old_bytes = base.as_ref().and(basement).map_or(0, |basement| basement.piece.raw_bytes());
+            let new_bytes = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
+            let before_bytes = out.pushed_bytes();
+            merged(base, points, ranges, self.upsert, &mut out);
+            let out_bytes = out.pushed_bytes() - before_bytes;
+            // What had nothing below it says nothing.
+            if old_bytes > 0 {
+                self.dict.folds.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
+            }
+        }
+        Ok(out.finish())
+    }
+}

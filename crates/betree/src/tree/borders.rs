@@ -1,0 +1,59 @@
+//! Along the borders of ranges that were deleted or replaced: what hides others, as a message or as a
+//! window, keeps what it hides from being freed, and is carried out here.
+
+use alloc::vec::Vec;
+
+use super::Tree;
+use super::settle::FLUSH_NODES;
+use crate::error::Result;
+use crate::key::Cut;
+use crate::node::{Node, NodeId};
+
+impl Tree<'_> {
+    /// Takes messages for ranges down along the cuts, and makes nodes of what windows beside them show:
+    /// as far as the nodes are in no other place, and down to the parents of leaves. Of what is hidden
+    /// after that, there is less than a leaf at each side of a cut. Gives the nodes on the way, which a
+    /// settling has to look at. `has_room` says whether so many nodes more could be written.
+    ///
+    /// Called with the structure lock held.
+    pub fn clear_borders(&self, cuts: Vec<Cut>, has_room: &dyn Fn(u32) -> bool) -> Result<Vec<NodeId>> {
+        let mut reached = Vec::new();
+        let mut to_visit = Vec::from([(self.dict.state.read().root, cuts)]);
+        while let Some((id, cuts)) = to_visit.pop() {
+            let mut node = self.node(id)?;
+            for index in 0..node.edges().len() {
+                let Some(edge) = node.edges().get(index) else { break };
+                let touched: Vec<Cut> =
+                    cuts.iter().filter(|cut| edge.lo <= **cut && **cut <= edge.hi).cloned().collect();
+                if touched.is_empty() || !has_room(FLUSH_NODES) {
+                    continue;
+                }
+                let Some(child) = edge.child.filter(|child| self.is_named_by_only(&node, *child)) else {
+                    continue;
+                };
+                let child = self.node(child)?;
+                if child.height == 0 {
+                    continue;
+                }
+                if let Some(mended) = self.mend(&node, index, &child)? {
+                    node = mended;
+                }
+                let Some(edge) = node.edges().get(index) else { break };
+                let Some(child) = edge.child.filter(|child| self.is_private(*child)) else { continue };
+                reached.push(child);
+                to_visit.push((child, touched.iter().map(|cut| edge.translation.cut(cut)).collect()));
+                if edge.pending_ranges() > 0 {
+                    self.flush(&node, index, false)?;
+                    node = self.node(id)?;
+                }
+            }
+        }
+        Ok(reached)
+    }
+
+    /// Whether no other node has an edge or a GOTO to a child.
+    pub(super) fn is_named_by_only(&self, node: &Node, child: NodeId) -> bool {
+        let named = node.references().filter(|id| *id == child).count();
+        self.table.lock().references(child) as usize == named
+    }
+}

@@ -1,0 +1,85 @@
+//! GOTOs come to stand above a child, or become edges.
+
+use alloc::vec::Vec;
+
+use super::{Change, Tree};
+use crate::cache::Piece;
+use crate::error::Result;
+use crate::format::run::RunBuilder;
+use crate::key::Cut;
+use crate::message::{RangeDelete, subtract};
+use crate::node::{Edge, Goto, NodeId, outside};
+use crate::planted::{self, Bug};
+
+impl Tree<'_> {
+    /// The edges of a node after a GOTO, newer than all that is there, has come to it. It stands
+    /// above a child in whose window it lies whole and that is higher than its target; else it
+    /// becomes an edge (§4.2.1), what stood in its place goes, and the edges at its ends show less.
+    /// `change` is what the nodes are part of that the table does not hold yet.
+    pub(super) fn place_goto(&self, edges: Vec<Edge>, goto: &Goto, change: &Change) -> Result<Vec<Edge>> {
+        let from = edges.partition_point(|e| e.hi <= goto.lo);
+        let to = edges.partition_point(|e| e.lo < goto.hi);
+        let mut edges = edges;
+        if from + 1 == to
+            && let Some(edge) = edges.get_mut(from)
+            && let Some(child) = edge.child
+            && (self.height_of(child, change) > self.height_of(goto.target, change)
+                || planted::is(Bug::GotoStandsAtAnyHeight))
+        {
+            self.purge(edge, &goto.lo, &goto.hi)?;
+            let at = edge.gotos.partition_point(|other| other.hi <= goto.lo);
+            edge.longest_key = edge.longest_key.max(edge.lifted_len(goto.longest_key_here()));
+            edge.gotos.insert(at, goto.clone());
+            return Ok(edges);
+        }
+        self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([goto.to_edge()]))
+    }
+
+    /// The edges of a node after others took over `[lo, hi)`: what they cover goes, and of what
+    /// reaches out the rest stays, with what is pending for it.
+    pub(super) fn insert_edges(
+        &self,
+        edges: &[Edge],
+        lo: &Cut,
+        hi: &Cut,
+        new: Vec<Edge>,
+    ) -> Result<Vec<Edge>> {
+        let mut all = Vec::with_capacity(edges.len() + new.len() + 1);
+        for edge in edges.iter().filter(|e| e.lo < *lo) {
+            all.extend(self.narrow(edge, &Cut::LOW, lo)?);
+        }
+        all.extend(new);
+        for edge in edges.iter().filter(|e| e.hi > *hi) {
+            all.extend(self.narrow(edge, hi, &Cut::HIGH)?);
+        }
+        Ok(all)
+    }
+
+    /// Drops what is pending for `[lo, hi)`, parts of wider ranges and GOTOs included.
+    fn purge(&self, edge: &mut Edge, lo: &Cut, hi: &Cut) -> Result<()> {
+        edge.gotos = outside(&edge.gotos, lo, hi);
+        let Some(piece) = &edge.partition else { return Ok(()) };
+        let run = self.store.run(piece)?;
+        let mut out = RunBuilder::with_room(run.as_bytes().len());
+        let (from, to) = (run.first_behind(lo), run.first_behind(hi));
+        for p in run.points(0, from).chain(run.points(to, run.len())) {
+            out.push(&p.key, p.msn, p.kind, p.value);
+        }
+        let gone = RangeDelete { lo: lo.clone(), hi: hi.clone(), msn: 0 };
+        let gone = if planted::is(Bug::OlderRangeKeptBesideGoto) { &[][..] } else { &[gone] };
+        out.set_ranges(subtract(run.ranges(), gone));
+        edge.partition = (!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish()));
+        Ok(())
+    }
+
+    /// The height of a node that is to name these, of which a change may be about to add some.
+    pub(super) fn height_over(&self, named: impl Iterator<Item = NodeId>, change: &Change) -> u8 {
+        named.map(|id| self.height_of(id, change).saturating_add(1)).max().unwrap_or(1)
+    }
+
+    /// A node's height; of one that a change is about to add too.
+    pub(super) fn height_of(&self, id: NodeId, change: &Change) -> u8 {
+        let added = change.added.iter().find(|node| node.id == id).map(|node| node.height);
+        added.or_else(|| self.table.lock().height(id)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,164 @@
+//! The range query: a place in a key range that moves both ways, a region at a time. No lock is held
+//! between steps.
+
+use betree_platform::sync::atomic::AtomicU64;
+use betree_platform::sync::atomic::Ordering::Relaxed;
+
+use super::region::{Region, Scope, Way};
+use super::unreadable::{BadPieces, Unreadable};
+use super::{Tree, nowhere};
+use crate::error::Result;
+use crate::key::Cut;
+
+/// So often is a place looked at again that can be read at one moment and not at the next.
+const TRIES_MAX: u32 = 4;
+
+/// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each region is
+/// seen as it was when it was read, and what was committed since is sure to be seen after a
+/// [`seek`](Cursor::seek).
+pub struct Cursor<'e> {
+    /// None: a dictionary that is not there, and empty.
+    tree: Option<Tree<'e>>,
+    queries: &'e AtomicU64,
+    scope: Scope,
+    at: Cut,
+    region: Region,
+    /// Before which pair of the region the cursor stands, while it stands inside of it: a step is then no
+    /// search, and `at` is of before.
+    index: Option<usize>,
+}
+
+impl<'e> Cursor<'e> {
+    pub(crate) fn new(tree: Option<Tree<'e>>, lo: Cut, hi: Cut, queries: &'e AtomicU64) -> Cursor<'e> {
+        let (at, whole) = (lo.clone(), None);
+        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, region: Region::default(), index: None }
+    }
+
+    /// Says what the range is a part of. All of the range is wanted then, and whoever reads a part may soon read
+    /// the next one: so much is read ahead, and more only where what lies before the whole was read as
+    /// well. Without it the range is a whole that somebody goes through for as long as he likes.
+    #[must_use]
+    pub fn part_of(mut self, lo: Cut, hi: Cut) -> Cursor<'e> {
+        self.scope.whole = Some((lo, hi));
+        self
+    }
+
+    /// Reads what lies around the place, which reaches further on the way.
+    fn read(&mut self, way: Way) -> Result<()> {
+        self.queries.fetch_add(1, Relaxed);
+        match &self.tree {
+            Some(tree) => {
+                tree.read_region(&self.scope, &self.at, way, &mut self.region)?;
+                let is_further = match way {
+                    Way::Up => self.region.hi.as_ref().is_some_and(|hi| *hi > self.at),
+                    Way::Down => self.region.lo.as_ref().is_some_and(|lo| *lo < self.at),
+                };
+                if is_further { Ok(()) } else { Err(nowhere()) }
+            }
+            None => {
+                (self.region.lo, self.region.hi) = (Some(self.scope.lo.clone()), Some(self.scope.hi.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves to a place, clipped to the cursor's range. What was read before is read anew.
+    pub fn seek(&mut self, to: &Cut) {
+        self.at = to.clone().max(self.scope.lo.clone()).min(self.scope.hi.clone());
+        self.region.lo = None;
+        self.index = None;
+    }
+
+    /// Before which pair of the region the cursor stands.
+    fn index(&self) -> usize {
+        self.index.unwrap_or_else(|| self.region.first_behind(&self.at))
+    }
+
+    /// Leaves the region for a place at its end.
+    fn leave(&mut self, to: Cut) {
+        self.at = to;
+        self.index = None;
+    }
+
+    /// Steps over the next pair and gives it, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// The device's, or corruption; the cursor has not moved.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.find_next()?;
+        Ok(found.map(|index| self.region.pair(index)))
+    }
+
+    /// As [`next`](Cursor::next), past all that cannot be read: of that `passed` is told.
+    pub fn next_past(&mut self, passed: &mut dyn FnMut(Unreadable)) -> Option<(&[u8], &[u8])> {
+        let mut bad = BadPieces::default();
+        let mut tries = 0;
+        loop {
+            let error = match self.find_next() {
+                Ok(found) => return found.map(|index| self.region.pair(index)),
+                Err(error) => error,
+            };
+            let before = self.at.clone();
+            while self.at < self.scope.hi
+                && let Some(unreadable) =
+                    self.tree.as_ref().and_then(|tree| tree.unreadable_at(&self.at, &mut bad))
+            {
+                self.seek(&unreadable.hi);
+                passed(unreadable);
+            }
+            tries = if self.at == before { tries + 1 } else { 0 };
+            // It can be read after all, and then not again.
+            if tries == TRIES_MAX {
+                passed(Unreadable { lo: before, hi: Cut::HIGH, errors: alloc::vec![error] });
+                self.seek(&Cut::HIGH);
+            }
+        }
+    }
+
+    /// Steps over the next pair and gives its index in the region.
+    fn find_next(&mut self) -> Result<Option<usize>> {
+        loop {
+            if self.index.is_none() {
+                if self.at >= self.scope.hi {
+                    return Ok(None);
+                }
+                let known = matches!((&self.region.lo, &self.region.hi),
+                    (Some(lo), Some(hi)) if *lo <= self.at && self.at < *hi);
+                if !known {
+                    self.read(Way::Up)?;
+                }
+            }
+            let index = self.index();
+            if index < self.region.len() {
+                self.index = Some(index + 1);
+                return Ok(Some(index));
+            }
+            self.leave(self.region.hi.clone().unwrap_or(Cut::HIGH));
+        }
+    }
+
+    /// Steps back over the pair before the cursor and gives it, or `None` at the range's start.
+    ///
+    /// # Errors
+    /// The device's, or corruption; the cursor has not moved.
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            if self.index.is_none() {
+                if self.at <= self.scope.lo {
+                    return Ok(None);
+                }
+                let known = matches!((&self.region.lo, &self.region.hi),
+                    (Some(lo), Some(hi)) if *lo < self.at && self.at <= *hi);
+                if !known {
+                    self.read(Way::Down)?;
+                }
+            }
+            if let Some(index) = self.index().checked_sub(1) {
+                self.index = Some(index);
+                return Ok(Some(self.region.pair(index)));
+            }
+            self.leave(self.region.lo.clone().unwrap_or(Cut::LOW));
+        }
+    }
+}

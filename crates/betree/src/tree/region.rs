@@ -1,0 +1,577 @@
+//! What lies around a place: the step of a cursor.
+//!
+//! A *region* is the largest piece of the key space around a place that one basement, one null edge
+//! or one range delete serves. For it alone, what the memtables and the partitions above hold is
+//! merged with the pairs of the basement, newest first, and copied; no node is ever changed for a
+//! read (§3.4.4).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+
+use super::source::{Points, Source, Window};
+use super::{Tree, astray};
+use crate::cache::Piece;
+use crate::dict::DictState;
+use crate::error::Result;
+use crate::format::run::Run;
+use crate::key::{Cut, Translation};
+use crate::memtable::Memtable;
+use crate::message::{Kind, Point, RangeDelete};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId};
+use crate::store::{LEAVES_AHEAD, Request};
+use crate::upsert::fold;
+
+/// A region takes no more messages of one memtable than a basement would hold that are this small,
+/// in bytes.
+const SMALL_MESSAGE_BYTES: u32 = 16;
+/// Nor more than this many.
+const MEMTABLE_POINTS_MAX: usize = 256;
+
+/// Who has read so many basements in a row may well want the next leaf; a file of some blocks ends
+/// before.
+const LONG_SCAN_BASEMENTS: usize = 4;
+
+/// Values from this size on are not copied, in bytes.
+const LARGE_VALUE_BYTES: usize = 512;
+
+/// The pairs of a region, copied out of the tree but for large values.
+#[derive(Default)]
+pub(crate) struct Region {
+    pub lo: Option<Cut>,
+    pub hi: Option<Cut>,
+    bytes: Vec<u8>,
+    pairs: Vec<Pair>,
+    /// What large values are a part of.
+    runs: Vec<Arc<Run>>,
+}
+
+/// A pair: its key ends in the region's bytes here, and begins where the pair before ends.
+struct Pair {
+    key_end: usize,
+    end: usize,
+    /// The run and the point in it whose value this is; else it stands behind the key.
+    shared: Option<(usize, usize)>,
+}
+
+impl Region {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.pairs.clear();
+        self.runs.clear();
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.pairs.push(Pair { key_end, end: self.bytes.len(), shared: None });
+    }
+
+    /// Adds a pair whose value is that of a point of a run.
+    fn push_shared(&mut self, key: &[u8], run: &Arc<Run>, index: usize) {
+        let at = match self.runs.iter().rposition(|known| Arc::ptr_eq(known, run)) {
+            Some(at) => at,
+            None => {
+                self.runs.push(run.clone());
+                self.runs.len() - 1
+            }
+        };
+        self.bytes.extend_from_slice(key);
+        let end = self.bytes.len();
+        self.pairs.push(Pair { key_end: end, end, shared: Some((at, index)) });
+    }
+
+    /// How many pairs.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    fn key(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).and_then(|i| self.pairs.get(i)).map_or(0, |pair| pair.end);
+        let end = self.pairs.get(index).map_or(start, |pair| pair.key_end);
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// The pair at `index`; empty past the end.
+    pub fn pair(&self, index: usize) -> (&[u8], &[u8]) {
+        let value = match self.pairs.get(index) {
+            Some(Pair { shared: Some((run, point)), .. }) => {
+                self.runs.get(*run).map_or(&[][..], |run| run.point(*point).value)
+            }
+            Some(pair) => self.bytes.get(pair.key_end..pair.end).unwrap_or_default(),
+            None => &[],
+        };
+        (self.key(index), value)
+    }
+
+    /// The index of the first pair behind the cut.
+    pub fn first_behind(&self, cut: &Cut) -> usize {
+        let (mut lo, mut hi) = (0, self.len());
+        while lo < hi {
+            let middle = lo + (hi - lo) / 2;
+            if cut.is_above(self.key(middle)) { lo = middle + 1 } else { hi = middle }
+        }
+        lo
+    }
+}
+
+/// What a cursor goes through.
+pub(super) struct Scope {
+    /// Where its range begins and ends.
+    pub lo: Cut,
+    pub hi: Cut,
+    /// What that is a part of, if it is.
+    pub whole: Option<(Cut, Cut)>,
+}
+
+impl Scope {
+    /// What of it lies ahead of a place: no more is looked for, or a memtable of many messages would give the same
+    /// ones again.
+    fn ahead(&self, at: &Cut, way: Way) -> Window {
+        let mut ahead = Window { lo: self.lo.clone(), hi: self.hi.clone() };
+        match way {
+            Way::Up => ahead.meet(at, &Cut::HIGH),
+            Way::Down => ahead.meet(&Cut::LOW, at),
+        }
+        ahead
+    }
+}
+
+/// Which way a cursor looks from its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Up,
+    Down,
+}
+
+/// A partition or basement on the way, with the coordinates of its node.
+pub(super) struct Level {
+    pub piece: Arc<Piece>,
+    /// To the dictionary's coordinates.
+    pub up: Translation,
+    /// The cursor's place in the node's coordinates.
+    pub at: Cut,
+    /// The window after this level's edge, in the node's coordinates.
+    pub window: Window,
+}
+
+/// A basement that a walk came to.
+pub(super) struct LeafPlace {
+    leaf: Arc<Node>,
+    index: usize,
+    /// Where the leaf ends, in the dictionary's coordinates.
+    end: Cut,
+    /// To these from the leaf's.
+    up: Translation,
+}
+
+impl Tree<'_> {
+    /// Fills `region` with what lies around `at` on the side of `way`, inside the range of `scope`.
+    pub(super) fn read_region(&self, scope: &Scope, at: &Cut, way: Way, region: &mut Region) -> Result<()> {
+        let mut gone = None;
+        loop {
+            if self.try_region(scope, at, way, region, &mut gone)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As above; `false` if a node had to be read and the walk must begin anew.
+    fn try_region(
+        &self,
+        scope: &Scope,
+        at: &Cut,
+        way: Way,
+        region: &mut Region,
+        gone: &mut Option<NodeId>,
+    ) -> Result<bool> {
+        let mut window = Window { lo: scope.lo.clone(), hi: scope.hi.clone() };
+        let mut levels: Vec<Level> = Vec::new();
+        let mut sources: Vec<Source> = Vec::new();
+        let mut missing: Option<NodeId> = None;
+        let mut leaf: Option<LeafPlace> = None;
+        let mut covered = false;
+        {
+            let state = self.dict.state.read();
+            self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf)?;
+            let ahead = scope.ahead(at, way);
+            window.meet(&ahead.lo, &ahead.hi);
+            let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
+            let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
+            let memtables = || {
+                core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|memtable| &**memtable))
+            };
+            let mut memtables_left = usize::MAX;
+            // Where one hides all that the walk came to nothing of that is looked at, and the region ends with the range.
+            let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
+                let range = memtable.range_around(at, way == Way::Down)?;
+                let hides = range.lo <= window.lo && range.hi >= window.hi;
+                hides.then_some((number, range))
+            });
+            if let Some((number, range)) = hiding {
+                memtables_left = number;
+                window = scope.ahead(at, way);
+                window.meet(&range.lo, &range.hi);
+                (levels, missing, leaf, covered) = (Vec::new(), None, None, true);
+            }
+            for memtable in memtables().take(memtables_left) {
+                sources.push(copy_memtable(memtable, way, points_max, &mut window));
+            }
+        }
+        if let Some(leaf) = &leaf {
+            // What is wanted now is read below, and tells its own error: that of another is for who comes to it.
+            let _ = self.read_ahead(leaf, scope, at, way);
+        }
+        let basement = if leaf.is_some() { levels.pop() } else { None };
+        'levels: for level in &levels {
+            for run in self.store.layers(&level.piece)?.newest_first() {
+                if let Some(range) = range_around(run, &level.at, way) {
+                    // What is below is hidden here: the region ends with the range.
+                    let part = range.clip(&level.window.lo, &level.window.hi);
+                    if let Some(part) = part {
+                        window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
+                    }
+                    sources.push(source_of(run.clone(), level, way));
+                    covered = true;
+                    break 'levels;
+                }
+                sources.push(source_of(run.clone(), level, way));
+            }
+        }
+        if !covered {
+            if let Some(id) = missing {
+                self.find_for_search(id, gone)?;
+                return Ok(false);
+            }
+            if let Some(level) = basement {
+                for run in self.store.layers(&level.piece)?.newest_first() {
+                    sources.push(source_of(run.clone(), &level, way));
+                }
+            }
+        }
+        self.merge_region(sources, &window, region);
+        region.lo = Some(window.lo);
+        region.hi = Some(window.hi);
+        Ok(true)
+    }
+
+    /// From the root towards the place, through what is in memory, narrowing the window.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn walk(
+        &self,
+        state: &DictState,
+        at: &Cut,
+        way: Way,
+        window: &mut Window,
+        levels: &mut Vec<Level>,
+        missing: &mut Option<NodeId>,
+        leaf: &mut Option<LeafPlace>,
+    ) -> Result<()> {
+        let mut id = state.root;
+        let mut up = Translation::default();
+        let mut place = at.clone();
+        // The window in the coordinates of the node at hand.
+        let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
+        loop {
+            let Some(node) = state.node(id) else {
+                *missing = Some(id);
+                return Ok(());
+            };
+            if here.lo < node.lo || here.hi > node.hi {
+                return Err(astray(id));
+            }
+            match &node.body {
+                Body::Interior(edges) => {
+                    let index = match way {
+                        Way::Up => edges.partition_point(|e| e.hi <= place),
+                        Way::Down => edges.partition_point(|e| e.hi < place),
+                    };
+                    let Some(edge) = edges.get(index) else { return Ok(()) };
+                    here.meet(&edge.lo, &edge.hi);
+                    let goto = goto_at(edge, &place, way, &mut here);
+                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    if let Some(piece) = &edge.partition {
+                        levels.push(Level {
+                            piece: piece.clone(),
+                            up: up.clone(),
+                            at: place.clone(),
+                            window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
+                        });
+                    }
+                    let (child, down, bound) = match goto {
+                        Some(goto) => (Some(goto.target), &goto.translation, &goto.lo),
+                        None => (edge.child, &edge.translation, &edge.lo),
+                    };
+                    let Some(child) = child else { return Ok(()) };
+                    up = down.inverse(bound.bytes()).then(&up);
+                    place = down.cut(&place);
+                    here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
+                    id = child;
+                }
+                Body::Leaf(basements) => {
+                    let index = match way {
+                        Way::Up => basements.partition_point(|b| Cut::before(b.first.as_slice()) <= place),
+                        Way::Down => basements.partition_point(|b| Cut::before(b.first.as_slice()) < place),
+                    }
+                    .saturating_sub(1);
+                    let Some(basement) = basements.get(index) else { return Ok(()) };
+                    let end = up.cut(&here.hi);
+                    if index > 0 {
+                        here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
+                    }
+                    if let Some(next) = basements.get(index + 1) {
+                        here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
+                    }
+                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                    *leaf = Some(LeafPlace { leaf: node.clone(), index, end, up: up.clone() });
+                    levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
+    /// as were read so far are read in one go, so that little is read in vain for whoever stops
+    /// soon; and when that reaches the leaf's end after some, the next leaf is read meanwhile.
+    ///
+    /// Beyond what the scan is a part of nothing is read for its sake: whoever goes from one file to the next in
+    /// order is known by what lies before the file and is in memory, or by coming to the beginning of a
+    /// leaf that was read ahead. A file somewhere would have all around it read in vain.
+    fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, way: Way) -> Result<()> {
+        let LeafPlace { leaf, index, end, up } = place;
+        let basements = leaf.basements();
+        let (lo, hi) = scope.whole.as_ref().map_or((&scope.lo, &scope.hi), |(lo, hi)| (lo, hi));
+        let begins_before = |b: &Basement, cut: &Cut| up.cut(&Cut::before(b.first.as_slice())) < *cut;
+        let is_beginning = *index < LONG_SCAN_BASEMENTS;
+        let was_expected = is_beginning && self.store.ahead.has_come(leaf.id, self.dict.index, at);
+        let is_here = |b: &Basement| b.piece.is_resident();
+        let here = basements.get(*index).is_some_and(is_here);
+        let behind = match way {
+            Way::Up => basements.iter().take(*index).rev().take_while(|b| is_here(b)).count(),
+            Way::Down => basements.iter().skip(*index + 1).take_while(|b| is_here(b)).count(),
+        };
+        if here && !was_expected {
+            return Ok(());
+        }
+        let mut ahead = if was_expected { basements.len() } else { behind * 2 };
+        if way == Way::Up {
+            let (near, rest) = basements.split_at_checked(*index).unwrap_or_default();
+            let near = near.get(near.len() - behind..).unwrap_or_default();
+            // The one that the whole begins in is among them.
+            let before = near.partition_point(|b| begins_before(b, lo));
+            if !was_expected && before < 2 {
+                ahead = ahead.min(rest.partition_point(|b| begins_before(b, hi)));
+            }
+            if scope.whole.is_some() {
+                ahead = ahead.max(rest.partition_point(|b| begins_before(b, &scope.hi)));
+            }
+            let goes_on = *end < *hi && behind >= LONG_SCAN_BASEMENTS;
+            let is_long = was_expected || goes_on || before >= LONG_SCAN_BASEMENTS;
+            if is_long && *end != Cut::HIGH && *index + ahead >= basements.len() {
+                let request = Request { dict: self.dict.index, at: end.clone(), more: LEAVES_AHEAD - 1 };
+                self.store.ahead.ask(request);
+            }
+        }
+        if here {
+            return Ok(());
+        }
+        if ahead < 2 {
+            self.store.wait_for_reader(leaf.id);
+            return Ok(());
+        }
+        let wanted = match way {
+            Way::Up => basements.get(*index..(*index + ahead).min(basements.len())),
+            Way::Down => basements.get((*index + 1).saturating_sub(ahead)..=*index),
+        };
+        let pieces: Vec<_> = wanted.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
+        self.store.load_together(leaf.id, &pieces)
+    }
+
+    /// Brings the leaf behind a place into memory, with what is pending above it, for a scan that
+    /// is coming, and asks for `more` leaves behind it, which others may read at the same time.
+    pub fn read_leaf(&self, at: &Cut, mut more: usize) -> Result<()> {
+        let mut ask_for_more = |end: Cut| {
+            if more > 0 && end != Cut::HIGH {
+                self.store.ahead.ask(Request { dict: self.dict.index, at: end, more: more - 1 });
+                more = 0;
+            }
+        };
+        let mut gone = None;
+        loop {
+            let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
+            let mut levels: Vec<Level> = Vec::new();
+            let mut missing: Option<NodeId> = None;
+            let mut leaf: Option<LeafPlace> = None;
+            let state = self.dict.state.read();
+            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf)?;
+            drop(state);
+            if let Some(id) = missing {
+                let is_leaf = self.table.lock().height(id) == Some(0);
+                if is_leaf {
+                    // Where it ends, its parent has told.
+                    ask_for_more(window.hi);
+                    if self.store.is_being_read(id) {
+                        return Ok(());
+                    }
+                }
+                if !is_leaf || !self.find_whole(id)? {
+                    self.find_for_search(id, &mut gone)?;
+                }
+                continue;
+            }
+            if let Some(LeafPlace { leaf, end, .. }) = leaf {
+                levels.pop();
+                ask_for_more(end);
+                self.store.ahead.expect(leaf.id);
+                self.store.read_alone(leaf.id, || self.store.load(&leaf.pieces())).transpose()?;
+            }
+            let pending: Vec<_> = levels.into_iter().map(|level| level.piece).collect();
+            return self.store.load(&pending);
+        }
+    }
+
+    /// Merges the sources, newest first, for the window.
+    fn merge_region(&self, mut sources: Vec<Source>, window: &Window, region: &mut Region) {
+        region.clear();
+        sources.iter_mut().for_each(|source| source.clip(window));
+        let mut key: Vec<u8> = Vec::new();
+        loop {
+            let mut first: Option<(usize, &Source)> = None;
+            let mut holders = 0;
+            for (index, source) in sources.iter().enumerate().filter(|(_, s)| s.more) {
+                match first.map(|(_, s)| source.head.cmp(&s.head)) {
+                    None | Some(Ordering::Less) => (first, holders) = (Some((index, source)), 1),
+                    Some(Ordering::Equal) => holders += 1,
+                    Some(Ordering::Greater) => {}
+                }
+            }
+            let Some((index, source)) = first else { return };
+            let newer = sources.get(..index).unwrap_or_default();
+            if holders == 1
+                && let Some(value) = source.single_put()
+            {
+                if !newer.iter().any(|s| s.covers(&source.head)) {
+                    match source.place() {
+                        Some((run, at)) if value.len() >= LARGE_VALUE_BYTES => {
+                            region.push_shared(&source.head, run, at);
+                        }
+                        _ => region.push(&source.head, value),
+                    }
+                }
+                if let Some(source) = sources.get_mut(index) {
+                    source.step();
+                }
+                continue;
+            }
+            key.clear();
+            key.extend_from_slice(&source.head);
+            self.merge_key(&key, &mut sources, region);
+            for source in sources.iter_mut().filter(|s| s.more && s.head == key) {
+                source.look();
+            }
+        }
+    }
+
+    /// Merges what several sources, or several messages, say of one key.
+    fn merge_key(&self, key: &[u8], sources: &mut [Source], region: &mut Region) {
+        // Newest buffer first, so that a base ends the search; oldest message first in each.
+        let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
+        let mut ended = false;
+        for source in sources {
+            let covered = source.covers(key);
+            let mut group = Vec::new();
+            if source.more && source.head == key {
+                source.take(key, &mut group);
+            }
+            if !ended {
+                ended = covered || group.iter().any(|p| p.kind != Kind::Upsert);
+                groups.push(group);
+            }
+        }
+        let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
+        if let Some(value) = fold(None, &messages, self.upsert) {
+            region.push(key, &value);
+        }
+    }
+}
+
+/// The GOTO that leads on from a place of an edge's window, if one does; what is at hand becomes its
+/// window, or the gap between GOTOs that the place lies in.
+fn goto_at<'e>(edge: &'e Edge, place: &Cut, way: Way, here: &mut Window) -> Option<&'e Goto> {
+    let at = match way {
+        Way::Up => edge.gotos.partition_point(|goto| goto.hi <= *place),
+        Way::Down => edge.gotos.partition_point(|goto| goto.hi < *place),
+    };
+    let is_in = |goto: &&Goto| match way {
+        Way::Up => goto.lo <= *place,
+        Way::Down => goto.lo < *place,
+    };
+    if let Some(goto) = edge.gotos.get(at).filter(is_in) {
+        here.meet(&goto.lo, &goto.hi);
+        return Some(goto);
+    }
+    if let Some(before) = at.checked_sub(1).and_then(|at| edge.gotos.get(at)) {
+        here.meet(&before.hi, &Cut::HIGH);
+    }
+    if let Some(next) = edge.gotos.get(at) {
+        here.meet(&Cut::LOW, &next.lo);
+    }
+    None
+}
+
+/// The messages of a memtable in the window, which is narrowed if there are many.
+fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut Window) -> Source {
+    let mut points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)> = Vec::new();
+    let mut keep = |point: Point<'_>| -> Option<Vec<u8>> {
+        let known = points.last().is_some_and(|last| *last.0 == *point.key);
+        if points.len() >= points_max && !known {
+            return Some(point.key.into_owned());
+        }
+        points.push((point.key.into_owned(), point.msn, point.kind, point.value.to_vec()));
+        None
+    };
+    match way {
+        Way::Up => {
+            let too_many = memtable.points_within(&window.lo, &window.hi).find_map(&mut keep);
+            if let Some(key) = too_many {
+                window.hi = Cut::before(key);
+            }
+        }
+        Way::Down => {
+            let too_many = memtable.points_within(&window.lo, &window.hi).rev().find_map(&mut keep);
+            if let Some(key) = too_many {
+                window.lo = Cut::just_after(&key);
+            }
+            points.reverse();
+        }
+    }
+    let ranges = memtable.ranges_within(&window.lo, &window.hi);
+    Source::new(Points::Copied { points, next: 0 }, ranges)
+}
+
+/// The range of a partition that covers the keys next to the place.
+pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete> {
+    match way {
+        Way::Up => {
+            let index = run.ranges().partition_point(|r| r.hi <= *at);
+            run.ranges().get(index).filter(|r| r.lo <= *at)
+        }
+        Way::Down => {
+            let index = run.ranges().partition_point(|r| r.hi < *at);
+            run.ranges().get(index).filter(|r| r.lo < *at)
+        }
+    }
+}
+
+/// What a level holds for its window ahead of the place.
+fn source_of(run: Arc<Run>, level: &Level, way: Way) -> Source {
+    let (lo, hi) = match way {
+        Way::Up => ((&level.window.lo).max(&level.at), &level.window.hi),
+        Way::Down => (&level.window.lo, (&level.window.hi).min(&level.at)),
+    };
+    let ranges = run.ranges().iter().filter_map(|r| r.clip(lo, hi)).map(|r| r.translate(&level.up)).collect();
+    let (next, end) = (run.first_behind(lo), run.first_behind(hi));
+    Source::new(Points::Run { run, up: level.up.clone(), next, end }, ranges)
+}

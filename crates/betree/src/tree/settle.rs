@@ -1,0 +1,308 @@
+//! Brings a tree back within its bounds, from the root down and up again.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hashbrown::HashSet;
+
+use super::basement::has_messages;
+use super::tidy::{live, live_before, next_live};
+use super::{Change, Tree};
+use crate::error::Result;
+use crate::key::Cut;
+use crate::node::{Body, Edge, Goto, Node, NodeId};
+
+/// Room for one flush in nodes: the child, the neighbour that it may merge with, and their parents
+/// are written anew.
+pub(crate) const FLUSH_NODES: u32 = 6;
+/// Room for a flush of which parts go past the child, in nodes.
+pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
+
+/// No tree grows beyond this height; its root becomes larger instead.
+pub(super) const HEIGHT_MAX: u8 = 200;
+
+/// What a settling did.
+#[derive(Default)]
+pub(crate) struct Settled {
+    pub flushes: u64,
+    /// Something is left to be flushed, for want of room.
+    pub cut_short: bool,
+}
+
+impl Tree<'_> {
+    /// Flushes until no buffer is over the size of a node, splitting and merging on the way back.
+    /// The nodes `reached` by what came before are visited too. With `emptied`, buffers are emptied
+    /// whatever they hold, until there is no room: in it are the nodes that this was done with, which are
+    /// passed over when it goes on. `has_room` says whether so many nodes more could be written.
+    ///
+    /// Called with the structure lock held.
+    pub fn settle(
+        &self,
+        reached: Vec<NodeId>,
+        emptied: Option<&mut HashSet<NodeId>>,
+        has_room: &dyn Fn(u32) -> bool,
+    ) -> Result<Settled> {
+        let eager = emptied.is_some();
+        let mut here = HashSet::new();
+        let emptied = emptied.unwrap_or(&mut here);
+        let mut settled = Settled::default();
+        let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
+        let mut to_visit: HashSet<NodeId> = reached.into_iter().collect();
+        while let Some(id) = path.last().copied() {
+            let node = self.node(id)?;
+            let pressures = node.edges().iter().map(|edge| self.pressure_bytes(edge));
+            let over = pressures.clone().fold(0, usize::saturating_add) > self.geometry.node_bytes as usize;
+            let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
+            let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
+            let wanted = fullest.filter(|_| over || eager);
+            // What messages have taken the place of in a leaf is in the way where space is short.
+            let wants_fold = eager && !self.store.may_keep_blocks() && has_messages(&node);
+            let has_more = wanted.is_some() || wants_fold || eager && !settled.cut_short;
+            if has_more && has_room(FLUSH_NODES) {
+                if let Some(index) = wanted {
+                    if !eager && self.shrink(&node, index)? {
+                        continue;
+                    }
+                    settled.flushes += 1;
+                    to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
+                    continue;
+                }
+                if wants_fold {
+                    settled.flushes += 1;
+                    self.folded(&node)?;
+                    continue;
+                }
+                if self.mend_one(&node)? {
+                    settled.flushes += 1;
+                    continue;
+                }
+            } else if has_more && !settled.cut_short {
+                settled.cut_short = true;
+                // These are gone on with.
+                emptied.retain(|id| !path.contains(id));
+            }
+            let goes_on = eager && !settled.cut_short;
+            let mut children = node.edges().iter().filter_map(|e| e.child);
+            let next = children
+                .find(|c| to_visit.remove(c) || goes_on && !emptied.contains(c) && self.is_private(*c));
+            if let Some(child) = next {
+                if goes_on {
+                    emptied.insert(child);
+                }
+                path.push(child);
+                continue;
+            }
+            path.pop();
+            match path.last() {
+                Some(parent) => {
+                    let parent = self.node(*parent)?;
+                    self.mend_child(parent, id)?;
+                }
+                None => {
+                    if let Some(root) = self.mend_root(&node)? {
+                        path.push(root);
+                    }
+                }
+            }
+        }
+        Ok(settled)
+    }
+
+    /// What is pending for an edge, in bytes of a buffer that is full at a node's size. A message for a
+    /// range counts for much: what it hides is kept until it has gone down, and each is in the way of
+    /// those who read past it.
+    fn pressure_bytes(&self, edge: &Edge) -> usize {
+        let ranges_weigh = edge.pending_ranges().saturating_mul(self.geometry.range_weight_bytes());
+        edge.pending_bytes().saturating_add(ranges_weigh)
+    }
+
+    /// Splits a child that is too large, and merges or drops one that is too small. A child that was
+    /// reached is private: no other edge leads to it.
+    fn mend_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
+        let Some(index) = parent.edges().iter().position(|e| e.child == Some(id)) else { return Ok(()) };
+        let child = self.node(id)?;
+        let (parent, child) = match self.mend(&parent, index, &child)? {
+            Some(parent) => match parent.edges().get(index).and_then(|e| e.child) {
+                Some(id) => (parent, self.node(id)?),
+                None => return Ok(()),
+            },
+            None => (parent, child),
+        };
+        let child = match self.is_large(&child) {
+            true if child.height > 0 => self.tidied(&child)?,
+            // Where keys are mostly new it is cheaper to leave messages where they are.
+            true if self.store.may_keep_blocks() && self.dict.folds.lose_little() => child,
+            // Else they may take the place of what they are over.
+            true => self.folded(&child)?,
+            false => child,
+        };
+        if self.is_large(&child) {
+            let mut parent = parent;
+            // The halves may be too large again.
+            let mut at = index;
+            let mut left = 1;
+            while left > 0 {
+                let Some(child) = parent.edges().get(at).and_then(|e| e.child) else { return Ok(()) };
+                let child = self.node(child)?;
+                match if self.is_large(&child) { self.split(&parent, at, &child)? } else { None } {
+                    Some(split) => {
+                        parent = split;
+                        left += 1;
+                    }
+                    None => {
+                        at += 1;
+                        left -= 1;
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let mut parent = parent;
+        let mut child = Some(child);
+        while let Some(below) = child
+            && let Some(seen) = self.see_through(&parent, index, &below)?
+        {
+            parent = seen;
+            let id = parent.edges().get(index).and_then(|edge| edge.child);
+            child = id.map(|id| self.node(id)).transpose()?;
+        }
+        let small = |edge: Option<&Edge>| -> Result<bool> {
+            match edge.map(|e| e.child) {
+                // What is shared is not copied to be merged.
+                Some(Some(child)) => Ok(self.is_private(child) && self.is_small(&*self.node(child)?)),
+                Some(None) => Ok(true),
+                None => Ok(false),
+            }
+        };
+        if small(parent.edges().get(index))? {
+            if let Some(next) = next_live(&parent, index)
+                && small(parent.edges().get(next))?
+                && let Some(merged) = self.merge(&parent, index, next)?
+            {
+                parent = merged;
+            }
+            if let Some(before) = live_before(&parent, index)
+                && small(parent.edges().get(before))?
+            {
+                self.merge(&parent, before, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mends the first edge of a node that shows a part of its child only: what is hidden, and all
+    /// below it, is mostly kept by nothing else. `false` if there is none.
+    ///
+    /// Where others name the child nothing comes back by it as long as they do. Nobody asks: it is some hundred bytes
+    /// for each clone, once, and what is left as it was would have to be looked at again whenever one of them goes.
+    fn mend_one(&self, node: &Node) -> Result<bool> {
+        for (index, edge) in node.edges().iter().enumerate() {
+            if let Some(id) = edge.child
+                && self.mend(node, index, &*self.node(id)?)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether one edge alone leads to a node. Below a node of which that is not so, it says nothing.
+    pub(super) fn is_private(&self, id: NodeId) -> bool {
+        self.table.lock().references(id) == 1
+    }
+
+    fn is_large(&self, node: &Node) -> bool {
+        match &node.body {
+            Body::Leaf(_) => node.content_bytes() > self.geometry.node_bytes as usize,
+            Body::Interior(edges) => live(edges) > self.geometry.fanout_max as usize,
+        }
+    }
+
+    fn is_small(&self, node: &Node) -> bool {
+        match &node.body {
+            Body::Leaf(_) => node.content_bytes() < self.geometry.node_bytes as usize / 4,
+            Body::Interior(edges) => live(edges) < (self.geometry.fanout_max as usize / 4).max(2),
+        }
+    }
+
+    /// Gives the tree a level, or takes one. Gives the root if it is to be looked at again.
+    fn mend_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
+        let fanout_max = self.geometry.fanout_max as usize;
+        let root = if live(root.edges()) > fanout_max { self.tidied(root)? } else { root.clone() };
+        let edges = root.edges();
+        if live(edges) > fanout_max && root.height < HEIGHT_MAX {
+            let parts = live(edges).div_ceil(fanout_max).max(2);
+            let mut change = Change { removed: alloc::vec![root.id], ..Change::default() };
+            let mut tops = Vec::with_capacity(parts);
+            let mut highest = 0;
+            for run in edges.chunks(edges.len().div_ceil(parts)) {
+                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+                let height = self.height_above(run);
+                highest = highest.max(height);
+                let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;
+                change.added.push(node);
+                tops.push(edge);
+            }
+            let top = self.new_node(highest + 1, Cut::LOW, Cut::HIGH, Body::Interior(tops));
+            let id = top.id;
+            change.added.push(top);
+            change.root = Some(id);
+            self.apply(change);
+            return Ok(Some(id));
+        }
+        if let [only] = edges
+            && only.child.is_none()
+            && !only.has_pending()
+        {
+            if root.height > 1 {
+                let null = Edge::null(Cut::LOW, Cut::HIGH);
+                let top = self.new_node(1, Cut::LOW, Cut::HIGH, Body::Interior(alloc::vec![null]));
+                self.replace_root(&root, top);
+            }
+            return Ok(None);
+        }
+        self.lower_root(&root)
+    }
+
+    /// Makes what is left of a root's highest children edges of the root itself, where there is room
+    /// for all of them: clones that came and went leave them all but empty.
+    fn lower_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
+        let fanout_max = self.geometry.fanout_max as usize;
+        let most = if live(root.edges()) == 1 { fanout_max } else { fanout_max / 2 };
+        let all = self.flattened(root.edges().to_vec(), most, most)?;
+        let height = self.height_above(&all);
+        if height >= root.height {
+            return Ok(None);
+        }
+        let top = self.new_node(height, Cut::LOW, Cut::HIGH, Body::Interior(all));
+        let id = top.id;
+        self.replace_root(root, top);
+        Ok(Some(id))
+    }
+
+    /// The height of a node that is to have these edges.
+    pub(super) fn height_above(&self, edges: &[Edge]) -> u8 {
+        let table = self.table.lock();
+        edges
+            .iter()
+            .flat_map(Edge::references)
+            .filter_map(|id| table.height(id))
+            .max()
+            .map_or(1, |height| height.saturating_add(1))
+    }
+
+    /// The height of a node that is to have these edges, below an edge with these GOTOs pending.
+    pub(super) fn height_below(&self, edges: &[Edge], gotos: &[Goto]) -> u8 {
+        let table = self.table.lock();
+        let targets = gotos.iter().filter_map(|goto| table.height(goto.target));
+        let highest = targets.max().map_or(1, |height| height.saturating_add(1));
+        drop(table);
+        self.height_above(edges).max(highest)
+    }
+
+    /// Another root; what only the old one had named goes later.
+    fn replace_root(&self, old: &Node, top: Arc<Node>) {
+        let (root, removed) = (Some(top.id), alloc::vec![old.id]);
+        self.apply(Change { root, added: alloc::vec![top], removed, ..Change::default() });
+    }
+}

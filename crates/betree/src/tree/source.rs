@@ -1,0 +1,149 @@
+//! Messages of one buffer, in the order of their keys, on their way into a region.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::format::run::Run;
+use crate::key::{Cut, Translation};
+use crate::message::{Kind, Point, RangeDelete};
+
+/// The window that is left of a walk, in the dictionary's coordinates and in the node's.
+pub(super) struct Window {
+    pub lo: Cut,
+    pub hi: Cut,
+}
+
+impl Window {
+    /// Keeps what it shares with `[lo, hi)`.
+    pub fn meet(&mut self, lo: &Cut, hi: &Cut) {
+        if *lo > self.lo {
+            self.lo = lo.clone();
+        }
+        if *hi < self.hi {
+            self.hi = hi.clone();
+        }
+    }
+}
+
+/// Messages of one buffer for a region.
+pub(super) struct Source {
+    points: Points,
+    ranges: Vec<RangeDelete>,
+    /// The key of the next point, in the dictionary's coordinates, if `more`.
+    pub head: Vec<u8>,
+    /// Whether there is a next point.
+    pub more: bool,
+}
+
+pub(super) enum Points {
+    /// Copied out of a memtable.
+    Copied { points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)>, next: usize },
+    /// In a partition or basement, with the way to the dictionary's coordinates.
+    Run { run: Arc<Run>, up: Translation, next: usize, end: usize },
+}
+
+impl Source {
+    /// The messages as they are; clip before looking.
+    pub fn new(points: Points, ranges: Vec<RangeDelete>) -> Source {
+        Source { points, ranges, head: Vec::new(), more: false }
+    }
+
+    /// Leaves out the points outside of the window, which all lie before or behind the others.
+    pub fn clip(&mut self, window: &Window) {
+        match &mut self.points {
+            Points::Copied { points, next } => {
+                *next = points.partition_point(|p| window.lo.is_above(&p.0));
+                points.truncate(points.partition_point(|p| window.hi.is_above(&p.0)));
+            }
+            Points::Run { run, up, next, end } => {
+                let (from, to) = (*next, *end);
+                *next = run.partition_point(from, to, |key| window.lo.is_above(&up.key(key)));
+                *end = run.partition_point(*next, to, |key| window.hi.is_above(&up.key(key)));
+            }
+        }
+        self.look();
+    }
+
+    /// Looks at the next point.
+    pub fn look(&mut self) {
+        self.head.clear();
+        match &self.points {
+            Points::Copied { points, next } => {
+                let point = points.get(*next);
+                self.more = point.is_some();
+                self.head.extend_from_slice(point.map_or(&[], |p| &p.0));
+            }
+            Points::Run { run, up, next, end } => {
+                self.more = next < end;
+                if self.more {
+                    up.append_key(run.key(*next), &mut self.head);
+                }
+            }
+        }
+    }
+
+    /// The value of the next point, if that is all there is of its key here and it is a put.
+    pub fn single_put(&self) -> Option<&[u8]> {
+        match &self.points {
+            Points::Copied { points, next } => {
+                let (key, _, kind, value) = points.get(*next)?;
+                let alone = points.get(*next + 1).is_none_or(|p| p.0 != *key);
+                (alone && *kind == Kind::Put).then_some(value)
+            }
+            Points::Run { run, next, end, .. } => {
+                let point = run.point(*next);
+                let alone = *next + 1 >= *end || run.key(*next + 1) != &*point.key;
+                (alone && point.kind == Kind::Put).then_some(point.value)
+            }
+        }
+    }
+
+    /// The run in which the next point stands, and where.
+    pub fn place(&self) -> Option<(&Arc<Run>, usize)> {
+        match &self.points {
+            Points::Copied { .. } => None,
+            Points::Run { run, next, .. } => Some((run, *next)),
+        }
+    }
+
+    /// Passes over the next point.
+    pub fn step(&mut self) {
+        let (Points::Copied { next, .. } | Points::Run { next, .. }) = &mut self.points;
+        *next += 1;
+        self.look();
+    }
+
+    /// Takes the points for the key at hand, oldest first.
+    pub fn take<'s>(&'s mut self, key: &[u8], out: &mut Vec<Point<'s>>) {
+        match &mut self.points {
+            Points::Copied { points, next } => {
+                let from = *next;
+                while points.get(*next).is_some_and(|p| p.0 == key) {
+                    *next += 1;
+                }
+                out.extend(points.get(from..*next).unwrap_or_default().iter().map(
+                    |(key, msn, kind, value)| Point {
+                        key: Cow::Borrowed(key.as_slice()),
+                        msn: *msn,
+                        kind: *kind,
+                        value,
+                    },
+                ));
+            }
+            Points::Run { run, next, end, .. } => {
+                let here = run.key(*next);
+                let from = *next;
+                while *next < *end && run.key(*next) == here {
+                    *next += 1;
+                }
+                out.extend(run.points(from, *next));
+            }
+        }
+    }
+
+    /// Whether a range of the buffer covers the key.
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.ranges.iter().any(|r| r.covers(key))
+    }
+}

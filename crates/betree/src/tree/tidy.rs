@@ -1,0 +1,266 @@
+//! What clones cut to pieces and left behind is put in order: edges that lead to little are replaced by
+//! what they lead to, neighbours become one, and a run of low ones goes under a node of its own. So a
+//! tree grows by what it holds, not by how often that was moved.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::arrive::{Arrival, Batch};
+use super::build::Lift;
+use super::split::shown_basements;
+use super::{Change, Tree};
+use crate::error::Result;
+use crate::format::run::Run;
+use crate::node::{Body, Edge, Node};
+use crate::planted::{self, Bug};
+
+impl Tree<'_> {
+    /// What an edge shows of its interior child, with what is pending for the edge come to stand in
+    /// that: edges that may take the edge's place.
+    pub(super) fn expanded(&self, edge: &Edge, child: &Node) -> Result<Vec<Edge>> {
+        let shown = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
+        if !edge.has_pending() || planted::is(Bug::PendingLostWhenPulledUp) {
+            return Ok(shown);
+        }
+        let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
+        let batch = Batch::of(run.as_deref(), edge.gotos.clone());
+        self.arrive_at_edges(&shown, &batch, false, &mut Arrival::default())
+    }
+
+    /// Edges of which those that lead to the highest children are replaced by what these show, level by
+    /// level, as long as they lead to no more than `tall_max` of a level and there are at most `most`
+    /// edges: where a border between high nodes runs through a small directory, that is no higher than
+    /// what it holds. Of the levels, the one is taken at which a tree of the edges is lowest.
+    pub(super) fn flattened(&self, edges: Vec<Edge>, tall_max: usize, most: usize) -> Result<Vec<Edge>> {
+        let mut best = edges;
+        let mut best_height = self.height_of_tree(&best);
+        let mut next = self.one_level_down(&best, tall_max, most)?;
+        while let Some(lower) = next {
+            next = self.one_level_down(&lower, tall_max, most)?;
+            let height = self.height_of_tree(&lower);
+            if height < best_height {
+                (best, best_height) = (lower, height);
+            }
+        }
+        Ok(best)
+    }
+
+    fn one_level_down(&self, edges: &[Edge], tall_max: usize, most: usize) -> Result<Option<Vec<Edge>>> {
+        let highest = self.height_above(edges) - 1;
+        let is_tall = |edge: &Edge| match edge.child {
+            Some(id) => self.table.lock().height(id) == Some(highest),
+            None => false,
+        };
+        let tall = edges.iter().filter(|edge| is_tall(edge)).count();
+        if highest == 0 || tall == 0 || tall > tall_max {
+            return Ok(None);
+        }
+        let mut children = Vec::with_capacity(edges.len());
+        let mut count = live(edges) - tall;
+        for edge in edges {
+            let child = match edge.child.filter(|_| is_tall(edge)) {
+                Some(id) => Some(self.node(id)?),
+                None => None,
+            };
+            count += child.as_ref().map_or(0, |child| live(shown_edges(child, edge)));
+            children.push(child);
+        }
+        if count > most {
+            return Ok(None);
+        }
+        let mut lower = Vec::with_capacity(count);
+        for (edge, child) in edges.iter().zip(&children) {
+            match child {
+                Some(child) => lower.extend(self.expanded(edge, child)?),
+                None => lower.push(edge.clone()),
+            }
+        }
+        join_nulls(&mut lower);
+        // GOTOs that were pending may have become edges.
+        Ok((live(&lower) <= most).then_some(lower))
+    }
+
+    /// The height of the lowest tree of these edges.
+    pub(super) fn height_of_tree(&self, edges: &[Edge]) -> u8 {
+        let (mut height, mut nodes) = (self.height_above(edges), live(edges));
+        while nodes > self.geometry.fanout_max as usize {
+            nodes = nodes.div_ceil(self.geometry.fanout_max as usize);
+            height = height.saturating_add(1);
+        }
+        height
+    }
+
+    /// So few edges that they fit into one node: where there are more, nodes are put below them, which are
+    /// added to `change`.
+    pub(super) fn bundled(&self, edges: Vec<Edge>, change: &mut Change) -> Result<Vec<Edge>> {
+        let fanout_max = self.geometry.fanout_max as usize;
+        let mut edges = edges;
+        while live(&edges) > fanout_max {
+            let nodes = live(&edges).div_ceil(fanout_max);
+            let mut above = Vec::with_capacity(nodes);
+            for run in edges.chunks(edges.len().div_ceil(nodes)) {
+                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+                let height = self.height_over(run.iter().flat_map(Edge::references), change);
+                let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;
+                change.added.push(node);
+                above.push(edge);
+            }
+            edges = above;
+        }
+        Ok(edges)
+    }
+
+    /// Replaces an edge by the only one that it shows of its child, or by none if that has nothing.
+    /// Gives the new version of the parent.
+    pub(super) fn see_through(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
+        let Some(edge) = parent.edges().get(index) else { return Ok(None) };
+        if child.height == 0 {
+            return if self.shows_pairs(edge, child)? { Ok(None) } else { self.drop_child(parent, index) };
+        }
+        if live(shown_edges(child, edge)) > 1 {
+            return Ok(None);
+        }
+        let new = self.expanded(edge, child)?;
+        if live(&new) > 1 {
+            return Ok(None);
+        }
+        let mut edges = parent.edges().to_vec();
+        edges.splice(index..=index, new);
+        join_nulls(&mut edges);
+        Ok(Some(self.replaced(parent, edges, Change { removed: Vec::from([child.id]), ..Change::default() })))
+    }
+
+    /// Whether an edge shows any pair of a leaf.
+    fn shows_pairs(&self, edge: &Edge, leaf: &Node) -> Result<bool> {
+        let (lo, hi) = edge.shown();
+        let basements = shown_basements(leaf.basements(), &lo, &hi);
+        // Each begins with its first key, unless an upsert over it takes that away.
+        if basements.iter().any(|basement| !lo.is_above(&basement.first)) {
+            return Ok(true);
+        }
+        let pieces: Vec<_> = basements.iter().map(|basement| basement.piece.clone()).collect();
+        let shows_some = |run: &Arc<Run>| run.first_behind(&lo) < run.first_behind(&hi);
+        Ok(self.basement_pairs(&pieces)?.iter().any(shows_some))
+    }
+
+    /// Lets a node have other edges, in one step with the rest of a change.
+    fn replaced(&self, node: &Node, edges: Vec<Edge>, mut change: Change) -> Arc<Node> {
+        let node = self.with_body(node, Body::Interior(edges));
+        change.changed.push(node.clone());
+        self.apply(change);
+        node
+    }
+
+    /// An interior node with as few edges as show the same: none leads to one other only, neighbours that
+    /// show little are one, and where that is not enough, low ones lie under a node that is lower than the
+    /// highest.
+    pub(super) fn tidied(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
+        let mut node = node.clone();
+        let mut at = 0;
+        while let Some(edge) = node.edges().get(at) {
+            if let Some(id) = edge.child
+                && let Some(seen) = self.see_through(&node, at, &*self.node(id)?)?
+            {
+                // Where nulls were joined it may have moved down by one.
+                at = at.saturating_sub(1);
+                node = seen;
+                continue;
+            }
+            let next = next_live(&node, at);
+            match next.filter(|_| !is_nothing(edge)) {
+                Some(next) if self.may_merge(&node, at, next)? => match self.merge(&node, at, next)? {
+                    Some(merged) => node = merged,
+                    None => at += 1,
+                },
+                _ => at += 1,
+            }
+        }
+        self.gathered(node)
+    }
+
+    /// Whether nothing speaks against merging what an edge leads to with what the next does: the higher
+    /// one is rewritten, so nobody else may name it.
+    fn may_merge(&self, node: &Node, from: usize, to: usize) -> Result<bool> {
+        let Some(pair) = node.edges().get(from..=to) else { return Ok(false) };
+        let height = |edge: &Edge| edge.child.and_then(|id| self.table.lock().height(id));
+        let highest = pair.iter().filter_map(height).max();
+        let mut higher = pair.iter().filter(|edge| edge.child.is_some() && height(edge) == highest);
+        Ok(higher.all(|edge| edge.child.is_none_or(|id| self.is_named_by_only(node, id))))
+    }
+
+    /// A node of which runs of low edges lie under nodes of their own, the lowest first, until there are
+    /// few enough edges.
+    fn gathered(&self, node: Arc<Node>) -> Result<Arc<Node>> {
+        let enough = self.geometry.fanout_max as usize * 3 / 4;
+        let run_max = self.geometry.fanout_max as usize / 2;
+        let mut node = node;
+        // What lies under a new node is at least two levels lower than this one.
+        for level in 1..node.height {
+            if live(node.edges()) <= enough {
+                break;
+            }
+            let mut all: Vec<Edge> = Vec::new();
+            let mut change = Change::default();
+            for run in node.edges().chunk_by(|a, b| {
+                self.height_above(core::slice::from_ref(a)) <= level
+                    && self.height_above(core::slice::from_ref(b)) <= level
+            }) {
+                for part in run.chunks(run_max) {
+                    match part {
+                        [first, .., last] if self.height_above(part) <= level && live(part) > 1 => {
+                            let height = self.height_above(part);
+                            let (below, edge) = self.build_interior(height, &first.lo, &last.hi, part)?;
+                            change.added.push(below);
+                            all.push(edge);
+                        }
+                        _ => all.extend_from_slice(part),
+                    }
+                }
+            }
+            if !change.added.is_empty() {
+                node = self.replaced(&node, all, change);
+            }
+        }
+        Ok(node)
+    }
+}
+
+/// The edges of an interior child that an edge shows.
+pub(super) fn shown_edges<'c>(child: &'c Node, edge: &Edge) -> &'c [Edge] {
+    let (lo, hi) = edge.shown();
+    let edges = child.edges();
+    let (from, to) = (edges.partition_point(|e| e.hi <= lo), edges.partition_point(|e| e.lo < hi));
+    edges.get(from..to).unwrap_or_default()
+}
+
+/// How many edges there are that lead to something, or have something pending: of those between them that
+/// do not, there is at most one more.
+pub(super) fn live(edges: &[Edge]) -> usize {
+    edges.iter().filter(|edge| !is_nothing(edge)).count()
+}
+
+/// The first edge behind another that leads to something.
+pub(super) fn next_live(node: &Node, index: usize) -> Option<usize> {
+    let behind = node.edges().iter().enumerate().skip(index + 1);
+    behind.filter(|(_, edge)| !is_nothing(edge)).map(|(at, _)| at).next()
+}
+
+/// The last edge before another that leads to something.
+pub(super) fn live_before(node: &Node, index: usize) -> Option<usize> {
+    node.edges().get(..index)?.iter().rposition(|edge| !is_nothing(edge))
+}
+
+fn is_nothing(edge: &Edge) -> bool {
+    edge.child.is_none() && !edge.has_pending()
+}
+
+/// Neighbours that show nothing become one.
+pub(super) fn join_nulls(edges: &mut Vec<Edge>) {
+    edges.dedup_by(|next, edge| {
+        let both = is_nothing(edge) && is_nothing(next);
+        if both {
+            edge.hi = next.hi.clone();
+        }
+        both
+    });
+}

@@ -1,0 +1,114 @@
+//! How much of the key space it is that cannot be read around a place, and all that is to blame.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Tree;
+use super::region::{LeafPlace, Level, Way, range_around};
+use super::source::Window;
+use crate::cache::Piece;
+use crate::error::{Error, Result};
+use crate::key::Cut;
+use crate::node::{Layers, NodeId};
+
+/// So many pieces are remembered that could not be read: no tree is higher.
+const REMEMBERED_MAX: usize = 64;
+
+/// What a scan passes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Where it begins, in the dictionary.
+    pub lo: Cut,
+    /// Where it ends, which may be behind the end of the scan's range.
+    pub hi: Cut,
+    /// Why its keys cannot be read: whatever cannot be on the way to them, at least one thing.
+    pub errors: Vec<Error>,
+}
+
+/// Pieces that could not be read, so that they need not be read again for each part of what they are to blame for.
+#[derive(Default)]
+pub(super) struct BadPieces(Vec<(Arc<Piece>, Error)>);
+
+impl BadPieces {
+    fn layers(&mut self, tree: &Tree<'_>, piece: &Arc<Piece>) -> Result<Layers> {
+        if let Some((_, error)) = self.0.iter().find(|(known, _)| Arc::ptr_eq(known, piece)) {
+            return Err(error.clone());
+        }
+        let layers = tree.store.layers(piece);
+        if let Err(error) = &layers {
+            self.0.truncate(REMEMBERED_MAX - 1);
+            self.0.insert(0, (piece.clone(), error.clone()));
+        }
+        layers
+    }
+}
+
+/// What is wrong on the way to a place, and where the keys end that have the same way.
+struct Blame {
+    hi: Cut,
+    errors: Vec<Error>,
+    /// A node on the way was not in memory, and is there now: there is more to see.
+    is_more: bool,
+}
+
+impl Tree<'_> {
+    /// What cannot be read from a place on; `None` if it can be read.
+    pub(super) fn unreadable_at(&self, at: &Cut, bad: &mut BadPieces) -> Option<Unreadable> {
+        let mut gone = None;
+        loop {
+            let Blame { hi, errors, is_more } = self.look_for_blame(at, bad, &mut gone);
+            if is_more {
+                continue;
+            }
+            if errors.is_empty() {
+                return None;
+            }
+            // What leads nowhere in order says nothing that can be believed of what is behind it.
+            let hi = if hi <= *at { Cut::HIGH } else { hi };
+            return Some(Unreadable { lo: at.clone(), hi, errors });
+        }
+    }
+
+    fn look_for_blame(&self, at: &Cut, bad: &mut BadPieces, gone: &mut Option<NodeId>) -> Blame {
+        let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
+        let mut levels: Vec<Level> = Vec::new();
+        let mut missing: Option<NodeId> = None;
+        let mut leaf: Option<LeafPlace> = None;
+        let walked = {
+            let state = self.dict.state.read();
+            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf)
+        };
+        let mut errors = Vec::new();
+        let mut hi = window.hi;
+        for level in &levels {
+            let layers = match bad.layers(self, &level.piece) {
+                Ok(layers) => layers,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
+            for run in layers.newest_first() {
+                // Newer messages hide what is below, so that nobody has to read that.
+                if let Some(range) = range_around(run, &level.at, Way::Up) {
+                    let end = level.up.cut(&range.hi.clone().min(level.window.hi.clone()));
+                    return Blame { hi: hi.min(end), errors, is_more: false };
+                }
+                let behind = run.ranges().iter().find(|range| range.lo > level.at);
+                if let Some(range) = behind.filter(|range| range.lo < level.window.hi) {
+                    hi = hi.min(level.up.cut(&range.lo));
+                }
+            }
+        }
+        let found = match (walked, missing) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(id)) => self.find_for_search(id, gone).map(|()| true),
+            (Ok(()), None) => Ok(false),
+        };
+        let is_more = found.unwrap_or_else(|error| {
+            errors.push(error);
+            false
+        });
+        Blame { hi, errors, is_more }
+    }
+}
