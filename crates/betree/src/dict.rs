@@ -7,8 +7,8 @@ use betree_platform::sync::atomic::{AtomicBool, Ordering};
 use betree_platform::sync::{Mutex, RwLock};
 use hashbrown::HashMap;
 
-use crate::folds::Folds;
 use crate::memtable::Memtable;
+use crate::merge_yield::MergeYield;
 use crate::message::Msn;
 use crate::node::{Node, NodeId};
 use crate::planted::{self, Bug};
@@ -24,7 +24,7 @@ pub(crate) struct Dict {
     /// new ones in place. Taken before `state`.
     pub structure: Mutex<()>,
     /// What is told by whoever changes leaves.
-    pub folds: Folds,
+    pub merge_yield: MergeYield,
 }
 
 /// What readers of a dictionary see, as one.
@@ -58,7 +58,7 @@ struct Resident {
 
 impl Resident {
     /// The version, of which the device needs nothing any more, unless a checkpoint is writing it.
-    fn replaced(self) -> Arc<Node> {
+    fn with_edges(self) -> Arc<Node> {
         self.node.charge.set_current(false);
         if self.kept == Kept::Dirty {
             self.node.charge.set_unwritten(false);
@@ -80,7 +80,7 @@ impl Dict {
                 nodes: HashMap::new(),
             }),
             structure: Mutex::new(()),
-            folds: Folds::default(),
+            merge_yield: MergeYield::default(),
         }
     }
 
@@ -120,12 +120,12 @@ impl DictState {
         node.charge.set_current(true);
         let id = node.id;
         let new = Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) };
-        self.nodes.insert(id, new).map(Resident::replaced)
+        self.nodes.insert(id, new).map(Resident::with_edges)
     }
 
     /// Forgets a node, which the tree no longer has.
     pub fn remove(&mut self, id: NodeId) -> Option<Arc<Node>> {
-        self.nodes.remove(&id).map(Resident::replaced)
+        self.nodes.remove(&id).map(Resident::with_edges)
     }
 
     /// The versions that are in memory alone; from now on a checkpoint is writing them.

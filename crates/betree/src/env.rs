@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::check::Opened;
 use crate::dict::Dict;
 use crate::engine::checkpoint::{Captured, Committed};
-use crate::engine::{BORDERS_AT_ONCE, Engine};
+use crate::engine::{Engine, RANGE_BOUNDS_AT_ONCE};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Identity, Superblock};
 use crate::health::State;
@@ -151,7 +151,7 @@ impl Env {
             self.engine.expect_space(batch.frees_bytes());
         }
         if batch.clones() > 0 || batch.frees_bytes() >= u64::from(self.engine.geometry.node_bytes) {
-            self.engine.note_borders(batch.record());
+            self.engine.note_range_bounds(batch.record());
         }
         if self.engine.freeze(false) || batch.frees() && self.engine.wants_deletes_back() {
             self.call_for_work();
@@ -169,13 +169,13 @@ impl Env {
         engine.freeze(true);
         engine.absorb_all()?;
         // What earlier clones brought to the roots must not pile up there.
-        engine.settle_again()?;
+        engine.resume_rebalance()?;
         let structures = engine.lock_structures();
         // Without the writers' lock: whatever has to be read, nobody else waits for it.
         let prepared = engine.change_ranges(&structures, expected_msn, &record, ranges, most)?;
         let mut commit = self.commit.lock();
         if let Err(error) = self.writable(&commit) {
-            engine.give_up(&prepared);
+            engine.cancel(&prepared);
             return Err(error);
         }
         let first_msn = commit.next_msn;
@@ -183,17 +183,17 @@ impl Env {
             prepared
         } else {
             // Others have committed meanwhile.
-            engine.give_up(&prepared);
+            engine.cancel(&prepared);
             engine.freeze(true);
             engine.absorb_at_roots(&structures)?;
             engine.change_ranges(&structures, first_msn, &record, ranges, most)?
         };
         if !self.has_room_for(claim, engine.owed_by(&changes)) {
-            engine.give_up(&changes);
+            engine.cancel(&changes);
             return Err(Error::NoSpace);
         }
         if let Err(error) = self.log.append(first_msn, batch.len() as u32, &record) {
-            engine.give_up(&changes);
+            engine.cancel(&changes);
             return Err(error);
         }
         // Nothing after this line fails, as in `commit`.
@@ -305,7 +305,7 @@ impl Env {
 
     fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {
         // They are noted in memory alone: of what replay will not note again, few are left to a crash.
-        self.unless_unreadable(self.engine.clear_borders(if clean { 1 } else { BORDERS_AT_ONCE / 4 }))?;
+        self.unless_unreadable(self.engine.reclaim_hidden(if clean { 1 } else { RANGE_BOUNDS_AT_ONCE / 4 }))?;
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
@@ -327,7 +327,7 @@ impl Env {
         self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();
         let commit = self.commit.lock();
-        // What came meanwhile arrives at the roots while writers wait; they are settled later.
+        // What came meanwhile arrives at the roots while writers wait; they are rebalanced later.
         self.engine.freeze(true);
         self.engine.absorb_at_roots(&structures)?;
         self.log.keep_again();
@@ -380,8 +380,8 @@ impl Env {
             return Ok(true);
         }
         if self.engine.free_one_if_idle()?
-            || self.engine.settle_again()?
-            || self.unless_unreadable(self.engine.clear_borders(BORDERS_AT_ONCE))?
+            || self.engine.resume_rebalance()?
+            || self.unless_unreadable(self.engine.reclaim_hidden(RANGE_BOUNDS_AT_ONCE))?
         {
             return Ok(true);
         }

@@ -15,7 +15,7 @@ use zerocopy::little_endian::{U32, U64};
 use crate::error::{Error, Result};
 use crate::format::table::{Entries, StoredPage, StoredSlot};
 use crate::node::NodeId;
-use crate::space::{Extent, Part};
+use crate::space::{BlockRange, Extent};
 use crate::store::NodePlace;
 
 /// What the table knows of a slot.
@@ -76,7 +76,7 @@ impl Table {
         &mut self,
         place: PagePlace,
         slots: &Entries<StoredSlot>,
-        mut claim: impl FnMut(Vec<Part>) -> Result<Arc<Extent>>,
+        mut claim: impl FnMut(Vec<BlockRange>) -> Result<Arc<Extent>>,
         lost: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<()> {
         self.pages.push(Some(place));
@@ -157,7 +157,7 @@ impl Table {
     }
 
     /// Takes a reserved name back that nothing was added under.
-    pub fn give_up(&mut self, id: NodeId) {
+    pub fn release_reserved(&mut self, id: NodeId) {
         if self.slots.get(id.slot as usize).is_some_and(|slot| !slot.used) {
             self.free_slots.push(id.slot);
         }
@@ -253,7 +253,7 @@ impl Table {
         CapturedTable {
             pages,
             slots_per_page: self.slots_per_page,
-            retired: core::mem::take(&mut self.retired).into_iter().map(bequeathed).collect(),
+            retired: core::mem::take(&mut self.retired).into_iter().map(made_reusable).collect(),
         }
     }
 
@@ -264,7 +264,7 @@ impl Table {
         match self.slot_mut(id) {
             Some(slot) => {
                 let old = slot.place.replace(place.clone());
-                captured.retired.extend(old.map(|p| bequeathed(p.extent)));
+                captured.retired.extend(old.map(|p| made_reusable(p.extent)));
             }
             // Removed meanwhile: this checkpoint still names it, the next will not.
             None => self.retired.push(place.extent.clone()),
@@ -340,12 +340,12 @@ impl CapturedTable {
 }
 
 /// An extent that no checkpoint names which is still to be committed.
-fn bequeathed(extent: Arc<Extent>) -> Arc<Extent> {
-    extent.bequeath();
+fn made_reusable(extent: Arc<Extent>) -> Arc<Extent> {
+    extent.make_reusable();
     extent
 }
 
-fn stored(slot: &Slot, first: Option<&Part>) -> StoredSlot {
+fn stored(slot: &Slot, first: Option<&BlockRange>) -> StoredSlot {
     let place = slot.place.as_ref();
     StoredSlot {
         start_block: U64::new(first.map_or(0, |p| p.start_block)),
@@ -415,7 +415,7 @@ mod tests {
             write(&mut table, &mut written);
 
             let unused: Vec<NodeId> = (0..names).map(|_| table.reserve()).collect();
-            unused.iter().for_each(|id| table.give_up(*id));
+            unused.iter().for_each(|id| table.release_reserved(*id));
             let last = table.reserve();
             table.add(last, 1);
             write(&mut table, &mut written);

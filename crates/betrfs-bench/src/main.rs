@@ -64,13 +64,16 @@ Examples:
   betrfs-bench --save rounds                     all of them; once more, it goes on where it ended
   betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked
+  betrfs-bench plot fast.json hdd.json           all ratios, cost by size, and aging, as three pictures
   betrfs-bench kv                                the engine alone beside other key-value stores: those that
                                                  were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, or names of
-    /// workloads, separated by commas, with or without the number at their end
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, `plot`, or names
+    /// of workloads, separated by commas, with or without the number at their end
     #[arg(default_value = "all")]
     what: String,
+    /// For `plot`: reports, as `--format json` prints them
+    reports: Vec<PathBuf>,
     /// The disk that they run on
     #[arg(long, value_enum, default_value_t = DiskKind::Fast)]
     disk: DiskKind,
@@ -86,7 +89,7 @@ struct Arguments {
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// A directory for a plot of each figure, made if it does not exist
+    /// A directory for plots, made if it does not exist: one of each figure
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Where the backing files live while it runs: a directory on the disk to measure
@@ -127,6 +130,12 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     if let Some(bytes) = arguments.touch {
         return touch::touch_here(bytes);
+    }
+    if arguments.what == "plot" {
+        return plot::plot_reports(&arguments.reports, arguments.plots.as_deref().unwrap_or(Path::new(".")));
+    }
+    if let Some(more) = arguments.reports.first() {
+        bail!("{} is one argument too many: names of workloads are separated by commas", more.display());
     }
     if arguments.what == "list" {
         return list(arguments);
@@ -203,7 +212,7 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
     };
     let report = Report { disk: arguments.disk, scale, figures, library };
     if let Some(dir) = &arguments.plots {
-        plot::plot(&report, dir)?;
+        plot::plot_figures(&report, dir)?;
     }
     report.print(arguments.format)
 }

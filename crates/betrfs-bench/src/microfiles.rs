@@ -70,10 +70,10 @@ pub struct Rates {
 }
 
 /// All rounds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct LibraryFigure {
     /// Its name.
-    pub workload: &'static str,
+    pub workload: String,
     /// What it does.
     pub about: String,
     /// The rates of each round.
@@ -122,7 +122,7 @@ impl LibraryTest {
             disk.fast_forwarded_requests()? == forwarded_before,
             "the emulated disk was in fast-forward while it was measured"
         );
-        Ok(LibraryFigure { workload: NAME, about: self.about(), rounds })
+        Ok(LibraryFigure { workload: NAME.to_owned(), about: self.about(), rounds })
     }
 
     fn saved_round(&self, path: &Path, round: u32, saved: &Saved, teardown: &Teardown) -> Result<Rates> {

@@ -5,7 +5,7 @@ use bench_harness::disk::DiskKind;
 use bench_harness::median::median;
 use bench_harness::output::print;
 use bench_harness::scale::{Format, Scale};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::microfiles::LibraryFigure;
 use crate::sample::{Sample, Samples};
@@ -13,23 +13,24 @@ use crate::system::OURS;
 use crate::workloads::Workload;
 
 /// All results of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The disk that everything ran on.
     pub disk: DiskKind,
     /// How much each workload did.
     pub scale: Scale,
-    /// One for each workload.
+    /// One for each workload on file systems.
     pub figures: Vec<Figure>,
     /// The benchmarks of the library, without a mount.
+    #[serde(default)]
     pub library: Vec<LibraryFigure>,
 }
 
 /// A workload's results.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Figure {
     /// The workload.
-    pub workload: &'static str,
+    pub workload: String,
     /// What it does.
     pub about: String,
     /// The memory that client, server and page cache had together, if it was limited.
@@ -39,10 +40,10 @@ pub struct Figure {
 }
 
 /// The results of a workload on one system.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The system.
-    pub system: &'static str,
+    pub system: String,
     /// Seconds until everything was durable.
     pub median_seconds: f64,
     /// Seconds of the fastest round.
@@ -52,17 +53,23 @@ pub struct Row {
     /// Speed relative to the fastest peer, by the medians. A peer is compared with all peers, itself included.
     pub times_best_peer: Option<f64>,
     /// Each round.
+    #[serde(default)]
     pub rounds: Vec<Sample>,
 }
 
 impl Figure {
+    /// The row of a system.
+    pub fn row(&self, system: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.system == system)
+    }
+
     /// Sums up a workload's rounds.
     pub fn new(workload: &dyn Workload, memory_bytes: Option<u64>, samples: Vec<Samples>) -> Figure {
         let peers = samples.iter().filter(|samples| samples.system != OURS);
         let best =
             peers.map(|peer| median(peer.rounds.iter().map(|round| round.seconds))).min_by(f64::total_cmp);
         let rows = samples.into_iter().map(|samples| Row::new(samples, best)).collect();
-        Figure { workload: workload.name(), about: workload.about(), memory_bytes, rows }
+        Figure { workload: workload.name().to_owned(), about: workload.about(), memory_bytes, rows }
     }
 }
 
@@ -72,7 +79,7 @@ impl Row {
         let median_seconds = median(rounds.iter().map(|round| round.seconds));
         let seconds = || rounds.iter().map(|round| round.seconds);
         Row {
-            system,
+            system: system.to_owned(),
             median_seconds,
             min_seconds: seconds().fold(f64::INFINITY, f64::min),
             max_seconds: seconds().fold(0.0, f64::max),

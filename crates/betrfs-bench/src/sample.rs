@@ -20,10 +20,12 @@ pub struct Sample {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub younger_grown_bytes: Vec<i64>,
     /// The time that unmounting took after that: work that was put off.
+    #[serde(default)]
     pub unmount_seconds: f64,
     /// CPU time of client and server, without the kernel's threads, if it was counted.
     pub cpu_seconds: Option<f64>,
     /// Requests to the disk, without those of unmounting.
+    #[serde(default)]
     pub device: Counters,
     /// Work of the server, if there is one.
     pub server: Option<Work>,

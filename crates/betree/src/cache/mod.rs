@@ -15,9 +15,7 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering
 
 #[cfg(test)]
 pub(crate) use piece::RUNS_MAX;
-pub(crate) use piece::{Held, Loaded, Piece, Stored};
-
-use crate::node::Body;
+pub(crate) use piece::{Held, Loaded, OnDevice, Piece};
 
 /// The part of the budget that headers may take before those that nobody used are forgotten.
 const HEADER_PARTS: usize = 8;
@@ -181,16 +179,16 @@ impl Cache {
         account.unwritten_bytes.load(Ordering::Relaxed) + account.promised_bytes.load(Ordering::Relaxed)
     }
 
-    /// Charges the bytes of a node's header.
-    pub fn charge(&self, header_bytes: usize, body: &Body) -> Charge {
-        let gotos = body.edges().iter().map(|edge| edge.gotos.len() as u64).sum::<u64>();
+    /// Charges a version of a node: the bytes of its header in memory, of its content before compression, and what its
+    /// pending GOTOs turn into.
+    pub fn charge(&self, header_bytes: usize, content_bytes: usize, gotos: u64) -> Charge {
         self.account.header_bytes.fetch_add(header_bytes, Ordering::Relaxed);
         self.account.resident_bytes.fetch_add(header_bytes, Ordering::Relaxed);
         Charge {
             account: self.account.clone(),
             header_bytes,
             // With a block that is not filled.
-            device_bytes: (header_bytes + body.content_bytes() + BLOCK_BYTES) as u64,
+            device_bytes: (header_bytes + content_bytes + BLOCK_BYTES) as u64,
             promised_bytes: gotos * self.goto_bytes,
             is_unwritten: AtomicBool::new(false),
             is_current: AtomicBool::new(false),
@@ -230,8 +228,8 @@ mod tests {
 
     use super::*;
     use crate::format::node::RunRef;
-    use crate::format::run::RunBuilder;
     use crate::message::Kind;
+    use crate::run::RunBuilder;
     use crate::space::{Extent, Space};
 
     /// A piece that was written.
@@ -239,7 +237,7 @@ mod tests {
         let mut run = RunBuilder::default();
         run.push(b"key", 0, Kind::Put, b"value");
         let piece = Piece::new(cache, run.finish());
-        let stored = Stored { extent: extent.clone(), runs: Vec::from([RunRef::default()]) };
+        let stored = OnDevice { extent: extent.clone(), runs: Vec::from([RunRef::default()]) };
         assert!(piece.written(stored, None));
         cache.watch(&piece);
         piece
@@ -253,7 +251,7 @@ mod tests {
         let pairs = piece.resident();
         cache.evict();
         assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
-        let stored = Stored { extent, runs: Vec::from([RunRef::default()]) };
+        let stored = OnDevice { extent, runs: Vec::from([RunRef::default()]) };
         assert!(!piece.written(stored, pairs), "nobody watches it");
         assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
     }
@@ -270,8 +268,8 @@ mod tests {
             let clock = cache.clock.lock();
             let len = clock.pieces.len();
             assert!(len <= SWEEP_LEN_MIN.max(alive * 2), "{len} pieces stand there, {alive} are alive");
-            let standing = clock.pieces.iter().filter(|piece| piece.strong_count() > 0).count();
-            assert_eq!(standing, pieces.len(), "what is alive is still there");
+            let written_runs = clock.pieces.iter().filter(|piece| piece.strong_count() > 0).count();
+            assert_eq!(written_runs, pieces.len(), "what is alive is still there");
         }
     }
 }

@@ -8,21 +8,20 @@ use betree_platform::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Account, Cache};
 use crate::format::node::RunRef;
-use crate::format::run::Run;
 use crate::message::{Msn, Point, RangeDelete};
-use crate::node::{Layers, newer_than, with_newer};
+use crate::run::{Layers, Run, newer_than, with_newer};
 use crate::space::Extent;
 
 /// Where a piece is stored: parts of a node's extent, which cannot be given to another while a piece
 /// refers to it.
 #[derive(Clone)]
-pub(crate) struct Stored {
+pub(crate) struct OnDevice {
     pub extent: Arc<Extent>,
     /// One run, or several, each of messages that are newer than all in those before.
     pub runs: Vec<RunRef>,
 }
 
-impl Stored {
+impl OnDevice {
     /// The newest message in it; 0 of pairs.
     fn last_msn(&self) -> Msn {
         self.runs.iter().map(|run| run.last_msn).max().unwrap_or(0)
@@ -36,7 +35,7 @@ pub(crate) const RUNS_MAX: usize = 12;
 /// A piece and those that came of it by newer messages alone, one after the other: what was last
 /// written of them.
 #[derive(Default)]
-struct Line(Mutex<Option<LastWritten>>);
+struct Lineage(Mutex<Option<LastWritten>>);
 
 #[derive(Clone)]
 struct LastWritten {
@@ -46,14 +45,14 @@ struct LastWritten {
     last_msn: Msn,
 }
 
-impl Line {
-    /// A line of its own, which begins with what this one has.
-    fn copy(&self) -> Arc<Line> {
-        Arc::new(Line(Mutex::new(self.0.lock().clone())))
+impl Lineage {
+    /// A lineage of its own, which begins with what this one has.
+    fn copy(&self) -> Arc<Lineage> {
+        Arc::new(Lineage(Mutex::new(self.0.lock().clone())))
     }
 
     /// Notes where a piece of it was written, of which this is the newest message.
-    fn note(&self, stored: &Stored, last_msn: Msn) {
+    fn note(&self, stored: &OnDevice, last_msn: Msn) {
         let mut last = self.0.lock();
         if last.as_ref().is_none_or(|last| last.last_msn <= last_msn) {
             let (extent, runs) = (Arc::downgrade(&stored.extent), stored.runs.clone());
@@ -79,9 +78,9 @@ struct State {
     runs: Vec<Arc<Run>>,
     /// Of one that is not stored as it is: what it was when it was.
     below: Option<Arc<Piece>>,
-    stored: Option<Stored>,
+    stored: Option<OnDevice>,
     /// Of one that others came of, or that came of another.
-    line: Option<Arc<Line>>,
+    lineage: Option<Arc<Lineage>>,
 }
 
 /// What of a piece's contents is in memory.
@@ -97,7 +96,7 @@ pub(crate) enum Held {
     /// In memory.
     Whole(Arc<Run>),
     /// On the device; newer messages over it, if there are, in memory.
-    Stored(Stored, Option<Arc<Run>>),
+    OnDevice(OnDevice, Option<Arc<Run>>),
     /// Nothing: a piece is always one or the other.
     Nothing,
 }
@@ -113,7 +112,7 @@ impl State {
     }
 
     fn last_msn(&self) -> Msn {
-        let stored = || self.stored.as_ref().map_or(0, Stored::last_msn);
+        let stored = || self.stored.as_ref().map_or(0, OnDevice::last_msn);
         self.runs.last().map_or_else(stored, |run| run.last_msn())
     }
 
@@ -125,14 +124,14 @@ impl State {
         }
     }
 
-    /// The line that it begins or goes on with.
-    fn line(&mut self) -> Arc<Line> {
+    /// The lineage that it begins or goes on with.
+    fn lineage(&mut self) -> Arc<Lineage> {
         let last_msn = self.last_msn();
-        let line = self.line.get_or_insert_default();
+        let lineage = self.lineage.get_or_insert_default();
         if let Some(stored) = &self.stored {
-            line.note(stored, last_msn);
+            lineage.note(stored, last_msn);
         }
-        line.clone()
+        lineage.clone()
     }
 }
 
@@ -146,9 +145,9 @@ impl Piece {
     /// A new piece that is in memory alone: what `older` holds with newer messages over it, and nothing else
     /// changed.
     pub fn grown(cache: &Cache, run: Run, older: &Piece) -> Arc<Piece> {
-        let line = Some(older.state.lock().line());
+        let lineage = Some(older.state.lock().lineage());
         let (raw_bytes, ranges) = (run.as_bytes().len(), run.ranges().len());
-        Piece::in_memory(cache, raw_bytes, ranges, State { line, ..State::of(run) })
+        Piece::in_memory(cache, raw_bytes, ranges, State { lineage, ..State::of(run) })
     }
 
     /// A new piece: what `older` holds with newer messages over it, without a look at that, which may
@@ -165,14 +164,14 @@ impl Piece {
             State { stored: None, below: Some(below), runs, .. } => (below.clone(), runs.last().cloned()),
             _ => return None,
         };
-        let line = Some(state.line());
+        let lineage = Some(state.lineage());
         // Readers of the older piece are not to wait for the merge.
         drop(state);
         let newer = with_newer(newer.as_deref(), points, ranges);
         let raw_bytes = below.raw_bytes().saturating_add(newer.as_bytes().len());
         let all_ranges = below.ranges() + newer.ranges().len();
         let below = Some(below);
-        Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, line, ..State::of(newer) }))
+        Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, lineage, ..State::of(newer) }))
     }
 
     /// A new piece: what a basement holds that is in memory alone, with newer messages over it. `None` of any other.
@@ -189,21 +188,21 @@ impl Piece {
         if !pairs.is_pairs() {
             return None;
         }
-        let line = Some(state.line());
+        let lineage = Some(state.lineage());
         drop(state);
         let messages = with_newer(messages.as_deref(), points, &[]);
         let raw_bytes = pairs.as_bytes().len() + messages.as_bytes().len();
         let runs = alloc::vec![pairs, Arc::new(messages)];
-        Some(Piece::in_memory(cache, raw_bytes, 0, State { runs, below: None, stored: None, line }))
+        Some(Piece::in_memory(cache, raw_bytes, 0, State { runs, below: None, stored: None, lineage }))
     }
 
     /// The same piece with its contents as one run, `run`, which is as large as it says.
     pub fn as_one_run(&self, cache: &Cache, run: Arc<Run>) -> Arc<Piece> {
         let mut state = self.state.lock();
-        let (line, stored) = (Some(state.line()), state.stored.clone());
+        let (lineage, stored) = (Some(state.lineage()), state.stored.clone());
         drop(state);
         let (raw_bytes, ranges, is_stored) = (run.as_bytes().len(), run.ranges().len(), stored.is_some());
-        let state = State { runs: alloc::vec![run], below: None, stored, line };
+        let state = State { runs: alloc::vec![run], below: None, stored, lineage };
         let piece = Piece::in_memory(cache, raw_bytes, ranges, state);
         if is_stored {
             cache.watch(&piece);
@@ -228,7 +227,7 @@ impl Piece {
     }
 
     /// A piece that is on the device alone.
-    pub fn on_device(cache: &Cache, stored: Stored) -> Arc<Piece> {
+    pub fn on_device(cache: &Cache, stored: OnDevice) -> Arc<Piece> {
         Arc::new(Piece {
             raw_bytes: stored.runs.iter().map(|run| run.raw_len).fold(0, u32::saturating_add),
             ranges: stored.runs.iter().map(|run| run.ranges).fold(0, u32::saturating_add),
@@ -240,18 +239,18 @@ impl Piece {
 
     /// Another piece of the same contents, for another node: each is where its own node is stored, once
     /// that is written, and holds no extent of the other.
-    pub fn twin(&self, cache: &Cache) -> Arc<Piece> {
+    pub fn fork(&self, cache: &Cache) -> Arc<Piece> {
         let state = self.state.lock();
         let (runs, below, stored) = (state.runs.clone(), state.below.clone(), state.stored.clone());
-        let line = state.line.as_ref().map(|line| line.copy());
-        let state = State { runs, below, stored, line };
+        let lineage = state.lineage.as_ref().map(|lineage| lineage.copy());
+        let state = State { runs, below, stored, lineage };
         let is_clean = state.stored.is_some() && state.memory_bytes() > 0;
-        let twin = Piece::in_memory(cache, self.raw_bytes(), self.ranges(), state);
-        twin.touched.store(false, Ordering::Relaxed);
+        let fork = Piece::in_memory(cache, self.raw_bytes(), self.ranges(), state);
+        fork.touched.store(false, Ordering::Relaxed);
         if is_clean {
-            cache.watch(&twin);
+            cache.watch(&fork);
         }
-        twin
+        fork
     }
 
     /// Its size before compression in bytes; of one that is in several runs, at most.
@@ -314,9 +313,9 @@ impl Piece {
         let state = self.state.lock();
         match (&state.below, &state.stored, state.runs.as_slice()) {
             (None, _, [run]) => Held::Whole(run.clone()),
-            (_, Some(stored), _) => Held::Stored(stored.clone(), None),
+            (_, Some(stored), _) => Held::OnDevice(stored.clone(), None),
             (Some(below), None, [newer]) => match below.stored() {
-                Some(stored) => Held::Stored(stored, Some(newer.clone())),
+                Some(stored) => Held::OnDevice(stored, Some(newer.clone())),
                 None => Held::Nothing,
             },
             _ => Held::Nothing,
@@ -324,20 +323,20 @@ impl Piece {
     }
 
     /// Where it is stored, if it is.
-    pub fn stored(&self) -> Option<Stored> {
+    pub fn stored(&self) -> Option<OnDevice> {
         self.state.lock().stored.clone()
     }
 
     /// What of it is on the device, the runs in one extent, and the messages that have come since. `None` if
     /// there is no such thing, or it would be too many runs.
-    pub fn standing(&self) -> Option<(Stored, Option<Arc<Run>>)> {
+    pub fn written_runs(&self) -> Option<(OnDevice, Option<Arc<Run>>)> {
         let state = self.state.lock();
         if let Some(stored) = &state.stored {
             return Some((stored.clone(), None));
         }
         let may_grow = |runs: &[RunRef]| runs.len() < RUNS_MAX;
-        let last = state.line.as_ref().and_then(|line| {
-            let last = line.0.lock();
+        let last = state.lineage.as_ref().and_then(|lineage| {
+            let last = lineage.0.lock();
             let last = last.as_ref().filter(|last| may_grow(&last.runs))?;
             Some((last.extent.upgrade()?, last.runs.clone(), last.last_msn))
         });
@@ -346,7 +345,7 @@ impl Piece {
             drop(state);
             let newer = newer_than(&newest, last_msn);
             // Of what was put together since, and got nothing new, one run takes the place of all.
-            return (!newer.is_empty()).then(|| (Stored { extent, runs }, Some(newer)));
+            return (!newer.is_empty()).then(|| (OnDevice { extent, runs }, Some(newer)));
         }
         let stored = state.below.as_ref()?.stored().filter(|stored| may_grow(&stored.runs))?;
         Some((stored, state.runs.last().cloned()))
@@ -386,11 +385,11 @@ impl Piece {
 
     /// Records where it was written, and as what, if its messages and pairs were put together for that. `true` if it
     /// was dirty and can be evicted from now on.
-    pub fn written(&self, stored: Stored, folded: Option<Arc<Run>>) -> bool {
+    pub fn written(&self, stored: OnDevice, folded: Option<Arc<Run>>) -> bool {
         let mut state = self.state.lock();
         let last_msn = state.last_msn();
-        if let Some(line) = &state.line {
-            line.note(&stored, last_msn);
+        if let Some(lineage) = &state.lineage {
+            lineage.note(&stored, last_msn);
         }
         let was_dirty = state.stored.replace(stored).is_none();
         if was_dirty {

@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use betree_platform::Device;
 
 use super::{Finding, Opened, bad_copy};
-use crate::batch::Changes;
 use crate::engine::checkpoint::Committed;
-use crate::engine::recover::{engine_over, read_table, region, space_of};
+use crate::engine::recover::{engine_over, log_area, read_table, space_of};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::format::record::Changes;
 use crate::format::superblock::{LogStart, Superblock, slots};
 use crate::invariant::internal;
 use crate::io::Disk;
@@ -66,7 +66,7 @@ impl Env {
         check_log(&disk, &superblock, tell);
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
-        let log = Log::open_at(disk, region(&superblock), &superblock.identity.volume_id, &start, 0);
+        let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
         let opened = Opened { bad_copies, is_damaged: true, for_reading: true, replayed_batches: 0 };
         let next_msn = superblock.next_msn;
         Ok(Env::new(engine, log, next_msn, Committed { superblock, directory }, opened))
@@ -85,7 +85,7 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
         bad += u64::from(changes != Ok(count));
         Ok(())
     };
-    let place = region(superblock);
+    let place = log_area(superblock);
     let end = replay(disk, place, &superblock.identity.volume_id, &superblock.log_start, &mut each);
     let (is_empty, problem) = match end {
         Ok(end) => (end.records == 0, end.lost),

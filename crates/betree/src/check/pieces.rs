@@ -3,10 +3,10 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::format::run::Run;
 use crate::key::Cut;
 use crate::message::Kind;
 use crate::node::{Basement, Edge};
+use crate::run::Run;
 
 pub(super) fn check_basement_run(
     basement: &Basement,

@@ -11,9 +11,10 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use betree_platform::sync::{Mutex, MutexGuard};
 use hashbrown::HashSet;
 
-use crate::batch::{Change, Changes, RangeChange};
+use crate::batch::RangeChange;
 use crate::dict::{Dict, DictState};
 use crate::error::{Error, Result};
+use crate::format::record::{Change, Changes};
 use crate::format::superblock::DICTS_MAX;
 use crate::format::table::PART_BYTES;
 use crate::key::Cut;
@@ -23,14 +24,14 @@ use crate::node::NodeId;
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
-use crate::tree::{Change as TreeChange, FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
+use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree, TreeChange};
 
 /// Memtables of one dictionary that wait to arrive at the root before writers have to.
 const FROZEN_MAX: usize = 2;
 
 /// Borders of deleted or replaced ranges whose turn comes together, and the most that are kept.
-pub(crate) const BORDERS_AT_ONCE: usize = 128;
-const BORDERS_MAX: usize = 4096;
+pub(crate) const RANGE_BOUNDS_AT_ONCE: usize = 128;
+const RANGE_BOUNDS_MAX: usize = 4096;
 
 /// Everything that a tree operation may touch.
 pub(crate) struct Engine {
@@ -43,11 +44,11 @@ pub(crate) struct Engine {
     pub counters: Counters,
     /// A memtable may be full: until then nobody has to look.
     filled: AtomicBool,
-    /// A settling of the tree was cut short for want of space.
-    unsettled: AtomicBool,
+    /// A rebalancing of the tree was cut short for want of space.
+    unbalanced: AtomicBool,
     /// Where ranges begin and end that were deleted or replaced, by dictionary, until what they hide is
     /// let go.
-    borders: Mutex<Vec<(DictId, Cut)>>,
+    range_bounds: Mutex<Vec<(DictId, Cut)>>,
     /// How many batches had been committed when everything was last flushed to give space back.
     drained_at_commit: AtomicU64,
     /// Whether any batch since then may give space back, and how much is known to come.
@@ -78,8 +79,8 @@ impl Engine {
             dicts,
             counters: Counters::default(),
             filled: AtomicBool::new(false),
-            unsettled: AtomicBool::new(false),
-            borders: Mutex::new(Vec::new()),
+            unbalanced: AtomicBool::new(false),
+            range_bounds: Mutex::new(Vec::new()),
             // What was committed before it was opened may not have been carried out.
             drained_at_commit: AtomicU64::new(u64::MAX),
             deletes_pending: AtomicBool::new(true),
@@ -196,7 +197,7 @@ impl Engine {
             match self.tree_of(dict).change_ranges(&mine, key_bytes_max) {
                 Ok(change) => all.push((dict.index, change)),
                 Err(error) => {
-                    self.give_up(&all);
+                    self.cancel(&all);
                     return Err(error);
                 }
             }
@@ -227,10 +228,10 @@ impl Engine {
     }
 
     /// Gives back what [`change_ranges`](Engine::change_ranges) has reserved, where it is not applied.
-    pub fn give_up(&self, changes: &[(usize, TreeChange)]) {
+    pub fn cancel(&self, changes: &[(usize, TreeChange)]) {
         for (index, change) in changes {
             if let Some(dict) = self.dicts.get(*index) {
-                self.tree_of(dict).give_up(change);
+                self.tree_of(dict).cancel(change);
             }
         }
     }
@@ -240,14 +241,14 @@ impl Engine {
     pub fn apply_ranges(&self, changes: Vec<(usize, TreeChange)>, last_msn: Msn) {
         for (index, change) in changes {
             if let Some(dict) = self.dicts.get(index) {
-                self.tree_of(dict).apply(change);
+                self.tree_of(dict).install(change);
             }
         }
         for dict in &self.dicts {
             let mut state = dict.state.write();
             state.applied_msn = state.applied_msn.max(last_msn);
         }
-        self.unsettled.store(true, Ordering::Relaxed);
+        self.unbalanced.store(true, Ordering::Relaxed);
     }
 
     /// Freezes memtables: those that are full, or all that hold anything. `true` if any was frozen.
@@ -325,7 +326,7 @@ impl Engine {
         let tree = self.tree_of(dict);
         let reached = tree.flush_memtable(&memtable, self.has_room(PASSING_FLUSH_NODES))?;
         self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-        self.settle(&tree, reached, None)?;
+        self.rebalance(&tree, reached, None)?;
         Ok(true)
     }
 
@@ -350,13 +351,13 @@ impl Engine {
                 self.tree_of(dict).flush_memtable(&memtable, false)?;
                 self.counters.flushes.fetch_add(1, Ordering::Relaxed);
                 // The root may be over its size now.
-                self.unsettled.store(true, Ordering::Relaxed);
+                self.unbalanced.store(true, Ordering::Relaxed);
             }
         }
         Ok(())
     }
 
-    fn settle(
+    fn rebalance(
         &self,
         tree: &Tree<'_>,
         reached: Vec<NodeId>,
@@ -366,53 +367,53 @@ impl Engine {
         // Who empties all buffers reaches every leaf, and can go on after a checkpoint.
         let most_dirty_bytes = cache.dirty_bytes() + cache.budget_bytes() / 2;
         let has_memory = || !eager || cache.dirty_bytes() <= most_dirty_bytes;
-        let settled = tree.settle(reached, emptied, &|nodes| has_memory() && self.has_room(nodes))?;
-        self.counters.flushes.fetch_add(settled.flushes, Ordering::Relaxed);
-        if settled.cut_short {
-            self.unsettled.store(true, Ordering::Relaxed);
+        let rebalanced = tree.rebalance(reached, emptied, &|nodes| has_memory() && self.has_room(nodes))?;
+        self.counters.flushes.fetch_add(rebalanced.flushes, Ordering::Relaxed);
+        if rebalanced.cut_short {
+            self.unbalanced.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Goes on with what was cut short for want of space, if there is room again. `false` if there
     /// was nothing to go on with.
-    pub fn settle_again(&self) -> Result<bool> {
-        if !self.unsettled.load(Ordering::Relaxed) || !self.has_room(FLUSH_NODES) {
+    pub fn resume_rebalance(&self) -> Result<bool> {
+        if !self.unbalanced.load(Ordering::Relaxed) || !self.has_room(FLUSH_NODES) {
             return Ok(false);
         }
-        self.unsettled.store(false, Ordering::Relaxed);
-        self.settle_all(None)?;
+        self.unbalanced.store(false, Ordering::Relaxed);
+        self.rebalance_all(None)?;
         Ok(true)
     }
 
     /// Notes where the ranges of a record begin and end, not beyond what is worth the memory: what they
     /// hide is much, or in pieces. The others go down as buffers fill.
-    pub fn note_borders(&self, record: &[u8]) {
-        let mut borders = self.borders.lock();
+    pub fn note_range_bounds(&self, record: &[u8]) {
+        let mut range_bounds = self.range_bounds.lock();
         for (id, change) in Changes::of(record).map_while(Result::ok) {
             let ends = match change {
                 Change::DeleteRange { lo, hi } => [lo, hi],
-                Change::CloneRange { to, lo, hi, .. } => [lo, hi].map(|cut| cut.behind(to)),
+                Change::CloneRange { to, lo, hi, .. } => [lo, hi].map(|cut| cut.with_prefix(to)),
                 _ => continue,
             };
-            if borders.len() < BORDERS_MAX {
-                borders.extend(ends.map(|cut| (id, cut)));
+            if range_bounds.len() < RANGE_BOUNDS_MAX {
+                range_bounds.extend(ends.map(|cut| (id, cut)));
             }
         }
     }
 
     /// Lets go of what ranges hide that were deleted or replaced, if `least` of their ends have been noted:
     /// together they share the ways to their places. `false` if there were not so many.
-    pub fn clear_borders(&self, least: usize) -> Result<bool> {
-        if self.borders.lock().len() < least || !self.has_room(FLUSH_NODES) {
+    pub fn reclaim_hidden(&self, least: usize) -> Result<bool> {
+        if self.range_bounds.lock().len() < least || !self.has_room(FLUSH_NODES) {
             return Ok(false);
         }
-        let mut borders = core::mem::take(&mut *self.borders.lock());
+        let mut range_bounds = core::mem::take(&mut *self.range_bounds.lock());
         // What hides may still be in memory.
         self.freeze(true);
-        borders.sort_unstable();
+        range_bounds.sort_unstable();
         for dict in &self.dicts {
-            let here = borders.iter().filter(|(id, _)| usize::from(id.0) == dict.index);
+            let here = range_bounds.iter().filter(|(id, _)| usize::from(id.0) == dict.index);
             let cuts: Vec<Cut> = here.map(|(_, cut)| cut.clone()).collect();
             if cuts.is_empty() {
                 continue;
@@ -420,8 +421,8 @@ impl Engine {
             while self.absorb(dict)? {}
             let _structure = dict.structure.lock();
             let tree = self.tree_of(dict);
-            let reached = tree.clear_borders(cuts, &|nodes| self.has_room(nodes))?;
-            self.settle(&tree, reached, None)?;
+            let reached = tree.reclaim_hidden(cuts, &|nodes| self.has_room(nodes))?;
+            self.rebalance(&tree, reached, None)?;
         }
         Ok(true)
     }
@@ -468,16 +469,16 @@ impl Engine {
         self.freeze(true);
         self.absorb_all()?;
         let before = self.counters.flushes.load(Ordering::Relaxed);
-        self.unsettled.store(false, Ordering::Relaxed);
-        self.settle_all(Some(emptied))?;
+        self.unbalanced.store(false, Ordering::Relaxed);
+        self.rebalance_all(Some(emptied))?;
         let flushed = self.counters.flushes.load(Ordering::Relaxed) != before;
-        Ok(flushed && self.unsettled.load(Ordering::Relaxed))
+        Ok(flushed && self.unbalanced.load(Ordering::Relaxed))
     }
 
-    fn settle_all(&self, mut emptied: Option<&mut HashSet<NodeId>>) -> Result<()> {
+    fn rebalance_all(&self, mut emptied: Option<&mut HashSet<NodeId>>) -> Result<()> {
         for dict in &self.dicts {
             let _structure = dict.structure.lock();
-            self.settle(&self.tree_of(dict), Vec::new(), emptied.as_deref_mut())?;
+            self.rebalance(&self.tree_of(dict), Vec::new(), emptied.as_deref_mut())?;
         }
         Ok(())
     }

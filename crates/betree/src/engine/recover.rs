@@ -7,15 +7,15 @@ use betree_platform::sync::atomic::AtomicU64;
 use betree_platform::{BLOCK_BYTES, Device};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::batch::{Change, Changes};
 use crate::cache::Cache;
 use crate::check::Opened;
 use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
-use crate::engine::{BORDERS_AT_ONCE, Engine};
+use crate::engine::{Engine, RANGE_BOUNDS_AT_ONCE};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
+use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
 use crate::format::superblock::features::{Features, numbers};
 use crate::format::superblock::identity::UpsertId;
@@ -29,12 +29,12 @@ use crate::format::table::{
 use crate::format::tail::TaggedTail;
 use crate::io::{AlignedBuf, Disk};
 use crate::key::Cut;
-use crate::log::{Log, Region, replay};
+use crate::log::{Log, LogArea, replay};
 use crate::node::{Body, Edge, NodeId};
 use crate::planted;
 use crate::settings::{Compression, Geometry, Options};
 use crate::space::{Extent, Space};
-use crate::store::{Ahead, Behind, Reading, Store};
+use crate::store::{Readahead, Reading, Store, Writeback};
 use crate::table::{PagePlace, Table};
 use crate::upsert::Replace;
 
@@ -48,8 +48,8 @@ const PENDING_BYTES_MIN: u64 = 16 << 10;
 const MEMTABLES_SHARE: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-pub(crate) fn region(superblock: &Superblock) -> Region {
-    Region { offset: superblock.log_offset, len: superblock.geometry.log_bytes }
+pub(crate) fn log_area(superblock: &Superblock) -> LogArea {
+    LogArea { offset: superblock.log_offset, len: superblock.geometry.log_bytes }
 }
 
 pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
@@ -104,8 +104,8 @@ impl Env {
             zstd: None,
             upsert: Arc::new(Replace),
             reading: Reading::default(),
-            ahead: Ahead::default(),
-            behind: Behind::default(),
+            ahead: Readahead::default(),
+            behind: Writeback::default(),
         };
         let table = Table::new(slots_per_page(superblock.table_page_bytes));
         let none = NodeId { slot: 0, generation: 0 };
@@ -145,7 +145,7 @@ impl Env {
             disk.refuse_from_now_on(&why);
             disk.health.fail(&why);
         } else {
-            loaded.settle(&disk)?;
+            loaded.rebalance(&disk)?;
         }
         let mut superblock = loaded.superblock;
         superblock.bind_upsert(&*options.upsert)?;
@@ -178,14 +178,14 @@ impl Env {
                 // What was taken once is within every limit.
                 let changes = engine.change_ranges(&structures, first_msn, record, ranges, usize::MAX)?;
                 engine.apply_ranges(changes, last_msn(first_msn, ranges));
-                engine.note_borders(record);
+                engine.note_range_bounds(record);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) || ranges > 0 {
                 engine.absorb_all()?;
                 // As workers did: what came and went takes no more room than it did then.
-                engine.settle_again()?;
-                engine.clear_borders(BORDERS_AT_ONCE)?;
+                engine.resume_rebalance()?;
+                engine.reclaim_hidden(RANGE_BOUNDS_AT_ONCE)?;
                 while engine.free_one()? {}
                 if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: what is in this checkpoint is passed over if the
@@ -201,7 +201,7 @@ impl Env {
             // After a clean close nothing was logged: opening writes a superblock that is not clean
             // before anything is.
             let from = &superblock.log_start;
-            let end = replay(&disk, region(&superblock), &superblock.identity.volume_id, from, &mut each)?;
+            let end = replay(&disk, log_area(&superblock), &superblock.identity.volume_id, from, &mut each)?;
             if let Some(lost) = end.lost {
                 return Err(lost);
             }
@@ -223,7 +223,7 @@ impl Env {
         }
         let log = Log::open_at(
             disk,
-            region(&superblock),
+            log_area(&superblock),
             &superblock.identity.volume_id,
             &log_start,
             (cache_bytes.min(superblock.geometry.log_bytes) / PENDING_SHARE).max(PENDING_BYTES_MIN),
@@ -269,8 +269,8 @@ pub(crate) fn engine_over(
         zstd: options.zstd,
         upsert: options.upsert,
         reading: Reading::default(),
-        ahead: Ahead::default(),
-        behind: Behind::default(),
+        ahead: Readahead::default(),
+        behind: Writeback::default(),
     };
     let engine = Engine::new(store, superblock.geometry, table, dicts);
     *engine.dead.lock() = dead;

@@ -1,8 +1,8 @@
 //! Every byte that reaches the disk, and nothing else.
 
-mod fences;
 pub(crate) mod limits;
 pub(crate) mod node;
+pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod segment;
 pub(crate) mod superblock;

@@ -10,7 +10,7 @@ use betree_platform::BLOCK_BYTES;
 use crate::error::{Error, Result};
 use crate::format::tail::TaggedTail;
 use crate::settings::Geometry;
-use crate::space::Part;
+use crate::space::BlockRange;
 use crate::upsert::Upsert;
 use features::Features;
 use identity::UpsertId;
@@ -96,12 +96,12 @@ pub(crate) struct TablePlace {
     /// xxh3-64 of these bytes.
     pub checksum: u64,
     /// The parts of its extent after the first, then zeros.
-    pub further_parts: [Part; DIRECTORY_PARTS_MAX - 1],
+    pub further_parts: [BlockRange; DIRECTORY_PARTS_MAX - 1],
 }
 
 impl TablePlace {
     /// The place of `len` bytes in these parts.
-    pub(crate) fn new(parts: &[Part], len: u32, checksum: u64) -> TablePlace {
+    pub(crate) fn new(parts: &[BlockRange], len: u32, checksum: u64) -> TablePlace {
         let mut place = TablePlace { len, checksum, ..TablePlace::default() };
         place.offset = parts.first().map_or(0, |p| p.start_block * BLOCK_BYTES as u64);
         for (to, part) in place.further_parts.iter_mut().zip(parts.iter().skip(1)) {
@@ -111,13 +111,13 @@ impl TablePlace {
     }
 
     /// The parts of its extent; the first has the blocks that the others have not.
-    pub(crate) fn parts(&self) -> Vec<Part> {
-        let further: Vec<Part> =
+    pub(crate) fn parts(&self) -> Vec<BlockRange> {
+        let further: Vec<BlockRange> =
             self.further_parts.iter().take_while(|p| p.len_blocks > 0).copied().collect();
         let blocks = u64::from(self.len).div_ceil(BLOCK_BYTES as u64);
         let elsewhere = further.iter().fold(0u64, |sum, p| sum.saturating_add(p.len_blocks));
         let len_blocks = blocks.saturating_sub(elsewhere);
-        let mut parts = Vec::from([Part { start_block: self.offset / BLOCK_BYTES as u64, len_blocks }]);
+        let mut parts = Vec::from([BlockRange { start_block: self.offset / BLOCK_BYTES as u64, len_blocks }]);
         parts.extend(further);
         parts
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::space::Part;
+use crate::space::BlockRange;
 
 const PAGE_MAGIC: u32 = 0x6570_7462;
 const DIRECTORY_MAGIC: u32 = 0x6964_7462;
@@ -74,7 +74,7 @@ impl<T> Entries<T> {
     }
 
     /// Appends an entry; the first of its `parts` stands in itself.
-    pub(crate) fn push(&mut self, entry: T, parts: &[Part]) {
+    pub(crate) fn push(&mut self, entry: T, parts: &[BlockRange]) {
         let index = U32::new(self.entries.len() as u32);
         self.entries.push(entry);
         self.further_parts.extend(parts.iter().skip(1).map(|part| StoredPart {
@@ -85,26 +85,28 @@ impl<T> Entries<T> {
     }
 
     /// The parts of an entry's extent, the `first` of them as the entry has it.
-    pub(crate) fn parts_of(&self, index: usize, first: Part) -> Vec<Part> {
+    pub(crate) fn parts_of(&self, index: usize, first: BlockRange) -> Vec<BlockRange> {
         let from = self.further_parts.partition_point(|p| (p.entry.get() as usize) < index);
         let further = self.further_parts.iter().skip(from).take_while(|p| p.entry.get() as usize == index);
-        let further = further
-            .map(|p| Part { start_block: p.start_block.get(), len_blocks: u64::from(p.len_blocks.get()) });
+        let further = further.map(|p| BlockRange {
+            start_block: p.start_block.get(),
+            len_blocks: u64::from(p.len_blocks.get()),
+        });
         core::iter::once(first).chain(further).collect()
     }
 }
 
 impl StoredSlot {
     /// The first part of the node's extent.
-    pub(crate) fn first_part(&self) -> Part {
-        Part { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
+    pub(crate) fn first_part(&self) -> BlockRange {
+        BlockRange { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
     }
 }
 
 impl StoredPage {
     /// The first part of the page's extent.
-    pub(crate) fn first_part(&self) -> Part {
-        Part { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
+    pub(crate) fn first_part(&self) -> BlockRange {
+        BlockRange { start_block: self.start_block.get(), len_blocks: u64::from(self.len_blocks.get()) }
     }
 }
 

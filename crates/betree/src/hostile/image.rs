@@ -15,7 +15,7 @@ use crate::format::superblock::slots;
 use crate::format::table::{StoredPage, decode_directory, decode_page, encode_directory, encode_page};
 use crate::io::Disk;
 use crate::io::mem::MemDevice;
-use crate::space::Part;
+use crate::space::BlockRange;
 
 /// The bytes of a volume.
 #[derive(Clone)]
@@ -42,13 +42,13 @@ impl Image {
         Limits::of(&superblock.geometry, superblock.volume_bytes / BLOCK)
     }
 
-    fn get(&self, parts: &[Part], len: usize) -> Vec<u8> {
+    fn get(&self, parts: &[BlockRange], len: usize) -> Vec<u8> {
         let blocks = parts.iter().flat_map(|p| p.start_block..p.start_block + p.len_blocks);
         let all: Vec<u8> = blocks.flat_map(|block| self.bytes[places(block)].to_vec()).collect();
         all[..len].to_vec()
     }
 
-    fn set(&mut self, parts: &[Part], bytes: &[u8]) {
+    fn set(&mut self, parts: &[BlockRange], bytes: &[u8]) {
         let blocks = parts.iter().flat_map(|p| p.start_block..p.start_block + p.len_blocks);
         for (block, chunk) in blocks.zip(bytes.chunks(BLOCK_BYTES)) {
             let start = places(block).start;
@@ -90,7 +90,7 @@ impl Image {
         self.directory().len()
     }
 
-    fn page(&self, index: usize) -> (Vec<Part>, StoredPage) {
+    fn page(&self, index: usize) -> (Vec<BlockRange>, StoredPage) {
         let pages = decode_directory(&self.directory()).unwrap();
         let page = pages.entries[index];
         (pages.parts_of(index, page.first_part()), page)
@@ -114,7 +114,7 @@ impl Image {
     }
 
     /// Where each node stands: its parts, and its header's length.
-    pub fn nodes(&self) -> Vec<(u32, Vec<Part>, usize)> {
+    pub fn nodes(&self) -> Vec<(u32, Vec<BlockRange>, usize)> {
         let mut all = Vec::new();
         let mut slot = 0;
         for index in 0..decode_directory(&self.directory()).unwrap().entries.len() {

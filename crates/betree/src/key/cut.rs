@@ -40,7 +40,7 @@ impl Cut {
 
     /// The cut with a prefix before its bytes: among keys that begin with the prefix, where this one is
     /// among what follows it.
-    pub fn behind(&self, prefix: &[u8]) -> Cut {
+    pub fn with_prefix(&self, prefix: &[u8]) -> Cut {
         Cut { bytes: [prefix, &self.bytes].concat(), after: self.after }
     }
 

@@ -1,4 +1,4 @@
-//! The redo log: a circular region of the volume to which batches are appended.
+//! The redo log: a circular area of the volume to which batches are appended.
 //!
 //! What is promised: when [`Log::sync_to`] has returned `Ok`, a replay after any crash gives every
 //! record up to that MSN; and what a replay gives is always, in order and without a gap, what was
@@ -18,7 +18,7 @@ pub(crate) use writer::Log;
 
 /// The part of the volume that is the log, in bytes, in whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Region {
+pub(crate) struct LogArea {
     /// First byte on the volume.
     pub offset: u64,
     pub len: u64,

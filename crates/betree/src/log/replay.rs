@@ -5,14 +5,14 @@ use alloc::string::String;
 
 use betree_platform::BLOCK_BYTES;
 
-use super::Region;
+use super::LogArea;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::segment::{Header, volume_hash};
 use crate::format::superblock::LogStart;
 use crate::io::{AlignedBuf, Disk};
 
-/// How much is read at once, in bytes, where that much is left of the region.
+/// How much is read at once, in bytes, where that much is left of the log area.
 const READ_BYTES: u64 = 1 << 20;
 /// How far behind the end of the log proof is sought that it is not its true end, in bytes: twice
 /// the size of most segments.
@@ -45,12 +45,12 @@ pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
 /// [`Error::Corrupt`] for a segment that is whole and makes no sense.
 pub(crate) fn replay(
     disk: &Disk,
-    region: Region,
+    log_area: LogArea,
     volume_id: &[u8; 16],
     start: &LogStart,
     each: &mut EachRecord<'_>,
 ) -> Result<End> {
-    let mut window = Window { disk, region, buf: AlignedBuf::default(), start: 0, len: 0 };
+    let mut window = Window { disk, log_area, buf: AlignedBuf::default(), start: 0, len: 0 };
     let volume_hash = volume_hash(volume_id);
     let mut end = End { next: *start, segments: 0, records: 0, last_msn: 0, lost: None };
     while let Some((position, header)) = window.find(volume_hash, &end.next)? {
@@ -61,7 +61,7 @@ pub(crate) fn replay(
         }
         let senseless = |why: &str| Error::Corrupt {
             what: "log segment",
-            offset: region.offset.saturating_add(position),
+            offset: log_area.offset.saturating_add(position),
             len: bytes,
             why: String::from(why),
         };
@@ -82,32 +82,33 @@ pub(crate) fn replay(
         end.segments += 1;
         end.last_msn = header.last_msn;
         let after = position.saturating_add(bytes);
-        let position = if after < region.len { after } else { 0 };
+        let position = if after < log_area.len { after } else { 0 };
         end.next = LogStart { seq: end.next.seq.saturating_add(1), position, ..end.next };
     }
     end.lost = window.proof_of_loss(volume_hash, &end.next);
     Ok(end)
 }
 
-/// A part of the region in memory.
+/// A part of the log area in memory.
 struct Window<'d> {
     disk: &'d Disk,
-    region: Region,
+    log_area: LogArea,
     buf: AlignedBuf,
-    /// Position of its first byte in the region.
+    /// Position of its first byte in the log area.
     start: u64,
     len: u64,
 }
 
 impl Window<'_> {
-    /// The header of the segment `at`: at its position or, where it did not fit before the region's
-    /// end, at the region's start.
+    /// The header of the segment `at`: at its position or, where it did not fit before the log area's
+    /// end, at the log area's start.
     fn find(&mut self, volume_hash: u64, at: &LogStart) -> Result<Option<(u64, Header)>> {
         for position in [at.position, 0] {
             let Some(header) = self.header(position)? else { continue };
             let id = header.id;
             let expected = (id.volume_hash, id.epoch, id.seq) == (volume_hash, at.epoch, at.seq);
-            let room = self.region.len.saturating_sub(position).min(Limits::segment_bytes(self.region.len));
+            let room =
+                self.log_area.len.saturating_sub(position).min(Limits::segment_bytes(self.log_area.len));
             if expected && header.segment_bytes() <= room {
                 return Ok(Some((position, header)));
             }
@@ -116,18 +117,18 @@ impl Window<'_> {
     }
 
     fn header(&mut self, position: u64) -> Result<Option<Header>> {
-        if position >= self.region.len {
+        if position >= self.log_area.len {
             return Ok(None);
         }
         Ok(Header::decode(self.bytes(position, BLOCK_BYTES as u64)?))
     }
 
-    /// `need` bytes from `position` on; both are whole blocks within the region.
+    /// `need` bytes from `position` on; both are whole blocks within the log area.
     fn bytes(&mut self, position: u64, need: u64) -> Result<&[u8]> {
         let has =
             position >= self.start && position.saturating_add(need) <= self.start.saturating_add(self.len);
         if !has {
-            let ahead = need.max(READ_BYTES).min(self.region.len.saturating_sub(position));
+            let ahead = need.max(READ_BYTES).min(self.log_area.len.saturating_sub(position));
             // What was read ahead may never have been written; only what is needed must be readable.
             if ahead <= need || self.read(position, ahead).is_err() {
                 self.read(position, need)?;
@@ -145,7 +146,7 @@ impl Window<'_> {
         let Some(buf) = self.buf.as_mut_slice().get_mut(..size) else {
             return Err(Error::NoMemory { bytes: len });
         };
-        self.disk.read_at(self.region.offset.saturating_add(position), buf)?;
+        self.disk.read_at(self.log_area.offset.saturating_add(position), buf)?;
         (self.start, self.len) = (position, len);
         Ok(())
     }
@@ -155,7 +156,7 @@ impl Window<'_> {
     fn proof_of_loss(&mut self, volume_hash: u64, missing: &LogStart) -> Option<Error> {
         let block = BLOCK_BYTES as u64;
         let mut position = missing.position;
-        for _ in 0..PROOF_BYTES.min(self.region.len) / block {
+        for _ in 0..PROOF_BYTES.min(self.log_area.len) / block {
             let Ok(header) = self.header(position) else { return None };
             if let Some(Header { id, .. }) = header
                 && (id.volume_hash, id.epoch) == (volume_hash, missing.epoch)
@@ -164,7 +165,7 @@ impl Window<'_> {
             {
                 return Some(Error::Corrupt {
                     what: "log segment",
-                    offset: self.region.offset.saturating_add(missing.position),
+                    offset: self.log_area.offset.saturating_add(missing.position),
                     len: block,
                     why: format!(
                         "segment {} was durable before segment {} was written, and is not there",
@@ -173,7 +174,7 @@ impl Window<'_> {
                 });
             }
             position += block;
-            if position >= self.region.len {
+            if position >= self.log_area.len {
                 position = 0;
             }
         }

@@ -14,7 +14,7 @@ mod threads;
 
 const ID: [u8; 16] = [3; 16];
 const BLOCK: u64 = 4096;
-const REGION: Region = Region { offset: 2 * BLOCK, len: 32 * BLOCK };
+const LOG_AREA: LogArea = LogArea { offset: 2 * BLOCK, len: 32 * BLOCK };
 const START: LogStart = LogStart { epoch: 1, seq: 0, position: 0 };
 
 /// A small generator, so that every failure is a seed.
@@ -44,7 +44,7 @@ fn open(device: &Arc<MemDevice>, start: &LogStart) -> (Log, Arc<Disk>) {
 
 fn open_with(device: &Arc<MemDevice>, start: &LogStart, pending_bytes_max: u64) -> (Log, Arc<Disk>) {
     let disk = Arc::new(Disk::new(device.clone()));
-    (Log::open_at(disk.clone(), REGION, &ID, start, pending_bytes_max), disk)
+    (Log::open_at(disk.clone(), LOG_AREA, &ID, start, pending_bytes_max), disk)
 }
 
 fn replayed(bytes: Vec<u8>, start: &LogStart) -> (End, Vec<Written>) {
@@ -53,7 +53,7 @@ fn replayed(bytes: Vec<u8>, start: &LogStart) -> (End, Vec<Written>) {
         all.push(Written { first_msn, changes, bytes: bytes.to_vec() });
         Ok(())
     };
-    let end = replay(&Disk::new(MemDevice::holding(bytes)), REGION, &ID, start, &mut each).unwrap();
+    let end = replay(&Disk::new(MemDevice::holding(bytes)), LOG_AREA, &ID, start, &mut each).unwrap();
     (end, all)
 }
 
@@ -181,7 +181,7 @@ fn what_is_pending_is_split_into_segments_but_no_record_is() {
         let len = if msn == 3 { large.len() } else { 1500 };
         log.append(msn, 1, &record(&large[..len])).unwrap();
     }
-    // A segment holds an eighth of the region, four blocks: 1 + 2, 3, 4 + 5 + 6.
+    // A segment holds an eighth of the log area, four blocks: 1 + 2, 3, 4 + 5 + 6.
     assert!(log.sync_to(6).unwrap());
     assert_eq!((disk.counts().writes, disk.counts().syncs), (3, 1));
     let too_long = vec![8; 6 * BLOCK as usize];
@@ -258,7 +258,7 @@ fn every_flip_ends_the_replay_there_and_rot_is_told_from_a_torn_tail() {
     for segment in 0..5 {
         for bit in (0..4096 * 8).step_by(61) {
             let device = MemDevice::holding(whole.bytes());
-            device.flip((REGION.offset + segment * BLOCK) as usize * 8 + bit);
+            device.flip((LOG_AREA.offset + segment * BLOCK) as usize * 8 + bit);
             let (end, all) = replayed(device.bytes(), &START);
             assert_eq!(msns(&all), (1..=segment).collect::<Vec<_>>(), "segment {segment} bit {bit}");
             let next = LogStart { epoch: 1, seq: segment, position: segment * BLOCK };
@@ -267,7 +267,7 @@ fn every_flip_ends_the_replay_there_and_rot_is_told_from_a_torn_tail() {
             match end.lost {
                 Some(Error::Corrupt { offset, .. }) => {
                     assert!(segment < 4);
-                    assert_eq!(offset, REGION.offset + segment * BLOCK);
+                    assert_eq!(offset, LOG_AREA.offset + segment * BLOCK);
                 }
                 other => assert_eq!((other, segment), (None, 4)),
             }
@@ -307,31 +307,31 @@ fn neither_an_older_epoch_nor_another_volume_is_replayed() {
     assert_eq!((msns(&all), end.lost), (vec![100], None), "segment 1 of epoch 1 follows and is not read");
     let mut none = |_, _, _: &[u8]| -> Result<()> { panic!("another volume's record") };
     let disk = Disk::new(device);
-    assert_eq!(replay(&disk, REGION, &[4; 16], &start, &mut none).unwrap().next, start);
+    assert_eq!(replay(&disk, LOG_AREA, &[4; 16], &start, &mut none).unwrap().next, start);
 }
 
 #[test]
 fn an_unreadable_segment_is_an_error_and_not_the_end() {
     let device = five_segments();
     let disk = Disk::new(device.clone());
-    let at = |segment: u64| (REGION.offset + segment * BLOCK) as usize;
+    let at = |segment: u64| (LOG_AREA.offset + segment * BLOCK) as usize;
     let mut seen = 0;
     device.fail_reads_of(at(9)..at(10));
     let mut each = |_, _, _: &[u8]| -> Result<()> {
         seen += 1;
         Ok(())
     };
-    replay(&disk, REGION, &ID, &START, &mut each).unwrap();
+    replay(&disk, LOG_AREA, &ID, &START, &mut each).unwrap();
     device.fail_reads_of(at(3)..at(4));
-    assert!(matches!(replay(&disk, REGION, &ID, &START, &mut each), Err(Error::Device(_))));
+    assert!(matches!(replay(&disk, LOG_AREA, &ID, &START, &mut each), Err(Error::Device(_))));
     assert_eq!(seen, 5 + 3);
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::NoSpace) };
-    assert_eq!(replay(&disk, REGION, &ID, &START, &mut fails), Err(Error::NoSpace));
+    assert_eq!(replay(&disk, LOG_AREA, &ID, &START, &mut fails), Err(Error::NoSpace));
     // A record that is none is told with its place.
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::BadRecord) };
-    let told = replay(&disk, REGION, &ID, &START, &mut fails);
+    let told = replay(&disk, LOG_AREA, &ID, &START, &mut fails);
     assert!(
-        matches!(told, Err(Error::Corrupt { what: "log segment", offset, .. }) if offset == REGION.offset)
+        matches!(told, Err(Error::Corrupt { what: "log segment", offset, .. }) if offset == LOG_AREA.offset)
     );
 }
 

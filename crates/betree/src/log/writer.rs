@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use betree_platform::sync::{Condvar, Mutex, MutexGuard};
 
-use super::Region;
+use super::LogArea;
 use super::ring::{Place, Ring};
 use crate::error::{Error, Result};
 use crate::format::segment::{SegmentBuf, SegmentId, last_msn, volume_hash};
@@ -27,7 +27,7 @@ const SHARED_PARTS: usize = 128;
 /// Its lock is held for copies in memory only, never over a device call.
 pub(crate) struct Log {
     disk: Arc<Disk>,
-    region: Region,
+    log_area: LogArea,
     volume_hash: u64,
     segment_bytes_max: usize,
     /// What is pending is given up beyond this.
@@ -76,7 +76,7 @@ enum Pending {
 }
 
 impl Pending {
-    /// What it takes in the region in bytes, as a segment of its own.
+    /// What it takes in the log area in bytes, as a segment of its own.
     fn bytes(&self) -> usize {
         match self {
             Pending::Filled(segment) => segment.bytes(),
@@ -105,13 +105,13 @@ impl Log {
     /// `pending_bytes_max` is in memory for it alone, that is given up.
     pub(crate) fn open_at(
         disk: Arc<Disk>,
-        region: Region,
+        log_area: LogArea,
         volume_id: &[u8; 16],
         start: &LogStart,
         pending_bytes_max: u64,
     ) -> Log {
         let shared = Shared {
-            ring: Ring::new(region.len, start),
+            ring: Ring::new(log_area.len, start),
             pending: VecDeque::new(),
             pending_bytes: 0,
             given_up_msn: 0,
@@ -127,11 +127,11 @@ impl Log {
             failure: None,
             counts: LogCounts::default(),
         };
-        // A segment of an eighth leaves little unused before the region's end.
-        let eighth = usize::try_from(region.len / 8).unwrap_or(usize::MAX);
+        // A segment of an eighth leaves little unused before the log area's end.
+        let eighth = usize::try_from(log_area.len / 8).unwrap_or(usize::MAX);
         Log {
             disk,
-            region,
+            log_area,
             volume_hash: volume_hash(volume_id),
             segment_bytes_max: SEGMENT_BYTES_MAX.min(eighth),
             pending_bytes_max,
@@ -141,7 +141,7 @@ impl Log {
     }
 
     /// Keeps a record to be written later: small ones are copied. Its MSNs are above all appended
-    /// before, so it is called where MSNs are given out. Room in the region is not looked at.
+    /// before, so it is called where MSNs are given out. Room in the log area is not looked at.
     ///
     /// Where so much is pending that writing it here and then in nodes would be dearer than a
     /// checkpoint, it is given up, and with it what comes until the next checkpoint's moment (*late
@@ -168,7 +168,7 @@ impl Log {
         }
         shared.appended_msn = last_msn(first_msn, changes);
         if shared.pending_bytes > self.pending_bytes_max {
-            shared.give_up();
+            shared.abort();
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Log {
     /// `false` where only a checkpoint can make them so, because some were given up.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where the region has no room: the records stay in memory, and the call may
+    /// [`Error::NoSpace`] where the log area has no room: the records stay in memory, and the call may
     /// be repeated after a [`trim_to`](Log::trim_to). [`Error::Device`] or [`Error::ReadOnly`] after
     /// a failure: nothing becomes durable any more.
     pub(crate) fn sync_to(&self, msn: u64) -> Result<bool> {
@@ -285,7 +285,7 @@ impl Log {
             durable_seq: shared.durable_seq,
         };
         drop(shared);
-        let written = self.disk.write_at(self.region.offset + place.position, segment.seal(&id));
+        let written = self.disk.write_at(self.log_area.offset + place.position, segment.seal(&id));
         let mut shared = self.shared.lock();
         match &written {
             Ok(()) => {
@@ -332,22 +332,22 @@ impl Log {
         shared.durable_msn = shared.durable_msn.max(durable);
     }
 
-    /// The region's size in bytes.
+    /// The log area's size in bytes.
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.region.len
+        self.log_area.len
     }
 
-    /// Bytes of the region that are in use or will be by what is pending.
+    /// Bytes of the log area that are in use or will be by what is pending.
     pub(crate) fn used_bytes(&self) -> u64 {
         let shared = self.shared.lock();
         shared.ring.used_bytes() + shared.pending_bytes
     }
 
-    /// What is left of the region. While it is at least half of it, a record of
-    /// almost a quarter finds room: of the two parts into which the region's end may cut that half,
+    /// What is left of the log area. While it is at least half of it, a record of
+    /// almost a quarter finds room: of the two parts into which the log area's end may cut that half,
     /// one is a quarter at least.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.region.len.saturating_sub(self.used_bytes())
+        self.log_area.len.saturating_sub(self.used_bytes())
     }
 
     /// Bytes in memory that no device write has taken yet.
@@ -375,7 +375,7 @@ impl Shared {
     }
 
     /// Lets go of all that is pending.
-    fn give_up(&mut self) {
+    fn abort(&mut self) {
         self.given_up_msn = self.appended_msn;
         self.keeping = false;
         self.pending_bytes = 0;

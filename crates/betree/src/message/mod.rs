@@ -1,7 +1,7 @@
 //! What waits in buffers: changes to keys and to ranges of keys.
 //!
 //! A buffer (the memtable, or a partition of a node) is a set of disjoint *range deletes* under
-//! *points* that are all newer than the range that covers them. Arrival keeps it so: a range delete
+//! *points* that are all newer than the range that covers them. Applying messages keeps it so: a range delete
 //! drops what it covers at once, and cuts the older ranges that it overlaps. That is why no two
 //! messages of one buffer ever have to be compared by age, except the points of one key, which
 //! stand in the order of their sequence numbers.

@@ -4,19 +4,17 @@
 //! share the pieces that it did not touch, and puts them in the place of the old ones in one step.
 //! A reader that holds a version therefore holds something whole, without a lock.
 
-mod fold;
+mod edges;
 mod goto;
-mod partition;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub(crate) use fold::{Pairs, merged, only_folded, pairs_of};
+pub(crate) use edges::{Edge, is_nothing, join_nulls, live, live_before, next_live, shown_edges};
 pub(crate) use goto::{Goto, inside, outside};
-pub(crate) use partition::{Layers, live, newer_than, same_key, with_newer};
 
 use crate::cache::{Charge, Piece};
-use crate::key::{Cut, Translation};
+use crate::key::Cut;
 
 /// The name of a node in the node table. A slot is used again with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,81 +26,6 @@ pub(crate) struct NodeId {
 impl core::fmt::Display for NodeId {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}.{}", self.slot, self.generation)
-    }
-}
-
-/// A window `[lo, hi)` of a node onto a child, and what is pending for it.
-#[derive(Clone)]
-pub(crate) struct Edge {
-    pub lo: Cut,
-    pub hi: Cut,
-    /// From this node's coordinates to the child's.
-    pub translation: Translation,
-    /// No child: a null edge. All keys of the window are absent but for what is pending.
-    pub child: Option<NodeId>,
-    /// No key in or below the child is longer, in the child's coordinates, in bytes.
-    pub longest_key: u32,
-    /// The messages pending for the window, in this node's coordinates; `None` if there are none.
-    pub partition: Option<Arc<Piece>>,
-    /// The GOTOs pending for it, disjoint and in order. The partition's points are newer than a GOTO
-    /// that covers them; its ranges overlap none. The child is higher than each target.
-    pub gotos: Vec<Goto>,
-}
-
-impl Edge {
-    /// An edge to nothing.
-    pub fn null(lo: Cut, hi: Cut) -> Edge {
-        let translation = Translation::default();
-        Edge { lo, hi, translation, child: None, longest_key: 0, partition: None, gotos: Vec::new() }
-    }
-
-    /// From the child's coordinates to this node's, for what the window shows.
-    pub fn up(&self) -> Translation {
-        self.translation.inverse(self.lo.bytes())
-    }
-
-    /// The bound of key lengths behind the edge in this node's coordinates, in bytes.
-    pub fn longest_key_here(&self) -> u32 {
-        let lifted = self.longest_key.saturating_sub(self.translation.prepend.len() as u32);
-        lifted.saturating_add(self.translation.strip_len as u32)
-    }
-
-    /// How long a key of this node's coordinates is in the child's, in bytes.
-    pub fn lifted_len(&self, len: u32) -> u32 {
-        len.saturating_sub(self.translation.strip_len as u32)
-            .saturating_add(self.translation.prepend.len() as u32)
-    }
-
-    /// What the window shows of the child, in the child's coordinates.
-    pub fn shown(&self) -> (Cut, Cut) {
-        (self.translation.cut(&self.lo), self.translation.cut(&self.hi))
-    }
-
-    /// The size of what is pending in bytes.
-    pub fn pending_bytes(&self) -> usize {
-        let gotos = self.gotos.iter().map(Goto::bytes).sum::<usize>();
-        self.partition.as_ref().map_or(0, |p| p.raw_bytes()) + gotos
-    }
-
-    /// How many messages for whole ranges are pending, as far as is known without reading.
-    pub fn pending_ranges(&self) -> usize {
-        self.partition.as_ref().map_or(0, |p| p.ranges()) + self.gotos.len()
-    }
-
-    /// The nodes that it names, each as often as it does.
-    pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.child.into_iter().chain(self.gotos.iter().map(|goto| goto.target))
-    }
-
-    /// Whether anything is pending.
-    pub fn has_pending(&self) -> bool {
-        self.partition.is_some() || !self.gotos.is_empty()
-    }
-
-    /// The GOTO that covers the key, if one does.
-    pub fn goto_over(&self, key: &[u8]) -> Option<&Goto> {
-        let at = self.gotos.partition_point(|goto| !goto.hi.is_above(key));
-        self.gotos.get(at).filter(|goto| goto.covers(key))
     }
 }
 
@@ -128,6 +51,11 @@ impl Body {
             Body::Interior(edges) => edges,
             Body::Leaf(_) => &[],
         }
+    }
+
+    /// The number of GOTOs that are pending for its edges.
+    pub fn gotos(&self) -> u64 {
+        self.edges().iter().map(|edge| edge.gotos.len() as u64).sum()
     }
 
     /// As [`Node::content_bytes`].
@@ -217,4 +145,11 @@ impl Node {
     pub fn longest_key(&self) -> u32 {
         self.edges().iter().map(Edge::longest_key_here).max().unwrap_or(0)
     }
+}
+
+/// The basements that may hold keys in `[lo, hi)`.
+pub(crate) fn shown_basements<'b>(basements: &'b [Basement], lo: &Cut, hi: &Cut) -> &'b [Basement] {
+    let from = basements.partition_point(|b| lo.is_above(&b.first)).saturating_sub(1);
+    let to = basements.partition_point(|b| hi.is_above(&b.first));
+    basements.get(from..to).unwrap_or_default()
 }

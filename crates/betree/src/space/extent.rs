@@ -10,9 +10,10 @@ use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
-use super::gaps::Gaps;
-use super::heirs::Heirs;
-use super::shares::Shares;
+use super::block_range::BlockRange;
+use super::free_map::FreeMap;
+use super::inheritance::Inheritance;
+use super::refcounts::RefCounts;
 use crate::error::{Error, Result};
 use crate::planted::{self, Bug};
 
@@ -30,15 +31,8 @@ pub(crate) struct Space {
 
 /// What is free, and what more than one extent holds.
 struct Blocks {
-    gaps: Gaps,
-    shares: Shares,
-}
-
-/// Blocks in a row, counted from the volume's start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub start_block: u64,
-    pub len_blocks: u64,
+    free: FreeMap,
+    refcounts: RefCounts,
 }
 
 /// Blocks in use, in one part wherever that can be had; dropping it gives back those that no other holds.
@@ -46,16 +40,16 @@ pub(crate) struct Part {
 /// Bytes of an extent are counted through its parts in their order.
 pub(crate) struct Extent {
     space: Arc<Space>,
-    parts: Box<[Part]>,
-    heirs: Mutex<Heirs>,
+    parts: Box<[BlockRange]>,
+    inheritance: Mutex<Inheritance>,
 }
 
 impl Space {
     /// `total_blocks` free blocks from `first_block` on (what lies before holds superblocks and log).
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
-        let gaps = Gaps::new(first_block, total_blocks);
-        let blocks = Mutex::new(Blocks { gaps, shares: Shares::default() });
+        let free = FreeMap::new(first_block, total_blocks);
+        let blocks = Mutex::new(Blocks { free, refcounts: RefCounts::default() });
         Arc::new(Space { blocks, first_block, total_blocks, further_parts: AtomicU64::new(0) })
     }
 
@@ -72,15 +66,15 @@ impl Space {
         self: &Arc<Space>,
         blocks: u64,
         parts_max: usize,
-        kept: &[Part],
+        kept: &[BlockRange],
     ) -> Option<Arc<Extent>> {
         let mut all = self.blocks.lock();
-        let mut parts = match all.gaps.allocate(blocks) {
-            Some(start_block) => Vec::from([Part { start_block, len_blocks: blocks }]),
-            None => all.gaps.gather(blocks, parts_max)?,
+        let mut parts = match all.free.allocate(blocks) {
+            Some(start_block) => Vec::from([BlockRange { start_block, len_blocks: blocks }]),
+            None => all.free.gather(blocks, parts_max)?,
         };
         for part in kept {
-            all.shares.add(*part);
+            all.refcounts.add(*part);
             match parts.last_mut() {
                 Some(last) if last.start_block + last.len_blocks == part.start_block => {
                     last.len_blocks += part.len_blocks;
@@ -96,12 +90,12 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the place in bytes, if any of them is outside or in use already.
-    pub(crate) fn claim(self: &Arc<Space>, parts: Vec<Part>) -> Result<Arc<Extent>> {
-        let gaps = &mut self.blocks.lock().gaps;
+    pub(crate) fn claim(self: &Arc<Space>, parts: Vec<BlockRange>) -> Result<Arc<Extent>> {
+        let free = &mut self.blocks.lock().free;
         for (index, part) in parts.iter().enumerate() {
-            if !gaps.take(part.start_block, part.len_blocks) {
+            if !free.take(part.start_block, part.len_blocks) {
                 for taken in parts.iter().take(index) {
-                    gaps.give_back(taken.start_block, taken.len_blocks);
+                    free.give_back(taken.start_block, taken.len_blocks);
                 }
                 return Err(self.refusal(part.start_block, part.len_blocks));
             }
@@ -109,9 +103,9 @@ impl Space {
         Ok(self.extent(parts))
     }
 
-    fn extent(self: &Arc<Space>, parts: Vec<Part>) -> Arc<Extent> {
+    fn extent(self: &Arc<Space>, parts: Vec<BlockRange>) -> Arc<Extent> {
         self.further_parts.fetch_add(parts.len().saturating_sub(1) as u64, Ordering::Relaxed);
-        Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), heirs: Mutex::default() })
+        Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), inheritance: Mutex::default() })
     }
 
     /// How many parts the extents in use have beyond their first.
@@ -134,7 +128,7 @@ impl Space {
 
     /// Blocks that no extent holds.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.blocks.lock().gaps.free_blocks()
+        self.blocks.lock().free.free_blocks()
     }
 
     /// Blocks in all.
@@ -145,13 +139,13 @@ impl Space {
     /// The free ranges (start, length) in blocks, in order of place.
     #[cfg(test)]
     pub(crate) fn gaps(&self) -> alloc::vec::Vec<(u64, u64)> {
-        self.blocks.lock().gaps.iter().collect()
+        self.blocks.lock().free.iter().collect()
     }
 }
 
 impl Extent {
     /// Its parts, at least one.
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[BlockRange] {
         &self.parts
     }
 
@@ -175,24 +169,24 @@ impl Extent {
 
     /// The node that stood here stands elsewhere or is gone: others that still use what it had may take over
     /// its blocks.
-    pub(crate) fn bequeath(&self) {
-        self.heirs.lock().is_bequeathed = true;
+    pub(crate) fn make_reusable(&self) {
+        self.inheritance.lock().is_reusable = true;
     }
 
     /// Whether nodes other than the one that stood here may take over its blocks.
-    pub(crate) fn is_bequeathed(&self) -> bool {
-        self.heirs.lock().is_bequeathed || planted::is(Bug::BlocksOfTheLivingTaken)
+    pub(crate) fn is_reusable(&self) -> bool {
+        self.inheritance.lock().is_reusable || planted::is(Bug::BlocksOfTheLivingTaken)
     }
 
     /// Takes over a range of its blocks, counted through its parts, for the next extent of a node. Gives those that
     /// nobody has taken over before: no two nodes ever name the same block.
-    pub(crate) fn take_over(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
-        self.heirs.lock().take(blocks)
+    pub(crate) fn inherit(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
+        self.inheritance.lock().take(blocks)
     }
 
     /// Gives back what was taken over, for the node is written without it.
-    pub(crate) fn give_up(&self, blocks: &Range<u64>) {
-        self.heirs.lock().give_up(blocks);
+    pub(crate) fn release_inherited(&self, blocks: &Range<u64>) {
+        self.inheritance.lock().release(blocks);
     }
 
     /// Where on the volume one of its bytes stands; its start, if it has no such byte.
@@ -206,10 +200,10 @@ impl Drop for Extent {
     fn drop(&mut self) {
         let further = self.parts.len().saturating_sub(1) as u64;
         self.space.further_parts.fetch_sub(further, Ordering::Relaxed);
-        let Blocks { gaps, shares } = &mut *self.space.blocks.lock();
+        let Blocks { free, refcounts } = &mut *self.space.blocks.lock();
         for part in &self.parts {
-            for free in shares.release(*part) {
-                gaps.give_back(free.start_block, free.len_blocks);
+            for range in refcounts.release(*part) {
+                free.give_back(range.start_block, range.len_blocks);
             }
         }
     }
@@ -240,8 +234,8 @@ mod tests {
         }
     }
 
-    fn row(start_block: u64, len_blocks: u64) -> Vec<Part> {
-        vec![Part { start_block, len_blocks }]
+    fn row(start_block: u64, len_blocks: u64) -> Vec<BlockRange> {
+        vec![BlockRange { start_block, len_blocks }]
     }
 
     fn agree(space: &Space, used: &[bool], first: u64, seed: u64) {

@@ -4,9 +4,11 @@
 //! is held by an [`Extent`], and it is free exactly when the last holder of that extent's `Arc` (a
 //! version of the table, a list of a checkpoint, a reader) has let go of it.
 
+mod block_range;
 mod extent;
-mod gaps;
-mod heirs;
-mod shares;
+mod free_map;
+mod inheritance;
+mod refcounts;
 
-pub(crate) use extent::{Extent, Part, Space};
+pub(crate) use block_range::BlockRange;
+pub(crate) use extent::{Extent, Space};

@@ -1,11 +1,11 @@
 //! Nodes and pieces between memory and device: the one place that compresses, checks and places.
 
-mod ahead;
-mod behind;
-mod keep;
+mod block_reuse;
 mod queue;
 mod read;
+mod readahead;
 mod write;
+mod writeback;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,19 +14,19 @@ use betree_platform::sync::atomic::{AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use ahead::{Ahead, LEAVES_AHEAD, Request};
-pub(crate) use behind::Behind;
 pub(crate) use read::{Reach, Reading};
+pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
 pub(crate) use write::Outgoing;
+pub(crate) use writeback::Writeback;
 
-use crate::cache::{Cache, Stored};
+use crate::cache::{Cache, OnDevice};
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::node::{RunRef, StoredAs};
-use crate::format::run::Run;
 use crate::io::Disk;
 use crate::message::Msn;
 use crate::planted::{self, Bug};
+use crate::run::Run;
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
 use crate::upsert::Upsert;
@@ -52,9 +52,9 @@ pub(crate) struct Store {
     /// Who reads what now.
     pub reading: Reading,
     /// What is to be read ahead.
-    pub ahead: Ahead,
+    pub ahead: Readahead,
     /// What is on its way to the device.
-    pub behind: Behind,
+    pub behind: Writeback,
 }
 
 /// Where a node stands on the device.
@@ -99,7 +99,7 @@ impl Store {
     }
 
     /// Turns the stored bytes of a piece's runs into its contents, verified.
-    fn contents(&self, stored: &Stored, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Arc<Run>>> {
+    fn contents(&self, stored: &OnDevice, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Arc<Run>>> {
         let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));
         let mut runs = runs.map(|run| run.map(Arc::new)).collect::<Result<Vec<_>>>()?;
         if planted::is(Bug::NewerRunsTakenForOlder) {

@@ -9,14 +9,14 @@ use betree_platform::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 
 use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
-use crate::cache::{Loaded, Piece, Stored};
+use crate::cache::{Loaded, OnDevice, Piece};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
-use crate::format::run::Run;
 use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
-use crate::node::{Basement, Body, Edge, Layers, Node, NodeId};
+use crate::node::{Basement, Body, Edge, Node, NodeId};
+use crate::run::{Layers, Run};
 
 /// Pieces this near to each other are read in one go, with what lies between.
 const READ_GAP_BYTES: u64 = 32 << 10;
@@ -161,9 +161,9 @@ impl Store {
 
     /// What is wrong with each run of a piece that cannot be read as it is stored.
     pub fn bad_runs(&self, piece: &Piece) -> Vec<Error> {
-        let Some(Stored { extent, runs }) = piece.stored() else { return Vec::new() };
-        let alone = |run| Stored { extent: extent.clone(), runs: alloc::vec![run] };
-        let look = |stored: Stored| {
+        let Some(OnDevice { extent, runs }) = piece.stored() else { return Vec::new() };
+        let alone = |run| OnDevice { extent: extent.clone(), runs: alloc::vec![run] };
+        let look = |stored: OnDevice| {
             let bytes = self.read_stored(core::slice::from_ref(&stored))?;
             self.contents(&stored, bytes.into_iter())
         };
@@ -171,8 +171,8 @@ impl Store {
     }
 
     /// The stored bytes of each run of pieces, in the order given; neighbours are read together.
-    pub(super) fn read_stored(&self, pieces: &[Stored]) -> Result<Vec<Vec<u8>>> {
-        let runs: Vec<(&Stored, &RunRef)> =
+    pub(super) fn read_stored(&self, pieces: &[OnDevice]) -> Result<Vec<Vec<u8>>> {
+        let runs: Vec<(&OnDevice, &RunRef)> =
             pieces.iter().flat_map(|stored| stored.runs.iter().map(move |run| (stored, run))).collect();
         let mut out = Vec::with_capacity(runs.len());
         let mut wanted: Vec<Wanted> = Vec::with_capacity(runs.len());
@@ -212,7 +212,12 @@ impl Store {
     }
 
     /// Reads what is in order on the device, with what lies between, to where it belongs in `out`.
-    fn read_wanted(&self, wanted: &[Wanted], runs: &[(&Stored, &RunRef)], out: &mut [Vec<u8>]) -> Result<()> {
+    fn read_wanted(
+        &self,
+        wanted: &[Wanted],
+        runs: &[(&OnDevice, &RunRef)],
+        out: &mut [Vec<u8>],
+    ) -> Result<()> {
         let start = wanted.first().map_or(0, |first| first.at);
         let end = wanted.iter().map(|w| w.at + w.len).max().unwrap_or(start);
         let (block_start, blocks) = blocks_around(start, end - start);
@@ -342,7 +347,7 @@ impl Store {
     }
 
     fn node_of(&self, header: Header, place: &NodePlace) -> Arc<Node> {
-        let piece = |runs| Piece::on_device(&self.cache, Stored { extent: place.extent.clone(), runs });
+        let piece = |runs| Piece::on_device(&self.cache, OnDevice { extent: place.extent.clone(), runs });
         let body = match header.entries {
             Entries::Leaf(basements) => Body::Leaf(
                 basements.into_iter().map(|(first, runs)| Basement { first, piece: piece(runs) }).collect(),
@@ -365,7 +370,7 @@ impl Store {
             }
         };
         let kept_bytes = (place.header_len as usize).saturating_sub(ORIGIN_BYTES);
-        let charge = self.cache.charge(kept_bytes * 2, &body);
+        let charge = self.cache.charge(kept_bytes * 2, body.content_bytes(), body.gotos());
         Arc::new(Node { id: header.id, height: header.height, lo: header.lo, hi: header.hi, body, charge })
     }
 }

@@ -7,15 +7,15 @@ use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::keep::{Kept, Standing};
+use super::block_reuse::{BlockReuse, Unchanged};
 use super::{NodePlace, Store, corrupt};
-use crate::cache::{Held, Piece, Stored};
+use crate::cache::{Held, OnDevice, Piece};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, Origin, RunRef, StoredAs, StoredEdge};
-use crate::format::run::Run;
 use crate::invariant::internal;
 use crate::io::AlignedBuf;
-use crate::node::{Body, Node, only_folded};
+use crate::node::{Body, Node};
+use crate::run::{Run, only_folded};
 use crate::upsert::Upsert;
 
 /// A node that is ready to be written.
@@ -27,7 +27,7 @@ pub(crate) struct Encoded {
     /// How many blocks are to be written.
     blocks: usize,
     /// The blocks of earlier extents that are a part of the next.
-    kept: Kept,
+    kept: BlockReuse,
 }
 
 /// A node that has its place.
@@ -52,7 +52,7 @@ struct Form {
     /// Runs that stay, first of all; their offsets count in the blocks that are kept.
     staying: Vec<RunRef>,
     /// Runs that are copied as they are stored elsewhere.
-    copied: Option<Stored>,
+    copied: Option<OnDevice>,
     /// What comes from memory.
     encoded: Option<Arc<Run>>,
     /// That is all of it, pairs and messages put together.
@@ -60,12 +60,17 @@ struct Form {
 }
 
 impl Form {
-    fn of(piece: &Piece, standing: Option<Standing>, kept: &Kept, upsert: &dyn Upsert) -> Result<Form> {
-        let staying = |Stored { extent, runs }: &Stored| -> Option<Vec<RunRef>> {
+    fn of(
+        piece: &Piece,
+        written_runs: Option<Unchanged>,
+        kept: &BlockReuse,
+        upsert: &dyn Upsert,
+    ) -> Result<Form> {
+        let staying = |OnDevice { extent, runs }: &OnDevice| -> Option<Vec<RunRef>> {
             let stays = |at: &RunRef| Some(RunRef { offset: kept.offset_of(extent, at)? as u32, ..*at });
             runs.iter().map(stays).collect()
         };
-        if let Some(Standing { stored, newer }) = standing
+        if let Some(Unchanged { stored, newer }) = written_runs
             && let Some(staying) = staying(&stored)
         {
             return Ok(Form { staying, copied: None, encoded: newer, is_folded: false });
@@ -76,7 +81,7 @@ impl Form {
         }
         let (copied, encoded) = match piece.resident().map_or_else(|| piece.held(), Held::Whole) {
             Held::Whole(run) => (None, Some(run)),
-            Held::Stored(stored, newer) => (Some(stored), newer),
+            Held::OnDevice(stored, newer) => (Some(stored), newer),
             Held::Nothing => return Err(internal!("a piece is in memory or on the device")),
         };
         Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
@@ -108,14 +113,16 @@ impl Store {
     ) -> Result<Encoded> {
         let pieces = node.pieces();
         let last = last.map(|place| &place.extent);
-        let standing: Vec<_> = match self.may_keep_blocks() {
-            true => pieces.iter().map(|piece| Standing::of(piece, last)).collect(),
+        let written_runs: Vec<_> = match self.may_keep_blocks() {
+            true => pieces.iter().map(|piece| Unchanged::of(piece, last)).collect(),
             false => pieces.iter().map(|_| None).collect(),
         };
-        let kept = Kept::plan(&pieces, &standing);
+        let kept = BlockReuse::plan(&pieces, &written_runs);
         let upsert = &*self.upsert;
-        let forms =
-            pieces.iter().zip(standing).map(|(piece, standing)| Form::of(piece, standing, &kept, upsert));
+        let forms = pieces
+            .iter()
+            .zip(written_runs)
+            .map(|(piece, written_runs)| Form::of(piece, written_runs, &kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
         let checkpoint = self.generation.load(Ordering::Relaxed);
         let origin = Origin { volume_id: self.volume_id, dict, checkpoint };
@@ -216,7 +223,7 @@ impl Store {
     /// A node has been written: from now on its pieces can be evicted.
     pub fn node_written(&self, outgoing: &Outgoing) {
         for WrittenPiece { piece, runs, folded } in &outgoing.pieces {
-            let stored = Stored { extent: outgoing.place.extent.clone(), runs: runs.clone() };
+            let stored = OnDevice { extent: outgoing.place.extent.clone(), runs: runs.clone() };
             if piece.written(stored, folded.clone()) {
                 self.cache.watch(piece);
             }
@@ -232,7 +239,7 @@ impl Store {
         start: usize,
         buffer: &mut AlignedBuf,
     ) -> Result<(Vec<Vec<RunRef>>, usize)> {
-        let copies: Vec<Stored> = forms.iter().filter_map(|form| form.copied.clone()).collect();
+        let copies: Vec<OnDevice> = forms.iter().filter_map(|form| form.copied.clone()).collect();
         let copied = copies.iter().flat_map(|stored| &stored.runs).map(|at| at.stored_len as usize);
         let encoded = forms.iter().filter_map(|form| form.encoded.as_ref());
         let room = copied.sum::<usize>()

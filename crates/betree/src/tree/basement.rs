@@ -10,14 +10,14 @@ use alloc::vec::Vec;
 
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
-use crate::format::run::Run;
 use crate::key::Cut;
 use crate::message::{Kind, Point};
-use crate::node::{Basement, Body, Node, pairs_of};
+use crate::node::{Basement, Body, Node};
 use crate::planted::{self, Bug};
+use crate::run::{Run, pairs_of};
 
 /// A basement with its messages is not larger than so many basements of the usual size.
 const SIZES_MAX: usize = 2;
@@ -36,7 +36,7 @@ impl Tree<'_> {
         let is_newer = points.iter().all(|point| point.msn > last_msn);
         let may_delete = points.iter().any(|point| point.kind == Kind::Delete);
         let may_keep = self.store.may_keep_blocks();
-        let is_growing = may_keep && self.dict.folds.lose_little();
+        let is_growing = may_keep && self.dict.merge_yield.is_mostly_new();
         // What is much of it is better written with the rest than twice.
         let most_bytes = if is_growing { old_bytes } else { old_bytes / 2 };
         let is_within = |sizes: usize| old_bytes + new_bytes <= self.geometry.basement_bytes as usize * sizes;
@@ -63,7 +63,7 @@ impl Tree<'_> {
             let pairs = pairs_of(layers, self.upsert);
             if piece.has_messages() {
                 let out_bytes = pairs.as_bytes().len();
-                self.dict.folds.note(piece.raw_bytes(), out_bytes, self.geometry.node_bytes);
+                self.dict.merge_yield.note(piece.raw_bytes(), out_bytes, self.geometry.node_bytes);
             }
             pairs
         });
@@ -78,7 +78,7 @@ impl Tree<'_> {
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
         self.copy_pairs(leaf, &Cut::LOW, &Cut::HIGH, &Lift::default(), Share::Pairs, &mut out)?;
         let leaf = self.with_body(leaf, Body::Leaf(out.finish().0));
-        self.apply(Change { changed: Vec::from([leaf.clone()]), ..Change::default() });
+        self.install(TreeChange { changed: Vec::from([leaf.clone()]), ..TreeChange::default() });
         Ok(leaf)
     }
 }

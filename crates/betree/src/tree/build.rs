@@ -5,14 +5,13 @@ use alloc::vec::Vec;
 
 use super::Tree;
 use super::leaf_builder::LeafBuilder;
-use super::tidy::join_nulls;
 use crate::cache::Piece;
 use crate::error::Result;
-use crate::format::run::{Run, RunBuilder};
 use crate::invariant::internal;
 use crate::key::{Cut, SEPARATOR, Translation, shared_len};
-use crate::node::{Basement, Body, Edge, Node, inside};
+use crate::node::{Basement, Body, Edge, Node, inside, join_nulls};
 use crate::planted::{self, Bug};
+use crate::run::{Run, RunBuilder};
 
 /// Between the coordinates of two nodes, both ways, for what lies in one window.
 #[derive(Default)]
@@ -76,7 +75,7 @@ impl Tree<'_> {
                 let run = lift_run(&*self.store.run(piece)?, &lift.to);
                 Some(Piece::new(&self.store.cache, run))
             }
-            other => other.as_ref().map(|piece| piece.twin(&self.store.cache)),
+            other => other.as_ref().map(|piece| piece.fork(&self.store.cache)),
         };
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
         if edge.child.is_none() {

@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 
 use betree_platform::sync::atomic::AtomicU64;
 
-use super::arrive::{Arrival, Batch};
+use super::apply_messages::{Applied, Messages};
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::settle::HEIGHT_MAX;
-use super::{Change, Cursor, Tree};
+use super::rebalance::HEIGHT_MAX;
+use super::{Cursor, Tree, TreeChange};
 use crate::batch::RangeChange;
 use crate::error::{Error, Result};
 use crate::key::{Cut, Translation};
@@ -61,14 +61,14 @@ impl Pending {
         self.points.is_empty() && self.ranges.is_empty() && self.gotos.is_empty()
     }
 
-    fn as_batch(&self, to: &Translation, back: &Translation) -> Batch<'_> {
+    fn as_batch(&self, to: &Translation, back: &Translation) -> Messages<'_> {
         let points = self.points.iter().map(|(key, msn, kind, value)| Point {
             key: to.key(key),
             msn: *msn,
             kind: *kind,
             value,
         });
-        Batch {
+        Messages {
             points: points.collect(),
             ranges: self.ranges.iter().map(|range| range.translate(to)).collect(),
             gotos: self.gotos.iter().map(|goto| goto.rebase(to, back)).collect(),
@@ -77,7 +77,7 @@ impl Pending {
 }
 
 /// Between a dictionary's keys and what follows a prefix.
-fn behind(prefix: &[u8]) -> Lift {
+fn under_prefix(prefix: &[u8]) -> Lift {
     Lift {
         to: Translation::strip(prefix.len()),
         back: Translation { strip_len: 0, prepend: prefix.to_vec() },
@@ -99,22 +99,26 @@ impl Tree<'_> {
     /// until the change is applied.
     ///
     /// Called with the structure lock held.
-    pub fn change_ranges(&self, changes: &[(Msn, RangeChange<'_>)], key_bytes_max: usize) -> Result<Change> {
+    pub fn change_ranges(
+        &self,
+        changes: &[(Msn, RangeChange<'_>)],
+        key_bytes_max: usize,
+    ) -> Result<TreeChange> {
         if planted::is(Bug::ChangesMadeOneByOne) && changes.len() > 1 {
             for change in changes.chunks(1) {
-                self.apply(self.change_ranges(change, key_bytes_max)?);
+                self.install(self.change_ranges(change, key_bytes_max)?);
             }
-            return Ok(Change::default());
+            return Ok(TreeChange::default());
         }
-        let mut arrival = Arrival::default();
-        match self.root_with(changes, key_bytes_max, &mut arrival) {
-            Ok(root) => arrival.change.changed.push(root),
+        let mut applied = Applied::default();
+        match self.root_with(changes, key_bytes_max, &mut applied) {
+            Ok(root) => applied.change.changed.push(root),
             Err(error) => {
-                self.give_up(&arrival.change);
+                self.cancel(&applied.change);
                 return Err(error);
             }
         }
-        Ok(arrival.change)
+        Ok(applied.change)
     }
 
     /// The next version of the root after changes of ranges.
@@ -122,7 +126,7 @@ impl Tree<'_> {
         &self,
         changes: &[(Msn, RangeChange<'_>)],
         key_bytes_max: usize,
-        arrival: &mut Arrival,
+        applied: &mut Applied,
     ) -> Result<Arc<Node>> {
         let mut at_sources = Vec::new();
         let mut captured = Vec::new();
@@ -132,47 +136,52 @@ impl Tree<'_> {
             if let RangeChange::Clone { from, to, lo, hi } = change
                 && from != to
             {
-                let part = [lo.behind(from), hi.behind(from)];
-                let source = self.capture(&root, from, part, &mut arrival.change, &mut at_sources)?;
-                captured.push((*msn, to, [lo.behind(to), hi.behind(to)], source));
+                let part = [lo.with_prefix(from), hi.with_prefix(from)];
+                let source = self.capture(&root, from, part, &mut applied.change, &mut at_sources)?;
+                captured.push((*msn, to, [lo.with_prefix(to), hi.with_prefix(to)], source));
             }
         }
         if planted::is(Bug::CopiesMadeLast) {
             captured.sort_by_key(|(.., source)| matches!(source, Captured::Pairs(_)));
         }
-        let mut at = self.with_gotos(root, &at_sources, arrival)?;
+        let mut at = self.with_gotos(root, &at_sources, applied)?;
         for (msn, change) in changes {
             if let RangeChange::Delete { lo, hi } = change {
-                at = self.without(&at, lo, hi, *msn, arrival)?;
+                at = self.without(&at, lo, hi, *msn, applied)?;
             }
         }
         if planted::is(Bug::SourceBackAfterDelete) {
-            at = self.with_gotos(at, &at_sources, arrival)?;
+            at = self.with_gotos(at, &at_sources, applied)?;
         }
         for (msn, to, part, source) in captured {
             refuse_too_long(source.longest_key().map(|len| to.len() + len), key_bytes_max)?;
-            at = self.put_behind(&at, to, part, source, msn, arrival)?;
+            at = self.put_under_prefix(&at, to, part, source, msn, applied)?;
         }
         Ok(at)
     }
 
     /// Gives back the names of nodes that a change was to add.
-    pub fn give_up(&self, change: &Change) {
+    pub fn cancel(&self, change: &TreeChange) {
         let mut table = self.table.lock();
-        change.added.iter().for_each(|node| table.give_up(node.id));
+        change.added.iter().for_each(|node| table.release_reserved(node.id));
     }
 
     /// The next version of a root to which messages have come.
-    fn arrived(&self, root: &Arc<Node>, batch: &Batch<'_>, arrival: &mut Arrival) -> Result<Arc<Node>> {
-        let body = self.arrive(root, batch, true, arrival)?;
+    fn with_messages_applied(
+        &self,
+        root: &Arc<Node>,
+        messages: &Messages<'_>,
+        applied: &mut Applied,
+    ) -> Result<Arc<Node>> {
+        let body = self.apply_messages(root, messages, true, applied)?;
         Ok(self.with_body(root, body))
     }
 
     /// The same for GOTOs, each newer than those before it.
-    fn with_gotos(&self, root: Arc<Node>, gotos: &[Goto], arrival: &mut Arrival) -> Result<Arc<Node>> {
+    fn with_gotos(&self, root: Arc<Node>, gotos: &[Goto], applied: &mut Applied) -> Result<Arc<Node>> {
         gotos.iter().try_fold(root, |root, goto| {
-            let batch = Batch { gotos: Vec::from([goto.clone()]), ..Batch::default() };
-            self.arrived(&root, &batch, arrival)
+            let messages = Messages { gotos: Vec::from([goto.clone()]), ..Messages::default() };
+            self.with_messages_applied(&root, &messages, applied)
         })
     }
 
@@ -182,24 +191,24 @@ impl Tree<'_> {
         lo: &Cut,
         hi: &Cut,
         msn: Msn,
-        arrival: &mut Arrival,
+        applied: &mut Applied,
     ) -> Result<Arc<Node>> {
         let ranges = Vec::from([RangeDelete { lo: lo.clone(), hi: hi.clone(), msn }]);
-        self.arrived(root, &Batch { ranges, ..Batch::default() }, arrival)
+        self.with_messages_applied(root, &Messages { ranges, ..Messages::default() }, applied)
     }
 
-    fn put_behind(
+    fn put_under_prefix(
         &self,
         root: &Arc<Node>,
         prefix: &[u8],
         [lo, hi]: [Cut; 2],
         source: Captured,
         msn: Msn,
-        arrival: &mut Arrival,
+        applied: &mut Applied,
     ) -> Result<Arc<Node>> {
         match source {
             Captured::Pairs(pairs) => {
-                let root = self.without(root, &lo, &hi, msn, arrival)?;
+                let root = self.without(root, &lo, &hi, msn, applied)?;
                 let keys: Vec<Vec<u8>> = pairs.iter().map(|(key, _)| [prefix, key].concat()).collect();
                 let points = keys.iter().zip(&pairs).map(|(key, (_, value))| Point {
                     key: Cow::Borrowed(key.as_slice()),
@@ -207,12 +216,12 @@ impl Tree<'_> {
                     kind: Kind::Put,
                     value,
                 });
-                let batch = Batch { points: points.collect(), ..Batch::default() };
-                self.arrived(&root, &batch, arrival)
+                let messages = Messages { points: points.collect(), ..Messages::default() };
+                self.with_messages_applied(&root, &messages, applied)
             }
             Captured::Edges(edges) => {
-                let behind = behind(prefix);
-                let lift = Lift { to: behind.back, back: behind.to };
+                let out_of_prefix = under_prefix(prefix);
+                let lift = Lift { to: out_of_prefix.back, back: out_of_prefix.to };
                 let mut edges = edges.iter().map(|e| self.lift_edge(e, &lift)).collect::<Result<Vec<_>>>()?;
                 if planted::is(Bug::PiecesWithoutMessages) {
                     edges.iter_mut().for_each(|e| (e.partition, e.gotos) = (None, Vec::new()));
@@ -221,8 +230,8 @@ impl Tree<'_> {
                     && !only.has_pending()
                     && let Some(goto) = Goto::of(only)
                 {
-                    let batch = Batch { gotos: Vec::from([goto]), ..Batch::default() };
-                    return self.arrived(root, &batch, arrival);
+                    let messages = Messages { gotos: Vec::from([goto]), ..Messages::default() };
+                    return self.with_messages_applied(root, &messages, applied);
                 }
                 let all = self.insert_edges(root.edges(), &lo, &hi, edges)?;
                 Ok(self.with_body(root, Body::Interior(all)))
@@ -238,7 +247,7 @@ impl Tree<'_> {
         root: &Arc<Node>,
         prefix: &[u8],
         [lo, hi]: [Cut; 2],
-        change: &mut Change,
+        change: &mut TreeChange,
         at_sources: &mut Vec<Goto>,
     ) -> Result<Captured> {
         let small_bytes = self.geometry.node_bytes as usize / SMALL_PARTS;
@@ -248,16 +257,16 @@ impl Tree<'_> {
         if self.estimate(&whole, root, &lo, &hi, small_bytes)? <= small_bytes {
             return Ok(Captured::Pairs(self.pairs(&lo, &hi, prefix.len())?));
         }
-        let mut way = Edge { lo: lo.clone(), hi: hi.clone(), ..whole };
+        let mut direction = Edge { lo: lo.clone(), hi: hi.clone(), ..whole };
         let mut collected: Vec<Pending> = Vec::new();
         let mut at_root = true;
         let parts = loop {
-            let Some(id) = way.child else { break Vec::from([way]) };
+            let Some(id) = direction.child else { break Vec::from([direction]) };
             let node = if at_root { root.clone() } else { self.node(id)? };
             if node.height == 0 {
-                break Vec::from([way]);
+                break Vec::from([direction]);
             }
-            let mut parts = self.edges_of(&node, &way, &Lift::out_of_child(&way))?;
+            let mut parts = self.edges_of(&node, &direction, &Lift::out_of_child(&direction))?;
             let [part] = parts.as_mut_slice() else { break parts };
             let (next, pending) = self.step(part, &lo, &hi)?;
             if next.child.is_none() && at_root {
@@ -273,35 +282,35 @@ impl Tree<'_> {
                 }
             }
             collected.push(pending);
-            way = next;
+            direction = next;
             at_root = false;
-            if let Some(child) = way.child
+            if let Some(child) = direction.child
                 && collected.iter().all(Pending::is_empty)
             {
                 let child = self.node(child)?;
-                if way.shown() == (child.lo.clone(), child.hi.clone()) {
-                    break Vec::from([way]);
+                if direction.shown() == (child.lo.clone(), child.hi.clone()) {
+                    break Vec::from([direction]);
                 }
             }
         };
         // No more edges than a node of nodes has.
         let most = (self.geometry.fanout_max as usize).pow(2);
-        let parts = if parts.len() > 1 { self.flattened(parts, TALL_MAX, most)? } else { parts };
+        let parts = if parts.len() > 1 { self.flatten_edges(parts, TALL_MAX, most)? } else { parts };
         // What is lower than the root can be one node below it.
         let is_low = parts.len() > 1 && self.height_of_tree(&parts) < root.height;
         let is_whole = matches!(parts.as_slice(), [only] if !only.has_pending()
             && (only.child.is_none() || !self.is_windowed_leaf(only)?));
         let nothing_collected = collected.iter().all(Pending::is_empty);
-        let behind = behind(prefix);
+        let lift = under_prefix(prefix);
         let lift_all = |parts: &[Edge]| -> Result<Vec<Edge>> {
-            parts.iter().map(|part| self.lift_edge(part, &behind)).collect()
+            parts.iter().map(|part| self.lift_edge(part, &lift)).collect()
         };
         if nothing_collected && (at_root && !is_low || is_whole) {
             return Ok(Captured::Edges(lift_all(&parts)?));
         }
         // Only what is lower than the root can be named by it: else one node is wider than others.
         let fits = self.height_of_tree(&parts) < root.height || planted::is(Bug::CarvedNodeAsHighAsRoot);
-        let parts = if fits { self.bundled(parts, change)? } else { parts };
+        let parts = if fits { self.bundle_edges(parts, change)? } else { parts };
         let target = self.carve(&lo, &hi, &parts, &collected, change)?;
         at_sources.extend(Goto::of(&target));
         Ok(Captured::Edges(lift_all(&[target])?))
@@ -339,7 +348,7 @@ impl Tree<'_> {
         Ok(child.height == 0 && edge.shown() != (child.lo.clone(), child.hi.clone()))
     }
 
-    /// A new node of the parts of a source, with what was collected above them arrived in it, newest
+    /// A new node of the parts of a source, with what was collected above them with_messages_applied in it, newest
     /// last; `collected` begins with the newest. Gives the edge to it, in the root's coordinates.
     fn carve(
         &self,
@@ -347,7 +356,7 @@ impl Tree<'_> {
         hi: &Cut,
         parts: &[Edge],
         collected: &[Pending],
-        change: &mut Change,
+        change: &mut TreeChange,
     ) -> Result<Edge> {
         let leaf = match parts {
             [only] => match only.child {
@@ -356,7 +365,7 @@ impl Tree<'_> {
             },
             _ => None,
         };
-        let mut arrival = Arrival::default();
+        let mut applied = Applied::default();
         // The way ends above a leaf too where that is as low as the target of a GOTO that was collected.
         let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
         let (mut node, edge) = match leaf.filter(|_| is_plain || planted::is(Bug::GotosCarriedIntoLeaf)) {
@@ -387,14 +396,14 @@ impl Tree<'_> {
         let mut edge = edge;
         let (to, back) = (edge.translation.clone(), edge.up());
         for pending in collected.iter().rev() {
-            let batch = pending.as_batch(&to, &back);
-            let longest = batch.points.iter().map(|p| p.key.len() as u32).max().unwrap_or(0);
-            let gotos = batch.gotos.iter().map(Goto::longest_key_here).max().unwrap_or(0);
+            let messages = pending.as_batch(&to, &back);
+            let longest = messages.points.iter().map(|p| p.key.len() as u32).max().unwrap_or(0);
+            let gotos = messages.gotos.iter().map(Goto::longest_key_here).max().unwrap_or(0);
             edge.longest_key = edge.longest_key.max(longest).max(gotos);
-            let body = self.arrive(&node, &batch, true, &mut arrival)?;
+            let body = self.apply_messages(&node, &messages, true, &mut applied)?;
             node = self.with_body(&node, body);
         }
-        change.added.append(&mut arrival.change.added);
+        change.added.append(&mut applied.change.added);
         change.added.push(node);
         Ok(edge)
     }

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::arrive::{Arrival, Batch};
-use super::{Change, Tree};
+use super::apply_messages::{Applied, Messages};
+use super::{Tree, TreeChange};
 use crate::dict::DictState;
 use crate::error::Result;
 use crate::key::Cut;
@@ -25,16 +25,16 @@ impl Tree<'_> {
             return Ok(edge.child.into_iter().collect());
         }
         let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
-        let mut arrival = Arrival { may_pass, ..Arrival::default() };
-        let batch = Batch::of(run.as_deref(), edge.gotos.clone());
-        let new = self.pass(edge, &batch, true, &mut arrival)?;
+        let mut applied = Applied { may_pass, ..Applied::default() };
+        let messages = Messages::of(run.as_deref(), edge.gotos.clone());
+        let new = self.pass(edge, &messages, true, &mut applied)?;
         let mut edges = edges.to_vec();
         if let Some(slot) = edges.get_mut(index) {
             *slot = new;
         }
-        arrival.change.changed.push(self.with_body(parent, Body::Interior(edges)));
-        self.apply(arrival.change);
-        Ok(arrival.reached)
+        applied.change.changed.push(self.with_body(parent, Body::Interior(edges)));
+        self.install(applied.change);
+        Ok(applied.reached)
     }
 
     /// Puts the runs of an edge's partition together, if that is at most half of what they are: the rest was
@@ -52,7 +52,7 @@ impl Tree<'_> {
             edge.partition = Some(piece);
         }
         let changed = Vec::from([self.with_body(node, Body::Interior(edges))]);
-        self.apply(Change { changed, ..Change::default() });
+        self.install(TreeChange { changed, ..TreeChange::default() });
         Ok(true)
     }
 
@@ -62,16 +62,16 @@ impl Tree<'_> {
         let root = self.node(root)?;
         let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH).collect();
         let ranges = memtable.ranges_within(&Cut::LOW, &Cut::HIGH);
-        let batch = Batch { points, ranges, gotos: Vec::new() };
-        let mut arrival = Arrival { may_pass, ..Arrival::default() };
-        let body = self.arrive(&root, &batch, true, &mut arrival)?;
-        arrival.change.changed.push(self.with_body(&root, body));
+        let messages = Messages { points, ranges, gotos: Vec::new() };
+        let mut applied = Applied { may_pass, ..Applied::default() };
+        let body = self.apply_messages(&root, &messages, true, &mut applied)?;
+        applied.change.changed.push(self.with_body(&root, body));
         let last = memtable.last_msn();
-        self.apply_with(arrival.change, |state: &mut DictState| {
+        self.install_with(applied.change, |state: &mut DictState| {
             state.frozen.pop_front();
             state.applied_msn = last;
         });
-        Ok(arrival.reached)
+        Ok(applied.reached)
     }
 
     /// Whether so many bytes are enough to go past a node at once.

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::cache::{Cache, Piece};
-use crate::format::run::{Run, RunBuilder};
 use crate::message::Kind;
-use crate::node::{Basement, Pairs};
+use crate::node::Basement;
+use crate::run::{Pairs, Run, RunBuilder};
 
 /// Packs pairs, given in the order of their keys, into basements of about equal size.
 pub(crate) struct LeafBuilder<'c> {

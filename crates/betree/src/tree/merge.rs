@@ -5,13 +5,12 @@ use alloc::vec::Vec;
 
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::tidy::{live, shown_edges};
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
-use crate::format::run::RunBuilder;
-use crate::node::{Body, Edge, Node};
+use crate::node::{Body, Edge, Node, live, shown_edges};
 use crate::planted::{self, Bug};
+use crate::run::RunBuilder;
 
 impl Tree<'_> {
     /// Replaces the child of an edge, of which it shows nothing, by a null edge.
@@ -28,7 +27,7 @@ impl Tree<'_> {
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index, [null]);
         let parent = self.with_body(parent, Body::Interior(edges));
-        self.apply(Change { changed: alloc::vec![parent.clone()], removed, ..Change::default() });
+        self.install(TreeChange { changed: alloc::vec![parent.clone()], removed, ..TreeChange::default() });
         Ok(Some(parent))
     }
 
@@ -81,7 +80,7 @@ impl Tree<'_> {
         }
         let into = Lift::into_child(&first.lo, &last.hi);
         let (lo, hi) = (into.to.cut(&first.lo), into.to.cut(&last.hi));
-        let mut change = Change::default();
+        let mut change = TreeChange::default();
         let gotos: Vec<_> = merged.iter().flat_map(|edge| &edge.gotos).cloned().collect();
         let (node, longest) = if height == 0 {
             let mut leaf = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
@@ -127,7 +126,7 @@ impl Tree<'_> {
         edges.splice(from..=to, [edge]);
         let parent = self.with_body(parent, Body::Interior(edges));
         change.changed.push(parent.clone());
-        self.apply(change);
+        self.install(change);
         Ok(Some(parent))
     }
 
@@ -140,7 +139,7 @@ impl Tree<'_> {
             edges.splice(from..=to, [edge]);
         }
         let parent = self.with_body(parent, Body::Interior(edges));
-        self.apply(Change { changed: alloc::vec![parent.clone()], ..Change::default() });
+        self.install(TreeChange { changed: alloc::vec![parent.clone()], ..TreeChange::default() });
         Ok(parent)
     }
 

@@ -1,23 +1,20 @@
 //! The Bε-tree: what is asked of it and what is done to its shape, one operation a file.
 
-mod arrive;
+mod apply_messages;
 mod basement;
-mod borders;
 mod build;
 mod clone;
-mod convert;
+mod compact_edges;
 mod cursor;
 mod flush;
 mod free;
 mod get;
+mod goto;
 mod leaf_builder;
 mod merge;
-mod region;
-mod settle;
-mod source;
+mod rebalance;
+mod reclaim_hidden;
 mod split;
-mod tidy;
-mod unreadable;
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +25,8 @@ use alloc::vec::Vec;
 use betree_platform::sync::Mutex;
 use hashbrown::HashMap;
 
-pub use cursor::Cursor;
-pub(crate) use settle::{FLUSH_NODES, PASSING_FLUSH_NODES};
-pub use unreadable::Unreadable;
+pub use cursor::{Cursor, Unreadable};
+pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
 use crate::dict::Dict;
 use crate::error::{Error, Result};
@@ -61,7 +57,7 @@ pub(crate) struct Tree<'e> {
 /// New versions of nodes, to be put in place in one step. References follow from what the versions
 /// name.
 #[derive(Default)]
-pub(crate) struct Change {
+pub(crate) struct TreeChange {
     /// New versions of nodes that the table holds.
     pub changed: Vec<Arc<Node>>,
     /// Nodes under reserved names.
@@ -191,11 +187,11 @@ impl Tree<'_> {
         let mut body = body;
         match &mut body {
             Body::Leaf(basements) => {
-                basements.iter_mut().for_each(|b| b.piece = b.piece.twin(&self.store.cache));
+                basements.iter_mut().for_each(|b| b.piece = b.piece.fork(&self.store.cache));
             }
             Body::Interior(edges) => {
                 let pieces = edges.iter_mut().filter_map(|edge| edge.partition.as_mut());
-                pieces.for_each(|piece| *piece = piece.twin(&self.store.cache));
+                pieces.for_each(|piece| *piece = piece.fork(&self.store.cache));
             }
         }
         self.version(id, height, lo, hi, body)
@@ -210,7 +206,7 @@ impl Tree<'_> {
                 edges.iter().map(|e| e.lo.bytes().len() * 2 + EDGE_BYTES + gotos(e)).sum()
             }
         };
-        let charge = self.store.cache.charge(header + EDGE_BYTES, &body);
+        let charge = self.store.cache.charge(header + EDGE_BYTES, body.content_bytes(), body.gotos());
         Arc::new(Node { id, height, lo, hi, body, charge })
     }
 
@@ -231,16 +227,16 @@ impl Tree<'_> {
 
     /// Makes the first root of a dictionary.
     pub fn set_root(&self, root: Arc<Node>) {
-        self.apply(Change { root: Some(root.id), added: alloc::vec![root], ..Change::default() });
+        self.install(TreeChange { root: Some(root.id), added: alloc::vec![root], ..TreeChange::default() });
     }
 
     /// Puts new versions in place. Readers see all of it or nothing, and so does a checkpoint.
-    pub fn apply(&self, change: Change) {
-        self.apply_with(change, |_| ());
+    pub fn install(&self, change: TreeChange) {
+        self.install_with(change, |_| ());
     }
 
-    /// As [`apply`](Tree::apply), with something else in the same step.
-    pub fn apply_with(&self, change: Change, also: impl FnOnce(&mut crate::dict::DictState)) {
+    /// As [`install`](Tree::install), with something else in the same step.
+    pub fn install_with(&self, change: TreeChange, also: impl FnOnce(&mut crate::dict::DictState)) {
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
         let mut counts: HashMap<NodeId, i64> = HashMap::new();

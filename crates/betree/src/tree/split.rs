@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::error::Result;
 use crate::key::{Cut, SEPARATOR};
-use crate::node::{Basement, Body, Edge, Node, inside};
+use crate::node::{Basement, Body, Edge, Node, inside, shown_basements};
 
 impl Tree<'_> {
     /// Splits what an edge shows of its child in two. Gives the new version of the parent, or `None`
@@ -26,9 +26,9 @@ impl Tree<'_> {
         }
     }
 
-    /// Where an edge shows only a part of its child: makes a node of that part (*mending*), so that
+    /// Where an edge shows only a part of its child: makes a node of that part (*materializing*), so that
     /// what is hidden can go. Gives the new version of the parent.
-    pub fn mend(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
+    pub fn materialize_window(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
         let (lo, hi) = edge.shown();
         if lo == child.lo && hi == child.hi {
@@ -50,7 +50,7 @@ impl Tree<'_> {
         let out = Lift::out_of_child(edge);
         // Where the parts keep the blocks, they keep the messages over them.
         let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
-        let mut change = Change::default();
+        let mut change = TreeChange::default();
         let mut new = Vec::with_capacity(cuts.len());
         let above = |cut: &Cut, bound: &Cut, is_bound: bool| {
             // A bound keeps the bytes it has in the parent, which its image may not say.
@@ -88,7 +88,7 @@ impl Tree<'_> {
         let parent = self.with_body(parent, Body::Interior(edges));
         change.changed.push(parent.clone());
         change.removed.push(child.id);
-        self.apply(change);
+        self.install(change);
         Ok(parent)
     }
 
@@ -132,13 +132,6 @@ fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
         (Some(middle), _) if component(low).as_ref() != Some(&middle) => Cut::before(middle),
         _ => Cut::before(middle),
     }
-}
-
-/// The basements that may hold keys in `[lo, hi)`.
-pub(super) fn shown_basements<'b>(basements: &'b [Basement], lo: &Cut, hi: &Cut) -> &'b [Basement] {
-    let from = basements.partition_point(|b| lo.is_above(&b.first)).saturating_sub(1);
-    let to = basements.partition_point(|b| hi.is_above(&b.first));
-    basements.get(from..to).unwrap_or_default()
 }
 
 /// Where to split an interior node: at the pivot of the middle half that is shared least, and of

@@ -1,16 +1,16 @@
 //! What a tree is to do where the device holds other than what was written, what it writes where others
 //! put together what a checkpoint is writing, and with how many reads it brings what belongs together.
 
-mod between;
-mod counted;
-mod fleeting;
-mod forgotten;
-mod heirs;
-mod layered;
-mod made_up;
-mod rotten;
-mod smashed;
-mod together;
+mod block_inheritance;
+mod changes_during_checkpoint;
+mod check_of_damage;
+mod header_eviction;
+mod hostile_nodes;
+mod merge_while_written;
+mod messages_over_basements;
+mod range_delete_weight;
+mod reads_in_one_go;
+mod unreadable_blocks;
 
 use alloc::format;
 use alloc::string::String;
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use hashbrown::HashSet;
 
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::io::mem::MemDevice;
@@ -150,7 +150,7 @@ fn make_up(env: &Env, node: &Node, height: u8, body: Body) {
         [] => (node.lo.clone(), node.hi.clone()),
     };
     let changed = Vec::from([tree.version(node.id, height, lo, hi, body)]);
-    tree.apply(Change { changed, ..Change::default() });
+    tree.install(TreeChange { changed, ..TreeChange::default() });
     env.checkpoint().unwrap();
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::Workload;
-use super::fileserver::FileServer;
+use super::filebench::Filebench;
 use super::grep::grep_for;
 use super::seen::{Seen, content_bytes};
 
@@ -16,7 +16,7 @@ const ABSENT: &str = "no line has this";
 /// `grep -r` of the files, each time after some more load, cold.
 pub struct AgeFileServer {
     /// The load.
-    pub server: FileServer,
+    pub server: Filebench,
     /// How often there is a grep.
     pub steps: u64,
     /// How many bytes the last grep read.

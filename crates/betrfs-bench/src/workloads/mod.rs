@@ -7,7 +7,7 @@ mod clone_tree;
 mod clone_write;
 mod create;
 mod delete_large;
-mod fileserver;
+mod filebench;
 mod find;
 mod git_checkout;
 mod git_clone;
@@ -23,8 +23,6 @@ mod seen;
 mod sequential;
 mod tokubench;
 mod unpack;
-mod webproxy;
-mod webserver;
 
 pub use sequential::fill;
 
@@ -33,6 +31,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bench_harness::scale::Scale;
+use filebench::Filebench;
 use seen::Seen;
 
 use crate::cloner::Cloner;
@@ -180,7 +179,7 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
     }));
     all.extend(renames(scale));
     all.extend(clones(scale, inputs));
-    all.extend(filebench(scale));
+    all.extend(filebench_profiles(scale));
     all.extend(aging(scale, &inputs.history_repository));
     all
 }
@@ -238,40 +237,17 @@ fn clones<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> [Box<dyn Workload + 't>; 
     ]
 }
 
-/// filebench's profiles with the sizes and threads that they are published with.
-fn filebench<'t>(scale: Scale) -> [Box<dyn Workload + 't>; 4] {
-    let set = |files: u64, fanout: u64, mean_bytes: u64, present_percent: u64| FileSet {
-        layout: Layout { files, fanout },
-        mean_bytes,
-        present_percent,
-    };
-    [
-        Box::new(oltp::Oltp {
-            files: scale.pick(2, 10),
-            file_bytes: scale.part(1 << 20, 10 << 20),
-            readers: scale.pick(20, 200),
-            writers: scale.pick(2, 10),
-            batches: scale.pick(1, 10),
-        }),
-        Box::new(fileserver::FileServer {
-            set: set(scale.part(100, 10_000), 20, scale.pick(16 << 10, 128 << 10), 80),
-            threads: scale.pick(10, 50),
-            loops: scale.part(5, 80),
-            append_bytes_max: 16 << 10,
-        }),
-        Box::new(webserver::WebServer {
-            set: set(scale.part(100, 1000), 20, 16 << 10, 100),
-            threads: scale.pick(10, 100),
-            loops: scale.part(5, 100),
-            append_bytes_max: 16 << 10,
-        }),
-        Box::new(webproxy::WebProxy {
-            set: set(scale.part(200, 10_000), 1_000_000, 16 << 10, 80),
-            threads: scale.pick(10, 100),
-            loops: scale.part(5, 100),
-            write_bytes_max: 16 << 10,
-        }),
-    ]
+/// Filebench's profiles with their published sizes and threads.
+fn filebench_profiles<'t>(scale: Scale) -> Vec<Box<dyn Workload + 't>> {
+    let mut profiles: Vec<Box<dyn Workload>> = vec![Box::new(oltp::Oltp {
+        files: scale.pick(2, 10),
+        file_bytes: scale.part(1 << 20, 10 << 20),
+        readers: scale.pick(20, 200),
+        writers: scale.pick(2, 10),
+        batches: scale.pick(1, 10),
+    })];
+    profiles.extend(filebench::servers(scale).map(|server| Box::new(server) as Box<dyn Workload>));
+    profiles
 }
 
 fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't>; 4] {
@@ -280,7 +256,8 @@ fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't
     // Each grep wants the disk cold: a quarter of the data has a tenth of them.
     let pulls_per_step = if scale == Scale::Quarter { 250 } else { scale.pick(3, 100) };
     let server = || age_fileserver::AgeFileServer {
-        server: fileserver::FileServer {
+        server: Filebench {
+            personality: &filebench::FILE_SERVER,
             set: FileSet {
                 layout: Layout { files: scale.part(100, 10_000), fanout: 20 },
                 mean_bytes: 16 << 10,
@@ -288,7 +265,7 @@ fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't
             },
             threads: scale.pick(4, 50),
             loops: scale.part(5, 100),
-            append_bytes_max: 16 << 10,
+            write_bytes_max: 16 << 10,
         },
         steps: scale.pick(2, 10),
         seen: Seen::default(),

@@ -18,7 +18,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::format::tail::TaggedTail;
 use crate::settings::Geometry;
-use crate::space::Part;
+use crate::space::BlockRange;
 
 /// The first bytes of a superblock, in every version.
 const MAGIC: [u8; 8] = *b"BetrFS\0\x01";
@@ -197,9 +197,9 @@ impl Superblock {
                 applied_msn: raw.applied_msn.get(),
             };
         }
-        let mut further_parts = [Part::default(); DIRECTORY_PARTS_MAX - 1];
+        let mut further_parts = [BlockRange::default(); DIRECTORY_PARTS_MAX - 1];
         for (part, raw) in further_parts.iter_mut().zip(&raw.table_further_parts) {
-            *part = Part { start_block: raw.start_block.get(), len_blocks: raw.len_blocks.get() };
+            *part = BlockRange { start_block: raw.start_block.get(), len_blocks: raw.len_blocks.get() };
         }
         let (of_dicts, beyond) = raw.upserts.split_at_checked(usize::from(dicts_count)).unwrap_or_default();
         if beyond.iter().any(|raw| raw.as_bytes().iter().any(|byte| *byte != 0)) {

@@ -44,7 +44,7 @@ pub(super) fn sample() -> Superblock {
             .map(|name| UpsertId { name: name.into(), version: name.len() as u32 })
             .into(),
         table: TablePlace::new(
-            &[Part { start_block: 40, len_blocks: 1 }, Part { start_block: 60, len_blocks: 1 }],
+            &[BlockRange { start_block: 40, len_blocks: 1 }, BlockRange { start_block: 60, len_blocks: 1 }],
             5000,
             0x1122_3344_5566_7788,
         ),
@@ -94,7 +94,7 @@ fn every_field_comes_back() {
         table_page_bytes: 4096,
         dicts: [DictRoot { slot: u32::MAX, generation: u32::MAX, applied_msn: COUNTER_MAX }; DICTS_MAX],
         upserts: vec![UpsertId { name: "z".repeat(UPSERT_NAME_BYTES_MAX), version: u32::MAX }; DICTS_MAX],
-        table: TablePlace::new(&[Part { start_block: 199, len_blocks: 1 }], 4096, u64::MAX),
+        table: TablePlace::new(&[BlockRange { start_block: 199, len_blocks: 1 }], 4096, u64::MAX),
         log_start: LogStart { epoch: COUNTER_MAX, seq: COUNTER_MAX, position: LOG_BYTES_MIN - 4096 },
         next_msn: COUNTER_MAX,
         tail: tail(&[(0, &vec![7; TAIL_BYTES_MAX - 4])]),

@@ -74,7 +74,7 @@ impl Device for Watched {
 fn what_is_appended_or_written_during_a_sync_is_not_durable_by_it() {
     let device = Watched::new(device());
     let disk = Arc::new(Disk::new(device.clone()));
-    let log = Arc::new(Log::open_at(disk, REGION, &ID, &START, u64::MAX));
+    let log = Arc::new(Log::open_at(disk, LOG_AREA, &ID, &START, u64::MAX));
     append(&log, 1);
     let inner = log.clone();
     *device.during_sync.lock().unwrap() = Some(Box::new(move || {
@@ -95,7 +95,7 @@ fn those_who_come_during_a_sync_share_the_next() {
     for _ in 0..20 {
         let device = Watched::new(device());
         let disk = Arc::new(Disk::new(device.clone()));
-        let log = Arc::new(Log::open_at(disk.clone(), REGION, &ID, &START, u64::MAX));
+        let log = Arc::new(Log::open_at(disk.clone(), LOG_AREA, &ID, &START, u64::MAX));
         append(&log, 1);
         let inner = log.clone();
         let (send, threads) = mpsc::channel();
@@ -122,7 +122,7 @@ fn threads_share_writes_and_syncs() {
     let watched = Watched::new(device());
     let device = watched.inner.clone();
     let disk = Arc::new(Disk::new(watched.clone()));
-    let log = Log::open_at(disk.clone(), REGION, &ID, &START, u64::MAX);
+    let log = Log::open_at(disk.clone(), LOG_AREA, &ID, &START, u64::MAX);
     let next = Mutex::new(1);
     let calls = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -143,7 +143,7 @@ fn threads_share_writes_and_syncs() {
                         calls.fetch_add(1, Ordering::Relaxed);
                         assert!(log.durable_msn() >= msn);
                     }
-                    // Half of the region at most, by checkpoints that know every durable record.
+                    // Half of the log area at most, by checkpoints that know every durable record.
                     if log.free_bytes() < log.capacity_bytes() / 2 {
                         let start = log.start_for(log.durable_msn() + 1);
                         log.trim_to(&start);

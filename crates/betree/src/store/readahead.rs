@@ -21,7 +21,7 @@ pub(crate) const LEAVES_AHEAD: usize = 2;
 
 /// Leaves to be read ahead.
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Readahead {
     state: Mutex<State>,
     wanted: Condvar,
     /// Threads that read ahead; while there is none, nothing is asked for.
@@ -60,7 +60,7 @@ fn push<T>(queue: &mut VecDeque<T>, new: T, is_same: impl Fn(&T) -> bool) {
     }
 }
 
-impl Ahead {
+impl Readahead {
     /// Asks for the leaf behind a place.
     pub fn ask(&self, request: Request) {
         if self.threads.load(Ordering::Relaxed) > 0 {
@@ -89,7 +89,7 @@ impl Ahead {
         taken_back || was_read
     }
 
-    /// Gives each request to `read`, until [`stop`](Ahead::stop).
+    /// Gives each request to `read`, until [`stop`](Readahead::stop).
     pub fn serve(&self, mut read: impl FnMut(Request)) {
         self.threads.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -107,7 +107,7 @@ impl Ahead {
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Makes every [`serve`](Ahead::serve) return, now and later.
+    /// Makes every [`serve`](Readahead::serve) return, now and later.
     pub fn stop(&self) {
         self.state.lock().stop = true;
         self.wanted.notify_all();

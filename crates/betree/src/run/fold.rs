@@ -3,8 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Layers, live, same_key, with_newer};
-use crate::format::run::{Run, RunBuilder};
+use super::{Layers, Run, RunBuilder, live, same_key, with_newer};
 use crate::message::{Kind, Point, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};

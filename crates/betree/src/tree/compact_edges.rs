@@ -5,33 +5,32 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::arrive::{Arrival, Batch};
+use super::apply_messages::{Applied, Messages};
 use super::build::Lift;
-use super::split::shown_basements;
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::error::Result;
-use crate::format::run::Run;
-use crate::node::{Body, Edge, Node};
+use crate::node::{Body, Edge, Node, is_nothing, join_nulls, live, next_live, shown_basements, shown_edges};
 use crate::planted::{self, Bug};
+use crate::run::Run;
 
 impl Tree<'_> {
     /// What an edge shows of its interior child, with what is pending for the edge come to stand in
     /// that: edges that may take the edge's place.
-    pub(super) fn expanded(&self, edge: &Edge, child: &Node) -> Result<Vec<Edge>> {
+    pub(super) fn expand_edge(&self, edge: &Edge, child: &Node) -> Result<Vec<Edge>> {
         let shown = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
         if !edge.has_pending() || planted::is(Bug::PendingLostWhenPulledUp) {
             return Ok(shown);
         }
         let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
-        let batch = Batch::of(run.as_deref(), edge.gotos.clone());
-        self.arrive_at_edges(&shown, &batch, false, &mut Arrival::default())
+        let messages = Messages::of(run.as_deref(), edge.gotos.clone());
+        self.apply_to_edges(&shown, &messages, false, &mut Applied::default())
     }
 
     /// Edges of which those that lead to the highest children are replaced by what these show, level by
     /// level, as long as they lead to no more than `tall_max` of a level and there are at most `most`
     /// edges: where a border between high nodes runs through a small directory, that is no higher than
     /// what it holds. Of the levels, the one is taken at which a tree of the edges is lowest.
-    pub(super) fn flattened(&self, edges: Vec<Edge>, tall_max: usize, most: usize) -> Result<Vec<Edge>> {
+    pub(super) fn flatten_edges(&self, edges: Vec<Edge>, tall_max: usize, most: usize) -> Result<Vec<Edge>> {
         let mut best = edges;
         let mut best_height = self.height_of_tree(&best);
         let mut next = self.one_level_down(&best, tall_max, most)?;
@@ -71,7 +70,7 @@ impl Tree<'_> {
         let mut lower = Vec::with_capacity(count);
         for (edge, child) in edges.iter().zip(&children) {
             match child {
-                Some(child) => lower.extend(self.expanded(edge, child)?),
+                Some(child) => lower.extend(self.expand_edge(edge, child)?),
                 None => lower.push(edge.clone()),
             }
         }
@@ -92,7 +91,7 @@ impl Tree<'_> {
 
     /// So few edges that they fit into one node: where there are more, nodes are put below them, which are
     /// added to `change`.
-    pub(super) fn bundled(&self, edges: Vec<Edge>, change: &mut Change) -> Result<Vec<Edge>> {
+    pub(super) fn bundle_edges(&self, edges: Vec<Edge>, change: &mut TreeChange) -> Result<Vec<Edge>> {
         let fanout_max = self.geometry.fanout_max as usize;
         let mut edges = edges;
         while live(&edges) > fanout_max {
@@ -112,7 +111,12 @@ impl Tree<'_> {
 
     /// Replaces an edge by the only one that it shows of its child, or by none if that has nothing.
     /// Gives the new version of the parent.
-    pub(super) fn see_through(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
+    pub(super) fn collapse_edge(
+        &self,
+        parent: &Node,
+        index: usize,
+        child: &Node,
+    ) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
         if child.height == 0 {
             return if self.shows_pairs(edge, child)? { Ok(None) } else { self.drop_child(parent, index) };
@@ -120,14 +124,18 @@ impl Tree<'_> {
         if live(shown_edges(child, edge)) > 1 {
             return Ok(None);
         }
-        let new = self.expanded(edge, child)?;
+        let new = self.expand_edge(edge, child)?;
         if live(&new) > 1 {
             return Ok(None);
         }
         let mut edges = parent.edges().to_vec();
         edges.splice(index..=index, new);
         join_nulls(&mut edges);
-        Ok(Some(self.replaced(parent, edges, Change { removed: Vec::from([child.id]), ..Change::default() })))
+        Ok(Some(self.with_edges(
+            parent,
+            edges,
+            TreeChange { removed: Vec::from([child.id]), ..TreeChange::default() },
+        )))
     }
 
     /// Whether an edge shows any pair of a leaf.
@@ -144,22 +152,22 @@ impl Tree<'_> {
     }
 
     /// Lets a node have other edges, in one step with the rest of a change.
-    fn replaced(&self, node: &Node, edges: Vec<Edge>, mut change: Change) -> Arc<Node> {
+    fn with_edges(&self, node: &Node, edges: Vec<Edge>, mut change: TreeChange) -> Arc<Node> {
         let node = self.with_body(node, Body::Interior(edges));
         change.changed.push(node.clone());
-        self.apply(change);
+        self.install(change);
         node
     }
 
     /// An interior node with as few edges as show the same: none leads to one other only, neighbours that
     /// show little are one, and where that is not enough, low ones lie under a node that is lower than the
     /// highest.
-    pub(super) fn tidied(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
+    pub(super) fn compact_edges(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
         let mut node = node.clone();
         let mut at = 0;
         while let Some(edge) = node.edges().get(at) {
             if let Some(id) = edge.child
-                && let Some(seen) = self.see_through(&node, at, &*self.node(id)?)?
+                && let Some(seen) = self.collapse_edge(&node, at, &*self.node(id)?)?
             {
                 // Where nulls were joined it may have moved down by one.
                 at = at.saturating_sub(1);
@@ -175,7 +183,7 @@ impl Tree<'_> {
                 _ => at += 1,
             }
         }
-        self.gathered(node)
+        self.bundle_low_edges(node)
     }
 
     /// Whether nothing speaks against merging what an edge leads to with what the next does: the higher
@@ -190,7 +198,7 @@ impl Tree<'_> {
 
     /// A node of which runs of low edges lie under nodes of their own, the lowest first, until there are
     /// few enough edges.
-    fn gathered(&self, node: Arc<Node>) -> Result<Arc<Node>> {
+    fn bundle_low_edges(&self, node: Arc<Node>) -> Result<Arc<Node>> {
         let enough = self.geometry.fanout_max as usize * 3 / 4;
         let run_max = self.geometry.fanout_max as usize / 2;
         let mut node = node;
@@ -200,7 +208,7 @@ impl Tree<'_> {
                 break;
             }
             let mut all: Vec<Edge> = Vec::new();
-            let mut change = Change::default();
+            let mut change = TreeChange::default();
             for run in node.edges().chunk_by(|a, b| {
                 self.height_above(core::slice::from_ref(a)) <= level
                     && self.height_above(core::slice::from_ref(b)) <= level
@@ -218,49 +226,9 @@ impl Tree<'_> {
                 }
             }
             if !change.added.is_empty() {
-                node = self.replaced(&node, all, change);
+                node = self.with_edges(&node, all, change);
             }
         }
         Ok(node)
     }
-}
-
-/// The edges of an interior child that an edge shows.
-pub(super) fn shown_edges<'c>(child: &'c Node, edge: &Edge) -> &'c [Edge] {
-    let (lo, hi) = edge.shown();
-    let edges = child.edges();
-    let (from, to) = (edges.partition_point(|e| e.hi <= lo), edges.partition_point(|e| e.lo < hi));
-    edges.get(from..to).unwrap_or_default()
-}
-
-/// How many edges there are that lead to something, or have something pending: of those between them that
-/// do not, there is at most one more.
-pub(super) fn live(edges: &[Edge]) -> usize {
-    edges.iter().filter(|edge| !is_nothing(edge)).count()
-}
-
-/// The first edge behind another that leads to something.
-pub(super) fn next_live(node: &Node, index: usize) -> Option<usize> {
-    let behind = node.edges().iter().enumerate().skip(index + 1);
-    behind.filter(|(_, edge)| !is_nothing(edge)).map(|(at, _)| at).next()
-}
-
-/// The last edge before another that leads to something.
-pub(super) fn live_before(node: &Node, index: usize) -> Option<usize> {
-    node.edges().get(..index)?.iter().rposition(|edge| !is_nothing(edge))
-}
-
-fn is_nothing(edge: &Edge) -> bool {
-    edge.child.is_none() && !edge.has_pending()
-}
-
-/// Neighbours that show nothing become one.
-pub(super) fn join_nulls(edges: &mut Vec<Edge>) {
-    edges.dedup_by(|next, edge| {
-        let both = is_nothing(edge) && is_nothing(next);
-        if both {
-            edge.hi = next.hi.clone();
-        }
-        both
-    });
 }

@@ -1,6 +1,6 @@
 //! What lies around a place: the step of a cursor.
 //!
-//! A *region* is the largest piece of the key space around a place that one basement, one null edge
+//! A *chunk* is the largest piece of the key space around a place that one basement, one null edge
 //! or one range delete serves. For it alone, what the memtables and the partitions above hold is
 //! merged with the pairs of the basement, newest first, and copied; no node is ever changed for a
 //! read (§3.4.4).
@@ -9,20 +9,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::source::{Points, Source, Window};
-use super::{Tree, astray};
+use super::super::{Tree, astray};
+use super::message_iter::{MessageIter, Points, Window};
 use crate::cache::Piece;
 use crate::dict::DictState;
 use crate::error::Result;
-use crate::format::run::Run;
 use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::node::{Basement, Body, Edge, Goto, Node, NodeId};
+use crate::run::Run;
 use crate::store::{LEAVES_AHEAD, Request};
 use crate::upsert::fold;
 
-/// A region takes no more messages of one memtable than a basement would hold that are this small,
+/// A chunk takes no more messages of one memtable than a basement would hold that are this small,
 /// in bytes.
 const SMALL_MESSAGE_BYTES: u32 = 16;
 /// Nor more than this many.
@@ -35,9 +35,9 @@ const LONG_SCAN_BASEMENTS: usize = 4;
 /// Values from this size on are not copied, in bytes.
 const LARGE_VALUE_BYTES: usize = 512;
 
-/// The pairs of a region, copied out of the tree but for large values.
+/// The pairs of a chunk, copied out of the tree but for large values.
 #[derive(Default)]
-pub(crate) struct Region {
+pub(crate) struct Chunk {
     pub lo: Option<Cut>,
     pub hi: Option<Cut>,
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct Region {
     runs: Vec<Arc<Run>>,
 }
 
-/// A pair: its key ends in the region's bytes here, and begins where the pair before ends.
+/// A pair: its key ends in the chunk's bytes here, and begins where the pair before ends.
 struct Pair {
     key_end: usize,
     end: usize,
@@ -54,7 +54,7 @@ struct Pair {
     shared: Option<(usize, usize)>,
 }
 
-impl Region {
+impl Chunk {
     fn clear(&mut self) {
         self.bytes.clear();
         self.pairs.clear();
@@ -128,11 +128,11 @@ pub(super) struct Scope {
 impl Scope {
     /// What of it lies ahead of a place: no more is looked for, or a memtable of many messages would give the same
     /// ones again.
-    fn ahead(&self, at: &Cut, way: Way) -> Window {
+    fn ahead(&self, at: &Cut, direction: Direction) -> Window {
         let mut ahead = Window { lo: self.lo.clone(), hi: self.hi.clone() };
-        match way {
-            Way::Up => ahead.meet(at, &Cut::HIGH),
-            Way::Down => ahead.meet(&Cut::LOW, at),
+        match direction {
+            Direction::Forward => ahead.meet(at, &Cut::HIGH),
+            Direction::Backward => ahead.meet(&Cut::LOW, at),
         }
         ahead
     }
@@ -140,9 +140,9 @@ impl Scope {
 
 /// Which way a cursor looks from its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Up,
-    Down,
+pub(super) enum Direction {
+    Forward,
+    Backward,
 }
 
 /// A partition or basement on the way, with the coordinates of its node.
@@ -167,35 +167,41 @@ pub(super) struct LeafPlace {
 }
 
 impl Tree<'_> {
-    /// Fills `region` with what lies around `at` on the side of `way`, inside the range of `scope`.
-    pub(super) fn read_region(&self, scope: &Scope, at: &Cut, way: Way, region: &mut Region) -> Result<()> {
+    /// Fills `chunk` with what lies around `at` on the side of `direction`, inside the range of `scope`.
+    pub(super) fn read_chunk(
+        &self,
+        scope: &Scope,
+        at: &Cut,
+        direction: Direction,
+        chunk: &mut Chunk,
+    ) -> Result<()> {
         let mut gone = None;
         loop {
-            if self.try_region(scope, at, way, region, &mut gone)? {
+            if self.try_chunk(scope, at, direction, chunk, &mut gone)? {
                 return Ok(());
             }
         }
     }
 
     /// As above; `false` if a node had to be read and the walk must begin anew.
-    fn try_region(
+    fn try_chunk(
         &self,
         scope: &Scope,
         at: &Cut,
-        way: Way,
-        region: &mut Region,
+        direction: Direction,
+        chunk: &mut Chunk,
         gone: &mut Option<NodeId>,
     ) -> Result<bool> {
         let mut window = Window { lo: scope.lo.clone(), hi: scope.hi.clone() };
         let mut levels: Vec<Level> = Vec::new();
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<MessageIter> = Vec::new();
         let mut missing: Option<NodeId> = None;
         let mut leaf: Option<LeafPlace> = None;
         let mut covered = false;
         {
             let state = self.dict.state.read();
-            self.walk(&state, at, way, &mut window, &mut levels, &mut missing, &mut leaf)?;
-            let ahead = scope.ahead(at, way);
+            self.walk(&state, at, direction, &mut window, &mut levels, &mut missing, &mut leaf)?;
+            let ahead = scope.ahead(at, direction);
             window.meet(&ahead.lo, &ahead.hi);
             let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
             let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
@@ -203,40 +209,40 @@ impl Tree<'_> {
                 core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|memtable| &**memtable))
             };
             let mut memtables_left = usize::MAX;
-            // Where one hides all that the walk came to nothing of that is looked at, and the region ends with the range.
+            // Where one hides all that the walk came to nothing of that is looked at, and the chunk ends with the range.
             let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
-                let range = memtable.range_around(at, way == Way::Down)?;
+                let range = memtable.range_around(at, direction == Direction::Backward)?;
                 let hides = range.lo <= window.lo && range.hi >= window.hi;
                 hides.then_some((number, range))
             });
             if let Some((number, range)) = hiding {
                 memtables_left = number;
-                window = scope.ahead(at, way);
+                window = scope.ahead(at, direction);
                 window.meet(&range.lo, &range.hi);
                 (levels, missing, leaf, covered) = (Vec::new(), None, None, true);
             }
             for memtable in memtables().take(memtables_left) {
-                sources.push(copy_memtable(memtable, way, points_max, &mut window));
+                sources.push(copy_memtable(memtable, direction, points_max, &mut window));
             }
         }
         if let Some(leaf) = &leaf {
             // What is wanted now is read below, and tells its own error: that of another is for who comes to it.
-            let _ = self.read_ahead(leaf, scope, at, way);
+            let _ = self.read_ahead(leaf, scope, at, direction);
         }
         let basement = if leaf.is_some() { levels.pop() } else { None };
         'levels: for level in &levels {
             for run in self.store.layers(&level.piece)?.newest_first() {
-                if let Some(range) = range_around(run, &level.at, way) {
-                    // What is below is hidden here: the region ends with the range.
+                if let Some(range) = range_around(run, &level.at, direction) {
+                    // What is below is hidden here: the chunk ends with the range.
                     let part = range.clip(&level.window.lo, &level.window.hi);
                     if let Some(part) = part {
                         window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                     }
-                    sources.push(source_of(run.clone(), level, way));
+                    sources.push(message_iter_of(run.clone(), level, direction));
                     covered = true;
                     break 'levels;
                 }
-                sources.push(source_of(run.clone(), level, way));
+                sources.push(message_iter_of(run.clone(), level, direction));
             }
         }
         if !covered {
@@ -246,13 +252,13 @@ impl Tree<'_> {
             }
             if let Some(level) = basement {
                 for run in self.store.layers(&level.piece)?.newest_first() {
-                    sources.push(source_of(run.clone(), &level, way));
+                    sources.push(message_iter_of(run.clone(), &level, direction));
                 }
             }
         }
-        self.merge_region(sources, &window, region);
-        region.lo = Some(window.lo);
-        region.hi = Some(window.hi);
+        self.merge_chunk(sources, &window, chunk);
+        chunk.lo = Some(window.lo);
+        chunk.hi = Some(window.hi);
         Ok(true)
     }
 
@@ -262,7 +268,7 @@ impl Tree<'_> {
         &self,
         state: &DictState,
         at: &Cut,
-        way: Way,
+        direction: Direction,
         window: &mut Window,
         levels: &mut Vec<Level>,
         missing: &mut Option<NodeId>,
@@ -283,13 +289,13 @@ impl Tree<'_> {
             }
             match &node.body {
                 Body::Interior(edges) => {
-                    let index = match way {
-                        Way::Up => edges.partition_point(|e| e.hi <= place),
-                        Way::Down => edges.partition_point(|e| e.hi < place),
+                    let index = match direction {
+                        Direction::Forward => edges.partition_point(|e| e.hi <= place),
+                        Direction::Backward => edges.partition_point(|e| e.hi < place),
                     };
                     let Some(edge) = edges.get(index) else { return Ok(()) };
                     here.meet(&edge.lo, &edge.hi);
-                    let goto = goto_at(edge, &place, way, &mut here);
+                    let goto = goto_at(edge, &place, direction, &mut here);
                     window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
                     if let Some(piece) = &edge.partition {
                         levels.push(Level {
@@ -310,9 +316,13 @@ impl Tree<'_> {
                     id = child;
                 }
                 Body::Leaf(basements) => {
-                    let index = match way {
-                        Way::Up => basements.partition_point(|b| Cut::before(b.first.as_slice()) <= place),
-                        Way::Down => basements.partition_point(|b| Cut::before(b.first.as_slice()) < place),
+                    let index = match direction {
+                        Direction::Forward => {
+                            basements.partition_point(|b| Cut::before(b.first.as_slice()) <= place)
+                        }
+                        Direction::Backward => {
+                            basements.partition_point(|b| Cut::before(b.first.as_slice()) < place)
+                        }
                     }
                     .saturating_sub(1);
                     let Some(basement) = basements.get(index) else { return Ok(()) };
@@ -339,7 +349,7 @@ impl Tree<'_> {
     /// Beyond what the scan is a part of nothing is read for its sake: whoever goes from one file to the next in
     /// order is known by what lies before the file and is in memory, or by coming to the beginning of a
     /// leaf that was read ahead. A file somewhere would have all around it read in vain.
-    fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, way: Way) -> Result<()> {
+    fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, direction: Direction) -> Result<()> {
         let LeafPlace { leaf, index, end, up } = place;
         let basements = leaf.basements();
         let (lo, hi) = scope.whole.as_ref().map_or((&scope.lo, &scope.hi), |(lo, hi)| (lo, hi));
@@ -348,15 +358,15 @@ impl Tree<'_> {
         let was_expected = is_beginning && self.store.ahead.has_come(leaf.id, self.dict.index, at);
         let is_here = |b: &Basement| b.piece.is_resident();
         let here = basements.get(*index).is_some_and(is_here);
-        let behind = match way {
-            Way::Up => basements.iter().take(*index).rev().take_while(|b| is_here(b)).count(),
-            Way::Down => basements.iter().skip(*index + 1).take_while(|b| is_here(b)).count(),
+        let behind = match direction {
+            Direction::Forward => basements.iter().take(*index).rev().take_while(|b| is_here(b)).count(),
+            Direction::Backward => basements.iter().skip(*index + 1).take_while(|b| is_here(b)).count(),
         };
         if here && !was_expected {
             return Ok(());
         }
         let mut ahead = if was_expected { basements.len() } else { behind * 2 };
-        if way == Way::Up {
+        if direction == Direction::Forward {
             let (near, rest) = basements.split_at_checked(*index).unwrap_or_default();
             let near = near.get(near.len() - behind..).unwrap_or_default();
             // The one that the whole begins in is among them.
@@ -381,9 +391,9 @@ impl Tree<'_> {
             self.store.wait_for_reader(leaf.id);
             return Ok(());
         }
-        let wanted = match way {
-            Way::Up => basements.get(*index..(*index + ahead).min(basements.len())),
-            Way::Down => basements.get((*index + 1).saturating_sub(ahead)..=*index),
+        let wanted = match direction {
+            Direction::Forward => basements.get(*index..(*index + ahead).min(basements.len())),
+            Direction::Backward => basements.get((*index + 1).saturating_sub(ahead)..=*index),
         };
         let pieces: Vec<_> = wanted.unwrap_or_default().iter().map(|b| b.piece.clone()).collect();
         self.store.load_together(leaf.id, &pieces)
@@ -405,7 +415,7 @@ impl Tree<'_> {
             let mut missing: Option<NodeId> = None;
             let mut leaf: Option<LeafPlace> = None;
             let state = self.dict.state.read();
-            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf)?;
+            self.walk(&state, at, Direction::Forward, &mut window, &mut levels, &mut missing, &mut leaf)?;
             drop(state);
             if let Some(id) = missing {
                 let is_leaf = self.table.lock().height(id) == Some(0);
@@ -433,12 +443,12 @@ impl Tree<'_> {
     }
 
     /// Merges the sources, newest first, for the window.
-    fn merge_region(&self, mut sources: Vec<Source>, window: &Window, region: &mut Region) {
-        region.clear();
+    fn merge_chunk(&self, mut sources: Vec<MessageIter>, window: &Window, chunk: &mut Chunk) {
+        chunk.clear();
         sources.iter_mut().for_each(|source| source.clip(window));
         let mut key: Vec<u8> = Vec::new();
         loop {
-            let mut first: Option<(usize, &Source)> = None;
+            let mut first: Option<(usize, &MessageIter)> = None;
             let mut holders = 0;
             for (index, source) in sources.iter().enumerate().filter(|(_, s)| s.more) {
                 match first.map(|(_, s)| source.head.cmp(&s.head)) {
@@ -455,9 +465,9 @@ impl Tree<'_> {
                 if !newer.iter().any(|s| s.covers(&source.head)) {
                     match source.place() {
                         Some((run, at)) if value.len() >= LARGE_VALUE_BYTES => {
-                            region.push_shared(&source.head, run, at);
+                            chunk.push_shared(&source.head, run, at);
                         }
-                        _ => region.push(&source.head, value),
+                        _ => chunk.push(&source.head, value),
                     }
                 }
                 if let Some(source) = sources.get_mut(index) {
@@ -467,7 +477,7 @@ impl Tree<'_> {
             }
             key.clear();
             key.extend_from_slice(&source.head);
-            self.merge_key(&key, &mut sources, region);
+            self.merge_key(&key, &mut sources, chunk);
             for source in sources.iter_mut().filter(|s| s.more && s.head == key) {
                 source.look();
             }
@@ -475,7 +485,7 @@ impl Tree<'_> {
     }
 
     /// Merges what several sources, or several messages, say of one key.
-    fn merge_key(&self, key: &[u8], sources: &mut [Source], region: &mut Region) {
+    fn merge_key(&self, key: &[u8], sources: &mut [MessageIter], chunk: &mut Chunk) {
         // Newest buffer first, so that a base ends the search; oldest message first in each.
         let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
         let mut ended = false;
@@ -492,21 +502,21 @@ impl Tree<'_> {
         }
         let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
         if let Some(value) = fold(None, &messages, self.upsert) {
-            region.push(key, &value);
+            chunk.push(key, &value);
         }
     }
 }
 
 /// The GOTO that leads on from a place of an edge's window, if one does; what is at hand becomes its
 /// window, or the gap between GOTOs that the place lies in.
-fn goto_at<'e>(edge: &'e Edge, place: &Cut, way: Way, here: &mut Window) -> Option<&'e Goto> {
-    let at = match way {
-        Way::Up => edge.gotos.partition_point(|goto| goto.hi <= *place),
-        Way::Down => edge.gotos.partition_point(|goto| goto.hi < *place),
+fn goto_at<'e>(edge: &'e Edge, place: &Cut, direction: Direction, here: &mut Window) -> Option<&'e Goto> {
+    let at = match direction {
+        Direction::Forward => edge.gotos.partition_point(|goto| goto.hi <= *place),
+        Direction::Backward => edge.gotos.partition_point(|goto| goto.hi < *place),
     };
-    let is_in = |goto: &&Goto| match way {
-        Way::Up => goto.lo <= *place,
-        Way::Down => goto.lo < *place,
+    let is_in = |goto: &&Goto| match direction {
+        Direction::Forward => goto.lo <= *place,
+        Direction::Backward => goto.lo < *place,
     };
     if let Some(goto) = edge.gotos.get(at).filter(is_in) {
         here.meet(&goto.lo, &goto.hi);
@@ -522,7 +532,12 @@ fn goto_at<'e>(edge: &'e Edge, place: &Cut, way: Way, here: &mut Window) -> Opti
 }
 
 /// The messages of a memtable in the window, which is narrowed if there are many.
-fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut Window) -> Source {
+fn copy_memtable(
+    memtable: &Memtable,
+    direction: Direction,
+    points_max: usize,
+    window: &mut Window,
+) -> MessageIter {
     let mut points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)> = Vec::new();
     let mut keep = |point: Point<'_>| -> Option<Vec<u8>> {
         let known = points.last().is_some_and(|last| *last.0 == *point.key);
@@ -532,14 +547,14 @@ fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut 
         points.push((point.key.into_owned(), point.msn, point.kind, point.value.to_vec()));
         None
     };
-    match way {
-        Way::Up => {
+    match direction {
+        Direction::Forward => {
             let too_many = memtable.points_within(&window.lo, &window.hi).find_map(&mut keep);
             if let Some(key) = too_many {
                 window.hi = Cut::before(key);
             }
         }
-        Way::Down => {
+        Direction::Backward => {
             let too_many = memtable.points_within(&window.lo, &window.hi).rev().find_map(&mut keep);
             if let Some(key) = too_many {
                 window.lo = Cut::just_after(&key);
@@ -548,17 +563,17 @@ fn copy_memtable(memtable: &Memtable, way: Way, points_max: usize, window: &mut 
         }
     }
     let ranges = memtable.ranges_within(&window.lo, &window.hi);
-    Source::new(Points::Copied { points, next: 0 }, ranges)
+    MessageIter::new(Points::Copied { points, next: 0 }, ranges)
 }
 
 /// The range of a partition that covers the keys next to the place.
-pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r RangeDelete> {
-    match way {
-        Way::Up => {
+pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, direction: Direction) -> Option<&'r RangeDelete> {
+    match direction {
+        Direction::Forward => {
             let index = run.ranges().partition_point(|r| r.hi <= *at);
             run.ranges().get(index).filter(|r| r.lo <= *at)
         }
-        Way::Down => {
+        Direction::Backward => {
             let index = run.ranges().partition_point(|r| r.hi < *at);
             run.ranges().get(index).filter(|r| r.lo < *at)
         }
@@ -566,12 +581,12 @@ pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, way: Way) -> Option<&'r R
 }
 
 /// What a level holds for its window ahead of the place.
-fn source_of(run: Arc<Run>, level: &Level, way: Way) -> Source {
-    let (lo, hi) = match way {
-        Way::Up => ((&level.window.lo).max(&level.at), &level.window.hi),
-        Way::Down => (&level.window.lo, (&level.window.hi).min(&level.at)),
+fn message_iter_of(run: Arc<Run>, level: &Level, direction: Direction) -> MessageIter {
+    let (lo, hi) = match direction {
+        Direction::Forward => ((&level.window.lo).max(&level.at), &level.window.hi),
+        Direction::Backward => (&level.window.lo, (&level.window.hi).min(&level.at)),
     };
     let ranges = run.ranges().iter().filter_map(|r| r.clip(lo, hi)).map(|r| r.translate(&level.up)).collect();
     let (next, end) = (run.first_behind(lo), run.first_behind(hi));
-    Source::new(Points::Run { run, up: level.up.clone(), next, end }, ranges)
+    MessageIter::new(Points::Run { run, up: level.up.clone(), next, end }, ranges)
 }

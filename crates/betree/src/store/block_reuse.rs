@@ -12,11 +12,11 @@ use core::ops::Range;
 
 use betree_platform::BLOCK_BYTES;
 
-use crate::cache::{Piece, Stored};
+use crate::cache::{OnDevice, Piece};
 use crate::format::node::RunRef;
-use crate::format::run::Run;
 use crate::planted;
-use crate::space::{Extent, Part};
+use crate::run::Run;
+use crate::space::{BlockRange, Extent};
 
 /// A node keeps blocks in so many parts at most, beside its new ones: each may be a read of its own for a scan.
 const PARTS_MAX: usize = 48;
@@ -29,18 +29,18 @@ const WORTH: u64 = 4;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// What of a piece is on the device in blocks that its node may keep.
-pub(super) struct Standing {
-    pub stored: Stored,
+pub(super) struct Unchanged {
+    pub stored: OnDevice,
     /// The messages that have come since.
     pub newer: Option<Arc<Run>>,
 }
 
-impl Standing {
+impl Unchanged {
     /// For a node that stands at `last`, if it does: what stands elsewhere may be another's.
-    pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Standing> {
-        let (stored, newer) = piece.standing()?;
+    pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Unchanged> {
+        let (stored, newer) = piece.written_runs()?;
         let is_ours = last.is_some_and(|last| Arc::ptr_eq(last, &stored.extent));
-        (is_ours || stored.extent.is_bequeathed()).then_some(Standing { stored, newer })
+        (is_ours || stored.extent.is_reusable()).then_some(Unchanged { stored, newer })
     }
 
     fn stored_bytes(&self) -> u64 {
@@ -50,18 +50,18 @@ impl Standing {
 
 /// Stretches of blocks of earlier extents that the next one goes on holding: they are taken over for it.
 #[derive(Default)]
-pub(super) struct Kept {
-    from: Vec<Source>,
+pub(super) struct BlockReuse {
+    from: Vec<OldExtent>,
 }
 
 /// What is kept of one extent.
-struct Source {
+struct OldExtent {
     extent: Arc<Extent>,
     /// In blocks of the extent, in order.
     stretches: Vec<Range<u64>>,
 }
 
-impl Source {
+impl OldExtent {
     /// What of a stretch lies in so many parts on the volume at most, from its start on, and in how many.
     fn within(&self, stretch: &Range<u64>, parts_max: usize) -> (Range<u64>, usize) {
         let places = self.extent.places(stretch.start * BLOCK, (stretch.end - stretch.start) * BLOCK);
@@ -75,32 +75,35 @@ impl Source {
     }
 
     /// The blocks on the volume.
-    fn parts(&self) -> impl Iterator<Item = Part> + '_ {
+    fn parts(&self) -> impl Iterator<Item = BlockRange> + '_ {
         let places = self.stretches.iter().flat_map(|kept| {
             self.extent.places(kept.start * BLOCK, (kept.end - kept.start) * BLOCK).collect::<Vec<_>>()
         });
-        places.map(|(at, len)| Part { start_block: at / BLOCK, len_blocks: len / BLOCK })
+        places.map(|(at, len)| BlockRange { start_block: at / BLOCK, len_blocks: len / BLOCK })
     }
 }
 
-impl Kept {
+impl BlockReuse {
     /// What is kept for a node with these pieces, of which this stands in blocks that it may keep.
-    pub fn plan(pieces: &[Arc<Piece>], standing: &[Option<Standing>]) -> Kept {
-        let bytes = |(piece, standing): (&Arc<Piece>, &Option<Standing>)| {
-            let newer = |standing: &Standing| standing.newer.as_ref().map_or(0, |run| run.as_bytes().len());
-            let all = |standing: &Standing| standing.stored_bytes() + newer(standing) as u64;
-            standing.as_ref().map_or(piece.raw_bytes() as u64, all)
+    pub fn plan(pieces: &[Arc<Piece>], written_runs: &[Option<Unchanged>]) -> BlockReuse {
+        let bytes = |(piece, written_runs): (&Arc<Piece>, &Option<Unchanged>)| {
+            let newer =
+                |written_runs: &Unchanged| written_runs.newer.as_ref().map_or(0, |run| run.as_bytes().len());
+            let all = |written_runs: &Unchanged| written_runs.stored_bytes() + newer(written_runs) as u64;
+            written_runs.as_ref().map_or(piece.raw_bytes() as u64, all)
         };
-        let node_blocks = pieces.iter().zip(standing).map(bytes).sum::<u64>() / BLOCK;
-        let mut sources: Vec<Source> = Vec::new();
-        for Stored { extent, runs } in standing.iter().flatten().map(|standing| &standing.stored) {
+        let node_blocks = pieces.iter().zip(written_runs).map(bytes).sum::<u64>() / BLOCK;
+        let mut sources: Vec<OldExtent> = Vec::new();
+        for OnDevice { extent, runs } in
+            written_runs.iter().flatten().map(|written_runs| &written_runs.stored)
+        {
             let there = runs
                 .iter()
                 .map(|run| (u64::from(run.offset), u64::from(run.offset) + u64::from(run.stored_len)))
                 .map(|(start, end)| start / BLOCK..end.div_ceil(BLOCK));
             match sources.iter_mut().find(|source| Arc::ptr_eq(&source.extent, extent)) {
                 Some(source) => source.stretches.extend(there),
-                None => sources.push(Source { extent: extent.clone(), stretches: there.collect() }),
+                None => sources.push(OldExtent { extent: extent.clone(), stretches: there.collect() }),
             }
         }
         for source in &mut sources {
@@ -112,20 +115,20 @@ impl Kept {
         }
         retain_longest(&mut sources);
         for source in &mut sources {
-            let got = source.stretches.iter().flat_map(|kept| source.extent.take_over(kept.clone()));
+            let got = source.stretches.iter().flat_map(|kept| source.extent.inherit(kept.clone()));
             source.stretches = got.collect();
         }
-        let kept = Kept { from: sources };
-        let blocks = kept.from.iter().map(Source::blocks).sum::<u64>();
+        let kept = BlockReuse { from: sources };
+        let blocks = kept.from.iter().map(OldExtent::blocks).sum::<u64>();
         let is_worth_it = blocks > 0 && blocks * WORTH >= node_blocks;
         // Places in an extent are kept in 32 bits; nodes are far smaller, but for what somebody made up.
         if is_worth_it && blocks * BLOCK < 1 << 30 {
             return kept;
         }
-        for Source { extent, stretches } in &kept.from {
-            stretches.iter().for_each(|kept| extent.give_up(kept));
+        for OldExtent { extent, stretches } in &kept.from {
+            stretches.iter().for_each(|kept| extent.release_inherited(kept));
         }
-        Kept::default()
+        BlockReuse::default()
     }
 
     /// Where in the kept blocks, put one behind the other, a run of an extent begins; `None` where it is not
@@ -149,14 +152,14 @@ impl Kept {
     }
 
     /// The blocks on the volume.
-    pub fn parts(&self) -> Vec<Part> {
-        self.from.iter().flat_map(Source::parts).collect()
+    pub fn parts(&self) -> Vec<BlockRange> {
+        self.from.iter().flat_map(OldExtent::parts).collect()
     }
 }
 
 /// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together, and of the first that does not fit what
 /// does: an extent of many parts may be one stretch. Of those that are alike, the first are left.
-fn retain_longest(sources: &mut [Source]) {
+fn retain_longest(sources: &mut [OldExtent]) {
     let mut stretches: Vec<(usize, Range<u64>)> = Vec::new();
     for (number, source) in sources.iter_mut().enumerate() {
         stretches.extend(source.stretches.drain(..).map(|kept| (number, kept)));
@@ -206,11 +209,11 @@ mod tests {
             .map(|number| {
                 let (offset, stored_len) = ((number * 5 * BLOCK) as u32, (4 * BLOCK) as u32);
                 let run = RunRef { offset, stored_len, ..RunRef::default() };
-                Piece::on_device(&cache, Stored { extent: extent.clone(), runs: Vec::from([run]) })
+                Piece::on_device(&cache, OnDevice { extent: extent.clone(), runs: Vec::from([run]) })
             })
             .collect();
-        let standing: Vec<_> = pieces.iter().map(|piece| Standing::of(piece, Some(&extent))).collect();
-        let kept = Kept::plan(&pieces, &standing);
+        let written_runs: Vec<_> = pieces.iter().map(|piece| Unchanged::of(piece, Some(&extent))).collect();
+        let kept = BlockReuse::plan(&pieces, &written_runs);
         assert_eq!(kept.parts().len(), PARTS_MAX);
         let is_kept = |piece: &Arc<Piece>| {
             piece.stored().is_some_and(|stored| kept.offset_of(&extent, &stored.runs[0]).is_some())
@@ -231,7 +234,7 @@ mod tests {
         });
         let extent = space.allocate(parts * 2, usize::MAX).unwrap();
         assert_eq!(extent.parts().len() as u64, parts);
-        let mut source = [Source { extent, stretches: core::iter::once(0..parts * 2).collect() }];
+        let mut source = [OldExtent { extent, stretches: core::iter::once(0..parts * 2).collect() }];
         retain_longest(&mut source);
         assert_eq!(source[0].parts().count(), PARTS_MAX);
         assert_eq!(source[0].blocks(), PARTS_MAX as u64 * 2);
@@ -249,10 +252,11 @@ mod tests {
                 stretch
             });
             let stretches = stretches.collect();
-            Source { extent, stretches }
+            OldExtent { extent, stretches }
         };
-        let lens =
-            |source: &Source| source.stretches.iter().map(|kept| kept.end - kept.start).collect::<Vec<u64>>();
+        let lens = |source: &OldExtent| {
+            source.stretches.iter().map(|kept| kept.end - kept.start).collect::<Vec<u64>>()
+        };
         let few: Vec<u64> = (1..=PARTS_MAX as u64).collect();
         let mut sources = [source(&few)];
         retain_longest(&mut sources);

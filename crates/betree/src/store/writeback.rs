@@ -22,11 +22,11 @@ struct Job {
 
 /// Nodes on their way to the device. Those that the threads write lie on it in the order in which they were given.
 #[derive(Default)]
-pub(crate) struct Behind {
+pub(crate) struct Writeback {
     queue: Queue<Job, Result<Outgoing>>,
 }
 
-impl Behind {
+impl Writeback {
     /// Gives a node of a dictionary to be written; `last` is where it stands now, if it does.
     pub fn write(&self, store: &Store, dict: u8, node: Arc<Node>, last: Option<NodePlace>) {
         let Some(Job { dict, node, last }) = self.queue.give(Job { dict, node, last }) else { return };
@@ -41,12 +41,12 @@ impl Behind {
         self.queue.take_done()
     }
 
-    /// Waits for all that was given. What was written since [`take_done`](Behind::take_done) was last asked.
+    /// Waits for all that was given. What was written since [`take_done`](Writeback::take_done) was last asked.
     pub fn finish(&self) -> Vec<Result<Outgoing>> {
         self.queue.finish()
     }
 
-    /// Writes what is given, until [`stop`](Behind::stop) and until nothing waits any more.
+    /// Writes what is given, until [`stop`](Writeback::stop) and until nothing waits any more.
     pub fn serve(&self, store: &Store) {
         self.queue.serve(
             |Job { dict, node, last }, buffer| store.encode_node(dict, node, last.as_ref(), buffer),
@@ -55,7 +55,7 @@ impl Behind {
         );
     }
 
-    /// Makes every [`serve`](Behind::serve) return, now and later.
+    /// Makes every [`serve`](Writeback::serve) return, now and later.
     pub fn stop(&self) {
         self.queue.stop();
     }

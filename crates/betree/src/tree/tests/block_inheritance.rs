@@ -36,7 +36,7 @@ fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
             device.do_not_seek();
         }
         // As if messages had mostly brought new keys so far.
-        env.engine.dicts.first().unwrap().folds.note(1, 1, LONG_LEAVES.node_bytes);
+        env.engine.dicts.first().unwrap().merge_yield.note(1, 1, LONG_LEAVES.node_bytes);
         let leaf_bytes = extents(&env).iter().map(|extent| extent.len_blocks() * 4096).sum::<u64>();
         let before = env.stats().device_write_bytes;
         grow(&env, 4);

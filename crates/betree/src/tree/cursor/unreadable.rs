@@ -3,13 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Tree;
-use super::region::{LeafPlace, Level, Way, range_around};
-use super::source::Window;
+use super::super::Tree;
+use super::chunk::{Direction, LeafPlace, Level, range_around};
+use super::message_iter::Window;
 use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::key::Cut;
-use crate::node::{Layers, NodeId};
+use crate::node::NodeId;
+use crate::run::Layers;
 
 /// So many pieces are remembered that could not be read: no tree is higher.
 const REMEMBERED_MAX: usize = 64;
@@ -76,7 +77,7 @@ impl Tree<'_> {
         let mut leaf: Option<LeafPlace> = None;
         let walked = {
             let state = self.dict.state.read();
-            self.walk(&state, at, Way::Up, &mut window, &mut levels, &mut missing, &mut leaf)
+            self.walk(&state, at, Direction::Forward, &mut window, &mut levels, &mut missing, &mut leaf)
         };
         let mut errors = Vec::new();
         let mut hi = window.hi;
@@ -90,7 +91,7 @@ impl Tree<'_> {
             };
             for run in layers.newest_first() {
                 // Newer messages hide what is below, so that nobody has to read that.
-                if let Some(range) = range_around(run, &level.at, Way::Up) {
+                if let Some(range) = range_around(run, &level.at, Direction::Forward) {
                     let end = level.up.cut(&range.hi.clone().min(level.window.hi.clone()));
                     return Blame { hi: hi.min(end), errors, is_more: false };
                 }

@@ -6,11 +6,10 @@ use alloc::vec::Vec;
 use hashbrown::HashSet;
 
 use super::basement::has_messages;
-use super::tidy::{live, live_before, next_live};
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::error::Result;
 use crate::key::Cut;
-use crate::node::{Body, Edge, Goto, Node, NodeId};
+use crate::node::{Body, Edge, Goto, Node, NodeId, live, live_before, next_live};
 
 /// Room for one flush in nodes: the child, the neighbour that it may merge with, and their parents
 /// are written anew.
@@ -21,9 +20,9 @@ pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 /// No tree grows beyond this height; its root becomes larger instead.
 pub(super) const HEIGHT_MAX: u8 = 200;
 
-/// What a settling did.
+/// What a rebalancing did.
 #[derive(Default)]
-pub(crate) struct Settled {
+pub(crate) struct Rebalanced {
     pub flushes: u64,
     /// Something is left to be flushed, for want of room.
     pub cut_short: bool,
@@ -36,16 +35,16 @@ impl Tree<'_> {
     /// passed over when it goes on. `has_room` says whether so many nodes more could be written.
     ///
     /// Called with the structure lock held.
-    pub fn settle(
+    pub fn rebalance(
         &self,
         reached: Vec<NodeId>,
         emptied: Option<&mut HashSet<NodeId>>,
         has_room: &dyn Fn(u32) -> bool,
-    ) -> Result<Settled> {
+    ) -> Result<Rebalanced> {
         let eager = emptied.is_some();
         let mut here = HashSet::new();
         let emptied = emptied.unwrap_or(&mut here);
-        let mut settled = Settled::default();
+        let mut rebalanced = Rebalanced::default();
         let mut path: Vec<NodeId> = Vec::from([self.dict.state.read().root]);
         let mut to_visit: HashSet<NodeId> = reached.into_iter().collect();
         while let Some(id) = path.last().copied() {
@@ -57,31 +56,31 @@ impl Tree<'_> {
             let wanted = fullest.filter(|_| over || eager);
             // What messages have taken the place of in a leaf is in the way where space is short.
             let wants_fold = eager && !self.store.may_keep_blocks() && has_messages(&node);
-            let has_more = wanted.is_some() || wants_fold || eager && !settled.cut_short;
+            let has_more = wanted.is_some() || wants_fold || eager && !rebalanced.cut_short;
             if has_more && has_room(FLUSH_NODES) {
                 if let Some(index) = wanted {
                     if !eager && self.shrink(&node, index)? {
                         continue;
                     }
-                    settled.flushes += 1;
+                    rebalanced.flushes += 1;
                     to_visit.extend(self.flush(&node, index, has_room(PASSING_FLUSH_NODES))?);
                     continue;
                 }
                 if wants_fold {
-                    settled.flushes += 1;
+                    rebalanced.flushes += 1;
                     self.folded(&node)?;
                     continue;
                 }
-                if self.mend_one(&node)? {
-                    settled.flushes += 1;
+                if self.materialize_one_window(&node)? {
+                    rebalanced.flushes += 1;
                     continue;
                 }
-            } else if has_more && !settled.cut_short {
-                settled.cut_short = true;
+            } else if has_more && !rebalanced.cut_short {
+                rebalanced.cut_short = true;
                 // These are gone on with.
                 emptied.retain(|id| !path.contains(id));
             }
-            let goes_on = eager && !settled.cut_short;
+            let goes_on = eager && !rebalanced.cut_short;
             let mut children = node.edges().iter().filter_map(|e| e.child);
             let next = children
                 .find(|c| to_visit.remove(c) || goes_on && !emptied.contains(c) && self.is_private(*c));
@@ -96,16 +95,16 @@ impl Tree<'_> {
             match path.last() {
                 Some(parent) => {
                     let parent = self.node(*parent)?;
-                    self.mend_child(parent, id)?;
+                    self.fit_child(parent, id)?;
                 }
                 None => {
-                    if let Some(root) = self.mend_root(&node)? {
+                    if let Some(root) = self.fit_root(&node)? {
                         path.push(root);
                     }
                 }
             }
         }
-        Ok(settled)
+        Ok(rebalanced)
     }
 
     /// What is pending for an edge, in bytes of a buffer that is full at a node's size. A message for a
@@ -118,10 +117,10 @@ impl Tree<'_> {
 
     /// Splits a child that is too large, and merges or drops one that is too small. A child that was
     /// reached is private: no other edge leads to it.
-    fn mend_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
+    fn fit_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
         let Some(index) = parent.edges().iter().position(|e| e.child == Some(id)) else { return Ok(()) };
         let child = self.node(id)?;
-        let (parent, child) = match self.mend(&parent, index, &child)? {
+        let (parent, child) = match self.materialize_window(&parent, index, &child)? {
             Some(parent) => match parent.edges().get(index).and_then(|e| e.child) {
                 Some(id) => (parent, self.node(id)?),
                 None => return Ok(()),
@@ -129,9 +128,9 @@ impl Tree<'_> {
             None => (parent, child),
         };
         let child = match self.is_large(&child) {
-            true if child.height > 0 => self.tidied(&child)?,
+            true if child.height > 0 => self.compact_edges(&child)?,
             // Where keys are mostly new it is cheaper to leave messages where they are.
-            true if self.store.may_keep_blocks() && self.dict.folds.lose_little() => child,
+            true if self.store.may_keep_blocks() && self.dict.merge_yield.is_mostly_new() => child,
             // Else they may take the place of what they are over.
             true => self.folded(&child)?,
             false => child,
@@ -160,7 +159,7 @@ impl Tree<'_> {
         let mut parent = parent;
         let mut child = Some(child);
         while let Some(below) = child
-            && let Some(seen) = self.see_through(&parent, index, &below)?
+            && let Some(seen) = self.collapse_edge(&parent, index, &below)?
         {
             parent = seen;
             let id = parent.edges().get(index).and_then(|edge| edge.child);
@@ -195,10 +194,10 @@ impl Tree<'_> {
     ///
     /// Where others name the child nothing comes back by it as long as they do. Nobody asks: it is some hundred bytes
     /// for each clone, once, and what is left as it was would have to be looked at again whenever one of them goes.
-    fn mend_one(&self, node: &Node) -> Result<bool> {
+    fn materialize_one_window(&self, node: &Node) -> Result<bool> {
         for (index, edge) in node.edges().iter().enumerate() {
             if let Some(id) = edge.child
-                && self.mend(node, index, &*self.node(id)?)?.is_some()
+                && self.materialize_window(node, index, &*self.node(id)?)?.is_some()
             {
                 return Ok(true);
             }
@@ -226,13 +225,13 @@ impl Tree<'_> {
     }
 
     /// Gives the tree a level, or takes one. Gives the root if it is to be looked at again.
-    fn mend_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
+    fn fit_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
         let fanout_max = self.geometry.fanout_max as usize;
-        let root = if live(root.edges()) > fanout_max { self.tidied(root)? } else { root.clone() };
+        let root = if live(root.edges()) > fanout_max { self.compact_edges(root)? } else { root.clone() };
         let edges = root.edges();
         if live(edges) > fanout_max && root.height < HEIGHT_MAX {
             let parts = live(edges).div_ceil(fanout_max).max(2);
-            let mut change = Change { removed: alloc::vec![root.id], ..Change::default() };
+            let mut change = TreeChange { removed: alloc::vec![root.id], ..TreeChange::default() };
             let mut tops = Vec::with_capacity(parts);
             let mut highest = 0;
             for run in edges.chunks(edges.len().div_ceil(parts)) {
@@ -247,7 +246,7 @@ impl Tree<'_> {
             let id = top.id;
             change.added.push(top);
             change.root = Some(id);
-            self.apply(change);
+            self.install(change);
             return Ok(Some(id));
         }
         if let [only] = edges
@@ -269,7 +268,7 @@ impl Tree<'_> {
     fn lower_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
         let fanout_max = self.geometry.fanout_max as usize;
         let most = if live(root.edges()) == 1 { fanout_max } else { fanout_max / 2 };
-        let all = self.flattened(root.edges().to_vec(), most, most)?;
+        let all = self.flatten_edges(root.edges().to_vec(), most, most)?;
         let height = self.height_above(&all);
         if height >= root.height {
             return Ok(None);
@@ -303,6 +302,6 @@ impl Tree<'_> {
     /// Another root; what only the old one had named goes later.
     fn replace_root(&self, old: &Node, top: Arc<Node>) {
         let (root, removed) = (Some(top.id), alloc::vec![old.id]);
-        self.apply(Change { root, added: alloc::vec![top], removed, ..Change::default() });
+        self.install(TreeChange { root, added: alloc::vec![top], removed, ..TreeChange::default() });
     }
 }

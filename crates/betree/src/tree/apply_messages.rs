@@ -6,30 +6,29 @@ use alloc::vec::Vec;
 
 use super::build::Lift;
 use super::leaf_builder::LeafBuilder;
-use super::tidy::join_nulls;
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
-use crate::format::run::{Run, RunBuilder};
 use crate::key::{Cut, Translation};
 use crate::message::{Point, RangeDelete};
-use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, merged, outside, with_newer};
+use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, join_nulls, outside};
 use crate::planted::{self, Bug};
+use crate::run::{Run, RunBuilder, merged, with_newer};
 
 /// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
-/// coordinates and inside its bounds. A point is newer than a range of the batch that covers it.
+/// coordinates and inside its bounds. A point is newer than a range among them that covers it.
 #[derive(Default)]
-pub(crate) struct Batch<'m> {
+pub(crate) struct Messages<'m> {
     pub points: Vec<Point<'m>>,
     pub ranges: Vec<RangeDelete>,
     /// Likewise disjoint, from the ranges too, and older than points that they cover.
     pub gotos: Vec<Goto>,
 }
 
-impl<'m> Batch<'m> {
+impl<'m> Messages<'m> {
     /// All that is pending for an edge, whose partition's run is given.
-    pub fn of(run: Option<&'m Run>, gotos: Vec<Goto>) -> Batch<'m> {
-        Batch {
+    pub fn of(run: Option<&'m Run>, gotos: Vec<Goto>) -> Messages<'m> {
+        Messages {
             points: run.map_or_else(Vec::new, |run| (0..run.len()).map(|i| run.point(i)).collect()),
             ranges: run.map_or_else(Vec::new, |run| run.ranges().to_vec()),
             gotos,
@@ -37,7 +36,7 @@ impl<'m> Batch<'m> {
     }
 
     /// The same in other coordinates, from which `back` leads here.
-    fn translate(&self, to: &Translation, back: &Translation) -> Batch<'m> {
+    fn translate(&self, to: &Translation, back: &Translation) -> Messages<'m> {
         let points = self.points.iter().map(|point| {
             let key = match &point.key {
                 Cow::Borrowed(key) => to.key(key),
@@ -45,7 +44,7 @@ impl<'m> Batch<'m> {
             };
             Point { key, ..*point }
         });
-        Batch {
+        Messages {
             points: points.collect(),
             ranges: self.ranges.iter().map(|r| r.translate(to)).collect(),
             gotos: self.gotos.iter().map(|goto| goto.rebase(to, back)).collect(),
@@ -76,10 +75,10 @@ fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
 
 /// What an arrival does beside the node it comes to.
 #[derive(Default)]
-pub(crate) struct Arrival {
+pub(crate) struct Applied {
     /// Whether a large part of it may go on to a child at once.
     pub may_pass: bool,
-    pub change: Change,
+    pub change: TreeChange,
     /// The children that it went on to.
     pub reached: Vec<NodeId>,
 }
@@ -87,37 +86,37 @@ pub(crate) struct Arrival {
 impl Tree<'_> {
     /// The node's new contents with the messages in it. `is_private` says that no other path than the
     /// one taken leads to it.
-    pub fn arrive(
+    pub fn apply_messages(
         &self,
         node: &Node,
-        batch: &Batch<'_>,
+        messages: &Messages<'_>,
         is_private: bool,
-        arrival: &mut Arrival,
+        applied: &mut Applied,
     ) -> Result<Body> {
         match &node.body {
             Body::Interior(edges) => {
-                Ok(Body::Interior(self.arrive_at_edges(edges, batch, is_private, arrival)?))
+                Ok(Body::Interior(self.apply_to_edges(edges, messages, is_private, applied)?))
             }
             Body::Leaf(basements) => {
                 let (lo, hi) = (&node.lo, &node.hi);
-                Ok(Body::Leaf(self.arrive_at_leaf(basements, lo, hi, batch, is_private)?.0))
+                Ok(Body::Leaf(self.apply_to_leaf(basements, lo, hi, messages, is_private)?.0))
             }
         }
     }
 
-    pub(super) fn arrive_at_edges(
+    pub(super) fn apply_to_edges(
         &self,
         edges: &[Edge],
-        batch: &Batch<'_>,
+        messages: &Messages<'_>,
         is_private: bool,
-        arrival: &mut Arrival,
+        applied: &mut Applied,
     ) -> Result<Vec<Edge>> {
         let mut with_gotos;
         let mut edges = edges;
-        if !batch.gotos.is_empty() {
+        if !messages.gotos.is_empty() {
             with_gotos = edges.to_vec();
-            for goto in &batch.gotos {
-                with_gotos = self.place_goto(with_gotos, goto, &arrival.change)?;
+            for goto in &messages.gotos {
+                with_gotos = self.place_goto(with_gotos, goto, &applied.change)?;
             }
             edges = &with_gotos;
         }
@@ -126,16 +125,16 @@ impl Tree<'_> {
         let others = edges;
         let is_sole = |edge: &Edge| {
             let all = others.iter().flat_map(Edge::references);
-            batch.gotos.is_empty()
+            messages.gotos.is_empty()
                 || planted::is(Bug::HalvedEdgeTakenAsSole)
                 || all.filter(|id| Some(*id) == edge.child).count() == 1
         };
-        let mut points = batch.points.as_slice();
+        let mut points = messages.points.as_slice();
         let mut out = Vec::with_capacity(edges.len());
         for edge in edges {
             let is_private = is_private && is_sole(edge);
-            let mine = Batch::split_points(&mut points, &edge.hi);
-            let mut ranges = batch.ranges_within(&edge.lo, &edge.hi);
+            let mine = Messages::split_points(&mut points, &edge.hi);
+            let mut ranges = messages.ranges_within(&edge.lo, &edge.hi);
             if mine.is_empty() && ranges.is_empty() {
                 out.push(edge.clone());
                 continue;
@@ -151,11 +150,11 @@ impl Tree<'_> {
                 edge.gotos = outside(&edge.gotos, &range.lo, &range.hi);
             }
             let bytes = mine.iter().map(Point::bytes).sum::<usize>();
-            let passes = arrival.may_pass && self.is_passing(bytes);
+            let passes = applied.may_pass && self.is_passing(bytes);
             if passes && (edge.partition.is_none() || planted::is(Bug::MessagesOvertakeOlderOnes)) {
                 let gotos = edge.gotos.clone();
-                let mine = Batch { points: mine.to_vec(), ranges, gotos };
-                let mut passed = self.pass(&edge, &mine, is_private, arrival)?;
+                let mine = Messages { points: mine.to_vec(), ranges, gotos };
+                let mut passed = self.pass(&edge, &mine, is_private, applied)?;
                 if planted::is(Bug::MessagesOvertakeOlderOnes) {
                     passed.partition = edge.partition;
                 }
@@ -184,8 +183,8 @@ impl Tree<'_> {
                 run = points_only.finish();
             }
             if passes {
-                let all = Batch::of(Some(&run), edge.gotos.clone());
-                out.push(self.pass(&edge, &all, is_private, arrival)?);
+                let all = Messages::of(Some(&run), edge.gotos.clone());
+                out.push(self.pass(&edge, &all, is_private, applied)?);
                 continue;
             }
             edge.longest_key = edge.longest_key.max(longest_behind(&edge, mine));
@@ -205,40 +204,40 @@ impl Tree<'_> {
     pub(super) fn pass(
         &self,
         edge: &Edge,
-        batch: &Batch<'_>,
+        messages: &Messages<'_>,
         is_private: bool,
-        arrival: &mut Arrival,
+        applied: &mut Applied,
     ) -> Result<Edge> {
         let mut new = Edge { partition: None, gotos: Vec::new(), ..edge.clone() };
         if let Some(id) = edge.child {
             let child = self.node(id)?;
-            let gotos = batch.gotos.iter().map(|goto| edge.lifted_len(goto.longest_key_here())).max();
-            let longest = longest_behind(edge, &batch.points).max(gotos.unwrap_or(0));
+            let gotos = messages.gotos.iter().map(|goto| edge.lifted_len(goto.longest_key_here())).max();
+            let longest = longest_behind(edge, &messages.points).max(gotos.unwrap_or(0));
             new.longest_key = edge.longest_key.max(longest);
             let is_private = (is_private || planted::is(Bug::SharingNotInherited))
                 && (self.is_private(id) || planted::is(Bug::SharedChildChanged));
-            let below = batch.translate(&edge.translation, &edge.up());
-            let body = self.arrive(&child, &below, is_private, arrival)?;
+            let below = messages.translate(&edge.translation, &edge.up());
+            let body = self.apply_messages(&child, &below, is_private, applied)?;
             if is_private {
-                arrival.change.changed.push(self.with_body(&child, body));
-                arrival.reached.push(id);
+                applied.change.changed.push(self.with_body(&child, body));
+                applied.reached.push(id);
             } else {
                 let copy = self.new_node(child.height, child.lo.clone(), child.hi.clone(), body);
-                arrival.reached.push(copy.id);
+                applied.reached.push(copy.id);
                 new.child = Some(copy.id);
-                arrival.change.added.push(copy);
+                applied.change.added.push(copy);
             }
             return Ok(new);
         }
         let lift = Lift::into_child(&edge.lo, &edge.hi);
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
         let (basements, longest) =
-            self.arrive_at_leaf(&[], &lo, &hi, &batch.translate(&lift.to, &lift.back), true)?;
+            self.apply_to_leaf(&[], &lo, &hi, &messages.translate(&lift.to, &lift.back), true)?;
         if !basements.is_empty() {
             let leaf = self.new_node(0, lo, hi, Body::Leaf(basements));
             let (leaf, edge) = self.edge_to(leaf, &edge.lo, &edge.hi, lift, longest);
-            arrival.reached.push(leaf.id);
-            arrival.change.added.push(leaf);
+            applied.reached.push(leaf.id);
+            applied.change.added.push(leaf);
             new = edge;
         }
         Ok(new)
@@ -246,12 +245,12 @@ impl Tree<'_> {
 
     /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key of those that
     /// it has not added to some without a look.
-    fn arrive_at_leaf(
+    fn apply_to_leaf(
         &self,
         basements: &[Basement],
         lo: &Cut,
         hi: &Cut,
-        batch: &Batch<'_>,
+        messages: &Messages<'_>,
         is_private: bool,
     ) -> Result<(Vec<Basement>, u32)> {
         let mut windows: Vec<(Cut, Cut)> = Vec::with_capacity(basements.len());
@@ -260,10 +259,10 @@ impl Tree<'_> {
             let to = basements.get(index + 1).map_or_else(|| hi.clone(), |b| Cut::before(b.first.clone()));
             windows.push((from, to));
         }
-        let mut points = batch.points.as_slice();
+        let mut points = messages.points.as_slice();
         let parts: Vec<(&[Point<'_>], Vec<RangeDelete>)> = windows
             .iter()
-            .map(|(lo, hi)| (Batch::split_points(&mut points, hi), batch.ranges_within(lo, hi)))
+            .map(|(lo, hi)| (Messages::split_points(&mut points, hi), messages.ranges_within(lo, hi)))
             .collect();
         let covered = |part: &[RangeDelete], window: &(Cut, Cut)| {
             part.iter().any(|r| r.lo <= window.0 && r.hi >= window.1)
@@ -303,7 +302,7 @@ impl Tree<'_> {
             let out_bytes = out.pushed_bytes() - before_bytes;
             // What had nothing below it says nothing.
             if old_bytes > 0 {
-                self.dict.folds.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
+                self.dict.merge_yield.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
             }
         }
         Ok(out.finish())

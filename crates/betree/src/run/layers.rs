@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::format::run::{Run, RunBuilder};
+use super::{Run, RunBuilder};
 use crate::message::{Kind, Msn, Point, RangeDelete, subtract};
 
 /// How many of the first points are for the same key.

@@ -61,7 +61,7 @@ fn work(env: &Env, dice: &mut Dice) {
         }
         2 => while env.engine.free_one().unwrap() {},
         _ => {
-            env.engine.settle_again().unwrap();
+            env.engine.resume_rebalance().unwrap();
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Messages of one buffer, in the order of their keys, on their way into a region.
+//! Messages of one buffer, in the order of their keys, on their way into a chunk.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::format::run::Run;
 use crate::key::{Cut, Translation};
 use crate::message::{Kind, Point, RangeDelete};
+use crate::run::Run;
 
 /// The window that is left of a walk, in the dictionary's coordinates and in the node's.
 pub(super) struct Window {
@@ -26,8 +26,8 @@ impl Window {
     }
 }
 
-/// Messages of one buffer for a region.
-pub(super) struct Source {
+/// Messages of one buffer for a chunk.
+pub(super) struct MessageIter {
     points: Points,
     ranges: Vec<RangeDelete>,
     /// The key of the next point, in the dictionary's coordinates, if `more`.
@@ -43,10 +43,10 @@ pub(super) enum Points {
     Run { run: Arc<Run>, up: Translation, next: usize, end: usize },
 }
 
-impl Source {
+impl MessageIter {
     /// The messages as they are; clip before looking.
-    pub fn new(points: Points, ranges: Vec<RangeDelete>) -> Source {
-        Source { points, ranges, head: Vec::new(), more: false }
+    pub fn new(points: Points, ranges: Vec<RangeDelete>) -> MessageIter {
+        MessageIter { points, ranges, head: Vec::new(), more: false }
     }
 
     /// Leaves out the points outside of the window, which all lie before or behind the others.

@@ -2,21 +2,21 @@
 
 use alloc::vec::Vec;
 
-use super::{Change, Tree};
+use super::{Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
-use crate::format::run::RunBuilder;
 use crate::key::Cut;
 use crate::message::{RangeDelete, subtract};
 use crate::node::{Edge, Goto, NodeId, outside};
 use crate::planted::{self, Bug};
+use crate::run::RunBuilder;
 
 impl Tree<'_> {
     /// The edges of a node after a GOTO, newer than all that is there, has come to it. It stands
     /// above a child in whose window it lies whole and that is higher than its target; else it
     /// becomes an edge (§4.2.1), what stood in its place goes, and the edges at its ends show less.
     /// `change` is what the nodes are part of that the table does not hold yet.
-    pub(super) fn place_goto(&self, edges: Vec<Edge>, goto: &Goto, change: &Change) -> Result<Vec<Edge>> {
+    pub(super) fn place_goto(&self, edges: Vec<Edge>, goto: &Goto, change: &TreeChange) -> Result<Vec<Edge>> {
         let from = edges.partition_point(|e| e.hi <= goto.lo);
         let to = edges.partition_point(|e| e.lo < goto.hi);
         let mut edges = edges;
@@ -73,12 +73,12 @@ impl Tree<'_> {
     }
 
     /// The height of a node that is to name these, of which a change may be about to add some.
-    pub(super) fn height_over(&self, named: impl Iterator<Item = NodeId>, change: &Change) -> u8 {
+    pub(super) fn height_over(&self, named: impl Iterator<Item = NodeId>, change: &TreeChange) -> u8 {
         named.map(|id| self.height_of(id, change).saturating_add(1)).max().unwrap_or(1)
     }
 
     /// A node's height; of one that a change is about to add too.
-    pub(super) fn height_of(&self, id: NodeId, change: &Change) -> u8 {
+    pub(super) fn height_of(&self, id: NodeId, change: &TreeChange) -> u8 {
         let added = change.added.iter().find(|node| node.id == id).map(|node| node.height);
         added.or_else(|| self.table.lock().height(id)).unwrap_or(0)
     }

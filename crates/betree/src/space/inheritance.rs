@@ -5,17 +5,17 @@ use core::ops::Range;
 
 use crate::planted::{self, Bug};
 
-/// The heirs of one extent. A block has one at most: then no two nodes name the same block, neither now nor on the
+/// The inheritance of one extent. A block has one at most: then no two nodes name the same block, neither now nor on the
 /// device.
 #[derive(Default)]
-pub(super) struct Heirs {
+pub(super) struct Inheritance {
     /// Not only the node that stood there may take blocks over.
-    pub is_bequeathed: bool,
+    pub is_reusable: bool,
     /// What has an heir: apart from each other, in order.
     taken: Vec<Range<u64>>,
 }
 
-impl Heirs {
+impl Inheritance {
     /// Takes what has no heir yet of a range, and gives it.
     pub fn take(&mut self, wanted: Range<u64>) -> Vec<Range<u64>> {
         if planted::is(Bug::BlocksTakenOverTwice) {
@@ -37,8 +37,8 @@ impl Heirs {
         got
     }
 
-    /// Gives back a range that was given by [`take`](Heirs::take).
-    pub fn give_up(&mut self, got: &Range<u64>) {
+    /// Gives back a range that was given by [`take`](Inheritance::take).
+    pub fn release(&mut self, got: &Range<u64>) {
         self.taken.retain(|taken| taken != got);
     }
 }
@@ -57,20 +57,20 @@ mod tests {
                 dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 (dice >> 33) % n
             };
-            let mut heirs = Heirs::default();
+            let mut inheritance = Inheritance::default();
             let mut taken = [false; 40];
             let mut held: Vec<Range<u64>> = Vec::new();
             for _ in 0..60 {
                 if below(3) == 0 && !held.is_empty() {
                     let got = held.swap_remove(below(held.len() as u64) as usize);
-                    heirs.give_up(&got);
+                    inheritance.release(&got);
                     got.for_each(|block| taken[block as usize] = false);
                     continue;
                 }
                 let start = below(40);
                 let wanted = start..start + below(41 - start);
                 let expected: Vec<u64> = wanted.clone().filter(|block| !taken[*block as usize]).collect();
-                let got = heirs.take(wanted);
+                let got = inheritance.take(wanted);
                 assert_eq!(got.iter().cloned().flatten().collect::<Vec<_>>(), expected, "seed {seed}");
                 expected.iter().for_each(|block| taken[*block as usize] = true);
                 held.extend(got);

@@ -1,10 +1,10 @@
-//! Along the borders of ranges that were deleted or replaced: what hides others, as a message or as a
+//! Along the bounds of ranges that were deleted or replaced: what hides others, as a message or as a
 //! window, keeps what it hides from being freed, and is carried out here.
 
 use alloc::vec::Vec;
 
 use super::Tree;
-use super::settle::FLUSH_NODES;
+use super::rebalance::FLUSH_NODES;
 use crate::error::Result;
 use crate::key::Cut;
 use crate::node::{Node, NodeId};
@@ -13,10 +13,10 @@ impl Tree<'_> {
     /// Takes messages for ranges down along the cuts, and makes nodes of what windows beside them show:
     /// as far as the nodes are in no other place, and down to the parents of leaves. Of what is hidden
     /// after that, there is less than a leaf at each side of a cut. Gives the nodes on the way, which a
-    /// settling has to look at. `has_room` says whether so many nodes more could be written.
+    /// rebalancing has to look at. `has_room` says whether so many nodes more could be written.
     ///
     /// Called with the structure lock held.
-    pub fn clear_borders(&self, cuts: Vec<Cut>, has_room: &dyn Fn(u32) -> bool) -> Result<Vec<NodeId>> {
+    pub fn reclaim_hidden(&self, cuts: Vec<Cut>, has_room: &dyn Fn(u32) -> bool) -> Result<Vec<NodeId>> {
         let mut reached = Vec::new();
         let mut to_visit = Vec::from([(self.dict.state.read().root, cuts)]);
         while let Some((id, cuts)) = to_visit.pop() {
@@ -35,8 +35,8 @@ impl Tree<'_> {
                 if child.height == 0 {
                     continue;
                 }
-                if let Some(mended) = self.mend(&node, index, &child)? {
-                    node = mended;
+                if let Some(materialized) = self.materialize_window(&node, index, &child)? {
+                    node = materialized;
                 }
                 let Some(edge) = node.edges().get(index) else { break };
                 let Some(child) = edge.child.filter(|child| self.is_private(*child)) else { continue };

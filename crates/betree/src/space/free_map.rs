@@ -3,14 +3,14 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::extent::Part;
+use super::block_range::BlockRange;
 
 /// How many gaps beyond the cursor are looked at before the best fit is taken. On a volume full of
 /// small gaps a longer search would cost more than the contiguity that it finds.
 const GAPS_SEARCHED_MAX: usize = 32;
 
 /// Free ranges in blocks. No two of them touch.
-pub(super) struct Gaps {
+pub(super) struct FreeMap {
     by_start: BTreeMap<u64, u64>,
     /// (length, start) of the same gaps.
     by_len: BTreeSet<(u64, u64)>,
@@ -19,11 +19,11 @@ pub(super) struct Gaps {
     free_blocks: u64,
 }
 
-impl Gaps {
+impl FreeMap {
     /// One gap.
-    pub fn new(start: u64, len: u64) -> Gaps {
+    pub fn new(start: u64, len: u64) -> FreeMap {
         let mut gaps =
-            Gaps { by_start: BTreeMap::new(), by_len: BTreeSet::new(), cursor: start, free_blocks: 0 };
+            FreeMap { by_start: BTreeMap::new(), by_len: BTreeSet::new(), cursor: start, free_blocks: 0 };
         if len > 0 {
             gaps.insert(start, len);
         }
@@ -59,7 +59,7 @@ impl Gaps {
 
     /// Takes `len` blocks in the largest gaps, so in as few parts as can be, at most `parts_max`.
     /// `None`, and nothing changed, if these do not have so many.
-    pub fn gather(&mut self, len: u64, parts_max: usize) -> Option<Vec<Part>> {
+    pub fn gather(&mut self, len: u64, parts_max: usize) -> Option<Vec<BlockRange>> {
         let mut parts = Vec::new();
         let mut missing = len;
         for &(gap, start_block) in self.by_len.iter().rev().take(parts_max) {
@@ -67,7 +67,7 @@ impl Gaps {
                 break;
             }
             let len_blocks = gap.min(missing);
-            parts.push(Part { start_block, len_blocks });
+            parts.push(BlockRange { start_block, len_blocks });
             missing -= len_blocks;
         }
         if missing > 0 || parts.is_empty() {

@@ -7,15 +7,15 @@ const NODES_REMEMBERED: u64 = 16;
 /// Less than one part in so many went: keys are new more often than they are overwritten.
 const LOST_MAX: u64 = 8;
 
-/// Of what went into the last folds of a dictionary's leaves, how much came out. Where keys are mostly new it is almost
+/// Of what went into the last merges in a dictionary's leaves, how much came out. Where keys are mostly new it is almost
 /// all: then messages can wait long for their fold and take little space for it. What is overwritten must not.
 #[derive(Default)]
-pub(crate) struct Folds {
+pub(crate) struct MergeYield {
     in_bytes: AtomicU64,
     out_bytes: AtomicU64,
 }
 
-impl Folds {
+impl MergeYield {
     /// Notes a fold. One thread at a time does.
     pub fn note(&self, in_bytes: usize, out_bytes: usize, node_bytes: u32) {
         let mut went_in = self.in_bytes.load(Ordering::Relaxed) + in_bytes as u64;
@@ -28,7 +28,7 @@ impl Folds {
     }
 
     /// Whether almost all came out again. Before any fold nothing is known, and the answer is no.
-    pub fn lose_little(&self) -> bool {
+    pub fn is_mostly_new(&self) -> bool {
         let in_bytes = self.in_bytes.load(Ordering::Relaxed);
         let lost = in_bytes.saturating_sub(self.out_bytes.load(Ordering::Relaxed));
         lost * LOST_MAX < in_bytes
@@ -41,16 +41,16 @@ mod tests {
 
     #[test]
     fn the_last_folds_count() {
-        let folds = Folds::default();
-        assert!(!folds.lose_little());
-        let note = |times, out_bytes| (0..times).for_each(|_| folds.note(1000, out_bytes, 1000));
+        let merge_yield = MergeYield::default();
+        assert!(!merge_yield.is_mostly_new());
+        let note = |times, out_bytes| (0..times).for_each(|_| merge_yield.note(1000, out_bytes, 1000));
         note(1, 990);
-        assert!(folds.lose_little());
+        assert!(merge_yield.is_mostly_new());
         note(1, 700);
-        assert!(!folds.lose_little());
+        assert!(!merge_yield.is_mostly_new());
         note(40, 1000);
-        assert!(folds.lose_little());
+        assert!(merge_yield.is_mostly_new());
         note(40, 500);
-        assert!(!folds.lose_little());
+        assert!(!merge_yield.is_mostly_new());
     }
 }

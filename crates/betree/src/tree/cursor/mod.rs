@@ -1,19 +1,24 @@
-//! The range query: a place in a key range that moves both ways, a region at a time. No lock is held
+//! The range query: a place in a key range that moves both ways, a chunk at a time. No lock is held
 //! between steps.
+
+mod chunk;
+mod message_iter;
+mod unreadable;
 
 use betree_platform::sync::atomic::AtomicU64;
 use betree_platform::sync::atomic::Ordering::Relaxed;
 
-use super::region::{Region, Scope, Way};
-use super::unreadable::{BadPieces, Unreadable};
 use super::{Tree, nowhere};
 use crate::error::Result;
 use crate::key::Cut;
+use chunk::{Chunk, Direction, Scope};
+use unreadable::BadPieces;
+pub use unreadable::Unreadable;
 
 /// So often is a place looked at again that can be read at one moment and not at the next.
 const TRIES_MAX: u32 = 4;
 
-/// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each region is
+/// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each chunk is
 /// seen as it was when it was read, and what was committed since is sure to be seen after a
 /// [`seek`](Cursor::seek).
 pub struct Cursor<'e> {
@@ -22,8 +27,8 @@ pub struct Cursor<'e> {
     queries: &'e AtomicU64,
     scope: Scope,
     at: Cut,
-    region: Region,
-    /// Before which pair of the region the cursor stands, while it stands inside of it: a step is then no
+    chunk: Chunk,
+    /// Before which pair of the chunk the cursor stands, while it stands inside of it: a step is then no
     /// search, and `at` is of before.
     index: Option<usize>,
 }
@@ -31,7 +36,7 @@ pub struct Cursor<'e> {
 impl<'e> Cursor<'e> {
     pub(crate) fn new(tree: Option<Tree<'e>>, lo: Cut, hi: Cut, queries: &'e AtomicU64) -> Cursor<'e> {
         let (at, whole) = (lo.clone(), None);
-        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, region: Region::default(), index: None }
+        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, chunk: Chunk::default(), index: None }
     }
 
     /// Says what the range is a part of. All of the range is wanted then, and whoever reads a part may soon read
@@ -44,19 +49,19 @@ impl<'e> Cursor<'e> {
     }
 
     /// Reads what lies around the place, which reaches further on the way.
-    fn read(&mut self, way: Way) -> Result<()> {
+    fn read(&mut self, direction: Direction) -> Result<()> {
         self.queries.fetch_add(1, Relaxed);
         match &self.tree {
             Some(tree) => {
-                tree.read_region(&self.scope, &self.at, way, &mut self.region)?;
-                let is_further = match way {
-                    Way::Up => self.region.hi.as_ref().is_some_and(|hi| *hi > self.at),
-                    Way::Down => self.region.lo.as_ref().is_some_and(|lo| *lo < self.at),
+                tree.read_chunk(&self.scope, &self.at, direction, &mut self.chunk)?;
+                let is_further = match direction {
+                    Direction::Forward => self.chunk.hi.as_ref().is_some_and(|hi| *hi > self.at),
+                    Direction::Backward => self.chunk.lo.as_ref().is_some_and(|lo| *lo < self.at),
                 };
                 if is_further { Ok(()) } else { Err(nowhere()) }
             }
             None => {
-                (self.region.lo, self.region.hi) = (Some(self.scope.lo.clone()), Some(self.scope.hi.clone()));
+                (self.chunk.lo, self.chunk.hi) = (Some(self.scope.lo.clone()), Some(self.scope.hi.clone()));
                 Ok(())
             }
         }
@@ -65,16 +70,16 @@ impl<'e> Cursor<'e> {
     /// Moves to a place, clipped to the cursor's range. What was read before is read anew.
     pub fn seek(&mut self, to: &Cut) {
         self.at = to.clone().max(self.scope.lo.clone()).min(self.scope.hi.clone());
-        self.region.lo = None;
+        self.chunk.lo = None;
         self.index = None;
     }
 
-    /// Before which pair of the region the cursor stands.
+    /// Before which pair of the chunk the cursor stands.
     fn index(&self) -> usize {
-        self.index.unwrap_or_else(|| self.region.first_behind(&self.at))
+        self.index.unwrap_or_else(|| self.chunk.first_behind(&self.at))
     }
 
-    /// Leaves the region for a place at its end.
+    /// Leaves the chunk for a place at its end.
     fn leave(&mut self, to: Cut) {
         self.at = to;
         self.index = None;
@@ -87,7 +92,7 @@ impl<'e> Cursor<'e> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.find_next()?;
-        Ok(found.map(|index| self.region.pair(index)))
+        Ok(found.map(|index| self.chunk.pair(index)))
     }
 
     /// As [`next`](Cursor::next), past all that cannot be read: of that `passed` is told.
@@ -96,7 +101,7 @@ impl<'e> Cursor<'e> {
         let mut tries = 0;
         loop {
             let error = match self.find_next() {
-                Ok(found) => return found.map(|index| self.region.pair(index)),
+                Ok(found) => return found.map(|index| self.chunk.pair(index)),
                 Err(error) => error,
             };
             let before = self.at.clone();
@@ -116,25 +121,25 @@ impl<'e> Cursor<'e> {
         }
     }
 
-    /// Steps over the next pair and gives its index in the region.
+    /// Steps over the next pair and gives its index in the chunk.
     fn find_next(&mut self) -> Result<Option<usize>> {
         loop {
             if self.index.is_none() {
                 if self.at >= self.scope.hi {
                     return Ok(None);
                 }
-                let known = matches!((&self.region.lo, &self.region.hi),
+                let known = matches!((&self.chunk.lo, &self.chunk.hi),
                     (Some(lo), Some(hi)) if *lo <= self.at && self.at < *hi);
                 if !known {
-                    self.read(Way::Up)?;
+                    self.read(Direction::Forward)?;
                 }
             }
             let index = self.index();
-            if index < self.region.len() {
+            if index < self.chunk.len() {
                 self.index = Some(index + 1);
                 return Ok(Some(index));
             }
-            self.leave(self.region.hi.clone().unwrap_or(Cut::HIGH));
+            self.leave(self.chunk.hi.clone().unwrap_or(Cut::HIGH));
         }
     }
 
@@ -148,17 +153,17 @@ impl<'e> Cursor<'e> {
                 if self.at <= self.scope.lo {
                     return Ok(None);
                 }
-                let known = matches!((&self.region.lo, &self.region.hi),
+                let known = matches!((&self.chunk.lo, &self.chunk.hi),
                     (Some(lo), Some(hi)) if *lo < self.at && self.at <= *hi);
                 if !known {
-                    self.read(Way::Down)?;
+                    self.read(Direction::Backward)?;
                 }
             }
             if let Some(index) = self.index().checked_sub(1) {
                 self.index = Some(index);
-                return Ok(Some(self.region.pair(index)));
+                return Ok(Some(self.chunk.pair(index)));
             }
-            self.leave(self.region.lo.clone().unwrap_or(Cut::LOW));
+            self.leave(self.chunk.lo.clone().unwrap_or(Cut::LOW));
         }
     }
 }

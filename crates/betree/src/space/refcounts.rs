@@ -3,26 +3,26 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::extent::Part;
+use super::block_range::BlockRange;
 
 /// Ranges of blocks with how many hold them beyond the first. Empty but for as long as something
 /// names the old version.
 #[derive(Default)]
-pub(super) struct Shares {
+pub(super) struct RefCounts {
     /// Start → length and further holders, of which there is at least one. None overlaps another.
     by_start: BTreeMap<u64, (u64, u32)>,
 }
 
-impl Shares {
+impl RefCounts {
     /// One more holds these blocks, which somebody holds.
-    pub fn add(&mut self, part: Part) {
+    pub fn add(&mut self, part: BlockRange) {
         for (range, further) in self.cut_out(part) {
             self.by_start.insert(range.start_block, (range.len_blocks, further + 1));
         }
     }
 
     /// One fewer holds these blocks. Gives those that nobody holds any more.
-    pub fn release(&mut self, part: Part) -> Vec<Part> {
+    pub fn release(&mut self, part: BlockRange) -> Vec<BlockRange> {
         let mut free = Vec::new();
         for (range, further) in self.cut_out(part) {
             match further {
@@ -35,7 +35,7 @@ impl Shares {
     }
 
     /// Takes out what is known of a range: all of it in ranges with their further holders, in order.
-    fn cut_out(&mut self, part: Part) -> Vec<(Part, u32)> {
+    fn cut_out(&mut self, part: BlockRange) -> Vec<(BlockRange, u32)> {
         let (mut at, end) = (part.start_block, part.start_block + part.len_blocks);
         let mut found = Vec::new();
         let first = self.by_start.range(..=at).next_back().map_or(at, |(start, _)| *start);
@@ -54,13 +54,13 @@ impl Shares {
             }
             let (from, to) = (start.max(at), stop.min(end));
             if at < from {
-                found.push((Part { start_block: at, len_blocks: from - at }, 0));
+                found.push((BlockRange { start_block: at, len_blocks: from - at }, 0));
             }
-            found.push((Part { start_block: from, len_blocks: to - from }, further));
+            found.push((BlockRange { start_block: from, len_blocks: to - from }, further));
             at = to;
         }
         if at < end {
-            found.push((Part { start_block: at, len_blocks: end - at }, 0));
+            found.push((BlockRange { start_block: at, len_blocks: end - at }, 0));
         }
         found
     }
@@ -82,22 +82,22 @@ mod tests {
                 dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 (dice >> 33) % n
             };
-            let mut shares = Shares::default();
+            let mut shares = RefCounts::default();
             // Block -> holders.
             let mut counts = vec![0u32; 60];
-            let mut held: Vec<Part> = Vec::new();
+            let mut held: Vec<BlockRange> = Vec::new();
             for step in 0..300 {
                 let case = std::format!("seed {seed} step {step}");
                 if below(2) == 0 || held.is_empty() {
                     let part = match held.len() {
                         // Somebody new, where nobody is.
-                        0 => Part { start_block: below(30), len_blocks: 1 + below(30) },
+                        0 => BlockRange { start_block: below(30), len_blocks: 1 + below(30) },
                         n => {
                             // A part of what somebody holds.
                             let of = held[below(n as u64) as usize];
                             let skipped = below(of.len_blocks);
                             let len_blocks = 1 + below(of.len_blocks - skipped);
-                            Part { start_block: of.start_block + skipped, len_blocks }
+                            BlockRange { start_block: of.start_block + skipped, len_blocks }
                         }
                     };
                     if !held.is_empty() {

@@ -1,0 +1,178 @@
+//! Sorted runs in memory: what a partition or a basement holds. Looking in them ([`Run`]), building them
+//! ([`RunBuilder`]), several over each other ([`Layers`]), and what messages make of pairs ([`merged`]). Their bytes are
+//! those of the device before compression, `format/run.rs`.
+
+mod builder;
+mod fences;
+mod fold;
+mod layers;
+#[cfg(test)]
+mod tests;
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+pub(crate) use builder::RunBuilder;
+pub(crate) use fold::{Pairs, merged, only_folded, pairs_of};
+pub(crate) use layers::{Layers, live, newer_than, same_key, with_newer};
+
+use crate::format::run::{self as layout, END_BYTES, Parsed};
+use crate::key::Cut;
+use crate::message::{Kind, Msn, Point, RangeDelete};
+use fences::Fences;
+
+/// A search for a point near to another looks at this many one after the other.
+const NEAR_POINTS: usize = 8;
+
+/// A sorted run in memory.
+pub(crate) struct Run {
+    bytes: Vec<u8>,
+    points: usize,
+    /// Where the entries' ends stand.
+    ends_at: usize,
+    ranges: Vec<RangeDelete>,
+    last_msn: Msn,
+    fences: Fences,
+}
+
+impl Run {
+    /// Takes bytes from the device for a run, if they are one in every respect.
+    ///
+    /// # Errors
+    /// What does not fit, in words.
+    pub fn parse(bytes: Vec<u8>) -> Result<Run, &'static str> {
+        let Parsed { points, ends_at, ranges, last_msn } = layout::parse(&bytes)?;
+        Ok(Run { bytes, points, ends_at, ranges, last_msn, fences: Fences::default() }.fenced())
+    }
+
+    fn fenced(mut self) -> Run {
+        self.fences = Fences::new(self.points, self.ends_at, |index| self.key(index));
+        self
+    }
+
+    /// The form in which it is stored.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What it takes in memory in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let cuts: usize = self.ranges.iter().map(RangeDelete::bytes).sum();
+        self.bytes.len() + cuts + self.ranges.len() * size_of::<RangeDelete>() + self.fences.bytes()
+    }
+
+    /// How many points.
+    pub fn len(&self) -> usize {
+        self.points
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.points == 0 && self.ranges.is_empty()
+    }
+
+    /// The greatest sequence number in it; 0 of an empty one, and of pairs.
+    pub fn last_msn(&self) -> Msn {
+        self.last_msn
+    }
+
+    /// Whether it holds pairs, and no message.
+    pub fn is_pairs(&self) -> bool {
+        self.last_msn == 0 && self.ranges.is_empty()
+    }
+
+    /// The ranges, disjoint and in order.
+    pub fn ranges(&self) -> &[RangeDelete] {
+        &self.ranges
+    }
+
+    /// The range that covers the key, if one does.
+    pub fn range_over(&self, key: &[u8]) -> Option<&RangeDelete> {
+        let at = self.ranges.partition_point(|r| !r.hi.is_above(key));
+        self.ranges.get(at).filter(|r| r.covers(key))
+    }
+
+    fn end(&self, index: usize) -> usize {
+        layout::u32_at(&self.bytes, self.ends_at + index * END_BYTES).unwrap_or(0) as usize
+    }
+
+    fn start(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.end(index - 1) }
+    }
+
+    fn entry(&self, index: usize) -> &[u8] {
+        self.bytes.get(self.start(index)..self.end(index)).unwrap_or_default()
+    }
+
+    /// The key of the point at `index`; empty past the end.
+    pub fn key(&self, index: usize) -> &[u8] {
+        layout::key_and_value(self.entry(index)).unwrap_or_default().0
+    }
+
+    /// The point at `index`, which is less than [`len`](Run::len).
+    pub fn point(&self, index: usize) -> Point<'_> {
+        let entry = self.entry(index);
+        let (key, value) = layout::key_and_value(entry).unwrap_or_default();
+        let kind = layout::kind_of(entry).unwrap_or(Kind::Delete);
+        Point { key: Cow::Borrowed(key), msn: layout::msn_of(entry), kind, value }
+    }
+
+    /// The index of the first point whose key is not below `key`.
+    pub fn lower_bound(&self, key: &[u8]) -> usize {
+        let (from, to) = self.fences.around(self.points, key, false);
+        self.partition_point(from, to, |k| k < key)
+    }
+
+    /// The index of the first point behind the cut.
+    pub fn first_behind(&self, cut: &Cut) -> usize {
+        let (from, to) = self.fences.around(self.points, cut.bytes(), cut.is_after());
+        self.partition_point(from, to, |k| cut.is_above(k))
+    }
+
+    /// The index of the first point in `[lo, hi)` whose key is not `below`, or `hi`.
+    pub fn partition_point(&self, lo: usize, hi: usize, below: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut lo, mut hi) = (lo, hi.min(self.points).max(lo));
+        while lo < hi {
+            let middle = lo + (hi - lo) / 2;
+            if below(self.key(middle)) { lo = middle + 1 } else { hi = middle }
+        }
+        lo
+    }
+
+    /// The index of the first point from `from` on whose key is not below `key`. The nearer it is, the fewer keys are
+    /// looked at.
+    pub fn lower_bound_after(&self, from: usize, key: &[u8]) -> usize {
+        // Those beside each other lie beside each other in memory.
+        let near = (from + NEAR_POINTS).min(self.points);
+        if let Some(found) = (from..near).find(|index| self.key(*index) >= key) {
+            return found;
+        }
+        let (mut below, mut step) = (near, NEAR_POINTS);
+        while below + step < self.points && self.key(below + step) < key {
+            below += step;
+            step *= 2;
+        }
+        self.partition_point(below, below + step, |k| k < key)
+    }
+
+    /// How many of the points in `[from, to)` take at most so many bytes of a run together.
+    pub fn points_that_take(&self, from: usize, to: usize, bytes: usize) -> usize {
+        let start = self.start(from);
+        let takes = |count: usize| self.end(from + count - 1) - start + count * END_BYTES;
+        let all = to.saturating_sub(from);
+        if all == 0 || takes(all) <= bytes {
+            return all;
+        }
+        let (mut fit, mut too_many) = (0, all);
+        while fit + 1 < too_many {
+            let middle = fit + (too_many - fit) / 2;
+            if takes(middle) <= bytes { fit = middle } else { too_many = middle }
+        }
+        fit
+    }
+
+    /// The points in `[from, to)` by index.
+    pub fn points(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = Point<'_>> {
+        (from..to.min(self.points)).map(|index| self.point(index))
+    }
+}
