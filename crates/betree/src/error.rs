@@ -75,12 +75,14 @@ pub enum Error {
         bits: u64,
     },
     /// What stands on the device is of a kind that only later versions of this program know.
-    #[error("{what} {number}, which this version does not know")]
+    #[error("{what} {number}, which this version does not know, at byte {offset}")]
     UnknownKind {
         /// What has the kind, and the word for it.
         what: &'static str,
         /// The kind.
         number: u64,
+        /// The place on the device of what has it: of its header, or of its log segment.
+        offset: u64,
     },
     /// A dictionary's upserts were made for another function than the one that it is opened with.
     #[error("the upserts of dictionary {dict} are for {made_with}, and it is opened with {opened_with}")]
@@ -173,6 +175,11 @@ pub enum Error {
 impl Error {
     /// Whether it is of a place that cannot be read, or holds other than what was written.
     pub(crate) fn is_unreadable(&self) -> bool {
-        matches!(self, Error::Corrupt { .. } | Error::Device(DeviceError { op: DeviceOp::Read, .. }))
+        matches!(
+            self,
+            Error::Corrupt { .. }
+                | Error::UnknownKind { .. }
+                | Error::Device(DeviceError { op: DeviceOp::Read, .. })
+        )
     }
 }

@@ -413,7 +413,7 @@ fn a_record_of_the_log_that_does_not_parse_is_told_with_its_place() {
     let options = || Options::new(1 << 20, Arc::new(Replace));
     let env = Env::open(device.clone(), options()).unwrap();
     let mut commit = env.commit.lock();
-    env.log.append(commit.next_msn, 1, &Arc::new(b"no change is so".to_vec())).unwrap();
+    env.log.append(commit.next_msn, 1, &Arc::new(b"\x01o change is so".to_vec())).unwrap();
     commit.next_msn += 1;
     drop(commit);
     env.sync().unwrap();

@@ -98,6 +98,7 @@ pub(crate) struct RunRef {
 }
 
 /// An edge as stored; its lower bound is the upper bound of the edge before.
+#[derive(Clone)]
 pub(crate) struct StoredEdge {
     pub hi: Cut,
     pub translation: Translation,
@@ -133,6 +134,7 @@ impl Section {
 }
 
 /// What stands in a header.
+#[derive(Clone)]
 pub(crate) struct Header {
     pub origin: Origin,
     pub id: NodeId,
@@ -161,11 +163,11 @@ impl From<&'static str> for BadHeader {
 }
 
 impl BadHeader {
-    /// The error for it, of what is wrong given by the caller, who knows the place.
-    pub fn into_error(self, wrong: impl FnOnce(&str) -> Error) -> Error {
+    /// The error for it, in a header at byte `offset`; `wrong` makes that of what is wrong.
+    pub fn into_error(self, offset: u64, wrong: impl FnOnce(&str) -> Error) -> Error {
         match self {
             BadHeader::Wrong(why) => wrong(why),
-            BadHeader::Unknown { what, number } => Error::UnknownKind { what, number },
+            BadHeader::Unknown { what, number } => Error::UnknownKind { what, number, offset },
         }
     }
 }
@@ -176,6 +178,7 @@ pub(crate) const ORIGIN_BYTES: usize = 46;
 const CHECKED_FROM: usize = 16;
 
 /// The parts of a node as stored.
+#[derive(Clone)]
 pub(crate) enum Entries {
     /// First keys and basements, none without a run.
     Leaf(Vec<(Vec<u8>, Vec<RunRef>)>),

@@ -12,6 +12,8 @@
 //! | 4 | range delete | lower cut | upper cut |
 //! | 5 | clone of a prefix | from | to |
 //! | 6 | clone of a part of a prefix | from | length of to u32, length of the lower cut u32, to, lower cut, upper cut |
+//!
+//! A record with another kind is refused by its number, and never passed over in part.
 
 use alloc::vec::Vec;
 
@@ -26,6 +28,8 @@ pub(crate) const UPSERT: u8 = 3;
 pub(crate) const DELETE_RANGE: u8 = 4;
 pub(crate) const CLONE_RANGE: u8 = 5;
 pub(crate) const CLONE_PART: u8 = 6;
+/// Kinds above this one are of later versions.
+const KINDS_END: u8 = CLONE_PART;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
 /// What a change takes beside key and value, in bytes.
@@ -80,7 +84,10 @@ impl<'b> Changes<'b> {
 
     fn take(&mut self) -> Option<(DictId, Change<'b>)> {
         let (head, rest) = self.rest.split_first_chunk::<HEAD_BYTES>()?;
-        let [kind, dict, sides, _, k0, k1, k2, k3, v0, v1, v2, v3] = *head;
+        let [kind, dict, sides, 0, k0, k1, k2, k3, v0, v1, v2, v3] = *head else { return None };
+        if sides & !(LO_AFTER | HI_AFTER) != 0 {
+            return None;
+        }
         let key_len = u32::from_le_bytes([k0, k1, k2, k3]) as usize;
         let value_len = u32::from_le_bytes([v0, v1, v2, v3]) as usize;
         let key = rest.get(..key_len).filter(|key| is_key(key))?;
@@ -137,11 +144,16 @@ impl<'b> Iterator for Changes<'b> {
         if self.rest.is_empty() {
             return None;
         }
+        let kind = self.rest.first().copied().unwrap_or_default();
         let taken = self.take();
         if taken.is_none() {
             self.rest = &[];
         }
-        Some(taken.ok_or(Error::BadRecord))
+        Some(taken.ok_or_else(|| match kind {
+            0..=KINDS_END => Error::BadRecord,
+            // The place is for the replay to say.
+            kind => Error::UnknownKind { what: "a log record of kind", number: kind.into(), offset: 0 },
+        }))
     }
 }
 
@@ -189,6 +201,26 @@ mod tests {
             batch.push(kind, DictId(0), 0, lo, value);
             let read: Vec<_> = Changes::of(batch.record()).collect();
             assert_eq!(read, [Err(Error::BadRecord)], "kind {kind}");
+        }
+    }
+
+    #[test]
+    fn a_kind_of_a_later_version_is_named_and_other_room_is_not_in_use() {
+        let mut batch = Batch::new();
+        batch.put(DictId(0), b"k", b"v");
+        let whole = batch.record().as_slice();
+        for kind in [7u8, 100, 255] {
+            let mut later = whole.to_vec();
+            later.extend_from_slice(whole);
+            later[whole.len()] = kind;
+            let read: Vec<_> = Changes::of(&later).skip(1).collect();
+            let unknown = Error::UnknownKind { what: "a log record of kind", number: kind.into(), offset: 0 };
+            assert_eq!(read, [Err(unknown)]);
+        }
+        for (at, value) in [(0, 0), (2, 4), (2, 128), (3, 1)] {
+            let mut other = whole.to_vec();
+            other[at] = value;
+            assert_eq!(Changes::of(&other).collect::<Vec<_>>(), [Err(Error::BadRecord)], "{value} at {at}");
         }
     }
 

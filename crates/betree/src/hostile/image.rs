@@ -8,7 +8,7 @@ use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::limits::Limits;
-use crate::format::node::{Header, seal};
+use crate::format::node::{Entries, Header, RunRef, seal};
 use crate::format::segment;
 use crate::format::superblock::Superblock;
 use crate::format::superblock::slots;
@@ -145,12 +145,34 @@ impl Image {
         let mut bytes = self.header_bytes(slot);
         patch(&mut bytes);
         seal(&mut bytes);
+        self.put_header(slot, &bytes);
+    }
+
+    /// Gives a node another header, which may be longer: its runs move behind it, which is to fit in the extent.
+    pub fn set_header(&mut self, slot: u32, header: &Header) {
+        let (_, parts, old_len) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
+        let len = parts.iter().map(|p| p.len_blocks as usize * BLOCK_BYTES).sum();
+        let all = self.get(&parts, len);
+        let grown = header.encode().len() - old_len;
+        let mut header = header.clone();
+        let runs: Vec<&mut RunRef> = match &mut header.entries {
+            Entries::Leaf(basements) => basements.iter_mut().flat_map(|(_, runs)| runs).collect(),
+            Entries::Interior(edges) => edges.iter_mut().flat_map(|edge| &mut edge.partition).collect(),
+        };
+        runs.into_iter().for_each(|run| run.offset += grown as u32);
+        assert!(all[len - grown..].iter().all(|byte| *byte == 0), "there is room behind the runs");
+        self.set_contents(slot, old_len + grown, &all[old_len..len - grown]);
+        self.put_header(slot, &header.encode());
+    }
+
+    fn put_header(&mut self, slot: u32, bytes: &[u8]) {
         let (_, parts, _) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
-        self.set(&parts, &bytes);
+        self.set(&parts, bytes);
         let per_page = crate::format::table::slots_per_page(self.superblock().table_page_bytes);
         let (index, entry) = ((slot / per_page) as usize, (slot % per_page) as usize);
         let mut page = decode_page(index as u32, &self.page_bytes(index)).unwrap();
         page.entries[entry].header_checksum = u64::from_le_bytes(*bytes[8..].first_chunk().unwrap()).into();
+        page.entries[entry].header_len = (bytes.len() as u32).into();
         let page = encode_page(index as u32, &page);
         self.patch_page(index, &|bytes| bytes.copy_from_slice(&page));
     }

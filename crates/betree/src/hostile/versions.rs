@@ -10,7 +10,7 @@ use super::{Append, DICTS, GEOMETRY, fill, open, options, sound};
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::format::node::Header;
+use crate::format::node::{Header, Section};
 use crate::format::superblock::{Identity, Superblock, VERSION};
 use crate::format::tail::TaggedTail;
 use crate::health::State;
@@ -209,6 +209,21 @@ fn superblocks_of_one_volume_may_differ_in_label_and_size() {
     assert!(env.close().is_ok() && open(device).is_ok());
 }
 
+#[test]
+fn a_log_record_of_a_later_version_is_refused_by_its_kind_and_not_passed_over() {
+    let mut image = sound();
+    let place = image.segments()[1].clone();
+    // The kind of the first change: behind the headers of segment and record.
+    image.patch_segment(&place, &|bytes| bytes[80 + 16] = 77);
+    let (what, offset) = ("a log record of kind", place.start as u64);
+    let refused = Error::UnknownKind { what, number: 77, offset };
+    assert_eq!(open(image.device()).err(), Some(refused.clone()));
+    assert!(refused.to_string().starts_with("a log record of kind 77, which this version does not know"));
+    let mut told = Vec::new();
+    Env::open_damaged(image.device(), options(), &mut |finding| told.extend(finding.into_problem())).unwrap();
+    assert_eq!(told, [refused.to_string()]);
+}
+
 /// A sound volume whose headers are changed, each keeping its length.
 fn with_headers(change: impl Fn(&mut Header)) -> Image {
     let mut image = sound();
@@ -230,6 +245,41 @@ fn problems(image: &Image) -> Vec<String> {
     let env = Env::open_damaged(image.device(), options(), &mut |_| ()).unwrap();
     env.check(&mut |finding| all.extend(finding.into_problem()), &mut |_, _| ()).unwrap();
     all
+}
+
+/// A sound volume of which one leaf's header has a section of this kind, and that leaf.
+fn with_section(kind: u16) -> Image {
+    let mut image = sound();
+    let nodes = image.nodes();
+    let (slot, ..) = nodes.iter().find(|(slot, ..)| image.header(*slot).height == 0).unwrap();
+    let mut header = image.header(*slot);
+    header.sections.push(Section { kind, offset: 0, len: 16, checksum: 1 });
+    image.set_header(*slot, &header);
+    image
+}
+
+#[test]
+fn a_section_of_a_later_version_is_passed_over_or_refuses_its_node_as_its_kind_says() {
+    let expected = pairs(&open(sound().device()).unwrap());
+    let image = with_section(0x7abc);
+    assert_eq!(problems(&image), [""; 0]);
+    let env = open(image.device()).unwrap();
+    assert_eq!(pairs(&env), expected);
+    env.close().unwrap();
+    let must = with_section(0x8abc);
+    let told = problems(&must);
+    let sentence = "a node has a section of kind 35516, which this version does not know, at byte ";
+    assert!(told.len() == 1 && told[0].contains(sentence), "{told:?}");
+    let env = Env::open_damaged(must.device(), options(), &mut |_| ()).unwrap();
+    let mut errors = Vec::new();
+    for dict in 0..DICTS {
+        let mut cursor = env.cursor(DictId(dict), Cut::LOW, Cut::HIGH);
+        while cursor.next_past(&mut |unreadable| errors.extend(unreadable.errors)).is_some() {}
+    }
+    assert!(
+        !errors.is_empty() && errors.iter().all(|e| matches!(e, Error::UnknownKind { number: 0x8abc, .. })),
+        "{errors:?}"
+    );
 }
 
 #[test]

@@ -75,6 +75,9 @@ pub(crate) fn replay(
                 Error::NoSuchDictionary { id } => senseless(&format!(
                     "a record changes the dictionary {id}, which the volume does not have"
                 )),
+                Error::UnknownKind { what, number, .. } => {
+                    Error::UnknownKind { what, number, offset: log_area.offset.saturating_add(position) }
+                }
                 other => other,
             })?;
             end.records += 1;

@@ -303,7 +303,7 @@ impl Store {
         }
         let next_msn = self.next_msn.load(Ordering::Relaxed);
         let header = Header::decode(bytes, extent_bytes, &self.limits, next_msn)
-            .map_err(|bad| bad.into_error(corrupt))?;
+            .map_err(|bad| bad.into_error(place.extent.place(0), corrupt))?;
         if header.id != id {
             return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
         }

@@ -183,7 +183,7 @@ impl Store {
         let next_msn = self.next_msn.load(Ordering::Relaxed);
         match Header::decode(header, extent_bytes, &self.limits, next_msn) {
             Ok(_) => Ok(()),
-            Err(bad) => Err(bad.into_error(|why| {
+            Err(bad) => Err(bad.into_error(0, |why| {
                 let why =
                     alloc::format!("node {} would be written so that it cannot be read: {why}", node.id);
                 Error::Corrupt { what: "a node in memory", offset: 0, len: header.len() as u64, why }
