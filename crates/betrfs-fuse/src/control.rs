@@ -27,8 +27,8 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, UCred};
 use rustix::process::{Pid, Uid};
 
+use crate::errno::is_dead;
 use crate::mount_info::MountEntry;
-use crate::status::is_dead;
 
 /// How long a server waits for the request of one who is connected, and for its answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -58,6 +58,11 @@ pub fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord))
 }
 
+/// Whether an answer tells of a server that is dead, or dying just now.
+pub(crate) fn is_dead(errno: Errno) -> bool {
+    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

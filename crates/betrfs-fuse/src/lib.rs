@@ -1,7 +1,7 @@
 //! The mount: kernel requests to calls of the library [`betrfs`], and back.
 //!
 //! - [`Server`] is the file-system side: one method a request, no word of how requests travel;
-//! - `wire` is the kernel's protocol, byte for byte; `transport` carries requests and replies;
+//! - `wire` has the bytes of the kernel's protocol, `protocol` decodes requests and encodes replies, `transport` carries them;
 //! - [`mount_point`] is what happens to the directory: checks, mount(2), umount(2);
 //! - [`Control`] is the socket on which commands ask a server, and hear how its volume was closed;
 //! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.
@@ -11,23 +11,25 @@ mod closing;
 mod control;
 mod counters;
 mod errno;
+mod ioctl;
 mod loop_device;
 mod mount;
 mod mount_info;
 pub mod mount_point;
+mod protocol;
 mod server;
 mod status;
 mod transport;
-mod whole;
 mod wire;
 
 pub use control::{ANSWER_TIME_MAX, Control, Farewell, Line, Unheard};
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
+pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
 pub use mount::{Mount, MountError, MountOptions, open_device};
-pub use mount_info::MountEntry;
+pub use mount_info::{FS_TYPES, MountEntry};
+pub use protocol::abort_on_stray_panics;
 pub use server::{Answer, Caller, Server};
 pub use status::{Identity, OperationCount, Status, VolumeState};
-pub use transport::{Transport, abort_on_stray_panics};
-pub use whole::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
+pub use transport::Transport;
 pub use wire::Opcode;

@@ -12,8 +12,10 @@ use betrfs::{AccessTimes, OpenOptions, Volume};
 
 use crate::closing::Closing;
 use crate::control::Control;
+use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
-use crate::mount_point::{self, FS_TYPES, Found, MountFlags, MountPointError, OwnMount};
+use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
+use crate::protocol::Dispatch;
 use crate::server::Server;
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
@@ -249,9 +251,11 @@ fn connect(
         tracing::info!("the kernel is not asked to offer io_uring: {error}");
     }
     let (connection, mount) = mount_point::mount(device, mount_point, *flags)?;
-    let greeted = Connection::greet(connection, server, *transport)
+    let dispatch = |sink, minor| Dispatch::start(Arc::clone(server), sink, minor);
+    let greeted = Connection::greet(connection, *transport, dispatch)
         .map_err(|source| MountError::Io { doing: "greet the kernel", source })
         .and_then(|connection| {
+            server.set_transport(connection.transport().name());
             let control = listen(&mount, &connection, server, unique)?;
             Ok((connection, control))
         });

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::mount_point::FS_TYPES;
+/// The types by which `mount` and /proc/mounts show these mounts: of a block device, and of none.
+pub const FS_TYPES: [&str; 2] = [FS_TYPE_BLOCK, FS_TYPE];
+pub(crate) const FS_TYPE_BLOCK: &str = "fuseblk.betrfs";
+pub(crate) const FS_TYPE: &str = "fuse.betrfs";
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,13 +19,9 @@ use rustix::net::{
 
 use crate::control::Unheard;
 use crate::loop_device::LoopDevice;
-use crate::mount_info::MountEntry;
+use crate::mount_info::{FS_TYPE, FS_TYPE_BLOCK, MountEntry};
 use crate::status::Status;
 
-/// The types by which `mount` and /proc/mounts show these mounts: of a block device, and of none.
-pub const FS_TYPES: [&str; 2] = [FS_TYPE_BLOCK, FS_TYPE];
-const FS_TYPE_BLOCK: &str = "fuseblk.betrfs";
-const FS_TYPE: &str = "fuse.betrfs";
 /// The unit of a mount of a block device.
 const BLOCK_BYTES: u32 = 4096;
 

@@ -6,18 +6,11 @@ use std::time::Duration;
 
 use betree::State;
 use betrfs::{OpCount, OpKind, Volume};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::control::{Line, Unheard};
 use crate::counters::{Counters, RequestCount};
 use crate::mount_info::MountEntry;
-use crate::transport::Transport;
-
-/// Whether an answer tells of a server that is dead, or dying just now.
-pub(crate) fn is_dead(errno: Errno) -> bool {
-    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
-}
 
 /// Which mount this is. What of a path is no UTF-8 is told as replacement characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +93,7 @@ pub struct Status {
 impl Status {
     pub(crate) fn of(
         identity: &Identity,
-        transport: Option<Transport>,
+        transport: &str,
         volume: &Volume,
         counters: &Counters,
         uptime: Duration,
@@ -110,7 +103,7 @@ impl Status {
             identity: identity.clone(),
             label,
             uuid: uuid.to_string(),
-            transport: transport.map(|transport| transport.to_string()).unwrap_or_default(),
+            transport: transport.to_owned(),
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
             requests: counters.snapshot(),

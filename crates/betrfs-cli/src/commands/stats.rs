@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use betrfs_fuse::mount_point::FS_TYPES;
+use betrfs_fuse::FS_TYPES;
 use betrfs_fuse::{MountEntry, Status, Unheard, VolumeState};
 
 use crate::failure::{Failure, Outcome};

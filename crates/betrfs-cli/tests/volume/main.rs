@@ -9,14 +9,14 @@
 #[path = "../mount/mounted.rs"]
 mod mounted;
 
+mod build_and_git;
 mod clones;
 mod compare;
-mod exerciser;
 mod full;
 mod history;
+mod kernel_source_tree;
 mod kill_nine;
 mod memory;
+mod one_file;
 mod programs;
-mod projects;
-mod real_tree;
 mod rot;

@@ -33,7 +33,7 @@ impl Server {
             taken |= took;
             took
         };
-        let objects = walker.map_or(Objects::None, |task| self.walkers.lists(task, dir));
+        let objects = walker.map_or(Objects::None, |task| self.readdirplus_policy.lists(task, dir));
         let listed = self.list(dir, cookie, objects, &mut take);
         if taken { Ok(()) } else { listed.answer() }
     }

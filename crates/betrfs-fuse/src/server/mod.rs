@@ -4,16 +4,16 @@
 //! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
 //! flags mean, and the status that the mount's root answers.
 
-mod alarms;
+mod cached_pages;
 mod caller;
 mod directory;
+mod error_log;
 mod file;
 mod inode;
-mod mappings;
+mod ioctl;
 mod namespace;
-mod pages;
-mod walkers;
-mod whole;
+mod readdirplus_policy;
+mod writable_mappings;
 mod xattr;
 
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -22,13 +22,12 @@ use std::time::Instant;
 use betrfs::Volume;
 use rustix::io::Errno;
 
-use self::alarms::{Alarms, Saying};
 pub use self::caller::Caller;
+use self::error_log::{ErrorLog, Saying};
 use crate::closing::Closing;
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
 use crate::status::{Identity, Status};
-use crate::transport::Transport;
 
 /// What a request is answered with.
 pub type Answer<T> = Result<T, Errno>;
@@ -40,12 +39,12 @@ pub struct Server {
     identity: Identity,
     read_only: bool,
     closing: Arc<Closing>,
-    transport: OnceLock<Transport>,
+    transport: OnceLock<&'static str>,
     started: Instant,
-    sources: whole::Sources,
-    walkers: walkers::Walkers,
-    mappings: mappings::Mappings,
-    pages: pages::Pages,
+    sources: ioctl::Sources,
+    readdirplus_policy: readdirplus_policy::ReaddirplusPolicy,
+    mappings: writable_mappings::WritableMappings,
+    pages: cached_pages::CachedPages,
 }
 
 impl Server {
@@ -59,15 +58,15 @@ impl Server {
             closing,
             transport: OnceLock::new(),
             started: Instant::now(),
-            sources: whole::Sources::default(),
-            walkers: walkers::Walkers::default(),
-            mappings: mappings::Mappings::default(),
-            pages: pages::Pages::default(),
+            sources: ioctl::Sources::default(),
+            readdirplus_policy: readdirplus_policy::ReaddirplusPolicy::default(),
+            mappings: writable_mappings::WritableMappings::default(),
+            pages: cached_pages::CachedPages::default(),
         }
     }
 
-    /// Notes, once, how requests travel.
-    pub fn set_transport(&self, transport: Transport) {
+    /// Notes, once, by which transport requests travel, for [`status`](Server::status).
+    pub fn set_transport(&self, transport: &'static str) {
         self.transport.get_or_init(|| transport);
     }
 
@@ -83,19 +82,19 @@ impl Server {
 
     /// What `betrfs stats` shows.
     pub fn status(&self) -> Status {
-        let transport = self.transport.get().copied();
+        let transport = self.transport.get().copied().unwrap_or_default();
         Status::of(&self.identity, transport, &self.volume, &self.counters, self.started.elapsed())
     }
 
     /// The answer to a failed call; trouble with the volume goes to the log as well.
     fn refuse(error: &betrfs::Error) -> Errno {
         if is_alarming(error) {
-            match ALARMS.note(Instant::now()) {
+            match ERROR_LOG.note(Instant::now()) {
                 Saying::Line(0) => tracing::error!("{error}"),
                 Saying::Line(before) => tracing::error!("{error} (and {before} failures before it)"),
                 Saying::Nothing => {}
             }
-        } else if is_of_read_only(error) && ALARMS.is_first_refusal() {
+        } else if is_of_read_only(error) && ERROR_LOG.is_first_refusal() {
             tracing::error!("changes are refused from now on: {error}");
         }
         errno(error)
@@ -103,7 +102,7 @@ impl Server {
 }
 
 /// A process serves one mount.
-static ALARMS: LazyLock<Alarms> = LazyLock::new(Alarms::default);
+static ERROR_LOG: LazyLock<ErrorLog> = LazyLock::new(ErrorLog::default);
 
 /// Turns a library result into an answer.
 trait IntoAnswer<T> {

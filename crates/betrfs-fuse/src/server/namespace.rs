@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
-use crate::whole::UNFINISHED;
+use crate::wire::ioctl::UNFINISHED;
 
 /// renameat2's flags.
 const RENAME_NOREPLACE: u32 = 1;
@@ -18,7 +18,7 @@ impl Server {
         match self.volume.lookup(parent, name) {
             Ok(entry) => {
                 if entry.attr.file_type != FileType::Directory {
-                    self.walkers.looks_up_a_file(task);
+                    self.readdirplus_policy.looks_up_a_file(task);
                 }
                 Ok(Some(entry))
             }

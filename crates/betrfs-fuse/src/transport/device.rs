@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::PAYLOAD_BYTES_MAX;
-use super::dispatch::{Dispatch, Outcome};
-use super::turnstile::{Turnstile, step_aside, step_aside_where_it_waits};
+use super::reader_gate::{ReaderGate, leave_gate, leave_gate_where_it_waits};
+use crate::protocol::init::PAYLOAD_BYTES_MAX;
+use crate::protocol::{Answerer, NotifySink, Outcome};
 use crate::wire::{Body, InHeader, OutHeader};
 
 /// The longest request: a WRITE's payload, and what stands before it.
@@ -21,15 +21,24 @@ pub const REQUEST_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 4096;
 /// wake a thread.
 const FORGETS_GATHER: Duration = Duration::from_millis(2);
 
+/// Sends notices by /dev/fuse, whichever way requests travel.
+pub struct DeviceSink(pub Arc<OwnedFd>);
+
+impl NotifySink for DeviceSink {
+    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        rustix::io::writev(&self.0, parts).map(drop)
+    }
+}
+
 /// What a thread that reads from /dev/fuse needs.
 #[derive(Clone)]
 pub struct Reader {
     /// The connection.
     pub device: Arc<OwnedFd>,
     /// What answers.
-    pub dispatch: Dispatch,
+    pub answerer: Arc<dyn Answerer>,
     /// Where it waits for its turn.
-    pub turnstile: Arc<Turnstile>,
+    pub reader_gate: Arc<ReaderGate>,
     /// Whether nothing but FORGETs is to be expected.
     pub only_forgets: bool,
 }
@@ -42,13 +51,13 @@ impl Reader {
     pub fn run(&self) -> io::Result<()> {
         let mut request = vec![0; REQUEST_BYTES_MAX];
         let mut out = vec![0; PAYLOAD_BYTES_MAX];
-        step_aside_where_it_waits();
+        leave_gate_where_it_waits();
         loop {
-            self.turnstile.pass();
+            self.reader_gate.pass();
             let len = match read(&self.device, &mut request) {
                 Ok(Some(len)) => len,
                 ended => {
-                    step_aside();
+                    leave_gate();
                     return ended.map(drop);
                 }
             };
@@ -56,7 +65,7 @@ impl Reader {
                 tracing::error!("the kernel sent a request of {len} bytes that is none");
                 continue;
             };
-            match self.dispatch.answer(&header, Body::Joined(body), &mut out) {
+            match self.answerer.answer(&header, Body::Joined(body), &mut out) {
                 Outcome::Reply(answer) => {
                     let answer = answer.map(|len| out.get(..len).unwrap_or_default());
                     reply(&self.device, header.unique, answer);

@@ -3,22 +3,16 @@
 //! What decides the speed of small operations is that a request is answered on the CPU of whoever
 //! sent it, by a thread that is woken there and by no other (measured: 10 µs a request, against 64
 //! across CPUs). So nothing is handed from thread to thread; only who waits for the disk leaves the
-//! next request to another ([`queues`], [`turnstile`]).
+//! next request to another ([`queues`], [`reader_gate`]).
 
-mod convert;
 mod device;
-mod dispatch;
-mod giving_way;
-mod kernel_cache;
-mod notices;
-mod panics;
 mod queues;
+mod reader_gate;
 mod ring;
-mod turnstile;
+mod sched_idle;
 
 use std::fmt;
 use std::io;
-use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -26,27 +20,17 @@ use std::thread;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::server::Server;
-use crate::wire::{self, InitIn, InitOut, Opcode, init};
-use device::Reader;
-use dispatch::Dispatch;
-use notices::Notices;
-pub use panics::abort_on_stray_panics;
+use crate::protocol::init::{WANTED, answer_init, read_init};
+use crate::protocol::{Answerer, NotifySink, THREAD_NAME};
+use crate::wire::{self, InitIn, Opcode, init};
+use device::{DeviceSink, Reader};
 pub use queues::enable as enable_io_uring;
 use queues::{Broken, Queues};
-pub use turnstile::SlowDevice;
-use turnstile::Turnstile;
+use reader_gate::ReaderGate;
+pub use reader_gate::SlowDevice;
 
-/// What the names of the threads that answer begin with.
-const THREAD_NAME: &str = "betrfs-fuse";
-/// The largest write or read in one request.
-const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-/// How many read-ahead requests may wait at once, and when the kernel holds back.
-const BACKGROUND_MAX: u16 = 64;
-const BACKGROUND_CONGESTED: u16 = 48;
 /// Threads that wait at /dev/fuse at a time; more of them make it slower.
 const READERS_AT_A_TIME: usize = 2;
 /// Threads that read from /dev/fuse, those that wait for something counted.
@@ -61,12 +45,19 @@ pub enum Transport {
     Device,
 }
 
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Transport {
+    /// Its name in options, in the log and in `betrfs stats`.
+    pub fn name(self) -> &'static str {
+        match self {
             Transport::IoUring => "io_uring",
             Transport::Device => "device",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -75,7 +66,7 @@ impl FromStr for Transport {
 
     fn from_str(name: &str) -> Result<Transport, String> {
         let all = [Transport::IoUring, Transport::Device];
-        let found = all.into_iter().find(|transport| transport.to_string() == name);
+        let found = all.into_iter().find(|transport| transport.name() == name);
         found.ok_or_else(|| format!("`{name}` is neither io_uring nor device"))
     }
 }
@@ -83,17 +74,22 @@ impl FromStr for Transport {
 /// A connection to the kernel that has been greeted and is not yet served.
 pub struct Connection {
     device: Arc<OwnedFd>,
-    dispatch: Dispatch,
+    answerer: Arc<dyn Answerer>,
     queues: Option<Queues>,
 }
 
 impl Connection {
     /// Takes over the descriptor of /dev/fuse that a mount was made with, and greets the kernel.
-    /// Requests travel as `wanted`, or else as best they can.
+    /// Requests travel as `wanted`, or else as best they can. `start` makes what answers them, of a way to tell the kernel
+    /// and the minor version of the protocol that the kernel speaks.
     ///
     /// # Errors
     /// The operating system's, or that the kernel cannot do what is needed.
-    pub fn greet(device: OwnedFd, server: &Arc<Server>, wanted: Option<Transport>) -> io::Result<Connection> {
+    pub fn greet<A: Answerer + 'static>(
+        device: OwnedFd,
+        wanted: Option<Transport>,
+        start: impl FnOnce(Arc<dyn NotifySink>, u32) -> io::Result<A>,
+    ) -> io::Result<Connection> {
         let device = Arc::new(device);
         let mut request = vec![0; device::REQUEST_BYTES_MAX];
         let len = device::read(&device, &mut request)?.ok_or(io::ErrorKind::NotConnected)?;
@@ -108,15 +104,15 @@ impl Connection {
                 "the kernel speaks FUSE {major}.{minor}, which is too old"
             )));
         }
-        let notices = Notices::start(Arc::clone(&device))?;
-        let dispatch = Dispatch::new(Arc::clone(server), Arc::clone(&device), notices, theirs.minor);
+        let sink: Arc<dyn NotifySink> = Arc::new(DeviceSink(Arc::clone(&device)));
+        let answerer: Arc<dyn Answerer> = Arc::new(start(sink, theirs.minor)?);
         let offered = u64::from(theirs.flags) | u64::from(theirs.flags2) << 32;
         let queues = match (wanted, offered & init::OVER_IO_URING != 0) {
             (Some(Transport::Device), _) | (None, false) => None,
             (Some(Transport::IoUring), false) => {
                 return Err(io::Error::other("the kernel does not offer io_uring"));
             }
-            (_, true) => match Queues::prepare(&device, &dispatch) {
+            (_, true) => match Queues::prepare(&device, &answerer) {
                 Ok(queues) => Some(queues),
                 Err(error) if wanted.is_some() => return Err(error),
                 Err(error) => {
@@ -128,8 +124,7 @@ impl Connection {
         let by_ring = if queues.is_some() { init::OVER_IO_URING } else { 0 };
         let ours = answer_init(&theirs, offered & (WANTED | by_ring), rustix::param::page_size());
         device::reply(&device, header.unique, Ok(ours.as_bytes()));
-        server.set_transport(if queues.is_some() { Transport::IoUring } else { Transport::Device });
-        Ok(Connection { device, dispatch, queues })
+        Ok(Connection { device, answerer, queues })
     }
 
     /// How requests travel.
@@ -166,8 +161,8 @@ impl Connection {
         let only_forgets = self.queues.is_some();
         let reader = Reader {
             device: self.device,
-            dispatch: self.dispatch,
-            turnstile: Arc::new(Turnstile::new(if only_forgets { 1 } else { READERS_AT_A_TIME })),
+            answerer: self.answerer,
+            reader_gate: Arc::new(ReaderGate::new(if only_forgets { 1 } else { READERS_AT_A_TIME })),
             only_forgets,
         };
         let mut readers = Vec::new();
@@ -188,85 +183,5 @@ impl Connection {
         }
         let failure = failure.lock().take();
         failure.map_or(served, |errno| Err(errno.into()))
-    }
-}
-
-/// What is asked of the kernel; what it does not offer is left out.
-///
-/// Not FUSE_ASYNC_DIO: with it, a direct write by io_submit(2) ends without a word to the file's pages, and whoever
-/// reads through these meanwhile keeps what was there before, for ever. Without it the kernel drops the pages once
-/// more after the write, before it tells that it has ended.
-const WANTED: u64 = init::ASYNC_READ
-    | init::ATOMIC_O_TRUNC
-    | init::BIG_WRITES
-    | init::DO_READDIRPLUS
-    | init::READDIRPLUS_AUTO
-    | init::PARALLEL_DIROPS
-    | init::MAX_PAGES
-    | init::CACHE_SYMLINKS
-    | init::EXPLICIT_INVAL_DATA
-    | init::HANDLE_KILLPRIV_V2
-    | init::ALLOW_IDMAP
-    | init::INIT_EXT;
-
-/// What the kernel says in INIT. Before FUSE 7.36 (Linux 5.17) that ends behind the lower half of the flags.
-fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
-    if body.len() < offset_of!(InitIn, flags2) {
-        return Err(Errno::INVAL);
-    }
-    let mut theirs = InitIn::default();
-    theirs.as_mut_bytes().iter_mut().zip(body).for_each(|(ours, byte)| *ours = *byte);
-    Ok(theirs)
-}
-
-/// What is agreed with a kernel whose pages have this size.
-fn answer_init(theirs: &InitIn, flags: u64, page_bytes: usize) -> InitOut {
-    InitOut {
-        major: wire::MAJOR,
-        minor: wire::MINOR,
-        max_readahead: theirs.max_readahead,
-        flags: flags as u32,
-        flags2: (flags >> 32) as u32,
-        max_background: BACKGROUND_MAX,
-        congestion_threshold: BACKGROUND_CONGESTED,
-        max_write: PAYLOAD_BYTES_MAX as u32,
-        time_gran: 1,
-        max_pages: (PAYLOAD_BYTES_MAX / page_bytes.max(1)) as u16,
-        ..InitOut::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_request_has_more_pages_than_its_payload() {
-        for (page_bytes, pages) in [(4096, 256), (16 << 10, 64), (64 << 10, 16)] {
-            let ours = answer_init(&InitIn::default(), 0, page_bytes);
-            assert_eq!((ours.max_pages, ours.max_write), (pages, PAYLOAD_BYTES_MAX as u32));
-        }
-    }
-
-    #[test]
-    fn the_greeting_of_any_kernel_is_read() {
-        let theirs = InitIn {
-            major: 7,
-            minor: 31,
-            max_readahead: 131_072,
-            flags: init::INIT_EXT as u32,
-            flags2: 1 << 9,
-            unused: [u32::MAX; 11],
-        };
-        let read = read_init(theirs.as_bytes()).unwrap();
-        assert_eq!(read.as_bytes(), theirs.as_bytes());
-        // As Linux 5.1 to 5.16 send it.
-        let read = read_init(&theirs.as_bytes()[..16]).unwrap();
-        assert_eq!((read.major, read.minor, read.max_readahead), (7, 31, 131_072));
-        assert_eq!((read.flags, read.flags2, read.unused), (theirs.flags, 0, [0; 11]));
-        assert_eq!(read_init(&theirs.as_bytes()[..15]).err(), Some(Errno::INVAL));
-        // What a later one adds is not looked at.
-        let longer = [theirs.as_bytes(), &[0xff; 16]].concat();
-        assert_eq!(read_init(&longer).unwrap().as_bytes(), theirs.as_bytes());
     }
 }

@@ -13,10 +13,10 @@ use std::thread::{self, JoinHandle};
 use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
-use super::dispatch::{Dispatch, Outcome, SHORT_REPLY_BYTES_MAX};
-use super::giving_way::give_way;
 use super::ring::Entry;
-use super::{PAYLOAD_BYTES_MAX, THREAD_NAME};
+use super::sched_idle::set_sched_idle;
+use crate::protocol::init::PAYLOAD_BYTES_MAX;
+use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME};
 use crate::wire::{Body, Opcode};
 
 /// Where the kernel is told to offer io_uring, for the whole machine.
@@ -58,7 +58,7 @@ impl Queues {
     ///
     /// # Errors
     /// The operating system's: io_uring may be forbidden.
-    pub fn prepare(device: &Arc<OwnedFd>, dispatch: &Dispatch) -> io::Result<Queues> {
+    pub fn prepare(device: &Arc<OwnedFd>, answerer: &Arc<dyn Answerer>) -> io::Result<Queues> {
         let possible = cpus(&std::fs::read_to_string(CPUS_POSSIBLE)?);
         let online = cpus(&std::fs::read_to_string(CPUS_ONLINE)?);
         let queues = possible.last().map_or(0, |last| last + 1);
@@ -73,7 +73,7 @@ impl Queues {
             // The kernel wants all queues served, also those of CPUs that are not there.
             let count = if online.contains(&qid) { per_queue } else { 1 };
             for _ in 0..count {
-                let worker = Worker { qid, device: Arc::clone(device), dispatch: dispatch.clone() };
+                let worker = Worker { qid, device: Arc::clone(device), answerer: Arc::clone(answerer) };
                 let (begin, begun) = mpsc::channel();
                 let started = started.clone();
                 let thread = thread::Builder::new()
@@ -101,7 +101,7 @@ impl Queues {
 struct Worker {
     qid: usize,
     device: Arc<OwnedFd>,
-    dispatch: Dispatch,
+    answerer: Arc<dyn Answerer>,
 }
 
 impl Worker {
@@ -111,7 +111,7 @@ impl Worker {
         if let Err(errno) = rustix::thread::sched_setaffinity(None, &cpu) {
             tracing::debug!("a thread is not bound to CPU {}: {errno}", self.qid);
         }
-        if let Err(error) = give_way() {
+        if let Err(error) = set_sched_idle() {
             tracing::debug!("a thread does not give way: {error}");
         }
         let entry = u16::try_from(self.qid)
@@ -144,14 +144,14 @@ impl Worker {
             let outcome = if header.opcode == Opcode::Write as u32 {
                 let mut out = [0; SHORT_REPLY_BYTES_MAX];
                 let body = Body::Split { structure: &structure, rest };
-                let outcome = self.dispatch.answer(&header, body, &mut out);
+                let outcome = self.answerer.answer(&header, body, &mut out);
                 message.payload.get_mut(..out.len()).ok_or(Errno::INVAL)?.copy_from_slice(&out);
                 outcome
             } else {
                 names.clear();
                 names.extend_from_slice(rest);
                 let body = Body::Split { structure: &structure, rest: &names };
-                self.dispatch.answer(&header, body, message.payload)
+                self.answerer.answer(&header, body, message.payload)
             };
             let answer = match outcome {
                 Outcome::Reply(answer) => answer,

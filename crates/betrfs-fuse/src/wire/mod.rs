@@ -2,6 +2,7 @@
 //! used here, and how requests are taken apart and replies put together.
 
 mod body;
+pub mod ioctl;
 mod listing;
 mod messages;
 mod opcode;

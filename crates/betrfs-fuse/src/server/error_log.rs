@@ -11,7 +11,7 @@ const TIME: Duration = Duration::from_secs(10);
 
 /// The failures that were told lately.
 #[derive(Default)]
-pub struct Alarms(Mutex<State>);
+pub struct ErrorLog(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -30,7 +30,7 @@ pub enum Saying {
     Nothing,
 }
 
-impl Alarms {
+impl ErrorLog {
     /// Takes note of a failure at a moment.
     pub fn note(&self, now: Instant) -> Saying {
         let mut state = self.0.lock();
@@ -57,12 +57,12 @@ mod tests {
 
     #[test]
     fn many_failures_are_a_few_lines_and_their_number_is_told() {
-        let alarms = Alarms::default();
+        let error_log = ErrorLog::default();
         let start = Instant::now();
-        let lines = (0..1000).filter(|_| alarms.note(start) != Saying::Nothing).count();
+        let lines = (0..1000).filter(|_| error_log.note(start) != Saying::Nothing).count();
         assert_eq!(lines, LINES_MAX as usize);
-        assert_eq!(alarms.note(start + TIME), Saying::Line(1000 - u64::from(LINES_MAX)));
-        assert_eq!(alarms.note(start + TIME), Saying::Line(0));
-        assert!(alarms.is_first_refusal() && !alarms.is_first_refusal());
+        assert_eq!(error_log.note(start + TIME), Saying::Line(1000 - u64::from(LINES_MAX)));
+        assert_eq!(error_log.note(start + TIME), Saying::Line(0));
+        assert!(error_log.is_first_refusal() && !error_log.is_first_refusal());
     }
 }

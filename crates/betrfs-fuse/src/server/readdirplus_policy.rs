@@ -16,7 +16,7 @@ const TASKS_MAX: usize = 32;
 
 /// The tasks that have listed directories lately.
 #[derive(Default)]
-pub struct Walkers(Mutex<VecDeque<Walker>>);
+pub struct ReaddirplusPolicy(Mutex<VecDeque<Walker>>);
 
 struct Walker {
     task: u32,
@@ -24,22 +24,25 @@ struct Walker {
     wants_files: bool,
 }
 
-impl Walkers {
+impl ReaddirplusPolicy {
     /// Notes that a task lists a directory; which objects to give it.
     pub fn lists(&self, task: u32, dir: InodeId) -> Objects {
-        let mut walkers = self.0.lock();
-        let known = walkers.iter().position(|walker| walker.task == task).and_then(|at| walkers.remove(at));
+        let mut readdirplus_policy = self.0.lock();
+        let known = readdirplus_policy
+            .iter()
+            .position(|walker| walker.task == task)
+            .and_then(|at| readdirplus_policy.remove(at));
         let walker = known.unwrap_or(Walker { task, first: dir, wants_files: false });
         let all = walker.wants_files || walker.first == dir;
-        walkers.truncate(TASKS_MAX - 1);
-        walkers.push_front(walker);
+        readdirplus_policy.truncate(TASKS_MAX - 1);
+        readdirplus_policy.push_front(walker);
         if all { Objects::All } else { Objects::Directories }
     }
 
     /// Notes that a task asks for something that is no directory.
     pub fn looks_up_a_file(&self, task: u32) {
-        let mut walkers = self.0.lock();
-        if let Some(walker) = walkers.iter_mut().find(|walker| walker.task == task) {
+        let mut readdirplus_policy = self.0.lock();
+        if let Some(walker) = readdirplus_policy.iter_mut().find(|walker| walker.task == task) {
             walker.wants_files = true;
         }
     }
@@ -53,26 +56,26 @@ mod tests {
 
     #[test]
     fn who_looks_up_no_file_gets_those_of_the_first_directory_only() {
-        let walkers = Walkers::default();
-        assert_eq!(walkers.lists(7, DIRS[0]), Objects::All);
-        assert_eq!(walkers.lists(7, DIRS[1]), Objects::Directories);
-        assert_eq!(walkers.lists(7, DIRS[2]), Objects::Directories);
-        walkers.looks_up_a_file(8);
-        assert_eq!(walkers.lists(7, DIRS[2]), Objects::Directories, "that was another task");
-        walkers.looks_up_a_file(7);
-        assert_eq!(walkers.lists(7, DIRS[2]), Objects::All);
+        let readdirplus_policy = ReaddirplusPolicy::default();
+        assert_eq!(readdirplus_policy.lists(7, DIRS[0]), Objects::All);
+        assert_eq!(readdirplus_policy.lists(7, DIRS[1]), Objects::Directories);
+        assert_eq!(readdirplus_policy.lists(7, DIRS[2]), Objects::Directories);
+        readdirplus_policy.looks_up_a_file(8);
+        assert_eq!(readdirplus_policy.lists(7, DIRS[2]), Objects::Directories, "that was another task");
+        readdirplus_policy.looks_up_a_file(7);
+        assert_eq!(readdirplus_policy.lists(7, DIRS[2]), Objects::All);
     }
 
     #[test]
     fn who_has_listed_nothing_for_longest_is_forgotten() {
-        let walkers = Walkers::default();
+        let readdirplus_policy = ReaddirplusPolicy::default();
         for task in 0..TASKS_MAX as u32 {
-            walkers.lists(task, DIRS[0]);
+            readdirplus_policy.lists(task, DIRS[0]);
         }
-        walkers.lists(0, DIRS[1]);
-        walkers.lists(1000, DIRS[0]);
-        assert_eq!(walkers.lists(0, DIRS[2]), Objects::Directories, "it had just listed");
-        assert_eq!(walkers.lists(1, DIRS[2]), Objects::All, "it is as new");
-        assert_eq!(walkers.0.lock().len(), TASKS_MAX);
+        readdirplus_policy.lists(0, DIRS[1]);
+        readdirplus_policy.lists(1000, DIRS[0]);
+        assert_eq!(readdirplus_policy.lists(0, DIRS[2]), Objects::Directories, "it had just listed");
+        assert_eq!(readdirplus_policy.lists(1, DIRS[2]), Objects::All, "it is as new");
+        assert_eq!(readdirplus_policy.0.lock().len(), TASKS_MAX);
     }
 }

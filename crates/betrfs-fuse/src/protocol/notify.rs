@@ -4,7 +4,6 @@
 //! So no thread that answers requests may tell it: one thread does nothing else, and holds nothing.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -14,13 +13,13 @@ use betrfs::InodeId;
 
 use rustix::io::Errno;
 
-use super::THREAD_NAME;
 use super::kernel_cache::{Pages, forget_inode};
+use super::{NotifySink, THREAD_NAME};
 use crate::server::Answer;
 
 /// The way to the thread that tells; it ends with the last of them.
 #[derive(Clone)]
-pub struct Notices(Sender<WriteBack>);
+pub struct Notifier(Sender<WriteBack>);
 
 /// Files whose dirty pages are to come, and where to note that they have.
 struct WriteBack {
@@ -28,20 +27,20 @@ struct WriteBack {
     done: Arc<AtomicBool>,
 }
 
-impl Notices {
+impl Notifier {
     /// Starts the thread.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn start(device: Arc<OwnedFd>) -> io::Result<Notices> {
+    pub fn start(sink: Arc<dyn NotifySink>) -> io::Result<Notifier> {
         let (sender, jobs) = mpsc::channel::<WriteBack>();
         thread::Builder::new().name(format!("{THREAD_NAME}-tell")).spawn(move || {
             for WriteBack { files, done } in jobs {
-                files.iter().for_each(|file| forget_inode(&device, file.0, Pages::All));
+                files.iter().for_each(|file| forget_inode(&*sink, file.0, Pages::All));
                 done.store(true, Ordering::Release);
             }
         })?;
-        Ok(Notices(sender))
+        Ok(Notifier(sender))
     }
 
     /// Has the kernel write back what processes have written to mappings of these files.

@@ -51,7 +51,7 @@ impl Server {
 
     /// IOCTL: EAGAIN until what was written to mappings before a source was taken on has come; nobody
     /// waits for it here.
-    pub fn settled(&self, token: u64) -> Answer<()> {
+    pub fn await_written_back(&self, token: u64) -> Answer<()> {
         let sources = self.sources.0.lock();
         let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
         if source.written_back.load(Ordering::Acquire) { Ok(()) } else { Err(Errno::AGAIN) }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::build_and_git;
 use crate::compare::assert_same;
 use crate::mounted::Mounted;
 use crate::programs::{check_is_clean, linux_tar, unpack};
-use crate::projects;
 
 /// The tree has at least this many objects, or it is not the one meant.
 const OBJECTS_MIN: u64 = 70_000;
@@ -34,10 +34,10 @@ fn a_linux_tree_comes_back_whole_and_is_worked_in() {
     lap("checked");
 
     mounted.mount();
-    projects::build_in_c(&mounted.path("program"));
+    build_and_git::build_in_c(&mounted.path("program"));
     lap("a program built");
     let top = fs::read_dir(mounted.path("tree")).unwrap().next().unwrap().unwrap().path();
-    projects::keep_in_git(&top, &mounted.path("git"));
+    build_and_git::keep_in_git(&top, &mounted.path("git"));
     lap("kept in git");
     mounted.remount();
     // Git touches no file that it only stores.

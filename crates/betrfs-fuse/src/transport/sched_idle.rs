@@ -16,7 +16,7 @@ use std::io;
 ///
 /// # Errors
 /// The operating system's.
-pub fn give_way() -> io::Result<()> {
+pub fn set_sched_idle() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: it reads the parameters, which live on the stack, and changes no memory of ours.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } {
@@ -43,7 +43,7 @@ mod tests {
         let before = policy();
         assert_ne!(before, libc::SCHED_IDLE);
         let gave_way = thread::spawn(|| {
-            give_way().unwrap();
+            set_sched_idle().unwrap();
             policy()
         });
         assert_eq!(gave_way.join().unwrap(), libc::SCHED_IDLE);

@@ -20,39 +20,17 @@ use betree_platform::Platform;
 use betrfs::{Held, SNAPSHOTS_NAME, SnapshotsBelow};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, NoArg, Setter, ioctl, opcode};
+use rustix::ioctl::{Getter, NoArg, Setter, ioctl};
 use rustix::process::Uid;
 
 use crate::control::{Line, Unheard, become_user};
 use crate::mount_info::{MountEntry, mount_id};
-
-/// Asked of an open file or directory: a token that stands for it as a source.
-pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
-/// Asked of the source, with the token: `EAGAIN` while what was written to mappings of files in it, before
-/// it was taken on, is on its way.
-pub const SETTLED: u32 = opcode::write::<u64>(b'B', 4);
-/// Asked of an empty file or directory, with the token: it becomes a copy of the source.
-pub const FILL: u32 = opcode::write::<u64>(b'B', 2);
-
-/// Asked of a directory: all that is below it is removed.
-pub const EMPTY: u32 = opcode::none(b'B', 3);
-
-/// Asked of a directory: all that is below it is removed, with all snapshots of it and of what is below.
-pub const EMPTY_WITH_SNAPSHOTS: u32 = opcode::none(b'B', 6);
-
-/// What [`HELD`] is answered with: a count, and paths of which each is ended by a zero byte, as far as there is room.
-type HeldBytes = [u8; 4096];
-/// Asked of a directory: the snapshots that hold it.
-pub const HELD: u32 = opcode::read::<HeldBytes>(b'B', 7);
-
-/// Asked of a file or directory: its stored bytes, and those that its removal would free.
-pub const USAGE: u32 = opcode::read::<[u64; 2]>(b'B', 5);
+use crate::wire::ioctl::{
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, HeldBytes, SOURCE, UNFINISHED, USAGE, WRITTEN_BACK, held_of,
+};
 
 /// How long to wait for what was written to mappings before asking again.
 const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
-
-/// What the name of a copy begins with while it is being made.
-pub const UNFINISHED: &str = ".betrfs-clone-";
 
 /// Makes sure that the server of the mount that a path leads to answers, and that we may go there: a mount
 /// that is for its owner alone refuses even root, who from then on is the owner here, in this thread. Where a
@@ -94,7 +72,7 @@ pub fn approach(path: &Path) -> Result<(), Unheard> {
 pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Result<()> {
     let from = open_plain(source, OFlags::NOFOLLOW)?;
     let is_dir = from.metadata()?.is_dir();
-    let token = settle(&from)?;
+    let token = wait_written_back(&from)?;
     let (parent, name) = open_parent(target)?;
     if rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
         return Err(Errno::EXIST.into());
@@ -240,7 +218,7 @@ pub fn open_snapshots(dir: &Path) -> io::Result<File> {
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
 pub fn write_back(dir: &Path) -> io::Result<()> {
-    settle(&open_plain(dir, OFlags::DIRECTORY)?)?;
+    wait_written_back(&open_plain(dir, OFlags::DIRECTORY)?)?;
     Ok(())
 }
 
@@ -251,19 +229,19 @@ pub fn write_back(dir: &Path) -> io::Result<()> {
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
 pub fn sync(dir: &Path) -> io::Result<()> {
     let open = open_plain(dir, OFlags::DIRECTORY)?;
-    settle(&open)?;
+    wait_written_back(&open)?;
     open.sync_all()
 }
 
 /// The token of a source, once what was written to mappings of files in it has come.
-fn settle(source: &File) -> Result<u64, Errno> {
+fn wait_written_back(source: &File) -> Result<u64, Errno> {
     // SAFETY: the number says that a u64 is written, and to a u64 it is.
     let token = unsafe { ioctl(source, Getter::<SOURCE, u64>::new()) }?;
     loop {
         // SAFETY: the number says that a u64 is read, and one is given.
-        match unsafe { ioctl(source, Setter::<SETTLED, u64>::new(token)) } {
+        match unsafe { ioctl(source, Setter::<WRITTEN_BACK, u64>::new(token)) } {
             Err(Errno::AGAIN) => thread::sleep(WRITE_BACK_POLL),
-            settled => return settled.map(|()| token),
+            written => return written.map(|()| token),
         }
     }
 }
@@ -337,23 +315,7 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
 fn held(dir: &File) -> io::Result<Held> {
     // SAFETY: the number says that so many bytes are written, and to so many it is.
     let bytes: HeldBytes = unsafe { ioctl(dir, Getter::<HELD, HeldBytes>::new()) }?;
-    let (count, paths) = bytes.split_first_chunk().ok_or(Errno::IO)?;
-    let paths = paths.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-    Ok(Held { count: u32::from_le_bytes(*count) as usize, paths: paths.map(<[u8]>::to_vec).collect() })
-}
-
-/// What [`HELD`] is answered with.
-pub fn held_bytes(held: &Held) -> HeldBytes {
-    let mut bytes = [0; size_of::<HeldBytes>()];
-    let mut told = u32::try_from(held.count).unwrap_or(u32::MAX).to_le_bytes().to_vec();
-    for path in &held.paths {
-        if told.len() + path.len() < bytes.len() {
-            told.extend_from_slice(path);
-            told.push(0);
-        }
-    }
-    bytes.iter_mut().zip(told).for_each(|(to, byte)| *to = byte);
-    bytes
+    Ok(held_of(&bytes).ok_or(Errno::IO)?)
 }
 
 /// Whether something is mounted below a directory, as this process sees it.

@@ -12,15 +12,15 @@ use betrfs::InodeId;
 const BITS: u64 = 1 << 20;
 
 /// A bit for each node.
-pub struct Pages(Box<[AtomicU64]>);
+pub struct CachedPages(Box<[AtomicU64]>);
 
-impl Default for Pages {
-    fn default() -> Pages {
-        Pages((0..BITS / 64).map(|_| AtomicU64::new(0)).collect())
+impl Default for CachedPages {
+    fn default() -> CachedPages {
+        CachedPages((0..BITS / 64).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl Pages {
+impl CachedPages {
     /// Notes that a file was read or written by way of its pages.
     pub fn come(&self, node: InodeId) {
         let (word, bit) = self.place(node);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn pages_are_known_from_the_first_access_of_a_file_to_its_number_being_given_again() {
-        let pages = Pages::default();
+        let pages = CachedPages::default();
         let (node, other) = (InodeId(3 << 32 | 7), InodeId(8));
         pages.begin(node);
         assert!(!pages.may_be_there(node));

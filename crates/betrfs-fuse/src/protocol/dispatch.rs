@@ -1,6 +1,6 @@
 //! Each kind of request: its parts taken out, the server asked, its answer put into the reply.
 
-use std::os::fd::OwnedFd;
+use std::io;
 use std::sync::Arc;
 
 use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, TimeSet};
@@ -9,17 +9,17 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::convert::{
-    BLOCK_BYTES, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry, to_statx,
+    BLOCK_BYTES, LIFETIME_SECONDS, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry,
+    to_statx,
 };
 use super::kernel_cache::{Pages, forget_inode};
-use super::notices::Notices;
+use super::notify::Notifier;
 use super::panics::answering;
+use super::{Answerer, NotifySink, Outcome};
 use crate::server::{Answer, Caller, Server};
-use crate::whole::{EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, SETTLED, SOURCE, USAGE, held_bytes};
+use crate::wire::ioctl::{EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, SOURCE, USAGE, WRITTEN_BACK, held_bytes};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
-/// How long the kernel may believe what it was told: nobody else changes the volume.
-pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
 /// Files keep their pages between opens, and closing them sends no FLUSH.
 const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
 /// The longest reply that is no data, listing, or value of an extended attribute.
@@ -31,21 +31,11 @@ const HANDLE_PAST_PAGES: u64 = 1;
 /// Of a write: it is to be durable. `OFlags` has the bits of O_SYNC by this name.
 const O_DSYNC: u32 = libc::O_DSYNC.cast_unsigned();
 
-/// What becomes of a request.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// A reply of so many bytes, or an error.
-    Reply(Answer<usize>),
-    /// The kernel waits for no reply.
-    Silent,
-}
-
 /// Answers requests, however they travel.
-#[derive(Clone)]
 pub struct Dispatch {
     server: Arc<Server>,
-    device: Arc<OwnedFd>,
-    notices: Notices,
+    sink: Arc<dyn NotifySink>,
+    notifier: Notifier,
     /// Whether a file may be written past the kernel's pages.
     past_pages: bool,
 }
@@ -57,15 +47,8 @@ struct Request<'a, 'o> {
     out: &'o mut [u8],
 }
 
-impl Dispatch {
-    /// Answers by a server; the kernel, which speaks this minor version, is told by `device` what it no
-    /// longer knows, and by `notices` where it has pages to give back.
-    pub fn new(server: Arc<Server>, device: Arc<OwnedFd>, notices: Notices, minor: u32) -> Dispatch {
-        Dispatch { server, device, notices, past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO }
-    }
-
-    /// Answers one request; the reply's bytes behind its header go to the start of `out`.
-    pub fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome {
+impl Answerer for Dispatch {
+    fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome {
         let Some(opcode) = Opcode::of(header.opcode) else {
             tracing::debug!("the kernel's request {} is not known", header.opcode);
             return Outcome::Reply(Err(Errno::NOSYS));
@@ -81,6 +64,18 @@ impl Dispatch {
             Opcode::Forget | Opcode::BatchForget => Outcome::Silent,
             _ => Outcome::Reply(answer),
         }
+    }
+}
+
+impl Dispatch {
+    /// Answers by a server. `minor` is the kernel's minor version of the protocol. Invalidations go through `sink`; those
+    /// that may start write-back go through a thread of their own, because they block.
+    ///
+    /// # Errors
+    /// The operating system's: a thread is started.
+    pub fn start(server: Arc<Server>, sink: Arc<dyn NotifySink>, minor: u32) -> io::Result<Dispatch> {
+        let notifier = Notifier::start(Arc::clone(&sink))?;
+        Ok(Dispatch { server, sink, notifier, past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO })
     }
 
     fn compute(&self, opcode: Opcode, mut r: Request<'_, '_>) -> Answer<usize> {
@@ -186,7 +181,7 @@ impl Dispatch {
                     self.kill_set_id(node, || false)?;
                 }
                 if server.open(node, flags)? {
-                    forget_inode(&self.device, node.0, Pages::None);
+                    forget_inode(&*self.sink, node.0, Pages::None);
                 }
                 r.reply(&opened())
             }
@@ -269,12 +264,12 @@ impl Dispatch {
                 match ioctl.cmd {
                     SOURCE => {
                         let offered = server.offer(node, r.caller())?;
-                        self.notices.write_back(offered.files, offered.written_back)?;
+                        self.notifier.write_back(offered.files, offered.written_back)?;
                         r.reply_bytes(&[done.as_bytes(), offered.token.as_bytes()].concat())
                     }
-                    SETTLED => {
+                    WRITTEN_BACK => {
                         let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-                        server.settled(token)?;
+                        server.await_written_back(token)?;
                         r.reply(&done)
                     }
                     FILL => {
@@ -283,7 +278,7 @@ impl Dispatch {
                         // It was empty: there is a listing at most, and no page for which the kernel
                         // would wait for us.
                         let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
-                        forget_inode(&self.device, node.0, if is_dir { Pages::All } else { Pages::None });
+                        forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
                         r.reply(&done)
                     }
                     USAGE => {
@@ -298,7 +293,7 @@ impl Dispatch {
                         let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
                         let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
                         let changed = server.empty(node, snapshots, r.caller())?;
-                        forget_inode(&self.device, node.0, Pages::All);
+                        forget_inode(&*self.sink, node.0, Pages::All);
                         self.tell_removed(changed)?;
                         r.reply(&done)
                     }
@@ -317,7 +312,7 @@ impl Dispatch {
     /// Takes the set-id bits from a file whose contents are about to change, unless they may stay.
     fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
         if self.server.kill_set_id(node, may_stay)? {
-            forget_inode(&self.device, node.0, Pages::None);
+            forget_inode(&*self.sink, node.0, Pages::None);
         }
         Ok(())
     }
@@ -325,8 +320,8 @@ impl Dispatch {
     /// Tells the kernel of what was removed behind its back. Whoever has our answer finds what remains with
     /// its names counted anew; listings of directories that are gone may follow, with pages to write back.
     fn tell_removed(&self, nodes: Vec<InodeId>) -> Answer<()> {
-        nodes.iter().for_each(|node| forget_inode(&self.device, node.0, Pages::None));
-        self.notices.write_back(nodes, Arc::default())
+        nodes.iter().for_each(|node| forget_inode(&*self.sink, node.0, Pages::None));
+        self.notifier.write_back(nodes, Arc::default())
     }
 
     fn rename(&self, from: InodeId, to: InodeId, names: &[u8], flags: u32) -> Answer<usize> {

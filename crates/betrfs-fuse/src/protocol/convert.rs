@@ -4,9 +4,11 @@ use betrfs::{Attr, Entry, FileType};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::dispatch::LIFETIME_SECONDS;
 use crate::server::Answer;
 use crate::wire;
+
+/// How long the kernel may believe what it was told: nobody else changes the volume.
+pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
 
 /// The unit that `stat` recommends for I/O.
 pub const BLOCK_BYTES: u32 = 4096;

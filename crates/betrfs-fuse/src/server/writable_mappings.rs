@@ -13,15 +13,15 @@ use rustix::fs::OFlags;
 const CELLS: usize = 4096;
 
 /// How many descriptors to read and write by are open, of which node.
-pub struct Mappings(Box<[AtomicU32]>);
+pub struct WritableMappings(Box<[AtomicU32]>);
 
-impl Default for Mappings {
-    fn default() -> Mappings {
-        Mappings((0..CELLS).map(|_| AtomicU32::new(0)).collect())
+impl Default for WritableMappings {
+    fn default() -> WritableMappings {
+        WritableMappings((0..CELLS).map(|_| AtomicU32::new(0)).collect())
     }
 }
 
-impl Mappings {
+impl WritableMappings {
     /// Notes that a file was opened.
     pub fn opened(&self, node: InodeId, flags: OFlags) {
         if let Some(count) = self.count(node, flags) {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn only_a_descriptor_to_read_and_write_by_can_hide_data() {
-        let mappings = Mappings::default();
+        let mappings = WritableMappings::default();
         let (node, other) = (InodeId(1 << 32 | 7), InodeId(8));
         for flags in [OFlags::RDONLY, OFlags::WRONLY, OFlags::WRONLY | OFlags::TRUNC] {
             mappings.opened(node, flags);

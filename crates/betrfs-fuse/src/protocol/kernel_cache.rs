@@ -1,6 +1,6 @@
 //! What the kernel remembers of an object, and who tells it of a change.
 //!
-//! The kernel may believe what it was told for a day ([`LIFETIME_SECONDS`](super::dispatch::LIFETIME_SECONDS)), so that
+//! The kernel may believe what it was told for a day ([`LIFETIME_SECONDS`](super::convert::LIFETIME_SECONDS)), so that
 //! each change of what it remembers has somebody who tells it before the change is answered:
 //!
 //! | what it remembers | what changes it | who tells the kernel |
@@ -18,7 +18,7 @@
 //! | all of a file or directory | it is filled as a copy | a notice; of a directory its listing too |
 //! | listing of a directory | names that come and go | the kernel |
 //! | | removal of all that is below | a notice ([`Pages::All`]) |
-//! | pages of a file | WRITE, past the pages or not; FALLOCATE; COPY_FILE_RANGE | the kernel: see `WANTED` in the parent for why direct writes are synchronous |
+//! | pages of a file | WRITE, past the pages or not; FALLOCATE; COPY_FILE_RANGE | the kernel: see [`WANTED`](super::init::WANTED) for why direct writes are synchronous |
 //! | that a name is there, or is not | LOOKUP, CREATE, UNLINK, RENAME and their like | the kernel |
 //! | | a directory that is being filled as a copy | nobody need: of absent names there the kernel is told to remember nothing |
 //! | the way in to snapshots | snapshots that come and go; a chmod of its directory | nobody need: its lifetime is 0 |
@@ -28,11 +28,11 @@
 //! `crates/betrfs-cli/tests/mount/kernel_cache.rs`.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::NotifySink;
 use crate::wire::{NotifyInvalInode, OutHeader};
 
 /// The notice that an inode is no longer what the kernel knows.
@@ -48,15 +48,15 @@ pub enum Pages {
 }
 
 /// Tells the kernel that an inode's attributes, and maybe its pages, are no longer what it knows.
-pub fn forget_inode(device: &OwnedFd, nodeid: u64, pages: Pages) {
+pub fn forget_inode(sink: &dyn NotifySink, nodeid: u64, pages: Pages) {
     let offset = if pages == Pages::All { 0 } else { -1 };
     let what = NotifyInvalInode { nodeid, offset, len: -1 };
     let len = (size_of::<OutHeader>() + size_of_val(&what)) as u32;
     // Nobody asked: the number is that of a notice in the place of a request's.
     let header = OutHeader { len, error: NOTIFY_INVAL_INODE, unique: 0 };
-    match rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(what.as_bytes())]) {
+    match sink.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(what.as_bytes())]) {
         // ENOENT: it does not know the inode.
-        Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
+        Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
         Err(errno) => tracing::error!("the kernel does not take a notice: {errno}"),
     }
 }

@@ -4,7 +4,7 @@
 //! answers do. And the more threads wait at /dev/fuse, the more often the kernel wakes one whose
 //! CPU sleeps. So a thread passes here before it reads; those whose requests turn out to take time
 //! step aside, and another takes their place: before they call on the disk ([`SlowDevice`]), and before they
-//! wait for room, for a lock or for what others do ([`step_aside_where_it_waits`]).
+//! wait for room, for a lock or for what others do ([`leave_gate_where_it_waits`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use betree_platform::{Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
-    /// The turnstile behind which this thread is.
-    static PASSED: RefCell<Option<Arc<Turnstile>>> = const { RefCell::new(None) };
+    /// The reader_gate behind which this thread is.
+    static PASSED: RefCell<Option<Arc<ReaderGate>>> = const { RefCell::new(None) };
 }
 
 /// How many more may pass.
-pub struct Turnstile {
+pub struct ReaderGate {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
-impl Turnstile {
+impl ReaderGate {
     /// One that so many threads may pass.
-    pub fn new(places: usize) -> Turnstile {
-        Turnstile { free: Mutex::new(places), freed: Condvar::new() }
+    pub fn new(places: usize) -> ReaderGate {
+        ReaderGate { free: Mutex::new(places), freed: Condvar::new() }
     }
 
     /// Waits for a place, where the thread has none.
-    pub fn pass(self: &Arc<Turnstile>) {
+    pub fn pass(self: &Arc<ReaderGate>) {
         PASSED.with_borrow_mut(|passed| {
             if passed.is_none() {
                 let mut free = self.free.lock();
@@ -44,16 +44,16 @@ impl Turnstile {
 }
 
 /// Gives up the place of this thread, if it has one: what it does next may take time.
-pub fn step_aside() {
-    if let Some(turnstile) = PASSED.take() {
-        *turnstile.free.lock() += 1;
-        turnstile.freed.notify_one();
+pub fn leave_gate() {
+    if let Some(reader_gate) = PASSED.take() {
+        *reader_gate.free.lock() += 1;
+        reader_gate.freed.notify_one();
     }
 }
 
 /// Has this thread step aside wherever it waits in the library or the engine.
-pub fn step_aside_where_it_waits() {
-    before_waiting(step_aside);
+pub fn leave_gate_where_it_waits() {
+    before_waiting(leave_gate);
 }
 
 /// A device at which threads that answer requests step aside.
@@ -61,17 +61,17 @@ pub struct SlowDevice<D>(pub Arc<D>);
 
 impl<D: Device> Device for SlowDevice<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        step_aside();
+        leave_gate();
         self.0.read_at(offset, buf)
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        step_aside();
+        leave_gate();
         self.0.write_at(offset, buf)
     }
 
     fn sync(&self) -> Result<(), DeviceError> {
-        step_aside();
+        leave_gate();
         self.0.sync()
     }
 
@@ -84,7 +84,7 @@ impl<D: Device> Device for SlowDevice<D> {
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        step_aside();
+        leave_gate();
         self.0.discard(offset, len)
     }
 }
@@ -103,24 +103,24 @@ mod tests {
 
     #[test]
     fn who_steps_aside_lets_another_pass() {
-        let turnstile = Arc::new(Turnstile::new(1));
-        turnstile.pass();
-        turnstile.pass(); // It is behind it already.
+        let reader_gate = Arc::new(ReaderGate::new(1));
+        reader_gate.pass();
+        reader_gate.pass(); // It is behind it already.
         let (passed, was_passed) = mpsc::channel();
         let other = thread::spawn({
-            let turnstile = Arc::clone(&turnstile);
+            let reader_gate = Arc::clone(&reader_gate);
             move || {
-                turnstile.pass();
+                reader_gate.pass();
                 passed.send(()).unwrap();
-                step_aside();
+                leave_gate();
             }
         });
         assert!(was_passed.recv_timeout(Duration::from_millis(50)).is_err());
-        step_aside();
+        leave_gate();
         was_passed.recv_timeout(Duration::from_secs(10)).unwrap();
         other.join().unwrap();
-        step_aside();
-        assert_eq!(*turnstile.free.lock(), 1);
+        leave_gate();
+        assert_eq!(*reader_gate.free.lock(), 1);
     }
 
     /// A disk in memory of which each write, once it is told to, waits until it may go on.
@@ -186,16 +186,16 @@ mod tests {
             scope.spawn(|| env.run_worker());
             scope.spawn(|| env.checkpoint().unwrap());
             was_stopped.recv_timeout(LONG).unwrap();
-            let turnstile = Arc::new(Turnstile::new(1));
+            let reader_gate = Arc::new(ReaderGate::new(1));
             let (passed, was_passed) = mpsc::channel();
             for writer in 1..=2 {
-                let (turnstile, passed, put) = (Arc::clone(&turnstile), passed.clone(), &put);
+                let (reader_gate, passed, put) = (Arc::clone(&reader_gate), passed.clone(), &put);
                 scope.spawn(move || {
-                    step_aside_where_it_waits();
-                    turnstile.pass();
+                    leave_gate_where_it_waits();
+                    reader_gate.pass();
                     passed.send(()).unwrap();
                     (0..500).for_each(|number| put(writer << 16 | number));
-                    step_aside();
+                    leave_gate();
                 });
             }
             let seen = [(); 2].map(|()| was_passed.recv_timeout(LONG).is_ok());

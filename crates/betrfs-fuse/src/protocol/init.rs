@@ -1,0 +1,94 @@
+//! INIT: what the kernel and the server agree on before anything else.
+
+use std::mem::offset_of;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::wire::{self, InitIn, InitOut, init};
+
+/// The largest write or read in one request.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+/// How many read-ahead requests may wait at once, and when the kernel holds back.
+const BACKGROUND_MAX: u16 = 64;
+const BACKGROUND_CONGESTED: u16 = 48;
+
+/// What is asked of the kernel; what it does not offer is left out.
+///
+/// Not FUSE_ASYNC_DIO: with it, a direct write by io_submit(2) ends without a word to the file's pages, and whoever
+/// reads through these meanwhile keeps what was there before, for ever. Without it the kernel drops the pages once
+/// more after the write, before it tells that it has ended.
+pub const WANTED: u64 = init::ASYNC_READ
+    | init::ATOMIC_O_TRUNC
+    | init::BIG_WRITES
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::PARALLEL_DIROPS
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::EXPLICIT_INVAL_DATA
+    | init::HANDLE_KILLPRIV_V2
+    | init::ALLOW_IDMAP
+    | init::INIT_EXT;
+
+/// What the kernel says in INIT. Before FUSE 7.36 (Linux 5.17) that ends behind the lower half of the flags.
+pub fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
+    if body.len() < offset_of!(InitIn, flags2) {
+        return Err(Errno::INVAL);
+    }
+    let mut theirs = InitIn::default();
+    theirs.as_mut_bytes().iter_mut().zip(body).for_each(|(ours, byte)| *ours = *byte);
+    Ok(theirs)
+}
+
+/// What is agreed with a kernel whose pages have this size.
+pub fn answer_init(theirs: &InitIn, flags: u64, page_bytes: usize) -> InitOut {
+    InitOut {
+        major: wire::MAJOR,
+        minor: wire::MINOR,
+        max_readahead: theirs.max_readahead,
+        flags: flags as u32,
+        flags2: (flags >> 32) as u32,
+        max_background: BACKGROUND_MAX,
+        congestion_threshold: BACKGROUND_CONGESTED,
+        max_write: PAYLOAD_BYTES_MAX as u32,
+        time_gran: 1,
+        max_pages: (PAYLOAD_BYTES_MAX / page_bytes.max(1)) as u16,
+        ..InitOut::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_has_more_pages_than_its_payload() {
+        for (page_bytes, pages) in [(4096, 256), (16 << 10, 64), (64 << 10, 16)] {
+            let ours = answer_init(&InitIn::default(), 0, page_bytes);
+            assert_eq!((ours.max_pages, ours.max_write), (pages, PAYLOAD_BYTES_MAX as u32));
+        }
+    }
+
+    #[test]
+    fn the_greeting_of_any_kernel_is_read() {
+        let theirs = InitIn {
+            major: 7,
+            minor: 31,
+            max_readahead: 131_072,
+            flags: init::INIT_EXT as u32,
+            flags2: 1 << 9,
+            unused: [u32::MAX; 11],
+        };
+        let read = read_init(theirs.as_bytes()).unwrap();
+        assert_eq!(read.as_bytes(), theirs.as_bytes());
+        // As Linux 5.1 to 5.16 send it.
+        let read = read_init(&theirs.as_bytes()[..16]).unwrap();
+        assert_eq!((read.major, read.minor, read.max_readahead), (7, 31, 131_072));
+        assert_eq!((read.flags, read.flags2, read.unused), (theirs.flags, 0, [0; 11]));
+        assert_eq!(read_init(&theirs.as_bytes()[..15]).err(), Some(Errno::INVAL));
+        // What a later one adds is not looked at.
+        let longer = [theirs.as_bytes(), &[0xff; 16]].concat();
+        assert_eq!(read_init(&longer).unwrap().as_bytes(), theirs.as_bytes());
+    }
+}

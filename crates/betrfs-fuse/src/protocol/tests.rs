@@ -1,0 +1,187 @@
+//! The server by its protocol alone: requests in bytes and replies in bytes, without a kernel and without a mount.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use betree_platform::Device;
+use betree_std::{FileDevice, StdPlatform, Workers, WorkersOptions};
+use betrfs::{FormatOptions, OpenOptions, Volume};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Answerer, Dispatch, NotifySink, Outcome};
+use crate::closing::Closing;
+use crate::server::Server;
+use crate::status::Identity;
+use crate::wire::{self, Body, InHeader, Opcode};
+
+const ROOT: u64 = 1;
+const OUT_BYTES: usize = 64 << 10;
+
+/// Keeps the notices that the kernel would have been sent.
+#[derive(Default)]
+struct Notices(Mutex<Vec<Vec<u8>>>);
+
+impl NotifySink for Notices {
+    fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
+        self.0.lock().push(parts.iter().flat_map(|part| part.to_vec()).collect());
+        Ok(())
+    }
+}
+
+/// A kernel that sends what it is told to.
+struct Client {
+    dispatch: Dispatch,
+    notices: Arc<Notices>,
+    closing: Arc<Closing>,
+    _dir: tempfile::TempDir,
+}
+
+impl Client {
+    fn new() -> Client {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("volume");
+        let device = Arc::new(FileDevice::create(&path, 64 << 20).unwrap());
+        let platform = Arc::new(StdPlatform::new());
+        Volume::format(device.clone(), &FormatOptions::default(), &*platform).unwrap();
+        let opened: Arc<dyn Device> = device.clone();
+        let volume = Arc::new(Volume::open(opened, OpenOptions::new(platform)).unwrap());
+        let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default()).unwrap();
+        let closing = Arc::new(Closing::new(Arc::clone(&volume), device, workers));
+        let identity = Identity { pid: 1, volume: path, mount_point: dir.path().to_path_buf() };
+        let server = Arc::new(Server::new(volume, identity, false, Arc::clone(&closing)));
+        let notices = Arc::new(Notices::default());
+        let dispatch = Dispatch::start(server, notices.clone(), wire::MINOR).unwrap();
+        Client { dispatch, notices, closing, _dir: dir }
+    }
+
+    fn header(opcode: u32, nodeid: u64) -> InHeader {
+        InHeader { opcode, nodeid, pid: std::process::id(), ..InHeader::default() }
+    }
+
+    /// Sends a request of this body, and returns the bytes of its reply.
+    fn send(&self, opcode: Opcode, nodeid: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
+        let mut out = vec![0; OUT_BYTES];
+        match self.dispatch.answer(&Self::header(opcode as u32, nodeid), Body::Joined(body), &mut out) {
+            Outcome::Reply(answer) => answer.map(|len| out[..len].to_vec()),
+            Outcome::Silent => Ok(Vec::new()),
+        }
+    }
+
+    fn ask<T: FromBytes + KnownLayout + Immutable>(
+        &self,
+        opcode: Opcode,
+        nodeid: u64,
+        body: &[u8],
+    ) -> Result<T, Errno> {
+        self.send(opcode, nodeid, body).map(|reply| T::read_from_prefix(&reply).unwrap().0)
+    }
+
+    fn create(&self, name: &[u8]) -> Result<wire::CreateOut, Errno> {
+        let create = wire::CreateIn { flags: libc::O_RDWR as u32, mode: 0o100_644, ..Default::default() };
+        self.ask(Opcode::Create, ROOT, &[create.as_bytes(), name, b"\0"].concat())
+    }
+
+    fn write(&self, nodeid: u64, offset: u64, data: &[u8], size: u32) -> Result<wire::WriteOut, Errno> {
+        let write = wire::WriteIn { offset, size, ..Default::default() };
+        self.ask(Opcode::Write, nodeid, &[write.as_bytes(), data].concat())
+    }
+
+    fn read(&self, nodeid: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+        let read = wire::ReadIn { offset, size, ..Default::default() };
+        self.send(Opcode::Read, nodeid, read.as_bytes())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.closing.close();
+    }
+}
+
+#[test]
+fn a_file_is_made_written_read_found_and_forgotten() {
+    let client = Client::new();
+    let made = client.create(b"f").unwrap();
+    let node = made.entry.nodeid;
+    assert_eq!((made.entry.attr.mode, made.entry.attr.size), (0o100_644, 0));
+    assert_eq!(client.write(node, 0, b"hello", 5).unwrap().size, 5);
+    assert_eq!(client.read(node, 1, 100).unwrap(), b"ello");
+
+    let found: wire::EntryOut = client.ask(Opcode::Lookup, ROOT, b"f\0").unwrap();
+    assert_eq!((found.nodeid, found.attr.size), (node, 5));
+    let attr: wire::AttrOut = client.ask(Opcode::Getattr, node, &[]).unwrap();
+    assert_eq!((attr.attr.size, attr.attr.ino), (5, found.attr.ino));
+    let absent: wire::EntryOut = client.ask(Opcode::Lookup, ROOT, b"g\0").unwrap();
+    assert_eq!(absent.nodeid, 0, "the kernel is told to remember that it is absent");
+
+    let release = wire::ReleaseIn { flags: libc::O_RDWR as u32, ..Default::default() };
+    client.send(Opcode::Release, node, release.as_bytes()).unwrap();
+    let forget = wire::ForgetIn { lookups: 2 };
+    assert_eq!(client.send(Opcode::Forget, node, forget.as_bytes()).unwrap(), b"");
+    let again: wire::EntryOut = client.ask(Opcode::Lookup, ROOT, b"f\0").unwrap();
+    assert_eq!((again.attr.ino, again.attr.size), (found.attr.ino, 5));
+}
+
+#[test]
+fn the_kernel_is_told_of_set_id_bits_before_the_write_is_answered() {
+    let client = Client::new();
+    let node = client.create(b"f").unwrap().entry.nodeid;
+    let set = wire::SetattrIn { valid: wire::fattr::MODE, mode: 0o4755, ..Default::default() };
+    client.send(Opcode::Setattr, node, set.as_bytes()).unwrap();
+    let write = wire::WriteIn { size: 1, write_flags: wire::WRITE_KILL_SUIDGID, ..wire::WriteIn::default() };
+    client.send(Opcode::Write, node, &[write.as_bytes(), b"x"].concat()).unwrap();
+    let notices = client.notices.0.lock();
+    let [notice] = notices.as_slice() else { panic!("{} notices", notices.len()) };
+    let (header, rest) = wire::OutHeader::read_from_prefix(notice).unwrap();
+    let (what, _) = wire::NotifyInvalInode::read_from_prefix(rest).unwrap();
+    assert_eq!((header.unique, header.len as usize), (0, notice.len()));
+    assert_eq!((what.nodeid, what.offset), (node, -1), "its attributes, and no pages");
+}
+
+#[test]
+fn requests_that_are_cut_short_or_lie_of_their_length_get_an_error_and_change_nothing() {
+    let client = Client::new();
+    let node = client.create(b"f").unwrap().entry.nodeid;
+    client.write(node, 0, b"kept", 4).unwrap();
+    // More is claimed than comes, and a reply that has no room.
+    assert_eq!(client.write(node, 0, b"abc", 1 << 20).err(), Some(Errno::INVAL));
+    assert_eq!(client.read(node, 0, u32::MAX).err(), Some(Errno::INVAL));
+    assert_eq!(client.read(node, 0, OUT_BYTES as u32 + 1).err(), Some(Errno::INVAL));
+    // Names without their end.
+    for opcode in [Opcode::Lookup, Opcode::Unlink, Opcode::Rmdir, Opcode::Removexattr] {
+        assert_eq!(client.send(opcode, ROOT, b"f").err(), Some(Errno::INVAL), "{opcode:?}");
+    }
+    // Every kind of request, with bodies of every length up to its structure's, of zeros and of ones.
+    for code in 0..64 {
+        let Some(opcode) = Opcode::of(code) else { continue };
+        if matches!(opcode, Opcode::Destroy) {
+            continue;
+        }
+        for (len, byte) in (0..64).flat_map(|len| [(len, 0), (len, 0xff)]) {
+            // Of a node that nobody has looked up.
+            let answer = client.send(opcode, 1 << 40, &vec![byte; len]);
+            match opcode {
+                // These are not about a node, or say nothing of one.
+                Opcode::Forget | Opcode::BatchForget | Opcode::Release | Opcode::Flush => {}
+                Opcode::Statfs | Opcode::Syncfs | Opcode::Fsyncdir => {}
+                // No name is empty, whoever asks.
+                Opcode::Lookup => assert!(answer.map_or(true, |reply| reply.iter().take(8).all(|b| *b == 0))),
+                _ => assert!(answer.is_err(), "{opcode:?} of {len} bytes {byte:#x}: {answer:?}"),
+            }
+        }
+    }
+    assert_eq!(client.read(node, 0, 10).unwrap(), b"kept");
+}
+
+#[test]
+fn an_unknown_request_is_not_implemented() {
+    let client = Client::new();
+    let unknown = (0..5000).filter(|code| Opcode::of(*code).is_none());
+    for code in unknown {
+        let mut out = [0; 16];
+        let answer = client.dispatch.answer(&Client::header(code, ROOT), Body::Joined(&[]), &mut out);
+        assert_eq!(answer, Outcome::Reply(Err(Errno::NOSYS)), "{code}");
+    }
+}
