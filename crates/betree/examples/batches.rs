@@ -1,5 +1,5 @@
-//! A batch takes effect whole, over several dictionaries, and a sync makes it durable, while background threads
-//! write, flush and read ahead.
+//! A batch takes effect whole, over several dictionaries, and a sync makes it durable, while background
+//! threads write, flush and read ahead.
 //!
 //!     cargo run -p betree --example batches -- /tmp/orders.betree
 
@@ -20,7 +20,8 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let device = Arc::new(FileDevice::create(path, VOLUME_BYTES)?);
     Env::format(device.clone(), &Geometry::for_volume(VOLUME_BYTES, 2), [7; 16])?;
     let env = Arc::new(Env::open(device, Options::new(16 << 20, Arc::new(Replace)))?);
-    // Without these threads the calls themselves do the work, and nothing is synced by itself every five seconds.
+    // Without these threads the calls themselves do the work, and nothing is synced by itself every five
+    // seconds.
     let workers = Workers::start(Arc::clone(&env), WorkersOptions::default())?;
 
     let mut batch = Batch::new();

@@ -1,5 +1,5 @@
-//! A counter that is never read to be changed: each addition is an upsert, a message that waits in the tree until
-//! somebody reads the value.
+//! A counter that is never read to be changed: each addition is an upsert, a message that waits in the tree
+//! until somebody reads the value.
 //!
 //!     cargo run -p betree --example counter -- /tmp/counters.betree
 

@@ -1,5 +1,5 @@
-//! Clones a range of keys under another prefix, and deletes one, each at a cost that does not depend on how much it
-//! holds.
+//! Clones a range of keys under another prefix, and deletes one, each at a cost that does not depend on how
+//! much it holds.
 //!
 //!     cargo run -p betree --example ranges -- /tmp/ranges.betree
 

@@ -1,4 +1,5 @@
-//! Clones a directory: the clone shares all contents until either is changed, and neither sees the other's changes.
+//! Clones a directory: the clone shares all contents until either is changed, and neither sees the other's
+//! changes.
 //!
 //!     cargo run -p betrfs --example clones -- /tmp/clones.betrfs
 
