@@ -10,8 +10,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::cache::Cache;
 use crate::check::Opened;
 use crate::dict::Dict;
+use crate::engine::Engine;
+use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::Committed;
-use crate::engine::{Engine, RANGE_BOUNDS_AT_ONCE};
+use crate::engine::commit_ranges::PreparedRanges;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
@@ -176,8 +178,9 @@ impl Env {
                 engine.absorb_all()?;
                 let structures = engine.lock_structures();
                 // What was taken once is within every limit.
-                let changes = engine.change_ranges(&structures, first_msn, record, ranges, usize::MAX)?;
-                engine.apply_ranges(changes, last_msn(first_msn, ranges));
+                let changes =
+                    PreparedRanges::new(&engine, &structures, first_msn, record, ranges, usize::MAX)?;
+                changes.install(last_msn(first_msn, ranges));
                 engine.note_range_bounds(record);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;

@@ -1,8 +1,11 @@
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::batch::Batch;
 use crate::batch::KEY_BYTES_MAX;
+use crate::error::Error;
 use crate::health::Watcher;
 use crate::io::mem::MemDevice;
 use crate::settings::{Geometry, Options};
@@ -130,8 +133,12 @@ fn of_two_that_find_room_for_one_at_the_same_moment_one_is_refused() {
     });
     assert!(results.contains(&Ok(())) && results.contains(&Err(Error::NoSpace)), "{results:?}");
     env.checkpoint().unwrap();
-    let least = env.engine.reserve_bytes() + env.engine.owed_bytes();
-    assert!(env.engine.free_bytes() >= least, "{} of {least} bytes are free", env.engine.free_bytes());
+    let least = env.engine.room().reserve_bytes() + env.engine.room().owed_bytes();
+    assert!(
+        env.engine.room().free_bytes() >= least,
+        "{} of {least} bytes are free",
+        env.engine.room().free_bytes()
+    );
 }
 
 #[test]

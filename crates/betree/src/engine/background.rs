@@ -1,0 +1,249 @@
+//! What background work does to the trees: memtables come to the roots, trees are brought back within their bounds,
+//! what ranges hide is let go of, dead nodes are freed.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_platform::sync::MutexGuard;
+use betree_platform::sync::atomic::Ordering;
+use hashbrown::HashSet;
+
+use super::Engine;
+use crate::dict::{Dict, DictState};
+use crate::error::Result;
+use crate::format::record::{Change, Changes};
+use crate::key::Cut;
+use crate::memtable::Memtable;
+use crate::node::NodeId;
+use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
+
+/// Memtables of one dictionary that wait to arrive at the root before writers have to.
+const FROZEN_MAX: usize = 2;
+
+/// Borders of deleted or replaced ranges whose turn comes together, and the most that are kept.
+pub(crate) const RANGE_BOUNDS_AT_ONCE: usize = 128;
+const RANGE_BOUNDS_MAX: usize = 4096;
+
+impl Engine {
+    /// Freezes memtables: those that are full, or all that hold anything. `true` if any was frozen.
+    pub fn freeze(&self, all: bool) -> bool {
+        if !all {
+            if !self.filled.load(Ordering::Relaxed) {
+                return false;
+            }
+            // Before the look: what fills up behind it says so again.
+            self.filled.store(false, Ordering::Relaxed);
+        }
+        let mut frozen = false;
+        for dict in &self.dicts {
+            let wanted = |state: &DictState| {
+                if all {
+                    return !state.active.is_empty();
+                }
+                let is_full = state.active.is_full(self.memtable_bytes_max());
+                let has_room = state.frozen.len() < FROZEN_MAX;
+                if is_full && !has_room {
+                    self.filled.store(true, Ordering::Relaxed);
+                }
+                is_full && has_room
+            };
+            if !wanted(&dict.state.read()) {
+                continue;
+            }
+            let mut state = dict.state.write();
+            if wanted(&state) {
+                let full = core::mem::take(&mut state.active);
+                state.frozen.push_back(Arc::new(full));
+                frozen = true;
+            }
+        }
+        frozen
+    }
+
+    /// Whether a writer should wait for memtables to arrive.
+    pub fn is_behind(&self) -> bool {
+        let is_behind = |dict: &Dict| {
+            let state = dict.state.read();
+            state.frozen.len() >= FROZEN_MAX && state.active.is_full(self.memtable_bytes_max())
+        };
+        self.filled.load(Ordering::Relaxed) && self.dicts.iter().any(is_behind)
+    }
+
+    /// Brings the oldest frozen memtable of a dictionary into its tree. `false` if there was none.
+    pub fn absorb(&self, dict: &Dict) -> Result<bool> {
+        Ok(dict.is_full() && self.absorb_locked(dict, &dict.structure.lock())?)
+    }
+
+    /// Brings a frozen memtable of any dictionary into its tree, of one that nobody is at if there is such a one.
+    /// `false` if there was none.
+    pub fn absorb_any(&self) -> Result<bool> {
+        let full = || self.dicts.iter().filter(|dict| dict.is_full());
+        for dict in full() {
+            if let Some(structure) = dict.structure.try_lock()
+                && self.absorb_locked(dict, &structure)?
+            {
+                return Ok(true);
+            }
+        }
+        for dict in full() {
+            if self.absorb(dict)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn absorb_locked(&self, dict: &Dict, _structure: &MutexGuard<'_, ()>) -> Result<bool> {
+        let Some(memtable): Option<Arc<Memtable>> = dict.state.read().frozen.front().cloned() else {
+            return Ok(false);
+        };
+        let tree = self.tree_of(dict);
+        let reached = tree.flush_memtable(&memtable, self.room().has_nodes(PASSING_FLUSH_NODES))?;
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        self.rebalance(&tree, reached, None)?;
+        Ok(true)
+    }
+
+    /// Brings every frozen memtable into its tree.
+    pub fn absorb_all(&self) -> Result<()> {
+        for dict in &self.dicts {
+            while self.absorb(dict)? {}
+        }
+        Ok(())
+    }
+
+    /// Keeps the shape of all trees as it is.
+    pub fn lock_structures(&self) -> Vec<MutexGuard<'_, ()>> {
+        self.dicts.iter().map(|dict| dict.structure.lock()).collect()
+    }
+
+    /// Brings every frozen memtable to its root, and not further. The caller holds all structures.
+    pub fn absorb_at_roots(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<()> {
+        for dict in &self.dicts {
+            loop {
+                let Some(memtable) = dict.state.read().frozen.front().cloned() else { break };
+                self.tree_of(dict).flush_memtable(&memtable, false)?;
+                self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+                // The root may be over its size now.
+                self.unbalanced.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn rebalance(
+        &self,
+        tree: &Tree<'_>,
+        reached: Vec<NodeId>,
+        emptied: Option<&mut HashSet<NodeId>>,
+    ) -> Result<()> {
+        let (cache, eager) = (&self.store.cache, emptied.is_some());
+        // Who empties all buffers reaches every leaf, and can go on after a checkpoint.
+        let most_dirty_bytes = cache.dirty_bytes() + cache.budget_bytes() / 2;
+        let has_memory = || !eager || cache.dirty_bytes() <= most_dirty_bytes;
+        let rebalanced =
+            tree.rebalance(reached, emptied, &|nodes| has_memory() && self.room().has_nodes(nodes))?;
+        self.counters.flushes.fetch_add(rebalanced.flushes, Ordering::Relaxed);
+        if rebalanced.cut_short {
+            self.unbalanced.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Goes on with what was cut short for want of space, if there is room again. `false` if there
+    /// was nothing to go on with.
+    pub fn resume_rebalance(&self) -> Result<bool> {
+        if !self.unbalanced.load(Ordering::Relaxed) || !self.room().has_nodes(FLUSH_NODES) {
+            return Ok(false);
+        }
+        self.unbalanced.store(false, Ordering::Relaxed);
+        self.rebalance_all(None)?;
+        Ok(true)
+    }
+
+    /// Notes where the ranges of a record begin and end, not beyond what is worth the memory: what they
+    /// hide is much, or in pieces. The others go down as buffers fill.
+    pub fn note_range_bounds(&self, record: &[u8]) {
+        let mut range_bounds = self.range_bounds.lock();
+        for (id, change) in Changes::of(record).map_while(Result::ok) {
+            let ends = match change {
+                Change::DeleteRange { lo, hi } => [lo, hi],
+                Change::CloneRange { to, lo, hi, .. } => [lo, hi].map(|cut| cut.with_prefix(to)),
+                _ => continue,
+            };
+            if range_bounds.len() < RANGE_BOUNDS_MAX {
+                range_bounds.extend(ends.map(|cut| (id, cut)));
+            }
+        }
+    }
+
+    /// Lets go of what ranges hide that were deleted or replaced, if `least` of their ends have been noted:
+    /// together they share the ways to their places. `false` if there were not so many.
+    pub fn reclaim_hidden(&self, least: usize) -> Result<bool> {
+        if self.range_bounds.lock().len() < least || !self.room().has_nodes(FLUSH_NODES) {
+            return Ok(false);
+        }
+        let mut range_bounds = core::mem::take(&mut *self.range_bounds.lock());
+        // What hides may still be in memory.
+        self.freeze(true);
+        range_bounds.sort_unstable();
+        for dict in &self.dicts {
+            let here = range_bounds.iter().filter(|(id, _)| usize::from(id.0) == dict.index);
+            let cuts: Vec<Cut> = here.map(|(_, cut)| cut.clone()).collect();
+            if cuts.is_empty() {
+                continue;
+            }
+            while self.absorb(dict)? {}
+            let _structure = dict.structure.lock();
+            let tree = self.tree_of(dict);
+            let reached = tree.reclaim_hidden(cuts, &|nodes| self.room().has_nodes(nodes))?;
+            self.rebalance(&tree, reached, None)?;
+        }
+        Ok(true)
+    }
+
+    /// Brings what is pending down to the leaves, as far as there is room on the device and in memory: that
+    /// is how deletes and overwrites give space back, once a checkpoint follows. `true` if something was
+    /// done and something is left, with which another call goes on if it is given the same `emptied`, at
+    /// first empty.
+    pub fn drain(&self, emptied: &mut HashSet<NodeId>) -> Result<bool> {
+        self.admission.begin_drain();
+        self.freeze(true);
+        self.absorb_all()?;
+        let before = self.counters.flushes.load(Ordering::Relaxed);
+        self.unbalanced.store(false, Ordering::Relaxed);
+        self.rebalance_all(Some(emptied))?;
+        let flushed = self.counters.flushes.load(Ordering::Relaxed) != before;
+        Ok(flushed && self.unbalanced.load(Ordering::Relaxed))
+    }
+
+    fn rebalance_all(&self, mut emptied: Option<&mut HashSet<NodeId>>) -> Result<()> {
+        for dict in &self.dicts {
+            let _structure = dict.structure.lock();
+            self.rebalance(&self.tree_of(dict), Vec::new(), emptied.as_deref_mut())?;
+        }
+        Ok(())
+    }
+
+    /// Frees one dead node. `false` if there is none.
+    pub fn free_one(&self) -> Result<bool> {
+        Ok(!self.dead.lock().is_empty() && self.free_one_locked(&self.lock_structures())?)
+    }
+
+    /// The same in the background: not while anybody is at a tree. Who waited for one would keep others from being
+    /// changed meanwhile.
+    pub fn free_one_if_idle(&self) -> Result<bool> {
+        if self.dead.lock().is_empty() {
+            return Ok(false);
+        }
+        let structures: Option<Vec<_>> = self.dicts.iter().map(|dict| dict.structure.try_lock()).collect();
+        structures.map_or(Ok(false), |structures| self.free_one_locked(&structures))
+    }
+
+    /// A dead node is in no tree any more, but its version may be in the memory of any.
+    fn free_one_locked(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<bool> {
+        let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
+        let platform = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
+        platform.map_or(Ok(false), |dict| self.tree_of(dict).free_one())
+    }
+}

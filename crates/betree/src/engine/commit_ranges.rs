@@ -1,0 +1,99 @@
+//! Changes of ranges on their way into the trees: prepared without the writers' lock, and installed or given up.
+
+use alloc::vec::Vec;
+
+use betree_platform::sync::MutexGuard;
+use betree_platform::sync::atomic::Ordering;
+
+use super::Engine;
+use crate::batch::RangeChange;
+use crate::dict::Dict;
+use crate::error::{Error, Result};
+use crate::format::record::{Change, Changes};
+use crate::message::Msn;
+use crate::tree::TreeChange;
+
+/// What the changes of ranges of one batch make of the trees. The names of nodes that it has reserved are given back
+/// when it is dropped, unless it was installed.
+pub(crate) struct PreparedRanges<'e> {
+    engine: &'e Engine,
+    changes: Vec<(&'e Dict, TreeChange)>,
+}
+
+impl<'e> PreparedRanges<'e> {
+    /// Prepares the first `count` changes of a record, numbered from `first_msn` on; changes that a dictionary's tree
+    /// holds already are passed over. Every message from before is in the trees, whose structures are locked. No key of a
+    /// clone may be over `key_bytes_max`.
+    ///
+    /// # Errors
+    /// Those of reading; [`Error::KeyTooLong`], [`Error::TooHigh`], [`Error::BadRecord`],
+    /// [`Error::NoSuchDictionary`]. Nothing was changed.
+    pub fn new(
+        engine: &'e Engine,
+        _structures: &[MutexGuard<'_, ()>],
+        first_msn: Msn,
+        record: &[u8],
+        count: u32,
+        key_bytes_max: usize,
+    ) -> Result<PreparedRanges<'e>> {
+        let mut prepared = PreparedRanges { engine, changes: Vec::new() };
+        for dict in &engine.dicts {
+            let applied = dict.state.read().applied_msn;
+            let mut mine = Vec::new();
+            for (change, msn) in Changes::of(record).take(count as usize).zip(first_msn..) {
+                let (id, change) = change?;
+                if usize::from(id.0) >= engine.dicts.len() {
+                    return Err(Error::NoSuchDictionary { id: id.0 });
+                }
+                if usize::from(id.0) != dict.index || msn <= applied {
+                    continue;
+                }
+                match change {
+                    Change::DeleteRange { lo, hi } => mine.push((msn, RangeChange::Delete { lo, hi })),
+                    Change::CloneRange { from, to, lo, hi } => {
+                        mine.push((msn, RangeChange::Clone { from, to, lo, hi }));
+                    }
+                    _ => return Err(Error::BadRecord),
+                }
+            }
+            if !mine.is_empty() {
+                let change = engine.tree_of(dict).change_ranges(&mine, key_bytes_max)?;
+                prepared.changes.push((dict, change));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// What is owed to the device beyond what is owed now once it is installed, in bytes.
+    pub fn owed_bytes(&self) -> u64 {
+        let mut more = 0;
+        for (dict, change) in &self.changes {
+            let state = dict.state.read();
+            for node in change.added.iter().chain(&change.changed) {
+                let now = state.node(node.id).map_or(0, |node| node.charge.owed_bytes());
+                more += node.charge.to_come_bytes().saturating_sub(now);
+            }
+        }
+        more
+    }
+
+    /// Puts it in place; `last_msn` is the number of its last change.
+    pub fn install(mut self, last_msn: Msn) {
+        for (dict, change) in self.changes.drain(..) {
+            self.engine.tree_of(dict).install(change);
+        }
+        for dict in &self.engine.dicts {
+            let mut state = dict.state.write();
+            state.applied_msn = state.applied_msn.max(last_msn);
+        }
+        self.engine.unbalanced.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for PreparedRanges<'_> {
+    fn drop(&mut self) {
+        for (dict, change) in &self.changes {
+            self.engine.tree_of(dict).cancel(change);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The loops that a platform lends threads to, and the pieces of work that they do.
+
+use alloc::string::ToString;
+
+use super::Env;
+use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
+use crate::error::{Error, Result};
+use crate::store::Request;
+
+impl Env {
+    /// Does one piece of background work (a flush, a checkpoint that is due, a freed node) in the
+    /// caller's thread; `false` where there was nothing to do.
+    ///
+    /// # Errors
+    /// What hindered it. Afterwards the volume is read-only, unless it was want of space.
+    pub fn run_due_work(&self) -> Result<bool> {
+        let done = self.work_once();
+        match &done {
+            Ok(true) => self.scheduler.tell_done(None),
+            Ok(false) => {}
+            Err(error) => {
+                let is_want = matches!(error, Error::NoSpace | Error::DeviceFull(_));
+                if !is_want {
+                    self.engine.store.disk.health.fail(&error.to_string());
+                }
+                self.scheduler.tell_done(Some(error.clone()).filter(|_| is_want));
+            }
+        }
+        done
+    }
+
+    fn work_once(&self) -> Result<bool> {
+        if self.opened.for_reading {
+            return Ok(false);
+        }
+        self.engine.freeze(false);
+        self.engine.evict_headers();
+        if self.engine.absorb_any()? {
+            return Ok(true);
+        }
+        // While another makes one, what comes meanwhile is absorbed.
+        if self.checkpoint_is_due()
+            && let Some(mut committed) = self.checkpoint.try_lock()
+        {
+            self.checkpoint_as(false, &mut committed)?;
+            return Ok(true);
+        }
+        if self.engine.free_one_if_idle()?
+            || self.engine.resume_rebalance()?
+            || self.unless_unreadable(self.engine.reclaim_hidden(RANGE_BOUNDS_AT_ONCE))?
+        {
+            return Ok(true);
+        }
+        Ok(self.engine.room().wants_deletes_back() && self.unless_unreadable(self.give_space_back())?)
+    }
+
+    /// Of work that only gives space back: what cannot be read keeps what it hides, and that is all.
+    pub(super) fn unless_unreadable(&self, done: Result<bool>) -> Result<bool> {
+        match done {
+            Err(error) if error.is_unreadable() => {
+                self.engine.store.disk.health.note_failed_work(&error);
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        let cache = &self.engine.store.cache;
+        self.log.used_bytes() > self.log.capacity_bytes() / 2
+            || cache.dirty_bytes() > cache.budget_bytes() / 3
+    }
+
+    /// Does background work until [`stop`](Env::stop); a platform runs it on threads of its own. While
+    /// no thread is in it, callers of [`throttle`](Env::throttle) do the work themselves.
+    pub fn run_worker(&self) {
+        // An error has been kept; it is told to whoever changes something next.
+        self.scheduler.serve(|| self.run_due_work().unwrap_or(false));
+    }
+
+    /// Reads what scans will want next until [`stop`](Env::stop); a platform may lend a few threads for it.
+    pub fn run_readahead(&self) {
+        self.engine.store.ahead.serve(|Request { dict, at, more }| {
+            if let Some(dict) = self.engine.dicts.get(dict) {
+                // An error is met again, and told, by the scan that comes.
+                let _ = self.engine.tree_of(dict).read_leaf(&at, more);
+            }
+        });
+    }
+
+    /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here, until
+    /// [`stop`](Env::stop); a platform may lend a few. Without any, who makes a checkpoint writes it.
+    pub fn run_writeback(&self) {
+        self.engine.store.behind.serve(&self.engine.store);
+    }
+
+    /// Makes every [`run_worker`](Env::run_worker), [`run_readahead`](Env::run_readahead) and
+    /// [`run_writeback`](Env::run_writeback) return, now and later.
+    pub fn stop(&self) {
+        self.engine.store.ahead.stop();
+        self.engine.store.behind.stop();
+        self.scheduler.stop();
+    }
+}

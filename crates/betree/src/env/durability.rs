@@ -1,0 +1,80 @@
+//! What was committed becomes durable: by the log, or by a checkpoint.
+
+use super::Env;
+use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
+use crate::engine::checkpoint::{Captured, Committed};
+use crate::error::{Error, Result};
+use crate::format::superblock::Superblock;
+
+impl Env {
+    /// Makes everything committed before the call durable: one log write and one device sync,
+    /// shared by all who call at the same time. After a large amount of new data, a checkpoint.
+    ///
+    /// # Errors
+    /// The device's; the volume takes no more changes then.
+    pub fn sync(&self) -> Result<()> {
+        let last = self.commit.lock().next_msn - 1;
+        if self.sync_log(last)? {
+            return Ok(());
+        }
+        // The checkpoint that is being made may be the one that it takes.
+        let mut committed = self.checkpoint.lock();
+        if self.sync_log(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
+    }
+
+    /// Makes the log durable up to a change. `false` where only a checkpoint can: something was given up, or the
+    /// log has no room.
+    fn sync_log(&self, last: u64) -> Result<bool> {
+        match self.log.sync_to(last) {
+            Err(Error::NoSpace) => Ok(false),
+            synced => synced,
+        }
+    }
+
+    /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
+    /// the log is empty behind it.
+    ///
+    /// # Errors
+    /// The device's, [`Error::NoSpace`] or corruption.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_as(false, &mut self.checkpoint.lock())
+    }
+
+    /// A checkpoint by whoever holds the turn. Whoever waits for room looks again at each step.
+    pub(super) fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
+        let done = self.write_checkpoint(clean, committed);
+        self.scheduler.tell_done(None);
+        done
+    }
+
+    fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {
+        // They are noted in memory alone: of what replay will not note again, few are left to a crash.
+        self.unless_unreadable(self.engine.reclaim_hidden(if clean { 1 } else { RANGE_BOUNDS_AT_ONCE / 4 }))?;
+        let captured = self.capture()?;
+        let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
+        let log_start = self.log.start_for(first_unapplied);
+        let identity = self.identity.lock().clone();
+        let superblock = Superblock { clean, log_start, identity, ..committed.superblock.clone() };
+        if superblock == committed.superblock && captured.is_same(&superblock) {
+            return Ok(());
+        }
+        self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;
+        self.log.forget_before(first_unapplied);
+        self.log.trim_to(&log_start);
+        Ok(())
+    }
+
+    /// Captures a moment at which no memtable holds anything. So the checkpoint needs nothing of
+    /// the log: were a part of a batch only there, it would have to be written first.
+    fn capture(&self) -> Result<Captured> {
+        self.engine.freeze(true);
+        self.engine.absorb_all()?;
+        let structures = self.engine.lock_structures();
+        let commit = self.commit.lock();
+        // What came meanwhile comes to the roots while writers wait; the trees are rebalanced later.
+        self.engine.freeze(true);
+        self.engine.absorb_at_roots(&structures)?;
+        self.log.keep_again();
+        Ok(self.engine.capture(commit.next_msn))
+    }
+}
