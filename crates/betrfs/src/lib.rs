@@ -60,8 +60,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod contents;
 mod error;
-mod node;
+mod names;
+mod op;
+mod rules;
 mod schema;
 mod types;
 mod volume;
@@ -70,10 +73,11 @@ pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
 pub use types::{
     Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, InodeFlags,
-    InodeId, NewNode, Objects, OpenOptions, RenameFlags, SeekWhat, SetAttr, SnapshotsBelow, StatFs, TimeSet,
-    XattrMode,
+    InodeId, NewNode, Objects, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr, SnapshotsBelow,
+    StatFs, TimeSet, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
 
-pub use volume::{Counters, OpCount, OpKind, Report, SNAPSHOTS_NAME, Volume};
+pub use op::{Counters, OpCount, OpKind};
+pub use volume::{Report, Volume};

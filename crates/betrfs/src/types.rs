@@ -6,6 +6,10 @@ use alloc::vec::Vec;
 
 use betree_platform::Platform;
 
+/// The name under which a directory's snapshots are found. It is never listed, and no other entry can
+/// have it.
+pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";
+
 /// An object in memory: one for each object, whatever its names. Never used twice while a volume is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeId(pub u64);

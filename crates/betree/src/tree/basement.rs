@@ -3,7 +3,7 @@
 //! What comes to a leaf has something for most of its basements, and little for each. Where the last version's blocks may
 //! be kept, messages are added to a basement as to a partition, without a look at its pairs, and written as a run of
 //! their own; they are put together with the pairs once they are many, and by all that copies pairs. In a basement that is
-//! not on the device yet they wait beside its pairs, until whoever writes it puts them together (`node/fold.rs`).
+//! not on the device yet they wait beside its pairs, until whoever writes it puts them together (`run/fold.rs`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 
 use betree::{Cut, KEY_BYTES_MAX};
 
-use crate::SNAPSHOTS_NAME;
+use crate::types::SNAPSHOTS_NAME;
 
 /// The longest name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;

@@ -6,31 +6,15 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
+use crate::contents::{drop_capabilities, resize};
 use crate::error::{Error, Result};
-use crate::node::{Inode, State};
+use crate::names::{Inode, State};
+use crate::op::{Op, OpKind};
+use crate::rules::{kill_set_id, refuse_key_in_snapshot};
 use crate::schema::block::BLOCK;
 use crate::schema::{META, Record};
 use crate::types::{Attr, FileType, InodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::snapshots::refuse_key_in_snapshot;
-use crate::volume::write::resize;
-use crate::volume::xattr::drop_capabilities;
-
-const SET_USER_ID: u16 = 0o4000;
-const SET_GROUP_ID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o0010;
-
-/// Clears the set-id bits, as a change of the owner does, and a change of the contents by a caller without the
-/// privilege to keep them. Without execute permission for the group, set-group-id means something else and stays.
-pub(super) fn kill_set_id(record: &mut Record) {
-    if !record.is_dir() {
-        record.perm &= !SET_USER_ID;
-        if record.perm & GROUP_EXECUTE != 0 {
-            record.perm &= !SET_GROUP_ID;
-        }
-    }
-}
 
 impl Volume {
     /// The attributes of an object, also of a removed one that is still held.
@@ -95,7 +79,7 @@ impl Volume {
             && size <= old_size
         {
             // As on others, also what was allocated behind the end and left there.
-            self.end_promise(&inode, &(size.div_ceil(BLOCK)..u64::MAX));
+            self.end_allocation(&inode, &(size.div_ceil(BLOCK)..u64::MAX));
         }
         Ok(inode.attr(&state.record))
     }

@@ -20,10 +20,10 @@ use betree::{Cursor, Cut, DictId, Env, Unreadable};
 use betree_platform::Device;
 
 use crate::error::{Error, Result};
+use crate::op::{AllCounts, Op, OpKind};
 use crate::schema::{META, VolumeRecord, key};
 use crate::types::OpenOptions;
 use crate::volume::Volume;
-use crate::volume::op::{AllCounts, Op, OpKind};
 use gaps::{Gap, Gaps};
 use losses::Lost;
 use names::{DirCount, LinkCount, Unchecked};

@@ -14,20 +14,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
+use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
-use crate::node::{Directory, Inode, Place};
+use crate::names::{Directory, Inode, Place};
+use crate::op::{Op, OpKind};
+use crate::rules::{check_file, check_name, count_entry};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
 use crate::types::{Entry, FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
-use crate::volume::create::count_entry;
-use crate::volume::lookup::{check_name, entry_of};
-use crate::volume::op::{Op, OpKind};
-use crate::volume::read::check_file;
+use crate::volume::lookup::entry_of;
 use crate::volume::snapshots::refuse_in_snapshot;
-use crate::volume::unlink::{POINT_DELETES_MAX, delete_data};
-use crate::volume::xattr::{drop_capabilities, store_xattrs};
 
 /// How many linked files are copied in one batch, at most.
 const OBJECTS_MAX: usize = 64;
@@ -60,7 +58,7 @@ impl Volume {
     pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.alone(&op, &[parent, source], &[(parent, name)]);
+        let _alone = self.exclusive(&op, &[parent, source], &[(parent, name)]);
         let source = self.inode(source)?;
         let dir = self.live_dir(&op, parent)?;
         let path = op.dir_path(&dir)?;
@@ -99,8 +97,8 @@ impl Volume {
         let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, known_dir));
         let mut state = dir.state.write();
         state.record = dir_record.into();
-        let known = crate::node::Name { node: Some(inode.id), ino, file_type, oid };
-        self.learn(&dir, &mut state, &Arc::from(name), known)?;
+        let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
+        self.insert_name(&dir, &mut state, &Arc::from(name), known)?;
         drop(state);
         Ok(entry_of(&inode))
     }
@@ -114,7 +112,7 @@ impl Volume {
     /// files or both directories; [`Error::NameTooLong`] as there.
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.alone(&op, &[target, source], &[]);
+        let _alone = self.exclusive(&op, &[target, source], &[]);
         let (source, target) = (self.inode(source)?, self.inode(target)?);
         if self.is_removed(&target) {
             return Err(Error::NotFound);
@@ -187,8 +185,8 @@ impl Volume {
         let mut linked = Vec::new();
         if record.is_dir() {
             let from_path = op.dir_path(source)?.bytes;
-            self.evacuate(op, &from_path)?;
-            self.evacuate(op, to_path)?;
+            self.move_orphans_away(op, &from_path)?;
+            self.move_orphans_away(op, to_path)?;
             if record.entries > 0 {
                 let (from, to) = (key::child_path(&from_path, b""), key::child_path(to_path, b""));
                 batch.clone_range(META, &from, &to);
@@ -303,7 +301,7 @@ impl Volume {
             return Ok(None);
         }
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.alone(&op, &[to, from], &[]);
+        let _alone = self.exclusive(&op, &[to, from], &[]);
         let (from, to) = (self.inode(from)?, self.inode(to)?);
         let source = from.state.read().record.clone();
         let mut state = to.state.write();
@@ -331,7 +329,7 @@ impl Volume {
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         drop_capabilities(&mut batch, &to, &mut record)?;
         self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;
-        self.end_promise(&to, &(offset / BLOCK..end.div_ceil(BLOCK)));
+        self.end_allocation(&to, &(offset / BLOCK..end.div_ceil(BLOCK)));
         Ok(Some(end - offset))
     }
 }
@@ -375,23 +373,3 @@ fn leave_out(
 
 /// Less is copied faster.
 const SHARED_BYTES_MIN: u64 = 1 << 20;
-
-/// Copies what `data` holds of an entry itself, blocks one by one where they are few.
-fn copy_data(op: &Op<'_>, batch: &mut Batch, record: &Record, from: &[u8], to: &[u8]) -> Result<()> {
-    if record.flags.has(Flags::LARGE_XATTRS) {
-        batch.clone_range(DATA, &key::xattr(from, b""), &key::xattr(to, b""));
-    }
-    if record.file_type != FileType::Regular || record.size == 0 {
-        return Ok(());
-    }
-    if record.size > POINT_DELETES_MAX * BLOCK {
-        batch.clone_range(DATA, &key::all_blocks(from), &key::all_blocks(to));
-        return Ok(());
-    }
-    let mut blocks = op.scan(DATA, key::blocks_from(from, 0));
-    while let Some((at, block)) = blocks.next()? {
-        let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
-        batch.put(DATA, &[to, rest].concat(), block);
-    }
-    Ok(())
-}

@@ -5,45 +5,18 @@ use alloc::vec::Vec;
 
 use betree::Batch;
 
+use crate::contents::{contents_bytes, put_bytes};
 use crate::error::{Error, Result};
-use crate::node::{Directory, Inode, Name, Place};
-use crate::schema::{LINKS, META, Marker, Record, Redirect, TARGET_BYTES_MAX, key};
+use crate::names::{Directory, Inode, Name, Place};
+use crate::op::OpKind;
+use crate::rules::{check_name, count_entry, new_record, refuse_key_in_snapshot};
+use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, Entry, FileType, InodeId, NewNode};
-use crate::volume::lookup::{check_name, entry_of};
-use crate::volume::op::OpKind;
-use crate::volume::snapshots::refuse_key_in_snapshot;
-use crate::volume::write::{contents_bytes, put_bytes};
+use crate::volume::lookup::entry_of;
 use crate::volume::{CHANGE_BYTES, Volume};
 
-const SET_GROUP_ID: u16 = 0o2000;
 /// About what the records of an entry and of its directory take in a batch.
 const BATCH_BYTES: usize = 512;
-
-/// Records that an entry came (1) or went (-1).
-pub(super) fn count_entry(dir: &mut Record, is_dir: bool, by: i64, now_ns: i64) {
-    dir.entries = dir.entries.saturating_add_signed(by);
-    if is_dir {
-        dir.subdirs = dir.subdirs.saturating_add_signed(by);
-    }
-    dir.mtime_ns = now_ns;
-    dir.ctime_ns = now_ns;
-}
-
-/// The record of an object to be made in a directory.
-fn new_record(new: &NewNode, dir: &Record, id: u64, now_ns: i64) -> Record {
-    let mut record = Record::new(new.file_type, new.perm, id, now_ns);
-    (record.uid, record.gid) = (new.uid, new.gid);
-    if matches!(new.file_type, FileType::CharDevice | FileType::BlockDevice) {
-        record.rdev = new.rdev;
-    }
-    if dir.perm & SET_GROUP_ID != 0 {
-        record.gid = dir.gid;
-        if record.is_dir() {
-            record.perm |= SET_GROUP_ID;
-        }
-    }
-    record
-}
 
 impl Volume {
     /// Makes an entry of any type but a symbolic link. A directory in `.betrfs-snapshots` is a snapshot of the
@@ -197,7 +170,7 @@ impl Volume {
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
         let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, dir));
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
-        self.learn(&parent, &mut state, &name, known)?;
+        self.insert_name(&parent, &mut state, &name, known)?;
         Ok(entry_of(&inode))
     }
 }

@@ -6,19 +6,17 @@ use core::ops::Range;
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
+use crate::contents::{punch, resize};
 use crate::error::{Error, Result};
-use crate::node::{Inode, State};
-use crate::schema::block::{self, BLOCK};
+use crate::names::{Inode, State};
+use crate::op::{Op, OpKind};
+use crate::rules::{check_file, refuse_key_in_snapshot};
+use crate::schema::block::BLOCK;
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, damaged, key};
 use crate::types::{FallocateMode, InodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::read::check_file;
-use crate::volume::snapshots::refuse_key_in_snapshot;
-use crate::volume::unlink::delete_blocks;
-use crate::volume::write::resize;
 
 /// So many blocks are looked at while others wait: 16 MiB.
 const SEEK_BLOCKS: u64 = 4096;
@@ -48,11 +46,11 @@ impl Volume {
         check_file(&state.record)?;
         let own = inode.own_key()?;
         refuse_key_in_snapshot(&own, &state.record)?;
-        let promised = self.promise(&inode, &holes, end)?;
+        let promised = self.allocate_ahead(&inode, &holes, end)?;
         let changed = self.change_range(&op, &own, &inode, &mut state, mode, offset..end);
         match &changed {
-            Err(_) => promised.iter().for_each(|blocks| self.end_promise(&inode, blocks)),
-            Ok(()) if !allocates => self.end_promise(&inode, &(offset.div_ceil(BLOCK)..end / BLOCK)),
+            Err(_) => promised.iter().for_each(|blocks| self.end_allocation(&inode, blocks)),
+            Ok(()) if !allocates => self.end_allocation(&inode, &(offset.div_ceil(BLOCK)..end / BLOCK)),
             Ok(()) => {}
         }
         changed
@@ -166,31 +164,4 @@ enum Sought {
     Found(u64),
     /// It is in no block before this one.
     NotBefore(u64),
-}
-
-/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives the first of the whole blocks that go, and
-/// the one behind them.
-fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> (u64, u64) {
-    // Whole blocks go; the last block of the file counts as whole up to the size.
-    let first = from.div_ceil(BLOCK);
-    let after = if end == size { size.div_ceil(BLOCK) } else { end / BLOCK };
-    let mut zero = |at: u64, to: u64| {
-        if at < to {
-            let delta = block::zero((at % BLOCK) as usize, (to - at) as usize);
-            batch.upsert(DATA, &key::block(own, at / BLOCK), &delta);
-        }
-    };
-    zero(from, end.min(first.saturating_mul(BLOCK)));
-    if first <= after && after.saturating_mul(BLOCK) < end {
-        zero(after * BLOCK, end);
-    }
-    if first < after {
-        if after == size.div_ceil(BLOCK) {
-            delete_blocks(batch, own, first, after);
-        } else {
-            let (lo, hi) = key::blocks(own, first, after);
-            batch.delete_range(DATA, &lo, &hi);
-        }
-    }
-    (first, after)
 }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::error::Result;
-use crate::node::Inode;
+use crate::names::Inode;
 use crate::volume::Volume;
 
 /// How long after a refusal the second try is waited for.

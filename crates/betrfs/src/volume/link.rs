@@ -7,16 +7,16 @@ use alloc::sync::Arc;
 
 use betree::Batch;
 
+use crate::contents::store_xattrs;
 use crate::error::{Error, Result};
-use crate::node::{Name, Place};
+use crate::names::{Name, Place};
+use crate::op::OpKind;
+use crate::rules::{check_name, count_entry};
 use crate::schema::{LINKS, META, Redirect, key};
 use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
-use crate::volume::create::count_entry;
-use crate::volume::lookup::{check_name, entry_of};
-use crate::volume::op::OpKind;
+use crate::volume::lookup::entry_of;
 use crate::volume::snapshots::refuse_in_snapshot;
-use crate::volume::xattr::store_xattrs;
 
 impl Volume {
     /// Gives a file one more name, or a file without a name its first.
@@ -26,7 +26,7 @@ impl Volume {
     pub fn link(&self, node: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;
-        let _alone = self.alone(&op, &[parent, node], &[(parent, name)]);
+        let _alone = self.exclusive(&op, &[parent, node], &[(parent, name)]);
         let inode = self.inode(node)?;
         let record = inode.state.read().record.clone();
         if record.is_dir() {
@@ -66,15 +66,15 @@ impl Volume {
             Place::Named { parent: from_dir, name: from_name, .. } => {
                 let from_path = op.dir_path(&from_dir)?;
                 let from_key = key::entry(&from_path.bytes, &from_name);
-                let (mut moving, oid) = self.carry_to_object(&op, &inode, &from_key, nlink, now_ns)?;
+                let (mut moving, oid) = self.relocate_to_object(&op, &inode, &from_key, nlink, now_ns)?;
                 moving.put_redirect(oid, &from_key);
                 moving.put_redirect(oid, &at);
                 moving.leave(&mut batch, &from_key);
-                moving.arrive(&mut batch);
+                moving.add_puts(&mut batch);
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
                 op.commit(&batch)?;
                 let known = moving.name();
-                self.arrive([moving]);
+                self.install_moved([moving]);
                 if Arc::ptr_eq(&from_dir, &dir) {
                     state.dir_mut()?.insert(&from_name, known);
                 } else {
@@ -107,7 +107,7 @@ impl Volume {
         state.record = dir_record.into();
         let known =
             Name { node: Some(inode.id), ino: inode.ino, file_type: record.file_type, oid: Some(oid) };
-        self.learn(&dir, &mut state, &name, known)?;
+        self.insert_name(&dir, &mut state, &name, known)?;
         drop(state);
         Ok(entry_of(&inode))
     }

@@ -6,37 +6,20 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Cut;
 
 use crate::error::{Error, Result};
-use crate::node::{DirPath, Directory, Inode, Name, Place, State, ino_of};
+use crate::names::{DirPath, Directory, Inode, Name, Place, State, ino_of};
+use crate::op::{Op, OpKind};
+use crate::rules::check_looked_up;
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
+use crate::types::SNAPSHOTS_NAME;
 use crate::types::{Entry, InodeId, Objects};
 use crate::volume::Volume;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::snapshots::{SNAPSHOTS_NAME, refuse_in_snapshot};
+use crate::volume::snapshots::refuse_in_snapshot;
 
 /// After how many queries for names that are not there a directory is read whole.
 const MISSES_MAX: u32 = 2;
 
 /// In how many directories names are given up at once.
 const DIRS_AT_ONCE: usize = 8;
-
-/// Whether a name can be one.
-pub(crate) fn check_name(name: &[u8]) -> Result<()> {
-    match name {
-        [] => Err(Error::NotFound),
-        b"." | b".." => Err(Error::Invalid("the name is . or ..")),
-        _ if name.len() > key::NAME_BYTES_MAX => Err(Error::NameTooLong),
-        SNAPSHOTS_NAME => Err(Error::Busy),
-        _ if name.contains(&0) || name.contains(&b'/') => {
-            Err(Error::Invalid("the name holds a 0 byte or a /"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a name can be looked up: also that under which snapshots are found.
-fn check_looked_up(name: &[u8]) -> Result<()> {
-    if name == SNAPSHOTS_NAME { Ok(()) } else { check_name(name) }
-}
 
 impl Volume {
     /// Looks a name up.
@@ -113,7 +96,7 @@ impl Volume {
         // The closure always gives a value, so the update cannot fail.
         let before = inode.lookups.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
         if before <= lookups {
-            self.let_go(&inode);
+            self.release(&inode);
         }
     }
 
@@ -149,11 +132,11 @@ impl Volume {
             // A failure here leaves the marker, by which the next opening of the volume deletes the file.
             let _ = self.reap(inode);
         }
-        self.let_go(inode);
+        self.release(inode);
     }
 
     /// Nobody may hold the inode any more.
-    pub(super) fn let_go(&self, inode: &Arc<Inode>) {
+    pub(super) fn release(&self, inode: &Arc<Inode>) {
         if !inode.is_idle() {
             return;
         }
@@ -241,7 +224,7 @@ impl Volume {
                 (inode, known)
             }
         };
-        self.learn(parent, state, &name, known)?;
+        self.insert_name(parent, state, &name, known)?;
         Ok(Some(inode))
     }
 
@@ -290,7 +273,7 @@ impl Volume {
         objects: Objects,
     ) -> Result<()> {
         let path = op.dir_path(dir)?;
-        let mut age = self.ages.begin();
+        let mut epoch = self.epochs.begin();
         let entries = state.record.entries;
         state.dir_mut()?.make_room(entries);
         let mut entries = op.scan(META, key::entries(&path.bytes));
@@ -304,9 +287,9 @@ impl Volume {
             if live {
                 continue;
             }
-            if dir.age.has_lost_since(age) {
+            if dir.last_change.is_since(epoch) {
                 let again = Cut::before(at);
-                age = self.ages.begin();
+                epoch = self.epochs.begin();
                 entries.seek(&again);
                 continue;
             }
@@ -322,22 +305,28 @@ impl Volume {
                     name_of_redirect(redirect, self.table.object(redirect.oid).map(|inode| inode.id))
                 }
             };
-            self.learn(dir, state, &name, known)?;
+            self.insert_name(dir, state, &name, known)?;
         }
         state.dir_mut()?.misses = 0;
         Ok(())
     }
 
     /// Notes that a directory has an entry.
-    pub(super) fn learn(&self, dir: &Inode, state: &mut State, name: &Arc<[u8]>, known: Name) -> Result<()> {
+    pub(super) fn insert_name(
+        &self,
+        dir: &Inode,
+        state: &mut State,
+        name: &Arc<[u8]>,
+        known: Name,
+    ) -> Result<()> {
         let names = state.dir_mut()?;
         names.insert(name, known);
         if !names.queued {
             names.queued = true;
-            let mut crowded = self.crowded.lock();
-            crowded.push_back(dir.id);
-            if crowded.len() > 2 * self.table.len() + 64 {
-                crowded.retain(|node| self.table.get(*node).is_some());
+            let mut name_lru = self.name_lru.lock();
+            name_lru.push_back(dir.id);
+            if name_lru.len() > 2 * self.table.len() + 64 {
+                name_lru.retain(|node| self.table.get(*node).is_some());
             }
         }
         Ok(())
@@ -346,7 +335,7 @@ impl Volume {
     /// Keeps the names in memory within their budget. The caller holds no inode's lock.
     pub(super) fn give_up_names(&self) {
         let names = || self.names_total.load(Relaxed);
-        if names() <= self.names_max || !self.names_patience.is_over(names(), self.table.dropped()) {
+        if names() <= self.names_max || !self.eviction_backoff.is_over(names(), self.table.dropped()) {
             return;
         }
         let now_ns = self.platform.now_ns();
@@ -356,7 +345,7 @@ impl Volume {
             if names() <= self.names_max {
                 break;
             }
-            let Some(node) = self.crowded.lock().pop_front() else { break };
+            let Some(node) = self.name_lru.lock().pop_front() else { break };
             let Some(inode) = self.table.get(node) else { continue };
             let mut state = inode.state.write();
             let Some(dir) = &mut state.dir else { continue };
@@ -367,10 +356,10 @@ impl Volume {
             }
             dir.queued = dir.len() > 0;
             if dir.queued {
-                self.crowded.lock().push_back(node);
+                self.name_lru.lock().push_back(node);
             }
         }
-        self.names_patience.looked_at(looked_at, freed, names(), self.table.dropped());
+        self.eviction_backoff.looked_at(looked_at, freed, names(), self.table.dropped());
     }
 
     /// Gives up the names of which no inode is in memory; how many they are.

@@ -4,7 +4,7 @@
 //!
 //! 1. The **namespace**: every operation that makes a key holds it, shared, until its batch is
 //!    committed or its query answered. What moves keys (rename, the making of a link) holds it
-//!    alone (`alone.rs` tells for how long), and is then the only one with more than one inode locked. [`Env::throttle`] is called
+//!    alone (`exclusive.rs` tells for how long), and is then the only one with more than one inode locked. [`Env::throttle`] is called
 //!    before it, [`Env::sync`] without it.
 //! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under
 //!    both. Reads and writes of a file hold the file's alone, so that a size and its blocks are
@@ -18,27 +18,26 @@
 //! An operation prepares new records beside the old ones, commits one batch, and installs them
 //! only when that has succeeded: an error leaves memory as it was.
 
-mod access;
-mod alone;
+mod access_times;
+mod allocate_ahead;
 mod attributes;
-mod carry;
 mod check;
 mod clone;
 mod create;
+mod exclusive;
 mod fallocate;
+mod id_allocator;
 mod late_opens;
 mod link;
 mod lookup;
-mod numbers;
-mod op;
 mod open_files;
-mod promise;
 mod read;
 mod readdir;
+mod relocate;
 mod remove_tree;
+mod removed_inodes;
 mod rename;
 mod snapshots;
-mod sweep;
 mod unlink;
 mod usage;
 mod write;
@@ -53,19 +52,17 @@ use betree_platform::sync::{Mutex, RwLock};
 use betree_platform::{Device, Platform};
 
 use crate::error::{Error, Result};
-use crate::node::{
-    Accessed, Ages, Contents, Directory, Inode, Orphans, Patience, Place, Promises, State, Table,
+use crate::names::{
+    AccessQueue, Allocations, Directory, EvictionBackoff, FileCache, Inode, InodeTable, ListingEpochs,
+    Orphans, Place, State,
 };
+use crate::op::{AllCounts, Counters, Op, OpKind};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
-use numbers::Numbers;
-use op::{AllCounts, Op};
+use id_allocator::IdAllocator;
 
 pub use check::Report;
-pub use snapshots::SNAPSHOTS_NAME;
-
-pub use op::{Counters, OpCount, OpKind};
 
 /// What a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;
@@ -92,27 +89,27 @@ pub struct Volume {
     moves: AtomicU64,
     /// How many removals of trees have still to make themselves known to the inodes that they removed.
     sweeps: AtomicUsize,
-    table: Table,
+    table: InodeTable,
     root: Arc<Inode>,
-    numbers: Numbers,
+    numbers: IdAllocator,
     orphans: Orphans,
-    promises: Promises,
+    allocations: Allocations,
     counts: AllCounts,
     /// Held while an object is looked for in the table and then in the tree, so that it comes into
     /// memory once, whichever of its names is asked for.
     object_loads: Mutex<()>,
     /// Directories with known names, in the order in which these will be given up.
-    crowded: Mutex<VecDeque<InodeId>>,
+    name_lru: Mutex<VecDeque<InodeId>>,
     names_total: Arc<AtomicUsize>,
     names_max: usize,
-    names_patience: Patience,
-    contents: Contents,
-    ages: Ages,
+    eviction_backoff: EvictionBackoff,
+    contents: FileCache,
+    epochs: ListingEpochs,
     /// The most that is written in one batch.
     piece_bytes: u64,
     access_times: AccessTimes,
     listings_count: bool,
-    accessed: Accessed,
+    accessed: AccessQueue,
 }
 
 impl Volume {
@@ -179,7 +176,7 @@ impl Volume {
         };
         let names_total = Arc::new(AtomicUsize::new(0));
         let dir = Directory::new(names_total.clone());
-        let table = Table::new(options.inodes_max);
+        let table = InodeTable::new(options.inodes_max);
         let (root, _) = table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
         // Half of the largest batch, for the keys and records that go with it.
         let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
@@ -194,20 +191,20 @@ impl Volume {
             sweeps: AtomicUsize::new(0),
             table,
             root,
-            numbers: Numbers::new(stored),
+            numbers: IdAllocator::new(stored),
             orphans: Orphans::default(),
-            promises: Promises::default(),
+            allocations: Allocations::default(),
             counts,
             object_loads: Mutex::new(()),
-            crowded: Mutex::new(VecDeque::new()),
+            name_lru: Mutex::new(VecDeque::new()),
             names_total,
             names_max: options.names_max,
-            names_patience: Patience::default(),
-            contents: Contents::new(options.contents_bytes_max),
-            ages: Ages::default(),
+            eviction_backoff: EvictionBackoff::default(),
+            contents: FileCache::new(options.contents_bytes_max),
+            epochs: ListingEpochs::default(),
             access_times: options.access_times,
             listings_count: options.listings_count,
-            accessed: Accessed::default(),
+            accessed: AccessQueue::default(),
         })
     }
 
@@ -287,7 +284,7 @@ impl Volume {
     /// Installs a record that was committed. The caller holds the inode's state. Who holds the namespace alone
     /// needs none of this: no listing goes on meanwhile.
     fn install_record(&self, inode: &Inode, state: &mut State, record: Record) {
-        inode.age.change(&self.ages);
+        inode.last_change.stamp(&self.epochs);
         state.record = record.into();
     }
 
@@ -298,13 +295,13 @@ impl Volume {
 
     /// Begins one that changes nothing and takes objects into memory; the caller holds no lock.
     fn query_for_objects(&self, kind: OpKind) -> Op<'_> {
-        self.let_leave();
+        self.release_leaving();
         self.query(kind)
     }
 
     /// Begins an operation that adds about `bytes`; the caller holds no lock.
     fn update(&self, kind: OpKind, bytes: usize) -> Result<Op<'_>> {
-        self.let_leave();
+        self.release_leaving();
         self.env.throttle(bytes.saturating_add(CHANGE_BYTES))?;
         Ok(self.query(kind))
     }

@@ -4,11 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::error::Result;
-use crate::node::{Inode, Place};
+use crate::names::{Inode, Place};
+use crate::op::{Op, OpKind};
 use crate::schema::{LINKS, damaged, key};
 use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
-use crate::volume::op::{Op, OpKind};
 
 impl Volume {
     /// The open files that would be in a copy of an object, were one made now.

@@ -6,12 +6,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::{Cursor, Cut};
 
 use crate::error::Result;
-use crate::node::{Ages, COOKIE_FIRST, DirPath, Inode, Name, State};
+use crate::names::{COOKIE_FIRST, DirPath, Inode, ListingEpochs, Name, State};
+use crate::op::{Op, OpKind};
 use crate::schema::{META, Stored, key};
 use crate::types::{Access, DirEntry, Entry, InodeId, Objects};
 use crate::volume::Volume;
 use crate::volume::lookup::entry_of;
-use crate::volume::op::{Op, OpKind};
 
 /// A directory of up to so many entries comes into memory with the objects that are listed.
 const INODES_AT_ONCE: u64 = 4096;
@@ -61,8 +61,9 @@ impl Volume {
             names.number();
         }
         let path = dir.dir_path()?;
-        let age = self.ages.begin();
-        let mut records = Records { op: &op, dir: &dir, path: &path, cursor: None, ages: &self.ages, age };
+        let epoch = self.epochs.begin();
+        let mut records =
+            Records { op: &op, dir: &dir, path: &path, cursor: None, epochs: &self.epochs, epoch };
         let mut at = cookie;
         while let Some((cookie, name, known)) = state.dir()?.after(at) {
             let entry = match objects.include(known.file_type) {
@@ -101,7 +102,7 @@ impl Volume {
         }
         let Some(Stored::Inode(record)) = records.get(name)? else { return Ok(None) };
         let (inode, known) = self.adopt(records.op, records.dir, records.path, name, record);
-        self.learn(records.dir, state, name, known)?;
+        self.insert_name(records.dir, state, name, known)?;
         Ok(Some(entry_of(&inode)))
     }
 }
@@ -112,9 +113,9 @@ struct Records<'a> {
     dir: &'a Arc<Inode>,
     path: &'a DirPath,
     cursor: Option<Cursor<'a>>,
-    ages: &'a Ages,
+    epochs: &'a ListingEpochs,
     /// In which what the cursor has was read.
-    age: u64,
+    epoch: u64,
 }
 
 impl Records<'_> {
@@ -125,8 +126,8 @@ impl Records<'_> {
             Some(cursor) => cursor,
             none => none.insert(self.op.scan(META, key::entries(&self.path.bytes))),
         };
-        if self.dir.age.has_lost_since(self.age) {
-            self.age = self.ages.begin();
+        if self.dir.last_change.is_since(self.epoch) {
+            self.epoch = self.epochs.begin();
         } else if let Some((at, bytes)) = cursor.next()?
             && at == wanted
         {

@@ -3,7 +3,7 @@
 //! Everything goes in one batch. What cannot go by ranges is looked at one by one: files with several
 //! names, whose count of names lies outside of the directory, and files that are open, whose contents
 //! are moved away so that they live on until they are closed. Of all else that is in memory nothing is looked at
-//! while others wait (`alone.rs`, `sweep.rs`).
+//! while others wait (`exclusive.rs`, `sweep.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -13,15 +13,16 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::{Batch, Cut};
 use betree_platform::sync::RwLockWriteGuard;
 
+use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
-use crate::node::{Inode, Place};
+use crate::names::{Inode, Place};
+use crate::op::{Op, OpKind};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, InodeId, SnapshotsBelow};
 use crate::volume::Volume;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::sweep::CutOff;
-use crate::volume::unlink::{Dropped, POINT_DELETES_MAX, delete_data};
+use crate::volume::removed_inodes::CutOff;
+use crate::volume::unlink::Dropped;
 
 /// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
 const TREE_PART: u64 = 8;
@@ -47,7 +48,7 @@ impl Volume {
     pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
-        let alone = self.alone(&op, &[node], &[]);
+        let exclusive = self.exclusive(&op, &[node], &[]);
         let dir = self.live_dir(&op, node)?;
         let path = op.dir_path(&dir)?;
         let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
@@ -78,7 +79,7 @@ impl Volume {
             own.state.write().record = record.into();
             cut_off.extend(self.cut_off(&own));
         }
-        Ok(self.removed(alone, removal, cut_off, now_ns))
+        Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
     /// Adds to a batch what removes everything below a directory, and all snapshots of that and of itself. The caller holds the namespace alone.
@@ -91,7 +92,7 @@ impl Volume {
         has_snapshots: bool,
         now_ns: i64,
     ) -> Result<Removal> {
-        self.evacuate(op, path)?;
+        self.move_orphans_away(op, path)?;
         let mut removal = Removal::default();
         for inode in self.open_below(op, dir, true) {
             let mut record = inode.state.read().record.clone();
@@ -183,7 +184,7 @@ impl Volume {
     /// the objects that the caller of the volume holds.
     pub(super) fn removed(
         &self,
-        alone: RwLockWriteGuard<'_, ()>,
+        exclusive: RwLockWriteGuard<'_, ()>,
         removal: Removal,
         cut_off: Vec<CutOff>,
         now_ns: i64,
@@ -191,12 +192,12 @@ impl Volume {
         self.paths_change();
         let mut touched = Vec::with_capacity(removal.dropped.len());
         for (inode, dropped) in removal.dropped {
-            self.settle(&inode, &mut inode.state.write(), dropped);
+            self.install_unlinked(&inode, &mut inode.state.write(), dropped);
             self.table.drop_gone(&inode);
             touched.push(inode);
         }
         self.sweeps.fetch_add(1, Relaxed);
-        drop(alone);
+        drop(exclusive);
         let mut held = self.sweep(cut_off, now_ns);
         self.sweeps.fetch_sub(1, Relaxed);
         held.extend(self.closed_all(touched));

@@ -5,15 +5,14 @@ use alloc::sync::Arc;
 use betree::Batch;
 
 use crate::error::{Error, Result};
-use crate::node::{Inode, Name, Place};
+use crate::names::{Inode, Name, Place};
+use crate::op::{Op, OpKind};
+use crate::rules::{check_name, count_entry};
 use crate::schema::{META, Record, key};
 use crate::types::{FileType, InodeId, RenameFlags};
 use crate::volume::Volume;
-use crate::volume::carry::{Spot, is_large};
-use crate::volume::create::count_entry;
-use crate::volume::lookup::check_name;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::unlink::Contents;
+use crate::volume::relocate::{Spot, is_large};
+use crate::volume::unlink::LastContents;
 
 /// The records of the two directories of a rename, of which the second is the first where both
 /// are the same.
@@ -49,7 +48,7 @@ impl Volume {
         }
         let op = self.update(OpKind::Rename, 0)?;
         let names = [(parent, name), (new_parent, new_name)];
-        let alone = self.alone(&op, &[parent, new_parent], &names);
+        let exclusive = self.exclusive(&op, &[parent, new_parent], &names);
         let (from_dir, to_dir) = (self.live_dir(&op, parent)?, self.live_dir(&op, new_parent)?);
         let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
         let target = self.find_in(&op, &to_dir, new_name)?;
@@ -69,7 +68,7 @@ impl Volume {
             Some(target) if flags.exchange => self.exchange(&op, &source, &from, target, &to),
             target => self.replace(&op, &source, &from, target.as_ref(), &to, flags.whiteout),
         };
-        drop(alone);
+        drop(exclusive);
         if let Some(target) = target {
             // Who held it may have let go of it while it still had the name.
             self.closed(&target);
@@ -102,8 +101,8 @@ impl Volume {
             }
         };
         if source_is_dir {
-            self.evacuate(op, &from.child_path())?;
-            self.evacuate(op, &to.child_path())?;
+            self.move_orphans_away(op, &from.child_path())?;
+            self.move_orphans_away(op, &to.child_path())?;
         }
 
         let now_ns = self.platform.now_ns();
@@ -116,7 +115,7 @@ impl Volume {
         });
         let occupied = stays_behind || self.orphans.occupy(&to_key);
         let by_range = is_large(&source.state.read().record);
-        let moving = self.carry(op, source, from, to, occupied, by_range, now_ns)?;
+        let moving = self.relocate(op, source, from, to, occupied, by_range, now_ns)?;
         let mut batch = moving.batch();
         let dropped = match target {
             None => None,
@@ -124,15 +123,15 @@ impl Volume {
                 let record = target.state.read().record.clone();
                 let is_covered = moving.overwrites_blocks() && !occupied;
                 let fate = match is_kept {
-                    true => Contents::Kept,
-                    false if is_covered => Contents::Overwritten,
-                    false => Contents::Deleted,
+                    true => LastContents::Kept,
+                    false if is_covered => LastContents::Overwritten,
+                    false => LastContents::Deleted,
                 };
                 Some(self.drop_name(op, &mut batch, target, &record, &to_key, fate, now_ns)?)
             }
         };
         moving.leave(&mut batch, &from.key());
-        moving.arrive(&mut batch);
+        moving.add_puts(&mut batch);
 
         let mut parents = self.parents(from, to);
         count_entry(&mut parents.from, source_is_dir, -1, now_ns);
@@ -154,13 +153,13 @@ impl Volume {
         }
         let known = moving.name();
         if let (Some(target), Some(dropped)) = (target, dropped) {
-            self.settle(target, &mut target.state.write(), dropped);
+            self.install_unlinked(target, &mut target.state.write(), dropped);
         }
-        self.arrive([moving]);
+        self.install_moved([moving]);
         self.install(from, to, parents);
-        self.learn_at(to, known)?;
+        self.insert_name_at(to, known)?;
         match whiteout {
-            Some(whiteout) => self.learn_at(from, whiteout)?,
+            Some(whiteout) => self.insert_name_at(from, whiteout)?,
             None => from.dir.state.write().dir_mut()?.remove(from.name),
         }
         Ok(())
@@ -180,20 +179,20 @@ impl Volume {
         let one_is_dir = one.state.read().record.is_dir();
         let other_is_dir = other.state.read().record.is_dir();
         if one_is_dir || other_is_dir {
-            self.evacuate(op, &from.child_path())?;
-            self.evacuate(op, &to.child_path())?;
+            self.move_orphans_away(op, &from.child_path())?;
+            self.move_orphans_away(op, &to.child_path())?;
         }
 
         let now_ns = self.platform.now_ns();
         // Messages come after clones: were one file to go as messages, these would hit the other.
         let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
-        let there = self.carry(op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
-        let back = self.carry(op, other, to, from, self.orphans.occupy(&from.key()), by_range, now_ns)?;
+        let there = self.relocate(op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
+        let back = self.relocate(op, other, to, from, self.orphans.occupy(&from.key()), by_range, now_ns)?;
         let mut batch = Batch::new();
         there.leave(&mut batch, &from.key());
         back.leave(&mut batch, &to.key());
-        there.arrive(&mut batch);
-        back.arrive(&mut batch);
+        there.add_puts(&mut batch);
+        back.add_puts(&mut batch);
         let mut parents = self.parents(from, to);
         count_entry(&mut parents.from, one_is_dir, -1, now_ns);
         count_entry(&mut parents.from, other_is_dir, 1, now_ns);
@@ -208,10 +207,10 @@ impl Volume {
             self.paths_change();
         }
         let (known_there, known_back) = (there.name(), back.name());
-        self.arrive([there, back]);
+        self.install_moved([there, back]);
         self.install(from, to, parents);
-        self.learn_at(to, known_there)?;
-        self.learn_at(from, known_back)
+        self.insert_name_at(to, known_there)?;
+        self.insert_name_at(from, known_back)
     }
 
     /// Adds the device that stands for a removed entry of a lower layer.
@@ -241,8 +240,8 @@ impl Volume {
     }
 
     /// A name that was there before keeps its cookie: a listing under way must come to it.
-    fn learn_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
-        self.learn(at.dir, &mut at.dir.state.write(), at.name, known)
+    fn insert_name_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
+        self.insert_name(at.dir, &mut at.dir.state.write(), at.name, known)
     }
 }
 

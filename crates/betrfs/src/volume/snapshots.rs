@@ -11,19 +11,17 @@ use alloc::vec::Vec;
 
 use betree::Batch;
 
+use crate::contents::delete_data;
 use crate::error::{Error, Result};
-use crate::node::{Directory, Inode, Name, Place, ino_of};
+use crate::names::{Directory, Inode, Name, Place, ino_of};
+use crate::op::{Op, OpKind};
+use crate::rules::with_snapshot_counted;
 use crate::schema::{Flags, META, Record, Stored, damaged, key};
-use crate::types::{Entry, FileType, Held, InodeId};
+use crate::types::{Entry, FileType, Held, InodeId, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
 use crate::volume::lookup::entry_of;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::unlink::{Dropped, delete_data};
-
-/// The name under which a directory's snapshots are found. It is never listed, and no other entry can
-/// have it.
-pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";
+use crate::volume::unlink::Dropped;
 
 /// What the inode number of `.betrfs-snapshots` differs in from its directory's.
 const INO_BIT: u64 = 1 << 62;
@@ -91,7 +89,7 @@ impl Volume {
         name: &[u8],
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.alone(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+        let _alone = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
         let path = op.dir_path(snapshots)?;
         let to_key = key::entry(&path.bytes, name);
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
@@ -117,9 +115,9 @@ impl Volume {
         let dir = Directory::new(self.names_total.clone());
         let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, Some(dir)));
         let mut state = snapshots.state.write();
-        state.record = counted(&state.record, 1, now_ns).into();
+        state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
         let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
-        self.learn(snapshots, &mut state, &name, known)?;
+        self.insert_name(snapshots, &mut state, &name, known)?;
         drop(state);
         Ok(entry_of(&inode))
     }
@@ -134,7 +132,7 @@ impl Volume {
         let op = self.update(OpKind::RemoveTree, 0)?;
         let taken = snapshots.state.read().dir()?.get(name).and_then(|known| known.node);
         taken.into_iter().for_each(|node| self.strike_closed(node));
-        let alone = self.alone(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+        let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
         let path = op.dir_path(snapshots)?;
         let found = self.find(&op, snapshots, &mut snapshots.state.write(), name)?;
         let inode = found.ok_or(Error::NotFound)?;
@@ -153,15 +151,15 @@ impl Volume {
 
         of.state.write().record = of_record.into();
         let mut state = snapshots.state.write();
-        state.record = counted(&state.record, -1, now_ns).into();
+        state.record = with_snapshot_counted(&state.record, -1, now_ns).into();
         state.dir_mut()?.remove(name);
         drop(state);
         (record.nlink, record.entries, record.subdirs) = (0, 0, 0);
         let dropped = Dropped { record, place: Some(Place::Gone) };
-        self.settle(&inode, &mut inode.state.write(), dropped);
+        self.install_unlinked(&inode, &mut inode.state.write(), dropped);
         self.table.drop_gone(&inode);
         let cut_off = self.cut_off(&inode).into_iter().collect();
-        Ok(self.removed(alone, removal, cut_off, now_ns))
+        Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
     /// Refuses the removal of a directory that is not empty, or has snapshots. A copied one counts the snapshots
@@ -219,26 +217,9 @@ impl Volume {
     }
 }
 
-/// The record of `.betrfs-snapshots` when one came (1) or went (-1).
-fn counted(snapshots: &Record, by: i64, now_ns: i64) -> Record {
-    let mut record = snapshots.clone();
-    record.entries = record.entries.saturating_add_signed(by);
-    record.subdirs = record.entries;
-    (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
-    record
-}
-
 /// Whether an inode with this record is, or is in, a snapshot; `.betrfs-snapshots` counts as one.
 pub(super) fn is_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> bool {
     record.flags.has(Flags::READ_ONLY) || op.is_below_snapshots(inode)
-}
-
-/// Refuses a change of what has this record and this key or path, if that is in a snapshot.
-pub(super) fn refuse_key_in_snapshot(key: &[u8], record: &Record) -> Result<()> {
-    if record.flags.has(Flags::READ_ONLY) || key::is_in_snapshot(key) {
-        return Err(Error::InSnapshot);
-    }
-    Ok(())
 }
 
 /// Refuses a change of what is in a snapshot.

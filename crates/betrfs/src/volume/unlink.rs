@@ -5,19 +5,14 @@ use alloc::vec::Vec;
 
 use betree::Batch;
 
+use crate::contents::delete_data;
 use crate::error::{Error, Result};
-use crate::node::{Inode, Place, State};
-use crate::schema::block::BLOCK;
+use crate::names::{Inode, Place, State};
+use crate::op::{Op, OpKind};
+use crate::rules::{check_name, count_entry, refuse_key_in_snapshot};
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
 use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
-use crate::volume::create::count_entry;
-use crate::volume::lookup::check_name;
-use crate::volume::op::{Op, OpKind};
-use crate::volume::snapshots::refuse_key_in_snapshot;
-
-/// Up to so many blocks are deleted one by one: a range message costs every later query.
-pub(super) const POINT_DELETES_MAX: u64 = 8;
 
 /// About what the deletes of an entry and its blocks take in a buffer.
 const DELETES_BYTES: u64 = 1024;
@@ -31,36 +26,12 @@ pub(super) struct Dropped {
 
 /// What becomes of the contents of a file that loses its last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contents {
+pub(super) enum LastContents {
     /// They may be read until nobody holds the file.
     Kept,
     Deleted,
     /// What comes to the name in the same batch takes the place of all blocks.
     Overwritten,
-}
-
-/// Deletes the blocks `[first, end)`, of which the last is the last of the file.
-pub(super) fn delete_blocks(batch: &mut Batch, own: &[u8], first: u64, end: u64) {
-    if end.saturating_sub(first) > POINT_DELETES_MAX {
-        let (lo, hi) = key::blocks_from(own, first);
-        batch.delete_range(DATA, &lo, &hi);
-    } else {
-        for number in first..end {
-            batch.delete(DATA, &key::block(own, number));
-        }
-    }
-}
-
-/// Deletes all that `data` holds of an entry itself.
-pub(super) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
-    if record.file_type == FileType::Regular {
-        delete_blocks(batch, own, 0, record.size.div_ceil(BLOCK));
-        batch.mark_freeing(record.blocks().saturating_mul(BLOCK));
-    }
-    if record.flags.has(Flags::LARGE_XATTRS) {
-        let (lo, hi) = key::xattrs(own);
-        batch.delete_range(DATA, &lo, &hi);
-    }
 }
 
 impl Volume {
@@ -112,7 +83,7 @@ impl Volume {
         count_entry(&mut dir_record, state.record.is_dir(), -1, now_ns);
         let mut batch = Batch::new();
         let at = key::entry(&path.bytes, name);
-        let contents = if inode.is_open() { Contents::Kept } else { Contents::Deleted };
+        let contents = if inode.is_open() { LastContents::Kept } else { LastContents::Deleted };
         let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, contents, now_ns)?;
         let removed_below = state.dir.as_ref().map_or(0, |names| names.removed);
         if removed_below.saturating_mul(DELETES_BYTES) >= self.env.range_weight_bytes() as u64 {
@@ -126,7 +97,7 @@ impl Volume {
         let names = dir.dir_mut()?;
         names.remove(name);
         names.removed = names.removed.saturating_add(removed_below);
-        self.settle(&inode, &mut state, dropped);
+        self.install_unlinked(&inode, &mut state, dropped);
         drop(state);
         drop(dir);
         drop(shared);
@@ -161,7 +132,7 @@ impl Volume {
         inode: &Inode,
         record: &Record,
         at: &[u8],
-        contents: Contents,
+        contents: LastContents,
         now_ns: i64,
     ) -> Result<Dropped> {
         let mut record = record.clone();
@@ -183,8 +154,8 @@ impl Volume {
         };
         record.nlink = 0;
         let is_file = record.file_type == FileType::Regular;
-        if contents != Contents::Kept || !is_file {
-            if contents != Contents::Overwritten || own != at {
+        if contents != LastContents::Kept || !is_file {
+            if contents != LastContents::Overwritten || own != at {
                 delete_data(batch, &own, &record);
             }
             return Ok(Dropped { record, place: Some(Place::Gone) });
@@ -226,11 +197,11 @@ impl Volume {
     }
 
     /// Installs what a committed [`drop_name`](Self::drop_name) prepared.
-    pub(super) fn settle(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
+    pub(super) fn install_unlinked(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
         self.install_record(inode, state, dropped.record);
         if let Some(place) = dropped.place {
             if matches!(place, Place::Gone) {
-                self.end_promise(inode, &(0..u64::MAX));
+                self.end_allocation(inode, &(0..u64::MAX));
             }
             if let Place::Object { oid } = inode.place() {
                 self.table.remove_object(oid);
@@ -259,7 +230,7 @@ impl Volume {
         batch.delete(META, &key::marker(marker));
         op.commit(&batch)?;
         inode.set_place(Place::Gone);
-        self.end_promise(inode, &(0..u64::MAX));
+        self.end_allocation(inode, &(0..u64::MAX));
         drop(state);
         self.orphans.remove(&base);
         Ok(())

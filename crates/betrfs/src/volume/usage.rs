@@ -5,10 +5,10 @@ use alloc::collections::BTreeMap;
 use betree::{Cut, DictId, Usage};
 
 use crate::error::Result;
+use crate::op::OpKind;
 use crate::schema::{DATA, LINKS, META, damaged, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
-use crate::volume::op::OpKind;
 
 impl Volume {
     /// What an object takes, with all that is below it, as it is stored, and what of that its removal

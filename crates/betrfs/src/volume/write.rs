@@ -7,16 +7,14 @@
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
+use crate::contents::{contents_bytes, drop_capabilities, grow, put_bytes};
 use crate::error::{Error, Result};
-use crate::schema::block::{self, BLOCK, BLOCK_BYTES};
-use crate::schema::{DATA, Record, key};
+use crate::op::OpKind;
+use crate::rules::{check_file, kill_set_id};
+use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::types::InodeId;
 use crate::volume::Volume;
-use crate::volume::attributes::{kill_set_id, with_atime};
-use crate::volume::op::OpKind;
-use crate::volume::read::check_file;
-use crate::volume::unlink::delete_blocks;
-use crate::volume::xattr::drop_capabilities;
+use crate::volume::attributes::with_atime;
 
 /// The most that one call copies: the caller asks again for the rest, and can do other things meanwhile.
 const COPY_BYTES_MAX: u64 = 64 << 20;
@@ -137,56 +135,4 @@ impl Volume {
         }
         Ok(done)
     }
-}
-
-/// About what the bytes of a file take in a batch.
-pub(super) fn contents_bytes(own: &[u8], data: &[u8]) -> usize {
-    data.len() + (data.len() / BLOCK_BYTES + 2) * (own.len() + 64)
-}
-
-/// Adds the bytes at `offset` to a file of `size` bytes.
-pub(super) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, data: &[u8]) {
-    let (mut at, mut rest) = (offset, data);
-    while !rest.is_empty() {
-        let number = at / BLOCK;
-        let within = (at % BLOCK) as usize;
-        let (bytes, after) = rest.split_at(rest.len().min(BLOCK_BYTES - within));
-        let block_key = key::block(own, number);
-        let end = at + bytes.len() as u64;
-        if within == 0 && (bytes.len() == BLOCK_BYTES || end >= size) {
-            batch.put(DATA, &block_key, bytes);
-        } else {
-            batch.upsert(DATA, &block_key, &block::write(within, bytes));
-        }
-        (at, rest) = (end, after);
-    }
-}
-
-/// Lets a file reach to `end` at least, where everything from `from` on is present.
-fn grow(record: &mut Record, from: u64, end: u64) {
-    if record.is_sparse() || from / BLOCK > record.size.div_ceil(BLOCK) {
-        record.make_sparse().add(from / BLOCK, end.div_ceil(BLOCK));
-    }
-    record.size = record.size.max(end);
-}
-
-/// Sets the size: what is cut off is deleted, what is added is a hole.
-pub(super) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u64) {
-    let (blocks, old_blocks) = (size.div_ceil(BLOCK), record.size.div_ceil(BLOCK));
-    if size < record.size {
-        let within = (size % BLOCK) as usize;
-        if within != 0 {
-            batch.upsert(DATA, &key::block(own, size / BLOCK), &block::cut(within));
-        }
-        delete_blocks(batch, own, blocks, old_blocks);
-        if record.is_sparse() {
-            record.make_sparse().remove(blocks, old_blocks);
-        }
-    } else if blocks > old_blocks {
-        record.make_sparse();
-    }
-    if size == 0 {
-        record.make_dense();
-    }
-    record.size = size;
 }

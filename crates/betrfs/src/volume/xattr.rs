@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 
 use betree::Batch;
 
+use crate::contents::{INLINE_BYTES_MAX, INLINE_TOTAL_MAX, position, take};
 use crate::error::{Error, Result};
-use crate::node::{Inode, Place};
-use crate::schema::{DATA, Flags, Record, Xattr, XattrValue, damaged, key};
+use crate::names::Place;
+use crate::op::OpKind;
+use crate::schema::{DATA, Flags, Xattr, XattrValue, damaged, key};
 use crate::types::{InodeId, XattrMode};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
-use crate::volume::op::OpKind;
 
 const NAME_BYTES_MAX: usize = 255;
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -19,14 +20,6 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 const LIST_BYTES_MAX: usize = 64 << 10;
 /// The most that all values of an inode take: those of an unlinked file are in memory while it is open.
 const VALUES_BYTES_MAX: usize = 256 << 10;
-/// A value up to this size may be in the record,
-const INLINE_BYTES_MAX: usize = 256;
-/// as long as all of them take no more than this.
-const INLINE_TOTAL_MAX: usize = 1024;
-
-/// What a program may do beyond what its caller may.
-const CAPABILITIES: &[u8] = b"security.capability";
-
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 fn check_xattr_name(name: &[u8]) -> Result<()> {
@@ -37,44 +30,6 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
         Some(_) if name.len() > NAME_BYTES_MAX => Err(Error::RangeTooSmall),
         Some(rest) if rest.contains(&0) => Err(Error::Invalid("the attribute's name holds a 0 byte")),
         Some(_) => Ok(()),
-    }
-}
-
-fn position(record: &Record, name: &[u8]) -> Option<usize> {
-    record.xattrs.iter().position(|attr| attr.name == name)
-}
-
-/// Takes the privileges away that a program has by its file, as a change of the contents or the
-/// owner does, whoever makes it.
-pub(super) fn drop_capabilities(batch: &mut Batch, inode: &Inode, record: &mut Record) -> Result<()> {
-    position(record, CAPABILITIES).map_or(Ok(()), |at| take(batch, inode, record, at))
-}
-
-/// Takes one attribute out of the record, and its value out of where it is.
-fn take(batch: &mut Batch, inode: &Inode, record: &mut Record, at: usize) -> Result<()> {
-    let old = record.xattrs.remove(at);
-    if let XattrValue::Stored(_) = old.value {
-        batch.delete(DATA, &key::xattr(&inode.own_key()?, &old.name));
-    }
-    if !record.xattrs.iter().any(|attr| matches!(attr.value, XattrValue::Stored(_))) {
-        record.flags.clear(Flags::LARGE_XATTRS);
-    }
-    Ok(())
-}
-
-/// Puts the values that do not belong in the record where they do, for a file that had its record in
-/// memory only.
-pub(super) fn store_xattrs(batch: &mut Batch, own: &[u8], record: &mut Record) {
-    let mut inlined = 0;
-    for attr in &mut record.xattrs {
-        let XattrValue::Inline(value) = &attr.value else { continue };
-        if value.len() <= INLINE_BYTES_MAX && inlined + value.len() <= INLINE_TOTAL_MAX {
-            inlined += value.len();
-            continue;
-        }
-        batch.put(DATA, &key::xattr(own, &attr.name), value);
-        attr.value = XattrValue::Stored(value.len() as u32);
-        record.flags.set(Flags::LARGE_XATTRS);
     }
 }
 

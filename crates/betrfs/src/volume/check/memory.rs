@@ -3,7 +3,7 @@
 use alloc::format;
 
 use super::report::Findings;
-use crate::node::Place;
+use crate::names::Place;
 use crate::volume::Volume;
 
 impl Volume {

@@ -7,14 +7,14 @@ use betree::Batch;
 use betree_platform::sync::Mutex;
 
 use crate::error::Result;
+use crate::op::Op;
 use crate::schema::{META, NUMBERS_MAX, VolumeRecord, damaged, key};
 use crate::volume::ROOT_ID;
-use crate::volume::op::Op;
 
 const CHUNK: u64 = 4096;
 
 /// The counters of a volume.
-pub(crate) struct Numbers {
+pub(crate) struct IdAllocator {
     next: Mutex<Next>,
 }
 
@@ -24,10 +24,10 @@ struct Next {
     reserved: VolumeRecord,
 }
 
-impl Numbers {
+impl IdAllocator {
     /// Goes on where an earlier mount reserved last.
-    pub fn new(stored: VolumeRecord) -> Numbers {
-        Numbers { next: Mutex::new(Next { id: stored.ids, oid: stored.oids, reserved: stored }) }
+    pub fn new(stored: VolumeRecord) -> IdAllocator {
+        IdAllocator { next: Mutex::new(Next { id: stored.ids, oid: stored.oids, reserved: stored }) }
     }
 
     /// A new inode id.

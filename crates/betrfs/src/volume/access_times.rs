@@ -9,14 +9,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Batch;
 
 use crate::error::Result;
-use crate::node::{Inode, State};
+use crate::names::{Inode, State};
+use crate::op::OpKind;
+use crate::rules::access_counts;
 use crate::schema::{Flags, META};
-use crate::types::{Access, AccessTimes, InodeId};
+use crate::types::{Access, InodeId};
 use crate::volume::Volume;
-use crate::volume::op::OpKind;
-
-/// After so long an access counts although nothing has changed.
-const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// So many inodes that are to leave memory one operation sees off at most.
 const LEAVING_AT_ONCE: usize = 64;
@@ -34,14 +32,12 @@ impl Volume {
 
     /// Counts an access to what is in this state, if it is to be counted; whether its time has moved.
     pub(super) fn was_accessed(&self, inode: &Inode, state: &State, access: Access) -> bool {
-        if access == Access::Unnoticed || self.access_times == AccessTimes::Never {
+        if access == Access::Unnoticed {
             return false;
         }
         let atime_ns = inode.atime_ns.load(Relaxed);
         let now_ns = self.platform.now_ns();
-        let is_due = self.access_times == AccessTimes::Always
-            || atime_ns <= state.record.mtime_ns.max(state.record.ctime_ns)
-            || now_ns.saturating_sub(atime_ns) >= DAY_NS;
+        let is_due = access_counts(self.access_times, &state.record, atime_ns, now_ns);
         if !is_due || state.record.flags.has(Flags::READ_ONLY) || inode.is_below_snapshots(&[]).0 {
             return false;
         }
@@ -86,7 +82,7 @@ impl Volume {
             // It takes the place of one that is as long.
             batch.mark_freeing(0);
             op.commit(&batch)?;
-            inode.age.change(&self.ages);
+            inode.last_change.stamp(&self.epochs);
         }
         state.record.set_atime(atime_ns);
         inode.accessed.store(false, Relaxed);
@@ -95,7 +91,7 @@ impl Volume {
 
     /// Puts the times of access of inodes that are to leave memory, which they can do then. The caller holds no
     /// lock.
-    pub(super) fn let_leave(&self) {
+    pub(super) fn release_leaving(&self) {
         for node in self.table.take_leaving(LEAVING_AT_ONCE) {
             let Some(inode) = self.table.get(node) else { continue };
             if self.put_access_time(&inode).is_err() {

@@ -76,16 +76,16 @@ impl Recorded {
 }
 
 /// The budget of all contents, and the order in which they are given up.
-pub(crate) struct Contents {
+pub(crate) struct FileCache {
     total_bytes: Arc<AtomicUsize>,
     bytes_max: usize,
     /// Of each inode whose state says so, one entry; some have no content any more.
     queue: Mutex<VecDeque<InodeId>>,
 }
 
-impl Contents {
-    pub fn new(bytes_max: usize) -> Contents {
-        Contents { total_bytes: Arc::default(), bytes_max, queue: Mutex::default() }
+impl FileCache {
+    pub fn new(bytes_max: usize) -> FileCache {
+        FileCache { total_bytes: Arc::default(), bytes_max, queue: Mutex::default() }
     }
 
     /// Whether the content of a file with this record may be kept.

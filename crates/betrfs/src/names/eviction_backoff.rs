@@ -16,12 +16,12 @@ const WAIT_MIN: usize = 8;
 
 /// What is waited for.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(crate) struct EvictionBackoff {
     names: AtomicUsize,
     dropped: AtomicUsize,
 }
 
-impl Patience {
+impl EvictionBackoff {
     /// Whether the wait is over, with so many names in memory and so many inodes dropped from it so far.
     pub fn is_over(&self, names: usize, dropped: usize) -> bool {
         names >= self.names.load(Relaxed) || dropped >= self.dropped.load(Relaxed)
@@ -46,7 +46,7 @@ mod tests {
         free: usize,
         dropped: usize,
         looked_at: usize,
-        patience: Patience,
+        patience: EvictionBackoff,
     }
 
     impl Names {
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn names_that_cannot_be_freed_are_looked_at_seldom() {
         let mut names =
-            Names { held: 1000, free: 0, dropped: 0, looked_at: 0, patience: Patience::default() };
+            Names { held: 1000, free: 0, dropped: 0, looked_at: 0, patience: EvictionBackoff::default() };
         (0..1_000_000).for_each(|_| names.keep());
         assert_eq!(names.looked_at, 1000);
         // Each that comes is paid for once.

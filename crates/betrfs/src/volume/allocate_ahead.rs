@@ -7,11 +7,11 @@ use core::ops::Range;
 use betree::Batch;
 
 use crate::error::{Error, Result};
-use crate::node::Inode;
+use crate::names::Inode;
+use crate::op::Op;
 use crate::schema::block::BLOCK;
 use crate::types::{InodeId, SeekWhat};
 use crate::volume::Volume;
-use crate::volume::op::Op;
 
 /// What is set aside for a block, with what its key and its place in a node take.
 const BLOCK_BYTES_ASIDE: u64 = BLOCK + 64;
@@ -50,18 +50,18 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is not so much room, or too much to note.
-    pub(super) fn promise(
+    pub(super) fn allocate_ahead(
         &self,
         inode: &Arc<Inode>,
         blocks: &[Range<u64>],
         end: u64,
     ) -> Result<Vec<Range<u64>>> {
-        let missing = self.promises.missing(inode.id, blocks);
+        let missing = self.allocations.missing(inode.id, blocks);
         let count = missing.iter().map(|blocks| blocks.end - blocks.start).fold(0, u64::saturating_add);
         let bytes = count.saturating_mul(BLOCK_BYTES_ASIDE);
         if bytes > 0 {
             self.env.set_aside(bytes)?;
-            if !self.promises.add(inode, &missing, end) {
+            if !self.allocations.add(inode, &missing, end) {
                 self.env.put_back(bytes);
                 return Err(Error::NoSpace);
             }
@@ -70,18 +70,18 @@ impl Volume {
     }
 
     /// Ends the promise of blocks of a file, and gives their room back.
-    pub(super) fn end_promise(&self, inode: &Inode, blocks: &Range<u64>) {
-        self.env.put_back(self.promises.end(inode.id, blocks).saturating_mul(BLOCK_BYTES_ASIDE));
+    pub(super) fn end_allocation(&self, inode: &Inode, blocks: &Range<u64>) {
+        self.env.put_back(self.allocations.end(inode.id, blocks).saturating_mul(BLOCK_BYTES_ASIDE));
     }
 
     /// Lets the batch of a write of the bytes `[from, end)` take what was promised. What fills a block only in part
     /// leaves its room to what comes.
     pub(super) fn draw(&self, batch: &mut Batch, inode: &Inode, from: u64, end: u64) -> Drawn {
-        if self.promises.count(inode.id, &(from / BLOCK..end.div_ceil(BLOCK))) == 0 {
+        if self.allocations.count(inode.id, &(from / BLOCK..end.div_ceil(BLOCK))) == 0 {
             return Drawn { filled: 0..0, blocks: 0 };
         }
-        let filled = self.promises.filled(inode.id, from, end);
-        let blocks = self.promises.count(inode.id, &filled);
+        let filled = self.allocations.filled(inode.id, from, end);
+        let blocks = self.allocations.count(inode.id, &filled);
         batch.mark_replacing();
         batch.draw(blocks.saturating_mul(BLOCK_BYTES_ASIDE));
         Drawn { filled, blocks }
@@ -90,7 +90,7 @@ impl Volume {
     /// Notes that a batch which drew on a promise was committed.
     pub(super) fn drawn(&self, inode: &Inode, drawn: &Drawn) {
         if drawn.blocks > 0 {
-            let more = self.promises.end(inode.id, &drawn.filled).saturating_sub(drawn.blocks);
+            let more = self.allocations.end(inode.id, &drawn.filled).saturating_sub(drawn.blocks);
             self.env.put_back(more.saturating_mul(BLOCK_BYTES_ASIDE));
         }
     }

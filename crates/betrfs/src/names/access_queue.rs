@@ -5,15 +5,15 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use betree_platform::sync::Mutex;
 
-use crate::node::Inode;
+use crate::names::Inode;
 use crate::types::InodeId;
 
 /// Those with a later time of access than their records: at a sync or a close these are put. An inode that
 /// is marked stands in it; some that stand in it are marked no longer, or are not in memory any more.
 #[derive(Default)]
-pub(crate) struct Accessed(Mutex<Vec<InodeId>>);
+pub(crate) struct AccessQueue(Mutex<Vec<InodeId>>);
 
-impl Accessed {
+impl AccessQueue {
     /// Adds an inode, of the `inodes` that are in memory; those of which `is_marked` is false are dropped
     /// when they become many.
     pub fn add(&self, inode: &Inode, inodes: impl FnOnce() -> usize, is_marked: impl Fn(InodeId) -> bool) {

@@ -16,14 +16,14 @@
 //! Each of them makes a fixed number of queries, and one more for each linked file; a batch goes as far as the log
 //! takes it. [`OpCount::visited`](crate::OpCount::visited) counts what the table tells of. What keeps it so:
 //!
-//! - **Paths** are found before, with the namespace shared ([`Volume::alone`]): a way up of 32,000 directories, which
+//! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a way up of 32,000 directories, which
 //!   one user can make, is then a cost of his own operations alone. They are right as long as no directory has moved
 //!   since, which `moves` tells; else short ways are found anew, and whoever has a long one tries again.
 //! - **Directories** of which names are missing are read before, too.
-//! - **Open files** below a directory are found by notes that lead to them (`node/open_below.rs`), and notes that lead
+//! - **Open files** below a directory are found by notes that lead to them (`names/open_below.rs`), and notes that lead
 //!   nowhere are struck before.
 //! - **What is removed with a directory** is cut off from it in one step, and made known to each inode in memory
-//!   afterwards (`sweep.rs`).
+//!   afterwards (`removed_inodes.rs`).
 //! - **Inodes that are dropped** to make room are torn down when the operation ends.
 
 use alloc::vec::Vec;
@@ -31,9 +31,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use betree_platform::sync::RwLockWriteGuard;
 
+use crate::op::Op;
 use crate::types::InodeId;
 use crate::volume::Volume;
-use crate::volume::op::Op;
 
 /// Ways up of so many steps in all may be gone while the namespace is held alone.
 const STEPS_ALONE_MAX: usize = 1024;
@@ -41,7 +41,7 @@ const STEPS_ALONE_MAX: usize = 1024;
 impl Volume {
     /// Takes the namespace alone, after having found what the operation will ask for: the paths of the directories
     /// `nodes`, or of those in which they are, and the names in directories where one is missing.
-    pub(super) fn alone(
+    pub(super) fn exclusive(
         &self,
         op: &Op<'_>,
         nodes: &[InodeId],
@@ -67,11 +67,11 @@ impl Volume {
                 }
                 self.moves.load(Relaxed)
             };
-            let alone = self.namespace.write();
+            let exclusive = self.namespace.write();
             let is_right = self.moves.load(Relaxed) == moves;
             if is_right || steps <= STEPS_ALONE_MAX {
                 op.is_alone_with(if is_right { paths } else { Vec::new() });
-                return alone;
+                return exclusive;
             }
         }
     }

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::node::{Directory, Inode, Place};
+use crate::names::{Directory, Inode, Place};
 use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::unlink::Dropped;
@@ -52,7 +52,7 @@ impl Volume {
                 let mut record = state.record.clone();
                 (record.nlink, record.ctime_ns) = (0, now_ns);
                 (record.entries, record.subdirs) = (0, 0);
-                self.settle(&inode, &mut state, Dropped { record, place: Some(Place::Gone) });
+                self.install_unlinked(&inode, &mut state, Dropped { record, place: Some(Place::Gone) });
                 cut_off.extend(state.dir.as_mut().map(|dir| (inode.clone(), dir.take_names())));
                 drop(state);
                 self.table.drop_gone(&inode);

@@ -7,14 +7,14 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, DictId};
 
+use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
-use crate::node::{DirPath, Inode, Name, Place};
+use crate::names::{DirPath, Inode, Name, Place};
+use crate::op::Op;
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, damaged, key};
 use crate::types::FileType;
 use crate::volume::Volume;
-use crate::volume::op::Op;
-use crate::volume::unlink::{POINT_DELETES_MAX, delete_data};
 
 /// What a put takes in a batch beside key and value, about.
 const PUT_OVERHEAD_BYTES: usize = 16;
@@ -65,7 +65,7 @@ impl Moving {
     }
 
     /// Moves what `data` holds of the entry itself.
-    fn carry_data(&mut self, op: &Op<'_>, from: &[u8], to: &[u8], by_range: bool) -> Result<()> {
+    fn relocate_data(&mut self, op: &Op<'_>, from: &[u8], to: &[u8], by_range: bool) -> Result<()> {
         let has_xattrs = self.record.flags.has(Flags::LARGE_XATTRS);
         if self.record.file_type == FileType::Regular && by_range {
             self.ranges.push((DATA, key::data(from), key::data(to)));
@@ -85,7 +85,7 @@ impl Moving {
     }
 
     /// Moves everything below a directory, and its snapshots.
-    fn carry_below(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
+    fn relocate_below(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
         // An empty range would cost later queries for nothing.
         let is_empty = |dict, bounds| Ok::<_, Error>(op.scan(dict, bounds).next()?.is_none());
         let prefix = |path| key::child_path(path, b"");
@@ -131,7 +131,7 @@ impl Moving {
     }
 
     /// Adds what is put at the target.
-    pub fn arrive(&self, batch: &mut Batch) {
+    pub fn add_puts(&self, batch: &mut Batch) {
         for (dict, at, value) in &self.puts {
             batch.put(*dict, at, value);
         }
@@ -158,7 +158,7 @@ impl Volume {
     /// Where the blocks of an unlinked file occupy the target's keys, a regular file becomes an
     /// object. The caller holds the namespace alone.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn carry(
+    pub(super) fn relocate(
         &self,
         op: &Op<'_>,
         inode: &Arc<Inode>,
@@ -192,15 +192,15 @@ impl Volume {
         }
         moving.place = Place::named(to.dir, to.name.clone());
         moving.put(META, to_key.clone(), moving.record.encode());
-        moving.carry_data(op, &from_key, &to_key, by_range)?;
+        moving.relocate_data(op, &from_key, &to_key, by_range)?;
         if moving.record.is_dir() {
-            moving.carry_below(op, &from.child_path(), &to.child_path())?;
+            moving.relocate_below(op, &from.child_path(), &to.child_path())?;
         }
         Ok(moving)
     }
 
     /// Prepares the file at `from_key` for its move to a new object id. The caller puts its redirects.
-    pub(super) fn carry_to_object(
+    pub(super) fn relocate_to_object(
         &self,
         op: &Op<'_>,
         inode: &Arc<Inode>,
@@ -236,12 +236,12 @@ impl Volume {
         moving.record.id = moving.inode.ino;
         moving.place = Place::Object { oid };
         moving.put(META, own.clone(), moving.record.encode());
-        moving.carry_data(op, from_key, &own, by_range)?;
+        moving.relocate_data(op, from_key, &own, by_range)?;
         Ok(oid)
     }
 
     /// Installs what moved in a committed batch.
-    pub(super) fn arrive(&self, moved: impl IntoIterator<Item = Moving>) {
+    pub(super) fn install_moved(&self, moved: impl IntoIterator<Item = Moving>) {
         for moving in moved {
             if let Place::Object { oid } = moving.place {
                 self.table.set_object(oid, moving.inode.id);
@@ -254,7 +254,7 @@ impl Volume {
 
     /// Moves the blocks of unlinked files away from below a directory, so that they neither go with
     /// it nor are in the way of what comes there. The caller holds the namespace alone.
-    pub(super) fn evacuate(&self, op: &Op<'_>, path: &[u8]) -> Result<()> {
+    pub(super) fn move_orphans_away(&self, op: &Op<'_>, path: &[u8]) -> Result<()> {
         for (old, inode) in self.orphans.below(path) {
             let Place::Orphan { marker, .. } = inode.place() else { continue };
             op.visit(1);

@@ -16,8 +16,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree_platform::sync::MutexGuard;
 use hashbrown::HashSet;
 
-use crate::node::inode::OfDir;
-use crate::node::{Inode, Place};
+use crate::names::inode::OfDir;
+use crate::names::{Inode, Place};
 use crate::types::InodeId;
 
 /// With room for more than so many notes a directory gives it back when the last is struck.

@@ -16,14 +16,14 @@ use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
 
-use crate::node::{Inode, Place};
+use crate::names::{Inode, Place};
 use crate::types::InodeId;
 
 /// How many idle inodes are tried for each that comes in.
 const TRIES: usize = 4;
 
 /// The inodes by identity, and those of linked files by object id.
-pub(crate) struct Table {
+pub(crate) struct InodeTable {
     inner: Mutex<Inner>,
     inodes_max: usize,
     dropped: AtomicUsize,
@@ -55,10 +55,10 @@ fn place_of(id: InodeId) -> (usize, u32) {
     (id.0 as u32 as usize, (id.0 >> u32::BITS) as u32)
 }
 
-impl Table {
-    pub fn new(inodes_max: usize) -> Table {
+impl InodeTable {
+    pub fn new(inodes_max: usize) -> InodeTable {
         let inner = Inner { slots: alloc::vec![Slot::default()], ..Inner::default() };
-        Table {
+        InodeTable {
             inner: Mutex::new(inner),
             inodes_max,
             dropped: AtomicUsize::new(0),
@@ -230,7 +230,7 @@ impl Inner {
             return None;
         }
         if let Place::Named { parent, .. } = &place {
-            parent.age.lose(&inode.age);
+            parent.last_change.inherit(&inode.last_change);
         }
         inode.drop_note();
         if let Place::Object { oid } = place {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_used_again_gives_another_identity() {
-        let table = Table::new(10);
+        let table = InodeTable::new(10);
         assert_eq!(table.insert(file).0.id, InodeId::ROOT);
         let ids: Vec<InodeId> = (0..1000).map(|_| table.insert(file).0.id).collect();
         assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)));
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn files_that_come_and_go_leave_nothing_behind() {
-        let table = Table::new(10);
+        let table = InodeTable::new(10);
         table.insert(file);
         for _ in 0..10_000 {
             let inode = table.insert(file).0;
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_slot_stays_empty_when_it_has_had_all_its_turns() {
-        let table = Table::new(1);
+        let table = InodeTable::new(1);
         let root = table.insert(file).0;
         let first = table.insert(file).0.id;
         table.inner.lock().slots[first.0 as usize].turn = u32::MAX;

@@ -19,7 +19,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::AtomicUsize;
 
-use crate::node::Inode;
+use crate::names::Inode;
 use crate::schema::key;
 
 /// The unlinked files by the key under which their blocks are.

@@ -11,7 +11,7 @@ use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
 
-use crate::node::Inode;
+use crate::names::Inode;
 use crate::schema::block::BLOCK;
 use crate::types::InodeId;
 
@@ -20,14 +20,14 @@ const STRETCHES_MAX: usize = 1 << 16;
 
 /// The promises of a volume. What is noted of a file is changed by whoever has the file's state locked.
 #[derive(Default)]
-pub(crate) struct Promises {
-    files: Mutex<HashMap<InodeId, Promise>>,
+pub(crate) struct Allocations {
+    files: Mutex<HashMap<InodeId, Allocation>>,
     /// How many stretches there are: without any, nobody looks.
     stretches: AtomicUsize,
 }
 
 /// What is promised to a file, which for that stays in memory.
-struct Promise {
+struct Allocation {
     _inode: Arc<Inode>,
     blocks: Stretches,
     /// Where what was asked for ends, in bytes.
@@ -38,12 +38,14 @@ struct Promise {
 #[derive(Default)]
 struct Stretches(BTreeMap<u64, u64>);
 
-impl Promises {
+impl Allocations {
     /// The parts of these blocks that are not promised to a file.
     pub fn missing(&self, id: InodeId, blocks: &[Range<u64>]) -> Vec<Range<u64>> {
         match self.files.lock().get(&id) {
             None => blocks.to_vec(),
-            Some(promise) => blocks.iter().flat_map(|blocks| promise.blocks.missing(blocks)).collect(),
+            Some(allocate_ahead) => {
+                blocks.iter().flat_map(|blocks| allocate_ahead.blocks.missing(blocks)).collect()
+            }
         }
     }
 
@@ -54,12 +56,12 @@ impl Promises {
         if self.stretches.load(Relaxed).saturating_add(blocks.len()) > STRETCHES_MAX {
             return false;
         }
-        let new = || Promise { _inode: inode.clone(), blocks: Stretches::default(), end: 0 };
-        let promise = files.entry(inode.id).or_insert_with(new);
-        promise.end = promise.end.max(end);
-        let before = promise.blocks.0.len();
-        blocks.iter().for_each(|blocks| promise.blocks.add(blocks));
-        let after = promise.blocks.0.len();
+        let new = || Allocation { _inode: inode.clone(), blocks: Stretches::default(), end: 0 };
+        let allocate_ahead = files.entry(inode.id).or_insert_with(new);
+        allocate_ahead.end = allocate_ahead.end.max(end);
+        let before = allocate_ahead.blocks.0.len();
+        blocks.iter().for_each(|blocks| allocate_ahead.blocks.add(blocks));
+        let after = allocate_ahead.blocks.0.len();
         if after == 0 {
             files.remove(&inode.id);
         }
@@ -73,13 +75,13 @@ impl Promises {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
         }
-        self.files.lock().get(&id).map_or(0, |promise| promise.blocks.count(blocks))
+        self.files.lock().get(&id).map_or(0, |allocate_ahead| allocate_ahead.blocks.count(blocks))
     }
 
     /// Of the blocks that a write of the bytes `[from, end)` touches, those to which nothing is to come any more:
     /// which it fills, and the last if it goes to the end of what was asked for.
     pub fn filled(&self, id: InodeId, from: u64, end: u64) -> Range<u64> {
-        let is_last = self.files.lock().get(&id).is_some_and(|promise| promise.end <= end);
+        let is_last = self.files.lock().get(&id).is_some_and(|allocate_ahead| allocate_ahead.end <= end);
         from / BLOCK..if is_last { end.div_ceil(BLOCK) } else { end / BLOCK }
     }
 
@@ -90,11 +92,11 @@ impl Promises {
             return 0;
         }
         let mut files = self.files.lock();
-        let Some(promise) = files.get_mut(&id) else { return 0 };
+        let Some(allocate_ahead) = files.get_mut(&id) else { return 0 };
         let may_split = self.stretches.load(Relaxed) < STRETCHES_MAX;
-        let before = promise.blocks.0.len();
-        let ended = promise.blocks.remove(blocks, may_split);
-        let after = promise.blocks.0.len();
+        let before = allocate_ahead.blocks.0.len();
+        let ended = allocate_ahead.blocks.remove(blocks, may_split);
+        let after = allocate_ahead.blocks.0.len();
         let gone = if after == 0 { files.remove(&id) } else { None };
         self.stretches.fetch_add(after, Relaxed);
         self.stretches.fetch_sub(before, Relaxed);
@@ -173,7 +175,7 @@ mod tests {
     use core::slice::from_ref;
 
     use super::*;
-    use crate::node::Place;
+    use crate::names::Place;
     use crate::schema::Record;
     use crate::types::FileType;
 
@@ -213,26 +215,26 @@ mod tests {
 
     #[test]
     fn no_more_is_noted_than_there_is_memory_for() {
-        let (promises, inode) = (Promises::default(), file(7));
+        let (allocations, inode) = (Allocations::default(), file(7));
         let end = 4 * STRETCHES_MAX as u64;
-        assert!(promises.add(&inode, from_ref(&(0..end)), 0));
+        assert!(allocations.add(&inode, from_ref(&(0..end)), 0));
         let mut ended = 0;
         // Every other block is written.
         for block in (1..end).step_by(2) {
-            ended += promises.end(inode.id, &(block..block + 1));
+            ended += allocations.end(inode.id, &(block..block + 1));
         }
-        assert!(promises.stretches.load(Relaxed) <= STRETCHES_MAX);
-        assert_eq!(promises.count(inode.id, &(0..end)), end - ended);
-        assert!(!promises.add(&file(8), from_ref(&(0..1)), 1));
-        promises.end(inode.id, &(0..u64::MAX));
-        assert_eq!((promises.stretches.load(Relaxed), Arc::strong_count(&inode)), (0, 1));
+        assert!(allocations.stretches.load(Relaxed) <= STRETCHES_MAX);
+        assert_eq!(allocations.count(inode.id, &(0..end)), end - ended);
+        assert!(!allocations.add(&file(8), from_ref(&(0..1)), 1));
+        allocations.end(inode.id, &(0..u64::MAX));
+        assert_eq!((allocations.stretches.load(Relaxed), Arc::strong_count(&inode)), (0, 1));
     }
 
     #[test]
     fn a_block_is_filled_once_nothing_is_to_come_to_it() {
-        let (promises, inode) = (Promises::default(), file(7));
-        assert!(promises.add(&inode, from_ref(&(0..3)), 10_000));
-        let filled = |from, end| promises.filled(inode.id, from, end);
+        let (allocations, inode) = (Allocations::default(), file(7));
+        assert!(allocations.add(&inode, from_ref(&(0..3)), 10_000));
+        let filled = |from, end| allocations.filled(inode.id, from, end);
         assert_eq!(filled(0, 100), 0..0);
         assert_eq!(filled(100, 4096), 0..1);
         assert_eq!(filled(0, 9000), 0..2);

@@ -9,7 +9,7 @@ use betree::{Batch, Cursor, Cut, DictId, Env};
 use betree_platform::sync::atomic::AtomicU64;
 
 use crate::error::Result;
-use crate::node::{DirPath, Inode, Place};
+use crate::names::{DirPath, Inode, Place};
 use crate::schema::key;
 
 /// Kinds of operations, by which [`Counters`] are kept.

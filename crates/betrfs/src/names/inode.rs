@@ -9,8 +9,8 @@ use betree_platform::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64}
 use betree_platform::sync::{Mutex, RwLock};
 
 use crate::error::{Error, Result};
-use crate::node::open_below::OpenBelow;
-use crate::node::{Age, Directory, Recorded};
+use crate::names::open_below::OpenBelow;
+use crate::names::{ChangeEpoch, Directory, Recorded};
 use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
 use crate::types::{Attr, FileType, InodeId};
@@ -39,7 +39,7 @@ pub(crate) struct Inode {
     pub accessed: AtomicBool,
     /// Whether it stands in the queue of those that may be dropped.
     pub queued: AtomicBool,
-    pub age: Age,
+    pub last_change: ChangeEpoch,
 }
 
 /// Where an object's record and data are stored. Never a key of a path: directories above move.
@@ -129,7 +129,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             queued: AtomicBool::new(false),
             accessed: AtomicBool::new(false),
-            age: Age::default(),
+            last_change: ChangeEpoch::default(),
         }
     }
 

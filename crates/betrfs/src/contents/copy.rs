@@ -1,0 +1,36 @@
+//! What an entry has in `data`, for a copy of it.
+
+use betree::Batch;
+
+use super::POINT_DELETES_MAX;
+use crate::error::Result;
+use crate::op::Op;
+use crate::schema::block::BLOCK;
+use crate::schema::{DATA, Flags, Record, damaged, key};
+use crate::types::FileType;
+
+/// Copies what `data` holds of an entry itself, blocks one by one where they are few.
+pub(crate) fn copy_data(
+    op: &Op<'_>,
+    batch: &mut Batch,
+    record: &Record,
+    from: &[u8],
+    to: &[u8],
+) -> Result<()> {
+    if record.flags.has(Flags::LARGE_XATTRS) {
+        batch.clone_range(DATA, &key::xattr(from, b""), &key::xattr(to, b""));
+    }
+    if record.file_type != FileType::Regular || record.size == 0 {
+        return Ok(());
+    }
+    if record.size > POINT_DELETES_MAX * BLOCK {
+        batch.clone_range(DATA, &key::all_blocks(from), &key::all_blocks(to));
+        return Ok(());
+    }
+    let mut blocks = op.scan(DATA, key::blocks_from(from, 0));
+    while let Some((at, block)) = blocks.next()? {
+        let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
+        batch.put(DATA, &[to, rest].concat(), block);
+    }
+    Ok(())
+}

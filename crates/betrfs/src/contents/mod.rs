@@ -1,0 +1,16 @@
+//! What `data` holds of an inode: the blocks of a file, and large extended attributes. Each function adds to a batch, or
+//! reads; locks, and the record that goes with it, are the callers'.
+
+mod copy;
+mod delete;
+mod read;
+mod write;
+mod xattrs;
+
+pub(crate) use copy::copy_data;
+pub(crate) use delete::{POINT_DELETES_MAX, delete_blocks, delete_data, punch};
+pub(crate) use read::{read_block, read_blocks};
+pub(crate) use write::{contents_bytes, grow, put_bytes, resize};
+pub(crate) use xattrs::{
+    INLINE_BYTES_MAX, INLINE_TOTAL_MAX, drop_capabilities, position, store_xattrs, take,
+};

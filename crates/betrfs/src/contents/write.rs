@@ -1,0 +1,59 @@
+//! Bytes into blocks, by batches that read nothing.
+
+use betree::Batch;
+
+use super::delete_blocks;
+use crate::schema::block::{self, BLOCK, BLOCK_BYTES};
+use crate::schema::{DATA, Record, key};
+
+/// About what the bytes of a file take in a batch.
+pub(crate) fn contents_bytes(own: &[u8], data: &[u8]) -> usize {
+    data.len() + (data.len() / BLOCK_BYTES + 2) * (own.len() + 64)
+}
+
+/// Adds the bytes at `offset` to a file of `size` bytes.
+pub(crate) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, data: &[u8]) {
+    let (mut at, mut rest) = (offset, data);
+    while !rest.is_empty() {
+        let number = at / BLOCK;
+        let within = (at % BLOCK) as usize;
+        let (bytes, after) = rest.split_at(rest.len().min(BLOCK_BYTES - within));
+        let block_key = key::block(own, number);
+        let end = at + bytes.len() as u64;
+        if within == 0 && (bytes.len() == BLOCK_BYTES || end >= size) {
+            batch.put(DATA, &block_key, bytes);
+        } else {
+            batch.upsert(DATA, &block_key, &block::write(within, bytes));
+        }
+        (at, rest) = (end, after);
+    }
+}
+
+/// Lets a file reach to `end` at least, where everything from `from` on is present.
+pub(crate) fn grow(record: &mut Record, from: u64, end: u64) {
+    if record.is_sparse() || from / BLOCK > record.size.div_ceil(BLOCK) {
+        record.make_sparse().add(from / BLOCK, end.div_ceil(BLOCK));
+    }
+    record.size = record.size.max(end);
+}
+
+/// Sets the size: what is cut off is deleted, what is added is a hole.
+pub(crate) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u64) {
+    let (blocks, old_blocks) = (size.div_ceil(BLOCK), record.size.div_ceil(BLOCK));
+    if size < record.size {
+        let within = (size % BLOCK) as usize;
+        if within != 0 {
+            batch.upsert(DATA, &key::block(own, size / BLOCK), &block::cut(within));
+        }
+        delete_blocks(batch, own, blocks, old_blocks);
+        if record.is_sparse() {
+            record.make_sparse().remove(blocks, old_blocks);
+        }
+    } else if blocks > old_blocks {
+        record.make_sparse();
+    }
+    if size == 0 {
+        record.make_dense();
+    }
+    record.size = size;
+}
