@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree_platform::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use betree_platform::sync::{Mutex, RwLock};
 
+use super::namespace::Exclusive;
 use crate::error::{Error, Result};
 use crate::names::open_below::OpenBelow;
 use crate::names::{ChangeEpoch, Directory, Recorded};
@@ -146,8 +147,8 @@ impl Inode {
         drop(old);
     }
 
-    /// Takes all that is in it from a directory at once. The caller holds the namespace alone.
-    pub fn cut_off_all(&self) {
+    /// Takes all that is in it from a directory at once.
+    pub fn cut_off_all(&self, _: &Exclusive<'_>) {
         if let Some(of_dir) = &self.of_dir {
             of_dir.turn.fetch_add(1, Relaxed);
         }
@@ -161,8 +162,8 @@ impl Inode {
         self.of_dir.as_ref().map_or(0, |of_dir| of_dir.salt.load(Relaxed))
     }
 
-    /// Changes what a directory adds to the numbers below it. The caller holds the namespace alone.
-    pub fn set_salt(&self, salt: u64) {
+    /// Changes what a directory adds to the numbers below it.
+    pub fn set_salt(&self, _: &Exclusive<'_>, salt: u64) {
         if let Some(of_dir) = &self.of_dir {
             of_dir.salt.store(salt, Relaxed);
         }

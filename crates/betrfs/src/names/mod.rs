@@ -9,6 +9,7 @@ mod file_cache;
 mod inode;
 mod inode_table;
 mod listing_epoch;
+mod namespace;
 mod open_below;
 mod orphans;
 
@@ -20,4 +21,5 @@ pub(crate) use file_cache::{FileCache, Recorded};
 pub(crate) use inode::{DirPath, Inode, Place, State, ino_of};
 pub(crate) use inode_table::InodeTable;
 pub(crate) use listing_epoch::{ChangeEpoch, ListingEpochs};
+pub(crate) use namespace::{Exclusive, InNamespace, Namespace, Shared};
 pub(crate) use orphans::Orphans;

@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree_platform::sync::MutexGuard;
 use hashbrown::HashSet;
 
+use super::namespace::InNamespace;
 use crate::names::inode::OfDir;
 use crate::names::{Inode, Place};
 use crate::types::InodeId;
@@ -32,8 +33,8 @@ pub(crate) struct OpenBelow {
 }
 
 impl Inode {
-    /// Counts an opening. The caller holds the namespace.
-    pub fn open(&self) {
+    /// Counts an opening.
+    pub fn open(&self, _: &impl InNamespace) {
         let place = self.seat.lock();
         if self.opens.fetch_add(1, Relaxed) == 0 {
             self.note_above(place);

@@ -67,7 +67,7 @@ impl Volume {
         }
         self.env.throttle(super::CHANGE_BYTES)?;
         let op = self.query(OpKind::Internal);
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let mut state = inode.state.write();
         let atime_ns = inode.atime_ns.load(Relaxed);
         // What has no key any more, or is below such a directory, has its record in memory only.

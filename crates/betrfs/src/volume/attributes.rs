@@ -33,7 +33,7 @@ impl Volume {
     /// [`Error::FileTooLarge`]; for a size, that the object is no file.
     pub fn setattr(&self, node: InodeId, set: &SetAttr) -> Result<Attr> {
         let op = self.update(OpKind::SetAttr, 0)?;
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         let now_ns = self.platform.now_ns();

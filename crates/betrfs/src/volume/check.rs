@@ -59,7 +59,7 @@ impl Volume {
     /// # Errors
     /// What keeps the engine from writing what it has in memory, before the check begins.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
-        let _alone = self.namespace.write();
+        let _exclusive = self.namespace.exclusive();
         let mut findings = Findings::default();
         self.env.check(&mut |found| findings.found(found), progress)?;
         self.check_memory(&mut findings);

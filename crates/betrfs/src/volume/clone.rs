@@ -16,7 +16,7 @@ use betree::Batch;
 use crate::FILE_BYTES_MAX;
 use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
-use crate::names::{Directory, Inode, Place};
+use crate::names::{Directory, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind};
 use crate::rules::{check_file, check_name, count_entry};
 use crate::schema::block::BLOCK;
@@ -58,9 +58,9 @@ impl Volume {
     pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.exclusive(&op, &[parent, source], &[(parent, name)]);
+        let exclusive = self.exclusive(&op, &[parent, source], &[(parent, name)]);
         let source = self.inode(source)?;
-        let dir = self.live_dir(&op, parent)?;
+        let dir = self.live_dir(&exclusive, &op, parent)?;
         let path = op.dir_path(&dir)?;
         let to_key = key::entry(&path.bytes, name);
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
@@ -90,7 +90,7 @@ impl Volume {
         let child_path = key::child_path(&path.bytes, name);
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());
         let copy = Copy { to_key: &own, to_path: &child_path, flags: Flags::default() };
-        self.commit_copy(&op, batch, &source, &copy, &mut record)?;
+        self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
 
         let (file_type, is_dir) = (record.file_type, record.is_dir());
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
@@ -112,9 +112,9 @@ impl Volume {
     /// files or both directories; [`Error::NameTooLong`] as there.
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.exclusive(&op, &[target, source], &[]);
+        let exclusive = self.exclusive(&op, &[target, source], &[]);
         let (source, target) = (self.inode(source)?, self.inode(target)?);
-        if self.is_removed(&target) {
+        if self.is_removed(&exclusive, &target) {
             return Err(Error::NotFound);
         }
         refuse_in_snapshot(&op, &target, &target.state.read().record)?;
@@ -143,10 +143,10 @@ impl Volume {
         }
         leave_out(&op, &mut batch, &mut record, &source, &target, &path)?;
         let copy = Copy { to_key: &own, to_path: &path, flags: Flags::default() };
-        self.commit_copy(&op, batch, &source, &copy, &mut record)?;
+        self.commit_copy(&exclusive, &op, batch, &source, &copy, &mut record)?;
 
-        self.paths_change();
-        target.set_salt(record.salt);
+        self.paths_change(&exclusive);
+        target.set_salt(&exclusive, record.salt);
         target.atime_ns.store(record.atime_ns, Relaxed);
         target.state.write().record = record.into();
         Ok(())
@@ -164,10 +164,10 @@ impl Volume {
         record
     }
 
-    /// Adds to the batch what makes a copy with this record, and commits it. The caller holds the
-    /// namespace alone.
+    /// Adds to the batch what makes a copy with this record, and commits it.
     pub(super) fn commit_copy(
         &self,
+        exclusive: &Exclusive<'_>,
         op: &Op<'_>,
         mut batch: Batch,
         source: &Arc<Inode>,
@@ -185,8 +185,8 @@ impl Volume {
         let mut linked = Vec::new();
         if record.is_dir() {
             let from_path = op.dir_path(source)?.bytes;
-            self.move_orphans_away(op, &from_path)?;
-            self.move_orphans_away(op, to_path)?;
+            self.move_orphans_away(exclusive, op, &from_path)?;
+            self.move_orphans_away(exclusive, op, to_path)?;
             if record.entries > 0 {
                 let (from, to) = (key::child_path(&from_path, b""), key::child_path(to_path, b""));
                 batch.clone_range(META, &from, &to);
@@ -301,7 +301,7 @@ impl Volume {
             return Ok(None);
         }
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.exclusive(&op, &[to, from], &[]);
+        let _exclusive = self.exclusive(&op, &[to, from], &[]);
         let (from, to) = (self.inode(from)?, self.inode(to)?);
         let source = from.state.read().record.clone();
         let mut state = to.state.write();

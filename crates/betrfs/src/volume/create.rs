@@ -88,8 +88,8 @@ impl Volume {
             return Err(Error::Invalid("only a regular file can be without a name"));
         }
         let op = self.update(OpKind::Create, CHANGE_BYTES)?;
-        let _shared = self.namespace.read();
-        let parent = self.live_dir(&op, parent)?;
+        let shared = self.namespace.shared();
+        let parent = self.live_dir(&shared, &op, parent)?;
         let ino = self.numbers.id(&op)?;
         let mut record = new_record(new, &parent.state.read().record, ino, self.platform.now_ns());
         record.nlink = 0;
@@ -121,7 +121,7 @@ impl Volume {
             return self.make_snapshot(&parent, &of, name);
         }
         let op = self.update(OpKind::Create, CHANGE_BYTES + target.len() + contents.len())?;
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         self.give_up_names();
         let mut state = parent.state.write();
         state.dir()?;

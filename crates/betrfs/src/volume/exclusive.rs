@@ -29,8 +29,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree_platform::sync::RwLockWriteGuard;
-
+use crate::names::Exclusive;
 use crate::op::Op;
 use crate::types::InodeId;
 use crate::volume::Volume;
@@ -46,12 +45,12 @@ impl Volume {
         op: &Op<'_>,
         nodes: &[InodeId],
         names: &[(InodeId, &[u8])],
-    ) -> RwLockWriteGuard<'_, ()> {
+    ) -> Exclusive<'_> {
         loop {
             let mut paths = Vec::with_capacity(nodes.len());
             let mut steps = 0;
             let moves = {
-                let _shared = self.namespace.read();
+                let _shared = self.namespace.shared();
                 for inode in nodes.iter().filter_map(|node| self.table.get(*node)) {
                     let is_dir = inode.state.read().dir.is_some();
                     let dir =
@@ -67,7 +66,7 @@ impl Volume {
                 }
                 self.moves.load(Relaxed)
             };
-            let exclusive = self.namespace.write();
+            let exclusive = self.namespace.exclusive();
             let is_right = self.moves.load(Relaxed) == moves;
             if is_right || steps <= STEPS_ALONE_MAX {
                 op.is_alone_with(if is_right { paths } else { Vec::new() });
@@ -85,8 +84,8 @@ impl Volume {
         }
     }
 
-    /// Notes that paths of directories change. The caller holds the namespace alone.
-    pub(super) fn paths_change(&self) {
+    /// Notes that paths of directories change.
+    pub(super) fn paths_change(&self, _: &Exclusive<'_>) {
         self.moves.fetch_add(1, Relaxed);
     }
 }

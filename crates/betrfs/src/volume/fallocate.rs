@@ -40,7 +40,7 @@ impl Volume {
         let allocates = mode != FallocateMode::PunchHole;
         // Before anything is locked: it may take a look at the whole file.
         let holes = if allocates { self.holes(&op, node, offset, end)? } else { Vec::new() };
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         check_file(&state.record)?;
@@ -123,7 +123,7 @@ impl Volume {
         from: u64,
         what: SeekWhat,
     ) -> Result<Sought> {
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let state = inode.state.read();
         check_file(&state.record)?;

@@ -26,7 +26,7 @@ impl Volume {
     pub fn link(&self, node: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Link, 0)?;
-        let _alone = self.exclusive(&op, &[parent, node], &[(parent, name)]);
+        let exclusive = self.exclusive(&op, &[parent, node], &[(parent, name)]);
         let inode = self.inode(node)?;
         let record = inode.state.read().record.clone();
         if record.is_dir() {
@@ -34,7 +34,7 @@ impl Volume {
         }
         refuse_in_snapshot(&op, &inode, &record)?;
         let nlink = record.nlink.checked_add(1).ok_or(Error::TooManyLinks)?;
-        let dir = self.live_dir(&op, parent)?;
+        let dir = self.live_dir(&exclusive, &op, parent)?;
         let path = op.dir_path(&dir)?;
         let at = key::entry(&path.bytes, name);
         if at.len() > key::OWN_KEY_BYTES_MAX {
@@ -74,7 +74,7 @@ impl Volume {
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
                 op.commit(&batch)?;
                 let known = moving.name();
-                self.install_moved([moving]);
+                self.install_moved(&exclusive, [moving]);
                 if Arc::ptr_eq(&from_dir, &dir) {
                     state.dir_mut()?.insert(&from_name, known);
                 } else {

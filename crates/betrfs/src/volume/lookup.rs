@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Cut;
 
 use crate::error::{Error, Result};
-use crate::names::{DirPath, Directory, Inode, Name, Place, State, ino_of};
+use crate::names::{DirPath, Directory, InNamespace, Inode, Name, Place, Shared, State, ino_of};
 use crate::op::{Op, OpKind};
 use crate::rules::check_looked_up;
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
@@ -29,15 +29,21 @@ impl Volume {
     pub fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::Lookup);
         check_looked_up(name)?;
-        let _shared = self.namespace.read();
+        let shared = self.namespace.shared();
         self.give_up_names();
         let parent = self.inode(parent)?;
-        Ok(entry_of(&*self.child(&op, &parent, name)?))
+        Ok(entry_of(&*self.child(&shared, &op, &parent, name)?))
     }
 
-    /// The inode of a name that can be one. The caller holds the namespace.
-    fn child(&self, op: &Op<'_>, parent: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
-        let is_removed = self.is_removed(parent);
+    /// The inode of a name that can be one.
+    fn child(
+        &self,
+        shared: &Shared<'_>,
+        op: &Op<'_>,
+        parent: &Arc<Inode>,
+        name: &[u8],
+    ) -> Result<Arc<Inode>> {
+        let is_removed = self.is_removed(shared, parent);
         if !is_removed {
             let state = parent.state.read();
             // What was removed has no names.
@@ -48,7 +54,7 @@ impl Volume {
             }
         }
         if name == SNAPSHOTS_NAME {
-            return self.snapshots_of(op, parent);
+            return self.snapshots_of(shared, op, parent);
         }
         if is_removed {
             return Err(Error::NotFound);
@@ -78,12 +84,12 @@ impl Volume {
     /// As [`Volume::lookup`].
     pub fn resolve(&self, path: &[u8]) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::Lookup);
-        let _shared = self.namespace.read();
+        let shared = self.namespace.shared();
         self.give_up_names();
         let mut inode = self.root.clone();
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             check_looked_up(name)?;
-            inode = self.child(&op, &inode, name)?;
+            inode = self.child(&shared, &op, &inode, name)?;
         }
         Ok(entry_of(&inode))
     }
@@ -106,14 +112,14 @@ impl Volume {
     /// [`Error::Stale`] if it was removed already.
     pub fn open_inode(&self, node: InodeId) -> Result<()> {
         // Whoever removes a tree looks at what is open in it.
-        let _shared = self.namespace.read();
+        let shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let _state = inode.state.read();
-        if inode.is_gone() || !inode.is_unlinked() && self.is_removed(&inode) {
+        if inode.is_gone() || !inode.is_unlinked() && self.is_removed(&shared, &inode) {
             self.refused_late_open();
             return Err(Error::Stale);
         }
-        inode.open();
+        inode.open(&shared);
         Ok(())
     }
 
@@ -149,13 +155,13 @@ impl Volume {
     }
 
     /// The directory of an identity, to be changed, if it still has a path.
-    pub(super) fn live_dir(&self, op: &Op<'_>, node: InodeId) -> Result<Arc<Inode>> {
+    pub(super) fn live_dir(&self, held: &impl InNamespace, op: &Op<'_>, node: InodeId) -> Result<Arc<Inode>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
         state.dir()?;
         refuse_in_snapshot(op, &inode, &state.record)?;
         drop(state);
-        if self.is_removed(&inode) { Err(Error::NotFound) } else { Ok(inode) }
+        if self.is_removed(held, &inode) { Err(Error::NotFound) } else { Ok(inode) }
     }
 
     /// The inode of a name, from memory if it is there. The caller holds `state`, the parent's.

@@ -47,14 +47,14 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use betree::{Batch, Env, Geometry, Identity, Options, State as EnvState};
+use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize};
-use betree_platform::sync::{Mutex, RwLock};
 use betree_platform::{Device, Platform};
 
 use crate::error::{Error, Result};
 use crate::names::{
     AccessQueue, Allocations, Directory, EvictionBackoff, FileCache, Inode, InodeTable, ListingEpochs,
-    Orphans, Place, State,
+    Namespace, Orphans, Place, State,
 };
 use crate::op::{AllCounts, Counters, Op, OpKind};
 use crate::schema::block::{BLOCK, BlockUpsert};
@@ -81,7 +81,7 @@ const ROOT_ID: u64 = 1;
 pub struct Volume {
     env: Arc<Env>,
     platform: Arc<dyn Platform>,
-    namespace: RwLock<()>,
+    namespace: Namespace,
     names_are_looked_up_again: bool,
     /// When an opening last came too late.
     late_open_ns: AtomicI64,
@@ -184,7 +184,7 @@ impl Volume {
             piece_bytes,
             env,
             platform: options.platform,
-            namespace: RwLock::new(()),
+            namespace: Namespace::default(),
             names_are_looked_up_again: options.names_are_looked_up_again,
             late_open_ns: AtomicI64::new(i64::MIN),
             moves: AtomicU64::new(0),

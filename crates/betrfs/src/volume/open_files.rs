@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::error::Result;
-use crate::names::{Inode, Place};
+use crate::names::{InNamespace, Inode, Place};
 use crate::op::{Op, OpKind};
 use crate::schema::{LINKS, damaged, key};
 use crate::types::{FileType, InodeId};
@@ -17,12 +17,12 @@ impl Volume {
     /// [`Error::Stale`](crate::Error::Stale).
     pub fn open_files_in(&self, source: InodeId) -> Result<Vec<InodeId>> {
         let op = self.query(OpKind::Internal);
-        let _shared = self.namespace.read();
+        let shared = self.namespace.shared();
         let source = self.inode(source)?;
         if !source.state.read().record.is_dir() {
             return Ok(if is_open_file(&source) { Vec::from([source.id]) } else { Vec::new() });
         }
-        let mut open = self.open_below(&op, &source, false);
+        let mut open = self.open_below(&shared, &op, &source, false);
         if let Ok(path) = op.dir_path(&source) {
             let mut links = op.scan(LINKS, key::subtree(&path.bytes));
             while let Some((at, oid)) = links.next()? {
@@ -37,9 +37,14 @@ impl Volume {
         Ok(open)
     }
 
-    /// The open files that have their only name below a directory, or in a snapshot of that or of one below it. The
-    /// caller holds the namespace.
-    pub(super) fn open_below(&self, op: &Op<'_>, dir: &Arc<Inode>, in_snapshots: bool) -> Vec<Arc<Inode>> {
+    /// The open files that have their only name below a directory, or in a snapshot of that or of one below it.
+    pub(super) fn open_below(
+        &self,
+        _: &impl InNamespace,
+        op: &Op<'_>,
+        dir: &Arc<Inode>,
+        in_snapshots: bool,
+    ) -> Vec<Arc<Inode>> {
         let (mut open, mut dirs) = (Vec::new(), Vec::from([dir.clone()]));
         while let Some(dir) = dirs.pop() {
             let noted = dir.noted();

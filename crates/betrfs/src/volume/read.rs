@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::contents::{read_block, read_blocks};
 use crate::error::Result;
-use crate::names::{Inode, State};
+use crate::names::{InNamespace, Inode, Shared, State};
 use crate::op::{Op, OpKind};
 use crate::rules::check_file;
 use crate::schema::key;
@@ -69,29 +69,36 @@ impl Volume {
         out: &mut [u8],
         access: Access,
     ) -> Result<usize> {
-        let _shared = self.namespace.read();
+        let shared = self.namespace.shared();
         let filled = {
             let state = inode.state.read();
             self.was_accessed(inode, &state, access);
             if self.contents.may_keep(&state.record) {
                 None
             } else {
-                Some(read_part(op, inode, &state, offset, out)?)
+                Some(read_part(&shared, op, inode, &state, offset, out)?)
             }
         };
         match filled {
             Some(filled) => Ok(filled),
-            None => self.read_whole(op, inode, offset, out),
+            None => self.read_whole(&shared, op, inode, offset, out),
         }
     }
 
-    /// Reads a small file as a whole and keeps it in memory. The caller holds the namespace.
-    fn read_whole(&self, op: &Op<'_>, inode: &Arc<Inode>, offset: u64, out: &mut [u8]) -> Result<usize> {
+    /// Reads a small file as a whole and keeps it in memory.
+    fn read_whole(
+        &self,
+        shared: &Shared<'_>,
+        op: &Op<'_>,
+        inode: &Arc<Inode>,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
         let mut guard = inode.state.write();
         let state = &mut *guard;
         // Others may have changed or read it meanwhile.
         if !self.contents.may_keep(&state.record) {
-            return read_part(op, inode, state, offset, out);
+            return read_part(shared, op, inode, state, offset, out);
         }
         if state.record.content().is_none() {
             let mut bytes = read_block(op, &key::block(&inode.own_key()?, 0), &state.record)?;
@@ -120,8 +127,15 @@ impl Volume {
     }
 }
 
-/// Reads a part of a file. The caller holds the namespace.
-fn read_part(op: &Op<'_>, inode: &Inode, state: &State, offset: u64, out: &mut [u8]) -> Result<usize> {
+/// Reads a part of a file.
+fn read_part(
+    _: &impl InNamespace,
+    op: &Op<'_>,
+    inode: &Inode,
+    state: &State,
+    offset: u64,
+    out: &mut [u8],
+) -> Result<usize> {
     let bytes = state.record.size.saturating_sub(offset).min(out.len() as u64) as usize;
     let (out, _) = out.split_at_mut(bytes);
     if !out.is_empty() {

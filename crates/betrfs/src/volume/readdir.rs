@@ -32,13 +32,13 @@ impl Volume {
         each: &mut dyn FnMut(&DirEntry<'_>) -> bool,
     ) -> Result<()> {
         let op = self.query_for_objects(OpKind::Readdir);
-        let _shared = self.namespace.read();
+        let shared = self.namespace.shared();
         self.give_up_names();
         let dir = self.inode(dir)?;
         let now_ns = self.platform.now_ns();
         let mut state = dir.state.write();
         state.dir()?;
-        if self.is_removed(&dir) {
+        if self.is_removed(&shared, &dir) {
             return Ok(());
         }
         if self.listings_count {

@@ -9,7 +9,7 @@ use betree::{Batch, DictId};
 
 use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
-use crate::names::{DirPath, Inode, Name, Place};
+use crate::names::{DirPath, Exclusive, Inode, Name, Place};
 use crate::op::Op;
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, damaged, key};
@@ -156,10 +156,11 @@ pub(super) fn is_large(record: &Record) -> bool {
 impl Volume {
     /// Prepares an entry for its move to another name; a file's blocks go `by_range` or one by one.
     /// Where the blocks of an unlinked file occupy the target's keys, a regular file becomes an
-    /// object. The caller holds the namespace alone.
+    /// object.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn relocate(
         &self,
+        _: &Exclusive<'_>,
         op: &Op<'_>,
         inode: &Arc<Inode>,
         from: &Spot<'_>,
@@ -241,20 +242,20 @@ impl Volume {
     }
 
     /// Installs what moved in a committed batch.
-    pub(super) fn install_moved(&self, moved: impl IntoIterator<Item = Moving>) {
+    pub(super) fn install_moved(&self, exclusive: &Exclusive<'_>, moved: impl IntoIterator<Item = Moving>) {
         for moving in moved {
             if let Place::Object { oid } = moving.place {
                 self.table.set_object(oid, moving.inode.id);
             }
-            moving.inode.set_salt(moving.record.salt);
+            moving.inode.set_salt(exclusive, moving.record.salt);
             moving.inode.state.write().record = moving.record.into();
             moving.inode.set_place(moving.place);
         }
     }
 
     /// Moves the blocks of unlinked files away from below a directory, so that they neither go with
-    /// it nor are in the way of what comes there. The caller holds the namespace alone.
-    pub(super) fn move_orphans_away(&self, op: &Op<'_>, path: &[u8]) -> Result<()> {
+    /// it nor are in the way of what comes there.
+    pub(super) fn move_orphans_away(&self, _: &Exclusive<'_>, op: &Op<'_>, path: &[u8]) -> Result<()> {
         for (old, inode) in self.orphans.below(path) {
             let Place::Orphan { marker, .. } = inode.place() else { continue };
             op.visit(1);

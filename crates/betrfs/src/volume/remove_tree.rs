@@ -11,11 +11,10 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree::{Batch, Cut};
-use betree_platform::sync::RwLockWriteGuard;
 
 use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
-use crate::names::{Inode, Place};
+use crate::names::{Exclusive, Inode, Place};
 use crate::op::{Op, OpKind};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
@@ -49,7 +48,7 @@ impl Volume {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
         let exclusive = self.exclusive(&op, &[node], &[]);
-        let dir = self.live_dir(&op, node)?;
+        let dir = self.live_dir(&exclusive, &op, node)?;
         let path = op.dir_path(&dir)?;
         let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
         if has_snapshots && snapshots == SnapshotsBelow::Hold {
@@ -63,7 +62,8 @@ impl Volume {
         (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         let mut batch = Batch::new();
-        let removal = self.remove_contents(&op, &mut batch, &dir, &path.bytes, has_snapshots, now_ns)?;
+        let removal =
+            self.remove_contents(&exclusive, &op, &mut batch, &dir, &path.bytes, has_snapshots, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
         op.commit(&batch)?;
 
@@ -72,19 +72,21 @@ impl Volume {
             state.record = record.into();
             state.dir()?.snapshots.and_then(|node| self.table.get(node))
         };
-        let mut cut_off: Vec<CutOff> = self.cut_off(&dir).into_iter().collect();
+        let mut cut_off: Vec<CutOff> = self.cut_off(&exclusive, &dir).into_iter().collect();
         if let Some(own) = own_snapshots {
             let mut record = own.state.read().record.clone();
             (record.entries, record.subdirs) = (0, 0);
             own.state.write().record = record.into();
-            cut_off.extend(self.cut_off(&own));
+            cut_off.extend(self.cut_off(&exclusive, &own));
         }
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
-    /// Adds to a batch what removes everything below a directory, and all snapshots of that and of itself. The caller holds the namespace alone.
+    /// Adds to a batch what removes everything below a directory, and all snapshots of that and of itself.
+    #[allow(clippy::too_many_arguments)] // The token of the lock is one of them.
     pub(super) fn remove_contents(
         &self,
+        exclusive: &Exclusive<'_>,
         op: &Op<'_>,
         batch: &mut Batch,
         dir: &Arc<Inode>,
@@ -92,9 +94,9 @@ impl Volume {
         has_snapshots: bool,
         now_ns: i64,
     ) -> Result<Removal> {
-        self.move_orphans_away(op, path)?;
+        self.move_orphans_away(exclusive, op, path)?;
         let mut removal = Removal::default();
-        for inode in self.open_below(op, dir, true) {
+        for inode in self.open_below(exclusive, op, dir, true) {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
             let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
@@ -184,12 +186,12 @@ impl Volume {
     /// the objects that the caller of the volume holds.
     pub(super) fn removed(
         &self,
-        exclusive: RwLockWriteGuard<'_, ()>,
+        exclusive: Exclusive<'_>,
         removal: Removal,
         cut_off: Vec<CutOff>,
         now_ns: i64,
     ) -> Vec<InodeId> {
-        self.paths_change();
+        self.paths_change(&exclusive);
         let mut touched = Vec::with_capacity(removal.dropped.len());
         for (inode, dropped) in removal.dropped {
             self.install_unlinked(&inode, &mut inode.state.write(), dropped);

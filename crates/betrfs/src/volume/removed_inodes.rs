@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::names::{Directory, Inode, Place};
+use crate::names::{Directory, Exclusive, InNamespace, Inode, Place};
 use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::unlink::Dropped;
@@ -17,15 +17,15 @@ use crate::volume::unlink::Dropped;
 pub(super) type CutOff = (Arc<Inode>, Directory);
 
 impl Volume {
-    /// Whether an inode was removed or unlinked, for itself or with a directory above. The caller holds the namespace.
-    pub(super) fn is_removed(&self, inode: &Inode) -> bool {
+    /// Whether an inode was removed or unlinked, for itself or with a directory above.
+    pub(super) fn is_removed(&self, _: &impl InNamespace, inode: &Inode) -> bool {
         inode.is_unlinked() || self.sweeps.load(Relaxed) > 0 && inode.is_cut_off()
     }
 
-    /// Takes all known names from a directory. The caller holds the namespace alone, and calls
-    /// [`sweep`](Volume::sweep) with them when he holds it no more.
-    pub(super) fn cut_off(&self, dir: &Arc<Inode>) -> Option<CutOff> {
-        dir.cut_off_all();
+    /// Takes all known names from a directory. The caller hands them to [`sweep`](Volume::sweep) once the namespace is
+    /// released.
+    pub(super) fn cut_off(&self, exclusive: &Exclusive<'_>, dir: &Arc<Inode>) -> Option<CutOff> {
+        dir.cut_off_all(exclusive);
         let names = dir.state.write().dir.as_mut()?.take_names();
         Some((dir.clone(), names))
     }

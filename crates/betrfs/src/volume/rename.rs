@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use betree::Batch;
 
 use crate::error::{Error, Result};
-use crate::names::{Inode, Name, Place};
+use crate::names::{Exclusive, Inode, Name, Place};
 use crate::op::{Op, OpKind};
 use crate::rules::{check_name, count_entry};
 use crate::schema::{META, Record, key};
@@ -49,7 +49,8 @@ impl Volume {
         let op = self.update(OpKind::Rename, 0)?;
         let names = [(parent, name), (new_parent, new_name)];
         let exclusive = self.exclusive(&op, &[parent, new_parent], &names);
-        let (from_dir, to_dir) = (self.live_dir(&op, parent)?, self.live_dir(&op, new_parent)?);
+        let (from_dir, to_dir) =
+            (self.live_dir(&exclusive, &op, parent)?, self.live_dir(&exclusive, &op, new_parent)?);
         let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
         let target = self.find_in(&op, &to_dir, new_name)?;
         if target.is_some() && flags.no_replace {
@@ -65,8 +66,8 @@ impl Volume {
         let done = match &target {
             None if flags.exchange => Err(Error::NotFound),
             Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
-            Some(target) if flags.exchange => self.exchange(&op, &source, &from, target, &to),
-            target => self.replace(&op, &source, &from, target.as_ref(), &to, flags.whiteout),
+            Some(target) if flags.exchange => self.exchange(&exclusive, &op, &source, &from, target, &to),
+            target => self.replace(&exclusive, &op, &source, &from, target.as_ref(), &to, flags.whiteout),
         };
         drop(exclusive);
         if let Some(target) = target {
@@ -76,8 +77,10 @@ impl Volume {
         done
     }
 
+    #[allow(clippy::too_many_arguments)] // The token of the lock is one of them.
     fn replace(
         &self,
+        exclusive: &Exclusive<'_>,
         op: &Op<'_>,
         source: &Arc<Inode>,
         from: &Spot<'_>,
@@ -101,8 +104,8 @@ impl Volume {
             }
         };
         if source_is_dir {
-            self.move_orphans_away(op, &from.child_path())?;
-            self.move_orphans_away(op, &to.child_path())?;
+            self.move_orphans_away(exclusive, op, &from.child_path())?;
+            self.move_orphans_away(exclusive, op, &to.child_path())?;
         }
 
         let now_ns = self.platform.now_ns();
@@ -115,7 +118,7 @@ impl Volume {
         });
         let occupied = stays_behind || self.orphans.occupy(&to_key);
         let by_range = is_large(&source.state.read().record);
-        let moving = self.relocate(op, source, from, to, occupied, by_range, now_ns)?;
+        let moving = self.relocate(exclusive, op, source, from, to, occupied, by_range, now_ns)?;
         let mut batch = moving.batch();
         let dropped = match target {
             None => None,
@@ -149,13 +152,13 @@ impl Volume {
         op.commit(&batch)?;
 
         if source_is_dir {
-            self.paths_change();
+            self.paths_change(exclusive);
         }
         let known = moving.name();
         if let (Some(target), Some(dropped)) = (target, dropped) {
             self.install_unlinked(target, &mut target.state.write(), dropped);
         }
-        self.install_moved([moving]);
+        self.install_moved(exclusive, [moving]);
         self.install(from, to, parents);
         self.insert_name_at(to, known)?;
         match whiteout {
@@ -167,6 +170,7 @@ impl Volume {
 
     fn exchange(
         &self,
+        exclusive: &Exclusive<'_>,
         op: &Op<'_>,
         one: &Arc<Inode>,
         from: &Spot<'_>,
@@ -179,15 +183,25 @@ impl Volume {
         let one_is_dir = one.state.read().record.is_dir();
         let other_is_dir = other.state.read().record.is_dir();
         if one_is_dir || other_is_dir {
-            self.move_orphans_away(op, &from.child_path())?;
-            self.move_orphans_away(op, &to.child_path())?;
+            self.move_orphans_away(exclusive, op, &from.child_path())?;
+            self.move_orphans_away(exclusive, op, &to.child_path())?;
         }
 
         let now_ns = self.platform.now_ns();
         // Messages come after clones: were one file to go as messages, these would hit the other.
         let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
-        let there = self.relocate(op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
-        let back = self.relocate(op, other, to, from, self.orphans.occupy(&from.key()), by_range, now_ns)?;
+        let there =
+            self.relocate(exclusive, op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
+        let back = self.relocate(
+            exclusive,
+            op,
+            other,
+            to,
+            from,
+            self.orphans.occupy(&from.key()),
+            by_range,
+            now_ns,
+        )?;
         let mut batch = Batch::new();
         there.leave(&mut batch, &from.key());
         back.leave(&mut batch, &to.key());
@@ -204,10 +218,10 @@ impl Volume {
         op.commit(&batch)?;
 
         if one_is_dir || other_is_dir {
-            self.paths_change();
+            self.paths_change(exclusive);
         }
         let (known_there, known_back) = (there.name(), back.name());
-        self.install_moved([there, back]);
+        self.install_moved(exclusive, [there, back]);
         self.install(from, to, parents);
         self.insert_name_at(to, known_there)?;
         self.insert_name_at(from, known_back)

@@ -13,7 +13,7 @@ use betree::Batch;
 
 use crate::contents::delete_data;
 use crate::error::{Error, Result};
-use crate::names::{Directory, Inode, Name, Place, ino_of};
+use crate::names::{Directory, InNamespace, Inode, Name, Place, ino_of};
 use crate::op::{Op, OpKind};
 use crate::rules::with_snapshot_counted;
 use crate::schema::{Flags, META, Record, Stored, damaged, key};
@@ -38,11 +38,16 @@ impl Volume {
         Ok(is_in_snapshot(&op, &inode, record))
     }
 
-    /// The entry `.betrfs-snapshots` of a directory. The caller holds the namespace.
-    pub(super) fn snapshots_of(&self, op: &Op<'_>, of: &Arc<Inode>) -> Result<Arc<Inode>> {
+    /// The entry `.betrfs-snapshots` of a directory.
+    pub(super) fn snapshots_of(
+        &self,
+        held: &impl InNamespace,
+        op: &Op<'_>,
+        of: &Arc<Inode>,
+    ) -> Result<Arc<Inode>> {
         let mut state = of.state.write();
         state.dir()?;
-        if self.is_removed(of) || is_in_snapshot(op, of, &state.record) {
+        if self.is_removed(held, of) || is_in_snapshot(op, of, &state.record) {
             return Err(Error::NotFound);
         }
         let known = state.dir()?.snapshots.and_then(|node| self.table.get(node));
@@ -89,7 +94,7 @@ impl Volume {
         name: &[u8],
     ) -> Result<Entry> {
         let op = self.update(OpKind::Clone, 0)?;
-        let _alone = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
+        let exclusive = self.exclusive(&op, &[of.id, snapshots.id], &[(snapshots.id, name)]);
         let path = op.dir_path(snapshots)?;
         let to_key = key::entry(&path.bytes, name);
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
@@ -107,7 +112,7 @@ impl Volume {
         batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
         let to_path = key::child_path(&path.bytes, name);
         let copy = Copy { to_key: &to_key, to_path: &to_path, flags: Flags::READ_ONLY };
-        self.commit_copy(&op, batch, of, &copy, &mut record)?;
+        self.commit_copy(&exclusive, &op, batch, of, &copy, &mut record)?;
 
         of.state.write().record = of_record.into();
         let name: Arc<[u8]> = Arc::from(name);
@@ -143,7 +148,7 @@ impl Volume {
         of_record.snapshots = of_record.snapshots.saturating_sub(1);
         let mut batch = Batch::new();
         let inside = key::child_path(&path.bytes, name);
-        let removal = self.remove_contents(&op, &mut batch, &inode, &inside, false, now_ns)?;
+        let removal = self.remove_contents(&exclusive, &op, &mut batch, &inode, &inside, false, now_ns)?;
         batch.delete(META, &to_key);
         delete_data(&mut batch, &to_key, &record);
         batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());
@@ -158,7 +163,7 @@ impl Volume {
         let dropped = Dropped { record, place: Some(Place::Gone) };
         self.install_unlinked(&inode, &mut inode.state.write(), dropped);
         self.table.drop_gone(&inode);
-        let cut_off = self.cut_off(&inode).into_iter().collect();
+        let cut_off = self.cut_off(&exclusive, &inode).into_iter().collect();
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
@@ -188,7 +193,7 @@ impl Volume {
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.
     pub fn snapshots_below(&self, node: InodeId) -> Result<Held> {
         let op = self.query(OpKind::Lookup);
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let dir = self.inode(node)?;
         dir.state.read().dir()?;
         let path = dir.dir_path()?.bytes;

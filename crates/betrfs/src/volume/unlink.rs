@@ -61,7 +61,7 @@ impl Volume {
             return self.remove_snapshot(&parent, &of, name);
         }
         let op = self.update(kind, 0)?;
-        let shared = self.namespace.read();
+        let shared = self.namespace.shared();
         self.give_up_names();
         let mut dir = parent.state.write();
         dir.dir()?;
@@ -219,7 +219,7 @@ impl Volume {
             return Ok(());
         }
         let op = self.update(OpKind::Internal, 0)?;
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let state = inode.state.write();
         let Place::Orphan { marker, base } = inode.place() else { return Ok(()) };
         if inode.is_open() {

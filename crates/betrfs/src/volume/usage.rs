@@ -21,7 +21,7 @@ impl Volume {
         // Where that fails, what is in its place is told.
         let _ = self.env.checkpoint();
         let op = self.query(OpKind::Internal);
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let record = inode.state.read().record.clone();
         let mut sum = Usage::default();

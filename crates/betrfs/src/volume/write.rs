@@ -54,7 +54,7 @@ impl Volume {
     /// Writes as much of `data` as one batch takes; how much that is.
     fn write_piece(&self, node: InodeId, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
         let op = self.update(OpKind::Write, data.len())?;
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         check_file(&state.record)?;

@@ -42,7 +42,7 @@ impl Volume {
     pub fn get_xattr(&self, node: InodeId, name: &[u8]) -> Result<Vec<u8>> {
         check_xattr_name(name)?;
         let op = self.query(OpKind::Xattr);
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let state = inode.state.read();
         match state.record.xattrs.iter().find(|attr| attr.name == name).map(|attr| &attr.value) {
@@ -72,7 +72,7 @@ impl Volume {
             return Err(Error::RangeTooSmall);
         }
         let op = self.update(OpKind::Xattr, value.len())?;
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         let mut record = with_atime(&inode, &state);
@@ -130,7 +130,7 @@ impl Volume {
     pub fn remove_xattr(&self, node: InodeId, name: &[u8]) -> Result<()> {
         check_xattr_name(name)?;
         let op = self.update(OpKind::Xattr, 0)?;
-        let _shared = self.namespace.read();
+        let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         let mut record = with_atime(&inode, &state);
