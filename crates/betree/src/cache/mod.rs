@@ -268,8 +268,8 @@ mod tests {
             let clock = cache.clock.lock();
             let len = clock.pieces.len();
             assert!(len <= SWEEP_LEN_MIN.max(alive * 2), "{len} pieces stand there, {alive} are alive");
-            let written_runs = clock.pieces.iter().filter(|piece| piece.strong_count() > 0).count();
-            assert_eq!(written_runs, pieces.len(), "what is alive is still there");
+            let alive_len = clock.pieces.iter().filter(|piece| piece.strong_count() > 0).count();
+            assert_eq!(alive_len, pieces.len(), "what is alive is still there");
         }
     }
 }

@@ -329,7 +329,7 @@ impl Piece {
 
     /// What of it is on the device, the runs in one extent, and the messages that have come since. `None` if
     /// there is no such thing, or it would be too many runs.
-    pub fn written_runs(&self) -> Option<(OnDevice, Option<Arc<Run>>)> {
+    pub fn reusable_runs(&self) -> Option<(OnDevice, Option<Arc<Run>>)> {
         let state = self.state.lock();
         if let Some(stored) = &state.stored {
             return Some((stored.clone(), None));

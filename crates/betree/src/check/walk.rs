@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::key::{Cut, shared_len};
 use crate::node::{Body, Edge, Goto, Node, NodeId};
-use crate::store::Reach;
+use crate::store::ReadScope;
 use crate::tree::{astray, dangling, fits};
 
 /// A node to visit, and what its parent says of it.
@@ -142,7 +142,7 @@ impl<'e, 't> Walk<'e, 't> {
             }
             return None;
         };
-        let node = match engine.store.read_node(id, &place, Reach::Header, Some(visit.dict)) {
+        let node = match engine.store.read_node(id, &place, ReadScope::Header, Some(visit.dict)) {
             Ok(node) => node,
             Err(error) => {
                 if self.known.get(&id).is_none_or(|(height, _)| *height > 0) {
@@ -304,7 +304,7 @@ impl<'e, 't> Walk<'e, 't> {
         unfreed.sort_unstable();
         for id in unfreed {
             let place = self.engine.table.lock().place(id);
-            let read = place.map(|place| self.engine.store.read_node(id, &place, Reach::Header, None));
+            let read = place.map(|place| self.engine.store.read_node(id, &place, ReadScope::Header, None));
             let why = match read {
                 Some(Err(error)) => error.to_string(),
                 _ => "it could not be read".into(),

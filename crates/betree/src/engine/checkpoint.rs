@@ -159,14 +159,14 @@ impl Engine {
         let mut failed = None;
         for node in order {
             let last = self.table.lock().place(node.id);
-            self.store.behind.write(&self.store, dict.index as u8, node, last);
-            self.nodes_written(dict, self.store.behind.take_done(), table, &mut failed);
+            self.store.writeback.write(&self.store, dict.index as u8, node, last);
+            self.nodes_written(dict, self.store.writeback.take_done(), table, &mut failed);
             on_progress();
             if failed.is_some() {
                 break;
             }
         }
-        self.nodes_written(dict, self.store.behind.finish(), table, &mut failed);
+        self.nodes_written(dict, self.store.writeback.finish(), table, &mut failed);
         failed.map_or(Ok(()), Err)
     }
 

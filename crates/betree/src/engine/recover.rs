@@ -106,8 +106,8 @@ impl Env {
             zstd: None,
             upsert: Arc::new(Replace),
             reading: Reading::default(),
-            ahead: Readahead::default(),
-            behind: Writeback::default(),
+            readahead: Readahead::default(),
+            writeback: Writeback::default(),
         };
         let table = Table::new(slots_per_page(superblock.table_page_bytes));
         let none = NodeId { slot: 0, generation: 0 };
@@ -272,8 +272,8 @@ pub(crate) fn engine_over(
         zstd: options.zstd,
         upsert: options.upsert,
         reading: Reading::default(),
-        ahead: Readahead::default(),
-        behind: Writeback::default(),
+        readahead: Readahead::default(),
+        writeback: Writeback::default(),
     };
     let engine = Engine::new(store, superblock.geometry, table, dicts);
     *engine.dead.lock() = dead;

@@ -80,7 +80,7 @@ impl Env {
 
     /// Reads what scans will want next until [`stop`](Env::stop); a platform may lend a few threads for it.
     pub fn run_readahead(&self) {
-        self.engine.store.ahead.serve(|Request { dict, at, more }| {
+        self.engine.store.readahead.serve(|Request { dict, at, more }| {
             if let Some(dict) = self.engine.dicts.get(dict) {
                 // An error is met again, and told, by the scan that comes.
                 let _ = self.engine.tree_of(dict).read_leaf(&at, more);
@@ -91,14 +91,14 @@ impl Env {
     /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here, until
     /// [`stop`](Env::stop); a platform may lend a few. Without any, who makes a checkpoint writes it.
     pub fn run_writeback(&self) {
-        self.engine.store.behind.serve(&self.engine.store);
+        self.engine.store.writeback.serve(&self.engine.store);
     }
 
     /// Makes every [`run_worker`](Env::run_worker), [`run_readahead`](Env::run_readahead) and
     /// [`run_writeback`](Env::run_writeback) return, now and later.
     pub fn stop(&self) {
-        self.engine.store.ahead.stop();
-        self.engine.store.behind.stop();
+        self.engine.store.readahead.stop();
+        self.engine.store.writeback.stop();
         self.scheduler.stop();
     }
 }

@@ -138,7 +138,7 @@ impl Space {
 
     /// The free ranges (start, length) in blocks, in order of place.
     #[cfg(test)]
-    pub(crate) fn gaps(&self) -> alloc::vec::Vec<(u64, u64)> {
+    pub(crate) fn free_ranges(&self) -> alloc::vec::Vec<(u64, u64)> {
         self.blocks.lock().free.iter().collect()
     }
 }
@@ -247,7 +247,7 @@ mod tests {
             }
             run = if u { 0 } else { run + 1 };
         }
-        assert_eq!(space.gaps(), expected, "seed {seed}");
+        assert_eq!(space.free_ranges(), expected, "seed {seed}");
         assert_eq!(space.free_blocks(), expected.iter().map(|g| g.1).sum::<u64>());
     }
 
@@ -273,7 +273,7 @@ mod tests {
                     0 | 1 => {
                         let len = 1 + dice.below(12);
                         let parts_max = 1 + dice.below(3) as usize;
-                        let mut gaps: Vec<_> = space.gaps().iter().map(|g| g.1).collect();
+                        let mut gaps: Vec<_> = space.free_ranges().iter().map(|g| g.1).collect();
                         gaps.sort_unstable();
                         let largest: Vec<u64> = gaps.into_iter().rev().take(parts_max).collect();
                         match space.allocate(len, parts_max) {
@@ -318,7 +318,7 @@ mod tests {
                 assert_eq!(space.further_parts(), further, "seed {seed}");
             }
             held.clear();
-            assert_eq!(space.gaps(), [(first, total)], "seed {seed}: all gaps are one again");
+            assert_eq!(space.free_ranges(), [(first, total)], "seed {seed}: all gaps are one again");
         }
     }
 
@@ -336,7 +336,7 @@ mod tests {
         let space = Space::new(0, 100);
         let first = space.allocate(30, 1).unwrap();
         drop(first);
-        assert_eq!(space.gaps(), [(0, 100)]);
+        assert_eq!(space.free_ranges(), [(0, 100)]);
         let second = space.allocate(30, 1).unwrap();
         assert_eq!(second.parts()[0].start_block, 30, "the cursor goes on within the joined gap");
         let third = space.allocate(35, 1).unwrap();
@@ -352,7 +352,7 @@ mod tests {
         let _walls: Vec<_> = wall.iter().map(|&b| space.claim(row(b, 1)).unwrap()).collect();
         let best = space.allocate(15, 1).unwrap();
         assert_eq!(best.parts()[0].start_block, 400, "20 blocks fit better than 578");
-        assert_eq!(space.gaps().last(), Some(&(421, 578)));
+        assert_eq!(space.free_ranges().last(), Some(&(421, 578)));
     }
 
     #[test]
@@ -393,6 +393,6 @@ mod tests {
         let space = Space::new(0, 10);
         let overlapping = [row(2, 3), row(4, 1)].concat();
         assert!(matches!(space.claim(overlapping), Err(Error::Corrupt { offset: 16384, .. })));
-        assert_eq!(space.gaps(), [(0, 10)]);
+        assert_eq!(space.free_ranges(), [(0, 10)]);
     }
 }

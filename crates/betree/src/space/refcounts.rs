@@ -82,7 +82,7 @@ mod tests {
                 dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 (dice >> 33) % n
             };
-            let mut shares = RefCounts::default();
+            let mut refcounts = RefCounts::default();
             // Block -> holders.
             let mut counts = vec![0u32; 60];
             let mut held: Vec<BlockRange> = Vec::new();
@@ -101,14 +101,14 @@ mod tests {
                         }
                     };
                     if !held.is_empty() {
-                        shares.add(part);
+                        refcounts.add(part);
                     }
                     let blocks = part.start_block..part.start_block + part.len_blocks;
                     blocks.for_each(|block| counts[block as usize] += 1);
                     held.push(part);
                 } else {
                     let part = held.swap_remove(below(held.len() as u64) as usize);
-                    let free = shares.release(part);
+                    let free = refcounts.release(part);
                     let mut expected = Vec::new();
                     for block in part.start_block..part.start_block + part.len_blocks {
                         counts[block as usize] -= 1;
@@ -119,7 +119,8 @@ mod tests {
                     let free = free.into_iter().flat_map(|p| p.start_block..p.start_block + p.len_blocks);
                     assert_eq!(free.collect::<Vec<_>>(), expected, "{case}");
                 }
-                let further = shares.by_start.values().map(|(len, further)| len * u64::from(*further)).sum();
+                let further =
+                    refcounts.by_start.values().map(|(len, further)| len * u64::from(*further)).sum();
                 let expected = counts.iter().map(|count| u64::from(count.saturating_sub(1))).sum::<u64>();
                 assert_eq!(expected, further, "{case}");
             }

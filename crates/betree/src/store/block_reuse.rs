@@ -38,7 +38,7 @@ pub(super) struct Unchanged {
 impl Unchanged {
     /// For a node that stands at `last`, if it does: what stands elsewhere may be another's.
     pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Unchanged> {
-        let (stored, newer) = piece.written_runs()?;
+        let (stored, newer) = piece.reusable_runs()?;
         let is_ours = last.is_some_and(|last| Arc::ptr_eq(last, &stored.extent));
         (is_ours || stored.extent.is_reusable()).then_some(Unchanged { stored, newer })
     }
@@ -85,40 +85,38 @@ impl OldExtent {
 
 impl BlockReuse {
     /// What is kept for a node with these pieces, of which this stands in blocks that it may keep.
-    pub fn plan(pieces: &[Arc<Piece>], written_runs: &[Option<Unchanged>]) -> BlockReuse {
-        let bytes = |(piece, written_runs): (&Arc<Piece>, &Option<Unchanged>)| {
+    pub fn plan(pieces: &[Arc<Piece>], unchanged: &[Option<Unchanged>]) -> BlockReuse {
+        let bytes = |(piece, unchanged): (&Arc<Piece>, &Option<Unchanged>)| {
             let newer =
-                |written_runs: &Unchanged| written_runs.newer.as_ref().map_or(0, |run| run.as_bytes().len());
-            let all = |written_runs: &Unchanged| written_runs.stored_bytes() + newer(written_runs) as u64;
-            written_runs.as_ref().map_or(piece.raw_bytes() as u64, all)
+                |unchanged: &Unchanged| unchanged.newer.as_ref().map_or(0, |run| run.as_bytes().len());
+            let all = |unchanged: &Unchanged| unchanged.stored_bytes() + newer(unchanged) as u64;
+            unchanged.as_ref().map_or(piece.raw_bytes() as u64, all)
         };
-        let node_blocks = pieces.iter().zip(written_runs).map(bytes).sum::<u64>() / BLOCK;
-        let mut sources: Vec<OldExtent> = Vec::new();
-        for OnDevice { extent, runs } in
-            written_runs.iter().flatten().map(|written_runs| &written_runs.stored)
-        {
+        let node_blocks = pieces.iter().zip(unchanged).map(bytes).sum::<u64>() / BLOCK;
+        let mut old_extents: Vec<OldExtent> = Vec::new();
+        for OnDevice { extent, runs } in unchanged.iter().flatten().map(|unchanged| &unchanged.stored) {
             let there = runs
                 .iter()
                 .map(|run| (u64::from(run.offset), u64::from(run.offset) + u64::from(run.stored_len)))
                 .map(|(start, end)| start / BLOCK..end.div_ceil(BLOCK));
-            match sources.iter_mut().find(|source| Arc::ptr_eq(&source.extent, extent)) {
-                Some(source) => source.stretches.extend(there),
-                None => sources.push(OldExtent { extent: extent.clone(), stretches: there.collect() }),
+            match old_extents.iter_mut().find(|old| Arc::ptr_eq(&old.extent, extent)) {
+                Some(old) => old.stretches.extend(there),
+                None => old_extents.push(OldExtent { extent: extent.clone(), stretches: there.collect() }),
             }
         }
-        for source in &mut sources {
-            source.stretches = joined(core::mem::take(&mut source.stretches));
+        for old in &mut old_extents {
+            old.stretches = joined(core::mem::take(&mut old.stretches));
         }
         let shortest = (node_blocks / SHARE_MIN).min(STRETCH_BLOCKS_MIN);
-        for source in &mut sources {
-            source.stretches.retain(|kept| kept.end - kept.start >= shortest);
+        for old in &mut old_extents {
+            old.stretches.retain(|kept| kept.end - kept.start >= shortest);
         }
-        retain_longest(&mut sources);
-        for source in &mut sources {
-            let got = source.stretches.iter().flat_map(|kept| source.extent.inherit(kept.clone()));
-            source.stretches = got.collect();
+        retain_longest(&mut old_extents);
+        for old in &mut old_extents {
+            let got = old.stretches.iter().flat_map(|kept| old.extent.inherit(kept.clone()));
+            old.stretches = got.collect();
         }
-        let kept = BlockReuse { from: sources };
+        let kept = BlockReuse { from: old_extents };
         let blocks = kept.from.iter().map(OldExtent::blocks).sum::<u64>();
         let is_worth_it = blocks > 0 && blocks * WORTH >= node_blocks;
         // Places in an extent are kept in 32 bits; nodes are far smaller, but for what somebody made up.
@@ -137,9 +135,9 @@ impl BlockReuse {
         let start = u64::from(run.offset);
         let end = start + u64::from(run.stored_len);
         let mut before = 0;
-        for source in &self.from {
-            for kept in &source.stretches {
-                let is_here = Arc::ptr_eq(&source.extent, extent);
+        for old in &self.from {
+            for kept in &old.stretches {
+                let is_here = Arc::ptr_eq(&old.extent, extent);
                 if is_here && kept.start * BLOCK <= start && end <= kept.end * BLOCK {
                     return Some(before + start - kept.start * BLOCK);
                 }
@@ -159,24 +157,24 @@ impl BlockReuse {
 
 /// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together, and of the first that does not fit what
 /// does: an extent of many parts may be one stretch. Of those that are alike, the first are left.
-fn retain_longest(sources: &mut [OldExtent]) {
+fn retain_longest(old_extents: &mut [OldExtent]) {
     let mut stretches: Vec<(usize, Range<u64>)> = Vec::new();
-    for (number, source) in sources.iter_mut().enumerate() {
-        stretches.extend(source.stretches.drain(..).map(|kept| (number, kept)));
+    for (number, old) in old_extents.iter_mut().enumerate() {
+        stretches.extend(old.stretches.drain(..).map(|kept| (number, kept)));
     }
     stretches.sort_by_key(|(_, kept)| core::cmp::Reverse(kept.end - kept.start));
     let mut parts_left = PARTS_MAX;
     for (number, stretch) in stretches {
-        let source = &mut sources[number];
-        let (kept, parts) = source.within(&stretch, parts_left);
+        let old = &mut old_extents[number];
+        let (kept, parts) = old.within(&stretch, parts_left);
         if parts == 0 {
             break;
         }
         parts_left -= parts;
-        source.stretches.push(kept);
+        old.stretches.push(kept);
     }
-    for source in sources {
-        source.stretches.sort_unstable_by_key(|kept| kept.start);
+    for old in old_extents {
+        old.stretches.sort_unstable_by_key(|kept| kept.start);
     }
 }
 
@@ -212,8 +210,8 @@ mod tests {
                 Piece::on_device(&cache, OnDevice { extent: extent.clone(), runs: Vec::from([run]) })
             })
             .collect();
-        let written_runs: Vec<_> = pieces.iter().map(|piece| Unchanged::of(piece, Some(&extent))).collect();
-        let kept = BlockReuse::plan(&pieces, &written_runs);
+        let unchanged: Vec<_> = pieces.iter().map(|piece| Unchanged::of(piece, Some(&extent))).collect();
+        let kept = BlockReuse::plan(&pieces, &unchanged);
         assert_eq!(kept.parts().len(), PARTS_MAX);
         let is_kept = |piece: &Arc<Piece>| {
             piece.stored().is_some_and(|stored| kept.offset_of(&extent, &stored.runs[0]).is_some())
@@ -234,16 +232,16 @@ mod tests {
         });
         let extent = space.allocate(parts * 2, usize::MAX).unwrap();
         assert_eq!(extent.parts().len() as u64, parts);
-        let mut source = [OldExtent { extent, stretches: core::iter::once(0..parts * 2).collect() }];
-        retain_longest(&mut source);
-        assert_eq!(source[0].parts().count(), PARTS_MAX);
-        assert_eq!(source[0].blocks(), PARTS_MAX as u64 * 2);
+        let mut old = [OldExtent { extent, stretches: core::iter::once(0..parts * 2).collect() }];
+        retain_longest(&mut old);
+        assert_eq!(old[0].parts().count(), PARTS_MAX);
+        assert_eq!(old[0].blocks(), PARTS_MAX as u64 * 2);
     }
 
     #[test]
     fn of_more_stretches_than_an_extent_may_have_parts_the_longest_are_kept() {
         let space = Space::new(0, 4096);
-        let source = |lens: &[u64]| {
+        let old = |lens: &[u64]| {
             let extent = space.allocate(lens.iter().map(|len| len + 1).sum(), 1).unwrap();
             let mut start = 0;
             let stretches = lens.iter().map(|len| {
@@ -254,22 +252,24 @@ mod tests {
             let stretches = stretches.collect();
             OldExtent { extent, stretches }
         };
-        let lens = |source: &OldExtent| {
-            source.stretches.iter().map(|kept| kept.end - kept.start).collect::<Vec<u64>>()
-        };
+        let lens =
+            |old: &OldExtent| old.stretches.iter().map(|kept| kept.end - kept.start).collect::<Vec<u64>>();
         let few: Vec<u64> = (1..=PARTS_MAX as u64).collect();
-        let mut sources = [source(&few)];
-        retain_longest(&mut sources);
-        assert_eq!(lens(&sources[0]), few, "all of them fit");
+        let mut old_extents = [old(&few)];
+        retain_longest(&mut old_extents);
+        assert_eq!(lens(&old_extents[0]), few, "all of them fit");
         let most = PARTS_MAX as u64 + 5;
         let (odd, even): (Vec<u64>, Vec<u64>) = (1..=most).partition(|len| len % 2 == 1);
-        let mut sources = [source(&odd), source(&even)];
-        retain_longest(&mut sources);
-        assert_eq!([lens(&sources[0]), lens(&sources[1])], [Vec::from(&odd[3..]), Vec::from(&even[2..])]);
-        let mut alike = [source(&[3; PARTS_MAX - 1]), source(&[3; 2])];
+        let mut old_extents = [old(&odd), old(&even)];
+        retain_longest(&mut old_extents);
+        assert_eq!(
+            [lens(&old_extents[0]), lens(&old_extents[1])],
+            [Vec::from(&odd[3..]), Vec::from(&even[2..])]
+        );
+        let mut alike = [old(&[3; PARTS_MAX - 1]), old(&[3; 2])];
         retain_longest(&mut alike);
         assert_eq!(
-            alike.map(|source| source.stretches.len()),
+            alike.map(|old| old.stretches.len()),
             [PARTS_MAX - 1, 1],
             "the first of those that are alike"
         );

@@ -14,7 +14,7 @@ use betree_platform::sync::atomic::{AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use read::{Reach, Reading};
+pub(crate) use read::{ReadScope, Reading};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
 pub(crate) use write::Outgoing;
 pub(crate) use writeback::Writeback;
@@ -52,9 +52,9 @@ pub(crate) struct Store {
     /// Who reads what now.
     pub reading: Reading,
     /// What is to be read ahead.
-    pub ahead: Readahead,
+    pub readahead: Readahead,
     /// What is on its way to the device.
-    pub behind: Writeback,
+    pub writeback: Writeback,
 }
 
 /// Where a node stands on the device.

@@ -52,7 +52,7 @@ pub(crate) struct Reading {
 
 /// How much of a node is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ReadScope {
     /// Its header, and of a small node everything.
     Header,
     /// Everything, unless it is larger than any usual node.
@@ -263,7 +263,7 @@ impl Store {
         &self,
         id: NodeId,
         place: &NodePlace,
-        reach: Reach,
+        scope: ReadScope,
         dict: Option<u8>,
     ) -> Result<Arc<Node>> {
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
@@ -274,15 +274,15 @@ impl Store {
         if u64::from(place.header_len) > self.limits.header_bytes {
             return Err(corrupt("it is longer than any of such a volume"));
         }
-        let is_small = match reach {
-            Reach::Header => extent_bytes <= SMALL_NODE_BYTES,
-            Reach::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
+        let is_small = match scope {
+            ReadScope::Header => extent_bytes <= SMALL_NODE_BYTES,
+            ReadScope::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
         };
         let header_blocks = (place.header_len as usize).div_ceil(BLOCK_BYTES);
         let blocks = if is_small { place.extent.len_blocks() as usize } else { header_blocks };
-        let mut buffer = match reach {
-            Reach::Header => AlignedBuf::zeroed(blocks)?,
-            Reach::Whole => self.buffer_of(blocks)?,
+        let mut buffer = match scope {
+            ReadScope::Header => AlignedBuf::zeroed(blocks)?,
+            ReadScope::Whole => self.buffer_of(blocks)?,
         };
         let mut read = |blocks: usize| {
             let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
@@ -340,7 +340,7 @@ impl Store {
             }
             self.cache.evict();
         }
-        if reach == Reach::Whole {
+        if scope == ReadScope::Whole {
             self.give_back(buffer);
         }
         Ok(node)

@@ -62,7 +62,7 @@ struct Form {
 impl Form {
     fn of(
         piece: &Piece,
-        written_runs: Option<Unchanged>,
+        unchanged: Option<Unchanged>,
         kept: &BlockReuse,
         upsert: &dyn Upsert,
     ) -> Result<Form> {
@@ -70,7 +70,7 @@ impl Form {
             let stays = |at: &RunRef| Some(RunRef { offset: kept.offset_of(extent, at)? as u32, ..*at });
             runs.iter().map(stays).collect()
         };
-        if let Some(Unchanged { stored, newer }) = written_runs
+        if let Some(Unchanged { stored, newer }) = unchanged
             && let Some(staying) = staying(&stored)
         {
             return Ok(Form { staying, copied: None, encoded: newer, is_folded: false });
@@ -113,16 +113,14 @@ impl Store {
     ) -> Result<Encoded> {
         let pieces = node.pieces();
         let last = last.map(|place| &place.extent);
-        let written_runs: Vec<_> = match self.may_keep_blocks() {
+        let unchanged: Vec<_> = match self.may_keep_blocks() {
             true => pieces.iter().map(|piece| Unchanged::of(piece, last)).collect(),
             false => pieces.iter().map(|_| None).collect(),
         };
-        let kept = BlockReuse::plan(&pieces, &written_runs);
+        let kept = BlockReuse::plan(&pieces, &unchanged);
         let upsert = &*self.upsert;
-        let forms = pieces
-            .iter()
-            .zip(written_runs)
-            .map(|(piece, written_runs)| Form::of(piece, written_runs, &kept, upsert));
+        let forms =
+            pieces.iter().zip(unchanged).map(|(piece, unchanged)| Form::of(piece, unchanged, &kept, upsert));
         let forms = forms.collect::<Result<Vec<Form>>>()?;
         let checkpoint = self.generation.load(Ordering::Relaxed);
         let origin = Origin { volume_id: self.volume_id, dict, checkpoint };

@@ -34,7 +34,7 @@ use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
 use crate::planted::{self, Bug};
 use crate::settings::Geometry;
-use crate::store::{NodePlace, Reach, Store};
+use crate::store::{NodePlace, ReadScope, Store};
 use crate::table::Table;
 use crate::upsert::Upsert;
 
@@ -119,7 +119,7 @@ impl Tree<'_> {
                 (table.place(id), table.why_lost(id))
             };
             let Some(place) = place else { return lost.map_or(Ok(None), Err) };
-            let node = self.store.read_node(id, &place, Reach::Header, None)?;
+            let node = self.store.read_node(id, &place, ReadScope::Header, None)?;
             if let Some(node) = self.keep_read(node, &place)? {
                 return Ok(Some(node));
             }
@@ -131,7 +131,7 @@ impl Tree<'_> {
     fn find_whole(&self, id: NodeId) -> Result<bool> {
         let Some(place) = self.table.lock().place(id) else { return Ok(false) };
         let read = || -> Result<()> {
-            let node = self.store.read_node(id, &place, Reach::Whole, None)?;
+            let node = self.store.read_node(id, &place, ReadScope::Whole, None)?;
             // Before those who wait for it look again, or they would read it themselves.
             self.keep_read(node, &place)?;
             Ok(())

@@ -355,7 +355,7 @@ impl Tree<'_> {
         let (lo, hi) = scope.whole.as_ref().map_or((&scope.lo, &scope.hi), |(lo, hi)| (lo, hi));
         let begins_before = |b: &Basement, cut: &Cut| up.cut(&Cut::before(b.first.as_slice())) < *cut;
         let is_beginning = *index < LONG_SCAN_BASEMENTS;
-        let was_expected = is_beginning && self.store.ahead.has_come(leaf.id, self.dict.index, at);
+        let was_expected = is_beginning && self.store.readahead.has_come(leaf.id, self.dict.index, at);
         let is_here = |b: &Basement| b.piece.is_resident();
         let here = basements.get(*index).is_some_and(is_here);
         let behind = match direction {
@@ -381,7 +381,7 @@ impl Tree<'_> {
             let is_long = was_expected || goes_on || before >= LONG_SCAN_BASEMENTS;
             if is_long && *end != Cut::HIGH && *index + ahead >= basements.len() {
                 let request = Request { dict: self.dict.index, at: end.clone(), more: LEAVES_AHEAD - 1 };
-                self.store.ahead.ask(request);
+                self.store.readahead.ask(request);
             }
         }
         if here {
@@ -404,7 +404,7 @@ impl Tree<'_> {
     pub fn read_leaf(&self, at: &Cut, mut more: usize) -> Result<()> {
         let mut ask_for_more = |end: Cut| {
             if more > 0 && end != Cut::HIGH {
-                self.store.ahead.ask(Request { dict: self.dict.index, at: end, more: more - 1 });
+                self.store.readahead.ask(Request { dict: self.dict.index, at: end, more: more - 1 });
                 more = 0;
             }
         };
@@ -434,7 +434,7 @@ impl Tree<'_> {
             if let Some(LeafPlace { leaf, end, .. }) = leaf {
                 levels.pop();
                 ask_for_more(end);
-                self.store.ahead.expect(leaf.id);
+                self.store.readahead.expect(leaf.id);
                 self.store.read_alone(leaf.id, || self.store.load(&leaf.pieces())).transpose()?;
             }
             let pending: Vec<_> = levels.into_iter().map(|level| level.piece).collect();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::key::Cut;
-use crate::store::Reach;
+use crate::store::ReadScope;
 
 /// Everything stands in the root.
 const ONE_NODE: Geometry = Geometry { node_bytes: 256 << 10, ..GEOMETRY };
@@ -26,7 +26,7 @@ fn last_msns(env: &Env) -> Vec<u64> {
     let tree = tree(env);
     let id = root(&tree).id;
     let place = tree.table.lock().place(id).unwrap();
-    let root = env.engine.store.read_node(id, &place, Reach::Header, None).unwrap();
+    let root = env.engine.store.read_node(id, &place, ReadScope::Header, None).unwrap();
     let stored = root.edges()[0].partition.as_ref().unwrap().stored().unwrap();
     stored.runs.iter().map(|run| run.last_msn).collect()
 }
