@@ -55,6 +55,18 @@ impl ExitCodes {
 /// /proc/self/mountinfo.
 const TYPES: [&str; 3] = ["betrfs", "fuse.betrfs", "fuseblk.betrfs"];
 
+/// The names under which the program is a helper of mkfs(8), fsck(8), mount(8) and umount(8).
+pub const HELPERS: [&str; 8] = [
+    "mkfs.betrfs",
+    "fsck.betrfs",
+    "mount.betrfs",
+    "mount.fuse.betrfs",
+    "mount.fuseblk.betrfs",
+    "umount.betrfs",
+    "umount.fuse.betrfs",
+    "umount.fuseblk.betrfs",
+];
+
 /// What a helper's name begins with: `mount` of `/sbin/mount.betrfs`.
 fn helper_of(program: &OsStr) -> Option<&str> {
     let name = Path::new(program).file_name().and_then(OsStr::to_str)?;
@@ -88,6 +100,14 @@ mod tests {
 
     fn line(arguments: &[&str]) -> Vec<OsString> {
         command_line(arguments.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn each_helper_is_a_command() {
+        for helper in HELPERS {
+            assert_eq!(helper_of(helper.as_ref()), helper.split('.').next(), "{helper}");
+            assert_ne!(line(&[helper, "v"])[1], "v", "{helper}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, clone, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage};
+use commands::{check, clone, install_helpers, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage};
 use helper::ExitCodes;
 use log::Place;
 
@@ -61,6 +61,7 @@ enum Command {
     Stats(stats::Arguments),
     Sync(sync::Arguments),
     Usage(usage::Arguments),
+    InstallHelpers(install_helpers::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         Command::Stats(command) => stats::run(command),
         Command::Sync(command) => sync::run(command),
         Command::Usage(command) => usage::run(command),
+        Command::InstallHelpers(command) => install_helpers::run(command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::mounted::{Mounted, betrfs, ok, refused, told};
+use crate::mounted::{Mounted, alone, betrfs, ok, refused, told};
 
 /// The program under a helper's name.
 fn helper(mounted: &Mounted, name: &str) -> PathBuf {
@@ -147,4 +147,76 @@ fn a_remount_changes_what_it_names_and_the_server_heeds_it() {
         |options: &str| Command::new("mount").args(["-i", "-o", options]).arg(&mounted.dir).output();
     ok(&by_mount("remount,ro").unwrap());
     assert!(options_of(&mounted).starts_with("ro,"));
+}
+
+/// In a namespace of its own the test has a /sbin and an /etc to write to.
+#[test]
+fn installed_helpers_let_mount_find_the_type_of_a_file() {
+    let others = alone();
+    let mounted = Mounted::beside_none(&others);
+    let script = r#"
+        set -e
+        layers=$(dirname "$2")/layers
+        mkdir "$layers"
+        mount -t tmpfs none "$layers"
+        for dir in usr/sbin etc; do
+            mkdir -p "$layers/$dir/upper" "$layers/$dir/work"
+            mount -t overlay none -o "lowerdir=/$dir,upperdir=$layers/$dir/upper,workdir=$layers/$dir/work" "/$dir"
+        done
+        rm -f /etc/filesystems
+        "$1" install-helpers
+        "$1" install-helpers
+        mount "$2" "$3"
+        findmnt -n -o FSTYPE "$3"
+        echo data > "$3/f"
+        umount "$3"
+        mount -t betrfs -o ro "$2" "$3"
+        cat "$3/f"
+        umount "$3"
+        fsck -t betrfs "$2"
+        echo "fsck ends with $?"
+        "$1" install-helpers --remove
+        ls /usr/sbin | grep betrfs || echo no links
+        ls /etc/filesystems 2>/dev/null || echo no list
+    "#;
+    let mut shell = Command::new("timeout");
+    shell.args(["60", "unshare", "--mount", "bash", "-c", script, "bash", env!("CARGO_BIN_EXE_betrfs")]);
+    let output = shell.arg(&mounted.volume).arg(&mounted.dir).output().unwrap();
+    ok(&output);
+    let told = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    let links = lines.iter().filter(|line| line.contains(" -> ")).count();
+    assert_eq!(links, 8, "each link is made once: {told}");
+    let after = |line: &str| lines.iter().position(|found| *found == line).expect(&told);
+    assert!(after("fuseblk.betrfs") < after("data") && after("data") < after("fsck ends with 0"), "{told}");
+    assert!(after("no links") < after("no list"), "{told}");
+}
+
+#[test]
+fn helpers_of_others_are_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let install = |more: &[&str]| {
+        betrfs().arg("install-helpers").arg("--root").arg(root.path()).args(more).output().unwrap()
+    };
+    fs::create_dir(at("sbin")).unwrap();
+    symlink("/somebody/else", at("sbin/umount.betrfs")).unwrap();
+    refused(&install(&[]), &["umount.betrfs", "a link to /somebody/else"]);
+    assert!(!at("sbin/mount.betrfs").exists() && !at("etc/filesystems").exists(), "nothing is done in part");
+    fs::remove_file(at("sbin/umount.betrfs")).unwrap();
+    fs::create_dir(at("etc")).unwrap();
+    fs::write(at("etc/filesystems"), "vfat\n*\n").unwrap();
+    ok(&install(&[]));
+    assert_eq!(fs::read_to_string(at("etc/filesystems")).unwrap(), "vfat\nbetrfs\n*\n");
+    assert_eq!(
+        fs::read_link(at("sbin/fsck.betrfs")).unwrap(),
+        PathBuf::from(env!("CARGO_BIN_EXE_betrfs")).canonicalize().unwrap()
+    );
+    // What another has put there since stays.
+    fs::remove_file(at("sbin/mkfs.betrfs")).unwrap();
+    fs::write(at("sbin/mkfs.betrfs"), "theirs").unwrap();
+    ok(&install(&["--remove"]));
+    assert_eq!(fs::read_dir(at("sbin")).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(at("sbin/mkfs.betrfs")).unwrap(), "theirs");
+    assert_eq!(fs::read_to_string(at("etc/filesystems")).unwrap(), "vfat\n*\n");
 }

@@ -1,0 +1,170 @@
+//! `betrfs install-helpers`: the names by which mkfs(8), fsck(8), mount(8) and umount(8) find the program.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Outcome};
+use crate::format::print;
+use crate::helper::HELPERS;
+
+/// Types that mount(8) tries where it is given none, one a line; `*` stands for those of the kernel.
+const FILESYSTEMS: &str = "etc/filesystems";
+const OWN_LINE: &str = "betrfs";
+const KERNELS_LINE: &str = "*";
+
+/// Link the program under the names by which mkfs(8), fsck(8), mount(8) and umount(8) look for it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  betrfs install-helpers              links in /sbin, and a line in /etc/filesystems
+  betrfs install-helpers --remove     takes both away
+With the links, `mount -t betrfs` and lines of /etc/fstab work, and umount(8) ends a mount by the program. With the line, \
+`mount FILE DIR` finds the type by itself. What is there and is not the program's own is never changed.")]
+pub struct Arguments {
+    /// Take the links and the line away
+    #[arg(long)]
+    remove: bool,
+    /// Do it below this directory instead of /, as for a package
+    #[arg(long, default_value = "/", hide_default_value = true)]
+    root: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find the program itself: {error}")))?;
+    let dir = arguments.root.join("sbin");
+    let names = HELPERS.map(|name| dir.join(name));
+    if arguments.remove {
+        return remove(&names, &program, &arguments.root);
+    }
+    // Nothing is done if a part could not be.
+    for name in &names {
+        if let Some(other) = other_than(name, &program)? {
+            return Err(Failure::new(format!(
+                "{} is {other}, and not a link to {}; move it away first",
+                name.display(),
+                program.display()
+            )));
+        }
+    }
+    fs::create_dir_all(&dir).map_err(|error| failed("make", &dir, &error))?;
+    for name in &names {
+        match symlink(&program, name) {
+            Ok(()) => print(format_args!("{} -> {}", name.display(), program.display()))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed("make", name, &error)),
+        }
+    }
+    if change_filesystems(&arguments.root, with_own_line)? {
+        print(format_args!("{}: {OWN_LINE}", arguments.root.join(FILESYSTEMS).display()))?;
+    }
+    Ok(())
+}
+
+fn remove(names: &[PathBuf], program: &Path, root: &Path) -> Outcome {
+    for name in names {
+        // What another has put there since stays.
+        if fs::read_link(name).is_ok_and(|target| target == program) {
+            fs::remove_file(name).map_err(|error| failed("remove", name, &error))?;
+            print(format_args!("removed {}", name.display()))?;
+        }
+    }
+    if change_filesystems(root, without_own_line)? {
+        print(format_args!("removed {OWN_LINE} from {}", root.join(FILESYSTEMS).display()))?;
+    }
+    Ok(())
+}
+
+/// What stands at a name, if that is something else than a link to the program.
+fn other_than(name: &Path, program: &Path) -> Result<Option<String>, Failure> {
+    let kind = match fs::symlink_metadata(name) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("look at", name, &error)),
+    };
+    if !kind.is_symlink() {
+        return Ok(Some("something else".to_owned()));
+    }
+    let target = fs::read_link(name).map_err(|error| failed("read", name, &error))?;
+    Ok((target != program).then(|| format!("a link to {}", target.display())))
+}
+
+/// Writes the list of types anew if it changes; `true` if it did. A list that would be empty is removed.
+fn change_filesystems(root: &Path, change: fn(&str) -> String) -> Result<bool, Failure> {
+    let path = root.join(FILESYSTEMS);
+    let old = match fs::read_to_string(&path) {
+        Ok(list) => list,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed("read", &path, &error)),
+    };
+    let new = change(&old);
+    if new == old {
+        return Ok(false);
+    }
+    if new.is_empty() {
+        fs::remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
+        return Ok(true);
+    }
+    let dir = root.join("etc");
+    fs::create_dir_all(&dir).map_err(|error| failed("make", &dir, &error))?;
+    // mount(8) reads the old list or the new one, and never a half.
+    let beside = dir.join("filesystems.betrfs-new");
+    let written = fs::write(&beside, new).and_then(|()| fs::rename(&beside, &path));
+    written.map(|()| true).map_err(|error| failed("write", &path, &error))
+}
+
+/// The list with our type before the kernel's, which it begins with if there was none.
+fn with_own_line(list: &str) -> String {
+    if list.lines().any(|line| line.trim() == OWN_LINE) {
+        return list.to_owned();
+    }
+    if list.is_empty() {
+        return format!("{OWN_LINE}\n{KERNELS_LINE}\n");
+    }
+    let mut lines: Vec<&str> = list.lines().collect();
+    let at = lines.iter().position(|line| line.trim() == KERNELS_LINE).unwrap_or(lines.len());
+    lines.insert(at, OWN_LINE);
+    lines.join("\n") + "\n"
+}
+
+/// The list without our type; none if nothing is left but the kernel's, which are tried without a list too.
+fn without_own_line(list: &str) -> String {
+    let own = |line: &&str| line.trim() == OWN_LINE;
+    if !list.lines().any(|line| own(&line)) {
+        return list.to_owned();
+    }
+    let rest: Vec<&str> = list.lines().filter(|line| !own(line)).collect();
+    if rest.iter().all(|line| line.trim() == KERNELS_LINE || line.trim().is_empty()) {
+        return String::new();
+    }
+    rest.join("\n") + "\n"
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_types_has_our_line_once_and_before_the_kernels() {
+        for (old, new) in [
+            ("", "betrfs\n*\n"),
+            ("ext4\n", "ext4\nbetrfs\n"),
+            ("ext4\nvfat", "ext4\nvfat\nbetrfs\n"),
+            ("ext4\n*\n", "ext4\nbetrfs\n*\n"),
+            ("# mine\n\n*\n", "# mine\n\nbetrfs\n*\n"),
+        ] {
+            assert_eq!(with_own_line(old), new);
+            assert_eq!(with_own_line(new), new);
+            let left = without_own_line(new);
+            assert_eq!(left.trim_end(), if old.is_empty() { "" } else { old.trim_end() });
+            assert_eq!(without_own_line(&left), left);
+        }
+    }
+}
