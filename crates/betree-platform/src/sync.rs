@@ -1,7 +1,7 @@
 //! Locks, condition variables and atomics, under one set of names for every platform.
 //!
-//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. In the platform of an
-//! ordinary program a thread can say what it does before it waits at any of them.
+//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. In the platform
+//! of an ordinary program a thread can say what it does before it waits at any of them.
 
 #[cfg(all(feature = "std", not(feature = "shuttle")))]
 mod chosen {

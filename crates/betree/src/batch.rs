@@ -140,14 +140,14 @@ impl Batch {
         self.frees_bytes = self.frees_bytes.saturating_add(bytes);
     }
 
-    /// Says that what the batch puts and clones takes the place of about as much, so that once it is carried out
-    /// it adds nothing of size: it may use room that is otherwise kept for deletes.
+    /// Says that what the batch puts and clones takes the place of about as much, so that once it is carried
+    /// out it adds nothing of size: it may use room that is otherwise kept for deletes.
     pub fn mark_replacing(&mut self) {
         self.replaces = true;
     }
 
-    /// Says that the batch takes so many bytes of the room that was [set aside](crate::Env::set_aside): when it is
-    /// committed, so much less is.
+    /// Says that the batch takes so many bytes of the room that was [set aside](crate::Env::set_aside): when
+    /// it is committed, so much less is.
     pub fn draw(&mut self, bytes: u64) {
         self.drawn_bytes = self.drawn_bytes.saturating_add(bytes);
     }
@@ -162,7 +162,8 @@ impl Batch {
         self.changes == 0
     }
 
-    /// Its size in the log in bytes, by which [`Env::commit`](crate::Env::commit) refuses one that is too large.
+    /// Its size in the log in bytes, by which [`Env::commit`](crate::Env::commit) refuses one that is too
+    /// large.
     pub fn bytes(&self) -> usize {
         self.record.len()
     }

@@ -32,10 +32,10 @@ use commit::Committer;
 
 /// Several dictionaries in one volume.
 ///
-/// Whoever drops it last closes it, as well as that can be done: [`close`](Env::close) tells whether it could, and
-/// [`abandon`](Env::abandon) keeps it from happening. Threads that work for it hold it as well. The end of a process
-/// that drops nothing (`exit`, a signal), and a drop while the thread panics, are a crash: of what was not synced
-/// nothing is sure to be left.
+/// Whoever drops it last closes it, as well as that can be done: [`close`](Env::close) tells whether it
+/// could, and [`abandon`](Env::abandon) keeps it from happening. Threads that work for it hold it as well.
+/// The end of a process that drops nothing (`exit`, a signal), and a drop while the thread panics, are a
+/// crash: of what was not synced nothing is sure to be left.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
 /// reclaiming, checkpoint, the dictionaries' structures, commit, their states, the node table, the rest.
@@ -70,8 +70,8 @@ impl Env {
         }
     }
 
-    /// What a message for a range weighs in the buffers of nodes, in bytes: where what it would take the place of is
-    /// less, single changes are better.
+    /// What a message for a range weighs in the buffers of nodes, in bytes: where what it would take the
+    /// place of is less, single changes are better.
     pub fn range_weight_bytes(&self) -> usize {
         self.engine.geometry.range_weight_bytes()
     }
@@ -91,8 +91,8 @@ impl Env {
         self.opened.replayed_batches
     }
 
-    /// Whether all dictionaries hold what was committed up to the same change. It is otherwise only where a volume
-    /// could not be opened, because its log was replayed in part.
+    /// Whether all dictionaries hold what was committed up to the same change. It is otherwise only where a
+    /// volume could not be opened, because its log was replayed in part.
     pub fn is_of_one_moment(&self) -> bool {
         let mut applied = self.engine.dicts.iter().map(|dict| dict.state.read().applied_msn);
         let first = applied.next();

@@ -1,5 +1,5 @@
-//! Whether an environment takes changes, and if not since when and why: kept for whoever asks, and told at once to
-//! whoever watches.
+//! Whether an environment takes changes, and if not since when and why: kept for whoever asks, and told at
+//! once to whoever watches.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 pub struct Trouble {
     /// The failure, in words.
     pub why: String,
-    /// When it came: nanoseconds since 1970-01-01 00:00 UTC by the clock of whoever watches, 0 where nobody does.
+    /// When it came: nanoseconds since 1970-01-01 00:00 UTC by the clock of whoever watches, 0 where nobody
+    /// does.
     pub since_ns: i64,
 }
 
@@ -24,8 +25,8 @@ pub enum State {
     /// It does.
     #[default]
     Writable,
-    /// The disk under the device has no room. Nothing is lost: changes are taken as far as memory and log go, and
-    /// once there is room it goes on by itself.
+    /// The disk under the device has no room. Nothing is lost: changes are taken as far as memory and log go,
+    /// and once there is room it goes on by itself.
     DeviceFull(Trouble),
     /// It takes none until it is opened anew.
     ReadOnly(Trouble),

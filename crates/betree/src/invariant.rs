@@ -1,8 +1,9 @@
 //! What cannot be unless this program is wrong: said aloud, and never defaulted away.
 //!
-//! Bytes of the disk, requests and memory that is short are no invariants: they have errors of their own. An invariant
-//! speaks of what this code alone decides: a count of references, a piece that was read a line ago. Where debug assertions
-//! are on (tests, the simulator) a failed one panics at its place. In release the call returns [`Error::Internal`].
+//! Bytes of the disk, requests and memory that is short are no invariants: they have errors of their own. An
+//! invariant speaks of what this code alone decides: a count of references, a piece that was read a line ago.
+//! Where debug assertions are on (tests, the simulator) a failed one panics at its place. In release the call
+//! returns [`Error::Internal`].
 
 use crate::error::Error;
 

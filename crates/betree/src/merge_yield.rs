@@ -7,8 +7,9 @@ const NODES_REMEMBERED: u64 = 16;
 /// Less than one part in so many went: keys are new more often than they are overwritten.
 const LOST_MAX: u64 = 8;
 
-/// Of what went into the last merges in a dictionary's leaves, how much came out. Where keys are mostly new it is almost
-/// all: then messages can wait long for their fold and take little space for it. What is overwritten must not.
+/// Of what went into the last merges in a dictionary's leaves, how much came out. Where keys are mostly new
+/// it is almost all: then messages can wait long for their fold and take little space for it. What is
+/// overwritten must not.
 #[derive(Default)]
 pub(crate) struct MergeYield {
     in_bytes: AtomicU64,

@@ -39,8 +39,8 @@ pub(crate) struct Table {
     pages: Vec<Option<PagePlace>>,
     /// Extents that the last captured version names and the current one does not.
     retired: Vec<Arc<Extent>>,
-    /// Of a table that was read as far as it can be: slots in a row of which nothing is known, by the first of
-    /// them, with the one behind the last, and why.
+    /// Of a table that was read as far as it can be: slots in a row of which nothing is known, by the first
+    /// of them, with the one behind the last, and why.
     lost: BTreeMap<u32, (u32, Error)>,
     miscounted: Option<NodeId>,
 }
@@ -182,11 +182,12 @@ impl Table {
         self.touch(id.slot);
     }
 
-    /// Adds to a node's references, or takes from them, and returns their number; `None` where the table does not hold
-    /// the node. A node without references stays in the table: so recovery finds what is still to be freed.
+    /// Adds to a node's references, or takes from them, and returns their number; `None` where the table does
+    /// not hold the node. A node without references stays in the table: so recovery finds what is still to be
+    /// freed.
     ///
-    /// A number below zero or beyond the type means that the table and the edges do not agree. The node then keeps a
-    /// reference for ever, for it may still be named, and [`miscounted`](Table::miscounted) tells.
+    /// A number below zero or beyond the type means that the table and the edges do not agree. The node then
+    /// keeps a reference for ever, for it may still be named, and [`miscounted`](Table::miscounted) tells.
     pub fn count(&mut self, id: NodeId, more: i64) -> Option<u32> {
         let slot = self.slot_mut(id)?;
         let sum = i64::from(slot.references).checked_add(more).and_then(|sum| u32::try_from(sum).ok());
@@ -238,9 +239,9 @@ impl Table {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
     }
 
-    /// Shares the version of this moment with a checkpoint. What stands on extents that it does not name may take
-    /// their blocks over from now on: not before, for the checkpoint before this one named them, and it may have been
-    /// under way when its nodes let go of them.
+    /// Shares the version of this moment with a checkpoint. What stands on extents that it does not name may
+    /// take their blocks over from now on: not before, for the checkpoint before this one named them, and it
+    /// may have been under way when its nodes let go of them.
     pub fn capture(&mut self) -> CapturedTable {
         let pages = core::mem::take(&mut self.dirty_pages)
             .into_iter()

@@ -23,8 +23,8 @@ pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(serde_json::to_string_pretty(document)?)
 }
 
-/// Prints a line, or several, on standard output. That whoever reads it has seen enough is no failure; that it
-/// cannot be written anywhere is one.
+/// Prints a line, or several, on standard output. That whoever reads it has seen enough is no failure; that
+/// it cannot be written anywhere is one.
 pub fn print(text: impl Display) -> Result<(), Failure> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,5 +1,5 @@
-//! Where the log goes: to standard error, which a server in the background has on its log file; or, where it has
-//! none, to the system's log.
+//! Where the log goes: to standard error, which a server in the background has on its log file; or, where it
+//! has none, to the system's log.
 
 use std::io::IsTerminal;
 
@@ -13,7 +13,8 @@ pub enum Place {
     Command,
     /// A server's, in its file: the few lines of a mount's life, too.
     File,
-    /// A server's, in the journal or whatever else takes what is sent to syslog(3); where nothing does, nowhere.
+    /// A server's, in the journal or whatever else takes what is sent to syslog(3); where nothing does,
+    /// nowhere.
     System,
 }
 

@@ -1,13 +1,15 @@
 //! The socket on which a mount's server tells of itself, and of how its volume was closed.
 //!
-//! Whoever asks must not go through the mount: its server may be stopped, a mount of another user refuses even
-//! root, and of an unmount that is over nothing is left to ask. So the server listens on an abstract socket whose
-//! name begins with the mount's number, which the kernel tells without asking anybody, and ends at random, so that
-//! nobody can take the name before it is needed. Both sides look at who the other is, and wait for nobody for long.
+//! Whoever asks must not go through the mount: its server may be stopped, a mount of another user refuses
+//! even root, and of an unmount that is over nothing is left to ask. So the server listens on an abstract
+//! socket whose name begins with the mount's number, which the kernel tells without asking anybody, and ends
+//! at random, so that nobody can take the name before it is needed. Both sides look at who the other is, and
+//! wait for nobody for long.
 //!
-//! The kernel gives a number that is free to the next mount, and the server of the last may still be closing its
-//! volume: so a connection begins with a word of the server, whether its mount is over. It has one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word
-//! at once, and when the volume is closed and let go of with how that went.
+//! The kernel gives a number that is free to the next mount, and the server of the last may still be closing
+//! its volume: so a connection begins with a word of the server, whether its mount is over. It has one
+//! request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once, and
+//! when the volume is closed and let go of with how that went.
 
 use std::fmt::Display;
 use std::fs;

@@ -67,8 +67,8 @@ pub fn approach(path: &Path) -> Result<(), Unheard> {
 /// and what it leads to is looked at before it is believed to be what was made.
 ///
 /// # Errors
-/// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `ELOOP` where it is a symbolic link,
-/// `ENODEV` where it is no file or directory, `EXDEV` where `target` is not on the same.
+/// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `ELOOP` where it is a symbolic
+/// link, `ENODEV` where it is no file or directory, `EXDEV` where `target` is not on the same.
 pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Result<()> {
     let from = open_plain(source, OFlags::NOFOLLOW)?;
     let is_dir = from.metadata()?.is_dir();
@@ -182,8 +182,8 @@ fn open_parent(path: &Path) -> io::Result<(File, &OsStr)> {
     Ok((File::from(rustix::fs::open(parent, flags, Mode::empty())?), name))
 }
 
-/// Opens a file or directory on a BetrFS mount to ask something of it. What else a path leads to is not opened:
-/// that could be waited for, or do something.
+/// Opens a file or directory on a BetrFS mount to ask something of it. What else a path leads to is not
+/// opened: that could be waited for, or do something.
 fn open_plain(path: &Path, flags: OFlags) -> io::Result<File> {
     let found = File::from(rustix::fs::open(path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     let kind = found.metadata()?.file_type();
@@ -199,7 +199,8 @@ fn open_plain(path: &Path, flags: OFlags) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
-/// Opens the directory under which the snapshots of a directory are found. No name on the way is followed twice.
+/// Opens the directory under which the snapshots of a directory are found. No name on the way is followed
+/// twice.
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
@@ -222,8 +223,8 @@ pub fn write_back(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes durable all of a mount for which writes have returned, with what processes have written to mappings of files
-/// in this directory.
+/// Makes durable all of a mount for which writes have returned, with what processes have written to mappings
+/// of files in this directory.
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.

@@ -1,7 +1,8 @@
 //! The mount: kernel requests to calls of the library [`betrfs`], and back.
 //!
 //! - [`Server`] is the file-system side: one method a request, no word of how requests travel;
-//! - `wire` has the bytes of the kernel's protocol, `protocol` decodes requests and encodes replies, `transport` carries them;
+//! - `wire` has the bytes of the kernel's protocol, `protocol` decodes requests and encodes replies,
+//!   `transport` carries them;
 //! - [`mount_point`] is what happens to the directory: checks, mount(2), umount(2);
 //! - [`Control`] is the socket on which commands ask a server, and hear how its volume was closed;
 //! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.

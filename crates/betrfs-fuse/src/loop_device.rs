@@ -1,8 +1,8 @@
 //! A loop device that stands for a volume's file as long as it is mounted.
 //!
-//! Only what is mounted from a block device is told of syncfs(2) by the kernel, keeps umount(2) until its server
-//! has closed, and is seen by what looks for block devices. Nobody reads or writes through this one: the server
-//! has the file itself. It goes with the last who has it open: the mount.
+//! Only what is mounted from a block device is told of syncfs(2) by the kernel, keeps umount(2) until its
+//! server has closed, and is seen by what looks for block devices. Nobody reads or writes through this one:
+//! the server has the file itself. It goes with the last who has it open: the mount.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
 use std::fs::File;

@@ -26,8 +26,8 @@ const READ_AHEAD_KIB: u32 = 1024;
 /// How long a volume is waited for whose mount is gone, and which its server is still closing.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How many files a server can open beyond those that it has open when it begins to serve: for connections, and
-/// for what it looks up.
+/// How many files a server can open beyond those that it has open when it begins to serve: for connections,
+/// and for what it looks up.
 const SPARE_FILES: usize = 8;
 
 /// Opens a volume's file or block device. A volume that is in use and mounted nowhere is being closed as a
@@ -216,8 +216,8 @@ fn access_times(flags: MountFlags) -> AccessTimes {
     }
 }
 
-/// A mount that goes with this value unless it is over: what is not served must not be left to those who would
-/// wait for it.
+/// A mount that goes with this value unless it is over: what is not served must not be left to those who
+/// would wait for it.
 struct Undone {
     mount: OwnMount,
     is_over: bool,

@@ -215,9 +215,9 @@ impl OwnMount {
         self.undo_apart(&["--lazy"], detach)
     }
 
-    /// Undoes the mount from its server's process, by a program. At the end of a mount of a block device the kernel
-    /// waits for the server's answer, whatever signal comes; a server that waited itself and was killed would
-    /// keep its own connection, and so that wait, for ever.
+    /// Undoes the mount from its server's process, by a program. At the end of a mount of a block device the
+    /// kernel waits for the server's answer, whatever signal comes; a server that waited itself and was
+    /// killed would keep its own connection, and so that wait, for ever.
     fn undo_apart(
         &self,
         how: &[&str],
@@ -273,8 +273,8 @@ fn device_number(path: &Path) -> Result<(u32, u32), Errno> {
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Mounts; what comes back is the connection's end for the server, and the mount. By root it is one of a block
-/// device, where that can be had: the volume's, or a loop device on its file.
+/// Mounts; what comes back is the connection's end for the server, and the mount. By root it is one of a
+/// block device, where that can be had: the volume's, or a loop device on its file.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.

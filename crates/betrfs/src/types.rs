@@ -79,8 +79,8 @@ pub struct Entry {
     pub attr: Attr,
 }
 
-/// What the owner of an inode wants of it, as chattr(1) sets it; the bits are Linux's (`FS_IOC_GETFLAGS`). A volume
-/// keeps bits that this version does not know.
+/// What the owner of an inode wants of it, as chattr(1) sets it; the bits are Linux's (`FS_IOC_GETFLAGS`). A
+/// volume keeps bits that this version does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeFlags(u32);
 
@@ -153,8 +153,8 @@ pub struct SetAttr {
     pub mtime_ns: Option<TimeSet>,
     /// Time of the last change; now, where it is not given.
     pub ctime_ns: Option<i64>,
-    /// Whether set-id bits, and the capabilities of a program, are to go: the caller is about to change the contents,
-    /// or changes the size, and has no privilege to keep them (`CAP_FSETID`).
+    /// Whether set-id bits, and the capabilities of a program, are to go: the caller is about to change the
+    /// contents, or changes the size, and has no privilege to keep them (`CAP_FSETID`).
     pub kill_set_id: bool,
 }
 
@@ -215,8 +215,8 @@ pub struct StatFs {
     pub free_bytes: u64,
     /// What of that can be given to writers: the rest is kept for deletes, as ext4 keeps some for root.
     pub available_bytes: u64,
-    /// How many objects there are and can be. How many there are is not kept: no more than were ever made, or than
-    /// there is room taken for.
+    /// How many objects there are and can be. How many there are is not kept: no more than were ever made, or
+    /// than there is room taken for.
     pub files: u64,
     /// How many more objects there can be, from the room.
     pub files_free: u64,
@@ -322,15 +322,16 @@ pub struct OpenOptions {
     pub access_times: AccessTimes,
     /// Whether listing a directory is one of them.
     pub listings_count: bool,
-    /// Whether whoever opens a file by its name and is told [`Stale`](crate::Error::Stale) looks the name up again,
-    /// once, as Linux does. A file that is replaced by a rename then need not be kept for those who looked it up and
-    /// have not opened it yet.
+    /// Whether whoever opens a file by its name and is told [`Stale`](crate::Error::Stale) looks the name up
+    /// again, once, as Linux does. A file that is replaced by a rename then need not be kept for those who
+    /// looked it up and have not opened it yet.
     pub names_are_looked_up_again: bool,
 }
 
 impl OpenOptions {
-    /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files' contents; times of
-    /// access as with `relatime`; what was looked up can be opened, though it was replaced.
+    /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files'
+    /// contents; times of access as with `relatime`; what was looked up can be opened, though it was
+    /// replaced.
     pub fn new(platform: Arc<dyn Platform>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
@@ -346,8 +347,8 @@ impl OpenOptions {
     }
 }
 
-/// What the removal of all that is below a directory does about snapshots, of the directory itself and of those
-/// below it.
+/// What the removal of all that is below a directory does about snapshots, of the directory itself and of
+/// those below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotsBelow {
     /// They hold it: where there is one, nothing is removed.

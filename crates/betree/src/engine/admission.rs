@@ -1,10 +1,10 @@
-//! What may be taken of the room on the device: why a change is refused with [`Error::NoSpace`](crate::Error::NoSpace)
-//! is decided here.
+//! What may be taken of the room on the device: why a change is refused with
+//! [`Error::NoSpace`](crate::Error::NoSpace) is decided here.
 //!
-//! What is accepted must fit beside what is there and what is owed to the next checkpoint, with a reserve. Deletes are
-//! taken always, for they give space back; what takes the place of about as much may use half of the reserve until that
-//! is carried out; all else leaves the reserve alone, and what was set aside for others. Making room, where there is too
-//! little, is `env/make_room.rs`.
+//! What is accepted must fit beside what is there and what is owed to the next checkpoint, with a reserve.
+//! Deletes are taken always, for they give space back; what takes the place of about as much may use half of
+//! the reserve until that is carried out; all else leaves the reserve alone, and what was set aside for
+//! others. Making room, where there is too little, is `env/make_room.rs`.
 
 use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -161,7 +161,8 @@ impl Room<'_> {
         self.is_far_from_full(more) || self.free_bytes() > self.owed_bytes() + more
     }
 
-    /// Whether there is room for a claim, and for what it makes the next checkpoint write beyond that, in bytes.
+    /// Whether there is room for a claim, and for what it makes the next checkpoint write beyond that, in
+    /// bytes.
     pub fn fits(&self, claim: &Claim, more_owed_bytes: u64) -> bool {
         let of_others = self.engine.admission.set_aside_bytes().saturating_sub(claim.drawn_bytes);
         let wanted = [claim.needed_bytes, claim.beside_bytes, of_others, more_owed_bytes];
@@ -180,8 +181,8 @@ impl Room<'_> {
         self.engine.admission.deletes_pending.load(Ordering::Relaxed) && self.is_short()
     }
 
-    /// Whether what pending deletes will give back is much beside what is free, or beside what is used and worth
-    /// the work.
+    /// Whether what pending deletes will give back is much beside what is free, or beside what is used and
+    /// worth the work.
     pub fn expects_much(&self) -> bool {
         let pending = self.engine.admission.pending_freed_bytes.load(Ordering::Relaxed);
         let used = self.total_bytes() - self.free_bytes();

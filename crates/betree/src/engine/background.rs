@@ -1,5 +1,5 @@
-//! What background work does to the trees: memtables come to the roots, trees are brought back within their bounds,
-//! what ranges hide is let go of, dead nodes are freed.
+//! What background work does to the trees: memtables come to the roots, trees are brought back within their
+//! bounds, what ranges hide is let go of, dead nodes are freed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -74,8 +74,8 @@ impl Engine {
         Ok(dict.is_full() && self.absorb_locked(dict, &dict.structure.lock())?)
     }
 
-    /// Brings a frozen memtable of any dictionary into its tree, of one that nobody is at if there is such a one.
-    /// `false` if there was none.
+    /// Brings a frozen memtable of any dictionary into its tree, of one that nobody is at if there is such a
+    /// one. `false` if there was none.
     pub fn absorb_any(&self) -> Result<bool> {
         let full = || self.dicts.iter().filter(|dict| dict.is_full());
         for dict in full() {
@@ -230,8 +230,8 @@ impl Engine {
         Ok(!self.dead.lock().is_empty() && self.free_one_locked(&self.lock_structures())?)
     }
 
-    /// The same in the background: not while anybody is at a tree. Who waited for one would keep others from being
-    /// changed meanwhile.
+    /// The same in the background: not while anybody is at a tree. Who waited for one would keep others from
+    /// being changed meanwhile.
     pub fn free_one_if_idle(&self) -> Result<bool> {
         if self.dead.lock().is_empty() {
             return Ok(false);

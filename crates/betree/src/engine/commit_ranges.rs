@@ -1,4 +1,5 @@
-//! Changes of ranges on their way into the trees: prepared without the writers' lock, and installed or given up.
+//! Changes of ranges on their way into the trees: prepared without the writers' lock, and installed or given
+//! up.
 
 use alloc::vec::Vec;
 
@@ -13,17 +14,17 @@ use crate::format::record::{Change, Changes};
 use crate::message::Msn;
 use crate::tree::TreeChange;
 
-/// What the changes of ranges of one batch make of the trees. The names of nodes that it has reserved are given back
-/// when it is dropped, unless it was installed.
+/// What the changes of ranges of one batch make of the trees. The names of nodes that it has reserved are
+/// given back when it is dropped, unless it was installed.
 pub(crate) struct PreparedRanges<'e> {
     engine: &'e Engine,
     changes: Vec<(&'e Dict, TreeChange)>,
 }
 
 impl<'e> PreparedRanges<'e> {
-    /// Prepares the first `count` changes of a record, numbered from `first_msn` on; changes that a dictionary's tree
-    /// holds already are passed over. Every message from before is in the trees, whose structures are locked. No key of a
-    /// clone may be over `key_bytes_max`.
+    /// Prepares the first `count` changes of a record, numbered from `first_msn` on; changes that a
+    /// dictionary's tree holds already are passed over. Every message from before is in the trees, whose
+    /// structures are locked. No key of a clone may be over `key_bytes_max`.
     ///
     /// # Errors
     /// Those of reading; [`Error::KeyTooLong`], [`Error::TooHigh`], [`Error::BadRecord`],

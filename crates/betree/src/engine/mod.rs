@@ -157,8 +157,8 @@ impl Engine {
         heights.max().map_or(0, |height| u64::from(height) + 1)
     }
 
-    /// Forgets headers that nobody used for a while, when they take too much: those of new nodes are in memory
-    /// without having been read.
+    /// Forgets headers that nobody used for a while, when they take too much: those of new nodes are in
+    /// memory without having been read.
     pub fn evict_headers(&self) {
         let cache = &self.store.cache;
         if cache.has_too_many_headers() {

@@ -1,7 +1,7 @@
 //! Background work: who calls for it, who does it, and who waits until it has been done.
 //!
-//! A piece of work is whatever the caller of [`Scheduler::serve`] does in one step. This type knows nothing of it: it is
-//! what threads agree on, small enough for a model checker.
+//! A piece of work is whatever the caller of [`Scheduler::serve`] does in one step. This type knows nothing
+//! of it: it is what threads agree on, small enough for a model checker.
 
 use betree_platform::sync::{Condvar, Mutex};
 
@@ -46,8 +46,8 @@ impl Scheduler {
         self.done.notify_all();
     }
 
-    /// Does pieces of work until [`stop`](Scheduler::stop), and sleeps when a piece found nothing to do until somebody
-    /// calls. `piece` returns whether it did something.
+    /// Does pieces of work until [`stop`](Scheduler::stop), and sleeps when a piece found nothing to do until
+    /// somebody calls. `piece` returns whether it did something.
     pub fn serve(&self, mut piece: impl FnMut() -> bool) {
         self.state.lock().workers += 1;
         let mut seen = 0;
@@ -74,11 +74,12 @@ impl Scheduler {
         self.done.notify_all();
     }
 
-    /// Waits while something `is_crowded`, a *write stall*: for pieces of others, or, where nobody serves, by doing the
-    /// pieces `alone`, which returns whether it did something.
+    /// Waits while something `is_crowded`, a *write stall*: for pieces of others, or, where nobody serves, by
+    /// doing the pieces `alone`, which returns whether it did something.
     ///
     /// # Errors
-    /// Those of `refuse`, which is asked before each wait; those of `alone`; the want of space that a piece met.
+    /// Those of `refuse`, which is asked before each wait; those of `alone`; the want of space that a piece
+    /// met.
     pub fn throttle(
         &self,
         is_crowded: impl Fn() -> bool,

@@ -72,8 +72,8 @@ impl Env {
         Ok(())
     }
 
-    /// Commits a batch with clones: all that came before comes to the roots, where the changes of ranges take effect;
-    /// the others go to the memtables as ever.
+    /// Commits a batch with clones: all that came before comes to the roots, where the changes of ranges take
+    /// effect; the others go to the memtables as ever.
     fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<()> {
         let (record, count) = batch.ranges_first()?;
         let most = batch.clone_key_bytes_max();
@@ -124,8 +124,8 @@ impl Env {
     /// to commit about `bytes`. [`commit`](Env::commit) does the same.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if what would make room has none itself; on a
-    /// platform without threads, those of the work that was due.
+    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if what would make room has none
+    /// itself; on a platform without threads, those of the work that was due.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
         self.scheduler.throttle(
             || self.is_crowded(bytes),

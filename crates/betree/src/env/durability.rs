@@ -22,8 +22,8 @@ impl Env {
         if self.sync_log(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
     }
 
-    /// Makes the log durable up to a change. `false` where only a checkpoint can: something was given up, or the
-    /// log has no room.
+    /// Makes the log durable up to a change. `false` where only a checkpoint can: something was given up, or
+    /// the log has no room.
     fn sync_log(&self, last: u64) -> Result<bool> {
         match self.log.sync_to(last) {
             Err(Error::NoSpace) => Ok(false),

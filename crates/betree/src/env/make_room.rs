@@ -1,4 +1,5 @@
-//! Makes room on the device where a claim finds too little: by a checkpoint, then by carrying out what was deleted.
+//! Makes room on the device where a claim finds too little: by a checkpoint, then by carrying out what was
+//! deleted.
 
 use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
@@ -10,7 +11,8 @@ use crate::engine::admission::Claim;
 use crate::error::{Error, Result};
 
 impl Env {
-    /// The writers' lock, at a moment at which there is room for a claim: whoever else found it has taken his by then.
+    /// The writers' lock, at a moment at which there is room for a claim: whoever else found it has taken his
+    /// by then.
     pub(super) fn lock_with_room(&self, claim: &Claim) -> Result<MutexGuard<'_, Committer>> {
         loop {
             let commit = self.commit.lock();
@@ -39,8 +41,8 @@ impl Env {
         if claim.is_taken_always || self.engine.room().fits(claim, 0) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// Sets so many bytes of room aside for batches that [draw](Batch::draw) on it: no other is given it. It is forgotten
-    /// when the environment is closed.
+    /// Sets so many bytes of room aside for batches that [draw](Batch::draw) on it: no other is given it. It
+    /// is forgotten when the environment is closed.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is not so much, and what a [`checkpoint`](Env::checkpoint) runs into.

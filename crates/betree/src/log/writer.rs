@@ -47,8 +47,8 @@ struct Shared {
     given_up_msn: u64,
     /// Whether appended records are kept; not between giving up and the next checkpoint's moment.
     keeping: bool,
-    /// A segment that found no room on the disk under the device. It has its place and number, so it is the next
-    /// to be written there, unless nobody needs it any more.
+    /// A segment that found no room on the disk under the device. It has its place and number, so it is the
+    /// next to be written there, unless nobody needs it any more.
     stuck: Option<(SegmentBuf, Place)>,
     /// The memory of the last segment written, for the next.
     spare: Option<SegmentBuf>,

@@ -1,9 +1,9 @@
 //! An ordered map for keys that have much in common, as the paths of a directory's files have.
 //!
-//! A search in a tree that compares whole keys follows some thirty pointers, and most of what it then compares is what all
-//! those keys share. Here a node knows how many bytes its keys share, and has the eight bytes behind these of
-//! each key side by side, as numbers: a search looks at a key itself only where these are the same (a
-//! B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001).
+//! A search in a tree that compares whole keys follows some thirty pointers, and most of what it then
+//! compares is what all those keys share. Here a node knows how many bytes its keys share, and has the eight
+//! bytes behind these of each key side by side, as numbers: a search looks at a key itself only where these
+//! are the same (a B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,8 +19,8 @@ const _: () = assert!(FANOUT <= 1 << u8::BITS, "a slot is a byte");
 
 /// The sorted keys of a node.
 ///
-/// Who comes in between moves nine bytes of each key behind: keys, and what belongs to them, stand where they came,
-/// in *slots*.
+/// Who comes in between moves nine bytes of each key behind: keys, and what belongs to them, stand where they
+/// came, in *slots*.
 #[derive(Default)]
 struct Keys {
     /// All of them begin with it. A copy: looking for it in a key is a miss of the processor's cache more.
@@ -32,8 +32,8 @@ struct Keys {
     keys: Vec<Box<[u8]>>,
 }
 
-/// The first bytes of what is behind the shared ones, as a number that is in the same order. Where there are fewer,
-/// as if zeros followed: keys with the same head have to be compared.
+/// The first bytes of what is behind the shared ones, as a number that is in the same order. Where there are
+/// fewer, as if zeros followed: keys with the same head have to be compared.
 fn head_of(rest: &[u8]) -> u64 {
     let mut head = [0; HEAD_BYTES];
     let len = rest.len().min(HEAD_BYTES);
@@ -211,7 +211,8 @@ impl<V> KeyMap<V> {
         leaf.values.get(leaf.keys.slot(leaf.keys.search(key).ok()?)?)
     }
 
-    /// Has `change` change the value of a key, or, where there is none, give it; else what it gives is dropped.
+    /// Has `change` change the value of a key, or, where there is none, give it; else what it gives is
+    /// dropped.
     pub fn change(&mut self, key: &[u8], change: impl FnOnce(Option<&mut V>) -> Option<V>) {
         if self.leaves.is_empty() {
             self.leaves.push(Leaf { keys: Keys::default(), values: Vec::new(), before: None, behind: None });

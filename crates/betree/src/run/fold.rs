@@ -42,8 +42,8 @@ impl Pairs for RunBuilder {
     }
 }
 
-/// Gives the pairs that messages make of what a basement holds, in order: points by (key, msn), and ranges of which
-/// those that cover a point are older than it.
+/// Gives the pairs that messages make of what a basement holds, in order: points by (key, msn), and ranges of
+/// which those that cover a point are older than it.
 pub(crate) fn merged(
     basement: Option<Layers>,
     points: &[Point<'_>],
@@ -116,7 +116,8 @@ fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -
         .unwrap_or(to)
 }
 
-/// The pairs of a basement that is in several runs, the oldest of pairs, where nothing of it went; `None` otherwise.
+/// The pairs of a basement that is in several runs, the oldest of pairs, where nothing of it went; `None`
+/// otherwise.
 pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Option<Arc<Run>> {
     let first = layers.newest_first().map(|run| run.key(0).to_vec()).min()?;
     let is_foldable =

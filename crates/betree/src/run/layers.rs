@@ -110,8 +110,8 @@ impl Layers {
         runs
     }
 
-    /// All messages in one run: neighbours are put together, and again, so that each message is copied as often as
-    /// the number of runs can be halved.
+    /// All messages in one run: neighbours are put together, and again, so that each message is copied as
+    /// often as the number of runs can be halved.
     pub fn joined(&self) -> Arc<Run> {
         let mut runs = self.clone().into_runs();
         while let [_, _, ..] = runs.as_slice() {

@@ -1,6 +1,6 @@
 //! Sorted runs in memory: what a partition or a basement holds. Looking in them ([`Run`]), building them
-//! ([`RunBuilder`]), several over each other ([`Layers`]), and what messages make of pairs ([`merged`]). Their bytes are
-//! those of the device before compression, `format/run.rs`.
+//! ([`RunBuilder`]), several over each other ([`Layers`]), and what messages make of pairs ([`merged`]).
+//! Their bytes are those of the device before compression, `format/run.rs`.
 
 mod builder;
 mod fences;
@@ -139,8 +139,8 @@ impl Run {
         lo
     }
 
-    /// The index of the first point from `from` on whose key is not below `key`. The nearer it is, the fewer keys are
-    /// looked at.
+    /// The index of the first point from `from` on whose key is not below `key`. The nearer it is, the fewer
+    /// keys are looked at.
     pub fn lower_bound_after(&self, from: usize, key: &[u8]) -> usize {
         // Those beside each other lie beside each other in memory.
         let near = (from + NEAR_POINTS).min(self.points);

@@ -1,5 +1,5 @@
-//! A queue of jobs that threads of the platform do, several at once, where one part of each job is done in the
-//! order in which the jobs were given.
+//! A queue of jobs that threads of the platform do, several at once, where one part of each job is done in
+//! the order in which the jobs were given.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -50,8 +50,8 @@ impl<J, D> State<J, D> {
 }
 
 impl<J, D> Queue<J, D> {
-    /// Gives a job away, when there is room for it. Gives it back where nobody serves: those who do may leave while
-    /// somebody waits for room.
+    /// Gives a job away, when there is room for it. Gives it back where nobody serves: those who do may leave
+    /// while somebody waits for room.
     pub fn give(&self, job: J) -> Option<J> {
         let mut state = self.state.lock();
         while state.threads > 0 && state.in_flight() >= IN_FLIGHT_MAX {
@@ -86,9 +86,9 @@ impl<J, D> Queue<J, D> {
         core::mem::take(&mut state.done)
     }
 
-    /// Does what is given, until [`stop`](Queue::stop) and until nothing waits any more: of each job `before`, then
-    /// `in_order`, then `after`. `in_order` is done by one thread at a time, in the order in which the jobs were
-    /// given. The scratch is kept from job to job while there are some.
+    /// Does what is given, until [`stop`](Queue::stop) and until nothing waits any more: of each job
+    /// `before`, then `in_order`, then `after`. `in_order` is done by one thread at a time, in the order in
+    /// which the jobs were given. The scratch is kept from job to job while there are some.
     pub fn serve<B: Default, P, Q>(
         &self,
         before: impl Fn(J, &mut B) -> P,

@@ -20,7 +20,8 @@ struct Job {
     last: Option<NodePlace>,
 }
 
-/// Nodes on their way to the device. Those that the threads write lie on it in the order in which they were given.
+/// Nodes on their way to the device. Those that the threads write lie on it in the order in which they were
+/// given.
 #[derive(Default)]
 pub(crate) struct Writeback {
     queue: Queue<Job, Result<Outgoing>>,
@@ -41,7 +42,8 @@ impl Writeback {
         self.queue.take_done()
     }
 
-    /// Waits for all that was given. What was written since [`take_done`](Writeback::take_done) was last asked.
+    /// Waits for all that was given. What was written since [`take_done`](Writeback::take_done) was last
+    /// asked.
     pub fn finish(&self) -> Vec<Result<Outgoing>> {
         self.queue.finish()
     }

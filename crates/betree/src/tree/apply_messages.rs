@@ -243,8 +243,8 @@ impl Tree<'_> {
         Ok(new)
     }
 
-    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key of those that
-    /// it has not added to some without a look.
+    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key of those
+    /// that it has not added to some without a look.
     fn apply_to_leaf(
         &self,
         basements: &[Basement],

@@ -1,9 +1,10 @@
 //! Basements: pairs, and messages over them.
 //!
-//! What comes to a leaf has something for most of its basements, and little for each. Where the last version's blocks may
-//! be kept, messages are added to a basement as to a partition, without a look at its pairs, and written as a run of
-//! their own; they are put together with the pairs once they are many, and by all that copies pairs. In a basement that is
-//! not on the device yet they wait beside its pairs, until whoever writes it puts them together (`run/fold.rs`).
+//! What comes to a leaf has something for most of its basements, and little for each. Where the last
+//! version's blocks may be kept, messages are added to a basement as to a partition, without a look at its
+//! pairs, and written as a run of their own; they are put together with the pairs once they are many, and by
+//! all that copies pairs. In a basement that is not on the device yet they wait beside its pairs, until
+//! whoever writes it puts them together (`run/fold.rs`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,8 +27,8 @@ const GROWING_SIZES_MAX: usize = 8;
 
 impl Tree<'_> {
     /// A basement with messages added to it, without a look at what is there. `None` where it has to be
-    /// looked at: blocks may not be kept, it would be too large or too many runs, or it might be left without a
-    /// pair. A leaf that holds none is to be noticed.
+    /// looked at: blocks may not be kept, it would be too large or too many runs, or it might be left without
+    /// a pair. A leaf that holds none is to be noticed.
     pub(super) fn with_messages(&self, basement: &Basement, points: &[Point<'_>]) -> Option<Basement> {
         let first = points.first()?;
         let new_bytes = points.iter().map(Point::bytes).sum::<usize>();

@@ -182,8 +182,8 @@ impl Tree<'_> {
         (node, edge)
     }
 
-    /// Adds the pairs of a leaf in `[lo, hi)` to one in other coordinates. Basements that lie inside as they are and
-    /// need no other keys are shared as far as `share` says.
+    /// Adds the pairs of a leaf in `[lo, hi)` to one in other coordinates. Basements that lie inside as they
+    /// are and need no other keys are shared as far as `share` says.
     pub(super) fn copy_pairs(
         &self,
         from: &Node,

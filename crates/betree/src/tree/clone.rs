@@ -239,9 +239,9 @@ impl Tree<'_> {
         }
     }
 
-    /// What lies in `[lo, hi)` behind a prefix, as the tree is under `root`. Nodes that are made for it are added to
-    /// `change`; where one holds what was pending for the source, a GOTO to it for the source itself is
-    /// pushed to `at_sources`, so that the next clone finds it.
+    /// What lies in `[lo, hi)` behind a prefix, as the tree is under `root`. Nodes that are made for it are
+    /// added to `change`; where one holds what was pending for the source, a GOTO to it for the source itself
+    /// is pushed to `at_sources`, so that the next clone finds it.
     fn capture(
         &self,
         root: &Arc<Node>,
@@ -348,8 +348,8 @@ impl Tree<'_> {
         Ok(child.height == 0 && edge.shown() != (child.lo.clone(), child.hi.clone()))
     }
 
-    /// A new node of the parts of a source, with what was collected above them with_messages_applied in it, newest
-    /// last; `collected` begins with the newest. Gives the edge to it, in the root's coordinates.
+    /// A new node of the parts of a source, with what was collected above them with_messages_applied in it,
+    /// newest last; `collected` begins with the newest. Gives the edge to it, in the root's coordinates.
     fn carve(
         &self,
         lo: &Cut,

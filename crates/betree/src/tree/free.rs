@@ -10,8 +10,8 @@ impl Tree<'_> {
     /// Frees one dead node: its references go and it leaves the table in one step, so that no
     /// checkpoint sees half of that (§5.3.4). `false` if there was none.
     ///
-    /// One that cannot be read says of nothing that it may go. It stays in the table, which is all that is lost by
-    /// it, and the next opening tries again.
+    /// One that cannot be read says of nothing that it may go. It stays in the table, which is all that is
+    /// lost by it, and the next opening tries again.
     ///
     /// Called with the structure lock held.
     pub fn free_one(&self) -> Result<bool> {

@@ -14,8 +14,8 @@ use crate::node::{Body, NodeId};
 
 /// The buffers on the way to a key, as they were at one moment.
 struct Path {
-    /// Partitions from the root down, and the basement where the key would stand, each with the key in its node's
-    /// coordinates.
+    /// Partitions from the root down, and the basement where the key would stand, each with the key in its
+    /// node's coordinates.
     pieces: Vec<(Arc<Piece>, Vec<u8>)>,
     /// A node on the way that is not in memory: there is more behind it.
     missing: Option<NodeId>,

@@ -192,8 +192,9 @@ impl Tree<'_> {
     /// Mends the first edge of a node that shows a part of its child only: what is hidden, and all
     /// below it, is mostly kept by nothing else. `false` if there is none.
     ///
-    /// Where others name the child nothing comes back by it as long as they do. Nobody asks: it is some hundred bytes
-    /// for each clone, once, and what is left as it was would have to be looked at again whenever one of them goes.
+    /// Where others name the child nothing comes back by it as long as they do. Nobody asks: it is some
+    /// hundred bytes for each clone, once, and what is left as it was would have to be looked at again
+    /// whenever one of them goes.
     fn materialize_one_window(&self, node: &Node) -> Result<bool> {
         for (index, edge) in node.edges().iter().enumerate() {
             if let Some(id) = edge.child

@@ -16,8 +16,8 @@ devices at hand (findmnt shows the type fuseblk.betrfs). This works everywhere, 
 Example:
   betrfs sync /mnt")]
 pub struct Arguments {
-    /// The directory on which the volume is mounted, or one below: what was written to mappings of files in it
-    /// is made durable too
+    /// The directory on which the volume is mounted, or one below: what was written to mappings of files in
+    /// it is made durable too
     dir: PathBuf,
 }
 

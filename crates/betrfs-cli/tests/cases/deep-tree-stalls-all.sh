@@ -1,6 +1,7 @@
 #!/bin/bash
-# $1 = a BetrFS mount (root). Exit 0 iff rm-tree and snapshot removal of a small directory stay below 2 s (and so does a create beside them)
-# while another user has a chain of 32,000 directories of one-letter names in memory.
+# $1 = a BetrFS mount (root). Exit 0 iff rm-tree and snapshot removal of a small directory stay below 2 s (and
+# so does a create beside them) while another user has a chain of 32,000 directories of one-letter names in
+# memory.
 set -u; M=$1; B=${BETRFS:-betrfs}; d=$M/.deep.$$; mkdir -m 777 "$d" || exit 2
 cat > /tmp/deep.$$.py <<'PY'
 import os,sys

@@ -46,7 +46,8 @@ fn what_syncfs_has_returned_for_survives_the_server() {
 fn where_the_kernel_tells_of_no_sync_the_command_does() {
     let alone = alone();
     let mounted = Mounted::beside_none(&alone);
-    // As it is for others than root, or without loop devices; the server lives on in this test's view of mounts.
+    // As it is for others than root, or without loop devices; the server lives on in this test's view of
+    // mounts.
     let script = r#"
         set -e
         mount --bind /dev/null /dev/loop-control
@@ -130,8 +131,8 @@ fn read_ahead_is_as_far_as_the_mount_wants() {
     assert_eq!(read_ahead.unwrap().trim(), "1024");
 }
 
-/// A service manager asks a server to end, and kills it when that takes too long: it must not wait for an answer that
-/// only itself could give.
+/// A service manager asks a server to end, and kills it when that takes too long: it must not wait for an
+/// answer that only itself could give.
 #[test]
 fn a_server_that_is_killed_while_it_unmounts_itself_ends() {
     let mounted = Mounted::unmounted();

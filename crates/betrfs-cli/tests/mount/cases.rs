@@ -1,5 +1,5 @@
-//! The scripts of `tests/cases`: what programs and administrators do on a mount, and what they may expect. Each can be
-//! run by hand on the mount of any file system (`CASE MOUNT`, or as its head says); 0 is right.
+//! The scripts of `tests/cases`: what programs and administrators do on a mount, and what they may expect.
+//! Each can be run by hand on the mount of any file system (`CASE MOUNT`, or as its head says); 0 is right.
 
 use std::fs;
 use std::path::Path;

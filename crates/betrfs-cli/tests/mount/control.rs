@@ -1,4 +1,5 @@
-//! Asking and ending a server that does not answer, that is another user's, or that others want to be in the way.
+//! Asking and ending a server that does not answer, that is another user's, or that others want to be in the
+//! way.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;

@@ -66,7 +66,8 @@ impl Aio {
         let mut list = [&raw mut control];
         let mut event = IoEvent::default();
         let none: *const libc::timespec = std::ptr::null();
-        // SAFETY: the control block and the bytes live until the write has ended, which the second call waits for.
+        // SAFETY: the control block and the bytes live until the write has ended, which the second call waits
+        // for.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_io_submit, self.0, 1, list.as_mut_ptr()), 1);
             assert_eq!(libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, none), 1);
@@ -82,8 +83,8 @@ impl Drop for Aio {
     }
 }
 
-/// Has a file written again and again, each time whole with another byte, while two others read it by way of the
-/// kernel's pages, and a mapping is looked at; each time the next read sees what was written.
+/// Has a file written again and again, each time whole with another byte, while two others read it by way of
+/// the kernel's pages, and a mapping is looked at; each time the next read sees what was written.
 fn is_seen(path: &Path, write: impl Fn(&[u8])) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -12,8 +12,8 @@ use crate::mounted::{Mounted, ok, wait_for_end};
 /// As the kernel has it; `OFlags` has the bits of O_SYNC by this name.
 const O_DSYNC: OFlags = OFlags::from_bits_retain(0o10_000);
 
-/// Writes two bytes to a new file opened with these flags too, one at a time, each in this way, and ends the server;
-/// what is there afterwards, and how often the device was synced.
+/// Writes two bytes to a new file opened with these flags too, one at a time, each in this way, and ends the
+/// server; what is there afterwards, and how often the device was synced.
 fn written(options: &[&str], flags: OFlags, way: ReadWriteFlags) -> (Vec<u8>, u64) {
     let mounted = Mounted::unmounted();
     ok(&mounted.try_mount(options));

@@ -1,5 +1,5 @@
-//! What the kernel remembers of an object is what the server has: by stat(2), and by what the kernel does with it.
-//! The rows are those of the table in `betrfs-fuse`'s `transport/kernel_cache.rs`.
+//! What the kernel remembers of an object is what the server has: by stat(2), and by what the kernel does
+//! with it. The rows are those of the table in `betrfs-fuse`'s `transport/kernel_cache.rs`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};

@@ -16,7 +16,8 @@ use tempfile::TempDir;
 /// After this long a test is taken to hang: its mount is torn down and the process ended.
 const TEST_TIME_MAX: Duration = Duration::from_secs(100);
 
-/// Who makes a namespace of mounts copies those of all other tests, which are then not gone when these unmount them.
+/// Who makes a namespace of mounts copies those of all other tests, which are then not gone when these
+/// unmount them.
 static MOUNTS: RwLock<()> = RwLock::new(());
 
 /// Held by a test that makes a namespace of mounts: no other has a volume mounted meanwhile.

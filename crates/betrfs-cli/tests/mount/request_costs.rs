@@ -37,7 +37,8 @@ fn making_a_small_file_takes_five_requests_and_no_query() {
     // The kernel asks for the parent's attributes anew before it judges a permission in it.
     let getattr = requests.remove("getattr").unwrap_or(0);
     assert!(getattr <= FILES + 1, "{getattr} getattr");
-    // The fifth is a RELEASE, for which nobody waits. It does not ask for capabilities; one question is that for the counts.
+    // The fifth is a RELEASE, for which nobody waits. It does not ask for capabilities; one question is that
+    // for the counts.
     let expected = [("lookup", FILES), ("create", FILES), ("write", FILES)];
     assert_eq!(awaited(requests), counts(expected));
 }
@@ -118,8 +119,8 @@ fn what_was_seen_is_not_asked_for_again() {
     read();
     read();
     let mut requests = mounted.requests_of(read);
-    // The kernel may have had better use for a page, now or in the second reading, which then was the first of
-    // that file.
+    // The kernel may have had better use for a page, now or in the second reading, which then was the first
+    // of that file.
     for rarely in ["read", "statx"] {
         let asked = requests.remove(rarely).unwrap_or(0);
         assert!(asked <= FILES / 10, "{asked} {rarely}");

@@ -125,8 +125,8 @@ pub fn from_time(seconds: i64, nanoseconds: u32) -> i64 {
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// lseek(2)'s place in a file, where the kernel asks for one: `ENXIO` before the file, where there is neither data
-/// nor a hole.
+/// lseek(2)'s place in a file, where the kernel asks for one: `ENXIO` before the file, where there is neither
+/// data nor a hole.
 pub fn from_whence(offset: u64, whence: u32) -> Answer<SeekFrom> {
     /// The kernel's SEEK_DATA and SEEK_HOLE.
     const DATA: u32 = 3;

@@ -68,8 +68,8 @@ impl Answerer for Dispatch {
 }
 
 impl Dispatch {
-    /// Answers by a server. `minor` is the kernel's minor version of the protocol. Invalidations go through `sink`; those
-    /// that may start write-back go through a thread of their own, because they block.
+    /// Answers by a server. `minor` is the kernel's minor version of the protocol. Invalidations go through
+    /// `sink`; those that may start write-back go through a thread of their own, because they block.
     ///
     /// # Errors
     /// The operating system's: a thread is started.

@@ -15,9 +15,9 @@ const BACKGROUND_CONGESTED: u16 = 48;
 
 /// What is asked of the kernel; what it does not offer is left out.
 ///
-/// Not FUSE_ASYNC_DIO: with it, a direct write by io_submit(2) ends without a word to the file's pages, and whoever
-/// reads through these meanwhile keeps what was there before, for ever. Without it the kernel drops the pages once
-/// more after the write, before it tells that it has ended.
+/// Not FUSE_ASYNC_DIO: with it, a direct write by io_submit(2) ends without a word to the file's pages, and
+/// whoever reads through these meanwhile keeps what was there before, for ever. Without it the kernel drops
+/// the pages once more after the write, before it tells that it has ended.
 pub const WANTED: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES

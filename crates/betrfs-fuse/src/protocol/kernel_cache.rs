@@ -1,7 +1,8 @@
 //! What the kernel remembers of an object, and who tells it of a change.
 //!
-//! The kernel may believe what it was told for a day ([`LIFETIME_SECONDS`](super::convert::LIFETIME_SECONDS)), so that
-//! each change of what it remembers has somebody who tells it before the change is answered:
+//! The kernel may believe what it was told for a day
+//! ([`LIFETIME_SECONDS`](super::convert::LIFETIME_SECONDS)), so that each change of what it remembers has
+//! somebody who tells it before the change is answered:
 //!
 //! | what it remembers | what changes it | who tells the kernel |
 //! |---|---|---|
@@ -24,8 +25,8 @@
 //! | the way in to snapshots | snapshots that come and go; a chmod of its directory | nobody need: its lifetime is 0 |
 //! | the target of a symbolic link | nothing | nobody need |
 //!
-//! What is not remembered (extended attributes, the volume's room, locks) is asked for each time. The tests are
-//! `crates/betrfs-cli/tests/mount/kernel_cache.rs`.
+//! What is not remembered (extended attributes, the volume's room, locks) is asked for each time. The tests
+//! are `crates/betrfs-cli/tests/mount/kernel_cache.rs`.
 
 use std::io::IoSlice;
 

@@ -1,6 +1,7 @@
-//! The protocol between the kernel and the server: requests are decoded, answered by a call of the server, and their
-//! replies encoded ([`Dispatch`]); what the kernel remembers and the server changes is told to it ([`kernel_cache`],
-//! [`notify`]). How requests travel is the transport's business, which knows an [`Answerer`] and is a [`NotifySink`].
+//! The protocol between the kernel and the server: requests are decoded, answered by a call of the server,
+//! and their replies encoded ([`Dispatch`]); what the kernel remembers and the server changes is told to it
+//! ([`kernel_cache`], [`notify`]). How requests travel is the transport's business, which knows an
+//! [`Answerer`] and is a [`NotifySink`].
 
 mod convert;
 mod dispatch;

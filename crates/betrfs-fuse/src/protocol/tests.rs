@@ -1,4 +1,5 @@
-//! The server by its protocol alone: requests in bytes and replies in bytes, without a kernel and without a mount.
+//! The server by its protocol alone: requests in bytes and replies in bytes, without a kernel and without a
+//! mount.
 
 use std::io::IoSlice;
 use std::sync::Arc;

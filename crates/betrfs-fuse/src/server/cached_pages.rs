@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use betrfs::InodeId;
 
-/// So many nodes are told apart: 128 KiB. Those that share a bit are taken for one another, which takes an access
-/// for one that was none, and never the other way round.
+/// So many nodes are told apart: 128 KiB. Those that share a bit are taken for one another, which takes an
+/// access for one that was none, and never the other way round.
 const BITS: u64 = 1 << 20;
 
 /// A bit for each node.

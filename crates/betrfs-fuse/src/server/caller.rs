@@ -1,8 +1,8 @@
 //! Who sends a request, and what that task may do.
 //!
-//! The kernel names a user only where something is made, and by the identity that this gets, which on an idmapped
-//! mount is another. So the task's own is asked for in /proc. It waits in its request meanwhile, so that it is still
-//! the one that sent it.
+//! The kernel names a user only where something is made, and by the identity that this gets, which on an
+//! idmapped mount is another. So the task's own is asked for in /proc. It waits in its request meanwhile, so
+//! that it is still the one that sent it.
 
 use std::fs;
 
@@ -33,7 +33,8 @@ impl Caller {
         self.user().is_some_and(|user| user == 0 || user == rustix::process::getuid().as_raw())
     }
 
-    /// Whether set-id bits stay where it changes a file's contents. For a request in which the kernel does not say so.
+    /// Whether set-id bits stay where it changes a file's contents. For a request in which the kernel does
+    /// not say so.
     pub fn keeps_set_id(self) -> bool {
         self.has(CAP_FSETID)
     }

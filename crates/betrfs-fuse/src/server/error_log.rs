@@ -1,5 +1,5 @@
-//! What of failed requests goes to the log: trouble with the volume, in a bounded number of lines, for whoever
-//! meets a damaged file may meet it a thousand times a second.
+//! What of failed requests goes to the log: trouble with the volume, in a bounded number of lines, for
+//! whoever meets a damaged file may meet it a thousand times a second.
 
 use std::time::{Duration, Instant};
 

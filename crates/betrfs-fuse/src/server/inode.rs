@@ -18,8 +18,9 @@ impl Server {
         self.volume.setattr(node, set).answer()
     }
 
-    /// Takes the set-id bits from a file whose contents are about to change, unless they may stay; whether there were
-    /// any. The kernel has to be told before the contents change: it would run them with the bits that it knows.
+    /// Takes the set-id bits from a file whose contents are about to change, unless they may stay; whether
+    /// there were any. The kernel has to be told before the contents change: it would run them with the bits
+    /// that it knows.
     pub fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<bool> {
         let before = self.getattr(node)?;
         if before.file_type != FileType::Regular || before.perm & SET_ID == 0 || may_stay() {

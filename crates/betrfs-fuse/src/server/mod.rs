@@ -48,7 +48,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of an open volume. Of a mount that is read-only the kernel refuses what it knows to be a change.
+    /// A server of an open volume. Of a mount that is read-only the kernel refuses what it knows to be a
+    /// change.
     pub fn new(volume: Arc<Volume>, identity: Identity, read_only: bool, closing: Arc<Closing>) -> Server {
         Server {
             volume,
@@ -70,7 +71,8 @@ impl Server {
         self.transport.get_or_init(|| transport);
     }
 
-    /// DESTROY: the kernel's last request, at the end of a mount of a block device, for whose answer umount(2) waits.
+    /// DESTROY: the kernel's last request, at the end of a mount of a block device, for whose answer
+    /// umount(2) waits.
     pub fn destroy(&self) {
         self.closing.close();
     }

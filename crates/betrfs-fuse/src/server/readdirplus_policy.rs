@@ -2,8 +2,8 @@
 //!
 //! An entry that comes with its object costs the kernel an inode and a name in its cache, and the server an
 //! inode in memory: twice the time of the name alone. Who opens each file, or asks for its size, is
-//! spared a LOOKUP each; who looks for names has no use for it. What a task wants shows only where an object did
-//! *not* come along. So its first directory comes with all objects (`ls -l` lists one), those after that
+//! spared a LOOKUP each; who looks for names has no use for it. What a task wants shows only where an object
+//! did *not* come along. So its first directory comes with all objects (`ls -l` lists one), those after that
 //! with the objects of directories only, until it looks up a file: from then on everything comes along.
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Which files may be mapped so that they can be written to.
 //!
 //! What a process writes to a mapping comes when the kernel gives the page back, and LSEEK does not wait for
-//! that: in what is a hole here there may be data. Such a mapping needs a descriptor to read and write by, and
-//! keeps it open. So as long as there is one the file has no holes for those who ask.
+//! that: in what is a hole here there may be data. Such a mapping needs a descriptor to read and write by,
+//! and keeps it open. So as long as there is one the file has no holes for those who ask.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

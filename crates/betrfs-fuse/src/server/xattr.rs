@@ -38,8 +38,8 @@ impl Server {
         self.volume.set_xattr(node, name, value, mode).answer()
     }
 
-    /// LISTXATTR: the names, each ended by a zero byte. The kernel leaves it to file systems to keep `trusted.`
-    /// from those who could not read it.
+    /// LISTXATTR: the names, each ended by a zero byte. The kernel leaves it to file systems to keep
+    /// `trusted.` from those who could not read it.
     pub fn listxattr(&self, node: InodeId, caller: Caller) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         let mut sees_trusted = None;

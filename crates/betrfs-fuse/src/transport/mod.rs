@@ -80,8 +80,8 @@ pub struct Connection {
 
 impl Connection {
     /// Takes over the descriptor of /dev/fuse that a mount was made with, and greets the kernel.
-    /// Requests travel as `wanted`, or else as best they can. `start` makes what answers them, of a way to tell the kernel
-    /// and the minor version of the protocol that the kernel speaks.
+    /// Requests travel as `wanted`, or else as best they can. `start` makes what answers them, of a way to
+    /// tell the kernel and the minor version of the protocol that the kernel speaks.
     ///
     /// # Errors
     /// The operating system's, or that the kernel cannot do what is needed.
@@ -143,8 +143,8 @@ impl Connection {
         }
     }
 
-    /// Answers requests until the kernel ends the connection. Where some could not be answered any more, `abort` is
-    /// called, which ends it.
+    /// Answers requests until the kernel ends the connection. Where some could not be answered any more,
+    /// `abort` is called, which ends it.
     ///
     /// # Errors
     /// The operating system's.

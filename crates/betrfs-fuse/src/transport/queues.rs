@@ -44,8 +44,8 @@ pub fn enable() -> io::Result<()> {
     Ok(())
 }
 
-/// What a thread does when its entry is of no more use while the connection lasts: requests that are for it would
-/// wait for ever. It is told the CPU, and why.
+/// What a thread does when its entry is of no more use while the connection lasts: requests that are for it
+/// would wait for ever. It is told the CPU, and why.
 pub type Broken = Arc<dyn Fn(usize, Errno) + Send + Sync>;
 
 /// Threads that have a ring each, and wait for the word to begin.

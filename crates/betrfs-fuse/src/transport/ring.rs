@@ -201,8 +201,8 @@ impl Entry {
         Ok(Entry { ring, queues, submissions, memory: Some(memory), params, device, qid })
     }
 
-    /// Gives the kernel a command that does nothing: what keeps it from taking any is found out before a mount
-    /// depends on it.
+    /// Gives the kernel a command that does nothing: what keeps it from taking any is found out before a
+    /// mount depends on it.
     ///
     /// # Errors
     /// The operating system's: a sandbox may forbid it.

@@ -1,5 +1,5 @@
-//! What a process asks of a mount by ioctl(2): the numbers, and what goes with them. A copy is made of an empty file or
-//! directory that a process has made under a hidden name.
+//! What a process asks of a mount by ioctl(2): the numbers, and what goes with them. A copy is made of an
+//! empty file or directory that a process has made under a hidden name.
 
 use betrfs::Held;
 use rustix::ioctl::opcode;
@@ -18,7 +18,8 @@ pub const EMPTY: u32 = opcode::none(b'B', 3);
 /// Asked of a directory: all that is below it is removed, with all snapshots of it and of what is below.
 pub const EMPTY_WITH_SNAPSHOTS: u32 = opcode::none(b'B', 6);
 
-/// What [`HELD`] is answered with: a count, and paths of which each is ended by a zero byte, as far as there is room.
+/// What [`HELD`] is answered with: a count, and paths of which each is ended by a zero byte, as far as there
+/// is room.
 pub type HeldBytes = [u8; 4096];
 /// Asked of a directory: the snapshots that hold it.
 pub const HELD: u32 = opcode::read::<HeldBytes>(b'B', 7);

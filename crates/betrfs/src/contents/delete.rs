@@ -33,8 +33,8 @@ pub(crate) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     }
 }
 
-/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives the first of the whole blocks that go, and
-/// the one behind them.
+/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives the first of the whole blocks that
+/// go, and the one behind them.
 pub(crate) fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> (u64, u64) {
     // Whole blocks go; the last block of the file counts as whole up to the size.
     let first = from.div_ceil(BLOCK);

@@ -1,5 +1,5 @@
-//! What `data` holds of an inode: the blocks of a file, and large extended attributes. Each function adds to a batch, or
-//! reads; locks, and the record that goes with it, are the callers'.
+//! What `data` holds of an inode: the blocks of a file, and large extended attributes. Each function adds to
+//! a batch, or reads; locks, and the record that goes with it, are the callers'.
 
 mod copy;
 mod delete;

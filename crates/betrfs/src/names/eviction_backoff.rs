@@ -1,9 +1,9 @@
 //! When it is worth while to look for names to give up.
 //!
-//! A name stays whose inode is in memory. Where these alone are more than the budget, a look at all names frees
-//! none, however often it is repeated. So after one that freed little the next waits for what could make a
-//! difference: names that came, or inodes that were dropped from memory, so many that the names looked at are
-//! few for each.
+//! A name stays whose inode is in memory. Where these alone are more than the budget, a look at all names
+//! frees none, however often it is repeated. So after one that freed little the next waits for what could
+//! make a difference: names that came, or inodes that were dropped from memory, so many that the names looked
+//! at are few for each.
 
 use core::sync::atomic::Ordering::Relaxed;
 

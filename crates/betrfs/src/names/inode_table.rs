@@ -75,8 +75,8 @@ impl InodeTable {
         inner.get(*inner.objects.get(&oid)?).cloned()
     }
 
-    /// Adds the inode that `make` makes of its identity; the first is the root. Gives also those that were dropped to
-    /// make room: to tear them down takes time, as directories are large.
+    /// Adds the inode that `make` makes of its identity; the first is the root. Gives also those that were
+    /// dropped to make room: to tear them down takes time, as directories are large.
     pub fn insert(&self, make: impl FnOnce(InodeId) -> Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
         let mut dropped = Vec::new();
         let mut inner = self.inner.lock();

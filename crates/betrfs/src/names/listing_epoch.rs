@@ -1,15 +1,15 @@
 //! Whether the record of an entry that a listing has read is still its last one.
 //!
 //! A listing reads the records of many entries at once, and comes to some of them much later. It holds the
-//! directory's state: meanwhile no entry comes or goes, and none comes into memory. But an entry that is in memory
-//! can be changed under its own state and then evicted, and its record as it was read is old.
+//! directory's state: meanwhile no entry comes or goes, and none comes into memory. But an entry that is in
+//! memory can be changed under its own state and then evicted, and its record as it was read is old.
 //!
-//! So a listing starts a new epoch. A change stamps its inode with the current epoch; evicting the inode copies the
-//! stamp to its directory. A record that was read in epoch e is stale if that stamp is e or later.
+//! So a listing starts a new epoch. A change stamps its inode with the current epoch; evicting the inode
+//! copies the stamp to its directory. A record that was read in epoch e is stale if that stamp is e or later.
 //!
-//! The counters need no order of their own. A commit that the reading has not seen comes after it in the order
-//! of the tree's lock, and so after the start of its epoch; an inode is evicted under the table's lock, under
-//! which the listing finds that it is not in memory.
+//! The counters need no order of their own. A commit that the reading has not seen comes after it in the
+//! order of the tree's lock, and so after the start of its epoch; an inode is evicted under the table's lock,
+//! under which the listing finds that it is not in memory.
 
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -6,8 +6,8 @@ use crate::types::AccessTimes;
 /// After so long an access counts although nothing has changed.
 const DAY_NS: i64 = 24 * 3600 * 1_000_000_000;
 
-/// Whether an access at `now_ns` moves the time of access, which is `atime_ns`: always, never, or *relatime*, if it is not
-/// newer than the last change, or a day old.
+/// Whether an access at `now_ns` moves the time of access, which is `atime_ns`: always, never, or *relatime*,
+/// if it is not newer than the last change, or a day old.
 pub(crate) fn access_counts(times: AccessTimes, record: &Record, atime_ns: i64, now_ns: i64) -> bool {
     match times {
         AccessTimes::Never => false,

@@ -6,8 +6,9 @@ const SET_USER_ID: u16 = 0o4000;
 pub(crate) const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
-/// Clears the set-id bits, as a change of the owner does, and a change of the contents by a caller without the
-/// privilege to keep them. Without execute permission for the group, set-group-id means something else and stays.
+/// Clears the set-id bits, as a change of the owner does, and a change of the contents by a caller without
+/// the privilege to keep them. Without execute permission for the group, set-group-id means something else
+/// and stays.
 pub(crate) fn kill_set_id(record: &mut Record) {
     if !record.is_dir() {
         record.perm &= !SET_USER_ID;

@@ -1,4 +1,5 @@
-//! Room for what fallocate allocates: it is set aside in the engine and noted with the file, until it is written.
+//! Room for what fallocate allocates: it is set aside in the engine and noted with the file, until it is
+//! written.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -45,8 +46,8 @@ impl Volume {
         Ok(holes)
     }
 
-    /// Promises room for blocks that lie nowhere yet, for what ends at the byte `end`; gives those that were not
-    /// promised before. The caller has the inode's state locked.
+    /// Promises room for blocks that lie nowhere yet, for what ends at the byte `end`; gives those that were
+    /// not promised before. The caller has the inode's state locked.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is not so much room, or too much to note.
@@ -74,8 +75,8 @@ impl Volume {
         self.env.put_back(self.allocations.end(inode.id, blocks).saturating_mul(BLOCK_BYTES_ASIDE));
     }
 
-    /// Lets the batch of a write of the bytes `[from, end)` take what was promised. What fills a block only in part
-    /// leaves its room to what comes.
+    /// Lets the batch of a write of the bytes `[from, end)` take what was promised. What fills a block only
+    /// in part leaves its room to what comes.
     pub(super) fn draw(&self, batch: &mut Batch, inode: &Inode, from: u64, end: u64) -> Drawn {
         if self.allocations.count(inode.id, &(from / BLOCK..end.div_ceil(BLOCK))) == 0 {
             return Drawn { filled: 0..0, blocks: 0 };

@@ -1,14 +1,16 @@
-//! Openings of files that have lost their name after they had been looked up, as by a rename that replaces them.
+//! Openings of files that have lost their name after they had been looked up, as by a rename that replaces
+//! them.
 //!
-//! A rename is atomic for whoever opens the name: at no moment may there seem to be no file of that name. What was
-//! looked up and is then replaced could be kept until it is let go; but its blocks are in the way of what comes to
-//! the name, which then is stored under an object id. Where names are looked up again
-//! ([`OpenOptions::names_are_looked_up_again`](crate::OpenOptions)) an opening that comes late is refused instead, and
-//! its second try finds the file that is there now. There is no third one: so for some time after a refusal what loses
-//! its name is kept, as it always is elsewhere, and the second try succeeds even if that is replaced as well.
+//! A rename is atomic for whoever opens the name: at no moment may there seem to be no file of that name.
+//! What was looked up and is then replaced could be kept until it is let go; but its blocks are in the way of
+//! what comes to the name, which then is stored under an object id. Where names are looked up again
+//! ([`OpenOptions::names_are_looked_up_again`](crate::OpenOptions)) an opening that comes late is refused
+//! instead, and its second try finds the file that is there now. There is no third one: so for some time
+//! after a refusal what loses its name is kept, as it always is elsewhere, and the second try succeeds even
+//! if that is replaced as well.
 //!
-//! The same holds for what loses its name while it is open, after the last close: a look-up may be remembered for ever,
-//! and space must not wait for that.
+//! The same holds for what loses its name while it is open, after the last close: a look-up may be remembered
+//! for ever, and space must not wait for that.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,5 @@
-//! Messages wait beside the pairs of a basement that is not on the device yet, and more come while it is written.
+//! Messages wait beside the pairs of a basement that is not on the device yet, and more come while it is
+//! written.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A block that cannot be read, or holds something else, is told to whoever wants what was in it, and to nobody
-//! else.
+//! A block that cannot be read, or holds something else, is told to whoever wants what was in it, and to
+//! nobody else.
 
 use betree_platform::BLOCK_BYTES;
 
@@ -10,8 +10,8 @@ use crate::key::Cut;
 /// No node that is read whole with its header is larger.
 const SMALL_NODE_BLOCKS: u64 = 8;
 
-/// A place on the device in a partition of a small interior child of the root, in a block that has nothing of the
-/// header, and the windows of all edges that have messages in that block.
+/// A place on the device in a partition of a small interior child of the root, in a block that has nothing of
+/// the header, and the windows of all edges that have messages in that block.
 fn partition_of_small_node(env: &Env) -> (usize, Vec<(Cut, Cut)>) {
     let tree = tree(env);
     for (_, child) in interior_children(&tree) {
@@ -36,7 +36,8 @@ fn partition_of_small_node(env: &Env) -> (usize, Vec<(Cut, Cut)>) {
     panic!("no interior node has a partition in a block of its own");
 }
 
-/// Reads every key: those in the windows may meet an error, of which there is one at least, the others must not.
+/// Reads every key: those in the windows may meet an error, of which there is one at least, the others must
+/// not.
 fn assert_errors_only_in(env: &Env, windows: &[(Cut, Cut)], is_expected: impl Fn(&Error) -> bool) {
     let mut errors = 0;
     for number in 0..KEYS {

@@ -123,8 +123,8 @@ fn open_log(path: &Path) -> Result<File, String> {
 #[derive(Clone)]
 pub struct Announcement {
     said: Arc<Mutex<bool>>,
-    /// What takes the pipe's place. It is open from the start on: later there may be no room for it, and whoever
-    /// started the server would wait for the pipe's end for ever.
+    /// What takes the pipe's place. It is open from the start on: later there may be no room for it, and
+    /// whoever started the server would wait for the pipe's end for ever.
     null: Arc<File>,
 }
 

@@ -101,7 +101,8 @@ fn cleared(option: &str) -> Option<MountFlags> {
 }
 
 /// What has no effect here: what those mean who read /etc/fstab; what is done anyway, or for what there is
-/// nothing to be done; and what /proc/self/mountinfo tells of a mount, which mount(8) gives back on a remount.
+/// nothing to be done; and what /proc/self/mountinfo tells of a mount, which mount(8) gives back on a
+/// remount.
 const PASSED_OVER: &[&str] = &[
     "defaults",
     "auto",

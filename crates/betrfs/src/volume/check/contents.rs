@@ -62,8 +62,8 @@ impl Check<'_> {
         self.unchecked.blocks += u64::from(lacks);
     }
 
-    /// Blocks from the expected one on that cannot be read. Gives whether the file has any there; expected is then
-    /// what is behind them.
+    /// Blocks from the expected one on that cannot be read. Gives whether the file has any there; expected is
+    /// then what is behind them.
     fn lost_blocks(
         &mut self,
         at: &[u8],
