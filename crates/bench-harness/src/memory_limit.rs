@@ -1,4 +1,5 @@
-//! A limit on memory: client, server and page cache together have so many bytes, and their CPU time is counted.
+//! A limit on memory: client, server and page cache together have so many bytes, and their CPU time is
+//! counted.
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! What a run must not leave behind: servers, mounts, loop devices, files.
 //!
 //! Each owner cleans up when it is dropped. This does it where no owner is dropped: after a signal, or when a
-//! workload hangs. A run that is killed leaves a record, and the next run cleans up by it: a dead server's mount
-//! would hang programs that walk the mounts, and the limit on dirty memory would stay.
+//! workload hangs. A run that is killed leaves a record, and the next run cleans up by it: a dead server's
+//! mount would hang programs that walk the mounts, and the limit on dirty memory would stay.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Seek, Write};

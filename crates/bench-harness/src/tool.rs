@@ -20,8 +20,8 @@ pub fn run(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{name} printed something that is not text"))
 }
 
-/// Runs a program and returns the number of lines that it printed. `found_none` is the exit code, if any, that
-/// means it found nothing.
+/// Runs a program and returns the number of lines that it printed. `found_none` is the exit code, if any,
+/// that means it found nothing.
 ///
 /// # Errors
 /// It cannot be run, or fails.

@@ -1,8 +1,8 @@
 //! Memory that the host has already given to this virtual machine.
 //!
-//! A host takes back memory that has been free for some seconds, and gives it again at the next touch, which then
-//! takes thirty to fifty times as long. Without touching it before, a measurement would pay for that or not by
-//! how long ago another program freed memory, and programs that use huge pages would pay more often.
+//! A host takes back memory that has been free for some seconds, and gives it again at the next touch, which
+//! then takes thirty to fifty times as long. Without touching it before, a measurement would pay for that or
+//! not by how long ago another program freed memory, and programs that use huge pages would pay more often.
 
 use std::hint::black_box;
 use std::process::Command;

@@ -37,8 +37,8 @@ impl Data {
         key
     }
 
-    /// The first value of a rank: a counter, then half random bytes and half one byte repeated, as compressible
-    /// as the values of RocksDB's `db_bench`.
+    /// The first value of a rank: a counter, then half random bytes and half one byte repeated, as
+    /// compressible as the values of RocksDB's `db_bench`.
     pub fn value(&self, rank: u64, value: &mut Vec<u8>) {
         value.clear();
         value.extend_from_slice(&self.counter(rank).to_le_bytes());

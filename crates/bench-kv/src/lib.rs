@@ -1,8 +1,8 @@
 //! The engine alone beside other key-value stores, on one disk under one memory limit.
 //!
-//! Each phase of a workload on a store (the load, the timed run, the check) is a process of its own in a memory
-//! cgroup that the data outgrows. Rounds are interleaved: each store in turn, then the next round. All caches
-//! are cold when a run begins.
+//! Each phase of a workload on a store (the load, the timed run, the check) is a process of its own in a
+//! memory cgroup that the data outgrows. Rounds are interleaved: each store in turn, then the next round. All
+//! caches are cold when a run begins.
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "lmdb"), forbid(unsafe_code))]
 

@@ -73,8 +73,8 @@ fn print_table(result: &Results) -> Result<()> {
     Ok(())
 }
 
-/// How far a workload came that was cut short. Its rate is too good: more of its data was still in memory than
-/// at the end of a whole run.
+/// How far a workload came that was cut short. Its rate is too good: more of its data was still in memory
+/// than at the end of a whole run.
 fn cut(samples: &Samples, operations: u64) -> String {
     let done = median(samples, |sample| sample.operations as f64 / operations as f64);
     if done < 1.0 { format!("  (time over after {:.0} %)", done * 100.0) } else { String::new() }

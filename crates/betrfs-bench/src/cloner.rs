@@ -44,8 +44,8 @@ impl Cloner {
         })
     }
 
-    /// Brings the programs that clone, and their libraries, into memory: the first clone would read them from a
-    /// disk that is not measured.
+    /// Brings the programs that clone, and their libraries, into memory: the first clone would read them from
+    /// a disk that is not measured.
     pub fn warm(&self) -> Result<()> {
         let programs: [&Path; 3] = [&self.betrfs, Path::new("cp"), Path::new("btrfs")];
         programs

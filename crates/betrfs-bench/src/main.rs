@@ -1,7 +1,7 @@
 //! `betrfs-bench`: times workloads on BetrFS and on ext4, XFS and Btrfs, side by side in one run.
 //!
-//! All of them use the same disk in turn, through the same loop device with direct I/O. The ratio is the first
-//! result: the machine and its other work change the times of all.
+//! All of them use the same disk in turn, through the same loop device with direct I/O. The ratio is the
+//! first result: the machine and its other work change the times of all.
 #![forbid(unsafe_code)]
 
 mod calibrate;
@@ -68,8 +68,8 @@ Examples:
   betrfs-bench kv                                the engine alone beside other key-value stores: those that
                                                  were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, `plot`, or names
-    /// of workloads, separated by commas, with or without the number at their end
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, `plot`, or
+    /// names of workloads, separated by commas, with or without the number at their end
     #[arg(default_value = "all")]
     what: String,
     /// For `plot`: reports, as `--format json` prints them

@@ -17,8 +17,8 @@ use crate::system::System;
 use crate::testbed::Testbed;
 use crate::workloads::Workload;
 
-/// Runs a workload on each system in turn, round after round, and checks its results. Saved rounds are taken as
-/// they are.
+/// Runs a workload on each system in turn, round after round, and checks its results. Saved rounds are taken
+/// as they are.
 ///
 /// # Errors
 /// A system fails, a check fails, or memory cannot be limited.

@@ -50,7 +50,8 @@ pub struct Row {
     pub min_seconds: f64,
     /// Seconds of the slowest round.
     pub max_seconds: f64,
-    /// Speed relative to the fastest peer, by the medians. A peer is compared with all peers, itself included.
+    /// Speed relative to the fastest peer, by the medians. A peer is compared with all peers, itself
+    /// included.
     pub times_best_peer: Option<f64>,
     /// Each round.
     #[serde(default)]

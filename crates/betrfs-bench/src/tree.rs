@@ -22,8 +22,8 @@ impl Tree {
         Tree { archive: PathBuf::new() }
     }
 
-    /// The archive at a path, decompressed if needed, or that of a generated tree; at a quarter of the scale, the
-    /// first quarter of its entries.
+    /// The archive at a path, decompressed if needed, or that of a generated tree; at a quarter of the scale,
+    /// the first quarter of its entries.
     pub fn new(scratch: &Path, given: Option<&Path>, scale: Scale) -> Result<Tree> {
         let whole = match given {
             Some(given) => Tree::given(scratch, given)?,

@@ -92,8 +92,8 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
     assert!(struck > 100, "only {struck} faults struck: the histories hardly use the device");
 }
 
-/// Runs the steps on a device under which there is no room from a write on, up to the first step that is told so, makes
-/// room, and goes on. Returns whether there was too little.
+/// Runs the steps on a device under which there is no room from a write on, up to the first step that is told
+/// so, makes room, and goes on. Returns whether there was too little.
 fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool, String> {
     let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     let mut runner =
@@ -152,8 +152,8 @@ fn a_disk_under_the_volume_that_is_full_loses_nothing_and_goes_on_once_there_is_
     assert!(struck > 50, "only {struck} writes found no room: the histories hardly write");
 }
 
-/// Runs the steps on a disk whose `n`-th sync fails and loses a part of what it was to keep, and looks at what a
-/// crash leaves after it. Returns whether the sync failed.
+/// Runs the steps on a disk whose `n`-th sync fails and loses a part of what it was to keep, and looks at
+/// what a crash leaves after it. Returns whether the sync failed.
 fn run_with_lossy_sync(setup: Setup, steps: &[Step], n: u64) -> Result<bool, String> {
     let disk = Arc::new(SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks));
     let mut runner =

@@ -1,7 +1,7 @@
 //! Numbers and bytes that a seed alone decides, for tests, simulations and benchmarks.
 //!
-//! A seed is a bug report: the numbers of [`Rng`] and the text of [`bytes`] never change. Histories, and lists
-//! of seeds to replay, rest on them.
+//! A seed is a bug report: the numbers of [`Rng`] and the text of [`bytes`] never change. Histories, and
+//! lists of seeds to replay, rest on them.
 #![no_std]
 #![forbid(unsafe_code)]
 

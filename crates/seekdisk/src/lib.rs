@@ -23,7 +23,8 @@ pub use server::serve;
 pub const DISK: &str = "disk";
 /// The file with the drive's [`Counters`] as JSON.
 pub const STATS: &str = "stats";
-/// The file that says whether the drive is in fast-forward: [`FAST_FORWARD`] or [`REAL_TIME`] is written to it.
+/// The file that says whether the drive is in fast-forward: [`FAST_FORWARD`] or [`REAL_TIME`] is written to
+/// it.
 pub const PACE: &str = "pace";
 /// Written to [`PACE`], starts fast-forward.
 pub const FAST_FORWARD: &[u8] = b"1";

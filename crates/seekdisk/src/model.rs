@@ -1,5 +1,5 @@
-//! The timing of a 7200 rpm disk: a pure function of its state, a request and the time. Nothing here sleeps or
-//! moves data.
+//! The timing of a 7200 rpm disk: a pure function of its state, a request and the time. Nothing here sleeps
+//! or moves data.
 //!
 //! The surface is one long spiral of [`TRACK_BYTES`] a turn: the time alone gives the angle of the head, and
 //! sequential data passes under it at the media's rate. The image is the outermost part of a disk of
@@ -139,8 +139,8 @@ impl Model {
         self.dirty_bytes > DIRTY_BYTES_MAX / 2
     }
 
-    /// Starts or ends fast-forward, in which only the seeks of reads take time. The cache and the place of the
-    /// head stay as they are.
+    /// Starts or ends fast-forward, in which only the seeks of reads take time. The cache and the place of
+    /// the head stay as they are.
     pub fn set_fast_forward(&mut self, now: Nanos, on: bool) {
         self.stop_read_ahead(now);
         self.fast_forward = on;
@@ -200,8 +200,8 @@ impl Model {
         self.counters.read_bytes += range.end - range.start;
     }
 
-    /// Answers a read from the cache, if all of it is there. Returns when the bytes are across the interface. A
-    /// head that reads ahead goes on from there.
+    /// Answers a read from the cache, if all of it is there. Returns when the bytes are across the interface.
+    /// A head that reads ahead goes on from there.
     pub fn read_from_memory(&mut self, now: Nanos, range: &Range<u64>) -> Option<Nanos> {
         if self.in_memory_until(now, range.start) < range.end {
             return None;
@@ -223,8 +223,8 @@ impl Model {
         self.approach(now, self.in_memory_until(now, range.start)).takes
     }
 
-    /// Reads from the surface, from a time on at which the head is free. Returns when it is done; the head then
-    /// reads ahead.
+    /// Reads from the surface, from a time on at which the head is free. Returns when it is done; the head
+    /// then reads ahead.
     pub fn read(&mut self, now: Nanos, range: &Range<u64>) -> Nanos {
         let from = self.in_memory_until(now, range.start).min(range.end);
         let approach = self.approach(now, from);
@@ -283,8 +283,8 @@ impl Model {
         Some(now + interface_ns(len))
     }
 
-    /// Writes back a piece of the dirty data, from a time on at which the head is free: the next run upwards, and
-    /// the lowest after the highest. Returns when it is done; `None` without dirty data.
+    /// Writes back a piece of the dirty data, from a time on at which the head is free: the next run upwards,
+    /// and the lowest after the highest. Returns when it is done; `None` without dirty data.
     pub fn destage(&mut self, now: Nanos) -> Option<Nanos> {
         // Without dirty data the head goes on reading ahead.
         self.dirty.first_key_value()?;

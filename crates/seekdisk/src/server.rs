@@ -178,8 +178,8 @@ impl Filesystem for Server {
         self.drive.ask(arrival, drive::Request::Flush, Box::new(move || reply.ok()));
     }
 
-    /// Punching holes discards what is there: a real disk has no such request, but a new round on this one frees
-    /// its blocks so.
+    /// Punching holes discards what is there: a real disk has no such request, but a new round on this one
+    /// frees its blocks so.
     fn fallocate(
         &self,
         _: &Request,

@@ -85,8 +85,8 @@ impl Disk {
                 let device = LoopDevice::attach(&emulated.file(), teardown)?;
                 device.set("rotational", "1")?;
                 device.set("scheduler", "mq-deadline")?;
-                // Its answers come a little later than a drive's, by the way through its server; more readahead
-                // makes up for that.
+                // Its answers come a little later than a drive's, by the way through its server; more
+                // readahead makes up for that.
                 device.set("read_ahead_kb", READ_AHEAD_KIB)?;
                 Ok(Disk { device, emulated: Some(emulated), size_bytes })
             }
@@ -115,8 +115,8 @@ impl Disk {
         })
     }
 
-    /// Starts or ends fast-forward on an emulated disk: work that is not measured does not take a drive's time,
-    /// and lies on the disk as it would.
+    /// Starts or ends fast-forward on an emulated disk: work that is not measured does not take a drive's
+    /// time, and lies on the disk as it would.
     ///
     /// # Errors
     /// The disk does not answer.

@@ -1,8 +1,8 @@
 //! The engine of this project.
 //!
-//! On a volume file on the same ext4 as the files of all others, written past the page cache. Its
-//! cache holds what it buffers too. Its threads and its log are those of a mount, but the log is not
-//! synced every second.
+//! Its volume is a file on the same ext4 as the files of all others, written past the page cache. Its cache
+//! includes its buffers. Its threads and its log are those of a mount, but the log is not synced every
+//! second.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::{Budget, See, Store, added};
 use crate::data::Key;
 
 const DICT: DictId = DictId(0);
-/// With fewer nodes in its cache, the engine holds more than that while these are written.
+/// The least number of nodes in the cache: with fewer, nodes that are being written outgrow it.
 const CACHE_NODES_MIN: u64 = 32;
 /// Longer than any workload.
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -29,7 +29,7 @@ pub struct Betree {
     batch: Batch,
 }
 
-/// An upsert's delta is added to the counter in front of the value.
+/// Upserts add their delta to the counter at the start of the value.
 struct Add;
 
 impl Upsert for Add {

@@ -1,6 +1,6 @@
-//! fjall, an LSM-tree in Rust, with leveled compaction and LZ4 as its defaults are.
+//! fjall, an LSM-tree in Rust; leveled compaction and LZ4 are its defaults.
 //!
-//! Changed: memory. Half of the budget is its block cache's, and a memtable takes at most a quarter.
+//! Changed: memory. Half of the budget is for the block cache, and at most a quarter for a memtable.
 //! Its journal is written by each commit and synced by `sync` alone. It deletes a range key by key.
 
 use std::path::Path;

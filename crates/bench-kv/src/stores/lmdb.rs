@@ -1,7 +1,7 @@
 //! LMDB, a copy-on-write B-tree in mapped memory.
 //!
-//! Each batch is a transaction; `MDB_NOSYNC` leaves them to the page cache until `sync`. It has no
-//! cache of its own: the page cache serves, within the memory limit.
+//! Each batch is a transaction; `MDB_NOSYNC` leaves it in the page cache until `sync`. LMDB has no cache of
+//! its own: it uses the page cache, within the memory limit.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -26,8 +26,8 @@ impl Lmdb {
         std::fs::create_dir_all(&dir)?;
         let mut options = EnvOpenOptions::new();
         options.map_size(budget.volume_bytes as usize);
-        // SAFETY: no other process has the file, which was made for this run alone, and the machine
-        // is not to lose its power: a file torn by that would be mapped as it is.
+        // SAFETY: the file was made for this run, and no other process has it open. A power failure could tear
+        // it, but no run opens a file of an earlier one.
         #[allow(unsafe_code)]
         let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(&dir)? };
         let mut transaction = env.write_txn()?;

@@ -1,10 +1,10 @@
 //! The engines under test, each behind one interface in a file of its own.
 //!
-//! All are used alike: changes come in batches of [`BATCH_OPERATIONS`], each one commit of the
-//! engine's own kind; no commit waits for the disk; one [`Store::sync`] at the end makes everything
-//! durable. What is left of a commit if the process dies before that is for each engine to say: with
-//! RocksDB's log all of it, with `rocksdb-no-log` and `betree` what was written out by then. Each has the same budget for what it caches, compresses with LZ4 if it compresses at
-//! all, and has its defaults in all else, but for what its file says.
+//! All are used alike: changes come in batches of [`BATCH_OPERATIONS`], each one commit of the engine's own
+//! kind; no commit waits for the disk; one [`Store::sync`] at the end makes everything durable. If the
+//! process dies before that, engines differ: RocksDB with its log keeps all commits, `rocksdb-no-log` and
+//! `betree` keep what they had written out. Each engine has the same budget for its caches, compresses with
+//! LZ4 if it compresses at all, and has its defaults otherwise, except where its file says so.
 
 mod betree;
 #[cfg(feature = "fjall")]
@@ -29,66 +29,65 @@ use super::data::{COUNTER_BYTES, Key};
 /// Changes in one commit.
 pub const BATCH_OPERATIONS: usize = 100;
 
-/// Is shown pairs in the order of their keys.
+/// Receives pairs in the order of their keys.
 pub type See<'s> = &'s mut dyn FnMut(&[u8], &[u8]);
 
 /// One open database.
 pub trait Store {
-    /// Sets values, in one commit.
+    /// Puts pairs, in one commit.
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()>;
 
-    /// Adds to the counters in front of the values of keys that are there, by whatever the engine
-    /// has for it.
+    /// Adds to the counters at the start of existing values, by the best means of the engine.
     fn add(&mut self, additions: &[(Key, u64)]) -> Result<()>;
 
-    /// Removes every key in `[from, until)`.
+    /// Deletes all keys in `[from, until)`.
     fn delete_range(&mut self, from: &Key, until: &Key) -> Result<()>;
 
     /// The value of a key.
     fn get(&self, key: &Key) -> Result<Option<Vec<u8>>>;
 
-    /// Shows up to `pairs_max` pairs from a key on.
+    /// Passes up to `pairs_max` pairs, from a key on, to `see`.
     fn scan(&self, from: &Key, pairs_max: usize, see: See<'_>) -> Result<()>;
 
-    /// Makes everything so far durable.
+    /// Makes all commits so far durable.
     fn sync(&mut self) -> Result<()>;
 
-    /// What the engine counts of its own work.
+    /// The engine's own counters.
     fn counters(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }
 
-    /// Closes the database as a program does that ends in order.
+    /// Closes the database cleanly.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What a database is opened with.
+/// The resources of a database.
 #[derive(Clone, Copy)]
 pub struct Budget {
-    /// For what the engine caches and buffers, in bytes.
+    /// Bytes for caches and buffers.
     pub cache_bytes: u64,
-    /// How large the volume of an engine is that needs to know, in bytes.
+    /// The size of the volume, for an engine that needs it.
     pub volume_bytes: u64,
 }
 
-/// An engine, and how it is used.
+/// An engine, and the way in which it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// The first of them is what others are compared with.
+    /// RocksDB. The others are compared with the first engine.
     #[cfg(feature = "rocksdb")]
     #[value(name = "rocksdb")]
     Rocksdb,
-    /// RocksDB without its log, which makes what it has durable by writing its tables, as `Betree` does here; like
-    /// `Rocksdb` in all else.
+    /// RocksDB without its log: `sync` writes its tables, as that of `Betree` does here. Otherwise like
+    /// `Rocksdb`.
     #[cfg(feature = "rocksdb")]
     #[value(name = "rocksdb-no-log")]
     RocksdbNoLog,
-    /// RocksDB with its merge operator for counters; like `Rocksdb` in all else.
+    /// RocksDB with its merge operator for counters. Otherwise like `Rocksdb`.
     #[cfg(feature = "rocksdb")]
     #[value(name = "rocksdb-merge")]
     RocksdbMerge,
-    /// This project's.
+    /// The engine of this project.
     Betree,
     /// An LSM-tree in Rust.
     #[cfg(feature = "fjall")]
@@ -104,12 +103,12 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Its name in the tables and on the command line.
+    /// The name in tables and on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// The engine whose databases it can open.
+    /// The engine with whose loaded databases it starts.
     pub fn family(self) -> Engine {
         match self {
             #[cfg(feature = "rocksdb")]
@@ -118,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Whether it differs from its family in what it logs, which matters where pairs are inserted.
+    /// Whether it differs from its family in logging, which matters for inserts.
     pub fn is_unlogged(self) -> bool {
         match self {
             #[cfg(feature = "rocksdb")]
@@ -154,7 +153,7 @@ impl Engine {
     }
 }
 
-/// A value with a number added to its counter; one that has none stays as it is.
+/// A value with `delta` added to its counter; a value without a counter stays as it is.
 pub fn added(value: &[u8], delta: u64) -> Vec<u8> {
     let mut value = value.to_vec();
     if let Some(counter) = value.first_chunk_mut::<COUNTER_BYTES>() {

@@ -1,7 +1,7 @@
 //! redb, a copy-on-write B-tree in Rust.
 //!
-//! Each batch is a transaction that is not durable; `sync` is an empty one that is. Its cache has the
-//! whole budget.
+//! Each batch is a transaction that is not durable; `sync` is an empty durable one. Its cache has the whole
+//! budget.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl Redb {
         let mut builder = Database::builder();
         builder.set_cache_size(budget.cache_bytes as usize);
         let mut redb = Redb { db: builder.create(dir.join("db"))? };
-        // Reading finds no table before the first is made.
+        // Reads need a table.
         redb.change(|_| Ok(()))?;
         Ok(redb)
     }

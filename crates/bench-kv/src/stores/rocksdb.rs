@@ -1,8 +1,8 @@
 //! RocksDB at the defaults of its leveled compaction, with its write-ahead log or without.
 //!
-//! Changed: LZ4 in place of Snappy, Bloom filters of 10 bits a key, and memory: half of the budget is
-//! the block cache's, half the write buffers', which have their default size as far as that goes. The log is
-//! written by each commit and synced by `sync` alone; without it `sync` writes out the write buffers.
+//! Changed: LZ4 in place of Snappy, Bloom filters of 10 bits a key, and memory: half of the budget is for the
+//! block cache, half for the write buffers, which have at most their default size. Each commit writes the
+//! log, and only `sync` syncs it; without a log, `sync` writes out the write buffers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,20 +17,20 @@ use crate::data::Key;
 
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 
-/// How counters are added to.
+/// The way to add to counters.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Counters {
-    /// By reading the value and putting another.
+    /// Reads the value and puts a new one.
     #[default]
     Rewritten,
-    /// By the merge operator.
+    /// Uses the merge operator.
     Merged,
 }
 
-/// What is used of it.
+/// The parts of RocksDB to use.
 #[derive(Clone, Copy)]
 pub struct Use {
-    /// How counters are added to.
+    /// The way to add to counters.
     pub counters: Counters,
     /// Whether commits are logged.
     pub is_logged: bool,
@@ -49,7 +49,7 @@ pub struct Rocksdb {
     write: WriteOptions,
 }
 
-/// The value with all additions made, or without one their sum.
+/// The value with all additions; without a value, their sum.
 fn merge(_key: &[u8], old: Option<&[u8]>, deltas: &MergeOperands) -> Option<Vec<u8>> {
     let sum = deltas.iter().filter_map(|delta| delta.first_chunk());
     let sum = sum.fold(0_u64, |sum, delta| sum.wrapping_add(u64::from_le_bytes(*delta)));

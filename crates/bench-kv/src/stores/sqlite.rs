@@ -1,7 +1,7 @@
-//! SQLite: one table without row ids, by its blobs' key.
+//! SQLite: one table of blobs, without row ids.
 //!
-//! With its write-ahead log, which is synced by checkpoints alone (`synchronous = NORMAL`); each batch
-//! is a transaction; `sync` is a checkpoint that empties the log. Its page cache has the whole budget.
+//! It has a write-ahead log, which only checkpoints sync (`synchronous = NORMAL`). Each batch is a
+//! transaction; `sync` is a checkpoint that empties the log. Its page cache has the whole budget.
 
 use std::path::Path;
 

@@ -8,12 +8,12 @@ use super::{Done, Workload, check_count, check_rank, put_ranks};
 use crate::data::Data;
 use crate::stores::{Engine, Store};
 
-/// In which order pairs come.
+/// The order of inserts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Without pattern.
+    /// Random.
     Random,
-    /// The order of their keys.
+    /// By key.
     OfKeys,
 }
 

@@ -1,4 +1,4 @@
-//! What is done with a key-value store, one workload a file.
+//! The workloads, one a file.
 
 mod insert;
 mod point;
@@ -14,55 +14,55 @@ use super::data::Data;
 use super::stores::{Engine, Store};
 use bench_harness::scale::Scale;
 
-/// What a run has done when its time was over, or it was done.
+/// What a run did until its end, or until its time was over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Operations, in the order in which the workload makes them.
+    /// The number of operations, in the order of the workload.
     pub operations: u64,
-    /// What a user would say those have written, in bytes: keys, values and deltas.
+    /// Bytes that the user wrote: keys, values and deltas.
     pub user_bytes: u64,
 }
 
 /// A workload.
 pub trait Workload {
-    /// Its name on the command line and in the tables.
+    /// The name on the command line and in tables.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a line.
+    /// The work in one line.
     fn about(&self) -> String;
 
     /// The pairs that it works on.
     fn data(&self) -> Data;
 
-    /// Whether all pairs are there before.
+    /// Whether the database has all pairs before.
     fn is_preloaded(&self) -> bool;
 
-    /// Whether it changes anything: then each round has a new database.
+    /// Whether it changes the database: each round then has a new one.
     fn writes(&self) -> bool;
 
-    /// Whether an engine has something of its own for it.
+    /// Whether an engine is compared in it: by default, one of each family.
     fn suits(&self, engine: Engine) -> bool {
         engine == engine.family()
     }
 
-    /// How many operations there are.
+    /// The number of operations.
     fn operations(&self) -> u64;
 
-    /// Brings into memory what is to be there; not timed.
+    /// Warms caches where that is part of the workload. Not timed.
     fn warm(&self, _store: &dyn Store) -> Result<()> {
         Ok(())
     }
 
-    /// Does it, up to a moment. What this and the sync after it take is the figure.
+    /// Does the work, until a time at most. The time of this and of the sync after it is the figure.
     fn run(&self, store: &mut dyn Store, until: Instant) -> Result<Done>;
 
-    /// Checks, on a cold database, about `sample` keys after so many operations; not timed.
+    /// Checks about `sample` keys after a number of operations, on a cold database. Not timed.
     fn check(&self, _store: &dyn Store, _operations: u64, _sample: u64) -> Result<()> {
         Ok(())
     }
 }
 
-/// All workloads, each on so many bytes of pairs.
+/// All workloads, each on `data_bytes` of pairs.
 pub fn all(scale: Scale, data_bytes: u64) -> Vec<Box<dyn Workload>> {
     let data = |value_bytes| {
         let one = Data { pairs: 1, value_bytes };
@@ -82,7 +82,7 @@ pub fn all(scale: Scale, data_bytes: u64) -> Vec<Box<dyn Workload>> {
     ]
 }
 
-/// Puts pairs of given ranks in batches, up to a moment; gives how many.
+/// Puts the pairs of `ranks` in batches, until a time at most. Returns the number of pairs.
 pub fn put_ranks(
     store: &mut dyn Store,
     data: &Data,
@@ -114,8 +114,8 @@ pub fn put_ranks(
     Ok(put + filled as u64)
 }
 
-/// Fills a store for what reads and changes: nine tenths in the order of keys, then the rest in an
-/// order without pattern, so that what was written last is all over what was written first.
+/// Loads a store for workloads that read or change it: nine tenths of the pairs in the order of keys, then
+/// the rest in random order, so that the last writes are spread over the first.
 pub fn load(store: &mut dyn Store, data: &Data) -> Result<()> {
     let is_late = |rank: &u64| super::data::mix(*rank).is_multiple_of(10);
     put_ranks(store, data, (0..data.pairs).filter(|rank| !is_late(rank)), None)?;
@@ -123,7 +123,7 @@ pub fn load(store: &mut dyn Store, data: &Data) -> Result<()> {
     store.sync()
 }
 
-/// Checks what a store has for a rank.
+/// Checks the value of a rank.
 pub fn check_rank(store: &dyn Store, data: &Data, rank: u64, expected: Option<&[u8]>) -> Result<()> {
     let found = store.get(&data.key(rank))?;
     if found.as_deref() != expected {
@@ -132,7 +132,7 @@ pub fn check_rank(store: &dyn Store, data: &Data, rank: u64, expected: Option<&[
     Ok(())
 }
 
-/// Checks how many pairs a store has, by a scan.
+/// Checks the number of pairs, by a scan.
 pub fn check_count(store: &dyn Store, data: &Data, expected: u64) -> Result<()> {
     let mut count = 0_u64;
     store.scan(&data.key(0), usize::MAX, &mut |_, _| count += 1)?;

@@ -8,16 +8,16 @@ use super::{Done, Workload};
 use crate::data::Data;
 use crate::stores::Store;
 
-/// The part of all pairs that is queried when they are to be in memory.
+/// Of all pairs, one in so many is queried with warm caches.
 const WARM_PART: u64 = 64;
 
-/// Asks for random keys that are there, one after the other.
+/// Queries random existing keys, one after the other.
 pub struct Point {
     /// The pairs.
     pub data: Data,
-    /// Whether what is asked for is in memory: the first of all keys, each asked for once before.
+    /// Whether caches are warm: then only the first keys are queried, and each was queried before.
     pub warm: bool,
-    /// How many queries.
+    /// The number of queries.
     pub queries: u64,
 }
 

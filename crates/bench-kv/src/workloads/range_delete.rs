@@ -9,16 +9,16 @@ use super::{Done, Workload, check_count, check_rank};
 use crate::data::{Data, KEY_BYTES};
 use crate::stores::Store;
 
-/// Deletes every second of equal ranges, in random order: half of all pairs.
+/// Deletes every second range of equal ranges, in random order: half of all pairs.
 pub struct RangeDelete {
     /// The pairs.
     pub data: Data,
-    /// How many ranges are deleted.
+    /// The number of ranges to delete.
     pub ranges: u64,
 }
 
 impl RangeDelete {
-    /// Pairs in each.
+    /// The number of pairs in each range.
     fn width(&self) -> u64 {
         self.data.pairs / (self.ranges * 2)
     }

@@ -8,10 +8,10 @@ use super::{Done, Workload};
 use crate::data::Data;
 use crate::stores::Store;
 
-/// Pairs in a short scan.
+/// The number of pairs in a short scan.
 const SHORT_PAIRS: u64 = 100;
 
-/// Scans pairs from a rank on and checks them: each key, and each value's counter and size.
+/// Scans pairs from a rank on, and checks each key, and the counter and size of each value.
 fn scan(store: &dyn Store, data: &Data, from: u64, pairs: u64) -> Result<u64> {
     let mut rank = from;
     let mut wrong = None;
@@ -28,7 +28,7 @@ fn scan(store: &dyn Store, data: &Data, from: u64, pairs: u64) -> Result<u64> {
     }
 }
 
-/// One scan of everything.
+/// One scan of all pairs.
 pub struct Whole {
     /// The pairs.
     pub data: Data,
@@ -66,11 +66,11 @@ impl Workload for Whole {
     }
 }
 
-/// Scans of a few pairs from random keys on.
+/// Short scans from random keys.
 pub struct Short {
     /// The pairs.
     pub data: Data,
-    /// How many scans.
+    /// The number of scans.
     pub scans: u64,
 }
 

@@ -9,7 +9,7 @@ use super::{Done, Workload, check_rank};
 use crate::data::{COUNTER_BYTES, Data, KEY_BYTES, Key, mix};
 use crate::stores::{BATCH_OPERATIONS, Engine, Store, added};
 
-/// Adds to counters in random pairs, half as often as there are pairs.
+/// Adds to the counters of random pairs, half as many times as there are pairs.
 pub struct Upsert {
     /// The pairs.
     pub data: Data,

@@ -1,4 +1,4 @@
-//! A later version of a tree: some of its files changed.
+//! A later version of a tree, with some files changed.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,8 +9,8 @@ use anyhow::Result;
 use super::random::Rng;
 use super::same::walk;
 
-/// The files of a tree that a later version has changed, each with its new content: a few per cent of
-/// all, chosen by their names alone.
+/// The files that the later version of a tree has changed, each with its new content: some per cent of all,
+/// chosen by name alone.
 pub fn edits_of(root: &Path, percent: u64) -> Result<impl Iterator<Item = Result<(PathBuf, Vec<u8>)>>> {
     let root = root.to_owned();
     let names = walk(&root, ".git")?.into_iter().filter(move |name| is_chosen(name, percent));
@@ -35,7 +35,7 @@ fn rng_of(bytes: &[u8]) -> Rng {
     )
 }
 
-/// Some lines changed and some new: what is behind them moves.
+/// Changes some lines and inserts some, so that the rest moves.
 fn edited(mut text: Vec<u8>) -> Vec<u8> {
     let mut rng = rng_of(&text);
     for _ in 0..1 + rng.below_u64(4) {

@@ -1,8 +1,8 @@
-//! filebench's file sets: many files of sizes about a mean, some of them there from the beginning,
-//! which threads create, append to, read and delete at random.
+//! Filebench's file sets: many files of sizes about a mean, some of which exist from the beginning. Threads
+//! create, append to, read and delete them at random.
 //!
-//! Each thread has a share of the files for itself, so that what is there in the end depends on
-//! numbers alone, whichever thread was faster.
+//! Each thread has a share of the files for itself: the files at the end depend on numbers alone, not on the
+//! speed of threads.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,40 +15,40 @@ use super::layout::Layout;
 use super::random::{Rng, gamma_size};
 use super::same::walk;
 
-/// The most that is read or written by one call.
+/// The most bytes of one read or write call.
 const CALL_BYTES: usize = 1 << 20;
 const SEED: u64 = 0x6669_6C65;
 
 /// A set of files.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSet {
-    /// Names that there can be, and the most entries of a directory.
+    /// The names, and the most entries of a directory.
     pub layout: Layout,
     /// The mean size.
     pub mean_bytes: u64,
-    /// How many of 100 are there from the beginning.
+    /// Per cent of the files that exist from the beginning.
     pub present_percent: u64,
 }
 
-/// A file as it is now.
+/// An existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Existing {
-    /// Its number, which gives its path.
+    /// Its number, which gives the path.
     pub number: u64,
-    /// What names its content.
+    /// The seed of its content.
     pub seed: u64,
     /// Its size.
     pub len: u64,
 }
 
-/// Something that a thread does.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Makes a file and writes all of it.
+    /// Makes a file with its content.
     Create(Existing),
-    /// Opens a file, which is as said, and appends so many bytes.
+    /// Opens a file and appends a number of bytes.
     Append(Existing, u64),
-    /// Reads a file whole.
+    /// Reads a whole file.
     Read(Existing),
     /// Deletes a file.
     Delete(Existing),
@@ -62,14 +62,14 @@ impl FileSet {
         Existing { number, seed: rng.next_u64(), len: gamma_size(&mut rng, self.mean_bytes) }
     }
 
-    /// Whether a file is there from the beginning. The multiples of the golden ratio are spread
-    /// evenly, and so is each share of them.
+    /// Whether a file exists from the beginning. The multiples of the golden ratio are spread evenly, and so
+    /// is each share of them.
     fn is_present(&self, number: u64) -> bool {
         let spread = u128::from(number.wrapping_mul(GOLDEN_RATIO));
         ((spread * 100) >> 64) < u128::from(self.present_percent)
     }
 
-    /// Makes all directories, and the files that are there from the beginning.
+    /// Makes all directories, and the files that exist from the beginning.
     pub fn make(&self, root: &Path) -> Result<()> {
         self.make_these(root, (0..self.layout.files).filter(|n| self.is_present(*n)).map(|n| self.initial(n)))
     }
@@ -109,7 +109,7 @@ impl FileSet {
         done.with_context(|| format!("{step:?} of {}", path.display()))
     }
 
-    /// Fails unless just these files are there, each with its content.
+    /// Fails unless exactly these files exist, each with its content.
     pub fn ensure_has(&self, root: &Path, mut files: Vec<Existing>) -> Result<()> {
         files.sort_unstable();
         for file in &files {
@@ -148,7 +148,7 @@ fn has_size(expected: u64, found: u64) -> Result<()> {
     Ok(())
 }
 
-/// What one thread has of a set, as it will be after all the steps that it was asked for.
+/// The share of one thread, after the steps given out so far.
 #[derive(Clone, Debug)]
 pub struct Share {
     rng: Rng,
@@ -158,7 +158,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of one of so many threads; one of one has all.
+    /// The share of one of a number of threads.
     pub fn new(set: &FileSet, thread: u64, threads: u64) -> Share {
         let numbers = || (thread..set.layout.files).step_by(threads as usize);
         Share {
@@ -169,12 +169,12 @@ impl Share {
         }
     }
 
-    /// The same files, for a thread with a mind of its own: for those that only read.
+    /// The same files with other choices, for a thread that only reads.
     pub fn with_seed(self, seed: u64) -> Share {
         Share { rng: Rng::of_stream(SEED + 2, seed), ..self }
     }
 
-    /// What is there.
+    /// The existing files.
     pub fn into_present(self) -> Vec<Existing> {
         self.present
     }
@@ -184,13 +184,13 @@ impl Share {
         1 + self.rng.below_u64(bound)
     }
 
-    /// Creates a file of a size about the mean; `None` if all are there.
+    /// Creates a file of a size about the mean; `None` if all exist.
     pub fn create(&mut self) -> Option<Step> {
         let len = gamma_size(&mut self.rng, self.mean_bytes);
         self.create_of(len)
     }
 
-    /// Creates a file of a size; `None` if all are there.
+    /// Creates a file of a size; `None` if all exist.
     pub fn create_of(&mut self, len: u64) -> Option<Step> {
         if self.absent.is_empty() {
             return None;

@@ -36,8 +36,9 @@ pub fn plot_figures(report: &Report, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Plots what whole reports say into a directory: all ratios (ratios.svg), the cost by size of renames, clones and
-/// deletes (sizes.svg), and aging (aging.svg). Of a workload on a disk, the first report that has it counts.
+/// Plots what whole reports say into a directory: all ratios (ratios.svg), the cost by size of renames,
+/// clones and deletes (sizes.svg), and aging (aging.svg). Of a workload on a disk, the first report that has
+/// it counts.
 ///
 /// # Errors
 /// A report is not readable, or the files cannot be written.

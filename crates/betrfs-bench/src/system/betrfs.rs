@@ -97,8 +97,8 @@ impl System for Betrfs {
         Ok(())
     }
 
-    /// On `syncfs` the kernel sends its dirty data, but does not ask the server for durability. An `fsync` does,
-    /// and makes all of the volume's log durable.
+    /// On `syncfs` the kernel sends its dirty data, but does not ask the server for durability. An `fsync`
+    /// does, and makes all of the volume's log durable.
     fn sync(&self) -> Result<()> {
         let root = File::open(&self.dir)?;
         rustix::fs::syncfs(&root)?;

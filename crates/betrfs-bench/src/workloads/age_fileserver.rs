@@ -1,4 +1,4 @@
-//! Aging by a file server's load, and grep between.
+//! Aging by a file server's load, with a grep after each part of it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::filebench::Filebench;
 use super::grep::grep_for;
 use super::seen::{Seen, content_bytes};
 
-/// In no file: so all of each is read, and nothing is printed.
+/// A text that no file has: grep reads all of each file, and prints nothing.
 const ABSENT: &str = "no line has this";
 
-/// `grep -r` of the files, each time after some more load, cold.
+/// A cold `grep -r` of the files after each part of the load.
 pub struct AgeFileServer {
     /// The load.
     pub server: Filebench,
-    /// How often there is a grep.
+    /// The number of parts, each with a grep after it.
     pub steps: u64,
-    /// How many bytes the last grep read.
+    /// The bytes that the last grep read.
     pub seen: Seen,
 }
 
@@ -78,9 +78,9 @@ impl Workload for AgeFileServer {
     }
 }
 
-/// `grep -r` of what there is in the end, just written in order.
+/// `grep -r` of the files at the end of aging, written anew in order.
 pub struct AgeFileServerFresh {
-    /// What it is like when it is aged.
+    /// The aged counterpart.
     pub aged: AgeFileServer,
 }
 

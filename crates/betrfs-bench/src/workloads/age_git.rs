@@ -1,4 +1,4 @@
-//! Aging by version control: a clone that pulls commit after commit, and grep between.
+//! Aging by version control: a clone pulls commit after commit, with greps between.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,22 +14,22 @@ use super::seen::{Seen, content_bytes};
 use crate::data::History;
 use crate::repository::{MAIN, Repository, ensure_clean, git};
 
-/// In no file: so all of each is read, and nothing is printed.
+/// A text that no file has: grep reads all of each file, and prints nothing.
 const ABSENT: &str = "no line has this";
 
-/// `grep -r` of a clone, each time after some more pulls, cold.
+/// A cold `grep -r` of a clone after each number of pulls.
 pub struct AgeGit<'t> {
-    /// What is pulled.
+    /// The commits to pull.
     pub history: History,
-    /// Where from.
+    /// The repository that has them.
     pub repository: &'t Repository,
-    /// How many pulls there are before each grep.
+    /// Pulls before each grep.
     pub pulls_per_step: u64,
-    /// How many bytes the last grep read.
+    /// The bytes that the last grep read.
     pub seen: Seen,
 }
 
-/// Looks through the files of the clone; its `.git` is left out.
+/// Greps the files of the clone, without its `.git`.
 fn grep(dir: &Path, seen: &Seen) -> Result<()> {
     let found = grep_for(ABSENT, &["--exclude-dir=.git"], &dir.join(CLONE), seen)?;
     ensure!(found == 0, "it found what no file has");
@@ -105,13 +105,13 @@ fn pull(clone: &Path, from: &Repository, commit: &str) -> Result<()> {
     tool::run(&mut pull).map(drop)
 }
 
-/// `grep -r` of what the aged clone has in the end, in a clone that was just made.
+/// `grep -r` of the files of the aged clone at the end, in a new clone.
 pub struct AgeGitFresh<'t> {
-    /// What is cloned.
+    /// The commits.
     pub history: History,
-    /// Where from.
+    /// The repository that has them.
     pub repository: &'t Repository,
-    /// How many bytes it read.
+    /// The bytes that grep read.
     pub seen: Seen,
 }
 

@@ -1,4 +1,4 @@
-//! Reading the tree into an archive.
+//! Archiving the tree.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,16 +9,15 @@ use super::Workload;
 use super::seen::{Seen, content_bytes};
 use crate::tree::Tree;
 
-/// `tar -c` of the tree, cold, into a pipe that is emptied: `tar` reads nothing if it writes to
-/// /dev/null.
+/// A cold `tar -c` of the tree into a pipe: writing to /dev/null, `tar` reads nothing.
 pub struct Archive<'t> {
-    /// What is read.
+    /// The tree.
     pub tree: &'t Tree,
-    /// How large the archive was.
+    /// The size of the archive.
     pub seen: Seen,
 }
 
-/// Archives a directory and gives the archive's size.
+/// Archives a directory and returns the archive's size.
 fn archive(dir: &Path) -> Result<u64> {
     let mut tar = Command::new("tar")
         .args(["-cf", "-", "-C"])

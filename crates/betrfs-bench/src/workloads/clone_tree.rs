@@ -12,16 +12,16 @@ use crate::tree::Tree;
 
 const SOURCE: &str = "source";
 const CLONE: &str = "clone";
-/// How many files of a hundred are changed in the clone, to see that they do not change in the source.
+/// Per cent of the files that a check changes in the clone, to see that the source stays as it is.
 const CHANGED_PERCENT: u64 = 5;
 
-/// A clone of the tree, cold.
+/// A cold clone of the tree.
 pub struct CloneTree<'t> {
     /// Its name.
     pub name: &'static str,
-    /// What is cloned.
+    /// The tree.
     pub tree: &'t Tree,
-    /// How.
+    /// The means.
     pub cloner: Cloner,
 }
 
@@ -60,7 +60,7 @@ impl Workload for CloneTree<'_> {
         for (name, text) in &edits {
             std::fs::write(clone.join(name), text)?;
         }
-        // What the kernel has of both would hide what the file system has made of them.
+        // The kernel's caches of both would hide what the file system has of them.
         rustix::fs::syncfs(std::fs::File::open(dir)?)?;
         drop_caches()?;
         for (name, text) in &edits {

@@ -1,4 +1,4 @@
-//! A directory of large files cloned again and again, and a little written in each file of each clone.
+//! Clones of a directory of large files, and a small write to each file of each clone.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,16 +14,16 @@ const SOURCE: &str = "source";
 const WRITE_BYTES: u64 = 16;
 const SEED: u64 = 0x636c_6f6e;
 
-/// What is cloned and written.
+/// The directory, and its clones.
 #[derive(Clone)]
 pub struct CloneSet {
-    /// Directories, and files in each.
+    /// The number of directories, and of files in each.
     pub fanout: u64,
     /// The size of each file.
     pub file_bytes: u64,
-    /// How many clones are made of it, one after the other.
+    /// The number of clones.
     pub clones: u64,
-    /// How.
+    /// The means.
     pub cloner: Cloner,
 }
 
@@ -44,19 +44,19 @@ impl CloneSet {
         Ok(())
     }
 
-    /// The next clone. That it asks which are there is part of the time, and next to nothing.
+    /// Makes the next clone. Counting those that exist is timed, and takes next to nothing.
     fn clone_source(&self, dir: &Path) -> Result<()> {
         let clone = clone_path(dir, clones(dir)? + 1);
         self.cloner.clone_dir(&dir.join(SOURCE), &clone)
     }
 
-    /// Where a clone's file is written, and what.
+    /// The place and the bytes of the write to a file of a clone.
     fn edit(&self, clone: u64, number: u64) -> (u64, Vec<u8>) {
         let mut rng = Rng::of_stream(SEED + clone, number);
         (rng.below_u64(self.file_bytes - WRITE_BYTES + 1), bytes(rng.next_u64(), 0, WRITE_BYTES as usize))
     }
 
-    /// Writes into each file of the newest clone.
+    /// Writes to each file of the newest clone.
     fn write(&self, dir: &Path) -> Result<()> {
         let clone = clones(dir)?;
         for (number, name) in self.files() {
@@ -101,7 +101,7 @@ fn clone_path(dir: &Path, clone: u64) -> PathBuf {
     dir.join(format!("clone{clone}"))
 }
 
-/// How many clones there are.
+/// The number of clones that exist.
 fn clones(dir: &Path) -> Result<u64> {
     let mut clones = 0;
     while clone_path(dir, clones + 1).try_exists()? {
@@ -110,7 +110,7 @@ fn clones(dir: &Path) -> Result<u64> {
     Ok(clones)
 }
 
-/// Clones, each after the one before was written to.
+/// Cloning, each time after a write to the clone before.
 pub struct CloneDir(pub CloneSet);
 
 impl Workload for CloneDir {
@@ -155,7 +155,7 @@ impl Workload for CloneDir {
     }
 }
 
-/// Writes into each clone.
+/// Writing to each clone.
 pub struct CloneWrite(pub CloneSet);
 
 impl Workload for CloneWrite {

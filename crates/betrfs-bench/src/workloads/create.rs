@@ -10,11 +10,11 @@ use super::Workload;
 
 const FILE_BYTES: usize = 200;
 
-/// Creates and writes small files in some directories, one after the other.
+/// Creates and writes small files in one directory after the other.
 pub struct Create {
-    /// Directories.
+    /// The number of directories.
     pub dirs: usize,
-    /// Files in each.
+    /// The number of files in each.
     pub files_per_dir: usize,
 }
 
@@ -52,7 +52,7 @@ impl Workload for Create {
             std::fs::create_dir(dir.join(format!("dir{number:03}")))?;
         }
         for (number, path) in self.files(dir) {
-            // For writing alone, as creat(2) and a shell's `>` do.
+            // For writing only, as creat(2) and a shell's `>` do.
             let mut file = File::options().write(true).create_new(true).open(path)?;
             file.write_all(&contents(number))?;
         }

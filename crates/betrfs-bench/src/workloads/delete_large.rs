@@ -8,11 +8,11 @@ use super::sequential::{fill, verify};
 use super::{DISK_BYTES, DISK_BYTES_LARGE, Workload};
 
 const NAME: &str = "large";
-/// What stays.
+/// The file that stays.
 const OTHER: &str = "other";
 const OTHER_MIB: u64 = 1;
 
-/// `unlink` of a file that was written in order, cold.
+/// A cold `unlink` of a file that was written sequentially.
 pub struct DeleteLarge {
     /// Its name.
     pub name: &'static str,
@@ -34,7 +34,7 @@ impl Workload for DeleteLarge {
     }
 
     fn disk_bytes(&self) -> u64 {
-        // Twice the file, so that none of them is nearly full.
+        // Twice the file: no file system is nearly full.
         if self.mib << 21 <= DISK_BYTES { DISK_BYTES } else { DISK_BYTES_LARGE }
     }
 

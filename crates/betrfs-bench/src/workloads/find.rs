@@ -10,11 +10,11 @@ use super::Workload;
 use super::seen::Seen;
 use crate::tree::Tree;
 
-/// `find` over the tree, cold.
+/// A cold `find` over the tree.
 pub struct Find<'t> {
-    /// Where it looks.
+    /// The tree.
     pub tree: &'t Tree,
-    /// How many names it found.
+    /// The number of names found.
     pub seen: Seen,
 }
 
@@ -43,13 +43,13 @@ impl Workload for Find<'_> {
     }
 
     fn check_run(&self, _dir: &Path) -> Result<()> {
-        // The directory that it was unpacked into is none of its entries.
+        // The directory that holds the tree is not one of its entries.
         self.seen.ensure_all(self.tree.entries()? + 1, "names")
     }
 
     fn check(&self, dir: &Path) -> Result<()> {
         let found = tool::count_lines(Command::new("find").arg(dir.join("tree")), None)?;
-        // The directory that it was unpacked into is none of its entries.
+        // The directory that holds the tree is not one of its entries.
         let expected = self.tree.entries()? + 1;
         ensure!(found == expected, "it found {found} names of {expected}");
         Ok(())

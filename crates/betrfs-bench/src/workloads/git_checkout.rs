@@ -1,4 +1,4 @@
-//! Changing to another version in a clone.
+//! Checking out another version in a clone.
 
 use std::path::Path;
 use std::thread;
@@ -12,12 +12,12 @@ use super::git_clone::{CLONE, clone};
 use crate::repository::{LATER, Repository, ensure_clean, git};
 use crate::tree::Tree;
 
-/// The index tells apart times of files that are so much apart.
+/// The resolution of times in git's index.
 const INDEX_GRAIN: Duration = Duration::from_millis(1100);
 
-/// `git checkout` of another branch, cold.
+/// A cold `git checkout` of another branch.
 pub struct GitCheckout<'t> {
-    /// What is in the repository.
+    /// The contents of the repository.
     pub tree: &'t Tree,
     /// The repository.
     pub repository: &'t Repository,
@@ -39,8 +39,8 @@ impl Workload for GitCheckout<'_> {
     fn prepare(&self, dir: &Path) -> Result<()> {
         self.repository.make_of_tree(self.tree)?;
         clone(self.repository, dir)?;
-        // Files that are as young as the index are read by whoever looks at it, and how many that are depends on how long
-        // the clone took: all are made to be older.
+        // git reads files that are as young as its index, and their number depends on the speed of the clone:
+        // all files are made older.
         thread::sleep(INDEX_GRAIN);
         let index = |command: &[&str]| tool::run(git(&dir.join(CLONE)).args(command)).map(drop);
         index(&["read-tree", "HEAD"])?;

@@ -9,18 +9,18 @@ use super::Workload;
 use crate::repository::{MAIN, Repository, ensure_clean, git};
 use crate::tree::Tree;
 
-/// Where the clone is.
+/// The directory of the clone.
 pub const CLONE: &str = "clone";
 
 /// `git clone` from a directory elsewhere on the machine.
 pub struct GitClone<'t> {
-    /// What is in the repository.
+    /// The contents of the repository.
     pub tree: &'t Tree,
     /// The repository.
     pub repository: &'t Repository,
 }
 
-/// Clones a repository, copying whatever is in it.
+/// Clones a repository with copies of its objects.
 pub fn clone(from: &Repository, dir: &Path) -> Result<()> {
     let mut clone = git(dir);
     clone.args(["clone", "-q", "--no-hardlinks", "-b", MAIN]).arg(from.dir()).arg(dir.join(CLONE));

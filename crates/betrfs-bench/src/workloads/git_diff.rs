@@ -10,9 +10,9 @@ use super::git_clone::{CLONE, clone};
 use crate::repository::{LATER, MAIN, Repository, git};
 use crate::tree::Tree;
 
-/// `git diff` of two branches, cold.
+/// A cold `git diff` of two branches.
 pub struct GitDiff<'t> {
-    /// What is in the repository.
+    /// The contents of the repository.
     pub tree: &'t Tree,
     /// The repository.
     pub repository: &'t Repository,
@@ -21,15 +21,15 @@ pub struct GitDiff<'t> {
 /// The patch between two branches.
 fn patch(dir: &Path, from: &str, to: &str) -> Result<Vec<u8>> {
     let mut diff = git(dir);
-    // Whole object names: how short they may be depends on what else is in a repository.
+    // Whole object names: the length of short ones depends on the other objects.
     diff.args(["diff", "--patch", "--full-index", from, to]).stdin(Stdio::null());
     let output = diff.output().context("cannot run git (Debian: apt-get install git)")?;
     ensure!(output.status.success(), "git diff: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)
 }
 
-/// A patch without what follows the line numbers of a hunk: the heading in which it stands is found by the
-/// tree's attributes, which a repository without a working tree does not look at.
+/// A patch without the headings of its hunks: git finds these by the tree's attributes, which a repository
+/// without a working tree does not have.
 fn without_headings(patch: &[u8]) -> Vec<u8> {
     let lines = patch.split_inclusive(|byte| *byte == b'\n');
     let numbers_end = |line: &[u8]| Some(4 + line.get(4..)?.windows(3).position(|at| at == b" @@")?);

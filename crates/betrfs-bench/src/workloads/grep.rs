@@ -10,18 +10,18 @@ use super::Workload;
 use super::seen::{Seen, content_bytes};
 use crate::tree::{NEEDLE, Tree};
 
-/// What `grep` says when it found nothing.
+/// The exit code of `grep` when it finds nothing.
 const FOUND_NONE: i32 = 1;
 
-/// `grep -r` over the tree, cold.
+/// A cold `grep -r` over the tree.
 pub struct Grep<'t> {
-    /// Where it looks.
+    /// The tree.
     pub tree: &'t Tree,
-    /// How many bytes it read.
+    /// The bytes that grep read.
     pub seen: Seen,
 }
 
-/// How many lines below a directory have a text. How many bytes it read for that is noted.
+/// Counts the lines below a directory that have a text, and notes the bytes read for that in `seen`.
 pub fn grep_for(text: &str, options: &[&str], dir: &Path, seen: &Seen) -> Result<u64> {
     let mut grep = Command::new("grep");
     let counts =
@@ -56,8 +56,7 @@ impl Workload for Grep<'_> {
     }
 
     fn check(&self, dir: &Path) -> Result<()> {
-        // What is there is what was unpacked, byte by byte; so what it finds is right if it finds
-        // the word where it was put.
+        // The files are those of the archive, byte by byte; so the count is right if grep finds the word.
         self.tree.compare(dir)?;
         let probe = dir.join("probe");
         std::fs::write(&probe, format!("{NEEDLE}\n"))?;

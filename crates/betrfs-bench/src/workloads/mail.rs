@@ -1,9 +1,8 @@
 //! A mail server's load on a Maildir: clients that read, flag, move, deliver and delete messages.
 //!
-//! As Dovecot does it: a message is a file; its flags are in its name, so that flagging and moving it
-//! are renames; a new one is written to `tmp`, synced, and renamed to `new` and from there to `cur`,
-//! whose directory is synced; and whatever changes a folder writes its index anew, beside the old
-//! one, and renames it over that.
+//! The operations are Dovecot's. A message is a file with its flags in its name: flagging and moving it are
+//! renames. A new message is written to `tmp`, synced, renamed to `new` and then to `cur`, whose directory is
+//! synced. Each change of a folder writes a new index beside the old one and renames it over that.
 
 mod plan;
 
@@ -20,7 +19,7 @@ use crate::data::bytes;
 use crate::threads::in_threads;
 
 const INDEX: &str = "index";
-/// An index begins with what names the rest of it.
+/// An index begins with the seed of the rest.
 const INDEX_HEADER_BYTES: usize = 8;
 /// The bytes of an index for each message.
 const INDEX_BYTES_PER_MESSAGE: u64 = 16;
@@ -28,15 +27,15 @@ const INDEX_BYTES_PER_MESSAGE: u64 = 16;
 /// Mail folders and clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Mail {
-    /// How many folders.
+    /// The number of folders.
     pub folders: u64,
-    /// How many messages each has at first.
+    /// The number of messages in each at first.
     pub messages: u64,
     /// The mean size of a message.
     pub mean_bytes: u64,
-    /// How many clients work at the same time.
+    /// The number of clients, each a thread.
     pub clients: u64,
-    /// How many operations each does; half of them read.
+    /// The number of operations of each; half of them read.
     pub operations: u64,
 }
 
@@ -98,7 +97,7 @@ impl Mail {
     }
 
     fn apply(&self, dir: &Path, client: u64, number: u64, operation: &Operation) -> Result<()> {
-        // What names the index that this operation writes.
+        // The seed of the index that this operation writes.
         let seed = client << 32 | number;
         match operation {
             Operation::Read { folder, message } => self.read(dir, *folder, message),

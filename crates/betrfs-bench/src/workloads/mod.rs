@@ -41,25 +41,25 @@ use crate::tree::Tree;
 
 pub use tokubench::Microfiles;
 
-/// Something to do on a file system, which is timed.
+/// Work on a file system, which is timed.
 pub trait Workload {
-    /// Its name on the command line and in the tables.
+    /// The name on the command line and in tables.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a line.
+    /// The work in one line.
     fn about(&self) -> String;
 
-    /// Whether what is timed changes the file system: then its time includes the sync that makes everything
+    /// Whether the timed part changes the file system: its time then includes a sync that makes everything
     /// durable.
     fn writes(&self) -> bool;
 
-    /// After this long, preparing and checking included, it is taken to hang.
+    /// How long a round may take, with preparing and checking, before it counts as hung.
     fn time_max(&self) -> Duration {
         Duration::from_secs(60 * 60)
     }
 
-    /// How often it is done once more, each time after [`age`](Workload::age) and cold again. The
-    /// figure is the last time, those before it are a series.
+    /// The number of further runs, each cold and after [`age`](Workload::age). The last run is the figure;
+    /// those before it are a series.
     fn steps(&self) -> u64 {
         0
     }
@@ -69,54 +69,54 @@ pub trait Workload {
         Ok(())
     }
 
-    /// What must be there before; not timed, and cold when the time begins.
+    /// Prepares the file system. Not timed; it is cold again when the time begins.
     fn prepare(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// Brings its input from elsewhere into memory; not timed.
+    /// Brings input from elsewhere into memory. Not timed.
     fn warm(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Does it. What this takes is the figure.
+    /// Does the work; its time is the figure.
     fn run(&self, dir: &Path) -> Result<()>;
 
-    /// Checks, each time and on a cold mount, that it has seen all that it was to see; not timed.
+    /// Checks after each run, on a cold mount, that it has read all. Not timed.
     fn check_run(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// Checks, on a cold mount, what it has written or found; not timed, and once.
+    /// Checks once, on a cold mount, what it has written or found. Not timed.
     fn check(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// How large the disk must be.
+    /// The size of the disk.
     fn disk_bytes(&self) -> u64 {
         DISK_BYTES
     }
 
-    /// How much memory client, server and page cache have together.
+    /// The memory limit of client, server and page cache together.
     fn memory_bytes(&self) -> u64 {
         MEMORY_BYTES
     }
 }
 
-/// What workloads work on besides the file system itself.
+/// The inputs of workloads.
 pub struct Inputs<'t> {
-    /// The tree that is unpacked.
+    /// The tree to unpack.
     pub tree: &'t Tree,
-    /// A repository for two versions of it.
+    /// A repository with two versions of the tree.
     pub tree_repository: Repository,
-    /// A repository for a generated history.
+    /// A repository with a generated history.
     pub history_repository: Repository,
     /// The binary `betrfs`.
     pub betrfs: PathBuf,
 }
 
 impl<'t> Inputs<'t> {
-    /// What is made of a tree, in a directory for it.
+    /// The inputs for a tree, with repositories in a directory.
     pub fn new(tree: &'t Tree, scratch: &Path, betrfs: &Path) -> Inputs<'t> {
         Inputs {
             tree,
@@ -127,13 +127,13 @@ impl<'t> Inputs<'t> {
     }
 }
 
-/// The disk's size for most workloads: room for two trees of Linux.
+/// The size of the disk for most workloads: room for two trees of Linux.
 const DISK_BYTES: u64 = 4 << 30;
-/// Of those that need more.
+/// The size of the disk for the others.
 const DISK_BYTES_LARGE: u64 = 16 << 30;
 /// The memory of most workloads: room for a tree of Linux.
 const MEMORY_BYTES: u64 = 2 << 30;
-/// The memory of those that are about more than it holds.
+/// The memory of workloads whose data outgrows it.
 const MEMORY_BYTES_SMALL: u64 = 512 << 20;
 
 /// All workloads.
@@ -154,7 +154,7 @@ pub fn all<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> Vec<Box<dyn Workload + '
         let microfiles = Microfiles { files: scale.part(2000, 1_000_000), threads };
         all.push(Box::new(tokubench::TokuBench { name, microfiles, memory_bytes: MEMORY_BYTES_SMALL }));
     }
-    // Beside those that have a large disk too: it need not be made twice.
+    // Beside the others with a large disk, which is then made once.
     for (name, tiny_mib, full_mib) in [("delete-large-10", 4, 10 << 10), ("delete-large-1", 1, 1 << 10)] {
         all.push(Box::new(delete_large::DeleteLarge { name, mib: scale.part(tiny_mib, full_mib) }));
     }
@@ -199,7 +199,8 @@ fn random_writes<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't
     })
 }
 
-/// A directory by ten times as many files each; those beyond a hundred only at the full scale.
+/// Renames of directories, each with ten times the files of the one before; at the tiny scale up to a
+/// hundred.
 fn renames<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't>> {
     let sizes = [
         ("rename-dir-1", 1),
@@ -215,7 +216,7 @@ fn renames<'t>(scale: Scale) -> impl Iterator<Item = Box<dyn Workload + 't>> {
     })
 }
 
-/// Of a tree of small files, and of a directory of large ones that are then written to.
+/// Clones of a tree of small files, and of a directory of large files, which are then written to.
 fn clones<'t>(scale: Scale, inputs: &'t Inputs<'t>) -> [Box<dyn Workload + 't>; 4] {
     let cloner = |has_snapshots| Cloner { betrfs: inputs.betrfs.clone(), has_snapshots };
     let tree = |name, has_snapshots| clone_tree::CloneTree {
@@ -253,7 +254,7 @@ fn filebench_profiles<'t>(scale: Scale) -> Vec<Box<dyn Workload + 't>> {
 fn aging<'t>(scale: Scale, repository: &'t Repository) -> [Box<dyn Workload + 't>; 4] {
     let history =
         History { files: scale.part(100, 4000), mean_bytes: 8 << 10, commits: scale.part(6, 10_000) };
-    // Each grep wants the disk cold: a quarter of the data has a tenth of them.
+    // Each grep needs a cold disk: the quarter scale has a tenth of the greps.
     let pulls_per_step = if scale == Scale::Quarter { 250 } else { scale.pick(3, 100) };
     let server = || age_fileserver::AgeFileServer {
         server: Filebench {

@@ -1,8 +1,8 @@
-//! filebench's database: many readers, some writers of pages, one writer of the log; every write is
-//! durable when it returns.
+//! Filebench's database: many readers, some writers of pages, one writer of the log; each write is durable
+//! when it returns.
 //!
-//! Left out of the published profile: the loops that only use CPU time, and asynchronous writes, in
-//! whose place each writer writes a page after the other.
+//! The published profile also has loops that only use CPU time, and asynchronous writes. Here each writer
+//! writes one page after the other.
 
 mod pace;
 
@@ -21,30 +21,30 @@ use crate::threads::in_threads;
 
 const PAGE_BYTES: u64 = 2 << 10;
 const LOG_WRITE_BYTES: u64 = 256 << 10;
-/// How many pages a writer writes before it waits for readers.
+/// The number of pages that a writer writes before it waits for readers.
 const BATCH_PAGES: u64 = 100;
-/// How many reads each batch of every writer follows on.
+/// The number of reads before each batch of each writer.
 const READS_PER_BATCH: u64 = 1000;
-/// How many reads each write of the log follows on.
+/// The number of reads before each write of the log.
 const READS_PER_LOG_WRITE: u64 = 3200;
 const SEED: u64 = 0x6f6c_7470;
 const LOG: &str = "log";
 
 /// A database's load.
 pub struct Oltp {
-    /// How many data files.
+    /// The number of data files.
     pub files: u64,
-    /// The size of each, and of the log.
+    /// The size of each file, and of the log.
     pub file_bytes: u64,
-    /// How many threads read.
+    /// The number of reading threads.
     pub readers: u64,
-    /// How many threads write pages.
+    /// The number of threads that write pages.
     pub writers: u64,
-    /// How many batches each of them writes.
+    /// The number of batches of each writer.
     pub batches: u64,
 }
 
-/// What names the content of a page or a log write.
+/// The seed of a page or a log write.
 fn seed_of(writer: u64, number: u64) -> u64 {
     (writer + 1) << 32 | number
 }
@@ -58,7 +58,7 @@ impl Oltp {
         self.reads().div_ceil(READS_PER_LOG_WRITE)
     }
 
-    /// The writer whose number is behind those of the page writers writes the log.
+    /// The number of the log's writer: that after the page writers.
     fn log_writer(&self) -> u64 {
         self.writers
     }
@@ -67,8 +67,8 @@ impl Oltp {
         dir.join(format!("data{number:03}"))
     }
 
-    /// Which files and pages a writer writes: each has pages of its own, so that who is faster does
-    /// not matter to what is there in the end.
+    /// The files and pages that a writer writes. Each writer has pages of its own: the contents at the end do
+    /// not depend on speed.
     fn pages(&self, writer: u64) -> impl Iterator<Item = (u64, u64)> {
         let mut rng = Rng::of_stream(SEED, writer);
         let own = self.file_bytes / PAGE_BYTES / self.writers;
@@ -77,7 +77,7 @@ impl Oltp {
             .map(move |_| (rng.below_u64(files), rng.below_u64(own) * writers + writer))
     }
 
-    /// Where in the log it is written.
+    /// The places of the log writes.
     fn log_places(&self) -> impl Iterator<Item = u64> {
         let mut rng = Rng::of_stream(SEED, self.log_writer());
         let places = self.file_bytes / LOG_WRITE_BYTES;
@@ -124,7 +124,7 @@ impl Oltp {
         Ok(())
     }
 
-    /// What a file must be in the end: the writes on what was there before.
+    /// The contents of a file at the end: its first contents with all writes.
     fn expected(&self, file_seed: u64, writes: &BTreeMap<u64, u64>, write_bytes: u64) -> Vec<u8> {
         let mut expected = bytes(file_seed, 0, self.file_bytes as usize);
         for (at, seed) in writes {
@@ -178,7 +178,7 @@ impl Workload for Oltp {
                 _ if thread == self.log_writer() => self.write_log(dir, &pace),
                 _ => self.read(dir, thread - self.writers - 1, &pace),
             };
-            // Else others would wait for this one for ever.
+            // Otherwise the others would wait for this thread for ever.
             done.inspect_err(|_| pace.fail())
         })
     }

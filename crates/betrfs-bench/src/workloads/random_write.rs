@@ -1,4 +1,4 @@
-//! Small writes all over a large file that is not in memory.
+//! Small random writes to a large, cold file.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,24 +14,24 @@ const NAME: &str = "random";
 const MIB: u64 = 1 << 20;
 const SEED: u64 = 0x7261_6e64;
 
-/// Writes of a few bytes at random places.
+/// Small writes at random places.
 pub struct RandomWrite {
     /// Its name.
     pub name: &'static str,
     /// The file's size in MiB.
     pub file_mib: u64,
-    /// How many writes.
+    /// The number of writes.
     pub writes: u64,
-    /// The bytes of each.
+    /// The size of each.
     pub write_bytes: u64,
-    /// What each place is a multiple of.
+    /// The alignment of places.
     pub align_bytes: u64,
-    /// How much memory there is.
+    /// The memory limit.
     pub memory_bytes: u64,
 }
 
 impl RandomWrite {
-    /// Each write's place and bytes: the same in every round.
+    /// The place and bytes of each write, the same in every round.
     fn writes(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
         let places = (self.file_mib * MIB - self.write_bytes) / self.align_bytes + 1;
         let mut rng = Rng::of_stream(SEED, self.write_bytes);
@@ -41,7 +41,7 @@ impl RandomWrite {
         })
     }
 
-    /// The writes that reach into each MiB, in their order.
+    /// The writes that overlap each MiB, in order.
     fn writes_by_mib(&self) -> Vec<Vec<(u64, Vec<u8>)>> {
         let mut by_mib = vec![Vec::new(); self.file_mib as usize];
         for (at, bytes) in self.writes() {
@@ -54,7 +54,7 @@ impl RandomWrite {
     }
 }
 
-/// Puts what a write has for a MiB into it.
+/// Applies the part of a write that overlaps a MiB.
 fn overlay(piece: &mut [u8], piece_at: u64, write_at: u64, bytes: &[u8]) {
     let from = write_at.max(piece_at);
     let until = (write_at + bytes.len() as u64).min(piece_at + piece.len() as u64);

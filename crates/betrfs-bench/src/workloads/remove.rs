@@ -11,9 +11,9 @@ use crate::tree::Tree;
 
 const ROOT: &str = "tree";
 
-/// `rm -rf` of the tree, cold.
+/// A cold `rm -rf` of the tree.
 pub struct Remove<'t> {
-    /// What is removed.
+    /// The tree.
     pub tree: &'t Tree,
 }
 

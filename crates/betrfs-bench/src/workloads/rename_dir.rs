@@ -1,4 +1,4 @@
-//! Renaming a directory, by how much is below it.
+//! Renaming a directory, by the number of files in it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,11 +14,11 @@ const FANOUT: u64 = 128;
 const FROM: &str = "from/old";
 const TO: &str = "to/new";
 
-/// One rename of a directory into another one, cold.
+/// A cold rename of a directory into another directory.
 pub struct RenameDir {
     /// Its name.
     pub name: &'static str,
-    /// How many files are below the directory.
+    /// The number of files below the directory.
     pub files: u64,
 }
 

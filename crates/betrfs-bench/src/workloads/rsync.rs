@@ -12,18 +12,18 @@ use crate::tree::Tree;
 
 const SOURCE: &str = "source";
 const TARGET: &str = "target";
-/// How many files of a hundred have changed since the older copy.
+/// Per cent of the files that changed since the older copy.
 const CHANGED_PERCENT: u64 = 5;
 
-/// `rsync -a`, cold.
+/// A cold `rsync -a`.
 pub struct Rsync<'t> {
     /// Its name.
     pub name: &'static str,
-    /// What is copied.
+    /// The tree.
     pub tree: &'t Tree,
-    /// Whether files are written in place, instead of beside and then renamed.
+    /// Whether files are written in place; otherwise to a temporary file that is then renamed.
     pub in_place: bool,
-    /// Whether an older copy is there.
+    /// Whether there is an older copy.
     pub older_copy: bool,
 }
 
@@ -64,7 +64,7 @@ impl Workload for Rsync<'_> {
     fn run(&self, dir: &Path) -> Result<()> {
         let mut rsync = Command::new("rsync");
         rsync.arg("-a").args(self.in_place.then_some("--inplace"));
-        // The slash behind the source: what is in it, not the directory itself.
+        // A slash after the source means its contents, not the directory itself.
         tool::run(rsync.arg(dir.join(SOURCE).join("")).arg(dir.join(TARGET))).map(drop)
     }
 

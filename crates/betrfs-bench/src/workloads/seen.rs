@@ -1,4 +1,4 @@
-//! How much a workload that reads has seen. What read less than is there has no figure, in no round.
+//! How much a reading workload has read: a run that read less than there is has no figure.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use anyhow::{Result, ensure};
 
 use crate::data::walk;
 
-/// What the last run saw, as a count.
+/// A count of what the last run read.
 #[derive(Default)]
 pub struct Seen(AtomicU64);
 
 impl Seen {
-    /// Notes what a run saw.
+    /// Notes the count of a run.
     pub fn note(&self, count: u64) {
         self.0.store(count, Ordering::Relaxed);
     }
 
-    /// Fails if the last run saw less than this; `what` is counted.
+    /// Fails if the last run read less than `expected`; `what` is the unit.
     pub fn ensure_all(&self, expected: u64, what: &str) -> Result<()> {
         let seen = self.0.load(Ordering::Relaxed);
         ensure!(seen >= expected, "it saw {seen} {what} of {expected}");
@@ -25,7 +25,7 @@ impl Seen {
     }
 }
 
-/// The bytes of all files below a directory, but for what is named `except`.
+/// The bytes of all files below a directory, without those below entries named `except`.
 pub fn content_bytes(dir: &Path, except: &str) -> Result<u64> {
     let mut bytes = 0;
     for name in walk(dir, except)? {

@@ -1,4 +1,4 @@
-//! A large file written, and read, from its beginning to its end.
+//! Sequential writing and reading of a large file.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,12 +12,12 @@ const NAME: &str = "large";
 const MIB: usize = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
 
-/// The bytes of a file, a MiB at a time: different in each block, and nothing that can be compressed.
-/// Making them costs next to nothing, because it is timed.
+/// The bytes of a file, a MiB at a time: each block differs, and none compresses. They cost next to nothing,
+/// because making them is timed.
 pub struct Pattern(Vec<u8>);
 
 impl Pattern {
-    /// Ready to give any part of it.
+    /// The source of all parts.
     pub fn new() -> Pattern {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let words = (0..MIB / 8).flat_map(|_| {
@@ -42,7 +42,7 @@ impl Pattern {
 /// Makes a file.
 pub fn fill(path: &Path, mib: u64) -> Result<()> {
     let mut pattern = Pattern::new();
-    // As dd and cp open it.
+    // Opened as by dd and cp.
     let mut file = File::options().write(true).create_new(true).open(path)?;
     for number in 0..mib {
         file.write_all(pattern.mib(number))?;
@@ -63,7 +63,7 @@ pub fn verify(path: &Path, mib: u64) -> Result<()> {
     Ok(())
 }
 
-/// Writing, 1 MiB a call.
+/// Writes 1 MiB a call.
 pub struct Write {
     /// The file's size in MiB.
     pub mib: u64,
@@ -91,7 +91,7 @@ impl Workload for Write {
     }
 }
 
-/// Reading, 1 MiB a call.
+/// Reads 1 MiB a call.
 pub struct Read {
     /// The file's size in MiB.
     pub mib: u64,

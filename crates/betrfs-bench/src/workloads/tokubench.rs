@@ -1,4 +1,4 @@
-//! TokuBench: very many small files all over a tree.
+//! TokuBench: very many small files, spread over a tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,16 +16,16 @@ const FILE_BYTES: usize = 200;
 const FANOUT: u64 = 128;
 const SEED: u64 = 0x746f_6b75;
 
-/// The contents of about so many files are compared, and the names of all.
+/// About the number of files whose contents a check compares; it compares the names of all.
 const CONTENTS_CHECKED: u64 = 50_000;
 
-/// The files of TokuBench. Each thread has some of the directories, in no order, and goes around
-/// them: one file in each, under a random name.
+/// The files of TokuBench. Each thread has a share of the directories, in random order, and makes one file
+/// with a random name in each of them, again and again.
 #[derive(Clone, Copy, Debug)]
 pub struct Microfiles {
-    /// How many files, in all.
+    /// The number of files.
     pub files: u64,
-    /// How many threads make them.
+    /// The number of threads.
     pub threads: u64,
 }
 
@@ -35,7 +35,7 @@ impl Microfiles {
         Layout { files: self.files, fanout: FANOUT }
     }
 
-    /// The directories in no order.
+    /// The directories in random order.
     fn shuffled(&self) -> Vec<u64> {
         let mut leaves: Vec<u64> = (0..self.layout().leaves()).collect();
         let mut rng = Rng::of_stream(SEED, 0);
@@ -45,11 +45,11 @@ impl Microfiles {
         leaves
     }
 
-    /// What one thread makes: directories by their numbers, and what names each file and its content.
+    /// The files of a thread: the number of the directory, and the seed of name and content.
     pub fn of_thread(&self, thread: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let part = |all: u64| (all * thread / self.threads, all * (thread + 1) / self.threads);
         let (from, until) = part(self.layout().leaves());
-        // With more threads than directories some share one.
+        // With more threads than directories, some threads share one.
         let leaves = self.shuffled()[from as usize..until.max(from + 1) as usize].to_vec();
         let (first, end) = part(self.files);
         let mut rng = Rng::of_stream(SEED, thread + 1);
@@ -67,13 +67,13 @@ impl Microfiles {
     }
 }
 
-/// Creates them on a mount.
+/// Creates the files on a mount.
 pub struct TokuBench {
     /// Its name.
     pub name: &'static str,
-    /// What it creates.
+    /// The files.
     pub microfiles: Microfiles,
-    /// How much memory there is.
+    /// The memory limit.
     pub memory_bytes: u64,
 }
 
@@ -101,7 +101,7 @@ impl Workload for TokuBench {
     }
 
     fn time_max(&self) -> Duration {
-        // A million files at the few hundred a second that a seeking disk was seen to give.
+        // A million files at a few hundred a second, as measured on a seeking disk.
         Duration::from_secs(4 * 60 * 60)
     }
 
@@ -114,7 +114,7 @@ impl Workload for TokuBench {
         in_threads(self.microfiles.threads, |thread| {
             for (leaf, seed) in self.microfiles.of_thread(thread) {
                 let path = dir.join(layout.leaf(leaf)).join(Microfiles::name(seed));
-                // As TokuBench itself does: for writing alone.
+                // For writing only, as in TokuBench itself.
                 let mut open = File::options();
                 open.write(true)
                     .create(true)
@@ -134,7 +134,7 @@ impl Workload for TokuBench {
         {
             expected.entry(dir.join(layout.leaf(leaf))).or_default().insert(seed);
         }
-        // On a seeking disk a million reads here and there take longer than all that is measured.
+        // On a seeking disk, a million random reads take longer than the rest of the round.
         let one_in = (self.microfiles.files / CONTENTS_CHECKED).max(1) as usize;
         let mut number = 0;
         for (leaf, seeds) in expected {

@@ -7,9 +7,9 @@ use anyhow::Result;
 use super::Workload;
 use crate::tree::Tree;
 
-/// `tar -x` of the tree, its archive in memory.
+/// `tar -x` of the tree, with its archive in memory.
 pub struct Unpack<'t> {
-    /// What is unpacked.
+    /// The tree.
     pub tree: &'t Tree,
 }
 

@@ -150,8 +150,8 @@ fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
     );
 }
 
-/// Giving space back makes nodes of what clones show of others' interior nodes, and not of what lies below: of leaves
-/// at their ends, which others share, no copy is made.
+/// Giving space back makes nodes of what clones show of others' interior nodes, and not of what lies below:
+/// of leaves at their ends, which others share, no copy is made.
 #[test]
 fn clones_take_as_little_once_all_is_carried_down() {
     let device = volume();

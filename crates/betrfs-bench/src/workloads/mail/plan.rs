@@ -1,5 +1,5 @@
-//! What a client does with mail, decided by numbers alone. Each client has its own messages in all
-//! folders, so that what is there in the end does not depend on who was faster.
+//! The operations of a mail client, decided by numbers alone. Each client has its own messages in all
+//! folders: the messages at the end do not depend on the speed of clients.
 
 use super::Mail;
 use crate::data::{Rng, bytes, gamma_size};
@@ -9,10 +9,10 @@ const SEED: u64 = 0x6d61_696c;
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its number, which no other has.
+    /// Its number, unique among all messages.
     id: u64,
     len: u64,
-    /// Its flags as Maildir has them: letters in their order.
+    /// Its flags in the form of Maildir: sorted letters.
     flags: &'static str,
 }
 
@@ -32,53 +32,53 @@ impl Message {
     }
 }
 
-/// One thing that a client does.
+/// An operation of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads a message.
     Read {
-        /// Where it is.
+        /// Its folder.
         folder: u64,
         /// The message.
         message: Message,
     },
-    /// Marks a message as read, or as important, or takes that back.
+    /// Marks a message as read or important, or removes the mark.
     Flag {
-        /// Where it is.
+        /// Its folder.
         folder: u64,
-        /// As it was.
+        /// The message before.
         before: Message,
-        /// As it is then.
+        /// The message after.
         after: Message,
     },
     /// Moves a message to another folder.
     Move {
-        /// Where it was.
+        /// The old folder.
         from: u64,
-        /// Where it is then.
+        /// The new folder.
         to: u64,
         /// The message.
         message: Message,
     },
     /// Delivers a new message.
     Deliver {
-        /// Where it comes.
+        /// Its folder.
         folder: u64,
         /// The message.
         message: Message,
     },
     /// Marks a message as deleted, and deletes it.
     Delete {
-        /// Where it is.
+        /// Its folder.
         folder: u64,
-        /// As it was.
+        /// The message before.
         before: Message,
-        /// As it is when it is marked.
+        /// The message with the mark.
         marked: Message,
     },
 }
 
-/// A client and its messages, as they will be after all that it was asked for.
+/// A client, and its messages after the operations given out so far.
 pub struct Client {
     rng: Rng,
     number: u64,
@@ -88,7 +88,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client at the beginning.
+    /// A client with its first messages.
     pub fn new(mail: &Mail, number: u64) -> Client {
         let mut client = Client {
             rng: Rng::of_stream(SEED, number),
@@ -105,7 +105,7 @@ impl Client {
         client
     }
 
-    /// What it has, by folder.
+    /// Its messages, by folder.
     pub fn into_folders(self) -> Vec<Vec<Message>> {
         self.folders
     }
@@ -119,17 +119,17 @@ impl Client {
         }
     }
 
-    /// A message; `None` if there is none left in the folder that was chosen.
+    /// Picks a message; `None` if there is none.
     fn pick(&mut self) -> Option<(usize, usize)> {
-        // The first folder from a random one on that has any.
+        // In the first folder with messages, from a random one on.
         let from = self.rng.below(self.folders.len());
         let mut order = (from..self.folders.len()).chain(0..from);
         let folder = order.find(|folder| !self.folders[*folder].is_empty())?;
         Some((folder, self.rng.below(self.folders[folder].len())))
     }
 
-    /// The next thing that it does: reads half of the time, else one of four with equal chances.
-    /// `None` once it has no messages.
+    /// The next operation: a read half of the time, else one of the other four with equal chances. `None`
+    /// once there are no messages.
     pub fn next_operation(&mut self) -> Option<Operation> {
         let kind = self.rng.below_u64(8);
         let (folder, at) = self.pick()?;

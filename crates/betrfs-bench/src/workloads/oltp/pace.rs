@@ -1,24 +1,24 @@
-//! How readers and writers of a database wait for each other.
+//! The waits of readers and writers of a database for each other.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 
-/// How many batches the readers may be ahead of the slowest writer.
+/// The most batches that readers may be ahead of the slowest writer.
 const BATCHES_AHEAD: u64 = 2;
 
-/// Every so many reads those who wait look whether it is enough: all that is waited for are
+/// The number of reads between two wake-ups of waiting writers; all numbers of reads that they wait for are
 /// multiples of it.
 const READS_PER_WAKE: u64 = 100;
 
 struct State {
     reads: u64,
-    /// Batches that each writer has written.
+    /// The batches of each writer so far.
     batches: Vec<u64>,
     has_failed: bool,
 }
 
-/// What has been read and written so far.
+/// The reads and batches so far.
 pub struct Pace {
     state: Mutex<State>,
     changed: Condvar,
@@ -27,7 +27,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Nothing yet.
+    /// Without reads and batches.
     pub fn new(writers: usize, reads_per_batch: u64, reads_total: u64) -> Pace {
         Pace {
             state: Mutex::new(State { reads: 0, batches: vec![0; writers], has_failed: false }),
@@ -64,7 +64,7 @@ impl Pace {
         })
     }
 
-    /// Says how many batches a writer has written.
+    /// Reports the number of batches that a writer has written.
     pub fn has_written(&self, writer: usize, batches: u64) {
         let mut state = self.lock();
         if let Some(written) = state.batches.get_mut(writer) {
@@ -73,12 +73,12 @@ impl Pace {
         self.changed.notify_all();
     }
 
-    /// Waits until so much has been read.
+    /// Waits for a number of reads.
     pub fn wait_for_reads(&self, reads: u64) -> Result<()> {
         self.wait_while(self.lock(), |state| state.reads < reads)
     }
 
-    /// Ends all waiting: somebody will not go on.
+    /// Ends all waiting, because a thread has failed.
     pub fn fail(&self) {
         self.lock().has_failed = true;
         self.changed.notify_all();
