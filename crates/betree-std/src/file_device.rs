@@ -22,7 +22,7 @@ const BOUNCE_BYTES_MAX: usize = 1 << 20;
 /// How often [`FileDevice::open_waiting`] tries again.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
-/// The rights of a new volume file: whoever can read it reads all files of all users in it.
+/// The mode of a new volume file: a reader of it can read all files of all users in it.
 const NEW_FILE_MODE: u32 = 0o600;
 
 /// A regular file or a block device, read and written past the page cache where that is possible.
@@ -30,9 +30,9 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// It is locked exclusively (`flock`) until it is [released](FileDevice::release), or this value is dropped.
 #[derive(Debug)]
 pub struct FileDevice {
-    /// `None` once it was released.
+    /// `None` after the release.
     file: RwLock<Option<Locked>>,
-    /// The right to a block device that only one can have: a mount, or this.
+    /// The exclusive claim on a block device, which a mount would need too.
     claim: Mutex<Option<File>>,
     path: PathBuf,
     len: u64,
@@ -41,11 +41,11 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Makes a sparse file of `len` bytes (rounded down to whole blocks) in an existing directory, for its
-    /// owner alone whatever the umask. If that fails halfway no file is left.
+    /// Makes a sparse file of `len` bytes (rounded down to whole blocks) in an existing directory, with
+    /// access for the owner alone, whatever the umask. A failure leaves no file.
     ///
     /// # Errors
-    /// [`OpenError::Exists`] where something has that name, or the system's own.
+    /// [`OpenError::Exists`] if something has that name, or the system's own.
     pub fn create(path: &Path, len: u64) -> Result<FileDevice, OpenError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(NEW_FILE_MODE).open(path);
@@ -69,20 +69,20 @@ impl FileDevice {
         Ok(device)
     }
 
-    /// Opens a file or a block device. The path is followed once: what is looked at is what is opened,
-    /// whoever may change its names meanwhile.
+    /// Opens a file or a block device. The path is followed once: the file that is checked is the file that
+    /// is opened, even if its names change meanwhile.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] where someone else has it, [`OpenError::WrongKind`], or the system's own.
+    /// [`OpenError::InUse`] if another has it open, [`OpenError::WrongKind`], or the system's own.
     pub fn open(path: &Path) -> Result<FileDevice, OpenError> {
-        // Nothing happens to what is opened so: a tape is not rewound, a pipe is not waited for.
+        // This open has no effect: it does not rewind a tape, or wait for a pipe.
         let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let found =
             found.map_err(|e| OpenError::Io { doing: "open", path: path.to_owned(), source: e.into() })?;
         FileDevice::of(&File::from(found), path)
     }
 
-    /// Opens once more, and locks, what is open already.
+    /// Opens an open file once more, and locks it.
     fn of(found: &File, path: &Path) -> Result<FileDevice, OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
         let kind = found.metadata().map_err(|e| failed("examine", e))?.file_type();
@@ -113,19 +113,19 @@ impl FileDevice {
         };
         let direct = direct_file.is_some();
         let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path)?;
-        // The end of a block device is its size, where its metadata says 0.
+        // The metadata of a block device say 0; its end is its size.
         let len = whole_blocks((&*file).seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
         let seek_detector = SeekDetector::of(&file);
         let (file, claim) = (RwLock::new(Some(file)), Mutex::new(claim));
         Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector })
     }
 
-    /// Lets the kernel mount a block device, which only one can claim. It stays locked.
+    /// Gives up the claim on a block device, so that the kernel can mount it. It stays locked.
     pub fn let_mount(&self) {
         *self.claim.lock() = None;
     }
 
-    /// Gives up the lock and the file: from now on others may open it, and every call fails.
+    /// Releases the lock and the file: others may open it from now on, and every call here fails.
     pub fn release(&self) {
         *self.file.write() = None;
         self.let_mount();
@@ -134,7 +134,7 @@ impl FileDevice {
     /// A descriptor of the same file.
     ///
     /// # Errors
-    /// The system's; that it was released.
+    /// The system's, or the device was released.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         Ok(self.file()?.try_clone()?.into())
     }
@@ -144,11 +144,11 @@ impl FileDevice {
         RwLockReadGuard::try_map(self.file.read(), Option::as_ref).map_err(released)
     }
 
-    /// Empties a regular file and gives it another size (rounded down to whole blocks). Nobody else has it
-    /// open as a device: it is locked.
+    /// Empties a regular file and sets its size (rounded down to whole blocks). No other device has it open:
+    /// it is locked.
     ///
     /// # Errors
-    /// The system's own; a block device has the size that it has.
+    /// The system's own; the size of a block device is fixed.
     pub fn clear(&mut self, len: u64) -> Result<(), OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: self.path.clone(), source };
         let len = whole_blocks(len);
@@ -160,14 +160,14 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Removes the file that was made for this device, if its path still leads to it.
+    /// Removes the file of this device, if its path still leads to it.
     pub fn unmake(&self) {
         if let Ok(file) = self.file() {
             remove(&file, &self.path);
         }
     }
 
-    /// The first bytes, as many as there are up to `len_max`.
+    /// Reads the first bytes, at most `len_max`.
     ///
     /// # Errors
     /// The system's own.
@@ -177,7 +177,7 @@ impl FileDevice {
         while let Some(rest) = head.bytes_mut().get_mut(len..).filter(|rest| !rest.is_empty()) {
             let read = retry(|| file.read_at(rest, len as u64))?;
             len += read;
-            // A direct read that ends elsewhere has met the end.
+            // A direct read that is not whole blocks has met the end.
             if read == 0 || !read.is_multiple_of(BLOCK_BYTES) {
                 break;
             }
@@ -185,8 +185,7 @@ impl FileDevice {
         Ok(head.bytes_mut().get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Like [`open`](FileDevice::open), but waits up to `timeout` for whoever has it open, as long as that is
-    /// worth it.
+    /// Like [`open`](FileDevice::open), but waits up to `timeout` while another has it open and `is_worth_it`.
     ///
     /// # Errors
     /// As `open`; [`OpenError::InUse`] after the timeout.
@@ -206,12 +205,12 @@ impl FileDevice {
         }
     }
 
-    /// The path by which it was opened.
+    /// The path with which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a block device, which has the size that it has.
+    /// Whether it is a block device, whose size is fixed.
     pub fn is_block_device(&self) -> bool {
         self.file().and_then(|file| file.metadata()).is_ok_and(|found| found.file_type().is_block_device())
     }
@@ -295,7 +294,7 @@ impl Device for FileDevice {
     }
 
     fn sync(&self) -> Result<(), DeviceError> {
-        // Not retried on EINTR by hand: after any failed sync nothing is known of the writes.
+        // Not retried on EINTR: after a failed sync nothing is known about the writes.
         self.file()
             .and_then(|file| file.sync_data())
             .map_err(|e| device_error(DeviceOp::Sync, 0, self.len, &e))
@@ -318,15 +317,15 @@ impl Device for FileDevice {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let file = self.file().map_err(|e| device_error(DeviceOp::Discard, offset, len, &e))?;
         match rustix::fs::fallocate(&**file, punch, offset, len) {
-            // A medium that cannot forget keeps the bytes: nobody asked for more.
+            // A medium that cannot discard keeps the bytes, which is allowed.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
             Err(e) => Err(device_error(DeviceOp::Discard, offset, len, &e.into())),
         }
     }
 }
 
-/// A file that nobody else may lock. The lock ends with this value even where a child that is being
-/// started still has the file, as every child has until it runs its own program.
+/// A file with an exclusive lock. The lock ends with this value, even if a child that is being started still
+/// has the file: until it runs its own program, a child has all open files.
 #[derive(Debug)]
 struct Locked(File);
 
@@ -357,7 +356,7 @@ impl Drop for Locked {
     }
 }
 
-/// Whether a direct read works: some file systems take the flag and refuse the reads.
+/// Whether a direct read works: some file systems accept the flag and refuse the reads.
 fn takes_direct_io(file: &File) -> bool {
     let Ok(mut buf) = AlignedBuf::of_bytes(BLOCK_BYTES) else { return false };
     let read = retry(|| file.read_at(buf.bytes_mut(), 0));
@@ -373,7 +372,7 @@ fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// How far a read or write got, in whole blocks: the next direct one must begin at a boundary.
+/// The progress of a read or write in whole blocks: the next direct one must begin at a boundary.
 fn progress(moved: usize) -> io::Result<usize> {
     match moved - moved % BLOCK_BYTES {
         0 => Err(Errno::IO.into()),
@@ -394,13 +393,13 @@ fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A new file is there after a crash only when its directory has been synced too.
+/// Syncs a directory: without that, a crash may lose the name of a new file.
 fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent_of(path))?.sync_all()
 }
 
-/// Removes a file that was made here, if its path still leads to it. Whoever meets a failure already has one
-/// to tell of.
+/// Removes a file that was made here, if its path still leads to it. Callers ignore a failure: they already
+/// have one to report.
 fn remove(file: &File, path: &Path) {
     let removed = || {
         let name = path.file_name().ok_or(Errno::INVAL)?;

@@ -1,18 +1,18 @@
-//! Why a device could not be had, and what to do about it.
+//! Errors of opening a device, with advice.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why [`FileDevice`](crate::FileDevice) could not be created or opened.
+/// The error of creating or opening a [`FileDevice`](crate::FileDevice).
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process (or another device in this one) holds it.
+    /// Another process (or another device in this one) has it open.
     #[error("{} is in use: unmount it, or wait until the program that has it open ends", path.display())]
     InUse {
         /// The file or block device.
         path: PathBuf,
     },
-    /// A file of that name is there already.
+    /// A file of that name exists.
     #[error("{} exists already: choose another name, or ask for it to be overwritten", path.display())]
     Exists {
         /// The file.
@@ -21,15 +21,15 @@ pub enum OpenError {
     /// Neither a regular file nor a block device.
     #[error("{} is {what}: a volume needs a regular file or a block device", path.display())]
     WrongKind {
-        /// What was named.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of what is there.
         what: &'static str,
     },
     /// The operating system refused.
     #[error("cannot {doing} {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// The file or block device.
         path: PathBuf,

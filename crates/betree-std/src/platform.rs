@@ -10,12 +10,12 @@ use seeded::GOLDEN_RATIO;
 /// The system's real-time clock and random number generator.
 #[derive(Debug, Default)]
 pub struct StdPlatform {
-    /// Makes two numbers differ on a system without randomness.
+    /// Counts calls, so that two numbers differ on a system without randomness.
     calls: AtomicU64,
 }
 
 impl StdPlatform {
-    /// A new one; they are all alike.
+    /// The platform; all values are alike.
     pub fn new() -> StdPlatform {
         StdPlatform::default()
     }

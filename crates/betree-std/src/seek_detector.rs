@@ -1,8 +1,8 @@
-//! Whether a disk seeks: what it says of itself, and what it shows.
+//! Whether a disk seeks, by its own report and by its speed.
 //!
-//! Many a virtual disk says that it rotates and does not. So a disk that says so is watched: how long small
-//! reads take that go far from wherever it has been lately. A head that moves is never quick at that; a busy
-//! machine makes any disk seem slow now and then.
+//! Many virtual disks report rotation and do not rotate. Therefore a disk that reports it is measured: the
+//! time of small reads far from all recent ones. A moving head is never quick at these; a busy machine makes
+//! any disk slow sometimes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,26 +10,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A read from further away than this is a jump, in bytes: further than a drive reads on.
+/// The least distance of a jump in bytes: beyond the readahead of a drive.
 const JUMP_BYTES: u64 = 16 << 20;
-/// Of so many reads what lies around them may be in the drive's memory: more than it has segments.
+/// The number of recent read positions to remember; more than a drive's cache has segments.
 const PLACES: usize = 16;
-/// A longer read says more of the rate than of the way, in bytes.
+/// The largest read that is measured, in bytes: the time of a longer one says more about the rate.
 const SMALL_BYTES: usize = 128 << 10;
-/// What a head that moves cannot do: half a turn of the platter alone is 4 ms.
+/// The time of a quick jump, which no moving head reaches: half a turn of the platter alone takes 4 ms.
 const QUICK: Duration = Duration::from_millis(1);
-/// One quick jump in so many shows that there is no head.
+/// One quick jump in so many proves that there is no head.
 const QUICK_PART: u64 = 16;
-/// So many jumps are watched before they count.
+/// The number of jumps before they count.
 const JUMPS_MIN: u64 = 16;
-/// After so many the older ones count half.
+/// The number of jumps after which all counts are halved.
 const JUMPS_MAX: u64 = 256;
 
-/// What is known of one disk.
+/// The measurements of one disk.
 #[derive(Debug)]
 pub(crate) struct SeekDetector {
     says_so: bool,
-    /// Where the last reads ended; a thread that comes between makes it a little less exact.
+    /// The ends of the last reads; a race between threads makes them a little less exact.
     places: [AtomicU64; PLACES],
     next: AtomicUsize,
     jumps: AtomicU64,
@@ -37,7 +37,7 @@ pub(crate) struct SeekDetector {
 }
 
 impl SeekDetector {
-    /// Of the disk under an open file.
+    /// The detector for the disk under an open file.
     pub fn of(file: &File) -> SeekDetector {
         SeekDetector::that_says(rotates(file))
     }
@@ -47,7 +47,7 @@ impl SeekDetector {
         SeekDetector { says_so, places, next, jumps, quick }
     }
 
-    /// A read took so long.
+    /// Records the time of a read.
     pub fn was_read(&self, offset: u64, len: usize, took: Duration) {
         if !self.says_so {
             return;
@@ -64,26 +64,26 @@ impl SeekDetector {
         let quick = self.quick.fetch_add(is_quick, Relaxed) + is_quick;
         let jumps = self.jumps.fetch_add(1, Relaxed) + 1;
         if jumps >= JUMPS_MAX {
-            // Two threads that do so at once halve it twice: the ratio stays.
+            // Two threads at once halve it twice: the ratio stays.
             self.jumps.store(jumps / 2, Relaxed);
             self.quick.store(quick / 2, Relaxed);
         }
     }
 
-    /// Whether it takes long to go far.
+    /// Whether the disk seeks.
     pub fn seeks(&self) -> bool {
         let (jumps, quick) = (self.jumps.load(Relaxed), self.quick.load(Relaxed));
         self.says_so && (jumps < JUMPS_MIN || quick * QUICK_PART < jumps)
     }
 }
 
-/// Whether the disk under a file says that it rotates. Where nothing is said, it may.
+/// Whether the disk under a file reports rotation; `true` without a report.
 fn rotates(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else { return true };
     let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
     let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let dir = Path::new("/sys/dev/block").join(numbers);
-    // Of a partition its disk tells.
+    // A partition has the report of its disk.
     let told = ["queue/rotational", "../queue/rotational"];
     let told = told.iter().find_map(|name| fs::read_to_string(dir.join(name)).ok());
     told.is_none_or(|told| told.trim() != "0")
@@ -93,10 +93,10 @@ fn rotates(file: &File) -> bool {
 mod tests {
     use super::*;
 
-    /// Small reads all over a large disk, each of which takes what `took` says.
+    /// Makes small reads all over a large disk, with times by `took`.
     fn jump(seek_detector: &SeekDetector, count: u64, took: impl Fn(u64) -> Duration) {
         for number in 0..count {
-            // Far from the last sixteen, and never at the start, where an unwatched disk has been.
+            // Far from the last sixteen, and never at the start, the first recorded position.
             let place = 1 + (number * 7) % 101;
             seek_detector.was_read(place * 2 * JUMP_BYTES, 4096, took(number));
         }

@@ -1,4 +1,4 @@
-//! Troubles of an environment in the program's log.
+//! Messages about the troubles of an environment in the program's log.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use betree_platform::Platform;
 
 use crate::platform::StdPlatform;
 
-/// Writes each trouble of a volume to the log, once.
+/// Logs each trouble of a volume once.
 #[derive(Debug)]
 pub struct TroubleLog {
     volume: PathBuf,
@@ -15,7 +15,7 @@ pub struct TroubleLog {
 }
 
 impl TroubleLog {
-    /// One for the volume in a file or block device.
+    /// The log of the volume in a file or block device.
     pub fn of(volume: PathBuf) -> TroubleLog {
         TroubleLog { volume, platform: StdPlatform::new() }
     }

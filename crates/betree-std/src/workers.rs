@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use betree::Env;
 
-/// How many threads work for an environment, and how often it is written out.
+/// The number of threads for an environment, and the periods of syncs and checkpoints.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkersOptions {
-    /// Threads that flush and write out.
+    /// The number of threads that flush and write nodes.
     pub threads: usize,
-    /// The longest that something committed stays in memory alone.
+    /// The longest time that a commit stays in memory alone.
     pub sync_every: Duration,
-    /// The time between checkpoints of a volume that changes.
+    /// The time between checkpoints of a changing volume.
     pub checkpoint_every: Duration,
 }
 
@@ -30,16 +30,16 @@ impl Default for WorkersOptions {
     }
 }
 
-/// Threads that read ahead of scans: so many leaves at a time.
+/// The number of readahead threads, which is the number of leaves read at a time.
 const READERS: usize = 2;
-/// Threads that take what checkpoints have ready to the device: so many writes at a time.
+/// The number of writeback threads of checkpoints, which is the number of writes at a time.
 const WRITERS: usize = 2;
 
-/// Threads that do an environment's background work until they are stopped or dropped.
+/// The threads that do an environment's background work, until this is stopped or dropped.
 pub struct Workers {
     env: Arc<Env>,
     threads: Vec<JoinHandle<()>>,
-    /// Dropping it wakes the timer and ends it.
+    /// The timer ends when this is dropped.
     stop_timer: Option<mpsc::Sender<()>>,
 }
 
@@ -47,7 +47,7 @@ impl Workers {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The system's, where it gives no thread; those started already are stopped.
+    /// A thread cannot be started; the others are stopped.
     pub fn start(env: Arc<Env>, options: WorkersOptions) -> io::Result<Workers> {
         let (stop_timer, stopped) = mpsc::channel();
         let mut workers = Workers { env, threads: Vec::new(), stop_timer: Some(stop_timer) };
@@ -74,7 +74,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Ends the threads and waits for them; what they have not written stays to be written.
+    /// Ends the threads and waits for them. Unwritten data stays in memory.
     pub fn stop(self) {
         drop(self);
     }
@@ -106,7 +106,7 @@ struct Timer {
 impl Timer {
     fn new(env: Arc<Env>, options: WorkersOptions) -> Timer {
         let next_checkpoint = Instant::now() + options.checkpoint_every;
-        // What was committed before the threads started may not be durable yet, so 0 it is.
+        // Commits from before the start of the threads may not be durable: so 0.
         Timer { env, options, synced_commits: 0, checkpointed_commits: 0, next_checkpoint, reported: false }
     }
 
@@ -131,7 +131,7 @@ impl Timer {
         }
     }
 
-    /// Reports the first failure in a row only: those who make changes hear of the others.
+    /// Reports the first of several failures in a row; writers get the others as errors.
     fn succeeded(&mut self, result: betree::Result<()>, what: &str) -> bool {
         if let Err(error) = &result
             && !std::mem::replace(&mut self.reported, true)

@@ -1,4 +1,4 @@
-//! zstd, which is C and so cannot be part of the engine.
+//! The zstd codec. It is C, and so not part of the engine.
 
 use betree_platform::Codec;
 
@@ -9,14 +9,14 @@ pub struct Zstd {
 }
 
 impl Zstd {
-    /// A codec of the given level (1 is fast, 19 is small).
+    /// A codec of a level: 1 is fast, 19 compresses well.
     pub fn new(level: i32) -> Zstd {
         Zstd { level }
     }
 }
 
 impl Default for Zstd {
-    /// Level 3, zstd's own default.
+    /// Level 3, the default of zstd.
     fn default() -> Zstd {
         Zstd::new(3)
     }

@@ -1,4 +1,4 @@
-//! Cuts the power in the middle of histories and looks at what is found afterwards.
+//! Crashes: cuts the power in the middle of histories, and checks the recovered volume.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use crate::runner::{Runner, open_env};
 use crate::sim_disk::SimDisk;
 use crate::step::{Mix, Setup, Step, history_of_seed};
 
-/// Steps before the power is cut, and of a history of a long log: enough that the log wraps.
+/// Steps before the power cut; a history of a long log has more, so that the log wraps.
 const STEPS_BEFORE: usize = 40;
 const LONG_STEPS_BEFORE: usize = 160;
 /// Steps on the recovered volume, which crashes again.
 const STEPS_AFTER: usize = 12;
-/// The calls among which the second crash is.
+/// The last call at which the second crash may come.
 const SECOND_CUT_MAX: usize = 24;
-/// The calls of a recovery among which a crash of it is: a short one, or one that writes checkpoints
-/// while it replays.
+/// The last call at which a recovery may crash: of a short one, or of one that writes checkpoints while it
+/// replays.
 const RECOVERY_CUTS_MAX: [usize; 2] = [8, 80];
-/// How many calls of a history the power is cut at, one after the other.
+/// The number of crashes of a history, each at another call.
 const CRASHES_PER_HISTORY: u64 = 16;
-/// One history in so many is of a long log.
+/// One history in so many has a long log.
 const LONG_LOG_EVERY: u64 = 4;
 
-/// A history whose power is cut, once at each call.
+/// A history, and what is done after its crash.
 #[derive(Clone, Debug)]
 pub struct CrashHistory {
-    /// Decides what each crash does.
+    /// The seed, which also decides the effect of each crash.
     pub seed: u64,
     /// Shape and size of the volume.
     pub setup: Setup,
-    /// What is done until the power fails.
+    /// The steps until the power fails.
     pub before: Vec<Step>,
-    /// What is done after the recovery.
+    /// The steps after the recovery.
     pub after: Vec<Step>,
 }
 
@@ -52,10 +52,10 @@ impl CrashHistory {
         CrashHistory { seed, setup, before, after }
     }
 
-    /// How many calls change the disk when nothing goes wrong: the power can fail at each.
+    /// The number of calls that change the disk without a crash: the power can fail at each.
     ///
     /// # Errors
-    /// What is wrong although nothing went wrong.
+    /// The history fails without a crash.
     pub fn calls(&self) -> Result<u64, String> {
         let (disk, mut runner) = self.format()?;
         let formatted = disk.changing_calls();
@@ -63,21 +63,21 @@ impl CrashHistory {
         Ok(disk.changing_calls() - formatted)
     }
 
-    /// What the engine does when nothing goes wrong (since the volume was last opened).
+    /// The statistics of the engine without a crash, since the volume was last opened.
     ///
     /// # Errors
-    /// What is wrong although nothing went wrong.
+    /// The history fails without a crash.
     pub fn stats(&self) -> Result<Stats, String> {
         let (_, mut runner) = self.format()?;
         run_whole(&mut runner, &self.before)?;
         runner.env().map(Env::stats).map_err(|e| e.to_string())
     }
 
-    /// Cuts the power at call `n` and checks all that the recovered volume promises, with a crash
-    /// of the recovery and a second crash later.
+    /// Cuts the power at call `n` and checks all promises about the recovered volume, with a crash of the
+    /// recovery and a second crash later.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first promise that does not hold.
     pub fn crash_at(&self, n: u64) -> Result<(), String> {
         let mut rng = Rng::new(self.seed ^ n.rotate_left(32));
         let (disk, runner) = self.format()?;
@@ -110,7 +110,7 @@ impl CrashHistory {
         runner.map(|runner| (disk, runner)).map_err(|e| format!("format: {e}"))
     }
 
-    /// Opens the disk as found, with the power cut meanwhile, and gives what is found then.
+    /// Opens the disk, with a power cut during the recovery, and returns the disk after that.
     fn crash_recovery(&self, found: SimDisk, rng: &mut Rng) -> Result<SimDisk, String> {
         let disk = Arc::new(found);
         let cut_max = *rng.pick(&RECOVERY_CUTS_MAX);
@@ -138,7 +138,7 @@ fn run_whole(runner: &mut Runner, steps: &[Step]) -> Result<(), String> {
     runner.run(steps).map_err(|(i, e)| format!("without a crash, step {i}: {e}"))
 }
 
-/// Takes the steps up to the power cut, if it comes, and gives what was acknowledged.
+/// Takes the steps up to the power cut, if it comes, and returns the acknowledged commits.
 fn run_until_cut(disk: &SimDisk, mut runner: Runner, steps: &[Step]) -> Result<History, String> {
     match runner.run(steps) {
         Err((_, Failure::Engine(_))) if disk.is_cut() => {}
@@ -148,8 +148,8 @@ fn run_until_cut(disk: &SimDisk, mut runner: Runner, steps: &[Step]) -> Result<H
     Ok(runner.into_history())
 }
 
-/// Crashes histories of as many seeds as there is time for, each at some of its calls, `crashes` times in
-/// all, and gives the first that is not recovered as it should be: seed, call and what is wrong.
+/// Crashes histories of one seed after the other, each at some of its calls, `crashes` times in all. Returns
+/// the first wrong recovery: seed, call and failure.
 pub fn first_violation(
     crashes: u64,
     trial: &dyn Fn(&CrashHistory, u64) -> Result<(), String>,
@@ -169,7 +169,7 @@ pub fn first_violation(
     None
 }
 
-/// Some of so many calls, each from another part of them.
+/// Some of a number of calls, each from another part.
 fn spread(calls: u64, rng: &mut Rng) -> Vec<u64> {
     let parts = calls.min(CRASHES_PER_HISTORY);
     let first = |part: u64| part * calls / parts + 1;

@@ -1,13 +1,13 @@
-//! What can be wrong with a step.
+//! Failures of steps.
 
 use betree::Error;
 
-/// Why a step was not as it should be.
+/// Why a step failed.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// The engine said or kept something wrong.
+    /// The engine returned or kept something wrong.
     Wrong(String),
-    /// The engine failed, which is right only where the disk did or the volume is full.
+    /// The engine returned an error, which is right only if the disk failed or the volume is full.
     Engine(Error),
 }
 

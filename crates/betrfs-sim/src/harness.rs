@@ -1,4 +1,4 @@
-//! How the tests run many seeds, and what they say of the one that failed.
+//! Runs of many seeds, and the report of one that failed.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use crate::shrink::shrink_steps;
 use crate::step::Step;
 
-/// How long shrinking may take.
+/// The time limit of shrinking.
 const SHRINK_TIME: Duration = Duration::from_secs(30);
-/// How long one seed may take before it counts as an endless loop.
+/// The time after which a seed counts as an endless loop.
 const SEED_TIME: Duration = Duration::from_secs(60);
 
-/// A number from the environment of the process.
+/// The number in an environment variable.
 pub fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -33,11 +33,11 @@ thread_local! {
     static IS_GUARDED: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Runs something that must neither panic nor run for ever: a panic becomes an error; an endless
-/// loop ends the process with `what` said.
+/// Runs `body`, which must neither panic nor run for ever. A panic becomes an error; an endless loop ends the
+/// process with a message about `what`.
 ///
 /// # Errors
-/// Its own, or where and why it panicked.
+/// Those of `body`, or where and why it panicked.
 pub fn guarded(what: &str, body: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -69,10 +69,10 @@ pub fn guarded(what: &str, body: impl FnOnce() -> Result<(), String>) -> Result<
     })
 }
 
-/// Runs the history of a seed; if it fails, shrinks it and gives the whole report.
+/// Runs the history of a seed, and shrinks it if it fails.
 ///
 /// # Errors
-/// The report: the command that replays it, the shortest history found, and what is wrong with it.
+/// The report: the command that replays it, the shortest failing history, and the failure.
 pub fn try_history(
     replay: &str,
     context: &dyn Debug,
@@ -91,7 +91,7 @@ pub fn try_history(
     ))
 }
 
-/// Steps for a reader, a line each, with the ends of long lines and long lists left out.
+/// Steps for a reader, one a line, with long lines and long lists cut.
 pub fn list_steps(steps: &[Step]) -> String {
     const STEPS_MAX: usize = 40;
     const LINE_CHARS_MAX: usize = 300;

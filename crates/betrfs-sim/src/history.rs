@@ -1,15 +1,15 @@
-//! What was committed and what of it must survive a crash.
+//! The commits of an environment, and which of them must survive a crash.
 
-use crate::model::{Change, ModelEnv};
+use crate::model::{Edit, ModelEnv};
 
-/// The batches given to an environment since its last acknowledged sync, on top of what it held then.
+/// The contents of an environment at its last acknowledged sync, and the batches since.
 #[derive(Clone, Debug)]
 pub struct History {
     /// The state at the last acknowledged sync: a crash leaves at least this.
     synced: ModelEnv,
-    unsynced: Vec<Vec<Change>>,
-    /// Whether the last of `unsynced` is not acknowledged: its commit has not returned, or failed in a
-    /// way that leaves open whether it took effect.
+    unsynced: Vec<Vec<Edit>>,
+    /// Whether the last of `unsynced` is not acknowledged: its commit has not returned, or it failed and may
+    /// still have taken effect.
     last_is_open: bool,
     /// The state after every acknowledged batch.
     latest: ModelEnv,
@@ -21,24 +21,23 @@ impl History {
         History { synced: state.clone(), unsynced: Vec::new(), last_is_open: false, latest: state }
     }
 
-    /// What a reader should see.
+    /// The contents that a reader should see.
     pub fn latest(&self) -> &ModelEnv {
         &self.latest
     }
 
-    /// A batch without its clones where these might make more, or longer, keys than a model is quick
-    /// with: clones of clones double without end.
-    pub fn bounded(&self, changes: &[Change]) -> Vec<Change> {
+    /// A batch without its clones, if the model is already large: clones of clones double without end.
+    pub fn bounded(&self, changes: &[Edit]) -> Vec<Edit> {
         const KEYS_MAX: usize = 2000;
         const KEY_BYTES_MAX: usize = 200;
         let (keys, longest) = self.latest.size();
         let is_large = keys > KEYS_MAX || longest > KEY_BYTES_MAX;
-        let is_kept = |change: &&Change| !(is_large && matches!(change, Change::Clone(..)));
+        let is_kept = |change: &&Edit| !(is_large && matches!(change, Edit::Clone(..)));
         changes.iter().filter(is_kept).cloned().collect()
     }
 
-    /// A batch is about to be committed. If nothing is said after it, a crash may leave it or not.
-    pub fn attempt(&mut self, changes: &[Change]) {
+    /// A batch is about to be committed. Until it is accepted or refused, a crash may leave it or not.
+    pub fn attempt(&mut self, changes: &[Edit]) {
         self.unsynced.push(changes.to_vec());
         self.last_is_open = true;
     }
@@ -72,8 +71,8 @@ impl History {
         self.synced.clone_from(&self.latest);
     }
 
-    /// Checks what a crash left: everything synced, and of the rest a prefix, each batch whole.
-    /// Returns how many of the unsynced batches were found.
+    /// Checks the contents after a crash: everything synced, and a prefix of the unsynced batches, each
+    /// whole. Returns the number of unsynced batches found.
     ///
     /// # Errors
     /// A sentence that compares it with the nearest states that would have been right.
@@ -101,10 +100,10 @@ mod tests {
 
     use super::*;
 
-    fn put(key: &str) -> Vec<Change> {
+    fn put(key: &str) -> Vec<Edit> {
         vec![
-            Change::Put(DictId(0), key.as_bytes().to_vec(), b"0".to_vec()),
-            Change::Put(DictId(1), key.as_bytes().to_vec(), b"1".to_vec()),
+            Edit::Put(DictId(0), key.as_bytes().to_vec(), b"0".to_vec()),
+            Edit::Put(DictId(1), key.as_bytes().to_vec(), b"1".to_vec()),
         ]
     }
 

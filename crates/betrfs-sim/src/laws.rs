@@ -1,4 +1,4 @@
-//! What must hold of every history.
+//! The laws: sentences that hold for every history.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use betree::{Cut, DictId};
 use crate::failure::Failure;
 use crate::harness::setting;
 use crate::mem_device::MemDevice;
-use crate::model::Change;
+use crate::model::Edit;
 use crate::runner::Runner;
 use crate::step::{Setup, Step};
 
-/// The part of a volume that its node table may take.
+/// The share of a volume that its node table may take.
 const TABLE_PART: u64 = 64;
 
 /// Runs a history beside the model, then drains, reopens and empties the volume.
@@ -39,9 +39,8 @@ pub fn try_laws(setup: Setup, steps: &[Step]) -> Result<(), String> {
     runner.compare_all().map_err(told("reopened"))?;
     runner.check().map_err(told("reopened"))?;
 
-    let everything = (0..setup.geometry.dicts)
-        .map(|dict| Change::DeleteRange(DictId(dict), Cut::LOW, Cut::HIGH))
-        .collect();
+    let everything =
+        (0..setup.geometry.dicts).map(|dict| Edit::DeleteRange(DictId(dict), Cut::LOW, Cut::HIGH)).collect();
     runner.step(&Step::Commit(everything)).map_err(told("deleting everything"))?;
     runner.drain().map_err(told("draining the deletion"))?;
     for _ in 0..2 {
@@ -50,8 +49,8 @@ pub fn try_laws(setup: Setup, steps: &[Step]) -> Result<(), String> {
     runner.compare_all().map_err(told("emptied"))?;
     runner.check().map_err(told("emptied"))?;
     let free_at_last = runner.env().map_err(told("space"))?.space().free_bytes;
-    // `check` has accounted for each block; what may stay is the node table, which keeps the pages
-    // that it needed at its largest.
+    // `check` has accounted for each block. Only the node table may stay: it keeps the pages of its largest
+    // size.
     if free_at_last + setup.volume_bytes / TABLE_PART < free_at_first {
         return Err(format!("emptied: {free_at_last} bytes free, {free_at_first} before the first put"));
     }

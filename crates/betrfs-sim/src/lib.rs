@@ -1,7 +1,6 @@
-//! What the tests of the engine stand on: disks in memory that lose, tear and fail
-//! ([`MemDevice`], [`SimDisk`]), the literal model of an environment ([`ModelEnv`], [`History`]),
-//! and histories that come from a seed, are run beside the model ([`Runner`]) and shrunk when they
-//! fail ([`harness`]).
+//! The ground of the engine's tests: disks in memory that lose, tear and fail ([`MemDevice`], [`SimDisk`]),
+//! the literal model of an environment ([`ModelEnv`], [`History`]), and histories from seeds, which run
+//! beside the model ([`Runner`]) and are shrunk when they fail ([`harness`]).
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -23,7 +22,7 @@ pub use failure::Failure;
 pub use history::History;
 pub use laws::try_laws;
 pub use mem_device::{Counts, EIO, ENOSPC, Fault, MemDevice};
-pub use model::{AppendCapped, Change, Map, ModelEnv, batch_of};
+pub use model::{AppendCapped, Edit, Map, ModelEnv, batch_of};
 pub use runner::{Runner, format_env, open_env};
 pub use seeded::Rng;
 pub use shrink::{shrink, shrink_steps};

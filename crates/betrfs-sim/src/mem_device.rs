@@ -1,4 +1,4 @@
-//! A disk in memory that counts what it is asked to do.
+//! A disk in memory that counts its calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -9,17 +9,17 @@ use crate::blocks::{Blocks, numbers_of};
 
 /// The errno of an input or output error.
 pub const EIO: i32 = 5;
-/// The errno of a call that makes no sense.
+/// The errno of an invalid call.
 pub(crate) const EINVAL: i32 = 22;
 /// The errno of a full disk.
 pub const ENOSPC: i32 = 28;
 
-/// A failure to come.
+/// A failure to inject.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Which call fails, counted from 1 at the time the fault is set.
+    /// The number of the call that fails, counted from 1 when the fault is set.
     pub at_call: u64,
-    /// Which kind of call is counted and fails; any, if `None`.
+    /// The kind of call that is counted and fails; any kind, if `None`.
     pub op: Option<DeviceOp>,
     /// The error number of the failure: [`EIO`], [`ENOSPC`].
     pub errno: i32,
@@ -27,7 +27,7 @@ pub struct Fault {
     pub lasting: bool,
 }
 
-/// What a device was asked to do so far.
+/// The calls to a device so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Calls of `read_at`.
@@ -47,7 +47,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was done since `earlier`.
+    /// The calls since `earlier`.
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts {
             reads: self.reads - earlier.reads,
@@ -61,7 +61,7 @@ impl Counts {
     }
 }
 
-/// A disk in memory; what was never written takes no memory and reads as zeros.
+/// A disk in memory. Blocks that were never written take no memory and read as zeros.
 pub struct MemDevice {
     len: u64,
     seeks: bool,
@@ -98,18 +98,18 @@ impl MemDevice {
         }
     }
 
-    /// A disk of its own with the same contents, counts at 0 and no fault to come.
+    /// A separate disk with the same contents, with counts at 0 and without a fault.
     pub fn copy(&self) -> MemDevice {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner).clone();
         MemDevice::holding(blocks, self.len).which_seeks(self.seeks)
     }
 
-    /// The same, saying of itself whether it seeks.
+    /// The same disk, which reports whether it seeks.
     pub fn which_seeks(self, seeks: bool) -> MemDevice {
         MemDevice { seeks, ..self }
     }
 
-    /// What it was asked to do so far, the calls that failed among them.
+    /// The calls so far, failed ones included.
     pub fn counts(&self) -> Counts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -123,12 +123,12 @@ impl MemDevice {
         }
     }
 
-    /// Sets the failure to come, in place of the one that was set; `None` heals the device.
+    /// Sets the failure to inject, in place of the one before; `None` heals the device.
     pub fn set_fault(&self, fault: Option<Fault>) {
         *self.lock_fault() = fault;
     }
 
-    /// Flips one bit (0 to 7) of the byte at `offset`, as a medium does that rots.
+    /// Flips one bit (0 to 7) of the byte at `offset`: bit rot.
     pub fn rot(&self, offset: u64, bit: u8) {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         let number = offset / BLOCK_BYTES as u64;
@@ -138,7 +138,7 @@ impl MemDevice {
         blocks.write(number, &block);
     }
 
-    /// The byte offsets of the blocks that were ever written (and not discarded since), ascending.
+    /// The byte offsets of the blocks that were written and not discarded since, ascending.
     pub fn written_blocks(&self) -> Vec<u64> {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
         blocks.numbers().into_iter().map(|number| number * BLOCK_BYTES as u64).collect()
@@ -192,7 +192,7 @@ impl Device for MemDevice {
         if admitted.as_ref().is_err_and(|refused| refused.errno == EINVAL) {
             return admitted;
         }
-        // A write that fails has done half of its work.
+        // A failing write does half of its work.
         let landed = if admitted.is_ok() { buf.len() } else { buf.len() / 2 / BLOCK_BYTES * BLOCK_BYTES };
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
         for (number, part) in numbers_of(offset, len).zip(buf.chunks(BLOCK_BYTES)).take(landed / BLOCK_BYTES)

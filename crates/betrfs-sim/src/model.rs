@@ -1,4 +1,4 @@
-//! The literal meaning of batches, and histories that say what a crash may leave.
+//! The literal meaning of batches, as maps.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use betree::{Batch, Cut, DictId, Env, Upsert};
 /// A dictionary as an ordinary map.
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One change to one dictionary.
+/// One edit of a dictionary: the model's counterpart of a message.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum Edit {
     /// Sets the value of a key.
     Put(DictId, Vec<u8>, Vec<u8>),
     /// Removes a key.
@@ -19,51 +19,51 @@ pub enum Change {
     Upsert(DictId, Vec<u8>, Vec<u8>),
     /// Removes the keys between two cuts.
     DeleteRange(DictId, Cut, Cut),
-    /// Makes what begins with the second prefix what begins with the first, between two cuts of what
-    /// follows the prefix.
+    /// Replaces the pairs below the second prefix by those below the first, between two cuts of the rest of
+    /// the key.
     Clone(DictId, Vec<u8>, Vec<u8>, Cut, Cut),
 }
 
-impl std::fmt::Debug for Change {
+impl std::fmt::Debug for Edit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Change::Put(dict, key, value) => write!(f, "put({}, {}, {})", dict.0, show(key), show(value)),
-            Change::Delete(dict, key) => write!(f, "delete({}, {})", dict.0, show(key)),
-            Change::Upsert(dict, key, delta) => {
+            Edit::Put(dict, key, value) => write!(f, "put({}, {}, {})", dict.0, show(key), show(value)),
+            Edit::Delete(dict, key) => write!(f, "delete({}, {})", dict.0, show(key)),
+            Edit::Upsert(dict, key, delta) => {
                 write!(f, "upsert({}, {}, {})", dict.0, show(key), show(delta))
             }
-            Change::DeleteRange(dict, lo, hi) => write!(f, "delete_range({}, {lo:?}, {hi:?})", dict.0),
-            Change::Clone(dict, from, to, lo, hi) => {
+            Edit::DeleteRange(dict, lo, hi) => write!(f, "delete_range({}, {lo:?}, {hi:?})", dict.0),
+            Edit::Clone(dict, from, to, lo, hi) => {
                 write!(f, "clone({}, {}, {}, {lo:?}, {hi:?})", dict.0, show(from), show(to))
             }
         }
     }
 }
 
-/// The engine's batch of a list of changes.
-pub fn batch_of(changes: &[Change]) -> Batch {
+/// The engine's batch of a list of edits.
+pub fn batch_of(changes: &[Edit]) -> Batch {
     let mut batch = Batch::new();
     for change in changes {
         match change {
-            Change::Put(dict, key, value) => batch.put(*dict, key, value),
-            Change::Delete(dict, key) => batch.delete(*dict, key),
-            Change::Upsert(dict, key, delta) => batch.upsert(*dict, key, delta),
-            Change::DeleteRange(dict, lo, hi) => batch.delete_range(*dict, lo, hi),
-            Change::Clone(dict, from, to, lo, hi) if *lo == Cut::LOW && *hi == Cut::HIGH => {
+            Edit::Put(dict, key, value) => batch.put(*dict, key, value),
+            Edit::Delete(dict, key) => batch.delete(*dict, key),
+            Edit::Upsert(dict, key, delta) => batch.upsert(*dict, key, delta),
+            Edit::DeleteRange(dict, lo, hi) => batch.delete_range(*dict, lo, hi),
+            Edit::Clone(dict, from, to, lo, hi) if *lo == Cut::LOW && *hi == Cut::HIGH => {
                 batch.clone_range(*dict, from, to);
             }
-            Change::Clone(dict, from, to, lo, hi) => batch.clone_part(*dict, from, to, lo, hi),
+            Edit::Clone(dict, from, to, lo, hi) => batch.clone_part(*dict, from, to, lo, hi),
         }
     }
     batch
 }
 
-/// The upsert of all histories: it appends, keeps the last [`CAP_BYTES`](AppendCapped::CAP_BYTES),
-/// and removes the key where the delta is empty. Neither order nor repetition goes unnoticed.
+/// The upsert of all histories. It appends the delta, keeps the last [`CAP_BYTES`](AppendCapped::CAP_BYTES),
+/// and removes the key if the delta is empty: a wrong order or a repetition shows.
 pub struct AppendCapped;
 
 impl AppendCapped {
-    /// The most that a value grows to.
+    /// The largest size of a value.
     pub const CAP_BYTES: usize = 64;
 }
 
@@ -84,22 +84,22 @@ impl Upsert for AppendCapped {
     }
 }
 
-/// What an environment should hold.
+/// The contents that an environment should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelEnv {
     dicts: Vec<Map>,
 }
 
 impl ModelEnv {
-    /// An empty one of so many dictionaries.
+    /// An empty model with a number of dictionaries.
     pub fn new(dicts: u8) -> ModelEnv {
         ModelEnv { dicts: vec![Map::new(); usize::from(dicts)] }
     }
 
-    /// What an environment does hold, read by cursors in both directions.
+    /// Reads the contents of an environment by cursors, in both directions.
     ///
     /// # Errors
-    /// The engine's, or that the directions differ.
+    /// The engine's, or the directions differ.
     pub fn read(env: &Env, dicts: u8) -> Result<ModelEnv, Failure> {
         let mut found = ModelEnv::new(dicts);
         for (dict, map) in found.dicts() {
@@ -147,12 +147,11 @@ impl ModelEnv {
         &self.dicts[usize::from(dict.0)]
     }
 
-    /// Makes the changes, one after the other; with clones among them, in the order that a batch of
-    /// these has.
-    pub fn commit(&mut self, changes: &[Change]) {
+    /// Applies the edits one after the other; with clones among them, in the order of a batch with clones.
+    pub fn commit(&mut self, changes: &[Edit]) {
         let mut clones = Vec::new();
         for change in changes {
-            if let Change::Clone(dict, from, to, lo, hi) = change
+            if let Edit::Clone(dict, from, to, lo, hi) = change
                 && lo < hi
             {
                 clones.push((*dict, from, to, lo, hi));
@@ -171,7 +170,7 @@ impl ModelEnv {
                 of_source.map(|(key, value)| (key[from.len()..].to_vec(), value.clone())).collect()
             })
             .collect();
-        self.make(changes.iter().filter(|change| matches!(change, Change::DeleteRange(..))));
+        self.make(changes.iter().filter(|change| matches!(change, Edit::DeleteRange(..))));
         for ((dict, from, to, lo, hi), source) in clones.iter().zip(sources) {
             if from == to {
                 continue;
@@ -180,34 +179,34 @@ impl ModelEnv {
             map.retain(|key, _| !is_in(key, to, lo, hi));
             map.extend(source.into_iter().map(|(key, value)| ([to.as_slice(), &key].concat(), value)));
         }
-        let is_point = |change: &&Change| !matches!(change, Change::DeleteRange(..) | Change::Clone(..));
+        let is_point = |change: &&Edit| !matches!(change, Edit::DeleteRange(..) | Edit::Clone(..));
         self.make(changes.iter().filter(is_point));
     }
 
-    /// How many pairs there are, and how long the longest key is.
+    /// The number of pairs, and the length of the longest key.
     pub fn size(&self) -> (usize, usize) {
         let keys = || self.dicts.iter().flat_map(|map| map.keys());
         (keys().count(), keys().map(Vec::len).max().unwrap_or(0))
     }
 
-    fn make<'c>(&mut self, changes: impl Iterator<Item = &'c Change>) {
+    fn make<'c>(&mut self, changes: impl Iterator<Item = &'c Edit>) {
         for change in changes {
             match change {
-                Change::Clone(..) => {}
-                Change::Put(dict, key, value) => {
+                Edit::Clone(..) => {}
+                Edit::Put(dict, key, value) => {
                     self.dict_mut(*dict).insert(key.clone(), value.clone());
                 }
-                Change::Delete(dict, key) => {
+                Edit::Delete(dict, key) => {
                     self.dict_mut(*dict).remove(key);
                 }
-                Change::Upsert(dict, key, delta) => {
+                Edit::Upsert(dict, key, delta) => {
                     let map = self.dict_mut(*dict);
                     match AppendCapped.apply(map.get(key).map(Vec::as_slice), delta) {
                         Some(value) => map.insert(key.clone(), value),
                         None => map.remove(key),
                     };
                 }
-                Change::DeleteRange(dict, lo, hi) => {
+                Edit::DeleteRange(dict, lo, hi) => {
                     self.dict_mut(*dict).retain(|key, _| lo.is_above(key) || !hi.is_above(key));
                 }
             }
@@ -235,7 +234,7 @@ impl ModelEnv {
     }
 }
 
-/// Bytes for a reader: of long values the start, which has their number.
+/// Bytes for a reader; of a long value its start, which has its number.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 24;
     match bytes.get(..SHOWN_MAX) {
@@ -262,15 +261,15 @@ mod tests {
         let mut model = ModelEnv::new(2);
         let key = |s: &str| s.as_bytes().to_vec();
         model.commit(&[
-            Change::Put(D, key("a"), key("1")),
-            Change::Put(D, key("ab"), key("2")),
-            Change::Put(D, key("b"), key("3")),
-            Change::DeleteRange(D, Cut::before(key("a")), Cut::after(key("a"))),
-            Change::Upsert(D, key("ab"), key("x")),
-            Change::Upsert(D, key("ab"), key("y")),
-            Change::Upsert(D, key("b"), key("")),
-            Change::Put(DictId(1), key("b"), key("4")),
-            Change::Delete(D, key("never there")),
+            Edit::Put(D, key("a"), key("1")),
+            Edit::Put(D, key("ab"), key("2")),
+            Edit::Put(D, key("b"), key("3")),
+            Edit::DeleteRange(D, Cut::before(key("a")), Cut::after(key("a"))),
+            Edit::Upsert(D, key("ab"), key("x")),
+            Edit::Upsert(D, key("ab"), key("y")),
+            Edit::Upsert(D, key("b"), key("")),
+            Edit::Put(DictId(1), key("b"), key("4")),
+            Edit::Delete(D, key("never there")),
         ]);
         assert_eq!(model.dict(D), &Map::from([(key("ab"), key("xy"))]));
         assert_eq!(model.dict(DictId(1)), &Map::from([(key("b"), key("4"))]));
@@ -281,10 +280,10 @@ mod tests {
         let mut is = ModelEnv::new(1);
         let mut should = ModelEnv::new(1);
         assert_eq!(is.difference(&should), None);
-        should.commit(&[Change::Put(D, b"k".to_vec(), b"v".to_vec())]);
+        should.commit(&[Edit::Put(D, b"k".to_vec(), b"v".to_vec())]);
         assert!(is.difference(&should).unwrap().contains("is absent"));
         assert!(should.difference(&is).unwrap().contains("should be absent"));
-        is.commit(&[Change::Put(D, b"k".to_vec(), b"w".to_vec())]);
+        is.commit(&[Edit::Put(D, b"k".to_vec(), b"w".to_vec())]);
         assert!(is.difference(&should).unwrap().contains("should be \"v\""));
     }
 

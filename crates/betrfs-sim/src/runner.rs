@@ -1,4 +1,4 @@
-//! Takes steps on an environment and compares what it says with the model.
+//! Takes steps on an environment, and compares its answers with the model.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use betree_platform::Device;
 
 use crate::failure::{Failure, wrong};
 use crate::history::History;
-use crate::model::{AppendCapped, Change, ModelEnv, batch_of, show, show_pair};
+use crate::model::{AppendCapped, Edit, ModelEnv, batch_of, show, show_pair};
 use crate::step::{Move, Setup, Step};
 
-/// The most background work that can be asked for at once: more means that it never ends.
+/// The most pieces of background work in a row: more count as an endless loop.
 const PUMPS_MAX: usize = 100_000;
-/// Every volume's: chance has no place here.
+/// The id of every volume, fixed so that runs repeat.
 const VOLUME_ID: [u8; 16] = *b"a simulated disk";
 
 /// An environment beside its model.
@@ -50,11 +50,11 @@ impl Runner {
         Runner::open(device, setup, &History::of(ModelEnv::new(setup.geometry.dicts)))
     }
 
-    /// Opens a volume after a crash and checks that what it holds is what `history` allows; the
-    /// model goes on from there.
+    /// Opens a volume after a crash and checks that `history` allows its contents; the model goes on from
+    /// them.
     ///
     /// # Errors
-    /// The engine's, or what is wrong with the contents.
+    /// The engine's, or the contents are wrong.
     pub fn open(device: Arc<dyn Device>, setup: Setup, history: &History) -> Result<Runner, Failure> {
         let env = open_env(&device, &setup)?;
         let found = ModelEnv::read(&env, setup.geometry.dicts)?;
@@ -62,12 +62,12 @@ impl Runner {
         Ok(Runner { device, setup, env: Some(env), history: History::of(found) })
     }
 
-    /// What was committed and synced so far.
+    /// The commits and syncs so far.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Abandons the environment; what was committed and synced so far is left.
+    /// Abandons the environment, and returns the commits and syncs so far.
     pub fn into_history(mut self) -> History {
         let nothing = History::of(ModelEnv::new(self.setup.geometry.dicts));
         std::mem::replace(&mut self.history, nothing)
@@ -76,7 +76,7 @@ impl Runner {
     /// The environment.
     ///
     /// # Errors
-    /// Says that the volume was not opened again.
+    /// The volume was not opened again.
     pub fn env(&self) -> Result<&Env, Failure> {
         self.env.as_ref().ok_or_else(|| Failure::Wrong("the volume is not open".into()))
     }
@@ -92,7 +92,7 @@ impl Runner {
     /// Takes one step.
     ///
     /// # Errors
-    /// What was wrong with it.
+    /// Why it was wrong.
     pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Commit(changes) => self.commit(changes),
@@ -127,10 +127,10 @@ impl Runner {
         }
     }
 
-    /// Does all background work there is.
+    /// Does all background work.
     ///
     /// # Errors
-    /// The engine's, or that it never ends.
+    /// The engine's, or the work never ends.
     pub fn drain(&self) -> Result<(), Failure> {
         let env = self.env()?;
         for _ in 0..PUMPS_MAX {
@@ -164,7 +164,7 @@ impl Runner {
         if problems.is_empty() { Ok(()) } else { wrong(format!("check finds: {}", problems.join("; "))) }
     }
 
-    fn commit(&mut self, changes: &[Change]) -> Result<(), Failure> {
+    fn commit(&mut self, changes: &[Edit]) -> Result<(), Failure> {
         let changes = &self.history.bounded(changes);
         let batch = batch_of(changes);
         let env = self.env.as_ref().ok_or_else(|| Failure::Wrong("the volume is not open".into()))?;
@@ -234,7 +234,7 @@ impl Runner {
                             .map_err(Failure::Engine)
                             .map(|()| {
                                 self.history.accepted();
-                                // A cursor is sure to see a change only after it was placed anew.
+                                // A cursor is sure to see a commit only after a seek.
                                 let at = model.at.clone();
                                 cursor.seek(&at);
                                 Ok(())
@@ -271,7 +271,7 @@ impl Runner {
     }
 }
 
-/// What is dropped here has crashed, unless a step closed it.
+/// An environment that no step closed has crashed when it is dropped.
 impl Drop for Runner {
     fn drop(&mut self) {
         self.abandon();
@@ -285,7 +285,7 @@ fn compare_pair(is: Option<(&[u8], &[u8])>, should: Option<(&[u8], &[u8])>) -> R
     Err(format!("gives {}, should be {}", show_pair(is), show_pair(should)))
 }
 
-/// What a cursor means.
+/// The model of a cursor.
 struct ModelCursor {
     lo: Cut,
     hi: Cut,

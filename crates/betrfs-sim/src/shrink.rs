@@ -1,11 +1,11 @@
-//! Makes failing histories short.
+//! Shrinking of failing histories.
 
 use std::time::{Duration, Instant};
 
 use crate::step::Step;
 
-/// Deletes what can be deleted from a failing list so that it still fails (delta debugging), until
-/// no single element can go or the time is up.
+/// Removes elements from a failing list as long as it still fails (delta debugging), until none can go or the
+/// time is up.
 pub fn shrink<T: Clone>(failing: &[T], time: Duration, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let start = Instant::now();
     let mut list = failing.to_vec();
@@ -29,7 +29,7 @@ pub fn shrink<T: Clone>(failing: &[T], time: Duration, mut fails: impl FnMut(&[T
     list
 }
 
-/// Like [`shrink`], and then the batches of the steps that are left as well.
+/// [`shrink`] for steps; then shrinks the batches of the remaining steps.
 pub fn shrink_steps(failing: &[Step], time: Duration, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
     let start = Instant::now();
     let mut steps = shrink(failing, time, &mut fails);
@@ -51,7 +51,7 @@ mod tests {
     use betree::DictId;
 
     use super::*;
-    use crate::model::Change;
+    use crate::model::Edit;
 
     #[test]
     fn only_what_the_failure_needs_is_left() {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn batches_are_shortened_too() {
-        let put = |key: u8| Change::Put(DictId(0), vec![key], Vec::new());
+        let put = |key: u8| Edit::Put(DictId(0), vec![key], Vec::new());
         let steps = vec![Step::Sync, Step::Commit((0..50).map(put).collect()), Step::Sync];
         let fails = |steps: &[Step]| {
             steps.iter().any(|step| matches!(step, Step::Commit(changes) if changes.contains(&put(33))))

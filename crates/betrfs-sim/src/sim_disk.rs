@@ -9,12 +9,12 @@ use seeded::Rng;
 use crate::blocks::{Block, Blocks, numbers_of};
 use crate::mem_device::{EINVAL, EIO};
 
-/// What a disk writes as a whole, even when its power fails meanwhile.
+/// The size of a sector, which is written whole or not at all when the power fails.
 const SECTOR_BYTES: usize = 512;
-/// What a discarded block holds: anything may be there, so not zeros, which would look tidy.
+/// The contents of a discarded block. A real one may hold anything; zeros would hide mistakes.
 const DISCARDED: u8 = 0xdd;
 
-/// A disk that keeps what was synced, and of what was written since, after a crash, anything.
+/// A disk whose crash keeps all synced writes, and any part of the others.
 pub struct SimDisk {
     len: u64,
     seeks: bool,
@@ -31,7 +31,7 @@ struct State {
     /// The changing call at which the power fails.
     cut_at: Option<u64>,
     is_cut: bool,
-    /// The syncs until one fails, that one counted.
+    /// The number of syncs until one fails, including that one.
     sync_fails_in: Option<u64>,
     has_failed: bool,
 }
@@ -52,9 +52,9 @@ enum Fate {
     From(u64),
     /// The calls before this one.
     Before(u64),
-    /// All but one call's, or only the one block of it.
+    /// All but those of one call, or all but one block of that call.
     AllBut(u64, Option<u64>),
-    /// One call's alone.
+    /// Those of one call alone.
     Only(u64),
 }
 
@@ -64,26 +64,25 @@ impl SimDisk {
         SimDisk { len: len - len % BLOCK_BYTES as u64, seeks: true, state: Mutex::default() }
     }
 
-    /// The same, saying of itself whether it seeks.
+    /// The same disk, which reports whether it seeks.
     pub fn which_seeks(self, seeks: bool) -> SimDisk {
         SimDisk { seeks, ..self }
     }
 
-    /// Lets the power fail at the `n`-th call from now (counted from 1) that changes the disk: that
-    /// call and all after it fail, reads too. If it is a write, it may still reach the disk, wholly
-    /// or in part.
+    /// Cuts the power at the `n`-th call from now (counted from 1) that changes the disk. That call and all
+    /// later ones fail, reads too. If it is a write, it may still reach the disk, wholly or in part.
     pub fn cut_power_at(&self, n: u64) {
         let mut state = self.lock();
         state.cut_at = Some(state.changing_calls + n);
     }
 
-    /// Lets the `n`-th sync from now (counted from 1) fail, once. As a cache does that gives up what it could
-    /// not write: each block that was waiting is lost or not, and no later sync says so again.
+    /// Makes the `n`-th sync from now (counted from 1) fail, once. Each waiting block is then lost or
+    /// written, and no later sync reports it again: so does a cache that drops blocks it could not write.
     pub fn fail_sync_at(&self, n: u64) {
         self.lock().sync_fails_in = Some(n);
     }
 
-    /// Whether a sync has failed that was to.
+    /// Whether the sync chosen by [`fail_sync_at`](SimDisk::fail_sync_at) has failed.
     pub fn has_failed(&self) -> bool {
         self.lock().has_failed
     }
@@ -93,13 +92,13 @@ impl SimDisk {
         self.lock().is_cut
     }
 
-    /// How many calls that change the disk there were.
+    /// The number of calls so far that change the disk.
     pub fn changing_calls(&self) -> u64 {
         self.lock().changing_calls
     }
 
-    /// The disk as found after a crash: what was synced is there; every unsynced write is kept,
-    /// lost, or torn between sectors, in any order, as the seed decides.
+    /// The disk after a crash. All synced writes are there; each unsynced write is kept, lost, or torn
+    /// between sectors, in any order, as the seed decides.
     pub fn crash(&self, seed: u64) -> SimDisk {
         let mut rng = Rng::new(seed);
         let state = self.lock();
@@ -180,7 +179,7 @@ impl Fate {
 }
 
 impl State {
-    /// Counts a changing call; `false` from the power cut on.
+    /// Counts a changing call. Returns `false` from the power cut on.
     fn has_power(&mut self) -> bool {
         self.changing_calls += 1;
         self.is_cut |= self.cut_at.is_some_and(|cut| self.changing_calls >= cut);

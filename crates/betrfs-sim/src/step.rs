@@ -1,36 +1,36 @@
-//! Histories as lists of steps that come from a seed.
+//! Histories: lists of steps from a seed.
 
 use std::collections::VecDeque;
 
 use betree::{Cut, DictId, Geometry};
 use seeded::Rng;
 
-use crate::model::{Change, batch_of};
+use crate::model::{Edit, batch_of};
 use crate::universe::Universe;
 
-/// What the smallest log of a setup takes as one batch, in bytes.
+/// The largest batch that the smallest log of a setup takes, in bytes.
 const BATCH_BYTES_MAX: usize = 12 << 10;
-/// How many prefixes of clones are remembered.
+/// How many prefixes of clones the generator remembers.
 const CLONED_MAX: usize = 6;
-/// How many of a hundred keys of those that may lie behind one of these do.
+/// The chance that a key gets one of these prefixes, in per cent.
 const NEAR_KEYS_PERCENT: usize = 30;
 
-/// How a history's volume is made and opened.
+/// The volume of a history.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The shape of the volume.
     pub geometry: Geometry,
-    /// The node cache's budget in bytes.
+    /// The budget of the node cache in bytes.
     pub cache_bytes: usize,
     /// The size of the disk in bytes.
     pub volume_bytes: u64,
-    /// Whether the disk seeks; else nodes are written in part.
+    /// Whether the disk seeks; if not, nodes are written in part.
     pub seeks: bool,
 }
 
 impl Setup {
-    /// Tiny nodes, so that a few hundred keys drive every split, merge and flush, and tiny caches, so
-    /// that nodes are evicted and read again.
+    /// Tiny nodes, so that a few hundred keys cause every split, merge and flush; and a tiny cache, so that
+    /// nodes are evicted and read again.
     pub fn of_seed(rng: &mut Rng) -> Setup {
         let geometry = Geometry {
             node_bytes: *rng.pick(&[512, 1024, 2048]),
@@ -66,17 +66,17 @@ pub enum Move {
     Next,
     /// To the pair before.
     Prev,
-    /// To a place.
+    /// To a cut.
     Seek(Cut),
-    /// No move of the cursor: the dictionary changes under it.
-    Commit(Vec<Change>),
+    /// Not a move: a commit while the cursor is open.
+    Commit(Vec<Edit>),
 }
 
 /// One step of a history. It carries all its choices, so any part of a list replays alike.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Commits a batch.
-    Commit(Vec<Change>),
+    Commit(Vec<Edit>),
     /// Reads one key.
     Get(DictId, Vec<u8>),
     /// Walks a cursor over a range.
@@ -85,17 +85,17 @@ pub enum Step {
     Sync,
     /// Writes a checkpoint.
     Checkpoint,
-    /// Does so many pieces of background work.
+    /// Does a number of pieces of background work.
     Pump(usize),
     /// Checks the volume.
     Check,
     /// Closes and opens it.
     Reopen,
-    /// Opens it without having closed it, as after the death of the process.
+    /// Opens it without closing it, as after the death of the process.
     Abandon,
 }
 
-/// How often each kind of step comes, in parts of their sum.
+/// The weight of each kind of step.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// [`Step::Commit`]
@@ -119,7 +119,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// For what the dictionaries hold.
+    /// For the contents of dictionaries.
     pub const LAWS: Mix = Mix {
         commit: 50,
         get: 15,
@@ -131,7 +131,7 @@ impl Mix {
         reopen: 2,
         abandon: 1,
     };
-    /// For what a crash leaves: mostly calls that write.
+    /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
         get: 2,
@@ -144,8 +144,8 @@ impl Mix {
         abandon: 0,
     };
 
-    /// For what a crash leaves of a long log: changes only, so that recovery has much to replay, and
-    /// fills the cache with it; synced before so much waits that a checkpoint would take the log's place.
+    /// For crashes with a long log: commits only, so that recovery replays much and fills the cache. Syncs
+    /// come so often that no checkpoint takes the place of the log.
     pub const LONG_LOG: Mix = Mix {
         commit: 70,
         get: 0,
@@ -200,27 +200,27 @@ pub struct Generator {
     universe: Universe,
     dicts: u8,
     mix: Mix,
-    /// Makes every value a new one.
+    /// The number of the last value, so that each value is new.
     values: u64,
     /// Whether values outgrow basements and nodes now and then.
     has_large_values: bool,
-    /// By how much values are longer than tiny nodes want them.
+    /// The factor of the lengths of values over those for tiny nodes.
     value_factor: usize,
-    /// How many of a hundred changes are range deletes, which keep trees small.
+    /// Range deletes in per cent of all edits; they keep trees small.
     range_percent: usize,
-    /// How many of a hundred batches clone or rename ranges.
+    /// Batches that clone or rename ranges, in per cent of all.
     clone_percent: usize,
-    /// How many of a hundred prefixes of clones are near those of clones before: what is pending then
-    /// meets on the way, at more than one level.
+    /// Prefixes near those of earlier clones, in per cent of all prefixes of clones. Their pending messages
+    /// meet at several levels.
     near_percent: usize,
     /// The prefixes of the last clones.
     cloned: VecDeque<Vec<u8>>,
-    /// Commits to come that only put, and many keys at once.
+    /// How many more commits put many keys at once, and do nothing else.
     loads: usize,
 }
 
 impl Generator {
-    /// The generator of a history over so many dictionaries.
+    /// The generator of a history over a number of dictionaries.
     pub fn new(mut rng: Rng, dicts: u8, mix: Mix) -> Generator {
         let universe = *rng.pick(&Universe::ALL);
         let has_large_values = rng.percent(40);
@@ -272,7 +272,7 @@ impl Generator {
         DictId(self.rng.below(usize::from(self.dicts)) as u8)
     }
 
-    fn batch(&mut self) -> Vec<Change> {
+    fn batch(&mut self) -> Vec<Edit> {
         let is_load = self.loads > 0 && self.rng.percent(70);
         self.loads -= usize::from(is_load);
         let count = match self.rng.percent(50) {
@@ -280,7 +280,7 @@ impl Generator {
             true => 1,
             false => self.rng.between(2, 6),
         };
-        let mut batch: Vec<Change> = Vec::new();
+        let mut batch: Vec<Edit> = Vec::new();
         if !is_load && self.rng.percent(self.clone_percent) {
             for _ in 0..*self.rng.pick(&[1, 1, 1, 2, 3]) {
                 self.clone_into(&mut batch);
@@ -300,10 +300,10 @@ impl Generator {
         batch
     }
 
-    /// A clone of a part or the whole, a rename or an exchange; now and then into itself or out of itself.
-    fn clone_into(&mut self, batch: &mut Vec<Change>) {
+    /// Adds a clone of a part or the whole, a rename or an exchange; sometimes into itself or out of itself.
+    fn clone_into(&mut self, batch: &mut Vec<Edit>) {
         let dict = self.dict();
-        // Mostly from above a place that a clone made, and to one below it.
+        // Mostly from a prefix above that of an earlier clone, and to one below.
         let (mut from, mut to) = (self.prefix(60, 20), self.prefix(20, 60));
         match self.rng.below(100) {
             0..15 => to = [from.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
@@ -317,20 +317,20 @@ impl Generator {
         let kind = self.rng.below(100);
         if kind < 8 {
             let (lo, hi) = self.universe.range(&mut self.rng);
-            batch.push(Change::Clone(dict, from, to, lo, hi));
+            batch.push(Edit::Clone(dict, from, to, lo, hi));
             return;
         }
         if kind >= 50 {
             let (lo, hi) = whole(&from);
-            batch.push(Change::DeleteRange(dict, lo, hi));
+            batch.push(Edit::DeleteRange(dict, lo, hi));
         }
-        batch.push(Change::Clone(dict, from.clone(), to.clone(), Cut::LOW, Cut::HIGH));
+        batch.push(Edit::Clone(dict, from.clone(), to.clone(), Cut::LOW, Cut::HIGH));
         if kind >= 90 {
-            batch.push(Change::Clone(dict, to, from, Cut::LOW, Cut::HIGH));
+            batch.push(Edit::Clone(dict, to, from, Cut::LOW, Cut::HIGH));
         }
     }
 
-    /// A prefix for a clone: any, or one of an earlier clone's, or one above or below that.
+    /// A prefix for a clone: any, that of an earlier clone, or one above or below that.
     fn prefix(&mut self, above_percent: usize, below_percent: usize) -> Vec<u8> {
         let prefix = self.universe.prefix(&mut self.rng);
         let Some(near) = self.near() else { return prefix };
@@ -341,13 +341,13 @@ impl Generator {
         }
     }
 
-    /// Now and then a prefix of one of the last clones.
+    /// Sometimes a prefix of one of the last clones.
     fn near(&mut self) -> Option<Vec<u8>> {
         let is_near = !self.cloned.is_empty() && self.rng.percent(self.near_percent);
         is_near.then(|| self.cloned[self.rng.below(self.cloned.len())].clone())
     }
 
-    /// A key; now and then behind a prefix of one of the last clones.
+    /// A key; sometimes with a prefix of one of the last clones.
     fn key(&mut self) -> Vec<u8> {
         let key = self.universe.key(&mut self.rng);
         match self.near().filter(|_| self.rng.percent(NEAR_KEYS_PERCENT)) {
@@ -356,23 +356,23 @@ impl Generator {
         }
     }
 
-    fn load(&mut self) -> Change {
-        Change::Put(self.dict(), self.universe.key(&mut self.rng), self.value())
+    fn load(&mut self) -> Edit {
+        Edit::Put(self.dict(), self.universe.key(&mut self.rng), self.value())
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self) -> Edit {
         if self.rng.percent(self.range_percent) {
             let (lo, hi) = self.universe.range(&mut self.rng);
-            return Change::DeleteRange(self.dict(), lo, hi);
+            return Edit::DeleteRange(self.dict(), lo, hi);
         }
         match self.rng.below(100) {
-            0..60 => Change::Put(self.dict(), self.key(), self.value()),
-            60..75 => Change::Delete(self.dict(), self.key()),
+            0..60 => Edit::Put(self.dict(), self.key(), self.value()),
+            60..75 => Edit::Delete(self.dict(), self.key()),
             _ => {
                 self.values += 1;
                 let removes = self.rng.percent(5);
                 let delta = if removes { Vec::new() } else { format!("{},", self.values).into_bytes() };
-                Change::Upsert(self.dict(), self.key(), delta)
+                Edit::Upsert(self.dict(), self.key(), delta)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where keys come from.
+//! Sets of keys to draw from.
 
 use betree::Cut;
 use seeded::Rng;
@@ -6,9 +6,9 @@ use seeded::Rng;
 /// A way to make keys that collide, nest and sort awkwardly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Universe {
-    /// Path keys of a file system: components behind 00, the last behind 00 00.
+    /// Path keys of a file system: each component after 00, the last after 00 00.
     Paths,
-    /// Short strings over bytes that sit at the edges of every comparison.
+    /// Short strings of the bytes at the edges of comparisons.
     Awkward,
     /// Long repetitions of two letters, one of them ff.
     Deep,
@@ -47,7 +47,7 @@ impl Universe {
         }
     }
 
-    /// The start of some keys.
+    /// A prefix of some keys.
     pub fn prefix(self, rng: &mut Rng) -> Vec<u8> {
         let mut key = self.key(rng);
         key.truncate(rng.between(0, key.len()));

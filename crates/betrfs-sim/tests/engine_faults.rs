@@ -9,8 +9,8 @@ use betree::{Batch, Cut, DictId, Env, Error, Geometry, State};
 use betree_platform::{Device, DeviceOp};
 use betrfs_sim::harness::{guarded, seeds, setting};
 use betrfs_sim::{
-    Change, EIO, ENOSPC, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step,
-    batch_of, format_env, history_of_seed, open_env,
+    EIO, ENOSPC, Edit, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step, batch_of,
+    format_env, history_of_seed, open_env,
 };
 
 const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
@@ -221,7 +221,7 @@ struct Full {
 }
 
 impl Full {
-    fn commit(&mut self, batch: &Batch, model: &[Change]) -> Result<(), Error> {
+    fn commit(&mut self, batch: &Batch, model: &[Edit]) -> Result<(), Error> {
         self.env.throttle(batch.bytes())?;
         self.env.commit(batch)?;
         self.model.commit(model);
@@ -231,7 +231,7 @@ impl Full {
     fn put(&mut self) -> Result<usize, Error> {
         let key = self.number.to_be_bytes().to_vec();
         let value: Vec<u8> = (0..self.rng.between(100, 4000)).map(|_| self.rng.next_u64() as u8).collect();
-        let change = Change::Put(D, key, value.clone());
+        let change = Edit::Put(D, key, value.clone());
         self.commit(&batch_of(std::slice::from_ref(&change)), &[change])?;
         self.number += 1;
         Ok(value.len())
@@ -250,7 +250,7 @@ impl Full {
         panic!("{bytes} bytes were accepted, more than the disk has")
     }
 
-    fn delete(&mut self, changes: &[Change]) {
+    fn delete(&mut self, changes: &[Edit]) {
         let deleted = self.commit(&batch_of(changes), changes);
         assert_eq!(deleted, Ok(()), "deleting works on a full volume");
     }
@@ -300,10 +300,10 @@ fn a_full_volume_refuses_puts_takes_deletes_and_can_be_filled_again() {
         // Every second key singly, and half of the range at once.
         let keys: Vec<Vec<u8>> = full.model.dict(D).keys().cloned().collect();
         for key in keys.iter().step_by(2) {
-            full.delete(&[Change::Delete(D, key.clone())]);
+            full.delete(&[Edit::Delete(D, key.clone())]);
         }
         let middle = keys[keys.len() / 2].clone();
-        full.delete(&[Change::DeleteRange(D, Cut::LOW, Cut::before(middle))]);
+        full.delete(&[Edit::DeleteRange(D, Cut::LOW, Cut::before(middle))]);
         full.settle();
         let (gone, gained) = (held - full.held_bytes(), full.env.space().free_bytes - free);
         assert!(gained > gone / 2, "round {round}: {gained} bytes more are free, {gone} were deleted");
@@ -314,7 +314,7 @@ fn a_full_volume_refuses_puts_takes_deletes_and_can_be_filled_again() {
     full.env = open_env(&device, &SMALL).unwrap();
     full.settle();
     full.fill();
-    full.delete(&[Change::DeleteRange(D, Cut::LOW, Cut::HIGH)]);
+    full.delete(&[Edit::DeleteRange(D, Cut::LOW, Cut::HIGH)]);
     full.settle();
     // The node table keeps the pages that it needed when the volume was full.
     let free_at_last = full.env.space().free_bytes;

@@ -10,7 +10,7 @@ use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
 use betree_std::{Workers, WorkersOptions};
 use betrfs_sim::harness::setting;
-use betrfs_sim::{Change, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
+use betrfs_sim::{Edit, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
 
 const THREADS: u8 = 6;
 const DICTS: u8 = 2;
@@ -54,30 +54,30 @@ impl Owner<'_> {
         [&[self.name][..], &number.to_be_bytes()].concat()
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self) -> Edit {
         let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
         match self.rng.below(100) {
             0..60 => {
                 let value = vec![self.rng.next_u64() as u8; self.rng.between(0, 200)];
-                Change::Put(dict, self.key(), value)
+                Edit::Put(dict, self.key(), value)
             }
-            60..75 => Change::Delete(dict, self.key()),
-            75..95 => Change::Upsert(dict, self.key(), self.rng.next_u64().to_le_bytes().to_vec()),
+            60..75 => Edit::Delete(dict, self.key()),
+            75..95 => Edit::Upsert(dict, self.key(), self.rng.next_u64().to_le_bytes().to_vec()),
             _ => {
                 let (a, b) = (self.key(), self.key());
-                Change::DeleteRange(dict, Cut::before(a.clone().min(b.clone())), Cut::before(a.max(b)))
+                Edit::DeleteRange(dict, Cut::before(a.clone().min(b.clone())), Cut::before(a.max(b)))
             }
         }
     }
 
     /// One half of the keys becomes a clone of the other, or takes its place.
-    fn copy(&mut self) -> Vec<Change> {
+    fn copy(&mut self) -> Vec<Edit> {
         let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
         let (from, to) = if self.rng.percent(50) { (0, 1) } else { (1, 0) };
         let half = |number: u8| vec![self.name, number];
         let whole = |number| (Cut::before(half(number)), Cut::after(half(number)));
-        let deleted = |number| Change::DeleteRange(dict, whole(number).0, whole(number).1);
-        let clone = Change::Clone(dict, half(from), half(to), Cut::LOW, Cut::HIGH);
+        let deleted = |number| Edit::DeleteRange(dict, whole(number).0, whole(number).1);
+        let clone = Edit::Clone(dict, half(from), half(to), Cut::LOW, Cut::HIGH);
         if self.rng.percent(50) { vec![deleted(to), clone] } else { vec![deleted(from), deleted(to), clone] }
     }
 
@@ -85,7 +85,7 @@ impl Owner<'_> {
         match self.rng.below(100) {
             0..70 => {
                 let count = self.rng.between(1, 4);
-                let changes: Vec<Change> = match self.rng.percent(2) {
+                let changes: Vec<Edit> = match self.rng.percent(2) {
                     true => self.copy(),
                     false => (0..count).map(|_| self.change()).collect(),
                 };
