@@ -486,15 +486,7 @@ mod tests {
         let space = env.engine.store.space.clone();
         let all: Vec<_> = core::iter::from_fn(|| space.allocate(1, 1)).collect();
         let walls: Vec<_> = all.into_iter().step_by(2).collect();
-        let value = |number: u32| {
-            let mut state = u64::from(number) << 1 | 1;
-            (0..1000)
-                .map(|_| {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    (state >> 33) as u8
-                })
-                .collect::<Vec<u8>>()
-        };
+        let value = |number: u32| seeded::bytes(u64::from(number), 0, 1000);
         for number in 0..2000u32 {
             let mut batch = Batch::new();
             batch.put(DictId(0), &number.to_be_bytes(), &value(number));

@@ -107,6 +107,8 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    use seeded::Rng;
+
     use super::*;
 
     /// Random placing and trimming on a full and an empty circle against a list of what is live: a
@@ -116,11 +118,8 @@ mod tests {
     fn no_segment_is_placed_in_a_live_one() {
         let mut refused = 0;
         for seed in 0..200 {
-            let mut dice = seed;
-            let mut below = |n: u64| {
-                dice = u64::wrapping_mul(dice, 6364136223846793005).wrapping_add(1442695040888963407);
-                (dice >> 33) % n
-            };
+            let mut rng = Rng::new(seed);
+            let mut below = |n: u64| rng.below_u64(n);
             let len = 8 + below(30);
             let mut head = below(len);
             let mut ring = Ring::new(len, &LogStart { epoch: 1, seq: 0, position: head });

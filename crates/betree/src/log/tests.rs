@@ -2,6 +2,8 @@ use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
+use seeded::Rng;
+
 use super::replay::End;
 use super::writer::LogCounts;
 use super::*;
@@ -16,16 +18,6 @@ const ID: [u8; 16] = [3; 16];
 const BLOCK: u64 = 4096;
 const LOG_AREA: LogArea = LogArea { offset: 2 * BLOCK, len: 32 * BLOCK };
 const START: LogStart = LogStart { epoch: 1, seq: 0, position: 0 };
-
-/// A small generator, so that every failure is a seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-}
 
 #[derive(Clone, Debug, PartialEq)]
 struct Written {
@@ -76,9 +68,9 @@ fn msns(all: &[Written]) -> Vec<u64> {
 fn random_laps_and_crashes_lose_nothing_durable() {
     let mut laps = 0;
     for seed in 0..40 {
-        let mut dice = Dice(seed);
+        let mut dice = Rng::new(seed);
         let mut device = device();
-        let mut start = LogStart { epoch: 1, seq: 0, position: BLOCK * dice.below(32) };
+        let mut start = LogStart { epoch: 1, seq: 0, position: BLOCK * dice.below_u64(32) };
         let (mut log, _) = open(&device, &start);
         let mut msn = 1;
         // Since the durable start: all that was appended, and how much of it is durable.
@@ -86,22 +78,22 @@ fn random_laps_and_crashes_lose_nothing_durable() {
         let mut durable_msn = 0;
         for step in 0..400 {
             let case = std::format!("seed {seed} step {step}");
-            match dice.below(12) {
+            match dice.below_u64(12) {
                 0..6 if log.free_bytes() >= log.capacity_bytes() / 2 => {
-                    let len = match dice.below(4) {
+                    let len = match dice.below_u64(4) {
                         0 => log.capacity_bytes() / 4 - 2 * BLOCK,
                         1 => 3 * BLOCK,
                         _ => 200,
                     };
-                    let bytes = vec![msn as u8; dice.below(len + 1) as usize];
-                    let changes = 1 + dice.below(5) as u32;
+                    let bytes = vec![msn as u8; dice.below_u64(len + 1) as usize];
+                    let changes = 1 + dice.below_u64(5) as u32;
                     log.append(msn, changes, &record(&bytes)).unwrap();
                     all.push(Written { first_msn: msn, changes, bytes });
                     msn += u64::from(changes);
                 }
                 6 => log.write_out().unwrap(),
                 7 | 8 => {
-                    let upto = msn.saturating_sub(dice.below(4));
+                    let upto = msn.saturating_sub(dice.below_u64(4));
                     assert!(log.sync_to(upto).unwrap());
                     assert!(all.last().is_none() || log.durable_msn() >= upto.min(msn - 1), "{case}");
                     durable_msn = log.durable_msn().max(durable_msn);
@@ -109,7 +101,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
                 9 | 10 => {
                     // A checkpoint: everything below `applied` is elsewhere.
                     log.write_out().unwrap();
-                    let first_unapplied = msn.saturating_sub(dice.below(30));
+                    let first_unapplied = msn.saturating_sub(dice.below_u64(30));
                     start = log.start_for(first_unapplied);
                     log.trim_to(&start);
                     let (_, from_start) = replayed(device.bytes(), &start);
@@ -119,8 +111,8 @@ fn random_laps_and_crashes_lose_nothing_durable() {
                     laps += kept;
                     all.drain(..kept);
                 }
-                11 if dice.below(8) == 0 => {
-                    let left = device.crashed_bytes(|| dice.below(3) > 0);
+                11 if dice.below_u64(8) == 0 => {
+                    let left = device.crashed_bytes(|| dice.below_u64(3) > 0);
                     let (end, read) = replayed(left.clone(), &start);
                     assert_eq!(read[..], all[..read.len()], "{case}");
                     assert!(end.lost.is_none(), "{case}: {:?}", end.lost);
@@ -407,18 +399,18 @@ fn what_is_much_is_given_up_until_a_checkpoint_holds_it() {
 fn random_gaps_lose_nothing_durable() {
     let (mut gaps, mut replays) = (0, 0);
     for seed in 0..40 {
-        let mut dice = Dice(seed);
+        let mut dice = Rng::new(seed);
         let device = device();
-        let log = open_with(&device, &START, BLOCK * dice.below(6)).0;
+        let log = open_with(&device, &START, BLOCK * dice.below_u64(6)).0;
         let (mut start, mut msn, mut durable_msn) = (START, 1, 0);
-        let mut come = |log: &Log, dice: &mut Dice| {
-            log.append(msn, 1, &record(&vec![7; dice.below(2 * BLOCK) as usize])).unwrap();
+        let mut come = |log: &Log, dice: &mut Rng| {
+            log.append(msn, 1, &record(&vec![7; dice.below_u64(2 * BLOCK) as usize])).unwrap();
             msn += 1;
             msn
         };
         for step in 0..300 {
             let case = std::format!("seed {seed} step {step}");
-            match dice.below(4) {
+            match dice.below_u64(4) {
                 0 | 1 => _ = come(&log, &mut dice),
                 2 => {
                     let end = come(&log, &mut dice);
@@ -433,8 +425,8 @@ fn random_gaps_lose_nothing_durable() {
                     log.keep_again();
                     let first_unapplied = come(&log, &mut dice);
                     let first_unapplied = first_unapplied - 1;
-                    (0..dice.below(5)).for_each(|_| _ = come(&log, &mut dice));
-                    if dice.below(4) > 0 {
+                    (0..dice.below_u64(5)).for_each(|_| _ = come(&log, &mut dice));
+                    if dice.below_u64(4) > 0 {
                         start = log.start_for(first_unapplied);
                         log.forget_before(first_unapplied);
                         log.trim_to(&start);
@@ -443,7 +435,7 @@ fn random_gaps_lose_nothing_durable() {
                 }
             }
             assert!(log.durable_msn() >= durable_msn, "{case}");
-            let left = device.crashed_bytes(|| dice.below(3) > 0);
+            let left = device.crashed_bytes(|| dice.below_u64(3) > 0);
             let read = msns(&replayed(left, &start).1);
             assert!(read.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{case}: {read:?}");
             assert!(read.first().is_none_or(|first| *first <= durable_msn + 1), "{case}: {read:?}");

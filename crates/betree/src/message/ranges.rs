@@ -129,6 +129,8 @@ pub(crate) fn subtract(older: &[RangeDelete], newer: &[RangeDelete]) -> Vec<Rang
 
 #[cfg(test)]
 mod tests {
+    use seeded::Rng;
+
     use super::*;
     use alloc::vec;
 
@@ -139,11 +141,8 @@ mod tests {
     /// Random inserts against an array of the newest covering number for each one-byte key.
     #[test]
     fn a_set_of_ranges_answers_like_an_array() {
-        let mut state = 7u32;
-        let mut random = move |n: u32| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 16) % n
-        };
+        let mut rng = Rng::new(7);
+        let mut random = |n: u32| rng.below(n as usize);
         for _ in 0..200 {
             let mut set = RangeSet::default();
             let mut model = [0u64; 64];

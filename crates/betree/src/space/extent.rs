@@ -222,17 +222,9 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    use seeded::Rng;
+
     use super::*;
-
-    /// A small generator, so that every failure is a seed.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, n: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (self.0 >> 33) % n
-        }
-    }
 
     fn row(start_block: u64, len_blocks: u64) -> Vec<BlockRange> {
         vec![BlockRange { start_block, len_blocks }]
@@ -254,8 +246,8 @@ mod tests {
     #[test]
     fn random_use_agrees_with_a_bitmap() {
         for seed in 0..60 {
-            let mut dice = Dice(seed);
-            let (first, total) = (7, 1 + dice.below(300));
+            let mut dice = Rng::new(seed);
+            let (first, total) = (7, 1 + dice.below_u64(300));
             let space = Space::new(first, total);
             let mut used = vec![false; total as usize];
             let mut held: Vec<Arc<Extent>> = Vec::new();
@@ -269,10 +261,10 @@ mod tests {
                 }
             };
             for _ in 0..400 {
-                match dice.below(5) {
+                match dice.below_u64(5) {
                     0 | 1 => {
-                        let len = 1 + dice.below(12);
-                        let parts_max = 1 + dice.below(3) as usize;
+                        let len = 1 + dice.below_u64(12);
+                        let parts_max = 1 + dice.below_u64(3) as usize;
                         let mut gaps: Vec<_> = space.free_ranges().iter().map(|g| g.1).collect();
                         gaps.sort_unstable();
                         let largest: Vec<u64> = gaps.into_iter().rev().take(parts_max).collect();
@@ -288,7 +280,7 @@ mod tests {
                         }
                     }
                     2 => {
-                        let (start, len) = (dice.below(total + 20), dice.below(9));
+                        let (start, len) = (dice.below_u64(total + 20), dice.below_u64(9));
                         let range = start as usize..(start + len) as usize;
                         let in_range = start >= first && start + len <= first + total && len > 0;
                         let free = in_range
@@ -308,7 +300,7 @@ mod tests {
                         }
                     }
                     _ if !held.is_empty() => {
-                        let extent = held.swap_remove(dice.below(held.len() as u64) as usize);
+                        let extent = held.swap_remove(dice.below_u64(held.len() as u64) as usize);
                         mark(&mut used, &extent, false);
                     }
                     _ => {}

@@ -47,16 +47,15 @@ impl Inheritance {
 mod tests {
     use std::vec::Vec;
 
+    use seeded::Rng;
+
     use super::*;
 
     #[test]
     fn each_block_has_one_heir_until_it_is_given_up() {
         for seed in 0..200u64 {
-            let mut dice = seed;
-            let mut below = |n: u64| {
-                dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                (dice >> 33) % n
-            };
+            let mut rng = Rng::new(seed);
+            let mut below = |n: u64| rng.below_u64(n);
             let mut inheritance = Inheritance::default();
             let mut taken = [false; 40];
             let mut held: Vec<Range<u64>> = Vec::new();

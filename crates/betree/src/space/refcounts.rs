@@ -71,17 +71,16 @@ mod tests {
     use std::vec;
     use std::vec::Vec;
 
+    use seeded::Rng;
+
     use super::*;
 
     /// Holders come and go at random against a count for each block.
     #[test]
     fn random_sharing_agrees_with_a_count_for_each_block() {
         for seed in 0..100u64 {
-            let mut dice = seed;
-            let mut below = |n: u64| {
-                dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                (dice >> 33) % n
-            };
+            let mut rng = Rng::new(seed);
+            let mut below = |n: u64| rng.below_u64(n);
             let mut refcounts = RefCounts::default();
             // Block -> holders.
             let mut counts = vec![0u32; 60];

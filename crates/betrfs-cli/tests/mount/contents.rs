@@ -10,14 +10,6 @@ use rustix::io::Errno;
 use crate::mapping::Mapping;
 use crate::mounted::Mounted;
 
-fn noise(len: usize, mut seed: u64) -> Vec<u8> {
-    let mut next = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
-
 /// Reads past the kernel's pages.
 fn cold(mounted: &Mounted, name: &str) -> Vec<u8> {
     let file = File::open(mounted.path(name)).unwrap();
@@ -46,7 +38,7 @@ fn any_offset_and_length_reads_as_written() {
         (65_000, 2_500_000),
         (5, 5),
     ] {
-        let data = noise(len, offset as u64);
+        let data = seeded::bytes(offset as u64, 0, len);
         file.write_all_at(&data, offset as u64).unwrap();
         model.resize(model.len().max(offset + len), 0);
         model[offset..offset + len].copy_from_slice(&data);
@@ -185,7 +177,7 @@ fn what_was_written_to_a_mapping_is_in_no_hole() {
 #[test]
 fn ranges_are_copied() {
     let mounted = Mounted::new();
-    let data = noise(3_000_000, 1);
+    let data = seeded::bytes(1, 0, 3_000_000);
     fs::write(mounted.path("from"), &data).unwrap();
     let (from, to) = (File::open(mounted.path("from")).unwrap(), File::create(mounted.path("to")).unwrap());
     let (mut source, mut target) = (1000, 10);
@@ -217,7 +209,7 @@ fn programs_run_from_a_mount() {
 fn a_mapping_reads_and_writes_the_file() {
     // Python maps memory without this test being unsafe.
     let mounted = Mounted::new();
-    fs::write(mounted.path("f"), noise(100_000, 3)).unwrap();
+    fs::write(mounted.path("f"), seeded::bytes(3, 0, 100_000)).unwrap();
     let script = "
 import mmap, sys
 with open(sys.argv[1], 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:
@@ -231,7 +223,7 @@ with open(sys.argv[1], 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:
     let status =
         std::process::Command::new("python3").arg("-c").arg(script).arg(mounted.path("f")).status().unwrap();
     assert!(status.success());
-    let mut model = noise(100_000, 3);
+    let mut model = seeded::bytes(3, 0, 100_000);
     model[50_000..50_005].copy_from_slice(b"mmap!");
     model[99_999] = b'Z';
     assert!(cold(&mounted, "f") == model);
@@ -242,10 +234,10 @@ with open(sys.argv[1], 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:
 #[test]
 fn direct_io_goes_past_the_pages() {
     let mounted = Mounted::new();
-    fs::write(mounted.path("f"), noise(8192, 5)).unwrap();
+    fs::write(mounted.path("f"), seeded::bytes(5, 0, 8192)).unwrap();
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
     let file = File::from(rustix::fs::open(mounted.path("f"), flags, rustix::fs::Mode::empty()).unwrap());
     let mut contents = vec![0; 8192];
     file.read_exact_at(&mut contents, 0).unwrap();
-    assert!(contents == noise(8192, 5));
+    assert!(contents == seeded::bytes(5, 0, 8192));
 }

@@ -35,12 +35,7 @@ impl Drop for Disk {
 }
 
 fn contents(number: u64) -> Vec<u8> {
-    let mut state = number << 1 | 1;
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as u8
-    };
-    (0..FILE_BYTES).map(|_| next()).collect()
+    seeded::bytes(number, 0, FILE_BYTES)
 }
 
 fn write_durably(mounted: &Mounted, number: u64) -> io::Result<()> {

@@ -28,12 +28,7 @@ fn usage(path: &Path) -> u64 {
 
 /// Bytes that no compression makes fewer.
 fn noise(len: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
+    seeded::bytes(1, 0, len)
 }
 
 #[test]
@@ -127,16 +122,10 @@ fn a_write_that_meets_the_end_of_space_tells_how_much_was_written() {
     let mounted = Mounted::of_size("256M");
     mounted.mount();
     let mut file = File::create(mounted.path("f")).unwrap();
-    let mut state = 1u64;
     let mut written = 0;
     let error = loop {
         // Noise; most requests reach across a border of what one batch takes, the one that meets the end too.
-        let noise: Vec<u8> = (0..700_000)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 56) as u8
-            })
-            .collect();
+        let noise = seeded::bytes(1, written, 700_000);
         match file.write(&noise) {
             Ok(0) => panic!("nothing was written, and no error was told"),
             Ok(bytes) => written += bytes as u64,

@@ -174,6 +174,8 @@ impl Stretches {
 mod tests {
     use core::slice::from_ref;
 
+    use seeded::Rng;
+
     use super::*;
     use crate::names::Place;
     use crate::schema::Record;
@@ -187,9 +189,9 @@ mod tests {
     #[test]
     fn stretches_are_as_a_set_of_blocks_is() {
         let (mut stretches, mut set) = (Stretches::default(), alloc::collections::BTreeSet::new());
-        let mut dice = 1u64;
+        let mut rng = Rng::new(1);
         for _ in 0..2000 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let dice = rng.next_u64();
             let first = dice >> 33 & 63;
             let blocks = first..first + (dice >> 50 & 7);
             let before = set.len() as u64;

@@ -308,6 +308,8 @@ impl Drop for Directory {
 
 #[cfg(test)]
 mod tests {
+    use seeded::Rng;
+
     use super::*;
 
     fn name() -> Name {
@@ -349,11 +351,8 @@ mod tests {
         let total = Arc::new(AtomicUsize::new(0));
         let mut dir = Directory::new(total.clone());
         let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-        let mut dice = 1u64;
-        let mut below = |n: u64| {
-            dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (dice >> 33) % n
-        };
+        let mut rng = Rng::new(1);
+        let mut below = |n: u64| rng.below_u64(n);
         for step in 1..=20_000u64 {
             let text = below(2000).to_be_bytes();
             match below(10) {

@@ -316,6 +316,8 @@ fn get(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use seeded::Rng;
+
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
@@ -430,10 +432,9 @@ mod tests {
         assert_eq!(wrong(&in_order, &(0..100_000).map(|i| 2 * i).collect()), None);
         assert_eq!(wrong(&in_order, &(1..100_000).map(|i| 2 * i).collect()), Some(0));
 
-        let (mut at_random, mut blocks, mut state) = (Extents::default(), BTreeSet::new(), 1u64);
+        let (mut at_random, mut blocks, mut rng) = (Extents::default(), BTreeSet::new(), Rng::new(1));
         while blocks.len() < 20_000 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let block = (state >> 33) % 100_000;
+            let block = rng.below_u64(100_000);
             at_random.add(block, block + 1);
             blocks.insert(block);
         }

@@ -315,7 +315,7 @@ fn what_was_allocated_can_be_written_whatever_others_do() {
     for (i, (file, piece)) in files.iter().zip(pieces).enumerate() {
         let mut offsets: Vec<usize> = (0..each as usize).step_by(piece).collect();
         if i == 2 {
-            offsets.sort_by_key(|offset| offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20);
+            offsets.sort_by_key(|offset| offset.wrapping_mul(seeded::GOLDEN_RATIO as usize) >> 20);
         }
         for at in offsets {
             let bytes = &data[at..(at + piece).min(each as usize)];

@@ -38,7 +38,7 @@ impl Platform for TestPlatform {
     }
 
     fn random_u64(&self) -> u64 {
-        Dice(self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed)).next()
+        Dice(self.dice.fetch_add(seeded::GOLDEN_RATIO, Relaxed)).next()
     }
 }
 

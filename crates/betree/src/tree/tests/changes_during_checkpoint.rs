@@ -2,6 +2,8 @@
 
 use alloc::collections::BTreeMap;
 
+use seeded::Rng;
+
 use super::*;
 use crate::key::Cut;
 
@@ -11,12 +13,11 @@ const ROUNDS: usize = 8;
 /// What a dictionary is to hold.
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-struct Dice(u64);
+struct Dice(Rng);
 
 impl Dice {
     fn below(&mut self, n: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as u32 % n
+        self.0.below(n as usize) as u32
     }
 }
 
@@ -78,7 +79,7 @@ fn pairs_of(env: &Env) -> Pairs {
 #[test]
 fn a_checkpoint_holds_what_it_captured_whatever_is_done_until_it_is_written() {
     for seed in 0..SEEDS {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(Rng::new(seed));
         let device = formatted(&GEOMETRY);
         device.do_not_seek();
         let env = open(&device);

@@ -5,6 +5,8 @@ use alloc::collections::BTreeMap;
 
 use betree_platform::BLOCK_BYTES;
 
+use seeded::Rng;
+
 use super::*;
 use crate::check::Finding;
 use crate::error::Error;
@@ -185,11 +187,8 @@ fn a_scan_passes_over_what_cannot_be_read_and_nothing_else() {
     let at = places(&device);
     let all: Vec<u64> =
         [&at.headers, &at.basements, &at.partitions, &at.pages].into_iter().flatten().copied().collect();
-    let mut state = 1u64;
-    let mut below = |end: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % end
-    };
+    let mut rng = Rng::new(1);
+    let mut below = |end: usize| rng.below(end);
     let mut unopened = 0;
     for round in 0..60 {
         let device = MemDevice::holding(device.bytes());

@@ -85,6 +85,8 @@ impl Gaps {
 
 #[cfg(test)]
 mod tests {
+    use seeded::Rng;
+
     use super::*;
 
     const D: DictId = DictId(1);
@@ -96,11 +98,8 @@ mod tests {
     /// Against a list of keys, each with the first that it was lost to.
     #[test]
     fn gaps_are_what_was_added_whatever_the_order() {
-        let mut state = 1u64;
-        let mut below = |end: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (state >> 33) % end
-        };
+        let mut rng = Rng::new(1);
+        let mut below = |end: u64| rng.below_u64(end);
         for _ in 0..500 {
             let (mut gaps, mut model) = (Gaps::default(), [false; 32]);
             for _ in 0..8 {
