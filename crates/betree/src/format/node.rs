@@ -453,17 +453,18 @@ impl<'b> Reader<'b> {
         }
     }
 
-    fn run(&mut self) -> Result<RunRef, &'static str> {
+    fn run(&mut self) -> Result<RunRef, BadHeader> {
         let (offset, stored_len, raw_len) = (self.u32()?, self.u32()?, self.u32()?);
         let form = self.u32()?;
-        let stored_as = StoredAs::from_code(form & 0xff).ok_or("an unknown codec")?;
+        let unknown = |number| BadHeader::Unknown { what: "a node has a run of codec", number };
+        let stored_as = StoredAs::from_code(form & 0xff).ok_or(unknown(u64::from(form & 0xff)))?;
         let ranges = form >> 8;
         let checksum = self.u64()?;
         if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
-            return Err("a run outside of the extent");
+            return Err("a run outside of the extent".into());
         }
         if u64::from(raw_len) > stored_as.raw_len_max(stored_len) {
-            return Err("a run longer than what is stored can hold");
+            return Err("a run longer than what is stored can hold".into());
         }
         let left = self.stored_left.checked_sub(stored_len.into());
         self.stored_left = left.ok_or("more runs than the extent has room for")?;
@@ -471,18 +472,18 @@ impl<'b> Reader<'b> {
         self.raw_left = left.ok_or("more in it than in any node of such a volume")?;
         let last_msn = self.u64()?;
         if last_msn >= self.next_msn {
-            return Err("a message that is newer than the volume");
+            return Err("a message that is newer than the volume".into());
         }
         Ok(RunRef { offset, stored_len, raw_len, stored_as, ranges, checksum, last_msn })
     }
 
-    fn runs(&mut self) -> Result<Vec<RunRef>, &'static str> {
+    fn runs(&mut self) -> Result<Vec<RunRef>, BadHeader> {
         let mut runs = Vec::new();
         for _ in 0..self.u32()? {
             runs.push(self.run()?);
         }
         if !runs.is_sorted_by(|older: &RunRef, newer| older.last_msn < newer.last_msn) {
-            return Err("runs out of order");
+            return Err("runs out of order".into());
         }
         Ok(runs)
     }

@@ -170,3 +170,14 @@ fn a_child_in_another_node_table_is_refused_by_its_number() {
         assert_eq!(decode(&other).err(), Some(BadHeader::Unknown { what, number: 300 }));
     }
 }
+
+#[test]
+fn a_codec_of_a_later_version_is_named() {
+    let run = RunRef { stored_len: 9, raw_len: 9, last_msn: 1, checksum: 0x5a5a_5a5a, ..RunRef::default() };
+    let edge = StoredEdge { partition: Vec::from([run]), ..edge_to_child() };
+    let mut bytes = header_of(Vec::from([edge]), Vec::new()).encode();
+    let checksum_at = bytes.windows(8).position(|word| word == run.checksum.to_le_bytes()).unwrap();
+    bytes[checksum_at - 4] = 3;
+    let what = "a node has a run of codec";
+    assert_eq!(decode(&bytes).err(), Some(BadHeader::Unknown { what, number: 3 }));
+}
