@@ -23,8 +23,8 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A write found the disk under the device full. What was to be written is kept, and can be written once there is
-    /// room.
+    /// A write found the disk under the device full. What was to be written is kept, and can be written once
+    /// there is room.
     #[error("the disk under the volume is full: {0}")]
     DeviceFull(DeviceError),
     /// Bytes on the device are not what was written there.
@@ -53,7 +53,8 @@ pub enum Error {
         /// The latest that this program knows.
         known: u32,
     },
-    /// The volume was made by a version of this program before the first release, whose format is not read any more.
+    /// The volume was made by a version of this program before the first release, whose format is not read
+    /// any more.
     #[error(
         "the volume has the older format version {found}, and this program reads {known}: mount it with the version \
          of betrfs that made it, and copy its contents to a new volume (`cp -a`, or `rsync -aHAX`)"

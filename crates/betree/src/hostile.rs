@@ -1,6 +1,6 @@
-//! Images that somebody has made, not rot: every number of every structure is another, and its checksum fits. Opened,
-//! read, checked and changed they may be refused or not; nothing panics, nothing goes on for ever, and nobody is
-//! given more memory than the volume is large.
+//! Images that somebody has made, not rot: every number of every structure is another, and its checksum fits.
+//! Opened, read, checked and changed they may be refused or not; nothing panics, nothing goes on for ever,
+//! and nobody is given more memory than the volume is large.
 
 mod image;
 mod versions;
@@ -157,8 +157,8 @@ fn walk(env: &Env, dict: DictId) -> Result<()> {
     Ok(())
 }
 
-/// Tries every number that may begin at a multiple of `step` in a structure of so many bytes. How many images were
-/// refused, of how many.
+/// Tries every number that may begin at a multiple of `step` in a structure of so many bytes. How many images
+/// were refused, of how many.
 fn try_all(
     what: &str,
     len: usize,

@@ -8,8 +8,8 @@ use crate::message::{Kind, Point};
 /// The meaning of upsert messages: the user's function from an old value and a delta to a new one
 /// (TOS paper §2.4, *Upserts*).
 pub trait Upsert: Send + Sync {
-    /// The function's name, in 1 to 27 bytes. A volume keeps it: another function would make other values of the
-    /// upserts that wait in the trees, so that opening with another is refused.
+    /// The function's name, in 1 to 27 bytes. A volume keeps it: another function would make other values of
+    /// the upserts that wait in the trees, so that opening with another is refused.
     fn name(&self) -> &str;
 
     /// Counted up whenever the function makes another value of the same arguments; kept as the name is.

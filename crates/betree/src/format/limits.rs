@@ -1,5 +1,5 @@
-//! The most that a volume has of anything that is read as a whole. What claims more was not written here, and gets
-//! no memory: a checksum says that bytes are as they were written, and not who wrote them.
+//! The most that a volume has of anything that is read as a whole. What claims more was not written here, and
+//! gets no memory: a checksum says that bytes are as they were written, and not who wrote them.
 
 use betree_platform::BLOCK_BYTES;
 

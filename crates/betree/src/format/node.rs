@@ -1,12 +1,12 @@
 //! The header of a node on the device.
 //!
-//! A node is one extent: the header, then its pieces one after the other. The header tells where the node belongs,
-//! and has its own length and checksum, so that a scan of a damaged volume knows it without the node table. The table
-//! holds the same length and checksum.
+//! A node is one extent: the header, then its pieces one after the other. The header tells where the node
+//! belongs, and has its own length and checksum, so that a scan of a damaged volume knows it without the node
+//! table. The table holds the same length and checksum.
 //!
 //! ```text
-//! header:   magic u32 | header length u32 | checksum u64 | volume id u8 × 16 | checkpoint u64
-//!           | slot u32 | generation u32 | extent length in blocks u32 | dictionary u8 | height u8 | reserved u16
+//! header:   magic u32 | header length u32 | checksum u64 | volume id u8 × 16 | checkpoint u64 | slot u32
+//!           | generation u32 | extent length in blocks u32 | dictionary u8 | height u8 | reserved u16
 //!           | entries u32 | reserved u32 | lo cut | hi cut | entries | sections u16 | sections
 //! cut:      side u8 (1: after) | length u32 | bytes
 //! run:      offset u32 | stored length u32 | raw length u32 | codec u8 | range deletes u24 | checksum u64
@@ -18,17 +18,18 @@
 //! GOTO:     lo cut | hi cut | strip length u32 | prepend length u32 | prepend | child | longest key u32
 //! section:  kind u16 | offset u32 | length u32 | checksum u64
 //! ```
-//! The checksum is over the header's bytes behind it. The checkpoint is the generation of the superblock for which
-//! the node was written. Offsets of runs and sections count from the extent's start; their checksums are over the
-//! stored bytes.
+//! The checksum is over the header's bytes behind it. The checkpoint is the generation of the superblock for
+//! which the node was written. Offsets of runs and sections count from the extent's start; their checksums
+//! are over the stored bytes.
 //!
-//! The runs of an interior entry are its partition: each has messages that are newer than all in those before. Those
-//! of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages stand among them, the
-//! others messages over them. The count of range deletes in a run says what it weighs before anybody has read it; a
-//! greater count stands as the greatest.
+//! The runs of an interior entry are its partition: each has messages that are newer than all in those
+//! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages
+//! stand among them, the others messages over them. The count of range deletes in a run says what it weighs
+//! before anybody has read it; a greater count stands as the greatest.
 //!
-//! Sections are for what later versions store beside the pieces; this one writes none. A kind with the top bit must be
-//! known by whoever reads the node. Any other is passed over, and gone when the node is written anew.
+//! Sections are for what later versions store beside the pieces; this one writes none. A kind with the top
+//! bit must be known by whoever reads the node. Any other is passed over, and gone when the node is written
+//! anew.
 
 use alloc::vec::Vec;
 
@@ -256,8 +257,9 @@ impl Header {
         (is_one && xxh3_64(checked) == sum).then_some(sum)
     }
 
-    /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`, which has no more than
-    /// the limits allow and no message of `next_msn` or later. That the checksum fits is for the caller to see.
+    /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`, which has no
+    /// more than the limits allow and no message of `next_msn` or later. That the checksum fits is for the
+    /// caller to see.
     ///
     /// # Errors
     /// What does not fit.

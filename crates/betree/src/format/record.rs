@@ -11,7 +11,7 @@
 //! | 3 | upsert | key | delta |
 //! | 4 | range delete | lower cut | upper cut |
 //! | 5 | clone of a prefix | from | to |
-//! | 6 | clone of a part of a prefix | from | length of to u32, length of the lower cut u32, to, lower cut, upper cut |
+//! | 6 | clone of a part of a prefix | from | lengths of to and lower cut u32, to, lower cut, upper cut |
 //!
 //! A record with another kind is refused by its number, and never passed over in part.
 

@@ -5,9 +5,9 @@
 //! point: msn u64 | kind u8 | key length u32 | key | value
 //! range: msn u64 | sides u8 (1: lo is an after cut, 2: hi is) | lo length u32 | lo | hi
 //! ```
-//! Ends count from the first entry. Points are ordered by (key, msn), ranges by their bounds and disjoint. A run of
-//! pairs has no ranges, and each of its points is a put with msn 0. The counts stand last, because they are known last:
-//! so a run is built in the memory where it stays.
+//! Ends count from the first entry. Points are ordered by (key, msn), ranges by their bounds and disjoint. A
+//! run of pairs has no ranges, and each of its points is a put with msn 0. The counts stand last, because
+//! they are known last: so a run is built in the memory where it stays.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,8 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
 }
 
-/// What stands before the key of an entry: the number and kind of a point, or the number and sides of a range.
+/// What stands before the key of an entry: the number and kind of a point, or the number and sides of a
+/// range.
 pub(crate) fn entry_head(msn: Msn, code: u8, key_len: u32) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     let [m0, m1, m2, m3, m4, m5, m6, m7, c, l0, l1, l2, l3] = &mut head;

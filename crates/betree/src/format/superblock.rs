@@ -155,7 +155,8 @@ pub(crate) enum Decoded {
 }
 
 impl Superblock {
-    /// Gives the upsert function to each dictionary that has had none, and refuses any other than a dictionary had.
+    /// Gives the upsert function to each dictionary that has had none, and refuses any other than a
+    /// dictionary had.
     ///
     /// # Errors
     /// [`Error::OtherUpsert`]; [`Error::BadIdentity`] for a name that cannot be stored.

@@ -123,7 +123,8 @@ pub(crate) fn slots_per_page(page_bytes: u32) -> u32 {
     (page_bytes.saturating_sub(size_of::<Head>() as u32) / size_of::<StoredSlot>() as u32).max(1)
 }
 
-/// The longest page of so many slots in bytes, on a volume of so many blocks: each further part of an extent has one.
+/// The longest page of so many slots in bytes, on a volume of so many blocks: each further part of an extent
+/// has one.
 pub(crate) fn page_bytes_max(slots: u32, blocks: u64) -> u64 {
     longest(size_of::<StoredSlot>(), slots.into(), blocks)
 }

@@ -3,8 +3,8 @@
 //! ```text
 //! (tag u16 | length u16 | value) of each, in ascending order of tags
 //! ```
-//! Whoever does not know a tag keeps its value through every rewrite of the record. What must be understood by
-//! whoever reads the record is no tag: it takes a feature bit or a flag.
+//! Whoever does not know a tag keeps its value through every rewrite of the record. What must be understood
+//! by whoever reads the record is no tag: it takes a feature bit or a flag.
 
 use alloc::vec::Vec;
 
@@ -62,7 +62,8 @@ impl TaggedTail {
         })
     }
 
-    /// Gives a tag a value. `false`, and nothing is changed, where the value or the tail would be over 65535 bytes.
+    /// Gives a tag a value. `false`, and nothing is changed, where the value or the tail would be over 65535
+    /// bytes.
     #[must_use]
     pub fn set(&mut self, tag: u16, value: &[u8]) -> bool {
         let mut bytes = Vec::with_capacity(self.bytes.len() + HEAD_BYTES + value.len());

@@ -148,7 +148,8 @@ impl Image {
         self.put_header(slot, &bytes);
     }
 
-    /// Gives a node another header, which may be longer: its runs move behind it, which is to fit in the extent.
+    /// Gives a node another header, which may be longer: its runs move behind it, which is to fit in the
+    /// extent.
     pub fn set_header(&mut self, slot: u32, header: &Header) {
         let (_, parts, old_len) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();
         let len = parts.iter().map(|p| p.len_blocks as usize * BLOCK_BYTES).sum();

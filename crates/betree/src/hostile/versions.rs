@@ -1,4 +1,5 @@
-//! Volumes of other versions, earlier and later: each unknown bit, tag and kind does what docs/format.md says of it.
+//! Volumes of other versions, earlier and later: each unknown bit, tag and kind does what docs/format.md says
+//! of it.
 
 use std::string::{String, ToString};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! Nothing is read to keep them: a write adds its blocks, a hole takes some away. They are exact as long as
 //! they are few. When there are too many runs, those with the smallest holes between them become one, which
-//! still counts its blocks; of a write within it nobody knows any more how many of its blocks are new, and as many
-//! are counted as are to be expected. So the count may be off within such a run, but never past its ends.
-//! The record holds fewer runs than memory does.
+//! still counts its blocks; of a write within it nobody knows any more how many of its blocks are new, and as
+//! many are counted as are to be expected. So the count may be off within such a run, but never past its
+//! ends. The record holds fewer runs than memory does.
 
 use alloc::vec::Vec;
 
@@ -116,7 +116,8 @@ impl Extents {
         }
     }
 
-    /// Notes that `[first, end)` is shared with another file, which has these extents, or all blocks if it has none.
+    /// Notes that `[first, end)` is shared with another file, which has these extents, or all blocks if it
+    /// has none.
     pub fn share(&mut self, from: Option<&Extents>, first: u64, end: u64) {
         let Some(from) = from else { return self.add(first, end) };
         let at = self.take(first, end);

@@ -6,8 +6,8 @@
 //! above all that lies below its siblings. A *path* here is the key without the doubling
 //! (`00 a 00 b 00 c`; the root's is empty), from which the keys below it are made.
 //!
-//! What is no name begins with another byte: 01 objects (files with several names), 02 markers of
-//! unlinked files, 03 snapshots, 05 the root's own record and the volume's record. 04, and 06 and above, are for later
+//! What is no name begins with another byte: 01 objects (files with several names), 02 markers of unlinked
+//! files, 03 snapshots, 05 the root's own record and the volume's record. 04, and 06 and above, are for later
 //! versions: a key there is told by a check, and never read as anything.
 //!
 //! The snapshots of a directory are the entries of one of the path 03, the directory's path, 00: as no

@@ -4,14 +4,14 @@
 //! inode record: head, 128 bytes | target of a symbolic link | extents of a sparse file
 //!               | extended attributes (small ones whole, large ones as name and length) | tagged tail
 //! head:         version u8 | kind u8 | attributes u16 | mode u32 | uid u32 | gid u32 | rdev u32 | nlink u32
-//!               | flags u32 | target length u16 | tail length u16 | size u64 | atime, mtime, ctime, crtime i64
-//!               | id u64 | salt u64 | entries u64 | subdirs u64 | snapshots u32 | generation u32 | inode flags u32
-//!               | project u32 | blocks u64
+//!               | flags u32 | target length u16 | tail length u16 | size u64
+//!               | atime, mtime, ctime, crtime i64 | id u64 | salt u64 | entries u64 | subdirs u64
+//!               | snapshots u32 | generation u32 | inode flags u32 | project u32 | blocks u64
 //! redirect:     version u8 | kind u8 | reserved u16 | mode u32 | oid u64 | inode number u64 | reserved u64
 //! ```
-//! A flag that is not known makes a record damage; an inode flag and a tag that are not known are kept through every
-//! rewrite. `blocks` is room for an exact count of a sparse file's blocks: 0 says that there is none, and whoever
-//! keeps no count writes 0.
+//! A flag that is not known makes a record damage; an inode flag and a tag that are not known are kept
+//! through every rewrite. `blocks` is room for an exact count of a sparse file's blocks: 0 says that there is
+//! none, and whoever keeps no count writes 0.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -85,7 +85,8 @@ const _: () = assert!(size_of::<RedirectHead>() == 32);
 pub(crate) struct Flags(u32);
 
 impl Flags {
-    /// Blocks may be absent and read as zeros: extents follow. In a file without it an absent block is damage.
+    /// Blocks may be absent and read as zeros: extents follow. In a file without it an absent block is
+    /// damage.
     const SPARSE: Flags = Flags(1);
     /// `data` may hold large extended attributes of the entry.
     pub const LARGE_XATTRS: Flags = Flags(2);
@@ -209,8 +210,8 @@ impl Record {
         self.extents().is_some()
     }
 
-    /// The same, to change it, of a file that becomes sparse by this if it is not. To be called before its size is
-    /// changed.
+    /// The same, to change it, of a file that becomes sparse by this if it is not. To be called before its
+    /// size is changed.
     pub fn make_sparse(&mut self) -> &mut Extents {
         let blocks = self.size.div_ceil(BLOCK);
         let rare = self.rare.get_or_insert_default();

@@ -1,5 +1,5 @@
-//! Volumes that somebody has made: every number of every kind of record is another. They are refused or not; nothing
-//! panics, and nothing goes on for ever.
+//! Volumes that somebody has made: every number of every kind of record is another. They are refused or not;
+//! nothing panics, and nothing goes on for ever.
 
 use std::sync::Arc;
 

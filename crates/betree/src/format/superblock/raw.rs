@@ -26,8 +26,8 @@ const FLAG_CLEAN: u32 = 1;
 /// The room for tagged values in bytes.
 pub(super) const TAIL_BYTES_MAX: usize = 2990;
 
-/// Of every version, `magic`, `version` and `checksum` have these places and this meaning, so that any program can
-/// tell a volume of another version from a rotten one.
+/// Of every version, `magic`, `version` and `checksum` have these places and this meaning, so that any
+/// program can tell a volume of another version from a rotten one.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -105,7 +105,8 @@ impl Superblock {
     /// Fills one block. On an error its contents are unspecified.
     ///
     /// # Errors
-    /// [`Error::BadGeometry`] and [`Error::BadIdentity`] for what [`decode`](Superblock::decode) would not take back.
+    /// [`Error::BadGeometry`] and [`Error::BadIdentity`] for what [`decode`](Superblock::decode) would not
+    /// take back.
     pub(crate) fn encode(&self, block: &mut [u8]) -> Result<()> {
         self.identity.validate()?;
         self.validate().map_err(Error::BadGeometry)?;

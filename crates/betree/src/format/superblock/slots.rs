@@ -57,8 +57,8 @@ enum Found {
 ///
 /// # Errors
 /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`];
-/// [`Error::Corrupt`] where both copies of a generation that was complete have rotted; [`Error::Device`] if no copy
-/// can be read.
+/// [`Error::Corrupt`] where both copies of a generation that was complete have rotted; [`Error::Device`] if
+/// no copy can be read.
 pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
     let found = read_all(disk)?;
     let good = || found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)));
@@ -117,8 +117,8 @@ fn all_bad(found: &[Found]) -> Vec<BadSlot> {
     found.iter().enumerate().filter_map(|(slot, f)| f.bad(slot, sibling(slot))).collect()
 }
 
-/// Whether a crash may have left a copy so: sectors of two superblocks, of which the other copy of the pair is
-/// one. The generation stands in the first sector.
+/// Whether a crash may have left a copy so: sectors of two superblocks, of which the other copy of the pair
+/// is one. The generation stands in the first sector.
 fn may_be_torn(block: &[u8], sibling: &Superblock) -> bool {
     let Ok(mut good) = AlignedBuf::zeroed(1) else { return false };
     if sibling.encode(good.as_mut_slice()).is_err() {
