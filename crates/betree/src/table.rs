@@ -37,10 +37,9 @@ pub(crate) struct Table {
     dirty_pages: BTreeSet<u32>,
     /// Where each page was last written.
     pages: Vec<Option<PagePlace>>,
-    /// Extents that the last captured version names and the current one does not.
+    /// Extents in the last captured version and no longer in the current one.
     retired: Vec<Arc<Extent>>,
-    /// Of a table that was read as far as it can be: slots in a row of which nothing is known, by the first
-    /// of them, with the one behind the last, and why.
+    /// Unreadable slots of a table that was read as far as possible: first slot -> (end, reason).
     lost: BTreeMap<u32, (u32, Error)>,
     miscounted: Option<NodeId>,
 }
@@ -67,8 +66,8 @@ impl Table {
         Table { slots_per_page, ..Table::default() }
     }
 
-    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents. Of one that cannot be
-    /// claimed `lost` is told, by whose leave its slot is lost and the others are not.
+    /// Adds the next page while a volume is opened; `claim` claims the nodes' extents. An extent that cannot
+    /// be claimed is reported to `lost`; if that returns `Ok`, only this slot is lost.
     ///
     /// # Errors
     /// Those of `lost`.
@@ -109,7 +108,7 @@ impl Table {
         Ok(())
     }
 
-    /// Adds a page of which nothing can be read. Nobody may change the table then.
+    /// Adds a page that cannot be read. The table must not be changed from then on.
     pub fn push_lost_page(&mut self, why: Error) {
         self.pages.push(None);
         let first = self.slots.len() as u32;
@@ -118,7 +117,7 @@ impl Table {
         self.lost.insert(first, (end, why));
     }
 
-    /// A table of which nothing can be read at all.
+    /// A table without a readable page.
     pub fn lost(why: Error) -> Table {
         Table { lost: BTreeMap::from([(0, (u32::MAX, why))]), ..Table::default() }
     }
@@ -239,9 +238,8 @@ impl Table {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
     }
 
-    /// Shares the version of this moment with a checkpoint. What stands on extents that it does not name may
-    /// take their blocks over from now on: not before, for the checkpoint before this one named them, and it
-    /// may have been under way when its nodes let go of them.
+    /// Captures the current version for a checkpoint. Extents retired since the last capture become reusable
+    /// now. Not earlier: the previous checkpoint may still have been in flight, and it names them.
     pub fn capture(&mut self) -> CapturedTable {
         let pages = core::mem::take(&mut self.dirty_pages)
             .into_iter()
@@ -258,8 +256,8 @@ impl Table {
         }
     }
 
-    /// A checkpoint has written a captured version of a node. What it stood at before belongs to
-    /// the checkpoint before, and goes when this one is committed.
+    /// Records where a checkpoint has written a captured version of a node. The node's last extent belongs to
+    /// the previous checkpoint, and is freed when this one is committed.
     pub fn written(&mut self, id: NodeId, place: &NodePlace, captured: &mut CapturedTable) {
         captured.set_place(id, place);
         match self.slot_mut(id) {
@@ -299,7 +297,7 @@ impl Table {
         directory
     }
 
-    /// The checkpoint came to nothing: what it was to write is still to be written.
+    /// Takes back the capture of a checkpoint that failed: its pages are still to be written.
     pub fn give_back(&mut self, captured: CapturedTable) {
         self.dirty_pages.extend(captured.pages.iter().map(|(page, _)| *page));
         self.retired.extend(captured.retired);
@@ -340,7 +338,7 @@ impl CapturedTable {
     }
 }
 
-/// An extent that no checkpoint names which is still to be committed.
+/// Marks an extent that no uncommitted checkpoint names.
 fn made_reusable(extent: Arc<Extent>) -> Arc<Extent> {
     extent.make_reusable();
     extent

@@ -1,8 +1,8 @@
 //! The node cache's budget: what is in memory, and what may leave it.
 //!
 //! Everything that a node holds is charged here: pieces (partitions and basements) while they are
-//! in memory, and headers. (Memtables are bounded apart, by their number and size.) What is on the
-//! device as well can be dropped; a clock gives what was touched since it last came by another round.
+//! in memory, and headers. (Memtables are bounded apart, by their number and size.) Pieces that are on the
+//! device as well can be dropped; a clock spares those touched since its hand last passed.
 
 mod piece;
 
@@ -19,7 +19,7 @@ pub(crate) use piece::{Held, Loaded, OnDevice, Piece};
 
 /// The part of the budget that headers may take before those that nobody used are forgotten.
 const HEADER_PARTS: usize = 8;
-/// So many pieces may stand under the clock's hand before those that are gone are looked for.
+/// Dropped pieces are swept from the clock once it holds this many entries.
 const SWEEP_LEN_MIN: usize = 1024;
 
 /// How many bytes are in memory, shared by all that is charged.
@@ -45,19 +45,18 @@ pub(crate) struct Cache {
     headers_bytes_max: AtomicUsize,
 }
 
-/// Pieces in the order in which they may leave memory. One that is gone keeps a little of it for as long as it
-/// stands here.
+/// Pieces in the order of their eviction. A dropped piece keeps a little memory until its entry is swept.
 #[derive(Default)]
 struct Clock {
     pieces: VecDeque<Weak<Piece>>,
-    /// At which length those that are gone are let go of.
+    /// The number of entries at which dropped pieces are swept.
     sweep_len: usize,
 }
 
 impl Clock {
     fn push(&mut self, piece: Weak<Piece>) {
         if self.pieces.len() >= self.sweep_len.max(SWEEP_LEN_MIN) {
-            // Where the budget holds, the hand never comes by them.
+            // While the budget holds, the hand does not move.
             self.pieces.retain(|piece| piece.strong_count() > 0);
             self.sweep_len = self.pieces.len() * 2;
         }
@@ -126,7 +125,7 @@ impl Drop for Charge {
 }
 
 impl Cache {
-    /// An empty cache for nodes of so many edges at most.
+    /// An empty cache for nodes of at most `fanout_max` edges.
     pub fn new(budget_bytes: usize, fanout_max: u32) -> Cache {
         // An edge and a null edge beside it, in nodes that are half full after they were split.
         let goto_bytes = 4 * (BLOCK_BYTES as u64).div_ceil(u64::from(fanout_max.max(1)));
@@ -161,7 +160,8 @@ impl Cache {
         self.header_bytes() > most
     }
 
-    /// They were looked for. What is left is in use: another look is due once an eighth has come to it.
+    /// Notes that unused headers were evicted. The rest is in use: the next look is due when it has grown by
+    /// an eighth.
     pub fn headers_were_evicted(&self) {
         let left = self.header_bytes();
         self.headers_bytes_max.store(left + left / 8, Ordering::Relaxed);
@@ -172,8 +172,8 @@ impl Cache {
         self.account.dirty_bytes.load(Ordering::Relaxed)
     }
 
-    /// What is still to come to the device, at most about, in bytes: versions that are not there, and
-    /// what pending GOTOs turn into.
+    /// About the most that is still to be written, in bytes: unwritten versions, and the edges of pending
+    /// GOTOs.
     pub fn owed_bytes(&self) -> u64 {
         let account = &self.account;
         account.unwritten_bytes.load(Ordering::Relaxed) + account.promised_bytes.load(Ordering::Relaxed)
@@ -199,7 +199,7 @@ impl Cache {
         &self.account
     }
 
-    /// Puts a piece that is on the device and in memory under the clock's hand.
+    /// Adds a piece that is on the device and in memory to the clock.
     pub fn watch(&self, piece: &Arc<Piece>) {
         self.clock.lock().push(Arc::downgrade(piece));
     }

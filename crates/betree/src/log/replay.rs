@@ -37,8 +37,7 @@ pub(crate) struct End {
 /// What takes a record: its first MSN, its number of changes, the batch's bytes.
 pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
 
-/// Gives `each` the records from `start` on, up to the first
-/// segment that is missing, torn or rotten.
+/// Calls `each` with the records from `start` on, up to the first missing, torn or damaged segment.
 ///
 /// # Errors
 /// Those of `each`; [`Error::Device`] where the log cannot be read: that is not its end;

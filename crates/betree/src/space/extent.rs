@@ -167,24 +167,23 @@ impl Extent {
         })
     }
 
-    /// The node that stood here stands elsewhere or is gone: others that still use what it had may take over
-    /// its blocks.
+    /// Lets other nodes inherit its blocks: its own node has moved or is gone.
     pub(crate) fn make_reusable(&self) {
         self.inheritance.lock().is_reusable = true;
     }
 
-    /// Whether nodes other than the one that stood here may take over its blocks.
+    /// Whether nodes other than its own may inherit its blocks.
     pub(crate) fn is_reusable(&self) -> bool {
         self.inheritance.lock().is_reusable || planted::is(Bug::BlocksOfTheLivingTaken)
     }
 
-    /// Takes over a range of its blocks, counted through its parts, for the next extent of a node. Gives those that
-    /// nobody has taken over before: no two nodes ever name the same block.
+    /// Inherits a range of its blocks, counted through its parts, for the next extent of a node. Returns the
+    /// blocks without an heir so far: no two nodes ever name the same block.
     pub(crate) fn inherit(&self, blocks: Range<u64>) -> Vec<Range<u64>> {
         self.inheritance.lock().take(blocks)
     }
 
-    /// Gives back what was taken over, for the node is written without it.
+    /// Cancels an inheritance, for the node is written without these blocks.
     pub(crate) fn release_inherited(&self, blocks: &Range<u64>) {
         self.inheritance.lock().release(blocks);
     }

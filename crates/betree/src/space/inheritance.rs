@@ -1,4 +1,4 @@
-//! Which blocks of an extent later extents have taken over.
+//! Which blocks of an extent later extents have inherited.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -9,14 +9,14 @@ use crate::planted::{self, Bug};
 /// device.
 #[derive(Default)]
 pub(super) struct Inheritance {
-    /// Not only the node that stood there may take blocks over.
+    /// Nodes other than the extent's own may inherit blocks.
     pub is_reusable: bool,
-    /// What has an heir: apart from each other, in order.
+    /// Inherited ranges: disjoint, in order.
     taken: Vec<Range<u64>>,
 }
 
 impl Inheritance {
-    /// Takes what has no heir yet of a range, and gives it.
+    /// Inherits the blocks of a range that have no heir yet, and returns them.
     pub fn take(&mut self, wanted: Range<u64>) -> Vec<Range<u64>> {
         if planted::is(Bug::BlocksTakenOverTwice) {
             return Vec::from([wanted]);

@@ -1,10 +1,10 @@
-//! What a new version of a node keeps of the blocks of earlier ones.
+//! Which blocks of earlier extents a new version of a node keeps.
 //!
-//! A leaf of a file server's volume changes in a few places at a time. Where the device seeks, it is written
-//! whole all the same, so that a scan finds it in one place. Elsewhere a new extent is a new part, with the
-//! header and what has changed, and behind it blocks of other extents that hold what has not: those where the node
-//! stood last, and those of nodes that it was made of, as a half is of a leaf that was split. Of a piece that newer
-//! messages have come to these are the older ones.
+//! A leaf of a file server's volume changes in a few places at a time. On a device that seeks, it is written
+//! whole all the same, so that a scan finds it in one place. On other devices its new extent is a new part,
+//! with the header and the changed pieces, followed by blocks of other extents with the unchanged pieces: the
+//! node's last extent, and extents of nodes that it was made of (a split leaf's, for one half). Of a piece
+//! with newer messages the blocks of the older messages are kept.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,17 +18,17 @@ use crate::planted;
 use crate::run::Run;
 use crate::space::{BlockRange, Extent};
 
-/// A node keeps blocks in so many parts at most, beside its new ones: each may be a read of its own for a scan.
+/// The most parts of kept blocks in a node, beside its new blocks: each may be a read of its own for a scan.
 const PARTS_MAX: usize = 48;
-/// A stretch of fewer blocks is written anew, unless it is a good part of a small node.
+/// A shorter stretch is written anew, unless it is one of [`SHARE_MIN`] parts of a small node.
 const STRETCH_BLOCKS_MIN: u64 = 4;
 const SHARE_MIN: u64 = 32;
-/// Less than one part in so many is not worth being kept: the node is written whole.
+/// A node is written whole unless at least one part in this many of its blocks can be kept.
 const WORTH: u64 = 4;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// What of a piece is on the device in blocks that its node may keep.
+/// The runs of a piece in blocks that its node may keep.
 pub(super) struct Unchanged {
     pub stored: OnDevice,
     /// The messages that have come since.
@@ -36,7 +36,7 @@ pub(super) struct Unchanged {
 }
 
 impl Unchanged {
-    /// For a node that stands at `last`, if it does: what stands elsewhere may be another's.
+    /// Of a piece of a node at `last`, if the node has a place. Other extents may be another node's.
     pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Unchanged> {
         let (stored, newer) = piece.reusable_runs()?;
         let is_ours = last.is_some_and(|last| Arc::ptr_eq(last, &stored.extent));
@@ -48,7 +48,7 @@ impl Unchanged {
     }
 }
 
-/// Stretches of blocks of earlier extents that the next one goes on holding: they are taken over for it.
+/// Stretches of blocks of earlier extents that the next extent inherits.
 #[derive(Default)]
 pub(super) struct BlockReuse {
     from: Vec<OldExtent>,
@@ -62,7 +62,8 @@ struct OldExtent {
 }
 
 impl OldExtent {
-    /// What of a stretch lies in so many parts on the volume at most, from its start on, and in how many.
+    /// The beginning of a stretch that lies in at most `parts_max` parts on the volume, and the number of its
+    /// parts.
     fn within(&self, stretch: &Range<u64>, parts_max: usize) -> (Range<u64>, usize) {
         let places = self.extent.places(stretch.start * BLOCK, (stretch.end - stretch.start) * BLOCK);
         let (len, parts) =
@@ -84,7 +85,8 @@ impl OldExtent {
 }
 
 impl BlockReuse {
-    /// What is kept for a node with these pieces, of which this stands in blocks that it may keep.
+    /// Plans the kept blocks of a node with these pieces, whose `unchanged` runs are in blocks that it may
+    /// keep.
     pub fn plan(pieces: &[Arc<Piece>], unchanged: &[Option<Unchanged>]) -> BlockReuse {
         let bytes = |(piece, unchanged): (&Arc<Piece>, &Option<Unchanged>)| {
             let newer =
@@ -119,7 +121,7 @@ impl BlockReuse {
         let kept = BlockReuse { from: old_extents };
         let blocks = kept.from.iter().map(OldExtent::blocks).sum::<u64>();
         let is_worth_it = blocks > 0 && blocks * WORTH >= node_blocks;
-        // Places in an extent are kept in 32 bits; nodes are far smaller, but for what somebody made up.
+        // Offsets in an extent have 32 bits. Only a forged node is so large.
         if is_worth_it && blocks * BLOCK < 1 << 30 {
             return kept;
         }
@@ -129,8 +131,7 @@ impl BlockReuse {
         BlockReuse::default()
     }
 
-    /// Where in the kept blocks, put one behind the other, a run of an extent begins; `None` where it is not
-    /// in them.
+    /// The offset of a run in the kept blocks, put one after the other; `None` if they do not hold the run.
     pub fn offset_of(&self, extent: &Arc<Extent>, run: &RunRef) -> Option<u64> {
         let start = u64::from(run.offset);
         let end = start + u64::from(run.stored_len);

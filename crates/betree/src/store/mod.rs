@@ -1,4 +1,4 @@
-//! Nodes and pieces between memory and device: the one place that compresses, checks and places.
+//! Nodes and pieces between memory and device: compression, checksums and places.
 
 mod block_reuse;
 mod queue;
@@ -31,11 +31,11 @@ use crate::settings::Compression;
 use crate::space::{Extent, Space};
 use crate::upsert::Upsert;
 
-/// The device with all that is needed to keep nodes on it.
+/// The device, and everything needed to keep nodes on it.
 pub(crate) struct Store {
     pub disk: Arc<Disk>,
     pub space: Arc<Space>,
-    /// What no node has more of.
+    /// The bounds of every node.
     pub limits: Limits,
     /// No message on the device has this number or a later one.
     pub next_msn: AtomicU64,
@@ -49,11 +49,11 @@ pub(crate) struct Store {
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
     pub upsert: Arc<dyn Upsert>,
-    /// Who reads what now.
+    /// Reads in progress.
     pub reading: Reading,
-    /// What is to be read ahead.
+    /// Reads for scans to come.
     pub readahead: Readahead,
-    /// What is on its way to the device.
+    /// Writes in progress.
     pub writeback: Writeback,
 }
 
@@ -66,14 +66,14 @@ pub(crate) struct NodePlace {
 }
 
 impl NodePlace {
-    /// What is wrong with the header of the node that stands there.
+    /// The error of a damaged header of the node there.
     pub fn corrupt(&self, why: &str) -> Error {
         let (offset, len) = (self.extent.place(0), u64::from(self.header_len));
         Error::Corrupt { what: "a node's header", offset, len, why: why.into() }
     }
 }
 
-/// What is wrong with a run on the device.
+/// The error of a damaged run.
 fn corrupt(extent: &Extent, at: &RunRef, why: &str) -> Error {
     let (offset, len) = (extent.place(u64::from(at.offset)), u64::from(at.stored_len));
     Error::Corrupt { what: "a node's piece", offset, len, why: why.into() }
@@ -140,7 +140,7 @@ impl Store {
         Ok(run)
     }
 
-    /// The room that [`encode`](Store::encode) may need for so many bytes.
+    /// The most room that [`encode`](Store::encode) needs for `raw_len` bytes.
     fn encoded_len_max(&self, raw_len: usize) -> usize {
         match self.compression {
             Compression::Lz4 => lz4_flex::block::get_maximum_output_size(raw_len),
@@ -148,8 +148,8 @@ impl Store {
         }
     }
 
-    /// Puts a piece's contents at the start of `room` as they are to be stored: compressed where
-    /// that is tried and saves at least a sixteenth. Gives how, and how many bytes.
+    /// Encodes a piece's contents to the start of `room`, compressed if `try_it` and if that saves at least a
+    /// sixteenth. Returns the encoding and the number of bytes.
     fn encode(&self, raw: &[u8], try_it: bool, room: &mut [u8]) -> Result<(StoredAs, usize)> {
         let worth = raw.len() - raw.len() / 16;
         match self.compression {

@@ -1,8 +1,8 @@
-//! What scans will want next, so that it is in memory when they come to it.
+//! Reads of the leaves that a scan needs next.
 //!
-//! A scan that goes through a leaf asks for the next ones; threads that the platform lends read them
-//! meanwhile. The scan that then comes to a leaf read so asks for those after it, and so on: always so
-//! many leaves ahead of each scan.
+//! A scan in a leaf asks for the next leaves, and background threads of the platform read them. When the scan
+//! reaches such a leaf, it asks for those after it, so that [`LEAVES_AHEAD`] leaves are always ahead of each
+//! scan.
 
 use alloc::collections::VecDeque;
 
@@ -12,8 +12,8 @@ use betree_platform::sync::{Condvar, Mutex};
 use crate::key::Cut;
 use crate::node::NodeId;
 
-/// Requests that wait, and leaves read ahead that nobody has come to yet, are kept up to this many:
-/// what is older belongs to a scan that went elsewhere.
+/// The most waiting requests, and the most leaves read ahead and not reached: older ones belong to a scan
+/// that went elsewhere.
 const KEPT_MAX: usize = 16;
 
 /// How many leaves are read ahead of a scan: while one is verified, the device has another in hand.
@@ -70,13 +70,13 @@ impl Readahead {
         }
     }
 
-    /// A leaf is about to be read because a scan is coming.
+    /// Notes that a leaf is about to be read ahead.
     pub fn expect(&self, leaf: NodeId) {
         push(&mut self.state.lock().expecting, leaf, |known| *known == leaf);
     }
 
-    /// Whether a leaf was read ahead, or was to be, and this is the first scan to come to it. A
-    /// request that was not begun is taken back: whoever comes does it.
+    /// Whether a leaf was read ahead, or was to be, and this scan is the first to reach it. A request that no
+    /// thread has begun is cancelled: the scan reads the leaf itself.
     pub fn has_come(&self, leaf: NodeId, dict: usize, at: &Cut) -> bool {
         if self.threads.load(Ordering::Relaxed) == 0 {
             return false;

@@ -95,12 +95,12 @@ impl Form {
 }
 
 impl Store {
-    /// Makes a node ready for a new extent, all its pieces with it, in a buffer whose contents until then do
-    /// not matter. `last` is where it stands now, if it does.
+    /// Encodes a node and its pieces for a new extent into a buffer, and overwrites what that held. `last` is
+    /// the node's present place, if it has one.
     ///
-    /// What is in memory is compressed; what is not is copied as it is stored, checked on the way. Where the
-    /// device does not seek and space is not short, pieces that have not changed stay where they are, those of
-    /// nodes that are gone too, and of those that newer messages have come to these alone are written.
+    /// Pieces in memory are compressed; the others are copied as stored, their checksums verified. On a
+    /// device that does not seek, with enough free space, unchanged pieces keep their blocks, even blocks of
+    /// a node that is gone. Of a piece with newer messages only these are written.
     ///
     /// # Errors
     /// Where a piece cannot be read, or there is no memory.
@@ -171,7 +171,7 @@ impl Store {
         })
     }
 
-    /// Nothing is written that would not be read back, in an extent of so many blocks.
+    /// Refuses a header that could not be read back from an extent of `extent_blocks`.
     fn refuse_unreadable(&self, node: &Node, header: &[u8], extent_blocks: u64) -> Result<()> {
         let extent_bytes = extent_blocks * BLOCK_BYTES as u64;
         let limit_bytes = self.limits.header_bytes;
@@ -189,8 +189,8 @@ impl Store {
         }
     }
 
-    /// Whether a node that is written may keep blocks of its last extent: where the device seeks, a scan is to
-    /// find it in one place, and where space is short, what is of no use in them is to go.
+    /// Whether a new version of a node may keep blocks of its last extent. On a device that seeks, a scan
+    /// wants the node in one place; where space is short, useless bytes in kept blocks have to go.
     pub fn may_keep_blocks(&self) -> bool {
         !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8
     }
@@ -229,8 +229,8 @@ impl Store {
         self.cache.evict();
     }
 
-    /// What is to be written, one behind the other from byte `start` of the buffer on: where the runs of
-    /// each piece are, and where the last ends. What lies before and behind them is anything.
+    /// Encodes the runs that are to be written, one after the other from byte `start` of the buffer. Returns
+    /// the places of each piece's runs, and the end of the last. Other bytes of the buffer are undefined.
     fn encode_runs(
         &self,
         forms: &[Form],
@@ -265,7 +265,7 @@ impl Store {
                 let room = buffer.as_mut_slice().get_mut(end..).unwrap_or_default();
                 let raw = run.as_bytes();
                 let (stored_as, len) = self.encode(raw, paying.is_worth_a_try(), room)?;
-                paying.tell(stored_as != StoredAs::Raw);
+                paying.note(stored_as != StoredAs::Raw);
                 written.push(RunRef {
                     offset: end as u32,
                     stored_len: len as u32,
@@ -283,7 +283,7 @@ impl Store {
     }
 }
 
-/// Whether compressing pays, as the pieces of one node so far say: neighbours are alike.
+/// Whether compression pays, judged by the last pieces of the same node.
 #[derive(Default)]
 struct Paying {
     /// Pieces in a row that were not worth it.
@@ -303,7 +303,7 @@ impl Paying {
         false
     }
 
-    fn tell(&mut self, paid: bool) {
+    fn note(&mut self, paid: bool) {
         if paid {
             self.misses = 0;
         } else if self.passed_over == 0 {

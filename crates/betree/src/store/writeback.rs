@@ -1,7 +1,7 @@
-//! Writing behind the back of whoever makes a checkpoint: threads that the platform lends encode nodes and
-//! take them to the device, so that all CPUs do it and the device has several in hand.
+//! Writes of nodes by background threads of the platform, so that all CPUs encode and the device has several
+//! writes in hand.
 //!
-//! One checkpoint at a time uses it. Without such threads it writes by itself.
+//! One checkpoint at a time uses it. Without such threads the checkpoint's own thread writes.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,23 +12,21 @@ use crate::error::Result;
 use crate::io::AlignedBuf;
 use crate::node::Node;
 
-/// A node to be written, and where it stands now, if it does.
+/// A node to be written, and its present place, if it has one.
 struct Job {
-    /// The dictionary that it is of.
     dict: u8,
     node: Arc<Node>,
     last: Option<NodePlace>,
 }
 
-/// Nodes on their way to the device. Those that the threads write lie on it in the order in which they were
-/// given.
+/// Nodes on their way to the device. Nodes written by the threads lie there in the order of submission.
 #[derive(Default)]
 pub(crate) struct Writeback {
     queue: Queue<Job, Result<Outgoing>>,
 }
 
 impl Writeback {
-    /// Gives a node of a dictionary to be written; `last` is where it stands now, if it does.
+    /// Submits a node of a dictionary; `last` is its present place, if it has one.
     pub fn write(&self, store: &Store, dict: u8, node: Arc<Node>, last: Option<NodePlace>) {
         let Some(Job { dict, node, last }) = self.queue.give(Job { dict, node, last }) else { return };
         let mut buffer = AlignedBuf::default();
@@ -37,18 +35,17 @@ impl Writeback {
         self.queue.add_done(placed.and_then(|outgoing| store.write_node(outgoing, &buffer)));
     }
 
-    /// What was written since this was last asked, and what could not be.
+    /// The results since the last call.
     pub fn take_done(&self) -> Vec<Result<Outgoing>> {
         self.queue.take_done()
     }
 
-    /// Waits for all that was given. What was written since [`take_done`](Writeback::take_done) was last
-    /// asked.
+    /// Waits for all submitted nodes. Returns the results since the last [`take_done`](Writeback::take_done).
     pub fn finish(&self) -> Vec<Result<Outgoing>> {
         self.queue.finish()
     }
 
-    /// Writes what is given, until [`stop`](Writeback::stop) and until nothing waits any more.
+    /// Writes submitted nodes until [`stop`](Writeback::stop) is called and none waits.
     pub fn serve(&self, store: &Store) {
         self.queue.serve(
             |Job { dict, node, last }, buffer| store.encode_node(dict, node, last.as_ref(), buffer),
