@@ -11,13 +11,12 @@ use core::cmp::Ordering;
 
 use super::super::{Tree, astray};
 use super::message_iter::{MessageIter, Points, Window};
-use crate::cache::Piece;
-use crate::dict::DictState;
+use super::walk::{LeafPlace, Level, Stop, Walk};
 use crate::error::Result;
-use crate::key::{Cut, Translation};
+use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::message::{Kind, Point, RangeDelete};
-use crate::node::{Basement, Body, Edge, Goto, Node, NodeId};
+use crate::node::{Basement, NodeId};
 use crate::run::Run;
 use crate::store::{LEAVES_AHEAD, Request};
 use crate::upsert::fold;
@@ -145,27 +144,6 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// A partition or basement on the way, with the coordinates of its node.
-pub(super) struct Level {
-    pub piece: Arc<Piece>,
-    /// To the dictionary's coordinates.
-    pub up: Translation,
-    /// The cursor's place in the node's coordinates.
-    pub at: Cut,
-    /// The window after this level's edge, in the node's coordinates.
-    pub window: Window,
-}
-
-/// A basement that a walk came to.
-pub(super) struct LeafPlace {
-    leaf: Arc<Node>,
-    index: usize,
-    /// Where the leaf ends, in the dictionary's coordinates.
-    end: Cut,
-    /// To these from the leaf's.
-    up: Translation,
-}
-
 impl Tree<'_> {
     /// Fills `chunk` with what lies around `at` on the side of `direction`, inside the range of `scope`.
     pub(super) fn read_chunk(
@@ -183,7 +161,7 @@ impl Tree<'_> {
         }
     }
 
-    /// As above; `false` if a node had to be read and the walk must begin anew.
+    /// As [`read_chunk`](Tree::read_chunk); `false` if a node had to be read and the walk must begin anew.
     fn try_chunk(
         &self,
         scope: &Scope,
@@ -192,67 +170,34 @@ impl Tree<'_> {
         chunk: &mut Chunk,
         gone: &mut Option<NodeId>,
     ) -> Result<bool> {
-        let mut window = Window { lo: scope.lo.clone(), hi: scope.hi.clone() };
-        let mut levels: Vec<Level> = Vec::new();
-        let mut sources: Vec<MessageIter> = Vec::new();
-        let mut missing: Option<NodeId> = None;
-        let mut leaf: Option<LeafPlace> = None;
-        let mut covered = false;
-        {
-            let state = self.dict.state.read();
-            self.walk(&state, at, direction, &mut window, &mut levels, &mut missing, &mut leaf)?;
-            let ahead = scope.ahead(at, direction);
-            window.meet(&ahead.lo, &ahead.hi);
-            let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
-            let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
-            let memtables = || {
-                core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|memtable| &**memtable))
-            };
-            let mut memtables_left = usize::MAX;
-            // Where one hides all that the walk came to nothing of that is looked at, and the chunk ends with the range.
-            let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
-                let range = memtable.range_around(at, direction == Direction::Backward)?;
-                let hides = range.lo <= window.lo && range.hi >= window.hi;
-                hides.then_some((number, range))
-            });
-            if let Some((number, range)) = hiding {
-                memtables_left = number;
-                window = scope.ahead(at, direction);
-                window.meet(&range.lo, &range.hi);
-                (levels, missing, leaf, covered) = (Vec::new(), None, None, true);
-            }
-            for memtable in memtables().take(memtables_left) {
-                sources.push(copy_memtable(memtable, direction, points_max, &mut window));
-            }
+        let (Walk { mut window, levels, mut stop }, mut sources) = self.look_around(scope, at, direction);
+        if let Stop::Leaf(place) = &stop {
+            // The read below reports errors of the basement wanted now; those of others wait for their readers.
+            let _ = self.read_ahead(place, scope, at, direction);
         }
-        if let Some(leaf) = &leaf {
-            // What is wanted now is read below, and tells its own error: that of another is for who comes to it.
-            let _ = self.read_ahead(leaf, scope, at, direction);
-        }
-        let basement = if leaf.is_some() { levels.pop() } else { None };
         'levels: for level in &levels {
             for run in self.store.layers(&level.piece)?.newest_first() {
+                sources.push(message_iter_of(run.clone(), level, direction));
                 if let Some(range) = range_around(run, &level.at, direction) {
-                    // What is below is hidden here: the chunk ends with the range.
-                    let part = range.clip(&level.window.lo, &level.window.hi);
-                    if let Some(part) = part {
+                    // It hides what is below: the chunk ends with the range.
+                    if let Some(part) = range.clip(&level.window.lo, &level.window.hi) {
                         window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                     }
-                    sources.push(message_iter_of(run.clone(), level, direction));
-                    covered = true;
+                    stop = Stop::Nothing;
                     break 'levels;
                 }
-                sources.push(message_iter_of(run.clone(), level, direction));
             }
         }
-        if !covered {
-            if let Some(id) = missing {
+        match stop {
+            Stop::Nothing => {}
+            Stop::Missing(id) => {
                 self.find_for_search(id, gone)?;
                 return Ok(false);
             }
-            if let Some(level) = basement {
-                for run in self.store.layers(&level.piece)?.newest_first() {
-                    sources.push(message_iter_of(run.clone(), &level, direction));
+            Stop::Astray(id) => return Err(astray(id)),
+            Stop::Leaf(LeafPlace { basement, .. }) => {
+                for run in self.store.layers(&basement.piece)?.newest_first() {
+                    sources.push(message_iter_of(run.clone(), &basement, direction));
                 }
             }
         }
@@ -262,84 +207,33 @@ impl Tree<'_> {
         Ok(true)
     }
 
-    /// From the root towards the place, through what is in memory, narrowing the window.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn walk(
-        &self,
-        state: &DictState,
-        at: &Cut,
-        direction: Direction,
-        window: &mut Window,
-        levels: &mut Vec<Level>,
-        missing: &mut Option<NodeId>,
-        leaf: &mut Option<LeafPlace>,
-    ) -> Result<()> {
-        let mut id = state.root;
-        let mut up = Translation::default();
-        let mut place = at.clone();
-        // The window in the coordinates of the node at hand.
-        let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
-        loop {
-            let Some(node) = state.node(id) else {
-                *missing = Some(id);
-                return Ok(());
-            };
-            if here.lo < node.lo || here.hi > node.hi {
-                return Err(astray(id));
-            }
-            match &node.body {
-                Body::Interior(edges) => {
-                    let index = match direction {
-                        Direction::Forward => edges.partition_point(|e| e.hi <= place),
-                        Direction::Backward => edges.partition_point(|e| e.hi < place),
-                    };
-                    let Some(edge) = edges.get(index) else { return Ok(()) };
-                    here.meet(&edge.lo, &edge.hi);
-                    let goto = goto_at(edge, &place, direction, &mut here);
-                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
-                    if let Some(piece) = &edge.partition {
-                        levels.push(Level {
-                            piece: piece.clone(),
-                            up: up.clone(),
-                            at: place.clone(),
-                            window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
-                        });
-                    }
-                    let (child, down, bound) = match goto {
-                        Some(goto) => (Some(goto.target), &goto.translation, &goto.lo),
-                        None => (edge.child, &edge.translation, &edge.lo),
-                    };
-                    let Some(child) = child else { return Ok(()) };
-                    up = down.inverse(bound.bytes()).then(&up);
-                    place = down.cut(&place);
-                    here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
-                    id = child;
-                }
-                Body::Leaf(basements) => {
-                    let index = match direction {
-                        Direction::Forward => {
-                            basements.partition_point(|b| Cut::before(b.first.as_slice()) <= place)
-                        }
-                        Direction::Backward => {
-                            basements.partition_point(|b| Cut::before(b.first.as_slice()) < place)
-                        }
-                    }
-                    .saturating_sub(1);
-                    let Some(basement) = basements.get(index) else { return Ok(()) };
-                    let end = up.cut(&here.hi);
-                    if index > 0 {
-                        here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
-                    }
-                    if let Some(next) = basements.get(index + 1) {
-                        here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
-                    }
-                    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
-                    *leaf = Some(LeafPlace { leaf: node.clone(), index, end, up: up.clone() });
-                    levels.push(Level { piece: basement.piece.clone(), up, at: place, window: here });
-                    return Ok(());
-                }
-            }
+    /// The walk to a place and the memtables' messages around it, as of one moment.
+    fn look_around(&self, scope: &Scope, at: &Cut, direction: Direction) -> (Walk, Vec<MessageIter>) {
+        let state = self.dict.state.read();
+        let mut walk = self.walk(&state, at, direction);
+        let ahead = scope.ahead(at, direction);
+        walk.window.meet(&ahead.lo, &ahead.hi);
+        let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
+        let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
+        let memtables =
+            || core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|memtable| &**memtable));
+        let mut memtables_left = usize::MAX;
+        // A range delete that hides the whole window makes the walk needless: the chunk ends with the range.
+        let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
+            let range = memtable.range_around(at, direction == Direction::Backward)?;
+            let hides = range.lo <= walk.window.lo && range.hi >= walk.window.hi;
+            hides.then_some((number, range))
+        });
+        if let Some((number, range)) = hiding {
+            memtables_left = number;
+            walk = Walk { window: ahead, levels: Vec::new(), stop: Stop::Nothing };
+            walk.window.meet(&range.lo, &range.hi);
         }
+        let mut sources: Vec<MessageIter> = Vec::new();
+        for memtable in memtables().take(memtables_left) {
+            sources.push(copy_memtable(memtable, direction, points_max, &mut walk.window));
+        }
+        (walk, sources)
     }
 
     /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
@@ -350,7 +244,7 @@ impl Tree<'_> {
     /// order is known by what lies before the file and is in memory, or by coming to the beginning of a
     /// leaf that was read ahead. A file somewhere would have all around it read in vain.
     fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, direction: Direction) -> Result<()> {
-        let LeafPlace { leaf, index, end, up } = place;
+        let LeafPlace { leaf, index, end, basement: Level { up, .. } } = place;
         let basements = leaf.basements();
         let (lo, hi) = scope.whole.as_ref().map_or((&scope.lo, &scope.hi), |(lo, hi)| (lo, hi));
         let begins_before = |b: &Basement, cut: &Cut| up.cut(&Cut::before(b.first.as_slice())) < *cut;
@@ -410,32 +304,29 @@ impl Tree<'_> {
         };
         let mut gone = None;
         loop {
-            let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
-            let mut levels: Vec<Level> = Vec::new();
-            let mut missing: Option<NodeId> = None;
-            let mut leaf: Option<LeafPlace> = None;
-            let state = self.dict.state.read();
-            self.walk(&state, at, Direction::Forward, &mut window, &mut levels, &mut missing, &mut leaf)?;
-            drop(state);
-            if let Some(id) = missing {
-                let is_leaf = self.table.lock().height(id) == Some(0);
-                if is_leaf {
-                    // Where it ends, its parent has told.
-                    ask_for_more(window.hi);
-                    if self.store.is_being_read(id) {
-                        return Ok(());
+            let Walk { window, levels, stop } = self.walk(&self.dict.state.read(), at, Direction::Forward);
+            match stop {
+                Stop::Nothing => {}
+                Stop::Astray(id) => return Err(astray(id)),
+                Stop::Missing(id) => {
+                    let is_leaf = self.table.lock().height(id) == Some(0);
+                    if is_leaf {
+                        // Its parent's edge ends where it does.
+                        ask_for_more(window.hi);
+                        if self.store.is_being_read(id) {
+                            return Ok(());
+                        }
                     }
+                    if !is_leaf || !self.find_whole(id)? {
+                        self.find_for_search(id, &mut gone)?;
+                    }
+                    continue;
                 }
-                if !is_leaf || !self.find_whole(id)? {
-                    self.find_for_search(id, &mut gone)?;
+                Stop::Leaf(LeafPlace { leaf, end, .. }) => {
+                    ask_for_more(end);
+                    self.store.readahead.expect(leaf.id);
+                    self.store.read_alone(leaf.id, || self.store.load(&leaf.pieces())).transpose()?;
                 }
-                continue;
-            }
-            if let Some(LeafPlace { leaf, end, .. }) = leaf {
-                levels.pop();
-                ask_for_more(end);
-                self.store.readahead.expect(leaf.id);
-                self.store.read_alone(leaf.id, || self.store.load(&leaf.pieces())).transpose()?;
             }
             let pending: Vec<_> = levels.into_iter().map(|level| level.piece).collect();
             return self.store.load(&pending);
@@ -505,30 +396,6 @@ impl Tree<'_> {
             chunk.push(key, &value);
         }
     }
-}
-
-/// The GOTO that leads on from a place of an edge's window, if one does; what is at hand becomes its
-/// window, or the gap between GOTOs that the place lies in.
-fn goto_at<'e>(edge: &'e Edge, place: &Cut, direction: Direction, here: &mut Window) -> Option<&'e Goto> {
-    let at = match direction {
-        Direction::Forward => edge.gotos.partition_point(|goto| goto.hi <= *place),
-        Direction::Backward => edge.gotos.partition_point(|goto| goto.hi < *place),
-    };
-    let is_in = |goto: &&Goto| match direction {
-        Direction::Forward => goto.lo <= *place,
-        Direction::Backward => goto.lo < *place,
-    };
-    if let Some(goto) = edge.gotos.get(at).filter(is_in) {
-        here.meet(&goto.lo, &goto.hi);
-        return Some(goto);
-    }
-    if let Some(before) = at.checked_sub(1).and_then(|at| edge.gotos.get(at)) {
-        here.meet(&before.hi, &Cut::HIGH);
-    }
-    if let Some(next) = edge.gotos.get(at) {
-        here.meet(&Cut::LOW, &next.lo);
-    }
-    None
 }
 
 /// The messages of a memtable in the window, which is narrowed if there are many.

@@ -4,6 +4,7 @@
 mod chunk;
 mod message_iter;
 mod unreadable;
+mod walk;
 
 use betree_platform::sync::atomic::AtomicU64;
 use betree_platform::sync::atomic::Ordering::Relaxed;

@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::super::Tree;
-use super::chunk::{Direction, LeafPlace, Level, range_around};
-use super::message_iter::Window;
+use super::super::{Tree, astray};
+use super::chunk::{Direction, range_around};
+use super::walk::{Stop, Walk};
 use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::key::Cut;
@@ -71,17 +71,14 @@ impl Tree<'_> {
     }
 
     fn look_for_blame(&self, at: &Cut, bad: &mut BadPieces, gone: &mut Option<NodeId>) -> Blame {
-        let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
-        let mut levels: Vec<Level> = Vec::new();
-        let mut missing: Option<NodeId> = None;
-        let mut leaf: Option<LeafPlace> = None;
-        let walked = {
-            let state = self.dict.state.read();
-            self.walk(&state, at, Direction::Forward, &mut window, &mut levels, &mut missing, &mut leaf)
-        };
+        let Walk { window, levels, stop } = self.walk(&self.dict.state.read(), at, Direction::Forward);
         let mut errors = Vec::new();
         let mut hi = window.hi;
-        for level in &levels {
+        let basement = match &stop {
+            Stop::Leaf(place) => Some(&place.basement),
+            Stop::Nothing | Stop::Missing(_) | Stop::Astray(_) => None,
+        };
+        for level in levels.iter().chain(basement) {
             let layers = match bad.layers(self, &level.piece) {
                 Ok(layers) => layers,
                 Err(error) => {
@@ -101,10 +98,10 @@ impl Tree<'_> {
                 }
             }
         }
-        let found = match (walked, missing) {
-            (Err(error), _) => Err(error),
-            (Ok(()), Some(id)) => self.find_for_search(id, gone).map(|()| true),
-            (Ok(()), None) => Ok(false),
+        let found = match stop {
+            Stop::Astray(id) => Err(astray(id)),
+            Stop::Missing(id) => self.find_for_search(id, gone).map(|()| true),
+            Stop::Nothing | Stop::Leaf(_) => Ok(false),
         };
         let is_more = found.unwrap_or_else(|error| {
             errors.push(error);

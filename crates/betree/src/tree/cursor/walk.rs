@@ -1,0 +1,158 @@
+//! The walk of a cursor from the root to a place, through what is in memory.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::super::Tree;
+use super::chunk::Direction;
+use super::message_iter::Window;
+use crate::cache::Piece;
+use crate::dict::DictState;
+use crate::key::{Cut, Translation};
+use crate::node::{Body, Edge, Goto, Node, NodeId};
+
+/// What a walk found, as of one moment.
+pub(super) struct Walk {
+    /// The keys around the place that have the same way down, in the dictionary's coordinates.
+    pub window: Window,
+    /// The partitions on the way, from the root down.
+    pub levels: Vec<Level>,
+    pub stop: Stop,
+}
+
+/// Where a walk ended.
+pub(super) enum Stop {
+    /// At a null edge, or where a range delete hides all below.
+    Nothing,
+    /// At a node that is not in memory.
+    Missing(NodeId),
+    /// At a node that has less than the edge to it shows: the tree is corrupt.
+    Astray(NodeId),
+    Leaf(LeafPlace),
+}
+
+/// A partition or basement on the way, with the coordinates of its node.
+pub(super) struct Level {
+    pub piece: Arc<Piece>,
+    /// From the node's coordinates to the dictionary's.
+    pub up: Translation,
+    /// The cursor's place in the node's coordinates.
+    pub at: Cut,
+    /// The window after this level's edge, in the node's coordinates.
+    pub window: Window,
+}
+
+/// The basement that a walk came to.
+pub(super) struct LeafPlace {
+    pub leaf: Arc<Node>,
+    /// The basement's index in the leaf.
+    pub index: usize,
+    /// The leaf's end, in the dictionary's coordinates.
+    pub end: Cut,
+    pub basement: Level,
+}
+
+impl Tree<'_> {
+    /// Walks from the root towards a place, through what is in memory.
+    pub(super) fn walk(&self, state: &DictState, at: &Cut, direction: Direction) -> Walk {
+        let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
+        let mut levels = Vec::new();
+        let stop = descend(state, at, direction, &mut window, &mut levels);
+        Walk { window, levels, stop }
+    }
+}
+
+/// Narrows the window and adds the levels down to where the walk ends.
+fn descend(
+    state: &DictState,
+    at: &Cut,
+    direction: Direction,
+    window: &mut Window,
+    levels: &mut Vec<Level>,
+) -> Stop {
+    let mut id = state.root;
+    let mut up = Translation::default();
+    let mut place = at.clone();
+    // The window in the coordinates of the node at hand.
+    let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
+    loop {
+        let Some(node) = state.node(id) else { return Stop::Missing(id) };
+        if here.lo < node.lo || here.hi > node.hi {
+            return Stop::Astray(id);
+        }
+        match &node.body {
+            Body::Interior(edges) => {
+                let index = match direction {
+                    Direction::Forward => edges.partition_point(|e| e.hi <= place),
+                    Direction::Backward => edges.partition_point(|e| e.hi < place),
+                };
+                let Some(edge) = edges.get(index) else { return Stop::Nothing };
+                here.meet(&edge.lo, &edge.hi);
+                let goto = goto_at(edge, &place, direction, &mut here);
+                window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                if let Some(piece) = &edge.partition {
+                    levels.push(Level {
+                        piece: piece.clone(),
+                        up: up.clone(),
+                        at: place.clone(),
+                        window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
+                    });
+                }
+                let (child, down, bound) = match goto {
+                    Some(goto) => (Some(goto.target), &goto.translation, &goto.lo),
+                    None => (edge.child, &edge.translation, &edge.lo),
+                };
+                let Some(child) = child else { return Stop::Nothing };
+                up = down.inverse(bound.bytes()).then(&up);
+                place = down.cut(&place);
+                here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
+                id = child;
+            }
+            Body::Leaf(basements) => {
+                let before = basements.partition_point(|b| {
+                    let first = Cut::before(b.first.as_slice());
+                    match direction {
+                        Direction::Forward => first <= place,
+                        Direction::Backward => first < place,
+                    }
+                });
+                let index = before.saturating_sub(1);
+                let Some(basement) = basements.get(index) else { return Stop::Nothing };
+                let end = up.cut(&here.hi);
+                if index > 0 {
+                    here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
+                }
+                if let Some(next) = basements.get(index + 1) {
+                    here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
+                }
+                window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+                let basement = Level { piece: basement.piece.clone(), up, at: place, window: here };
+                return Stop::Leaf(LeafPlace { leaf: node.clone(), index, end, basement });
+            }
+        }
+    }
+}
+
+/// The GOTO of an edge that the place leads into, if there is one. `here` is narrowed to the GOTO's range,
+/// or to the gap between GOTOs around the place.
+fn goto_at<'e>(edge: &'e Edge, place: &Cut, direction: Direction, here: &mut Window) -> Option<&'e Goto> {
+    let at = match direction {
+        Direction::Forward => edge.gotos.partition_point(|goto| goto.hi <= *place),
+        Direction::Backward => edge.gotos.partition_point(|goto| goto.hi < *place),
+    };
+    let is_in = |goto: &&Goto| match direction {
+        Direction::Forward => goto.lo <= *place,
+        Direction::Backward => goto.lo < *place,
+    };
+    if let Some(goto) = edge.gotos.get(at).filter(is_in) {
+        here.meet(&goto.lo, &goto.hi);
+        return Some(goto);
+    }
+    if let Some(before) = at.checked_sub(1).and_then(|at| edge.gotos.get(at)) {
+        here.meet(&before.hi, &Cut::HIGH);
+    }
+    if let Some(next) = edge.gotos.get(at) {
+        here.meet(&Cut::LOW, &next.lo);
+    }
+    None
+}
