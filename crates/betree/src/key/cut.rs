@@ -38,8 +38,8 @@ impl Cut {
         Cut { bytes, after: false }
     }
 
-    /// The cut with a prefix before its bytes: among keys that begin with the prefix, where this one is
-    /// among what follows it.
+    /// The cut with a prefix before its bytes: it stands among the keys with the prefix where this cut stands
+    /// among their rests.
     pub fn with_prefix(&self, prefix: &[u8]) -> Cut {
         Cut { bytes: [prefix, &self.bytes].concat(), after: self.after }
     }
@@ -54,7 +54,7 @@ impl Cut {
         self.after
     }
 
-    /// Where the key lies: `Less` if before the cut, `Greater` if behind it. Never `Equal`: a key
+    /// Which side of the cut the key is on: `Less` before the cut, `Greater` behind it. Never `Equal`: a key
     /// that equals the bytes of a *before* cut lies behind it.
     pub fn side_of(&self, key: &[u8]) -> Ordering {
         if self.after {
@@ -67,7 +67,7 @@ impl Cut {
         }
     }
 
-    /// The smallest byte string that lies behind the cut, or `None` if none does.
+    /// The smallest byte string behind the cut, or `None` if there is none.
     pub fn first_key_behind(&self) -> Option<Vec<u8>> {
         let mut key = self.bytes.clone();
         if !self.after {
@@ -94,7 +94,7 @@ impl Ord for Cut {
         let (head, rest) = self.bytes.split_at(shared);
         let (other_head, other_rest) = other.bytes.split_at(shared);
         head.cmp(other_head).then_with(|| {
-            // At most one of the rests is not empty. The after symbol is greater than any byte.
+            // At most one rest is not empty. The after symbol is greater than any byte.
             match (rest.is_empty(), other_rest.is_empty()) {
                 (true, true) => self.after.cmp(&other.after),
                 (true, false) if self.after => Ordering::Greater,

@@ -6,6 +6,6 @@ mod translation;
 pub use cut::Cut;
 pub(crate) use translation::{Translation, shared_len};
 
-/// The byte that ends a component of a key: splits fall behind one where they can, and edges strip
-/// whole components.
+/// The byte that ends a component of a key. Splits fall behind one where they can, and edges strip whole
+/// components.
 pub(crate) const SEPARATOR: u8 = 0;

@@ -1,4 +1,4 @@
-//! What an edge does to the keys that cross it.
+//! The translation of keys across an edge.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -23,8 +23,8 @@ impl Translation {
         Translation { strip_len, prepend: Vec::new() }
     }
 
-    /// The way back: from the child's coordinates to the parent's, for what lies inside the image
-    /// of a window of which `in_window` is any key or bound.
+    /// The way back, from the child's coordinates to the parent's, inside the image of a window; `in_window`
+    /// is any key or bound of that window.
     pub fn inverse(&self, in_window: &[u8]) -> Translation {
         Translation {
             strip_len: self.prepend.len(),
@@ -70,15 +70,15 @@ impl Translation {
         out.extend_from_slice(key.get(self.strip_len..).unwrap_or_default());
     }
 
-    /// The cut in the child's coordinates. A cut shorter than what is stripped (the bound of the
-    /// whole key space, clipped to nothing) keeps its side.
+    /// The cut in the child's coordinates. A cut shorter than the stripped prefix (the bound of the whole key
+    /// space, clipped to nothing) keeps its side.
     pub fn cut(&self, cut: &Cut) -> Cut {
         let bytes = self.key(cut.bytes()).into_owned();
         if cut.is_after() { Cut::after(bytes) } else { Cut::before(bytes) }
     }
 }
 
-/// How many leading bytes all keys between two cuts share.
+/// The length of the prefix that all keys between two cuts share, in bytes.
 pub(crate) fn shared_len(lo: &Cut, hi: &Cut) -> usize {
     lo.bytes().iter().zip(hi.bytes()).take_while(|(a, b)| a == b).count()
 }

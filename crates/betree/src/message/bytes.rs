@@ -1,14 +1,14 @@
-//! A message's value while it is in memory.
+//! The value of a message in memory.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
-/// From this size on a value stays in the record that it came in, in bytes. Below, it is cheaper
-/// to copy it than to keep the record for it.
+/// A value of at least this size shares the record that it came in, in bytes. A smaller one is cheaper to
+/// copy than its record is to keep.
 const SHARED_BYTES_MIN: usize = 1024;
 
-/// Bytes of its own, or a part of a record that it shares.
+/// Bytes of its own, or a shared part of a record.
 pub(crate) enum Bytes {
     Own(Vec<u8>),
     Shared { record: Arc<Vec<u8>>, start: usize, end: usize },

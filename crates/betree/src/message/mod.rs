@@ -1,10 +1,10 @@
-//! What waits in buffers: changes to keys and to ranges of keys.
+//! Messages: changes to keys and to ranges of keys, which wait in buffers.
 //!
-//! A buffer (the memtable, or a partition of a node) is a set of disjoint *range deletes* under
-//! *points* that are all newer than the range that covers them. Applying messages keeps it so: a range delete
-//! drops what it covers at once, and cuts the older ranges that it overlaps. That is why no two
-//! messages of one buffer ever have to be compared by age, except the points of one key, which
-//! stand in the order of their sequence numbers.
+//! A buffer (the memtable, or a partition of a node) is a set of disjoint *range deletes* under *points* that
+//! are all newer than the range that covers them. Applying messages keeps it so: a range delete drops what it
+//! covers at once, and cuts the older ranges that it overlaps. Two messages of one buffer therefore never
+//! have to be compared by age, except the points of one key, which stand in the order of their sequence
+//! numbers.
 
 mod bytes;
 mod ranges;
@@ -25,12 +25,12 @@ pub(crate) enum Kind {
     Put = 1,
     /// Removes the key.
     Delete = 2,
-    /// Changes the value by the user's function.
+    /// Changes the value by the caller's upsert function.
     Upsert = 3,
 }
 
 impl Kind {
-    /// The kind with that code.
+    /// The kind with this code.
     pub fn from_code(code: u8) -> Option<Kind> {
         match code {
             1 => Some(Kind::Put),
@@ -50,11 +50,11 @@ pub(crate) struct Point<'a> {
     pub value: &'a [u8],
 }
 
-/// What a point costs in a buffer beyond its key and value, in bytes.
+/// The cost of a point in a buffer beyond its key and value, in bytes.
 pub(crate) const POINT_OVERHEAD_BYTES: usize = 17;
 
 impl Point<'_> {
-    /// What it costs in a buffer in bytes.
+    /// Its cost in a buffer in bytes.
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.len() + POINT_OVERHEAD_BYTES
     }

@@ -1,4 +1,4 @@
-//! Range deletes: disjoint intervals, each with the number of the message that made it.
+//! Range deletes: disjoint intervals, each with the sequence number of its message.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::Msn;
 use crate::key::{Cut, Translation};
 
-/// Removes every key in `[lo, hi)` that is older.
+/// Removes every older key in `[lo, hi)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RangeDelete {
     pub lo: Cut,
@@ -38,16 +38,16 @@ impl RangeDelete {
     }
 }
 
-/// Disjoint range deletes that grow one by one, each newer than all before it.
+/// Disjoint range deletes; each one added is newer than all before it.
 #[derive(Default)]
 pub(crate) struct RangeSet {
-    /// From the lower bound to the upper bound and the number.
+    /// From the lower bound to the upper bound and the sequence number.
     by_lo: BTreeMap<Cut, (Cut, Msn)>,
     bytes: usize,
 }
 
 impl RangeSet {
-    /// Adds a range newer than all that are there: what it overlaps is cut back to the parts outside.
+    /// Adds a range newer than all others, and cuts these back to their parts outside of it.
     pub fn insert(&mut self, lo: &Cut, hi: &Cut, msn: Msn) {
         let left = self.by_lo.range(..lo).next_back().filter(|(_, (old_hi, _))| old_hi > lo);
         let first = left.map_or_else(|| lo.clone(), |(old_lo, _)| old_lo.clone());
@@ -74,7 +74,7 @@ impl RangeSet {
         self.by_lo.range(..&at).next_back().is_some_and(|(lo, (hi, _))| !lo.is_above(key) && hi.is_above(key))
     }
 
-    /// The range that covers the keys next to a place, those behind it or those `before` it.
+    /// The range that covers the keys next to a place: those behind it, or those `before` it.
     pub fn around(&self, at: &Cut, before: bool) -> Option<RangeDelete> {
         let (lo, (hi, msn)) = match before {
             false => self.by_lo.range(..=at).next_back().filter(|(_, (hi, _))| hi > at),
@@ -83,7 +83,7 @@ impl RangeSet {
         Some(RangeDelete { lo: lo.clone(), hi: hi.clone(), msn: *msn })
     }
 
-    /// The ranges that reach into `[lo, hi)`, in order, clipped to it.
+    /// The ranges that overlap `[lo, hi)`, in order, clipped to it.
     pub fn within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
         if lo >= hi {
             return Vec::new();
@@ -107,7 +107,7 @@ impl RangeSet {
     }
 }
 
-/// What is left of `older` (disjoint, in order) outside of `newer` (likewise).
+/// The parts of `older` (disjoint, in order) outside of `newer` (likewise).
 pub(crate) fn subtract(older: &[RangeDelete], newer: &[RangeDelete]) -> Vec<RangeDelete> {
     let mut left = Vec::with_capacity(older.len());
     for range in older {

@@ -7,7 +7,7 @@ use super::{Goto, Node, NodeId};
 use crate::cache::Piece;
 use crate::key::{Cut, Translation};
 
-/// A window `[lo, hi)` of a node onto a child, and what is pending for it.
+/// A window `[lo, hi)` of a node onto a child, with the messages pending for it.
 #[derive(Clone)]
 pub(crate) struct Edge {
     pub lo: Cut,
@@ -49,7 +49,7 @@ impl Edge {
             .saturating_add(self.translation.prepend.len() as u32)
     }
 
-    /// What the window shows of the child, in the child's coordinates.
+    /// The bounds of the window in the child's coordinates.
     pub fn shown(&self) -> (Cut, Cut) {
         (self.translation.cut(&self.lo), self.translation.cut(&self.hi))
     }
@@ -60,12 +60,12 @@ impl Edge {
         self.partition.as_ref().map_or(0, |p| p.raw_bytes()) + gotos
     }
 
-    /// How many messages for whole ranges are pending, as far as is known without reading.
+    /// How many messages for ranges are pending, as far as known without a read.
     pub fn pending_ranges(&self) -> usize {
         self.partition.as_ref().map_or(0, |p| p.ranges()) + self.gotos.len()
     }
 
-    /// The nodes that it names, each as often as it does.
+    /// The nodes that it names; one that it names twice comes twice.
     pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.child.into_iter().chain(self.gotos.iter().map(|goto| goto.target))
     }
@@ -90,13 +90,13 @@ pub(crate) fn shown_edges<'c>(child: &'c Node, edge: &Edge) -> &'c [Edge] {
     edges.get(from..to).unwrap_or_default()
 }
 
-/// How many edges there are that lead to something, or have something pending: of those between them that
-/// do not, there is at most one more.
+/// The number of edges that lead to something or have something pending. At most one null edge stands between
+/// two of these.
 pub(crate) fn live(edges: &[Edge]) -> usize {
     edges.iter().filter(|edge| !is_nothing(edge)).count()
 }
 
-/// The first edge behind another that leads to something.
+/// The next edge behind another that leads to something.
 pub(crate) fn next_live(node: &Node, index: usize) -> Option<usize> {
     let behind = node.edges().iter().enumerate().skip(index + 1);
     behind.filter(|(_, edge)| !is_nothing(edge)).map(|(at, _)| at).next()
@@ -111,7 +111,7 @@ pub(crate) fn is_nothing(edge: &Edge) -> bool {
     edge.child.is_none() && !edge.has_pending()
 }
 
-/// Neighbours that show nothing become one.
+/// Joins neighbouring null edges that have nothing pending.
 pub(crate) fn join_nulls(edges: &mut Vec<Edge>) {
     edges.dedup_by(|next, edge| {
         let both = is_nothing(edge) && is_nothing(next);

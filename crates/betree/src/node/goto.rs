@@ -1,4 +1,4 @@
-//! GOTO messages: what stands in a range is what another node shows.
+//! GOTO messages: a range shows what another node holds.
 
 use alloc::vec::Vec;
 
@@ -7,14 +7,14 @@ use crate::key::{Cut, Translation};
 use crate::message::POINT_OVERHEAD_BYTES;
 use crate::planted::{self, Bug};
 
-/// A pending edge (*GOTO*, dissertation §4.2.1): the keys of `[lo, hi)` are those of a node, in place
-/// of all that is below or older. It travels down like any message, and becomes an edge where its
-/// target fits below no child any more. It holds a reference to its target.
+/// A pending edge (*GOTO*, dissertation §4.2.1): the keys of `[lo, hi)` are those of a node, in place of all
+/// that is below or older. It travels down like any message, and becomes an edge once no child is higher than
+/// its target. It holds a reference to its target.
 #[derive(Clone)]
 pub(crate) struct Goto {
     pub lo: Cut,
     pub hi: Cut,
-    /// From the coordinates that it stands in to the target's.
+    /// From its own coordinates to the target's.
     pub translation: Translation,
     pub target: NodeId,
     /// No key in or below the target is longer, in the target's coordinates, in bytes.
@@ -22,7 +22,7 @@ pub(crate) struct Goto {
 }
 
 impl Goto {
-    /// What an edge shows, as a message; `None` of a null edge. What is pending for it is left out.
+    /// The GOTO that shows what an edge shows; `None` for a null edge. Pending messages are left out.
     pub fn of(edge: &Edge) -> Option<Goto> {
         Some(Goto {
             lo: edge.lo.clone(),
@@ -49,7 +49,7 @@ impl Goto {
         (lo < hi).then(|| Goto { lo: lo.clone(), hi: hi.clone(), ..self.clone() })
     }
 
-    /// In other coordinates, to which `to` leads and from which `back` does; clip to the window first.
+    /// The GOTO in other coordinates; `to` leads there and `back` leads here. Clip to the window first.
     pub fn rebase(&self, to: &Translation, back: &Translation) -> Goto {
         Goto {
             lo: to.cut(&self.lo),
@@ -64,7 +64,7 @@ impl Goto {
         !self.lo.is_above(key) && self.hi.is_above(key)
     }
 
-    /// The bound of key lengths behind it in the coordinates that it stands in, in bytes.
+    /// The bound of the key lengths behind it, in its own coordinates, in bytes.
     pub fn longest_key_here(&self) -> u32 {
         let lifted = self.longest_key.saturating_sub(self.translation.prepend.len() as u32);
         lifted.saturating_add(self.translation.strip_len as u32)
@@ -76,13 +76,13 @@ impl Goto {
     }
 }
 
-/// What is left of GOTOs outside of `[lo, hi)`: one may become two.
+/// The parts of GOTOs outside of `[lo, hi)`; one may become two.
 pub(crate) fn outside(gotos: &[Goto], lo: &Cut, hi: &Cut) -> Vec<Goto> {
     let parts = gotos.iter().flat_map(|goto| [goto.clip(&Cut::LOW, lo), goto.clip(hi, &Cut::HIGH)]);
     parts.flatten().collect()
 }
 
-/// What is left of GOTOs inside `[lo, hi)`.
+/// The parts of GOTOs inside `[lo, hi)`.
 pub(crate) fn inside(gotos: &[Goto], lo: &Cut, hi: &Cut) -> Vec<Goto> {
     let left_out = |goto: &Goto| planted::is(Bug::GotoOnOneSideOfCut) && goto.lo < *lo;
     gotos.iter().filter(|goto| !left_out(goto)).filter_map(|goto| goto.clip(lo, hi)).collect()

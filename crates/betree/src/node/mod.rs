@@ -1,8 +1,8 @@
-//! Nodes in memory: headers of what the tree is made of.
+//! Nodes in memory: the headers of the tree.
 //!
-//! A node never changes: a flush, split or merge makes new versions of the nodes it touches, which
-//! share the pieces that it did not touch, and puts them in the place of the old ones in one step.
-//! A reader that holds a version therefore holds something whole, without a lock.
+//! A node never changes. A flush, split or merge makes new versions of the nodes it touches, which share all
+//! untouched pieces, and installs them in one step. A version is therefore consistent for its readers without
+//! a lock.
 
 mod edges;
 mod goto;
@@ -16,7 +16,7 @@ pub(crate) use goto::{Goto, inside, outside};
 use crate::cache::{Charge, Piece};
 use crate::key::Cut;
 
-/// The name of a node in the node table. A slot is used again with another generation.
+/// The id of a node in the node table. A slot is reused with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId {
     pub slot: u32,
@@ -86,7 +86,7 @@ impl Node {
         self.body.edges()
     }
 
-    /// The nodes that it names, each as often as it does: for each it holds a reference.
+    /// The nodes that it names; one that it names twice comes twice. It holds a reference for each.
     pub fn references(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.edges().iter().flat_map(Edge::references)
     }
@@ -123,8 +123,8 @@ impl Node {
         self.body.content_bytes()
     }
 
-    /// The part of [`content_bytes`](Node::content_bytes) that a window shows, in bytes; what it cuts
-    /// through counts whole.
+    /// The part of [`content_bytes`](Node::content_bytes) that a window shows, in bytes; pieces across its
+    /// bounds count whole.
     pub fn content_bytes_within(&self, lo: &Cut, hi: &Cut) -> usize {
         match &self.body {
             Body::Leaf(basements) => {
@@ -140,8 +140,8 @@ impl Node {
         }
     }
 
-    /// An upper bound of the key lengths in and below it, in its own coordinates, in bytes. For an
-    /// interior node: as its edges say.
+    /// An upper bound of the key lengths in and below an interior node, in its own coordinates, in bytes, as
+    /// its edges tell it.
     pub fn longest_key(&self) -> u32 {
         self.edges().iter().map(Edge::longest_key_here).max().unwrap_or(0)
     }

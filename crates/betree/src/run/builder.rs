@@ -1,4 +1,4 @@
-//! Builds runs in the form in which they are stored.
+//! Builds runs in their stored form.
 
 use alloc::vec::Vec;
 
@@ -7,13 +7,13 @@ use super::fences::Fences;
 use crate::format::run::{self as layout, COUNTS_BYTES, END_BYTES, HEAD_BYTES};
 use crate::message::{Kind, Msn, RangeDelete};
 
-/// A run gives back memory that it does not use, if that is more than this part of what it uses.
+/// A run returns spare memory to the allocator if it is more than this part of what it uses.
 const WASTE_PARTS: usize = 8;
 
-/// Makes runs from points in order and ranges in order.
+/// Builds runs of points in order and ranges in order.
 #[derive(Default)]
 pub(crate) struct RunBuilder {
-    /// How much memory each run is given at first, in bytes.
+    /// Memory that each run gets at first, in bytes.
     room: usize,
     ends: Vec<u32>,
     bytes: Vec<u8>,
@@ -22,8 +22,9 @@ pub(crate) struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// One for runs of about so many bytes, by [`bytes`](RunBuilder::bytes). They get as much memory at
-    /// once and not a byte more: allocators have sizes, and a little over one is the next.
+    /// A builder for runs of about this size, in the measure of [`bytes`](RunBuilder::bytes). Each run gets
+    /// its memory at once and not a byte more: allocators have size classes, and one byte over costs the next
+    /// class.
     pub fn with_room(bytes: usize) -> RunBuilder {
         RunBuilder { room: bytes, ..RunBuilder::default() }
     }
@@ -69,17 +70,17 @@ impl RunBuilder {
         self.bytes.len() + self.ends.len() * END_BYTES + COUNTS_BYTES
     }
 
-    /// What a point adds to it.
+    /// The size that a point adds to the run, in bytes.
     pub fn bytes_of(key: &[u8], value: &[u8]) -> usize {
         HEAD_BYTES + key.len() + value.len() + END_BYTES
     }
 
-    /// Whether nothing was added.
+    /// Whether the run is empty so far.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty() && self.ranges.is_empty()
     }
 
-    /// The run. The builder is empty again.
+    /// Returns the run and leaves the builder empty.
     pub fn finish(&mut self) -> Run {
         let points = self.ends.len();
         let ranges = core::mem::take(&mut self.ranges);

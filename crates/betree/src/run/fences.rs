@@ -1,27 +1,27 @@
-//! Where a search in a run begins: a sample of its keys, small enough to stay near the processor.
+//! Fences: a sample of a run's keys, small enough for the processor's cache, in which a search begins.
 //!
-//! A binary search over the entries themselves waits for memory at each step, twice. Of every key, or
-//! every few where entries are small, eight bytes are kept here, those behind what all keys of the run
-//! share; between two fences only a few entries are left to be compared.
+//! A binary search over the entries waits for memory twice a step. Fences hold eight bytes of every key, or
+//! of every few where entries are small: the bytes behind the prefix that all keys of the run share. Only a
+//! few entries between two fences remain to be compared.
 
 use alloc::vec::Vec;
 
-/// Fences take no more than this part of the entries that they stand for.
+/// Fences take at most this part of the size of their entries.
 const PARTS: usize = 16;
-/// Runs of fewer entries have none.
+/// Runs with fewer entries have no fences.
 const ENTRIES_MIN: usize = 16;
 
 /// The fences of a run.
 #[derive(Default)]
 pub(super) struct Fences {
-    /// With what all keys begin.
+    /// The prefix of all keys.
     shared: Vec<u8>,
-    /// One key in so many is a fence.
+    /// Every how many keys there is a fence.
     step: usize,
     words: Vec<u64>,
 }
 
-/// The first eight bytes, with others behind the end, as a number that is ordered as they are.
+/// The first eight bytes as a number of the same order; `padding` stands for bytes past the end.
 fn word(bytes: &[u8], padding: u8) -> u64 {
     let mut word = [padding; 8];
     let len = bytes.len().min(8);
@@ -32,7 +32,7 @@ fn word(bytes: &[u8], padding: u8) -> u64 {
 }
 
 impl Fences {
-    /// Those of `len` keys in order, whose entries take `bytes`.
+    /// The fences of `len` keys in order, whose entries take `bytes`.
     pub fn new<'k>(len: usize, bytes: usize, key: impl Fn(usize) -> &'k [u8]) -> Fences {
         if len < ENTRIES_MIN {
             return Fences::default();
@@ -45,21 +45,21 @@ impl Fences {
         Fences { shared, step, words: (0..len).step_by(step).map(behind).collect() }
     }
 
-    /// What they take in memory in bytes.
+    /// Memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.words.len() * size_of::<u64>() + self.shared.len()
     }
 
-    /// Between which of `len` keys lies the border between those that are below `bytes` and the
-    /// others; with `after`, between those up to what begins with `bytes` and the others.
+    /// Indices of `len` keys with the border between the keys below `bytes` and the others between them; with
+    /// `after`, the keys that begin with `bytes` count as below.
     pub fn around(&self, len: usize, bytes: &[u8], after: bool) -> (usize, usize) {
         let Some(behind) = bytes.strip_prefix(self.shared.as_slice()).filter(|_| !self.words.is_empty())
         else {
-            // Another prefix: all keys are on one side, which the caller's own comparisons tell.
+            // Another prefix: all keys are on one side, which the caller's comparisons find.
             return (0, len);
         };
         let (low, high) = (word(behind, 0), word(behind, if after { 0xff } else { 0 }));
-        // A fence below differs within its eight bytes, so its key is below as well.
+        // The key of a smaller fence differs within its eight bytes, so it is smaller too.
         let from = self.words.partition_point(|fence| *fence < low);
         let to = self.words.partition_point(|fence| *fence <= high);
         ((from * self.step).saturating_sub(self.step), (to * self.step).min(len))
@@ -70,8 +70,8 @@ impl Fences {
 mod tests {
     use super::*;
 
-    /// All keys of up to three letters of a small alphabet behind a prefix: what the fences leave
-    /// over holds the border, for each of them and for what lies between.
+    /// All keys of up to three letters of a small alphabet behind a prefix: the fences leave the border in
+    /// what they return, for each key and for what lies between two.
     #[test]
     fn the_border_lies_between_the_fences() {
         let letters = [0u8, 1, b'a', 0xff];

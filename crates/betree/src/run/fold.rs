@@ -1,4 +1,4 @@
-//! What messages make of pairs.
+//! Applies messages to pairs.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use crate::message::{Kind, Point, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};
 
-/// The pairs of a basement, with the messages over them in them.
+/// The pairs of a basement with the messages over them applied.
 pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
     if let Some(pairs) = layers.only().filter(|run| run.is_pairs()) {
         return pairs.clone();
@@ -24,11 +24,11 @@ pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
     Arc::new(out.finish())
 }
 
-/// Where pairs go, in the order of their keys.
+/// Receives pairs in the order of their keys.
 pub(crate) trait Pairs {
     /// Takes the next pair.
     fn pair(&mut self, key: &[u8], value: &[u8]);
-    /// Takes the next ones, those in `[from, to)` of a run of pairs.
+    /// Takes the next pairs, those in `[from, to)` of a run of pairs.
     fn pairs(&mut self, run: &Run, from: usize, to: usize);
 }
 
@@ -42,8 +42,8 @@ impl Pairs for RunBuilder {
     }
 }
 
-/// Gives the pairs that messages make of what a basement holds, in order: points by (key, msn), and ranges of
-/// which those that cover a point are older than it.
+/// Applies messages to the pairs of a basement and passes on the result in order. The points come by (key,
+/// msn); a range that covers a point is older than it.
 pub(crate) fn merged(
     basement: Option<Layers>,
     points: &[Point<'_>],
@@ -75,7 +75,7 @@ fn merge(
     let mut covers = ranges;
     let mut at = 0;
     loop {
-        // What lies before the next message, and is not covered, is taken as it is.
+        // Pairs before the next message and outside of ranges are taken as they are.
         let next = newer.first().map_or(pairs.len(), |p| pairs.lower_bound_after(at, &p.key));
         while at < next {
             let until = uncovered(pairs, at, next, &mut covers);
@@ -100,7 +100,7 @@ fn merge(
     }
 }
 
-/// The first of the pairs in `[from, to)` that a range covers, or `to`. Drops the ranges before it.
+/// The index of the first pair in `[from, to)` that a range covers, or `to`. Drops the ranges before it.
 fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -> usize {
     if covers.is_empty() {
         return to;
@@ -116,8 +116,8 @@ fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -
         .unwrap_or(to)
 }
 
-/// The pairs of a basement that is in several runs, the oldest of pairs, where nothing of it went; `None`
-/// otherwise.
+/// The folded pairs of a basement of several runs, of which the oldest holds pairs, if its first key remains;
+/// `None` otherwise.
 pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Option<Arc<Run>> {
     let first = layers.newest_first().map(|run| run.key(0).to_vec()).min()?;
     let is_foldable =

@@ -1,4 +1,4 @@
-//! What a partition holds: messages, and newer ones over them.
+//! Runs over each other: those of a partition or basement.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,19 +6,19 @@ use alloc::vec::Vec;
 use super::{Run, RunBuilder};
 use crate::message::{Kind, Msn, Point, RangeDelete, subtract};
 
-/// How many of the first points are for the same key.
+/// How many points at the front have the same key.
 pub(crate) fn same_key(points: &[Point<'_>]) -> usize {
     let Some(first) = points.first() else { return 0 };
     points.iter().take_while(|p| p.key == first.key).count()
 }
 
-/// Of the messages for one key, oldest first, those that still matter.
+/// The messages of one key that still matter, oldest first.
 pub(crate) fn live<'s, 'm>(messages: &'s [Point<'m>]) -> &'s [Point<'m>] {
     let last_base = messages.iter().rposition(|p| p.kind != Kind::Upsert).unwrap_or(0);
     messages.get(last_base..).unwrap_or_default()
 }
 
-/// A partition's messages with newer ones over them.
+/// Merges a run of messages with a newer one.
 pub(crate) fn with_newer(older: Option<&Run>, points: &[Point<'_>], ranges: &[RangeDelete]) -> Run {
     let most = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
     let mut out = RunBuilder::with_room(most + older.map_or(0, |run| run.as_bytes().len()));
@@ -63,7 +63,7 @@ pub(crate) fn with_newer(older: Option<&Run>, points: &[Point<'_>], ranges: &[Ra
     out.finish()
 }
 
-/// What a partition (or basement) holds in memory: a run, and over it others, each of newer messages than
+/// The runs of a partition or basement in memory: one run, and over it others, each of newer messages than
 /// those before.
 #[derive(Clone)]
 pub(crate) struct Layers {
@@ -72,19 +72,19 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// Of runs, the oldest first; `None` of none.
+    /// Layers of runs, the oldest first; `None` if there are no runs.
     pub fn of(runs: &[Arc<Run>]) -> Option<Layers> {
         let (oldest, newer) = runs.split_first()?;
         Some(Layers { oldest: oldest.clone(), newer: newer.to_vec() })
     }
 
-    /// With others over them.
+    /// The layers with newer runs over them.
     pub fn under(mut self, newer: &[Arc<Run>]) -> Layers {
         self.newer.extend_from_slice(newer);
         self
     }
 
-    /// The run, if there is but one.
+    /// The run, if there is only one.
     pub fn only(&self) -> Option<&Arc<Run>> {
         self.newer.is_empty().then_some(&self.oldest)
     }
@@ -94,7 +94,7 @@ impl Layers {
         self.newer.iter().rev().chain([&self.oldest])
     }
 
-    /// The pairs of a basement, if there are any, and all messages over them in one run, likewise.
+    /// The pairs of a basement, if it has pairs, and all messages over them as one run, if it has messages.
     pub fn into_pairs_and_messages(self) -> (Option<Arc<Run>>, Option<Arc<Run>>) {
         if !self.oldest.is_pairs() {
             return (None, Some(self.joined()));
@@ -110,8 +110,8 @@ impl Layers {
         runs
     }
 
-    /// All messages in one run: neighbours are put together, and again, so that each message is copied as
-    /// often as the number of runs can be halved.
+    /// All messages as one run. Neighbours are merged in rounds, so each message is copied as often as the
+    /// number of runs can be halved.
     pub fn joined(&self) -> Arc<Run> {
         let mut runs = self.clone().into_runs();
         while let [_, _, ..] = runs.as_slice() {
@@ -129,8 +129,8 @@ impl Layers {
     }
 }
 
-/// Of a run of messages, those with greater sequence numbers than `msn`: over what it was when that was its
-/// newest, they make what it is now.
+/// The messages of `run` newer than `msn`. Applied to the run as it was at `msn`, they give the run as it is
+/// now.
 pub(crate) fn newer_than(run: &Arc<Run>, msn: Msn) -> Arc<Run> {
     let mut points = run.points(0, run.len());
     if points.all(|point| point.msn > msn) && run.ranges().iter().all(|range| range.msn > msn) {

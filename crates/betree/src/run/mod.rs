@@ -1,6 +1,6 @@
-//! Sorted runs in memory: what a partition or a basement holds. Looking in them ([`Run`]), building them
-//! ([`RunBuilder`]), several over each other ([`Layers`]), and what messages make of pairs ([`merged`]).
-//! Their bytes are those of the device before compression, `format/run.rs`.
+//! Sorted runs in memory, of which partitions and basements consist: search ([`Run`]), building
+//! ([`RunBuilder`]), layers ([`Layers`]), and messages applied to pairs ([`merged`]). Their bytes are those
+//! on the device before compression; `format/run.rs` has the layout.
 
 mod builder;
 mod fences;
@@ -21,14 +21,14 @@ use crate::key::Cut;
 use crate::message::{Kind, Msn, Point, RangeDelete};
 use fences::Fences;
 
-/// A search for a point near to another looks at this many one after the other.
+/// A search for a point near another compares this many points in a row.
 const NEAR_POINTS: usize = 8;
 
 /// A sorted run in memory.
 pub(crate) struct Run {
     bytes: Vec<u8>,
     points: usize,
-    /// Where the entries' ends stand.
+    /// The offset of the entries' ends.
     ends_at: usize,
     ranges: Vec<RangeDelete>,
     last_msn: Msn,
@@ -36,10 +36,10 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Takes bytes from the device for a run, if they are one in every respect.
+    /// Takes bytes from the device as a run if they are a valid one.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// What is wrong with the bytes, in words.
     pub fn parse(bytes: Vec<u8>) -> Result<Run, &'static str> {
         let Parsed { points, ends_at, ranges, last_msn } = layout::parse(&bytes)?;
         Ok(Run { bytes, points, ends_at, ranges, last_msn, fences: Fences::default() }.fenced())
@@ -50,33 +50,33 @@ impl Run {
         self
     }
 
-    /// The form in which it is stored.
+    /// The bytes in their stored form.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What it takes in memory in bytes.
+    /// Memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let cuts: usize = self.ranges.iter().map(RangeDelete::bytes).sum();
         self.bytes.len() + cuts + self.ranges.len() * size_of::<RangeDelete>() + self.fences.bytes()
     }
 
-    /// How many points.
+    /// The number of points.
     pub fn len(&self) -> usize {
         self.points
     }
 
-    /// Whether there is nothing in it.
+    /// Whether there are neither points nor ranges.
     pub fn is_empty(&self) -> bool {
         self.points == 0 && self.ranges.is_empty()
     }
 
-    /// The greatest sequence number in it; 0 of an empty one, and of pairs.
+    /// The greatest sequence number; 0 for an empty run and for pairs.
     pub fn last_msn(&self) -> Msn {
         self.last_msn
     }
 
-    /// Whether it holds pairs, and no message.
+    /// Whether it holds pairs and no message.
     pub fn is_pairs(&self) -> bool {
         self.last_msn == 0 && self.ranges.is_empty()
     }
@@ -139,10 +139,10 @@ impl Run {
         lo
     }
 
-    /// The index of the first point from `from` on whose key is not below `key`. The nearer it is, the fewer
-    /// keys are looked at.
+    /// The index of the first point from `from` on whose key is not below `key`. The nearer that point, the
+    /// fewer keys are compared.
     pub fn lower_bound_after(&self, from: usize, key: &[u8]) -> usize {
-        // Those beside each other lie beside each other in memory.
+        // Neighbours in the run are neighbours in memory.
         let near = (from + NEAR_POINTS).min(self.points);
         if let Some(found) = (from..near).find(|index| self.key(*index) >= key) {
             return found;
@@ -155,7 +155,7 @@ impl Run {
         self.partition_point(below, below + step, |k| k < key)
     }
 
-    /// How many of the points in `[from, to)` take at most so many bytes of a run together.
+    /// How many of the points in `[from, to)` fit into this many bytes of a run.
     pub fn points_that_take(&self, from: usize, to: usize, bytes: usize) -> usize {
         let start = self.start(from);
         let takes = |count: usize| self.end(from + count - 1) - start + count * END_BYTES;

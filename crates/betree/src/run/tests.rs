@@ -30,7 +30,7 @@ fn a_run_reads_back_as_it_was_built() {
     assert!(run.range_over(b"").is_some());
 }
 
-/// So many points that there are fences between them.
+/// Enough points for fences between them.
 fn long_sample() -> Run {
     let mut builder = RunBuilder::default();
     for number in 0..24u8 {
@@ -40,7 +40,7 @@ fn long_sample() -> Run {
     builder.finish()
 }
 
-/// Asks a run that was believed for all that it can be asked.
+/// Asks an accepted run for all that a run can be asked.
 fn assert_answers(run: &Run, place: &str) {
     for (index, point) in run.points(0, run.len()).enumerate() {
         let key = run.key(index);

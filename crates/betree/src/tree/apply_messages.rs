@@ -1,4 +1,4 @@
-//! Messages come to stand in a node, newer than all that they meet there.
+//! Applies messages to a node: they are newer than all that the node holds.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -15,18 +15,18 @@ use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, join_nulls, outside}
 use crate::planted::{self, Bug};
 use crate::run::{Run, RunBuilder, merged, with_newer};
 
-/// Messages on their way: points by (key, msn) and disjoint ranges in order, all in one node's
-/// coordinates and inside its bounds. A point is newer than a range among them that covers it.
+/// Messages on their way down: points by (key, msn) and disjoint ranges in order, all in one node's
+/// coordinates and inside its bounds. A point is newer than a range of the same messages that covers it.
 #[derive(Default)]
 pub(crate) struct Messages<'m> {
     pub points: Vec<Point<'m>>,
     pub ranges: Vec<RangeDelete>,
-    /// Likewise disjoint, from the ranges too, and older than points that they cover.
+    /// Disjoint too, also from the ranges, and older than the points that they cover.
     pub gotos: Vec<Goto>,
 }
 
 impl<'m> Messages<'m> {
-    /// All that is pending for an edge, whose partition's run is given.
+    /// All messages that are pending for an edge; `run` is that of its partition.
     pub fn of(run: Option<&'m Run>, gotos: Vec<Goto>) -> Messages<'m> {
         Messages {
             points: run.map_or_else(Vec::new, |run| (0..run.len()).map(|i| run.point(i)).collect()),
@@ -35,7 +35,7 @@ impl<'m> Messages<'m> {
         }
     }
 
-    /// The same in other coordinates, from which `back` leads here.
+    /// The same messages in other coordinates; `back` leads from there to here.
     fn translate(&self, to: &Translation, back: &Translation) -> Messages<'m> {
         let points = self.points.iter().map(|point| {
             let key = match &point.key {
@@ -51,7 +51,7 @@ impl<'m> Messages<'m> {
         }
     }
 
-    /// The points before the cut, and the rest: points are taken from the front of `points`.
+    /// Splits off the points before the cut from the front of `points`.
     fn split_points<'s>(points: &mut &'s [Point<'m>], cut: &Cut) -> &'s [Point<'m>] {
         let at = points.partition_point(|p| cut.is_above(&p.key));
         let (head, rest) = points.split_at_checked(at).unwrap_or((points, &[]));
@@ -68,24 +68,24 @@ impl<'m> Messages<'m> {
     }
 }
 
-/// The longest key of the points behind an edge, in the coordinates there, in bytes.
+/// The length of the longest key among points, in the coordinates below an edge, in bytes.
 fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
     edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
 }
 
-/// What an arrival does beside the node it comes to.
+/// What applying messages does beside changing the node itself.
 #[derive(Default)]
 pub(crate) struct Applied {
-    /// Whether a large part of it may go on to a child at once.
+    /// Whether a large share of the messages may go on to a child at once.
     pub may_pass: bool,
     pub change: TreeChange,
-    /// The children that it went on to.
+    /// The children that messages went on to.
     pub reached: Vec<NodeId>,
 }
 
 impl Tree<'_> {
-    /// The node's new contents with the messages in it. `is_private` says that no other path than the
-    /// one taken leads to it.
+    /// Returns the node's body with the messages applied. `is_private`: the path taken is the only one to the
+    /// node.
     pub fn apply_messages(
         &self,
         node: &Node,
@@ -120,8 +120,8 @@ impl Tree<'_> {
             }
             edges = &with_gotos;
         }
-        // A GOTO that came may just have made two edges of one, or come in two parts: the node table does
-        // not know yet of the one or the other.
+        // A GOTO of the same messages may have split one edge in two, or may come in two parts; the node
+        // table counts neither yet.
         let others = edges;
         let is_sole = |edge: &Edge| {
             let all = others.iter().flat_map(Edge::references);
@@ -142,7 +142,8 @@ impl Tree<'_> {
             let mut edge = edge.clone();
             let covers = |r: &RangeDelete| r.lo <= edge.lo && r.hi >= edge.hi;
             if ranges.iter().any(covers) && !planted::is(Bug::CoveredEdgeKept) {
-                // All that is below or pending is gone: a null edge, and nothing to keep the range for.
+                // The range covers all that is below and pending: a null edge remains, and the range itself
+                // is done.
                 edge = Edge::null(edge.lo, edge.hi);
                 ranges.clear();
             }
@@ -161,7 +162,8 @@ impl Tree<'_> {
                 out.push(passed);
                 continue;
             }
-            // Only what is newer throughout can be told from the rest by its sequence numbers.
+            // A run of their own is only for messages that are all newer than the older run: their sequence
+            // numbers then tell them apart.
             let mut msns = mine.iter().map(|p| p.msn).chain(ranges.iter().map(|r| r.msn));
             let older = edge.partition.take();
             let grown = older.as_ref().filter(|older| msns.all(|msn| msn > older.last_msn()));
@@ -177,7 +179,7 @@ impl Tree<'_> {
             let older_run = older.as_ref().map(|piece| self.store.run(piece)).transpose()?;
             let mut run = with_newer(older_run.as_deref(), mine, &ranges);
             if hides_all {
-                // Below a null edge there is nothing that a range could hide.
+                // Nothing lies below a null edge, so a range would hide nothing.
                 let mut points_only = RunBuilder::default();
                 run.points(0, run.len()).for_each(|p| points_only.push(&p.key, p.msn, p.kind, p.value));
                 run = points_only.finish();
@@ -198,9 +200,9 @@ impl Tree<'_> {
         Ok(out)
     }
 
-    /// Brings messages, which replace all that is pending, to the child of an edge. A null edge with
-    /// pairs among them gets a leaf. A child that other edges or other paths lead to as well is left
-    /// as it is: a copy takes its place here. Gives the new edge, with nothing pending.
+    /// Applies messages, which replace all that is pending, to the child of an edge. A null edge gets a leaf
+    /// if there are pairs among them. A child with other edges or other paths to it stays as it is, and a
+    /// copy takes its place at this edge. Returns the new edge, with nothing pending.
     pub(super) fn pass(
         &self,
         edge: &Edge,
@@ -243,8 +245,8 @@ impl Tree<'_> {
         Ok(new)
     }
 
-    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the longest new key of those
-    /// that it has not added to some without a look.
+    /// The basements of a leaf with bounds `[lo, hi)` after the messages, and the length of the longest new
+    /// key; keys of messages that were added to a basement unread do not count.
     fn apply_to_leaf(
         &self,
         basements: &[Basement],
@@ -271,7 +273,7 @@ impl Tree<'_> {
         let mut added: Vec<Option<Basement>> = Vec::with_capacity(basements.len());
         for ((basement, window), (points, ranges)) in basements.iter().zip(&windows).zip(&parts) {
             let is_untouched = points.is_empty() && ranges.is_empty();
-            // What is shared is copied as a whole: that is the time to put it together.
+            // A leaf with other paths to it is copied whole here, so its runs are merged now.
             let may_add = !is_untouched && is_private && ranges.is_empty();
             let grown = if may_add { self.with_messages(basement, points) } else { None };
             if !is_untouched && grown.is_none() && !covered(ranges, window) {
@@ -300,7 +302,7 @@ impl Tree<'_> {
             let before_bytes = out.pushed_bytes();
             merged(base, points, ranges, self.upsert, &mut out);
             let out_bytes = out.pushed_bytes() - before_bytes;
-            // What had nothing below it says nothing.
+            // Messages over an empty basement tell nothing of what a merge yields.
             if old_bytes > 0 {
                 self.dict.merge_yield.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
             }

@@ -1,10 +1,10 @@
 //! Basements: pairs, and messages over them.
 //!
-//! What comes to a leaf has something for most of its basements, and little for each. Where the last
-//! version's blocks may be kept, messages are added to a basement as to a partition, without a look at its
-//! pairs, and written as a run of their own; they are put together with the pairs once they are many, and by
-//! all that copies pairs. In a basement that is not on the device yet they wait beside its pairs, until
-//! whoever writes it puts them together (`run/fold.rs`).
+//! Messages that reach a leaf touch most of its basements, each a little. Where blocks of the last version
+//! may be reused, messages are added to a basement as to a partition, without reading its pairs, and are
+//! written as a run of their own. They are merged into the pairs once they are many, and whenever pairs are
+//! copied. In a basement that is not yet on the device they wait beside the pairs; the write merges them
+//! (`run/fold.rs`).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,15 +20,15 @@ use crate::node::{Basement, Body, Node};
 use crate::planted::{self, Bug};
 use crate::run::{Run, pairs_of};
 
-/// A basement with its messages is not larger than so many basements of the usual size.
+/// A basement with its messages holds at most this many times the usual size of a basement.
 const SIZES_MAX: usize = 2;
-/// The same where keys are mostly new.
+/// The same limit where most keys are new.
 const GROWING_SIZES_MAX: usize = 8;
 
 impl Tree<'_> {
-    /// A basement with messages added to it, without a look at what is there. `None` where it has to be
-    /// looked at: blocks may not be kept, it would be too large or too many runs, or it might be left without
-    /// a pair. A leaf that holds none is to be noticed.
+    /// The basement with messages added, its pairs unread. `None` if the pairs must be read: blocks may not
+    /// be reused, the basement would be too large or have too many runs, or no pair might remain (an empty
+    /// leaf has to be noticed).
     pub(super) fn with_messages(&self, basement: &Basement, points: &[Point<'_>]) -> Option<Basement> {
         let first = points.first()?;
         let new_bytes = points.iter().map(Point::bytes).sum::<usize>();
@@ -38,7 +38,7 @@ impl Tree<'_> {
         let may_delete = points.iter().any(|point| point.kind == Kind::Delete);
         let may_keep = self.store.may_keep_blocks();
         let is_growing = may_keep && self.dict.merge_yield.is_mostly_new();
-        // What is much of it is better written with the rest than twice.
+        // Messages that are a large part of the basement are cheaper to write once, merged, than twice.
         let most_bytes = if is_growing { old_bytes } else { old_bytes / 2 };
         let is_within = |sizes: usize| old_bytes + new_bytes <= self.geometry.basement_bytes as usize * sizes;
         let sizes_max = if is_growing { GROWING_SIZES_MAX } else { SIZES_MAX };
@@ -46,7 +46,7 @@ impl Tree<'_> {
             return None;
         }
         let over = || Piece::over(&self.store.cache, &basement.piece, points, &[]);
-        // It is written as one run, which is not to be larger.
+        // The messages are written as one run, which has the size limit of a run.
         let layered = || Piece::layered(&self.store.cache, &basement.piece, points);
         let piece = if may_keep { over() } else { None };
         let piece = piece.or_else(|| if is_within(SIZES_MAX) { layered() } else { None })?;
@@ -57,7 +57,7 @@ impl Tree<'_> {
         Some(Basement { first, piece })
     }
 
-    /// The pairs of basements, in their order, with the messages over them in them.
+    /// The pairs of basements, in their order, with the messages over them applied.
     pub(super) fn basement_pairs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
         let all = self.store.all_layers(pieces)?.into_iter().zip(pieces);
         let pairs = all.map(|(layers, piece)| {
@@ -71,7 +71,7 @@ impl Tree<'_> {
         Ok(pairs.collect())
     }
 
-    /// A leaf of which no basement has messages. Nobody else names it.
+    /// A version of the leaf in which no basement has messages. No other node names the leaf.
     pub(super) fn folded(&self, leaf: &Arc<Node>) -> Result<Arc<Node>> {
         if !has_messages(leaf) {
             return Ok(leaf.clone());
@@ -84,7 +84,7 @@ impl Tree<'_> {
     }
 }
 
-/// Whether it is a leaf with a basement that has messages.
+/// Whether a node is a leaf that has a basement with messages.
 pub(super) fn has_messages(leaf: &Node) -> bool {
     leaf.basements().iter().any(|basement| basement.piece.has_messages())
 }

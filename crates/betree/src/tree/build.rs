@@ -1,4 +1,4 @@
-//! What an edge shows, and nodes made of it: the two primitives under split, merge, grow and shrink.
+//! What an edge shows, and new nodes made of it: the primitives under split, merge, grow and shrink.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::node::{Basement, Body, Edge, Node, inside, join_nulls};
 use crate::planted::{self, Bug};
 use crate::run::{Run, RunBuilder};
 
-/// Between the coordinates of two nodes, both ways, for what lies in one window.
+/// Translations between the coordinates of two nodes, both ways, for one window.
 #[derive(Default)]
 pub(super) struct Lift {
     pub to: Translation,
@@ -21,9 +21,9 @@ pub(super) struct Lift {
 }
 
 impl Lift {
-    /// From a parent's coordinates to those of a new child for exactly `[lo, hi)`, which strips the
-    /// whole components that these bounds share: not more, so that a node split within a directory
-    /// or a file keeps its keys, and its halves can share what it was made of.
+    /// From a parent's coordinates to those of a new child for exactly `[lo, hi)`. Strips the whole
+    /// components that the bounds share, and no more: the halves of a node that is split within a directory
+    /// or a file keep their keys, and so can share its basements.
     pub fn into_child(lo: &Cut, hi: &Cut) -> Lift {
         let shared = lo.bytes().get(..shared_len(lo, hi)).unwrap_or_default();
         let shared = shared.iter().rposition(|b| *b == SEPARATOR).map_or(0, |at| at + 1);
@@ -46,7 +46,7 @@ impl Lift {
     }
 }
 
-/// A run in other coordinates.
+/// The run in other coordinates.
 fn lift_run(run: &Run, to: &Translation) -> Run {
     let mut out = RunBuilder::default();
     for point in run.points(0, run.len()) {
@@ -56,7 +56,7 @@ fn lift_run(run: &Run, to: &Translation) -> Run {
     out.finish()
 }
 
-/// Which basements a leaf may have of the one that it is made of.
+/// Which basements a new leaf may share with the leaf that it is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
     /// None: their pairs are packed anew.
@@ -68,7 +68,7 @@ pub(super) enum Share {
 }
 
 impl Tree<'_> {
-    /// An edge in other coordinates, what is pending for it likewise.
+    /// The edge in other coordinates, with its pending messages.
     pub(super) fn lift_edge(&self, edge: &Edge, lift: &Lift) -> Result<Edge> {
         let partition = match &edge.partition {
             Some(piece) if !lift.changes_nothing() => {
@@ -79,7 +79,7 @@ impl Tree<'_> {
         };
         let (lo, hi) = (lift.to.cut(&edge.lo), lift.to.cut(&edge.hi));
         if edge.child.is_none() {
-            // Nothing to translate for: its bound is that of what is pending.
+            // A null edge translates nothing: the longest pending key is its bound.
             let keys = |run: &Run| (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0) as u32;
             let longest_key = match &partition {
                 Some(piece) => keys(&*self.store.run(piece)?),
@@ -98,7 +98,7 @@ impl Tree<'_> {
         })
     }
 
-    /// The part of an edge inside `[lo, hi)`, which shows less of the same child.
+    /// The part of an edge inside `[lo, hi)`: a narrower window of the same child.
     pub(super) fn narrow(&self, edge: &Edge, lo: &Cut, hi: &Cut) -> Result<Option<Edge>> {
         let (lo, hi) = ((&edge.lo).max(lo), (&edge.hi).min(hi));
         if *lo == edge.lo && *hi == edge.hi {
@@ -182,8 +182,8 @@ impl Tree<'_> {
         (node, edge)
     }
 
-    /// Adds the pairs of a leaf in `[lo, hi)` to one in other coordinates. Basements that lie inside as they
-    /// are and need no other keys are shared as far as `share` says.
+    /// Appends the pairs of a leaf in `[lo, hi)` to a leaf in other coordinates. Basements that lie inside
+    /// whole and keep their keys are shared as far as `share` allows.
     pub(super) fn copy_pairs(
         &self,
         from: &Node,

@@ -1,9 +1,8 @@
-//! Ranges of keys as values: what a prefix holds is taken as it stands and put behind another.
+//! Clones of key ranges: takes what a prefix holds as it stands, and puts it behind another prefix.
 //!
-//! *Carving* in place of flushing the source (the dissertation, §5.2.1, flushes): what is pending for
-//! the source is collected from the root down to the first node whose edges part inside it, and a new
-//! node is made there of these edges, narrowed, with the collected messages in it. The source's own
-//! path stays as it is.
+//! A source is *carved* out, not flushed (the dissertation flushes it, §5.2.1): the messages pending for it
+//! are collected from the root down to the first node whose edges part inside it. A new node is made there of
+//! these edges, narrowed, with the collected messages applied. The source's own path stays as it is.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -23,23 +22,23 @@ use crate::message::{Kind, Msn, Point, RangeDelete};
 use crate::node::{Body, Edge, Goto, Node};
 use crate::planted::{self, Bug};
 
-/// A source below this part of a node is copied as messages: windows of nodes that are full of small
-/// directories would cost more than they spare.
+/// A source smaller than this part of a node is copied as messages: windows of nodes full of small
+/// directories would cost more than they save.
 const SMALL_PARTS: usize = 4;
-/// Nodes of a level that are read to see whether a source is lower than they are: where a border of nodes
-/// runs through it, it ends at both sides in the middle of one.
+/// How many nodes of a level are read to see whether a source is lower than they are. A source that lies
+/// across the bound of two nodes ends in the middle of one on either side.
 const TALL_MAX: usize = 3;
 
-/// What a source holds, behind the prefix.
+/// What a source holds, without its prefix.
 enum Captured {
-    /// Little: the pairs.
+    /// A small source: its pairs.
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Edges that show all of it.
+    /// A large source: edges that show all of it.
     Edges(Vec<Edge>),
 }
 
 impl Captured {
-    /// A bound of the lengths of keys, in bytes, behind the prefix.
+    /// A bound of key lengths without the prefix, in bytes.
     fn longest_key(&self) -> Option<usize> {
         match self {
             Captured::Pairs(pairs) => pairs.iter().map(|(key, _)| key.len()).max(),
@@ -48,7 +47,7 @@ impl Captured {
     }
 }
 
-/// The messages of one node on the way that are pending for a source, in the root's coordinates.
+/// The messages pending for a source at one node on the way, in the root's coordinates.
 #[derive(Default)]
 struct Pending {
     points: Vec<(Vec<u8>, Msn, Kind, Vec<u8>)>,
@@ -76,7 +75,7 @@ impl Pending {
     }
 }
 
-/// Between a dictionary's keys and what follows a prefix.
+/// Translations between a dictionary's keys and what follows a prefix.
 fn under_prefix(prefix: &[u8]) -> Lift {
     Lift {
         to: Translation::strip(prefix.len()),
@@ -84,7 +83,7 @@ fn under_prefix(prefix: &[u8]) -> Lift {
     }
 }
 
-/// A clone's keys may be longer than any that was put.
+/// The error of a clone whose keys may be longer than any key that can be put.
 fn refuse_too_long(longest_key: Option<usize>, most: usize) -> Result<()> {
     match longest_key {
         Some(len) if len > most => Err(Error::KeyTooLong { bytes: len as u64, limit_bytes: most as u64 }),
@@ -93,10 +92,10 @@ fn refuse_too_long(longest_key: Option<usize>, most: usize) -> Result<()> {
 }
 
 impl Tree<'_> {
-    /// What the changes of one batch, numbered, make of the tree, in which every message is that came
-    /// before them. All sources are captured before anything is changed; then deletes take effect,
-    /// then clones in their order, none with a key that may be over `key_bytes_max`. Nothing is in place
-    /// until the change is applied.
+    /// What the numbered changes of one batch make of the tree; every message before them is in the tree
+    /// already. All sources are captured before anything changes. Then deletes take effect, then clones in
+    /// their order; none may produce a key over `key_bytes_max`. Nothing is visible until the change is
+    /// installed.
     ///
     /// Called with the structure lock held.
     pub fn change_ranges(
@@ -160,13 +159,13 @@ impl Tree<'_> {
         Ok(at)
     }
 
-    /// Gives back the names of nodes that a change was to add.
+    /// Gives back the reserved ids of nodes that a change would have added.
     pub fn cancel(&self, change: &TreeChange) {
         let mut table = self.table.lock();
         change.added.iter().for_each(|node| table.release_reserved(node.id));
     }
 
-    /// The next version of a root to which messages have come.
+    /// The root's next version with messages applied.
     fn with_messages_applied(
         &self,
         root: &Arc<Node>,
@@ -177,7 +176,7 @@ impl Tree<'_> {
         Ok(self.with_body(root, body))
     }
 
-    /// The same for GOTOs, each newer than those before it.
+    /// The root's next version with GOTOs applied, each newer than those before it.
     fn with_gotos(&self, root: Arc<Node>, gotos: &[Goto], applied: &mut Applied) -> Result<Arc<Node>> {
         gotos.iter().try_fold(root, |root, goto| {
             let messages = Messages { gotos: Vec::from([goto.clone()]), ..Messages::default() };
@@ -239,9 +238,9 @@ impl Tree<'_> {
         }
     }
 
-    /// What lies in `[lo, hi)` behind a prefix, as the tree is under `root`. Nodes that are made for it are
-    /// added to `change`; where one holds what was pending for the source, a GOTO to it for the source itself
-    /// is pushed to `at_sources`, so that the next clone finds it.
+    /// The contents of `[lo, hi)` without the prefix, in the tree under `root`. New nodes go to `change`.
+    /// Where one of them holds messages that were pending for the source, a GOTO to it, for the source
+    /// itself, goes to `at_sources`: the next clone of the source finds it there.
     fn capture(
         &self,
         root: &Arc<Node>,
@@ -273,7 +272,7 @@ impl Tree<'_> {
                 break parts;
             }
             if let Some(child) = next.child {
-                // A leaf, or a node as low as a collected target, could not hold what is collected.
+                // A leaf, or a node no higher than a collected GOTO's target, cannot hold what was collected.
                 let targets = collected.iter().chain([&pending]).flat_map(|p| &p.gotos);
                 let highest = targets.map(|goto| self.height_of(goto.target, change).saturating_add(1)).max();
                 let is_low = highest.is_some_and(|highest| self.height_of(child, change) < highest);
@@ -293,10 +292,10 @@ impl Tree<'_> {
                 }
             }
         };
-        // No more edges than a node of nodes has.
+        // At most as many edges as an interior node has.
         let most = (self.geometry.fanout_max as usize).pow(2);
         let parts = if parts.len() > 1 { self.flatten_edges(parts, TALL_MAX, most)? } else { parts };
-        // What is lower than the root can be one node below it.
+        // If all of them lead lower than the root, one node below the root can hold them.
         let is_low = parts.len() > 1 && self.height_of_tree(&parts) < root.height;
         let is_whole = matches!(parts.as_slice(), [only] if !only.has_pending()
             && (only.child.is_none() || !self.is_windowed_leaf(only)?));
@@ -308,7 +307,7 @@ impl Tree<'_> {
         if nothing_collected && (at_root && !is_low || is_whole) {
             return Ok(Captured::Edges(lift_all(&parts)?));
         }
-        // Only what is lower than the root can be named by it: else one node is wider than others.
+        // The root can name only what is lower than it; otherwise one node becomes wider than usual.
         let fits = self.height_of_tree(&parts) < root.height || planted::is(Bug::CarvedNodeAsHighAsRoot);
         let parts = if fits { self.bundle_edges(parts, change)? } else { parts };
         let target = self.carve(&lo, &hi, &parts, &collected, change)?;
@@ -316,7 +315,7 @@ impl Tree<'_> {
         Ok(Captured::Edges(lift_all(&[target])?))
     }
 
-    /// Where the single edge that covers a source leads on to, and what is pending on it.
+    /// Follows the single edge that covers a source, and returns what is pending there for it.
     fn step(&self, part: &Edge, lo: &Cut, hi: &Cut) -> Result<(Edge, Pending)> {
         let mut pending = Pending::default();
         let mut next = Edge { partition: None, gotos: Vec::new(), ..part.clone() };
@@ -341,15 +340,15 @@ impl Tree<'_> {
         Ok((next, pending))
     }
 
-    /// Whether an edge leads to a leaf of which it shows a part only.
+    /// Whether an edge shows only a part of a leaf.
     fn is_windowed_leaf(&self, edge: &Edge) -> Result<bool> {
         let Some(id) = edge.child else { return Ok(false) };
         let child = self.node(id)?;
         Ok(child.height == 0 && edge.shown() != (child.lo.clone(), child.hi.clone()))
     }
 
-    /// A new node of the parts of a source, with what was collected above them with_messages_applied in it,
-    /// newest last; `collected` begins with the newest. Gives the edge to it, in the root's coordinates.
+    /// Makes a node of the parts of a source, with the messages collected above applied, oldest first;
+    /// `collected` has the newest first. Returns the edge to it, in the root's coordinates.
     fn carve(
         &self,
         lo: &Cut,
@@ -366,11 +365,11 @@ impl Tree<'_> {
             _ => None,
         };
         let mut applied = Applied::default();
-        // The way ends above a leaf too where that is as low as the target of a GOTO that was collected.
+        // The walk also ends above a leaf that is no lower than the target of a collected GOTO.
         let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
         let (mut node, edge) = match leaf.filter(|_| is_plain || planted::is(Bug::GotosCarriedIntoLeaf)) {
             Some((edge, id)) => {
-                // In the coordinates of the leaf that it is cut from: most basements are shared as they are.
+                // The new leaf keeps the coordinates of the old one, so most basements are shared.
                 let child = self.node(id)?;
                 let (from, to) = edge.shown();
                 let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
@@ -408,8 +407,8 @@ impl Tree<'_> {
         Ok(edge)
     }
 
-    /// About how many bytes of pairs and messages `[lo, hi)` holds behind an edge; where that is soon
-    /// seen to be more than `most`, more than that.
+    /// Estimates the bytes of pairs and messages that `[lo, hi)` holds behind an edge; stops once the result
+    /// exceeds `most`.
     fn estimate(&self, edge: &Edge, node: &Arc<Node>, lo: &Cut, hi: &Cut, most: usize) -> Result<usize> {
         let (from, to) = (edge.translation.cut((&edge.lo).max(lo)), edge.translation.cut((&edge.hi).min(hi)));
         let mut bytes = node.content_bytes_within(&from, &to);
@@ -434,7 +433,7 @@ impl Tree<'_> {
         Ok(bytes)
     }
 
-    /// The pairs of a range, without so many bytes of their keys.
+    /// The pairs of a range, with the first `strip_len` bytes of their keys removed.
     fn pairs(&self, lo: &Cut, hi: &Cut, strip_len: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let queries = AtomicU64::new(0);
         let mut cursor = Cursor::new(Some(*self), lo.clone(), hi.clone(), &queries);

@@ -1,6 +1,6 @@
-//! What clones cut to pieces and left behind is put in order: edges that lead to little are replaced by
-//! what they lead to, neighbours become one, and a run of low ones goes under a node of its own. So a
-//! tree grows by what it holds, not by how often that was moved.
+//! Keeps the edges of a node few after clones have cut ranges up and gone: edges to little are replaced by
+//! that child's own edges, neighbours merge, and runs of low edges go below a node of their own. A tree so
+//! grows by what it holds, not by how often that was moved.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,8 +14,8 @@ use crate::planted::{self, Bug};
 use crate::run::Run;
 
 impl Tree<'_> {
-    /// What an edge shows of its interior child, with what is pending for the edge come to stand in
-    /// that: edges that may take the edge's place.
+    /// The edges that an edge shows of its interior child, with the edge's pending messages applied to them:
+    /// they can take the edge's place.
     pub(super) fn expand_edge(&self, edge: &Edge, child: &Node) -> Result<Vec<Edge>> {
         let shown = self.edges_of(child, edge, &Lift::out_of_child(edge))?;
         if !edge.has_pending() || planted::is(Bug::PendingLostWhenPulledUp) {
@@ -26,10 +26,10 @@ impl Tree<'_> {
         self.apply_to_edges(&shown, &messages, false, &mut Applied::default())
     }
 
-    /// Edges of which those that lead to the highest children are replaced by what these show, level by
-    /// level, as long as they lead to no more than `tall_max` of a level and there are at most `most`
-    /// edges: where a border between high nodes runs through a small directory, that is no higher than
-    /// what it holds. Of the levels, the one is taken at which a tree of the edges is lowest.
+    /// Replaces edges to the highest children by those children's own edges, one level at a time, while at
+    /// most `tall_max` children a level are expanded and at most `most` edges result. A small directory
+    /// across the bound of two high nodes so becomes no higher than its contents. Returns the edges of the
+    /// level that gives the lowest tree.
     pub(super) fn flatten_edges(&self, edges: Vec<Edge>, tall_max: usize, most: usize) -> Result<Vec<Edge>> {
         let mut best = edges;
         let mut best_height = self.height_of_tree(&best);
@@ -75,11 +75,11 @@ impl Tree<'_> {
             }
         }
         join_nulls(&mut lower);
-        // GOTOs that were pending may have become edges.
+        // Pending GOTOs may have become edges.
         Ok((live(&lower) <= most).then_some(lower))
     }
 
-    /// The height of the lowest tree of these edges.
+    /// The height of the lowest tree over these edges.
     pub(super) fn height_of_tree(&self, edges: &[Edge]) -> u8 {
         let (mut height, mut nodes) = (self.height_above(edges), live(edges));
         while nodes > self.geometry.fanout_max as usize {
@@ -89,8 +89,8 @@ impl Tree<'_> {
         height
     }
 
-    /// So few edges that they fit into one node: where there are more, nodes are put below them, which are
-    /// added to `change`.
+    /// Reduces the edges to as many as fit into one node. Puts nodes below them where there are more, and
+    /// adds these nodes to `change`.
     pub(super) fn bundle_edges(&self, edges: Vec<Edge>, change: &mut TreeChange) -> Result<Vec<Edge>> {
         let fanout_max = self.geometry.fanout_max as usize;
         let mut edges = edges;
@@ -109,8 +109,8 @@ impl Tree<'_> {
         Ok(edges)
     }
 
-    /// Replaces an edge by the only one that it shows of its child, or by none if that has nothing.
-    /// Gives the new version of the parent.
+    /// Replaces an edge by the only edge of its child that it shows, or by a null edge if that edge leads to
+    /// nothing. Returns the parent's new version.
     pub(super) fn collapse_edge(
         &self,
         parent: &Node,
@@ -142,7 +142,7 @@ impl Tree<'_> {
     fn shows_pairs(&self, edge: &Edge, leaf: &Node) -> Result<bool> {
         let (lo, hi) = edge.shown();
         let basements = shown_basements(leaf.basements(), &lo, &hi);
-        // Each begins with its first key, unless an upsert over it takes that away.
+        // A basement begins with its first key, unless an upsert over it removes that key.
         if basements.iter().any(|basement| !lo.is_above(&basement.first)) {
             return Ok(true);
         }
@@ -151,7 +151,7 @@ impl Tree<'_> {
         Ok(self.basement_pairs(&pieces)?.iter().any(shows_some))
     }
 
-    /// Lets a node have other edges, in one step with the rest of a change.
+    /// Gives a node other edges, in one step with the rest of a change.
     fn with_edges(&self, node: &Node, edges: Vec<Edge>, mut change: TreeChange) -> Arc<Node> {
         let node = self.with_body(node, Body::Interior(edges));
         change.changed.push(node.clone());
@@ -159,9 +159,9 @@ impl Tree<'_> {
         node
     }
 
-    /// An interior node with as few edges as show the same: none leads to one other only, neighbours that
-    /// show little are one, and where that is not enough, low ones lie under a node that is lower than the
-    /// highest.
+    /// A version of an interior node with as few edges as show the same: no edge shows only one other edge,
+    /// neighbours that show little are merged, and if edges are still too many, low ones go below a new node
+    /// that is lower than the highest child.
     pub(super) fn compact_edges(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
         let mut node = node.clone();
         let mut at = 0;
@@ -169,7 +169,7 @@ impl Tree<'_> {
             if let Some(id) = edge.child
                 && let Some(seen) = self.collapse_edge(&node, at, &*self.node(id)?)?
             {
-                // Where nulls were joined it may have moved down by one.
+                // Joining null edges may have moved it down by one.
                 at = at.saturating_sub(1);
                 node = seen;
                 continue;
@@ -186,8 +186,8 @@ impl Tree<'_> {
         self.bundle_low_edges(node)
     }
 
-    /// Whether nothing speaks against merging what an edge leads to with what the next does: the higher
-    /// one is rewritten, so nobody else may name it.
+    /// Whether the children of an edge and the next can be merged: the higher child is rewritten, so no other
+    /// node may name it.
     fn may_merge(&self, node: &Node, from: usize, to: usize) -> Result<bool> {
         let Some(pair) = node.edges().get(from..=to) else { return Ok(false) };
         let height = |edge: &Edge| edge.child.and_then(|id| self.table.lock().height(id));
@@ -196,13 +196,13 @@ impl Tree<'_> {
         Ok(higher.all(|edge| edge.child.is_none_or(|id| self.is_named_by_only(node, id))))
     }
 
-    /// A node of which runs of low edges lie under nodes of their own, the lowest first, until there are
-    /// few enough edges.
+    /// A version of a node in which runs of low edges lie below nodes of their own, the lowest first, until
+    /// edges are few enough.
     fn bundle_low_edges(&self, node: Arc<Node>) -> Result<Arc<Node>> {
         let enough = self.geometry.fanout_max as usize * 3 / 4;
         let run_max = self.geometry.fanout_max as usize / 2;
         let mut node = node;
-        // What lies under a new node is at least two levels lower than this one.
+        // A new node's children are at least two levels lower than this node.
         for level in 1..node.height {
             if live(node.edges()) <= enough {
                 break;

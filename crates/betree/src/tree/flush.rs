@@ -1,4 +1,4 @@
-//! What is pending for a child goes down to it.
+//! Moves pending messages to a child.
 
 use alloc::vec::Vec;
 
@@ -10,14 +10,14 @@ use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::node::{Body, Node, NodeId};
 
-/// Of a partition or a memtable, what is for one child goes past the child's parent if it is at
-/// least this part of a node: it would be flushed next, and to leave it there would be a copy more.
+/// Messages of a partition or a memtable that are for one grandchild pass its parent if they are at least
+/// this part of a node: otherwise they would be flushed next, and copied once more.
 const PASSING_PARTS: usize = 8;
 
 impl Tree<'_> {
-    /// Moves the whole partition of an edge into the child, in one step for all who look. A null
-    /// edge with pairs pending gets a leaf. The parent is private, and so are the nodes that it came
-    /// to, which are given.
+    /// Moves all pending messages of an edge to the child, in one step for all readers. A null edge with
+    /// pending pairs gets a leaf. The parent must be private. Returns the nodes that messages reached, which
+    /// are private too.
     pub fn flush(&self, parent: &Node, index: usize, may_pass: bool) -> Result<Vec<NodeId>> {
         let edges = parent.edges();
         let Some(edge) = edges.get(index) else { return Ok(Vec::new()) };
@@ -37,8 +37,9 @@ impl Tree<'_> {
         Ok(applied.reached)
     }
 
-    /// Puts the runs of an edge's partition together, if that is at most half of what they are: the rest was
-    /// overwritten since, and what is overwritten again and again need not go down. `false` if it is more.
+    /// Merges the runs of an edge's partition if the result has at most half their size: the rest was
+    /// overwritten, and what is overwritten again and again need not go down. `false` if the result would be
+    /// larger.
     pub(super) fn shrink(&self, node: &Node, index: usize) -> Result<bool> {
         let partition = node.edges().get(index).and_then(|edge| edge.partition.as_ref());
         let Some(piece) = partition else { return Ok(false) };
@@ -56,7 +57,7 @@ impl Tree<'_> {
         Ok(true)
     }
 
-    /// The oldest frozen memtable arrives at the root. Gives the nodes that it came to.
+    /// Applies the oldest frozen memtable to the root. Returns the nodes that messages reached.
     pub fn flush_memtable(&self, memtable: &Memtable, may_pass: bool) -> Result<Vec<NodeId>> {
         let root = self.dict.state.read().root;
         let root = self.node(root)?;
@@ -74,7 +75,7 @@ impl Tree<'_> {
         Ok(applied.reached)
     }
 
-    /// Whether so many bytes are enough to go past a node at once.
+    /// Whether this many bytes are enough to pass a node at once.
     pub(super) fn is_passing(&self, bytes: usize) -> bool {
         bytes > self.geometry.node_bytes as usize / PASSING_PARTS
     }

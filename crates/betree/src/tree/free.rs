@@ -1,4 +1,4 @@
-//! Nodes without references give back what they hold.
+//! Frees nodes without references.
 
 use alloc::vec::Vec;
 
@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::node::NodeId;
 
 impl Tree<'_> {
-    /// Frees one dead node: its references go and it leaves the table in one step, so that no
-    /// checkpoint sees half of that (§5.3.4). `false` if there was none.
+    /// Frees one dead node: drops its references and its table entry in one step, so that no checkpoint sees
+    /// half of that (§5.3.4). `false` if no node is dead.
     ///
-    /// One that cannot be read says of nothing that it may go. It stays in the table, which is all that is
-    /// lost by it, and the next opening tries again.
+    /// A dead node that cannot be read tells no references to drop. It stays in the table, which is all that
+    /// is lost, and the next opening tries again.
     ///
     /// Called with the structure lock held.
     pub fn free_one(&self) -> Result<bool> {

@@ -12,19 +12,19 @@ use crate::memtable::Found;
 use crate::message::Kind;
 use crate::node::{Body, NodeId};
 
-/// The buffers on the way to a key, as they were at one moment.
+/// The pieces on the way to a key, as of one moment.
 struct Path {
-    /// Partitions from the root down, and the basement where the key would stand, each with the key in its
-    /// node's coordinates.
+    /// The partitions from the root down, then the key's basement, each with the key in its node's
+    /// coordinates.
     pieces: Vec<(Arc<Piece>, Vec<u8>)>,
-    /// A node on the way that is not in memory: there is more behind it.
+    /// A node on the way that is not in memory; the path ends above it.
     missing: Option<NodeId>,
 }
 
 impl Tree<'_> {
-    /// The value of a key: from the root down, newest first, until a put, a delete or a range that
-    /// covers it ends the search; upserts met on the way are applied on the way back (§3.1). The nodes
-    /// that it goes through are added to `nodes`: each is lower than the one before.
+    /// Returns the value of a key. The search goes from the root down, newest first, to a put, a delete or a
+    /// range that covers the key; upserts on the way are applied on the way back (§3.1). Adds the number of
+    /// nodes visited to `nodes`: each is lower than the one before.
     pub fn get(&self, key: &[u8], nodes: &AtomicU64) -> Result<Option<Vec<u8>>> {
         let mut gone = None;
         loop {
@@ -46,7 +46,8 @@ impl Tree<'_> {
         }
     }
 
-    /// What the memtables say, and if that is not all, the path through the nodes in memory.
+    /// Searches the memtables; if they leave the value open, also returns the path through the nodes in
+    /// memory.
     fn look(
         &self,
         key: &[u8],
@@ -78,7 +79,7 @@ impl Tree<'_> {
                     break;
                 }
                 Body::Interior(edges) => {
-                    // Beside the node the key can only be before its first edge or behind its last.
+                    // A key outside of the node's bounds is before its first edge or behind its last.
                     let index = node.edge_of(&key);
                     let edge = edges.get(index).filter(|edge| index > 0 || !edge.lo.is_above(&key));
                     let edge = edge.ok_or_else(|| astray(id))?;
@@ -98,7 +99,7 @@ impl Tree<'_> {
         Ok((Found::Open, Some(path)))
     }
 
-    /// What the tree says; `None` if a node had to be read and the search must begin anew.
+    /// Searches the pieces of a path; `None` if a node had to be read and the search must begin anew.
     fn search(
         &self,
         path: Path,

@@ -1,4 +1,4 @@
-//! GOTOs come to stand above a child, or become edges.
+//! Applies GOTOs to an interior node: each waits above a child, or becomes an edge.
 
 use alloc::vec::Vec;
 
@@ -12,10 +12,10 @@ use crate::planted::{self, Bug};
 use crate::run::RunBuilder;
 
 impl Tree<'_> {
-    /// The edges of a node after a GOTO, newer than all that is there, has come to it. It stands
-    /// above a child in whose window it lies whole and that is higher than its target; else it
-    /// becomes an edge (§4.2.1), what stood in its place goes, and the edges at its ends show less.
-    /// `change` is what the nodes are part of that the table does not hold yet.
+    /// The edges of a node after it received a GOTO newer than all that it holds. The GOTO waits above a
+    /// child if it lies whole in that child's window and the child is higher than its target. Otherwise it
+    /// becomes an edge (§4.2.1): what it covers is dropped, and the edges at its ends are narrowed. `change`
+    /// holds the new nodes that the table does not know yet.
     pub(super) fn place_goto(&self, edges: Vec<Edge>, goto: &Goto, change: &TreeChange) -> Result<Vec<Edge>> {
         let from = edges.partition_point(|e| e.hi <= goto.lo);
         let to = edges.partition_point(|e| e.lo < goto.hi);
@@ -35,8 +35,8 @@ impl Tree<'_> {
         self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([goto.to_edge()]))
     }
 
-    /// The edges of a node after others took over `[lo, hi)`: what they cover goes, and of what
-    /// reaches out the rest stays, with what is pending for it.
+    /// The edges of a node after `[lo, hi)` was given to others: what lies inside is dropped, and edges
+    /// across the bounds keep the rest with its pending messages.
     pub(super) fn insert_edges(
         &self,
         edges: &[Edge],
@@ -55,7 +55,7 @@ impl Tree<'_> {
         Ok(all)
     }
 
-    /// Drops what is pending for `[lo, hi)`, parts of wider ranges and GOTOs included.
+    /// Drops what is pending for `[lo, hi)`; ranges and GOTOs across the bounds are cut.
     fn purge(&self, edge: &mut Edge, lo: &Cut, hi: &Cut) -> Result<()> {
         edge.gotos = outside(&edge.gotos, lo, hi);
         let Some(piece) = &edge.partition else { return Ok(()) };
@@ -72,12 +72,12 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// The height of a node that is to name these, of which a change may be about to add some.
+    /// The height of a node that will name these nodes, some of which `change` may add.
     pub(super) fn height_over(&self, named: impl Iterator<Item = NodeId>, change: &TreeChange) -> u8 {
         named.map(|id| self.height_of(id, change).saturating_add(1)).max().unwrap_or(1)
     }
 
-    /// A node's height; of one that a change is about to add too.
+    /// The height of a node of the table or of `change`.
     pub(super) fn height_of(&self, id: NodeId, change: &TreeChange) -> u8 {
         let added = change.added.iter().find(|node| node.id == id).map(|node| node.height);
         added.or_else(|| self.table.lock().height(id)).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Basements from pairs in order.
+//! Builds basements from pairs in order.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use crate::message::Kind;
 use crate::node::Basement;
 use crate::run::{Pairs, Run, RunBuilder};
 
-/// Packs pairs, given in the order of their keys, into basements of about equal size.
+/// Packs pairs, pushed in the order of their keys, into basements of about equal size.
 pub(crate) struct LeafBuilder<'c> {
     cache: &'c Cache,
     basement_bytes: usize,
@@ -15,7 +15,7 @@ pub(crate) struct LeafBuilder<'c> {
     run: RunBuilder,
     done: Vec<Basement>,
     longest_key: usize,
-    /// Bytes of the runs that are done.
+    /// Bytes of the finished runs.
     cut_bytes: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'c> LeafBuilder<'c> {
         self.run.push(key, 0, Kind::Put, value);
     }
 
-    /// Adds the pairs in `[from, to)` of a run, which are next.
+    /// Adds the pairs in `[from, to)` of a run, which come next.
     pub fn push_pairs(&mut self, pairs: &Run, from: usize, to: usize) {
         let mut at = from;
         while at < to {
@@ -56,7 +56,7 @@ impl<'c> LeafBuilder<'c> {
                 self.cut();
                 continue;
             }
-            // One that is larger than a basement has one to itself.
+            // A pair larger than a basement gets one to itself.
             let until = at + fit.max(1);
             if self.run.is_empty() {
                 self.first.clear();
@@ -69,12 +69,12 @@ impl<'c> LeafBuilder<'c> {
         }
     }
 
-    /// How many bytes of pairs it holds, but for those of basements that are shared.
+    /// Bytes of pairs, without those of shared basements.
     pub fn pushed_bytes(&self) -> usize {
         self.cut_bytes + self.run.bytes()
     }
 
-    /// Adds a basement of another leaf as it is.
+    /// Shares a basement of another leaf.
     pub fn share(&mut self, basement: &Basement) {
         self.cut();
         self.done.push(basement.clone());

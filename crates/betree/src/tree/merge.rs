@@ -1,4 +1,4 @@
-//! Neighbours that are too small become one; what is empty goes.
+//! Merges neighbours that are too small, and drops empty children.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::planted::{self, Bug};
 use crate::run::RunBuilder;
 
 impl Tree<'_> {
-    /// Replaces the child of an edge, of which it shows nothing, by a null edge.
+    /// Replaces the child of an edge that shows nothing of it by a null edge.
     pub(super) fn drop_child(&self, parent: &Node, index: usize) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index).filter(|edge| edge.gotos.is_empty()) else {
             return Ok(None);
@@ -31,7 +31,7 @@ impl Tree<'_> {
         Ok(Some(parent))
     }
 
-    /// A partition above nothing: its points alone.
+    /// The partition of a null edge: only points count.
     fn without_ranges(&self, partition: Option<&Arc<Piece>>) -> Result<Option<Arc<Piece>>> {
         let Some(piece) = partition else { return Ok(None) };
         let run = self.store.run(piece)?;
@@ -43,9 +43,8 @@ impl Tree<'_> {
         Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
     }
 
-    /// Merges what the edges from `from` to `to` lead to, if what they show is together no more than half
-    /// a node. Of children that are lower than others, the edges come to be below these. Gives the new
-    /// version of the parent.
+    /// Merges the children of the edges from `from` to `to` if what they show is together at most half a
+    /// node. Of a lower child the edge moves into the merged node. Returns the parent's new version.
     pub fn merge(&self, parent: &Node, from: usize, to: usize) -> Result<Option<Arc<Node>>> {
         let Some(merged @ [first, .., last]) = parent.edges().get(from..=to) else { return Ok(None) };
         let mut children = Vec::with_capacity(merged.len());
@@ -58,7 +57,7 @@ impl Tree<'_> {
         let Some(height) = children.iter().map(|(_, child)| child).fold(None, highest) else {
             return self.merge_nulls(parent, from, to, merged).map(Some);
         };
-        // Of a lower child only the edge moves.
+        // A lower child stays; its edge moves.
         for (_, child) in &mut children {
             child.take_if(|child| child.height < height);
         }
@@ -102,7 +101,7 @@ impl Tree<'_> {
                         let lift = Lift::out_of_child(edge).then(&into);
                         all.extend(self.edges_of(child, edge, &lift)?);
                     }
-                    // What is pending for it stays above, in the joined partition.
+                    // Its pending messages stay above, in the joined partition.
                     None => {
                         let edge = Edge { partition: None, gotos: Vec::new(), ..(*edge).clone() };
                         all.push(self.lift_edge(&edge, &into)?);
@@ -120,7 +119,7 @@ impl Tree<'_> {
         edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));
         change.added.push(node);
         change.removed.extend(children.iter().filter_map(|(_, child)| Some(child.as_ref()?.id)));
-        // Two windows may have shown one child.
+        // Two windows may have shown the same child.
         change.removed.dedup();
         let mut edges = parent.edges().to_vec();
         edges.splice(from..=to, [edge]);
@@ -143,7 +142,7 @@ impl Tree<'_> {
         Ok(parent)
     }
 
-    /// The partitions of neighbouring edges as one.
+    /// The partitions of neighbouring edges, joined.
     fn joined_partition(&self, edges: &[Edge]) -> Result<Option<Arc<Piece>>> {
         let mut out = RunBuilder::default();
         let mut ranges = Vec::new();

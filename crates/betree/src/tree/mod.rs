@@ -1,4 +1,4 @@
-//! The Bε-tree: what is asked of it and what is done to its shape, one operation a file.
+//! The Bε-tree: queries and changes of shape, one operation a file.
 
 mod apply_messages;
 mod basement;
@@ -38,9 +38,9 @@ use crate::store::{NodePlace, ReadScope, Store};
 use crate::table::Table;
 use crate::upsert::Upsert;
 
-/// What an edge takes in memory besides its keys, in bytes; a header as much besides its entries.
+/// Memory of an edge without its keys, and of a header without its entries, in bytes.
 const EDGE_BYTES: usize = 160;
-/// What a GOTO takes in memory besides what it takes in a buffer, in bytes.
+/// Memory of a GOTO beyond its size in a buffer, in bytes.
 const GOTO_BYTES: usize = size_of::<Goto>();
 
 /// What every operation on a tree needs.
@@ -54,19 +54,18 @@ pub(crate) struct Tree<'e> {
     pub upsert: &'e dyn Upsert,
 }
 
-/// New versions of nodes, to be put in place in one step. References follow from what the versions
-/// name.
+/// New versions of nodes, to be installed in one step. Reference counts follow from what the versions name.
 #[derive(Default)]
 pub(crate) struct TreeChange {
-    /// New versions of nodes that the table holds.
+    /// New versions of nodes in the table.
     pub changed: Vec<Arc<Node>>,
-    /// Nodes under reserved names.
+    /// Nodes with reserved ids.
     pub added: Vec<Arc<Node>>,
-    /// Nodes whose contents have moved into others, each before those below it: they go with this
-    /// step, unless others still name them. What else is not named any more goes later, and all that
-    /// is below it.
+    /// Nodes whose contents moved to others, each before those below it. They are removed with this step
+    /// unless other nodes still name them. Other nodes that lose their last reference are freed later, with
+    /// all below them.
     pub removed: Vec<NodeId>,
-    /// The new root, if it is another.
+    /// The new root, if it changes.
     pub root: Option<NodeId>,
 }
 
@@ -75,17 +74,16 @@ pub(crate) fn dangling(id: NodeId) -> Error {
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
 }
 
-/// A search came to a node by an edge that shows more than the node has.
+/// The error of a search that came to a node by an edge that shows more than the node has.
 pub(crate) fn astray(id: NodeId) -> Error {
     let why = alloc::format!("it shows more than node {id} has");
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
 }
 
-/// Whether a node that was read from a place is what the node table says of it, and leads strictly down.
+/// Checks that a node as read from its place agrees with the node table and leads strictly down.
 ///
 /// # Errors
-/// Where it is not as high as the node table says, or leads to a node that is no lower: then whoever goes
-/// from node to node might never come to an end.
+/// If its height is not the table's, or it names a node that is no lower: a walk might never end.
 pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> {
     if table.height(node.id) != Some(node.height) {
         return Err(place.corrupt("its height is not the one that the node table has"));
@@ -96,21 +94,20 @@ pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> 
     Ok(())
 }
 
-/// A search comes no further: bounds that do not fit together would keep it where it is for ever.
+/// The error of a search that gets no further: bounds that do not fit would keep it in place for ever.
 fn nowhere() -> Error {
     let why = "what it shows does not hold the place that was looked for".into();
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
 }
 
 impl Tree<'_> {
-    /// The current version of a node, read from the device if need be; `None` if the tree no longer
-    /// has it.
+    /// The current version of a node, read from the device if need be; `None` if it is no longer in the tree.
     pub fn find(&self, id: NodeId) -> Result<Option<Arc<Node>>> {
         loop {
             if let Some(node) = self.dict.state.read().node(id) {
                 return Ok(Some(node.clone()));
             }
-            // Whoever reads it whole brings it.
+            // Its reader, which reads the node whole, installs it.
             if self.store.wait_for_reader(id) {
                 continue;
             }
@@ -126,22 +123,21 @@ impl Tree<'_> {
         }
     }
 
-    /// Brings a node that is not in memory there with all its pieces, in one read. `false` if it is not
-    /// there any more, or another is reading it.
+    /// Reads a node with all its pieces at once. `false` if the node is gone, or another thread reads it.
     fn find_whole(&self, id: NodeId) -> Result<bool> {
         let Some(place) = self.table.lock().place(id) else { return Ok(false) };
         let read = || -> Result<()> {
             let node = self.store.read_node(id, &place, ReadScope::Whole, None)?;
-            // Before those who wait for it look again, or they would read it themselves.
+            // Before the waiting threads look again, or they would read it themselves.
             self.keep_read(node, &place)?;
             Ok(())
         };
         Ok(self.store.read_alone(id, read).transpose()?.is_some())
     }
 
-    /// Keeps a node that was read from a place, unless there is a version of it by now, which is given
-    /// then. `None` if the place is out of date: while it was read it may have been read, changed, written
-    /// and forgotten by others.
+    /// Keeps a node as read from a place, or returns the newer version that came meanwhile. `None` if the
+    /// place is out of date: during the read the node may have been loaded, changed, written and evicted by
+    /// other threads.
     ///
     /// # Errors
     /// As [`fits`].
@@ -165,14 +161,14 @@ impl Tree<'_> {
         Ok(Some(node))
     }
 
-    /// The current version of a node that the tree has, for whoever holds the structure lock.
+    /// The current version of a node that is in the tree. Called with the structure lock held.
     pub fn node(&self, id: NodeId) -> Result<Arc<Node>> {
         self.find(id)?.ok_or_else(|| dangling(id))
     }
 
-    /// Brings a node into memory for a search that then begins anew. One that is gone was merged or split
-    /// away meanwhile, and the next look shows how. No name comes back: a look that leads to the same one
-    /// again would do so for ever.
+    /// Reads a node for a search that then begins anew. A node that is gone was merged or split away
+    /// meanwhile, and the next walk takes the new way. No id is reused, so a walk that comes to the same
+    /// missing id twice would do so for ever.
     fn find_for_search(&self, id: NodeId, gone: &mut Option<NodeId>) -> Result<()> {
         if self.find(id)?.is_none() && gone.replace(id) == Some(id) {
             return Err(dangling(id));
@@ -180,8 +176,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// A new node under a reserved name. What it has of other nodes' pieces it has for itself: these
-    /// may stay, or go, without it.
+    /// A new node with a reserved id. It gets pieces of its own in place of those of other nodes, which may
+    /// be evicted or freed without it.
     pub fn new_node(&self, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
         let id = self.table.lock().reserve();
         let mut body = body;
@@ -210,12 +206,13 @@ impl Tree<'_> {
         Arc::new(Node { id, height, lo, hi, body, charge })
     }
 
-    /// Another version of the same node with another body.
+    /// A version of the same node with another body.
     pub fn with_body(&self, node: &Node, body: Body) -> Arc<Node> {
         self.version(node.id, node.height, node.lo.clone(), node.hi.clone(), body)
     }
 
-    /// Makes the volume read-only if a node had fewer references than edges: what is freed next could still be in use.
+    /// Makes the volume read-only if a node had fewer references than edges: its blocks could be freed while
+    /// still in use.
     fn refuse_changes_if_miscounted(&self, table: &mut Table) {
         if let Some(id) = table.miscounted() {
             let (slot, generation) = (id.slot, id.generation);
@@ -230,7 +227,7 @@ impl Tree<'_> {
         self.install(TreeChange { root: Some(root.id), added: alloc::vec![root], ..TreeChange::default() });
     }
 
-    /// Puts new versions in place. Readers see all of it or nothing, and so does a checkpoint.
+    /// Installs new versions. Readers see all of the change or nothing of it, and so does a checkpoint.
     pub fn install(&self, change: TreeChange) {
         self.install_with(change, |_| ());
     }
@@ -277,7 +274,7 @@ impl Tree<'_> {
         let unnamed =
             |(id, more): (NodeId, i64)| (more != 0 && table.count(id, more) == Some(0)).then_some(id);
         let mut dead: Vec<NodeId> = counts.into_iter().filter_map(unnamed).collect();
-        // What was made and then covered by a later change of the same batch.
+        // A node that this change adds and a later part of the same batch covers.
         for id in added {
             if table.references(id) == 0 && !dead.contains(&id) {
                 dead.push(id);

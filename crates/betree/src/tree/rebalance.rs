@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId, live, live_before, next_live};
 
-/// Room for one flush in nodes: the child, the neighbour that it may merge with, and their parents
-/// are written anew.
+/// Room that one flush needs, in nodes: the child, a neighbour that it may merge with, and their parents are
+/// written anew.
 pub(crate) const FLUSH_NODES: u32 = 6;
-/// Room for a flush of which parts go past the child, in nodes.
+/// Room that a flush which passes the child needs, in nodes.
 pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 
 /// No tree grows beyond this height; its root becomes larger instead.
@@ -24,15 +24,15 @@ pub(super) const HEIGHT_MAX: u8 = 200;
 #[derive(Default)]
 pub(crate) struct Rebalanced {
     pub flushes: u64,
-    /// Something is left to be flushed, for want of room.
+    /// Messages remain to be flushed, for want of room.
     pub cut_short: bool,
 }
 
 impl Tree<'_> {
-    /// Flushes until no buffer is over the size of a node, splitting and merging on the way back.
-    /// The nodes `reached` by what came before are visited too. With `emptied`, buffers are emptied
-    /// whatever they hold, until there is no room: in it are the nodes that this was done with, which are
-    /// passed over when it goes on. `has_room` says whether so many nodes more could be written.
+    /// Flushes until no node has more pending than its size, and splits and merges on the way back. Also
+    /// visits the nodes `reached` by what came before. With `emptied`, flushes all buffers, whatever they
+    /// hold, until there is no room; `emptied` collects the nodes that are done, and the next call passes
+    /// over them. `has_room` says whether this many more nodes could be written.
     ///
     /// Called with the structure lock held.
     pub fn rebalance(
@@ -54,7 +54,7 @@ impl Tree<'_> {
             let fullest = pressures.enumerate().max_by_key(|(_, bytes)| *bytes);
             let fullest = fullest.filter(|(_, bytes)| *bytes > 0).map(|(index, _)| index);
             let wanted = fullest.filter(|_| over || eager);
-            // What messages have taken the place of in a leaf is in the way where space is short.
+            // Values that messages in a leaf replace take space where space is short.
             let wants_fold = eager && !self.store.may_keep_blocks() && has_messages(&node);
             let has_more = wanted.is_some() || wants_fold || eager && !rebalanced.cut_short;
             if has_more && has_room(FLUSH_NODES) {
@@ -77,7 +77,7 @@ impl Tree<'_> {
                 }
             } else if has_more && !rebalanced.cut_short {
                 rebalanced.cut_short = true;
-                // These are gone on with.
+                // The next call goes on with these.
                 emptied.retain(|id| !path.contains(id));
             }
             let goes_on = eager && !rebalanced.cut_short;
@@ -107,16 +107,16 @@ impl Tree<'_> {
         Ok(rebalanced)
     }
 
-    /// What is pending for an edge, in bytes of a buffer that is full at a node's size. A message for a
-    /// range counts for much: what it hides is kept until it has gone down, and each is in the way of
-    /// those who read past it.
+    /// The weight of an edge's pending messages, in bytes of a buffer that is full at a node's size. A
+    /// message for a range weighs much: what it hides is kept until it has gone down, and readers have to
+    /// pass it.
     fn pressure_bytes(&self, edge: &Edge) -> usize {
         let ranges_weigh = edge.pending_ranges().saturating_mul(self.geometry.range_weight_bytes());
         edge.pending_bytes().saturating_add(ranges_weigh)
     }
 
-    /// Splits a child that is too large, and merges or drops one that is too small. A child that was
-    /// reached is private: no other edge leads to it.
+    /// Splits a child that is too large; merges or drops one that is too small. A reached child is private:
+    /// no other edge leads to it.
     fn fit_child(&self, parent: Arc<Node>, id: NodeId) -> Result<()> {
         let Some(index) = parent.edges().iter().position(|e| e.child == Some(id)) else { return Ok(()) };
         let child = self.node(id)?;
@@ -129,9 +129,9 @@ impl Tree<'_> {
         };
         let child = match self.is_large(&child) {
             true if child.height > 0 => self.compact_edges(&child)?,
-            // Where keys are mostly new it is cheaper to leave messages where they are.
+            // Where most keys are new it is cheaper to leave messages where they are.
             true if self.store.may_keep_blocks() && self.dict.merge_yield.is_mostly_new() => child,
-            // Else they may take the place of what they are over.
+            // Otherwise folding them into the pairs may free what they replace.
             true => self.folded(&child)?,
             false => child,
         };
@@ -167,7 +167,7 @@ impl Tree<'_> {
         }
         let small = |edge: Option<&Edge>| -> Result<bool> {
             match edge.map(|e| e.child) {
-                // What is shared is not copied to be merged.
+                // A shared child is not copied for a merge.
                 Some(Some(child)) => Ok(self.is_private(child) && self.is_small(&*self.node(child)?)),
                 Some(None) => Ok(true),
                 None => Ok(false),
@@ -189,12 +189,12 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Mends the first edge of a node that shows a part of its child only: what is hidden, and all
-    /// below it, is mostly kept by nothing else. `false` if there is none.
+    /// Materializes the first edge of a node that shows only a part of its child: mostly, only that edge
+    /// keeps what is hidden, and all below it. `false` if there is no such edge.
     ///
-    /// Where others name the child nothing comes back by it as long as they do. Nobody asks: it is some
-    /// hundred bytes for each clone, once, and what is left as it was would have to be looked at again
-    /// whenever one of them goes.
+    /// A child with other references frees nothing as long as they last, and is materialized all the same:
+    /// that costs some hundred bytes for each clone, once, while a window left as it is would have to be
+    /// looked at again whenever one of the others goes.
     fn materialize_one_window(&self, node: &Node) -> Result<bool> {
         for (index, edge) in node.edges().iter().enumerate() {
             if let Some(id) = edge.child
@@ -206,7 +206,7 @@ impl Tree<'_> {
         Ok(false)
     }
 
-    /// Whether one edge alone leads to a node. Below a node of which that is not so, it says nothing.
+    /// Whether exactly one edge leads to a node. Below a node with several this says nothing.
     pub(super) fn is_private(&self, id: NodeId) -> bool {
         self.table.lock().references(id) == 1
     }
@@ -225,7 +225,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Gives the tree a level, or takes one. Gives the root if it is to be looked at again.
+    /// Adds or removes a level of the tree. Returns the root if it has to be looked at again.
     fn fit_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
         let fanout_max = self.geometry.fanout_max as usize;
         let root = if live(root.edges()) > fanout_max { self.compact_edges(root)? } else { root.clone() };
@@ -264,8 +264,8 @@ impl Tree<'_> {
         self.lower_root(&root)
     }
 
-    /// Makes what is left of a root's highest children edges of the root itself, where there is room
-    /// for all of them: clones that came and went leave them all but empty.
+    /// Makes the remaining edges of the root's highest children edges of the root, if there is room for all:
+    /// clones that came and went leave such children all but empty.
     fn lower_root(&self, root: &Arc<Node>) -> Result<Option<NodeId>> {
         let fanout_max = self.geometry.fanout_max as usize;
         let most = if live(root.edges()) == 1 { fanout_max } else { fanout_max / 2 };
@@ -280,7 +280,7 @@ impl Tree<'_> {
         Ok(Some(id))
     }
 
-    /// The height of a node that is to have these edges.
+    /// The height of a node that will have these edges.
     pub(super) fn height_above(&self, edges: &[Edge]) -> u8 {
         let table = self.table.lock();
         edges
@@ -291,7 +291,7 @@ impl Tree<'_> {
             .map_or(1, |height| height.saturating_add(1))
     }
 
-    /// The height of a node that is to have these edges, below an edge with these GOTOs pending.
+    /// The height of a node that will have these edges, below an edge with these GOTOs pending.
     pub(super) fn height_below(&self, edges: &[Edge], gotos: &[Goto]) -> u8 {
         let table = self.table.lock();
         let targets = gotos.iter().filter_map(|goto| table.height(goto.target));
@@ -300,7 +300,7 @@ impl Tree<'_> {
         self.height_above(edges).max(highest)
     }
 
-    /// Another root; what only the old one had named goes later.
+    /// Replaces the root; what only the old root named is freed later.
     fn replace_root(&self, old: &Node, top: Arc<Node>) {
         let (root, removed) = (Some(top.id), alloc::vec![old.id]);
         self.install(TreeChange { root, added: alloc::vec![top], removed, ..TreeChange::default() });

@@ -1,5 +1,5 @@
-//! Along the bounds of ranges that were deleted or replaced: what hides others, as a message or as a
-//! window, keeps what it hides from being freed, and is carried out here.
+//! Reclaims what is hidden along the bounds of deleted or replaced ranges: messages and windows that hide
+//! keys keep these from being freed until they are carried out.
 
 use alloc::vec::Vec;
 
@@ -10,10 +10,10 @@ use crate::key::Cut;
 use crate::node::{Node, NodeId};
 
 impl Tree<'_> {
-    /// Takes messages for ranges down along the cuts, and makes nodes of what windows beside them show:
-    /// as far as the nodes are in no other place, and down to the parents of leaves. Of what is hidden
-    /// after that, there is less than a leaf at each side of a cut. Gives the nodes on the way, which a
-    /// rebalancing has to look at. `has_room` says whether so many nodes more could be written.
+    /// Takes range messages down along the cuts, and materializes the windows beside them, down to the
+    /// parents of leaves, as far as no other node names the nodes on the way. Less than a leaf stays hidden
+    /// on either side of a cut. Returns the nodes on the way for a rebalance. `has_room` says whether this
+    /// many more nodes could be written.
     ///
     /// Called with the structure lock held.
     pub fn reclaim_hidden(&self, cuts: Vec<Cut>, has_room: &dyn Fn(u32) -> bool) -> Result<Vec<NodeId>> {

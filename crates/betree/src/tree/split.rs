@@ -1,4 +1,4 @@
-//! A child that is too large becomes two.
+//! Splits a child that is too large, and materializes windows.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,8 +11,8 @@ use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node, inside, shown_basements};
 
 impl Tree<'_> {
-    /// Splits what an edge shows of its child in two. Gives the new version of the parent, or `None`
-    /// if that is too little to be split.
+    /// Splits what an edge shows of its child in two. Returns the parent's new version, or `None` if there is
+    /// too little to split.
     pub fn split(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
         let (lo, hi) = edge.shown();
@@ -26,8 +26,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Where an edge shows only a part of its child: makes a node of that part (*materializing*), so that
-    /// what is hidden can go. Gives the new version of the parent.
+    /// Gives an edge that shows only a part of its child a node of that part (*materializing*), so that what
+    /// is hidden can be freed. Returns the parent's new version.
     pub fn materialize_window(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
         let (lo, hi) = edge.shown();
@@ -37,8 +37,8 @@ impl Tree<'_> {
         self.rebuild(parent, edge, index, child, &[lo, hi]).map(Some)
     }
 
-    /// Replaces the child of an edge by nodes for the parts of what it shows between the cuts, which
-    /// are in the child's coordinates.
+    /// Replaces the child of an edge by nodes for the parts of what it shows between the cuts, given in the
+    /// child's coordinates.
     fn rebuild(
         &self,
         parent: &Node,
@@ -48,12 +48,12 @@ impl Tree<'_> {
         cuts: &[Cut],
     ) -> Result<Arc<Node>> {
         let out = Lift::out_of_child(edge);
-        // Where the parts keep the blocks, they keep the messages over them.
+        // Parts that keep the blocks keep the messages over them too.
         let share = if self.store.may_keep_blocks() { Share::All } else { Share::Pairs };
         let mut change = TreeChange::default();
         let mut new = Vec::with_capacity(cuts.len());
         let above = |cut: &Cut, bound: &Cut, is_bound: bool| {
-            // A bound keeps the bytes it has in the parent, which its image may not say.
+            // A bound keeps its bytes in the parent, which its image in the child may lack.
             if is_bound { bound.clone() } else { out.to.cut(cut) }
         };
         for (part, pair) in cuts.windows(2).enumerate() {
@@ -92,9 +92,9 @@ impl Tree<'_> {
         Ok(parent)
     }
 
-    /// Where to split a leaf: between the keys at a quarter and at three quarters of it, so that the
-    /// halves share as long a prefix each as can be (*preferential splitting*, §5.3.2), and of such
-    /// places at the one nearest to the middle.
+    /// Where to split a leaf: between the keys at a quarter and at three quarters, where the halves share the
+    /// longest prefixes (*preferential splitting*, §5.3.2), and of such places at the one nearest to the
+    /// middle.
     fn leaf_cut(&self, basements: &[Basement], lo: &Cut, hi: &Cut) -> Result<Option<Cut>> {
         let basements = shown_basements(basements, lo, hi);
         let at_quarter =
@@ -119,10 +119,10 @@ impl Tree<'_> {
     }
 }
 
-/// A cut above `low` and not above `high`, at the border of a component of keys near `middle`.
+/// A cut above `low` and not above `high`, at the end of a component of keys near `middle`.
 fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
     let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
-    // Up to the end of the first component that not all keys between the two share.
+    // The end of the first component that the keys from `low` to `high` do not all share.
     let component = |key: &[u8]| {
         let end = key.get(shared..)?.iter().position(|b| *b == SEPARATOR)?;
         key.get(..=shared + end).map(Vec::from)
@@ -134,8 +134,8 @@ fn cut_between(low: &[u8], middle: &[u8], high: &[u8]) -> Cut {
     }
 }
 
-/// Where to split an interior node: at the pivot of the middle half that is shared least, and of
-/// such pivots at the one nearest to the middle.
+/// Where to split an interior node: at the shortest pivot of the middle half, and of equally short ones at
+/// the one nearest to the middle.
 fn interior_cut(edges: &[Edge], lo: &Cut, hi: &Cut) -> Option<Cut> {
     let (from, to) = (edges.partition_point(|e| e.hi <= *lo), edges.partition_point(|e| e.lo < *hi));
     let edges = edges.get(from..to)?;

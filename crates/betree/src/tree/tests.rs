@@ -1,5 +1,5 @@
-//! What a tree is to do where the device holds other than what was written, what it writes where others
-//! put together what a checkpoint is writing, and with how many reads it brings what belongs together.
+//! The tree on a device that holds other than what was written, what it writes while a checkpoint writes
+//! nodes that others merge, and how many reads bring what belongs together.
 
 mod block_inheritance;
 mod changes_during_checkpoint;
@@ -32,12 +32,12 @@ const D: DictId = DictId(0);
 const GEOMETRY: Geometry =
     Geometry { node_bytes: 16 << 10, basement_bytes: 2048, fanout_max: 8, log_bytes: 1 << 20, dicts: 1 };
 const KEYS: u32 = 2000;
-/// Leaves of so many basements that a scan reads ahead.
+/// Leaves with enough basements for a scan to read ahead.
 const LONG_LEAVES: Geometry =
     Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
 const KEYS_OF_LEAF: u32 = 1200;
 
-/// Appends, so that a message applied twice shows.
+/// Appends, so that a message applied twice is seen.
 struct Append;
 
 impl Upsert for Append {
@@ -61,7 +61,7 @@ fn formatted(geometry: &Geometry) -> Arc<MemDevice> {
     device
 }
 
-/// No key has a separator, so that all nodes have the dictionary's coordinates.
+/// No key has a separator, so every node has the dictionary's coordinates.
 fn key(number: u32) -> Vec<u8> {
     format!("k{number:04}").into_bytes()
 }
@@ -70,11 +70,11 @@ fn value(number: u32) -> Vec<u8> {
     key(number).repeat(30)
 }
 
-/// A volume of one long leaf. Gives it open, with all on the device and in memory.
+/// An open volume of one long leaf, all of it on the device and in memory.
 fn volume_with_long_leaf() -> (Arc<MemDevice>, Env) {
     let device = formatted(&LONG_LEAVES);
     let env = open(&device);
-    // In one batch, which is much for one child: it goes into a leaf at once.
+    // One batch, which is much for one child, goes to a leaf at once.
     let mut batch = Batch::new();
     (0..KEYS_OF_LEAF).for_each(|number| batch.put(D, &key(number), &value(number)));
     env.commit(&batch).unwrap();
@@ -92,13 +92,13 @@ fn put(env: &Env, key: &[u8], value: &[u8]) {
     env.commit(&batch).unwrap();
 }
 
-/// Brings what was committed to the root.
+/// Flushes what was committed to the root.
 fn to_root(env: &Env) {
     env.engine.freeze(true);
     env.engine.absorb_all().unwrap();
 }
 
-/// A volume, closed, whose root has interior children with messages in them.
+/// A closed volume whose root has interior children with pending messages.
 fn volume() -> Arc<MemDevice> {
     let device = formatted(&GEOMETRY);
     let env = open(&device);
@@ -106,7 +106,7 @@ fn volume() -> Arc<MemDevice> {
         put(&env, &key(number), &value(number));
     }
     for number in 0..KEYS / 2 {
-        // Far from each other, and few at a time: so little is for one child that it stays above.
+        // Far apart and few at a time: too little for one child to go down.
         let number = number * 769 % KEYS;
         put(&env, &key(number), &value(number));
         if number.is_multiple_of(8) {
@@ -136,12 +136,12 @@ fn interior_children(tree: &Tree<'_>) -> Vec<(Edge, Arc<Node>)> {
     children.filter(|(_, child)| child.height > 0).collect()
 }
 
-/// Where on the device a node's header begins, in bytes.
+/// Where a node's header begins on the device, in bytes.
 fn header_at(tree: &Tree<'_>, id: NodeId) -> usize {
     tree.table.lock().place(id).unwrap().extent.place(0) as usize
 }
 
-/// Puts a version of a node in place that nobody would make, and writes it.
+/// Installs a version of a node that the tree itself would never make, and writes it.
 fn make_up(env: &Env, node: &Node, height: u8, body: Body) {
     let tree = tree(env);
     let (lo, hi) = match body.edges() {

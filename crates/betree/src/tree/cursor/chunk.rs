@@ -1,9 +1,8 @@
-//! What lies around a place: the step of a cursor.
+//! The step of a cursor: what lies around a place.
 //!
-//! A *chunk* is the largest piece of the key space around a place that one basement, one null edge
-//! or one range delete serves. For it alone, what the memtables and the partitions above hold is
-//! merged with the pairs of the basement, newest first, and copied; no node is ever changed for a
-//! read (§3.4.4).
+//! A *chunk* is the largest part of the key space around a place that one basement, one null edge or one
+//! range delete serves. Messages of the memtables and of the partitions above are merged with the basement's
+//! pairs for this part alone, newest first, and copied; a read changes no node (§3.4.4).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,35 +20,35 @@ use crate::run::Run;
 use crate::store::{LEAVES_AHEAD, Request};
 use crate::upsert::fold;
 
-/// A chunk takes no more messages of one memtable than a basement would hold that are this small,
-/// in bytes.
+/// A chunk takes at most as many messages of one memtable as a basement holds messages of this size, in
+/// bytes.
 const SMALL_MESSAGE_BYTES: u32 = 16;
-/// Nor more than this many.
+/// And at most this many.
 const MEMTABLE_POINTS_MAX: usize = 256;
 
-/// Who has read so many basements in a row may well want the next leaf; a file of some blocks ends
+/// A scan that has read this many basements in a row may well want the next leaf; a file of a few blocks ends
 /// before.
 const LONG_SCAN_BASEMENTS: usize = 4;
 
-/// Values from this size on are not copied, in bytes.
+/// Values of at least this size are shared with their run, not copied, in bytes.
 const LARGE_VALUE_BYTES: usize = 512;
 
-/// The pairs of a chunk, copied out of the tree but for large values.
+/// The pairs of a chunk, copied out of the tree except for large values.
 #[derive(Default)]
 pub(crate) struct Chunk {
     pub lo: Option<Cut>,
     pub hi: Option<Cut>,
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
-    /// What large values are a part of.
+    /// The runs that hold the large values.
     runs: Vec<Arc<Run>>,
 }
 
-/// A pair: its key ends in the chunk's bytes here, and begins where the pair before ends.
+/// A pair, by its ends among the chunk's bytes; its key begins where the pair before ends.
 struct Pair {
     key_end: usize,
     end: usize,
-    /// The run and the point in it whose value this is; else it stands behind the key.
+    /// The run and the point in it that hold the value; otherwise it follows the key.
     shared: Option<(usize, usize)>,
 }
 
@@ -67,7 +66,7 @@ impl Chunk {
         self.pairs.push(Pair { key_end, end: self.bytes.len(), shared: None });
     }
 
-    /// Adds a pair whose value is that of a point of a run.
+    /// Adds a pair whose value stays in a run.
     fn push_shared(&mut self, key: &[u8], run: &Arc<Run>, index: usize) {
         let at = match self.runs.iter().rposition(|known| Arc::ptr_eq(known, run)) {
             Some(at) => at,
@@ -81,7 +80,7 @@ impl Chunk {
         self.pairs.push(Pair { key_end: end, end, shared: Some((at, index)) });
     }
 
-    /// How many pairs.
+    /// The number of pairs.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
@@ -115,18 +114,18 @@ impl Chunk {
     }
 }
 
-/// What a cursor goes through.
+/// The keys that a cursor goes through.
 pub(super) struct Scope {
-    /// Where its range begins and ends.
+    /// The bounds of the cursor's range.
     pub lo: Cut,
     pub hi: Cut,
-    /// What that is a part of, if it is.
+    /// The bounds of the whole that the range is a part of, if the caller has named one.
     pub whole: Option<(Cut, Cut)>,
 }
 
 impl Scope {
-    /// What of it lies ahead of a place: no more is looked for, or a memtable of many messages would give the same
-    /// ones again.
+    /// The part of the range ahead of a place. A look behind the place would return the same messages of a
+    /// full memtable again.
     fn ahead(&self, at: &Cut, direction: Direction) -> Window {
         let mut ahead = Window { lo: self.lo.clone(), hi: self.hi.clone() };
         match direction {
@@ -236,13 +235,13 @@ impl Tree<'_> {
         (walk, sources)
     }
 
-    /// A basement that is not in memory, behind some that are: somebody is scanning. Twice as many
-    /// as were read so far are read in one go, so that little is read in vain for whoever stops
-    /// soon; and when that reaches the leaf's end after some, the next leaf is read meanwhile.
+    /// Reads a basement that is not in memory, behind some that are: a scan. Reads twice as many basements at
+    /// once as were read so far, so that a scan that ends soon has read little in vain. A long scan that
+    /// comes near the leaf's end has the next leaf read meanwhile.
     ///
-    /// Beyond what the scan is a part of nothing is read for its sake: whoever goes from one file to the next in
-    /// order is known by what lies before the file and is in memory, or by coming to the beginning of a
-    /// leaf that was read ahead. A file somewhere would have all around it read in vain.
+    /// Nothing beyond the whole that the scan is a part of is read for the scan's sake, or a read of any one
+    /// file would bring all around it in vain. A walk from file to file in order is known by the basements
+    /// before the file in memory, or by its coming to the beginning of a leaf that was read ahead.
     fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, direction: Direction) -> Result<()> {
         let LeafPlace { leaf, index, end, basement: Level { up, .. } } = place;
         let basements = leaf.basements();
@@ -263,7 +262,7 @@ impl Tree<'_> {
         if direction == Direction::Forward {
             let (near, rest) = basements.split_at_checked(*index).unwrap_or_default();
             let near = near.get(near.len() - behind..).unwrap_or_default();
-            // The one that the whole begins in is among them.
+            // The basement in which the whole begins is among them.
             let before = near.partition_point(|b| begins_before(b, lo));
             if !was_expected && before < 2 {
                 ahead = ahead.min(rest.partition_point(|b| begins_before(b, hi)));
@@ -293,8 +292,8 @@ impl Tree<'_> {
         self.store.load_together(leaf.id, &pieces)
     }
 
-    /// Brings the leaf behind a place into memory, with what is pending above it, for a scan that
-    /// is coming, and asks for `more` leaves behind it, which others may read at the same time.
+    /// Reads the leaf behind a place and what is pending above it, for a scan to come, and asks for `more`
+    /// leaves behind it, which other threads may read at the same time.
     pub fn read_leaf(&self, at: &Cut, mut more: usize) -> Result<()> {
         let mut ask_for_more = |end: Cut| {
             if more > 0 && end != Cut::HIGH {
@@ -375,9 +374,9 @@ impl Tree<'_> {
         }
     }
 
-    /// Merges what several sources, or several messages, say of one key.
+    /// Merges several sources, or several messages, for one key.
     fn merge_key(&self, key: &[u8], sources: &mut [MessageIter], chunk: &mut Chunk) {
-        // Newest buffer first, so that a base ends the search; oldest message first in each.
+        // Newest source first, so that a base ends the search; oldest message first in each source.
         let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
         let mut ended = false;
         for source in sources {
@@ -398,7 +397,7 @@ impl Tree<'_> {
     }
 }
 
-/// The messages of a memtable in the window, which is narrowed if there are many.
+/// The messages of a memtable in the window; the window is narrowed if they are many.
 fn copy_memtable(
     memtable: &Memtable,
     direction: Direction,
@@ -433,7 +432,7 @@ fn copy_memtable(
     MessageIter::new(Points::Copied { points, next: 0 }, ranges)
 }
 
-/// The range of a partition that covers the keys next to the place.
+/// The range delete of a run that covers the keys next to the place.
 pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, direction: Direction) -> Option<&'r RangeDelete> {
     match direction {
         Direction::Forward => {
@@ -447,7 +446,7 @@ pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, direction: Direction) -> 
     }
 }
 
-/// What a level holds for its window ahead of the place.
+/// The messages of a run in a level's window ahead of the place.
 fn message_iter_of(run: Arc<Run>, level: &Level, direction: Direction) -> MessageIter {
     let (lo, hi) = match direction {
         Direction::Forward => ((&level.window.lo).max(&level.at), &level.window.hi),

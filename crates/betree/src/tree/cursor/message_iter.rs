@@ -1,4 +1,4 @@
-//! Messages of one buffer, in the order of their keys, on their way into a chunk.
+//! An iterator of one buffer's messages, in the order of their keys.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -8,14 +8,14 @@ use crate::key::{Cut, Translation};
 use crate::message::{Kind, Point, RangeDelete};
 use crate::run::Run;
 
-/// The window that is left of a walk, in the dictionary's coordinates and in the node's.
+/// A range of keys that a walk narrows step by step.
 pub(super) struct Window {
     pub lo: Cut,
     pub hi: Cut,
 }
 
 impl Window {
-    /// Keeps what it shares with `[lo, hi)`.
+    /// Narrows the window to what it shares with `[lo, hi)`.
     pub fn meet(&mut self, lo: &Cut, hi: &Cut) {
         if *lo > self.lo {
             self.lo = lo.clone();
@@ -26,7 +26,7 @@ impl Window {
     }
 }
 
-/// Messages of one buffer for a chunk.
+/// The messages of one buffer for a chunk.
 pub(super) struct MessageIter {
     points: Points,
     ranges: Vec<RangeDelete>,
@@ -39,17 +39,17 @@ pub(super) struct MessageIter {
 pub(super) enum Points {
     /// Copied out of a memtable.
     Copied { points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)>, next: usize },
-    /// In a partition or basement, with the way to the dictionary's coordinates.
+    /// In a partition or basement; `up` leads to the dictionary's coordinates.
     Run { run: Arc<Run>, up: Translation, next: usize, end: usize },
 }
 
 impl MessageIter {
-    /// The messages as they are; clip before looking.
+    /// The messages as they are; to be clipped before they are read.
     pub fn new(points: Points, ranges: Vec<RangeDelete>) -> MessageIter {
         MessageIter { points, ranges, head: Vec::new(), more: false }
     }
 
-    /// Leaves out the points outside of the window, which all lie before or behind the others.
+    /// Drops the points outside of the window, which all lie before or behind the others.
     pub fn clip(&mut self, window: &Window) {
         match &mut self.points {
             Points::Copied { points, next } => {
@@ -65,7 +65,7 @@ impl MessageIter {
         self.look();
     }
 
-    /// Looks at the next point.
+    /// Moves to the next point.
     pub fn look(&mut self) {
         self.head.clear();
         match &self.points {
@@ -83,7 +83,7 @@ impl MessageIter {
         }
     }
 
-    /// The value of the next point, if that is all there is of its key here and it is a put.
+    /// The value of the next point if it is a put and the only message for its key here.
     pub fn single_put(&self) -> Option<&[u8]> {
         match &self.points {
             Points::Copied { points, next } => {
@@ -99,7 +99,7 @@ impl MessageIter {
         }
     }
 
-    /// The run in which the next point stands, and where.
+    /// The run of the next point, and its index there.
     pub fn place(&self) -> Option<(&Arc<Run>, usize)> {
         match &self.points {
             Points::Copied { .. } => None,
@@ -142,7 +142,7 @@ impl MessageIter {
         }
     }
 
-    /// Whether a range of the buffer covers the key.
+    /// Whether a range delete of the buffer covers the key.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.ranges.iter().any(|r| r.covers(key))
     }

@@ -1,5 +1,5 @@
-//! The range query: a place in a key range that moves both ways, a chunk at a time. No lock is held
-//! between steps.
+//! The range query: a cursor in a key range moves both ways, a chunk at a time, and holds no lock between
+//! steps.
 
 mod chunk;
 mod message_iter;
@@ -16,21 +16,20 @@ use chunk::{Chunk, Direction, Scope};
 use unreadable::BadPieces;
 pub use unreadable::Unreadable;
 
-/// So often is a place looked at again that can be read at one moment and not at the next.
+/// How often a place that is readable at one moment and not at the next is tried.
 const TRIES_MAX: u32 = 4;
 
-/// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each chunk is
-/// seen as it was when it was read, and what was committed since is sure to be seen after a
-/// [`seek`](Cursor::seek).
+/// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each chunk is as of its
+/// reading, and later commits are sure to be seen only after a [`seek`](Cursor::seek).
 pub struct Cursor<'e> {
-    /// None: a dictionary that is not there, and empty.
+    /// `None`: the dictionary does not exist, and counts as empty.
     tree: Option<Tree<'e>>,
     queries: &'e AtomicU64,
     scope: Scope,
     at: Cut,
     chunk: Chunk,
-    /// Before which pair of the chunk the cursor stands, while it stands inside of it: a step is then no
-    /// search, and `at` is of before.
+    /// The index of the pair of the chunk that the cursor stands before, if it stands inside the chunk. A
+    /// step then searches nothing, and `at` is out of date.
     index: Option<usize>,
 }
 
@@ -40,16 +39,17 @@ impl<'e> Cursor<'e> {
         Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, chunk: Chunk::default(), index: None }
     }
 
-    /// Says what the range is a part of. All of the range is wanted then, and whoever reads a part may soon read
-    /// the next one: so much is read ahead, and more only where what lies before the whole was read as
-    /// well. Without it the range is a whole that somebody goes through for as long as he likes.
+    /// Names the whole that the range is a part of. The caller wants all of the range, and may soon want the
+    /// next part: reading ahead covers the range, and goes further only if what lies before the whole was
+    /// read too. Without this call the range is a whole of its own, and a scan of it may take as long as it
+    /// likes.
     #[must_use]
     pub fn part_of(mut self, lo: Cut, hi: Cut) -> Cursor<'e> {
         self.scope.whole = Some((lo, hi));
         self
     }
 
-    /// Reads what lies around the place, which reaches further on the way.
+    /// Reads the chunk around the place.
     fn read(&mut self, direction: Direction) -> Result<()> {
         self.queries.fetch_add(1, Relaxed);
         match &self.tree {
@@ -68,14 +68,14 @@ impl<'e> Cursor<'e> {
         }
     }
 
-    /// Moves to a place, clipped to the cursor's range. What was read before is read anew.
+    /// Moves to a place, clipped to the cursor's range. The chunk is read anew.
     pub fn seek(&mut self, to: &Cut) {
         self.at = to.clone().max(self.scope.lo.clone()).min(self.scope.hi.clone());
         self.chunk.lo = None;
         self.index = None;
     }
 
-    /// Before which pair of the chunk the cursor stands.
+    /// The index of the pair of the chunk that the cursor stands before.
     fn index(&self) -> usize {
         self.index.unwrap_or_else(|| self.chunk.first_behind(&self.at))
     }
@@ -86,7 +86,7 @@ impl<'e> Cursor<'e> {
         self.index = None;
     }
 
-    /// Steps over the next pair and gives it, or `None` at the end of the range.
+    /// Steps over the next pair and returns it, or `None` at the end of the range.
     ///
     /// # Errors
     /// The device's, or corruption; the cursor has not moved.
@@ -96,7 +96,7 @@ impl<'e> Cursor<'e> {
         Ok(found.map(|index| self.chunk.pair(index)))
     }
 
-    /// As [`next`](Cursor::next), past all that cannot be read: of that `passed` is told.
+    /// As [`next`](Cursor::next), but skips what cannot be read and calls `passed` with it.
     pub fn next_past(&mut self, passed: &mut dyn FnMut(Unreadable)) -> Option<(&[u8], &[u8])> {
         let mut bad = BadPieces::default();
         let mut tries = 0;
@@ -114,7 +114,7 @@ impl<'e> Cursor<'e> {
                 passed(unreadable);
             }
             tries = if self.at == before { tries + 1 } else { 0 };
-            // It can be read after all, and then not again.
+            // The place became readable, and then unreadable again.
             if tries == TRIES_MAX {
                 passed(Unreadable { lo: before, hi: Cut::HIGH, errors: alloc::vec![error] });
                 self.seek(&Cut::HIGH);
@@ -122,7 +122,7 @@ impl<'e> Cursor<'e> {
         }
     }
 
-    /// Steps over the next pair and gives its index in the chunk.
+    /// Steps over the next pair and returns its index in the chunk.
     fn find_next(&mut self) -> Result<Option<usize>> {
         loop {
             if self.index.is_none() {
@@ -144,7 +144,7 @@ impl<'e> Cursor<'e> {
         }
     }
 
-    /// Steps back over the pair before the cursor and gives it, or `None` at the range's start.
+    /// Steps back over the pair before the cursor and returns it, or `None` at the start of the range.
     ///
     /// # Errors
     /// The device's, or corruption; the cursor has not moved.

@@ -1,4 +1,4 @@
-//! How much of the key space it is that cannot be read around a place, and all that is to blame.
+//! How far the keys around a place cannot be read, and all the reasons.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,21 +12,21 @@ use crate::key::Cut;
 use crate::node::NodeId;
 use crate::run::Layers;
 
-/// So many pieces are remembered that could not be read: no tree is higher.
+/// At most this many unreadable pieces are remembered: no path is longer.
 const REMEMBERED_MAX: usize = 64;
 
-/// What a scan passes over.
+/// A range of keys that a scan skips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Where it begins, in the dictionary.
+    /// Its lower bound, in the dictionary's coordinates.
     pub lo: Cut,
-    /// Where it ends, which may be behind the end of the scan's range.
+    /// Its upper bound, which may lie behind the end of the scan's range.
     pub hi: Cut,
-    /// Why its keys cannot be read: whatever cannot be on the way to them, at least one thing.
+    /// Why its keys cannot be read: an error for each unreadable thing on the way to them, at least one.
     pub errors: Vec<Error>,
 }
 
-/// Pieces that could not be read, so that they need not be read again for each part of what they are to blame for.
+/// Pieces that could not be read, so that the next range below them need not read them again.
 #[derive(Default)]
 pub(super) struct BadPieces(Vec<(Arc<Piece>, Error)>);
 
@@ -44,16 +44,16 @@ impl BadPieces {
     }
 }
 
-/// What is wrong on the way to a place, and where the keys end that have the same way.
+/// What is wrong on the way to a place, and the end of the keys that have the same way.
 struct Blame {
     hi: Cut,
     errors: Vec<Error>,
-    /// A node on the way was not in memory, and is there now: there is more to see.
+    /// A node on the way had to be read: look again.
     is_more: bool,
 }
 
 impl Tree<'_> {
-    /// What cannot be read from a place on; `None` if it can be read.
+    /// The unreadable range that begins at a place; `None` if the place can be read.
     pub(super) fn unreadable_at(&self, at: &Cut, bad: &mut BadPieces) -> Option<Unreadable> {
         let mut gone = None;
         loop {
@@ -64,7 +64,7 @@ impl Tree<'_> {
             if errors.is_empty() {
                 return None;
             }
-            // What leads nowhere in order says nothing that can be believed of what is behind it.
+            // Bounds out of order tell nothing of what lies behind.
             let hi = if hi <= *at { Cut::HIGH } else { hi };
             return Some(Unreadable { lo: at.clone(), hi, errors });
         }
@@ -87,7 +87,7 @@ impl Tree<'_> {
                 }
             };
             for run in layers.newest_first() {
-                // Newer messages hide what is below, so that nobody has to read that.
+                // Newer messages hide what is below: it need not be read.
                 if let Some(range) = range_around(run, &level.at, Direction::Forward) {
                     let end = level.up.cut(&range.hi.clone().min(level.window.hi.clone()));
                     return Blame { hi: hi.min(end), errors, is_more: false };

@@ -1,4 +1,4 @@
-//! What nodes that are made of others keep of their blocks.
+//! Which blocks a node reuses that is made of others.
 
 use super::*;
 use crate::space::Extent;
@@ -10,7 +10,7 @@ fn extents(env: &Env) -> Vec<Arc<Extent>> {
     leaves.iter().map(|id| tree.table.lock().place(*id).unwrap().extent).collect()
 }
 
-/// Puts every eighth key of the leaf anew, with a value of another size.
+/// Puts every eighth key of the leaf again, with a value of another size.
 fn grow(env: &Env, times: usize) {
     let mut batch = Batch::new();
     let numbers = (0..KEYS_OF_LEAF).step_by(8);
@@ -44,7 +44,7 @@ fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
         assert!(extents(&env).len() > 1, "it was split");
         assert_eq!(problems(&env), Vec::<String>::new());
         env.close().unwrap();
-        // What the node table says of their extents is believed only if no two have a block in common.
+        // The node table's extents are accepted only if no two share a block.
         expect_grown(&open(&device), 4);
         (env.stats().device_write_bytes - before, leaf_bytes)
     };
@@ -60,13 +60,13 @@ fn blocks_that_the_checkpoint_under_way_names_are_not_taken_over() {
     device.do_not_seek();
     let old = only_leaf(&tree(&env)).id;
     let mut batch = Batch::new();
-    // A new leaf has copies of the basements of the old one, which stays where it is, behind windows.
+    // A new leaf has copies of the basements of the old leaf, which stays where it is, behind windows.
     batch.clone_range(D, b"k0", b"z");
     env.commit(&batch).unwrap();
     let mut committed = env.checkpoint.lock();
     let superblock = committed.superblock.clone();
     let captured = env.engine.capture(superblock.next_msn + 1);
-    // The old one goes while it is being written.
+    // The old leaf is freed while it is being written.
     env.engine.drain(&mut HashSet::new()).unwrap();
     while env.engine.free_one().unwrap() {}
     assert!(!tree(&env).table.lock().holds(old));
@@ -74,7 +74,7 @@ fn blocks_that_the_checkpoint_under_way_names_are_not_taken_over() {
     drop(committed);
     let crashed = MemDevice::holding(device.durable_bytes());
     drop(env);
-    // What the node table says of extents is believed only if no two have a block in common.
+    // The node table's extents are accepted only if no two share a block.
     let env = open(&crashed);
     assert_eq!(problems(&env), Vec::<String>::new());
 }
@@ -86,7 +86,7 @@ fn a_clone_of_a_part_of_a_leaf_reads_what_is_at_its_borders_alone() {
     assert!(leaf.basements().iter().all(|basement| basement.piece.evict()));
     let before = env.stats().device_read_bytes;
     let mut batch = Batch::new();
-    // Those from k0000 to k0999.
+    // The keys from k0000 to k0999.
     batch.clone_range(D, b"k0", b"z");
     env.commit(&batch).unwrap();
     let read_bytes = env.stats().device_read_bytes - before;

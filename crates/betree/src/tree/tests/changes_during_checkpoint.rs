@@ -1,4 +1,4 @@
-//! A checkpoint holds the moment that it captured, whatever is done to the tree until it is written.
+//! A checkpoint holds the moment of its capture, whatever happens to the tree before it is written.
 
 use alloc::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::key::Cut;
 const SEEDS: u64 = 60;
 const ROUNDS: usize = 8;
 
-/// What a dictionary is to hold.
+/// The model: what a dictionary must hold.
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct Dice(Rng);
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// Puts, deletes, and clones of what begins alike, in the environment and in the model.
+/// Puts, deletes, and clones of common prefixes, in the environment and in the model.
 fn change(env: &Env, pairs: &mut Pairs, dice: &mut Dice) {
     let mut batch = Batch::new();
     match dice.below(10) {
@@ -53,7 +53,7 @@ fn change(env: &Env, pairs: &mut Pairs, dice: &mut Dice) {
     env.commit(&batch).unwrap();
 }
 
-/// What background threads do, or a part of it.
+/// The work of background threads, or a part of it.
 fn work(env: &Env, dice: &mut Dice) {
     match dice.below(4) {
         0 => to_root(env),
@@ -108,7 +108,7 @@ fn a_checkpoint_holds_what_it_captured_whatever_is_done_until_it_is_written() {
             assert_eq!(problems(&found), Vec::<String>::new(), "seed {seed}, round {round}");
             assert!(pairs_of(&found) == captured_pairs, "seed {seed}, round {round}");
             assert!(pairs_of(&env) == pairs, "seed {seed}, round {round}, in memory");
-            // The log begins anew.
+            // The log starts anew.
             env.checkpoint().unwrap();
         }
     }

@@ -1,5 +1,4 @@
-//! Volumes of which several places at once are not what was written: all are told, and everything beside them
-//! is read.
+//! Volumes with damage at several places at once: the check reports each, and everything else can be read.
 
 use alloc::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::tree::Unreadable;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What stands where on the device: each node's header and pieces, each page of the node table and its directory.
+/// The places on the device: each node's header and pieces, each page of the node table, and its directory.
 struct Places {
     headers: Vec<u64>,
     basements: Vec<u64>,
@@ -57,12 +56,12 @@ fn places(device: &Arc<MemDevice>) -> Places {
     found
 }
 
-/// Flips a bit in each of some places.
+/// Flips a bit at each of the places.
 fn smash(device: &MemDevice, places: &[u64]) {
     places.iter().for_each(|at| device.flip(*at as usize * 8 + 3));
 }
 
-/// What a check tells of a volume, opened if it can be; and the volume.
+/// The findings of a check, and the volume, opened if it can be.
 fn examine(device: &Arc<MemDevice>) -> (Env, Vec<Finding>) {
     let mut told = Vec::new();
     let options = || Options::new(8 << 20, Arc::new(Append));
@@ -85,7 +84,7 @@ fn sentences(told: &[Finding]) -> Vec<String> {
     told.iter().cloned().filter_map(Finding::into_problem).collect()
 }
 
-/// Scans everything, past what cannot be read: all that was found, and all that was passed over.
+/// Scans everything and skips what cannot be read. Returns all that was found, and all that was skipped.
 fn scan_past(env: &Env) -> (Pairs, Vec<Unreadable>) {
     let (mut found, mut gaps) = (Pairs::new(), Vec::new());
     let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
@@ -95,8 +94,8 @@ fn scan_past(env: &Env) -> (Pairs, Vec<Unreadable>) {
     (found, gaps)
 }
 
-/// A scan gives what single queries give, and passes over what they cannot read (but for what stands in newer
-/// messages over that); each error that it meets is one that the check has told.
+/// A scan returns what point queries return, and skips what they cannot read (except newer messages above
+/// it); each of its errors is among the findings of the check.
 fn assert_scan_agrees(env: &Env, told: &[Finding], keys: &[Vec<u8>], seed: &str) {
     let (found, gaps) = scan_past(env);
     let is_told = |error: &Error| {
@@ -116,7 +115,7 @@ fn assert_scan_agrees(env: &Env, told: &[Finding], keys: &[Vec<u8>], seed: &str)
     }
 }
 
-/// A volume of so many nodes that their table has several pages; what begins with `k0` is under `c` too.
+/// A volume with enough nodes for a node table of several pages; the keys of `k0` are under `c` too.
 fn volume_with_clone() -> (Arc<MemDevice>, Vec<Vec<u8>>) {
     let device = formatted(&Geometry { node_bytes: 2048, basement_bytes: 512, ..GEOMETRY });
     let env = open(&device);
@@ -137,7 +136,7 @@ fn each_of_several_smashed_places_is_told_and_named() {
     let device = volume();
     let at = places(&device);
     assert!(at.headers.len() > 20 && at.basements.len() > 100 && at.partitions.len() > 4);
-    // The last headers are those of leaves: the walk goes on beside them.
+    // The last headers are those of leaves: the walk goes on past them.
     let header = *at.headers.last().unwrap();
     let basements = [at.basements[0], at.basements[at.basements.len() / 2]];
     let smashed = [4096, header, basements[0], basements[1], at.partitions[2]];
@@ -150,7 +149,7 @@ fn each_of_several_smashed_places_is_told_and_named() {
     }
     assert_eq!(sentences.len(), smashed.len(), "{sentences:?}");
     assert_scan_agrees(&env, &told, &(0..KEYS).map(key).collect::<Vec<_>>(), "several");
-    // All but the superblock hides something: each is to blame for a part of the keys.
+    // Each place except the superblock hides a part of the keys.
     let (_, gaps) = scan_past(&env);
     let blamed: HashSet<String> =
         gaps.iter().flat_map(|gap| &gap.errors).map(|error| format!("{error}")).collect();

@@ -1,4 +1,4 @@
-//! Headers that take too much memory.
+//! Eviction of headers that take too much memory.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn headers_of_interior_nodes_stay_only_while_the_tree_is_changed() {
     let env = open(&volume());
     read_all(&env);
     let tree = tree(&env);
-    // The first call takes the marks from what was touched.
+    // The first call clears the marks of what was used.
     let evict_untouched = || (0..2).for_each(|_| tree.dict.evict_headers());
     let all_bytes = header_bytes(&env);
     {

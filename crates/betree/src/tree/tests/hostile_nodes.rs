@@ -1,5 +1,5 @@
-//! Nodes with the right checksums that no engine would write: who made them up gets an error for it, or a
-//! sentence of a check, never a search without an end, or a panic.
+//! Nodes with valid checksums that no engine would write: they cause an error or a finding of a check, never
+//! an endless search or a panic.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,10 +9,10 @@ use super::*;
 use crate::error::Error;
 use crate::key::Cut;
 
-/// More than any search here takes.
+/// Longer than any search here takes.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// What is asked of a volume is answered, with an error.
+/// Asserts that a query of the volume ends, with an error.
 fn assert_refused<T: Send + 'static>(
     device: &Arc<MemDevice>,
     ask: impl FnOnce(&Env) -> crate::error::Result<T> + Send + 'static,
@@ -21,7 +21,7 @@ fn assert_refused<T: Send + 'static>(
     let (answer, answered) = mpsc::channel();
     thread::spawn(move || {
         let told = answer.send(ask(&env).map(|_| ()));
-        // The next question is to find the volume as it was.
+        // The next query must find the volume as it was.
         env.abandon();
         told
     });
@@ -31,7 +31,7 @@ fn assert_refused<T: Send + 'static>(
     }
 }
 
-/// All that goes from node to node.
+/// Every operation that goes from node to node.
 fn assert_all_refused(device: &Arc<MemDevice>, key: &'static [u8]) {
     assert_refused(device, move |env| env.get(D, key));
     assert_refused(device, move |env| {
@@ -84,7 +84,7 @@ fn a_node_of_another_height_than_the_node_table_says_is_refused() {
 #[test]
 fn a_node_that_lies_beside_the_window_onto_it_is_refused() {
     for edges in [
-        // Behind the window, before all of it, and in the midst of it.
+        // Behind the window, before it, and in its middle.
         [Edge::null(Cut::before(*b"x"), Cut::before(*b"y")), Edge::null(Cut::before(*b"y"), Cut::HIGH)],
         [Edge::null(Cut::LOW, Cut::before(*b"a")), Edge::null(Cut::before(*b"a"), Cut::before(*b"b"))],
         [
@@ -99,7 +99,7 @@ fn a_node_that_lies_beside_the_window_onto_it_is_refused() {
         assert_refused(&device, |env| env.get(D, b"k0000"));
         for way_up in [true, false] {
             assert_refused(&device, move |env| {
-                // What a memtable deletes is looked for in what is left of the window.
+                // A memtable's deletes are looked up in what is left of the window.
                 let mut batch = Batch::new();
                 batch.delete_range(D, &Cut::before(*b"k0005"), &Cut::before(*b"k0006"));
                 env.commit(&batch)?;
@@ -114,7 +114,7 @@ fn a_node_that_lies_beside_the_window_onto_it_is_refused() {
     }
 }
 
-/// Nodes that are named twice are looked at once, but each window onto them is.
+/// A node named twice is checked once, but each window onto it is checked.
 #[test]
 fn a_check_tells_of_each_window_that_shows_more_than_there_is() {
     for (wrong, right) in [(0, 1), (1, 0)] {
@@ -133,7 +133,7 @@ fn a_check_tells_of_each_window_that_shows_more_than_there_is() {
         let name = format!("node {}: ", edges[right].child.unwrap());
         assert_eq!(problems(&env), Vec::<String>::new());
         make_up(&env, &root, root.height, Body::Interior(edges));
-        // It holds what the version before stood in.
+        // Its extent holds the blocks of the version before.
         drop(root);
         let problems = problems(&env);
         let is_told =

@@ -1,14 +1,14 @@
-//! A partition of whose messages most were overwritten is put together while a checkpoint writes it.
+//! A partition whose messages were mostly overwritten has its runs merged while a checkpoint writes it.
 
 use super::*;
 use crate::key::Cut;
 use crate::store::ReadScope;
 
-/// Everything stands in the root.
+/// The whole tree is the root.
 const ONE_NODE: Geometry = Geometry { node_bytes: 256 << 10, ..GEOMETRY };
 const PAIRS: u32 = 40;
 
-/// Commits, and brings to the root what is little for one child.
+/// Commits, and flushes to the root a little for each child.
 fn bring(env: &Env, number: u32, value: &[u8]) {
     put(env, &key(number), value);
     to_root(env);
@@ -63,7 +63,7 @@ fn a_partition_put_together_while_it_is_written_is_stored_once() {
 
     let env = open(&device);
     append(&env, b"2,");
-    // Whoever wants all of a partition in one run puts it together.
+    // A read of the whole partition as one run merges it.
     let partition = root(&super::tree(&env)).edges()[0].partition.clone().unwrap();
     env.engine.store.run(&partition).unwrap();
     drop(partition);

@@ -1,5 +1,4 @@
-//! Messages wait beside the pairs of a basement that is not on the device yet, and more come while it is
-//! written.
+//! Messages wait beside the pairs of a basement that is not on the device, and more come while it is written.
 
 use super::*;
 
@@ -12,7 +11,7 @@ fn append(env: &Env, number: u32, delta: &[u8]) {
     env.engine.drain(&mut HashSet::new()).unwrap();
 }
 
-/// Writes all pairs of the leaf anew, so that none of it is on the device.
+/// Writes all pairs of the leaf again, so that none of it is on the device.
 fn renew(env: &Env) {
     let mut batch = Batch::new();
     (0..KEYS_OF_LEAF).for_each(|number| batch.put(D, &key(number), &value(number)));
@@ -39,7 +38,7 @@ fn what_comes_while_messages_are_written_with_their_pairs_is_applied_once() {
     let mut committed = env.checkpoint.lock();
     let next_msn = committed.superblock.next_msn + u64::from(KEYS_OF_LEAF) + 1;
     let captured = env.engine.capture(next_msn);
-    // Over what is being written.
+    // Over the version that is being written.
     append(&env, number, b"2");
     let superblock = committed.superblock.clone();
     env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();

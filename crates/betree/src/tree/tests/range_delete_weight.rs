@@ -1,14 +1,14 @@
-//! Range deletes that wait count for much, also where nobody has read them since the volume was opened.
+//! Pending range deletes weigh much, even if nobody has read them since the volume was opened.
 
 use super::*;
 use crate::key::Cut;
 
-/// How many range deletes wait at the root's edges.
+/// The number of range deletes pending at the root's edges.
 fn waiting(env: &Env) -> usize {
     root(&tree(env)).edges().iter().map(Edge::pending_ranges).sum()
 }
 
-/// The same, by a look at what is there.
+/// The same number, counted by reading.
 fn really_waiting(env: &Env) -> usize {
     let tree = tree(env);
     let ranges =

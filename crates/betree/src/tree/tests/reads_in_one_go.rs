@@ -1,4 +1,4 @@
-//! What is read in one go.
+//! Neighbouring pieces take one read.
 
 use super::*;
 use crate::cache::{Piece, RUNS_MAX};
@@ -7,7 +7,7 @@ fn basement(env: &Env, index: usize) -> Arc<Piece> {
     only_leaf(&tree(env)).basements()[index].piece.clone()
 }
 
-/// Brings basements into memory. Gives how many reads that takes, and of how many bytes.
+/// Reads basements. Returns the number of reads and their bytes.
 fn cost_of_loading(env: &Env, basements: &[usize]) -> (u64, u64) {
     let pieces: Vec<_> = basements.iter().map(|index| basement(env, *index)).collect();
     assert!(pieces.iter().all(|piece| piece.evict()));
@@ -32,14 +32,15 @@ fn a_disk_that_seeks_reads_over_what_it_would_take_longer_to_pass_by() {
     assert!(bytes < all_bytes / 2, "{bytes} of {all_bytes} bytes");
 }
 
-/// Of how many runs those basements are stored that have several.
+/// The number of stored runs of each basement that has several.
 fn runs(env: &Env) -> Vec<usize> {
     let leaf = only_leaf(&tree(env));
     let stored = leaf.basements().iter().map(|basement| basement.piece.stored().unwrap());
     stored.map(|stored| stored.runs.len()).filter(|runs| *runs > 1).collect()
 }
 
-/// How many reads it takes to bring a message to the leaf, of which nothing is in memory, and to write that.
+/// The number of reads that it takes to bring a message to a leaf, none of it in memory, and to write the
+/// leaf.
 fn reads_for_flush(env: &Env) -> u64 {
     let leaf = only_leaf(&tree(env));
     assert!(leaf.basements().iter().all(|basement| basement.piece.evict()));

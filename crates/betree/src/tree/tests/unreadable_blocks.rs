@@ -1,5 +1,5 @@
-//! A block that cannot be read, or holds something else, is told to whoever wants what was in it, and to
-//! nobody else.
+//! A block that is unreadable or holds something else is reported to readers of its contents, and to no other
+//! reader.
 
 use betree_platform::BLOCK_BYTES;
 
@@ -7,11 +7,11 @@ use super::*;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 
-/// No node that is read whole with its header is larger.
+/// No node that is read whole with its header is larger, in bytes.
 const SMALL_NODE_BLOCKS: u64 = 8;
 
-/// A place on the device in a partition of a small interior child of the root, in a block that has nothing of
-/// the header, and the windows of all edges that have messages in that block.
+/// A place on the device in a partition of a small interior child of the root, in a block without any of the
+/// header, and the windows of all edges with messages in that block.
 fn partition_of_small_node(env: &Env) -> (usize, Vec<(Cut, Cut)>) {
     let tree = tree(env);
     for (_, child) in interior_children(&tree) {
@@ -36,8 +36,7 @@ fn partition_of_small_node(env: &Env) -> (usize, Vec<(Cut, Cut)>) {
     panic!("no interior node has a partition in a block of its own");
 }
 
-/// Reads every key: those in the windows may meet an error, of which there is one at least, the others must
-/// not.
+/// Reads every key: in the windows at least one read fails, elsewhere none may.
 fn assert_errors_only_in(env: &Env, windows: &[(Cut, Cut)], is_expected: impl Fn(&Error) -> bool) {
     let mut errors = 0;
     for number in 0..KEYS {
@@ -93,7 +92,7 @@ fn a_rotten_partition_of_the_root_does_not_keep_the_volume_from_being_opened() {
     assert!(!problems(&env).is_empty());
 }
 
-/// The basement of the only leaf, there, in whose middle a block cannot be read.
+/// Which basement of the only leaf has an unreadable block in its middle.
 const ROTTEN_BASEMENT: usize = 7;
 
 /// A volume of one long leaf with such a basement.
@@ -102,7 +101,7 @@ fn volume_with_rotten_basement() -> Arc<MemDevice> {
     let tree = tree(&env);
     let leaf = only_leaf(&tree);
     let run = leaf.basements()[ROTTEN_BASEMENT].piece.stored().unwrap().runs[0];
-    // In the middle: no other basement is in that block.
+    // In the middle: the block belongs to no other basement.
     let block = (run.offset + run.stored_len / 2) as usize / BLOCK_BYTES * BLOCK_BYTES;
     let place = tree.table.lock().place(leaf.id).unwrap();
     let block = place.extent.place(block as u64) as usize;
@@ -136,7 +135,7 @@ fn a_block_that_cannot_be_read_does_not_keep_what_lies_around_it_from_being_read
     assert!(matches!(env.engine.store.load(&all), Err(Error::Device(_))));
 }
 
-/// A volume with a rotten header of an interior child of the root, and the window of the edge to it.
+/// A volume with a damaged header of an interior child of the root, and the window of the edge to it.
 fn volume_with_rotten_child() -> (Arc<MemDevice>, NodeId, Cut, Cut) {
     let device = volume();
     let (edge, place) = {
@@ -149,7 +148,7 @@ fn volume_with_rotten_child() -> (Arc<MemDevice>, NodeId, Cut, Cut) {
     (device, edge.child.unwrap(), edge.lo, edge.hi)
 }
 
-/// The rest of the volume goes on, and a check tells of the node.
+/// The rest of the volume keeps working, and a check reports the node.
 fn assert_goes_on(env: &Env, id: NodeId, lo: &Cut, hi: &Cut) {
     env.checkpoint().unwrap();
     while env.run_due_work().unwrap() {}
@@ -185,7 +184,7 @@ fn a_rotten_node_that_a_replay_would_free_does_not_keep_the_volume_from_being_op
     let env = open(&device);
     let mut batch = Batch::new();
     batch.delete_range(D, &lo, &hi);
-    // With a clone in it the batch is carried out when it is replayed, and what is dead then is freed.
+    // A batch with a clone is applied at replay, and frees the nodes that it leaves dead.
     batch.clone_range(D, &key(KEYS - 1), b"copy");
     env.commit(&batch).unwrap();
     env.sync().unwrap();
