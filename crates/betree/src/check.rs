@@ -4,62 +4,20 @@
 //! what could not be read is told as such, and not as a problem.
 
 mod damaged;
+mod finding;
 mod pieces;
 mod walk;
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::engine::checkpoint::Committed;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::superblock::slots::{self, BadSlot};
+pub use finding::{Finding, FindingCode, Place};
 use walk::Walk;
-
-/// What a check tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// Something is not as it should be.
-    Problem {
-        /// A sentence that names the place.
-        what: String,
-        /// What those are told who want to read what is lost by it, where it is more than wrong: by this
-        /// they know which of the problems it is that they have met.
-        hides: Option<Error>,
-    },
-    /// A sentence of what is no problem but should be known: what could not be judged, and why.
-    Note(String),
-}
-
-impl Finding {
-    /// A problem that keeps nothing from being read.
-    fn problem(what: String) -> Finding {
-        Finding::Problem { what, hides: None }
-    }
-
-    /// The sentence of a problem.
-    pub fn into_problem(self) -> Option<String> {
-        match self {
-            Finding::Problem { what, .. } => Some(what),
-            Finding::Note(_) => None,
-        }
-    }
-
-    /// A place that cannot be read.
-    fn unreadable(error: Error) -> Finding {
-        Finding::Problem { what: error.to_string(), hides: Some(error) }
-    }
-}
-
-impl core::fmt::Display for Finding {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Finding::Problem { what, .. } => f.write_str(what),
-            Finding::Note(what) => write!(f, "not checked: {what}"),
-        }
-    }
-}
 
 /// What was found when a volume was opened.
 #[derive(Debug, Default)]
@@ -111,7 +69,7 @@ impl Env {
         let mut bad_copies = self.opened.bad_copies.clone();
         match slots::load(&self.engine.store.disk) {
             Ok(loaded) => bad_copies.extend(loaded.bad_slots),
-            Err(error) => tell(Finding::problem(error.to_string())),
+            Err(error) => tell(bad_superblocks(&error)),
         }
         bad_copies.sort_by_key(|slot| slot.offset);
         bad_copies.dedup_by_key(|slot| slot.offset);
@@ -127,11 +85,9 @@ impl Env {
         walk.references();
         walk.unfreed(&dead);
         if self.opened.is_damaged {
-            tell(Finding::Note(
-                "not checked: whether every block is free or in use, because not all of the node table can be \
-                 believed"
-                    .into(),
-            ));
+            let what = "not checked: whether every block is free or in use, because not all of the node table can be \
+                        believed";
+            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
         } else {
             self.check_space(committed, tell);
         }
@@ -146,17 +102,25 @@ impl Env {
         let taken = space.total_blocks() - space.free_blocks();
         if named != taken {
             let what = format!("{taken} blocks are taken, but what is on the volume needs {named}");
-            tell(Finding::problem(what));
+            tell(Finding::problem(FindingCode::WrongSpace, Place::Volume, what));
         }
     }
 }
 
-/// What is told of a copy of the superblock.
+/// The finding of an error that is about all copies of the superblock.
+fn bad_superblocks(error: &Error) -> Finding {
+    let place = Place::Superblock { offset: error.offset() };
+    Finding::problem(FindingCode::BadSuperblock, place, error.to_string())
+}
+
+/// The finding of a bad copy of the superblock.
 fn bad_copy(slot: &BadSlot) -> Finding {
     let BadSlot { offset, why, may_be_torn } = slot;
     let what = format!("the superblock's copy at byte {offset} is bad: {why}");
+    let (code, place) = (FindingCode::BadSuperblock, Place::Superblock { offset: Some(*offset) });
     if *may_be_torn {
-        return Finding::Note(format!("{what}; a crash leaves that if it comes while the copy is written"));
+        let what = format!("{what}; a crash leaves that if it comes while the copy is written");
+        return Finding::note(code, place, what);
     }
-    Finding::problem(what)
+    Finding::problem(code, place, what)
 }

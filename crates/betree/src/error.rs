@@ -19,6 +19,7 @@ fn damaged(what: &str, offset: u64, len: u64, why: &str) -> String {
 
 /// What can go wrong in the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The device failed.
     #[error(transparent)]
@@ -174,6 +175,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// The place on the device that it names, in bytes.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        match self {
+            Error::Corrupt { offset, len, .. } => Some(*offset).filter(|_| *len > 0),
+            Error::UnknownKind { offset, .. } => Some(*offset),
+            Error::Device(error) | Error::DeviceFull(error) => Some(error.offset),
+            _ => None,
+        }
+    }
+
     /// Whether it is of a place that cannot be read, or holds other than what was written.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(

@@ -43,7 +43,7 @@ mod upsert;
 mod usage;
 
 pub use batch::{Batch, KEY_BYTES_MAX};
-pub use check::Finding;
+pub use check::{Finding, FindingCode, Place};
 pub use env::Env;
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};

@@ -41,6 +41,7 @@ pub enum Compression {
 
 /// What is chosen each time a volume is opened.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Options {
     /// The node cache's budget in bytes.
     pub cache_bytes: usize,

@@ -1,56 +1,92 @@
 //! What is counted and measured.
 
-/// What the engine has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+/// Declares [`Stats`] and its list of names, so that a counter that is added here is shown everywhere.
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What the engine has done since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Each counter with its name, in the order of the fields.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+stats! {
     /// Calls of the device's `read_at`.
-    pub device_reads: u64,
+    device_reads,
     /// Bytes read from the device.
-    pub device_read_bytes: u64,
+    device_read_bytes,
     /// Calls of the device's `write_at`.
-    pub device_writes: u64,
+    device_writes,
     /// Bytes written to the device.
-    pub device_write_bytes: u64,
+    device_write_bytes,
     /// Calls of the device's `sync`.
-    pub device_syncs: u64,
+    device_syncs,
     /// Segments written to the log.
-    pub log_writes: u64,
+    log_writes,
     /// Bytes written to the log.
-    pub log_write_bytes: u64,
+    log_write_bytes,
     /// Point queries.
-    pub point_queries: u64,
-    /// Nodes that these went through in memory, the root and the leaf counted; a query that had to read one
-    /// goes through those above it again.
-    pub point_query_nodes: u64,
+    point_queries,
+    /// Nodes that point queries visited in memory, from the root to the leaf. A query that had to read a node from the
+    /// device visits the nodes above it a second time.
+    point_query_nodes,
     /// Steps of cursors that went to the tree.
-    pub range_queries: u64,
+    range_queries,
     /// Batches committed.
-    pub commits: u64,
+    commits,
     /// Checkpoints completed.
-    pub checkpoints: u64,
-    /// Bytes of nodes written anew that stayed where they were (whole blocks).
-    pub kept_bytes: u64,
+    checkpoints,
+    /// Bytes of rewritten nodes that stayed where they were, in whole blocks.
+    kept_bytes,
     /// Flushes from a node to a child.
-    pub flushes: u64,
-    /// How often background work met something that cannot be read, and left it.
-    pub failed_work: u64,
-    /// How many levels the highest tree has now, its leaves counted.
-    pub height: u64,
-    /// Bytes held by the node cache now.
-    pub cache_bytes: u64,
-    /// Bytes of those that are not on the device yet.
-    pub dirty_bytes: u64,
+    flushes,
+    /// Pieces of background work that met unreadable data and left it.
+    failed_work,
+    /// Levels of the highest tree now, with its leaves.
+    height,
+    /// Bytes in the node cache now.
+    cache_bytes,
+    /// Bytes in the node cache that are not on the device yet.
+    dirty_bytes,
 }
 
 /// The room on a volume in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SpaceStats {
-    /// What the volume can hold: all but superblocks and log.
+    /// Everything but superblocks and log.
     pub total_bytes: u64,
-    /// What nodes and the node table take on the device.
+    /// Nodes and the node table on the device.
     pub used_bytes: u64,
-    /// What is neither used nor promised to what is in memory only; some of it is kept for deletes.
+    /// Neither used nor owed to changes in memory. A part of it is the reserve for deletes.
     pub unused_bytes: u64,
-    /// What a writer can still be given.
+    /// The room that a writer can still get.
     pub free_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn each_counter_is_listed_once_under_its_name() {
+        let stats = Stats { device_reads: 1, height: 3, dirty_bytes: 7, ..Stats::default() };
+        let listed: Vec<_> = stats.iter().collect();
+        let names: hashbrown::HashSet<_> = listed.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len() * size_of::<u64>(), size_of::<Stats>());
+        for expected in [("device_reads", 1), ("height", 3), ("dirty_bytes", 7)] {
+            assert!(listed.contains(&expected), "{expected:?} in {listed:?}");
+        }
+    }
 }

@@ -151,27 +151,7 @@ fn operations(volume: &Volume) -> BTreeMap<String, OperationCount> {
 }
 
 fn engine_counters(volume: &Volume) -> BTreeMap<String, u64> {
-    let stats = volume.env().stats();
-    let counters = [
-        ("device_reads", stats.device_reads),
-        ("device_read_bytes", stats.device_read_bytes),
-        ("device_writes", stats.device_writes),
-        ("device_write_bytes", stats.device_write_bytes),
-        ("device_syncs", stats.device_syncs),
-        ("log_writes", stats.log_writes),
-        ("log_write_bytes", stats.log_write_bytes),
-        ("point_queries", stats.point_queries),
-        ("kept_bytes", stats.kept_bytes),
-        ("point_query_nodes", stats.point_query_nodes),
-        ("range_queries", stats.range_queries),
-        ("commits", stats.commits),
-        ("checkpoints", stats.checkpoints),
-        ("flushes", stats.flushes),
-        ("failed_work", stats.failed_work),
-        ("cache_bytes", stats.cache_bytes),
-        ("dirty_bytes", stats.dirty_bytes),
-    ];
-    counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    volume.env().stats().iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 #[cfg(test)]

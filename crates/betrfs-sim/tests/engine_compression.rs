@@ -15,7 +15,10 @@ const GEOMETRY: Geometry =
 
 fn options(compression: Compression) -> Options {
     let zstd = Some(Arc::new(Zstd::default()) as Arc<dyn betree_platform::Codec>);
-    Options { compression, zstd, ..Options::new(1 << 20, Arc::new(Replace)) }
+    let mut options = Options::new(1 << 20, Arc::new(Replace));
+    options.compression = compression;
+    options.zstd = zstd;
+    options
 }
 
 /// Text that compresses, and in every fourth value noise that does not.

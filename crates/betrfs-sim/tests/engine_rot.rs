@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use betree::{Finding, Geometry};
+use betree::Geometry;
 use betree_platform::{BLOCK_BYTES, Device};
 use betrfs_sim::harness::{guarded, seeds};
 use betrfs_sim::{Failure, Generator, History, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, open_env};
@@ -84,8 +84,8 @@ fn examine(setup: Setup, device: MemDevice, history: &History) -> Result<bool, S
     let mut problems = Vec::new();
     let checked = env.check(
         &mut |found| {
-            if let Finding::Problem { what, hides } = found {
-                problems.push((what, hides));
+            if found.is_problem {
+                problems.push((found.what, found.hides));
             }
         },
         &mut |_, _| (),

@@ -80,4 +80,4 @@ pub use types::{
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
 
 pub use op::{Counters, OpCount, OpKind};
-pub use volume::{Report, Volume};
+pub use volume::{Problem, Report, Volume};

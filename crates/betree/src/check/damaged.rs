@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 
 use betree_platform::Device;
 
-use super::{Finding, Opened, bad_copy};
+use super::{Finding, FindingCode, Opened, Place, bad_copy, bad_superblocks};
 use crate::engine::checkpoint::Committed;
 use crate::engine::recover::{engine_over, log_area, read_table, space_of};
 use crate::env::Env;
@@ -43,23 +43,24 @@ impl Env {
         };
         if let Err(error) = slots::load(&disk) {
             if bad_copies.is_empty() {
-                tell(Finding::problem(error.to_string()));
+                tell(bad_superblocks(&error));
             }
-            tell(Finding::Note(alloc::format!(
+            let what = alloc::format!(
                 "what follows is of the checkpoint {}, which may be out of date: {error}",
                 superblock.generation
-            )));
+            );
+            tell(Finding::note(FindingCode::OldCheckpoint, Place::Volume, what));
         }
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
         let mut lost = |error: Error| {
-            tell(Finding::unreadable(error));
+            tell(Finding::lost(error));
             Ok(())
         };
         let (table, directory) = match read_table(&disk, &space, &superblock, &mut lost) {
             Ok((table, directory)) => (table, Some(directory)),
             Err(error) => {
-                tell(Finding::unreadable(error.clone()));
+                tell(Finding::lost(error.clone()));
                 (Table::lost(error), None)
             }
         };
@@ -89,26 +90,26 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
         }
         Ok(())
     };
-    let place = log_area(superblock);
-    let end = replay(disk, place, &superblock.identity.volume_id, &superblock.log_start, &mut each);
+    let area = log_area(superblock);
+    let end = replay(disk, area, &superblock.identity.volume_id, &superblock.log_start, &mut each);
     let (is_empty, problem) = match end {
         Ok(end) => (end.records == 0, end.lost),
         Err(error) => (false, Some(error)),
     };
     if bad > 0 {
-        tell(Finding::problem(alloc::format!(
+        let what = alloc::format!(
             "{bad} records of the log, which begins at byte {}, do not hold the changes that they count",
-            place.offset
-        )));
+            area.offset
+        );
+        tell(Finding::problem(FindingCode::BadLog, Place::Log { offset: area.offset }, what));
     }
     if let Some(error) = problem {
-        tell(Finding::problem(error.to_string()));
+        let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
+        tell(Finding::problem(FindingCode::BadLog, place, error.to_string()));
     }
     if !is_empty {
-        tell(Finding::Note(
-            "not checked: what was changed since the last checkpoint, because the log cannot be replayed into \
-             what is damaged"
-                .into(),
-        ));
+        let what = "not checked: what was changed since the last checkpoint, because the log cannot be replayed into \
+                    what is damaged";
+        tell(Finding::note(FindingCode::LogNotChecked, Place::Log { offset: area.offset }, what.into()));
     }
 }

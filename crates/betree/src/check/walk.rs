@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::Finding;
+use super::FindingCode as Code;
 use super::pieces::{check_basement_run, check_partition};
+use super::{Finding, Place};
 use crate::cache::Piece;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -65,12 +66,18 @@ impl<'e, 't> Walk<'e, 't> {
         Walk { engine, tell, known, found, stack, unread: 0, first_unread: None }
     }
 
-    fn problem(&mut self, id: NodeId, what: impl core::fmt::Display) {
-        (self.tell)(Finding::problem(format!("node {id}: {what}")));
+    fn place(&self, id: NodeId) -> Place {
+        Place::node(id, self.engine.table.lock().place(id).map(|place| place.extent.place(0)))
     }
 
-    fn unreadable(&mut self, what: String, error: Error) {
-        (self.tell)(Finding::Problem { what, hides: Some(error) });
+    fn problem(&mut self, code: Code, id: NodeId, what: impl core::fmt::Display) {
+        let found = Finding::problem(code, self.place(id), format!("node {id}: {what}"));
+        (self.tell)(found);
+    }
+
+    fn unreadable(&mut self, code: Code, id: NodeId, what: String, error: Error) {
+        let found = Finding::unreadable(code, self.place(id), what, error);
+        (self.tell)(found);
     }
 
     /// Goes from each root down.
@@ -104,21 +111,25 @@ impl<'e, 't> Walk<'e, 't> {
     fn compare(&mut self, shape: &Shape, visit: &Visit) {
         let id = visit.id;
         if u16::from(shape.height) >= visit.below_height {
-            self.problem(id, format!("its height is {}, no lower than its parent's", shape.height));
+            self.problem(
+                Code::EdgeNotDown,
+                id,
+                format!("its height is {}, no lower than its parent's", shape.height),
+            );
         }
         if shape.lo > visit.lo || shape.hi < visit.hi {
             let what = format!(
                 "node {id}: it is bounded by [{:?}, {:?}); its parent shows more: [{:?}, {:?})",
                 shape.lo, shape.hi, visit.lo, visit.hi
             );
-            self.unreadable(what, astray(id));
+            self.unreadable(Code::EdgeTooWide, id, what, astray(id));
         }
         if let Some(bound) = visit.longest_key.filter(|bound| shape.longest_key > *bound as usize) {
             let what = format!(
                 "a key of {} bytes is longer than its parent's bound, {bound}; height {} [{:?}, {:?}) seen as [{:?}, {:?})",
                 shape.longest_key, shape.height, shape.lo, shape.hi, visit.lo, visit.hi
             );
-            self.problem(id, what);
+            self.problem(Code::KeyOverBound, id, what);
         }
     }
 
@@ -138,7 +149,7 @@ impl<'e, 't> Walk<'e, 't> {
             // Of what the node table lost it was told when that was read.
             if lost.is_none() {
                 let what = format!("node {id}: an edge leads to it, but the node table does not hold it");
-                self.unreadable(what, dangling(id));
+                self.unreadable(Code::DanglingEdge, id, what, dangling(id));
             }
             return None;
         };
@@ -148,7 +159,7 @@ impl<'e, 't> Walk<'e, 't> {
                 if self.known.get(&id).is_none_or(|(height, _)| *height > 0) {
                     self.lacks(id);
                 }
-                self.unreadable(format!("node {id}: {error}"), error);
+                self.unreadable(Code::BadNode, id, format!("node {id}: {error}"), error);
                 return None;
             }
         };
@@ -156,7 +167,7 @@ impl<'e, 't> Walk<'e, 't> {
         // Of children that are no lower it is not told again.
         let height = if unfit.is_some() { 256 } else { u16::from(node.height) };
         if let Some(error) = unfit {
-            self.unreadable(format!("node {id}: {error}"), error);
+            self.unreadable(Code::NodeMismatch, id, format!("node {id}: {error}"), error);
         }
         let longest_key = match &node.body {
             Body::Leaf(_) => self.leaf(&node),
@@ -173,7 +184,8 @@ impl<'e, 't> Walk<'e, 't> {
     fn edge(&mut self, dict: u8, node: &Node, below_height: u16, edge: &Edge) -> usize {
         let to = &edge.translation;
         if to.strip_len > shared_len(&edge.lo, &edge.hi) {
-            self.problem(node.id, format!("the edge from {:?} strips more than its window shares", edge.lo));
+            let what = format!("the edge from {:?} strips more than its window shares", edge.lo);
+            self.problem(Code::BadTranslation, node.id, what);
         }
         if let Some(child) = edge.child {
             self.stack.push(Visit {
@@ -192,18 +204,20 @@ impl<'e, 't> Walk<'e, 't> {
         let Some(piece) = &edge.partition else { return longest };
         match self.engine.store.run(piece) {
             Ok(run) => {
-                check_partition(edge, &run, &mut |what| self.problem(node.id, what));
+                check_partition(edge, &run, &mut |what| {
+                    self.problem(Code::PartitionContents, node.id, what);
+                });
                 let keys = (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0);
                 if edge.child.is_some() && keys > longest {
                     let what =
                         format!("a message's key is longer than the bound of the edge from {:?}", edge.lo);
-                    self.problem(node.id, what);
+                    self.problem(Code::KeyOverBound, node.id, what);
                 }
                 longest = longest.max(keys);
             }
             Err(error) => {
                 let place = format!("node {}, messages for what begins at {:?}", node.id, edge.lo);
-                self.bad_piece(&place, piece, &error);
+                self.bad_piece(node.id, &place, piece, &error);
             }
         }
         longest
@@ -215,10 +229,12 @@ impl<'e, 't> Walk<'e, 't> {
         // Of a node that the table does not hold, or has lost, it is told where the walk comes to it.
         let is_known = height.is_some() && edge.child.is_none_or(|_| above.is_some());
         if is_known && height >= above {
-            self.problem(id, format!("the GOTO from {:?} leads to a node no lower than the child", goto.lo));
+            let what = format!("the GOTO from {:?} leads to a node no lower than the child", goto.lo);
+            self.problem(Code::EdgeNotDown, id, what);
         }
         if goto.longest_key_here() > edge.longest_key_here() {
-            self.problem(id, format!("the GOTO from {:?} has longer keys than its edge", goto.lo));
+            let what = format!("the GOTO from {:?} has longer keys than its edge", goto.lo);
+            self.problem(Code::KeyOverBound, id, what);
         }
         self.stack.push(Visit {
             id: goto.target,
@@ -238,14 +254,17 @@ impl<'e, 't> Walk<'e, 't> {
             let layers = match self.engine.store.layers(&basement.piece) {
                 Ok(layers) => layers,
                 Err(error) => {
-                    self.bad_piece(&format!("node {}, basement {index}", node.id), &basement.piece, &error);
+                    let place = format!("node {}, basement {index}", node.id);
+                    self.bad_piece(node.id, &place, &basement.piece, &error);
                     continue;
                 }
             };
             let end =
                 basements.get(index + 1).map_or_else(|| node.hi.clone(), |b| Cut::before(b.first.clone()));
             for run in layers.newest_first() {
-                check_basement_run(basement, run, &end, index, &mut |what| self.problem(node.id, what));
+                check_basement_run(basement, run, &end, index, &mut |what| {
+                    self.problem(Code::BasementContents, node.id, what);
+                });
                 longest = longest.max((0..run.len()).map(|at| run.key(at).len()).max().unwrap_or(0));
             }
         }
@@ -253,13 +272,13 @@ impl<'e, 't> Walk<'e, 't> {
     }
 
     /// A piece that cannot be read: each of its runs is looked at.
-    fn bad_piece(&mut self, place: &str, piece: &Arc<Piece>, error: &Error) {
+    fn bad_piece(&mut self, id: NodeId, place: &str, piece: &Arc<Piece>, error: &Error) {
         let mut all = self.engine.store.bad_runs(piece);
         if all.is_empty() {
             all.push(error.clone());
         }
         for bad in all {
-            self.unreadable(format!("{place}: {bad}"), error.clone());
+            self.unreadable(Code::BadPiece, id, format!("{place}: {bad}"), error.clone());
         }
     }
 
@@ -282,17 +301,20 @@ impl<'e, 't> Walk<'e, 't> {
         wrong.sort_unstable();
         for (id, counted, refs) in wrong {
             let what = format!("node {id} has {counted} references; the node table says {refs}");
-            (self.tell)(Finding::problem(what));
+            let found = Finding::problem(Code::WrongReferences, self.place(id), what);
+            (self.tell)(found);
         }
         if let (Some(id), true) = (self.first_unread, unchecked > 0) {
             let more = match self.unread - 1 {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            (self.tell)(Finding::Note(format!(
+            let what = format!(
                 "not checked: how many references there are to {unchecked} nodes, because node {id}{more}, which may \
                  lead to them, could not be read"
-            )));
+            );
+            let found = Finding::note(Code::ReferencesNotChecked, self.place(id), what);
+            (self.tell)(found);
         }
     }
 
@@ -310,7 +332,8 @@ impl<'e, 't> Walk<'e, 't> {
                 _ => "it could not be read".into(),
             };
             let what = format!("node {id}, to which nothing leads, cannot be freed: {why}");
-            (self.tell)(Finding::problem(what));
+            let found = Finding::problem(Code::NotFreed, self.place(id), what);
+            (self.tell)(found);
         }
     }
 }

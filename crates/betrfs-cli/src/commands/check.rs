@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use betree_std::StdPlatform;
-use betrfs::{OpenOptions, Report, Volume};
+use betrfs::{OpenOptions, Problem, Report, Volume};
 use betrfs_fuse::is_damage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -18,8 +18,8 @@ use crate::format::{Format, print, print_json};
 #[command(after_help = "\
 The volume must not be mounted. Changes that were in its log are replayed first, as a mount would. A \
 volume that cannot be opened is checked as far as it can be read, and not changed. \
-Every problem is one line on standard output, with its place and the files of which something cannot be \
-read; the exit code is then 1. Lines that begin with `not checked` say what could not be judged.
+Every problem is one line on standard output, with its place, the files of which something cannot be \
+read, and its kind in brackets; the exit code is then 1. Lines that begin with `not checked` say what could not be judged.
 
 Example:
   betrfs check data.betrfs")]
@@ -36,13 +36,33 @@ pub struct Arguments {
 struct Document<'a> {
     volume: &'a str,
     clean: bool,
-    problems: &'a [String],
+    problems: Vec<ProblemDocument<'a>>,
     problems_more: u64,
     notes: &'a [String],
     files: &'a BTreeSet<String>,
     files_more: u64,
     /// Why the volume, or its device, could not be opened (or, at the end, closed).
     error: Option<String>,
+}
+
+/// A problem for programs.
+#[derive(Serialize)]
+struct ProblemDocument<'a> {
+    /// The kind of problem, by a name that does not change.
+    code: &'a str,
+    /// The damaged structure, and where it begins on the device in bytes.
+    place: Option<&'static str>,
+    offset: Option<u64>,
+    files: &'a [String],
+    what: &'a str,
+}
+
+impl ProblemDocument<'_> {
+    fn of(problem: &Problem) -> ProblemDocument<'_> {
+        let (place, offset) = (problem.place.as_ref(), problem.place.and_then(|place| place.offset()));
+        let Problem { code, files, what, .. } = problem;
+        ProblemDocument { code, place: place.map(|place| place.name()), offset, files, what }
+    }
 }
 
 /// Runs the command.
@@ -104,7 +124,7 @@ fn document<'a>(shown: &'a str, report: &'a Report, failure: Option<&Failure>) -
     Document {
         volume: shown,
         clean: failure.is_none(),
-        problems: &report.problems,
+        problems: report.problems.iter().map(ProblemDocument::of).collect(),
         problems_more: report.problems_more,
         notes: &report.notes,
         files: &report.files,
@@ -117,8 +137,11 @@ fn print_lines(shown: &str, report: &Report, is_clean: bool) -> Outcome {
     if is_clean {
         print(format_args!("{shown}: no problem found"))?;
     }
-    for line in report.problems.iter().chain(&report.notes) {
-        print(format_args!("{shown}: {line}"))?;
+    for problem in &report.problems {
+        print(format_args!("{shown}: {problem}"))?;
+    }
+    for note in &report.notes {
+        print(format_args!("{shown}: {note}"))?;
     }
     if report.problems_more > 0 {
         print(format_args!("{shown}: and {} problems more, which are not listed", report.problems_more))?;

@@ -100,6 +100,11 @@ fn strings(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect()
 }
 
+/// The problems of a report.
+fn sentences(report: &Value) -> Vec<&str> {
+    report["problems"].as_array().unwrap().iter().map(|problem| problem["what"].as_str().unwrap()).collect()
+}
+
 #[test]
 fn several_smashed_places_are_each_listed_with_their_files() {
     let sample = Sample::new();
@@ -115,13 +120,19 @@ fn several_smashed_places_are_each_listed_with_their_files() {
     let (report, output) = sample.check();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(report["clean"], false);
-    let problems = strings(&report["problems"]);
+    let problems = sentences(&report);
     assert_eq!(problems.len(), 5, "{report:#}");
     let told = |words: &[&str]| {
         let all = problems.iter().filter(|problem| words.iter().all(|word| problem.contains(word)));
         assert_eq!(all.count(), 1, "{words:?}: {report:#}");
     };
     told(&["superblock's copy at byte 4096"]);
+    let superblock =
+        report["problems"].as_array().unwrap().iter().find(|p| p["code"] == "bad-superblock").unwrap();
+    assert_eq!((&superblock["place"], &superblock["offset"]), (&"superblock".into(), &4096.into()));
+    let piece =
+        report["problems"].as_array().unwrap().iter().find(|p| p["files"][0] == "/dir/file3").unwrap();
+    assert_eq!((&piece["code"], &piece["place"]), (&"bad-piece".into(), &"node".into()));
     told(&["basement", "the data of /dir/file3 (bytes 0 to "]);
     told(&["basement", "/dir/file11 (bytes "]);
     told(&["basement", "/dir/file17 (bytes "]);
@@ -135,8 +146,13 @@ fn several_smashed_places_are_each_listed_with_their_files() {
     let output = betrfs(&["check"], &sample.path);
     let lines = String::from_utf8(output.stdout).unwrap();
     let shown = sample.path.display();
-    for line in problems.iter().chain(&strings(&report["notes"])) {
-        assert!(lines.lines().any(|told| told == format!("{shown}: {line}")), "{line}: {lines}");
+    let is_shown = |line: &str| lines.lines().any(|told| told == format!("{shown}: {line}"));
+    for problem in report["problems"].as_array().unwrap() {
+        let (what, code) = (problem["what"].as_str().unwrap(), problem["code"].as_str().unwrap());
+        assert!(is_shown(&format!("{what} [{code}]")), "{what}: {lines}");
+    }
+    for note in strings(&report["notes"]) {
+        assert!(is_shown(note), "{note}: {lines}");
     }
 }
 
@@ -158,7 +174,7 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
         let (report, output) = sample.check();
         assert_eq!(output.status.code(), Some(1), "block {block}");
         assert_eq!(report["clean"], false, "block {block}");
-        let problems = strings(&report["problems"]);
+        let problems = sentences(&report);
         assert!(!problems.is_empty(), "block {block}: {report:#}");
         if report["error"].is_string() {
             unopened += 1;
@@ -203,6 +219,6 @@ fn there_is_a_document_whatever_happens() {
         file.write_all_at(&[0x5a; 100], copy * 4096 + 64).unwrap();
     }
     let report = check();
-    assert_eq!(strings(&report["problems"]).len(), 4, "{report:#}");
+    assert_eq!(sentences(&report).len(), 4, "{report:#}");
     assert!(error(&report).contains("superblock"), "{report:#}");
 }

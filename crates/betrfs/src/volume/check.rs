@@ -27,9 +27,9 @@ use crate::volume::Volume;
 use gaps::{Gap, Gaps};
 use losses::Lost;
 use names::{DirCount, LinkCount, Unchecked};
-use report::Findings;
+use report::{FILES, Findings, NOT_READ};
 
-pub use report::Report;
+pub use report::{Problem, Report};
 
 const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
 
@@ -132,7 +132,8 @@ fn examine_damaged(
             // All can be read: the device takes no writes.
             return Err(refused);
         }
-        report.problems.push(alloc::format!("{refused}"));
+        let what = alloc::format!("{refused}");
+        report.problems.push(Problem { code: NOT_READ, place: None, files: Vec::new(), what });
     }
     Ok(Report { refused: Some(refused), ..report })
 }
@@ -170,8 +171,8 @@ fn check<'v>(env: &'v Env, op: Op<'v>, mut findings: Findings) -> Report {
 
 impl Check<'_> {
     fn problem(&mut self, at: &[u8], why: &str) {
-        self.findings.name(key::split_data(at).map_or(at, |(own, _)| own));
-        self.findings.problem(alloc::format!("{}: {why}", key::describe(at)));
+        let own = key::split_data(at).map_or(at, |(own, _)| own);
+        self.findings.problem_of(own, alloc::format!("{}: {why}", key::describe(at)));
     }
 
     /// As [`problem`](Check::problem), of what does not fit to another dictionary.
@@ -183,7 +184,7 @@ impl Check<'_> {
 
     fn misfits(&mut self, what: String) {
         if self.is_of_one_moment {
-            self.findings.problem(what);
+            self.findings.problem(FILES, what);
         }
     }
 
@@ -197,7 +198,7 @@ impl Check<'_> {
 
     /// A sentence instead of an error, where checking can go on.
     fn heard<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error: Error| self.findings.problem(alloc::format!("{error}"))).ok()
+        result.map_err(|error: Error| self.findings.problem(NOT_READ, alloc::format!("{error}"))).ok()
     }
 
     /// The next pair of a scan. What cannot be read is passed over, and told.

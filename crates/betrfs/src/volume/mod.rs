@@ -62,7 +62,7 @@ use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, dam
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
 use id_allocator::IdAllocator;
 
-pub use check::Report;
+pub use check::{Problem, Report};
 
 /// What a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;
@@ -152,7 +152,9 @@ impl Volume {
     /// The engine's; [`Error::NotAVolume`] if it is of a later version.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Volume> {
         let watcher = options.watcher.clone();
-        let env = Env::open(device, Options { watcher, ..Self::engine_options(options.cache_bytes) })?;
+        let mut engine_options = Self::engine_options(options.cache_bytes);
+        engine_options.watcher = watcher;
+        let env = Env::open(device, engine_options)?;
         Self::from_env(Arc::new(env), options)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::support::*;
 use betree_platform::{BLOCK_BYTES, Device};
-use betrfs::{FileType, NewNode, Report, Volume, XattrMode};
+use betrfs::{FileType, NewNode, Problem, Report, Volume, XattrMode};
 use betrfs_sim::{MemDevice, Rng};
 
 const DIRS: usize = 6;
@@ -73,8 +73,9 @@ fn examine(disk: &Disk, blocks: &[u64]) -> (Report, Arc<MemDevice>) {
 
 /// The places that a report names: where something begins on the device.
 fn places(report: &Report) -> BTreeSet<u64> {
-    let of = |problem: &String| {
+    let of = |problem: &Problem| {
         let words: Vec<_> = problem
+            .what
             .split(" at byte ")
             .skip(1)
             .map(|rest| rest.split([' ', ':']).next().unwrap().to_owned())
@@ -87,7 +88,7 @@ fn places(report: &Report) -> BTreeSet<u64> {
 /// Nothing is told that only follows from what cannot be read.
 fn assert_no_consequences(report: &Report, what: &str) {
     for problem in &report.problems {
-        let is_cause = problem.contains(" is damaged: ") || problem.contains("copy at byte");
+        let is_cause = problem.what.contains(" is damaged: ") || problem.what.contains("copy at byte");
         assert!(is_cause, "{what}: `{problem}` of {:#?}", report.problems);
     }
 }
@@ -145,7 +146,7 @@ fn each_smashed_block_is_told_with_all_files_that_cannot_be_read() {
             "directory at",
             "superblock's copy",
         ] {
-            if report.problems.iter().any(|problem| problem.contains(kind)) {
+            if report.problems.iter().any(|problem| problem.what.contains(kind)) {
                 kinds.insert(kind);
             }
         }
@@ -165,7 +166,9 @@ fn each_smashed_block_is_told_with_all_files_that_cannot_be_read() {
                     let above = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
                     let is_named = above.chain([path.as_str()]).any(|path| report.files.contains(path));
                     assert!(is_named, "block {block}, {path}: {report:#?}");
-                    let is_told = |problem: &String| problem.contains("cannot be read because of it");
+                    let is_told = |problem: &Problem| {
+                        !problem.files.is_empty() && problem.what.contains("cannot be read because of it")
+                    };
                     assert!(report.problems.iter().any(is_told), "block {block}: {report:#?}");
                 }
             }
@@ -180,8 +183,9 @@ fn what_is_told_of_each_of_several_smashed_blocks_is_told_of_all() {
     let disk = sample();
     let alone = noticed(&disk);
     // What lies below what cannot be read is not come to: these are looked at alone.
-    let hides =
-        |report: &Report| report.refused.is_some() || report.problems.iter().any(|p| p.contains("header"));
+    let hides = |report: &Report| {
+        report.refused.is_some() || report.problems.iter().any(|p| p.what.contains("header"))
+    };
     let (hiding, others): (Vec<_>, Vec<_>) = alone.iter().partition(|(_, report)| hides(report));
     assert!(hiding.len() > 20 && others.len() > 60, "{} and {}", hiding.len(), others.len());
     let mut rng = Rng::new(7);
@@ -215,7 +219,7 @@ fn a_volume_that_is_smashed_all_over_is_told_in_bounds() {
     let (report, _) = examine(&disk, &blocks);
     assert!(report.refused.is_some() && !report.problems.is_empty(), "{report:#?}");
     assert!(
-        report.problems.iter().any(|problem| problem.contains("from the first to the last")),
+        report.problems.iter().any(|problem| problem.what.contains("from the first to the last")),
         "{report:#?}"
     );
     assert!(report.problems.len() < 50, "{report:#?}");

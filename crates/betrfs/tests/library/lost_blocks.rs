@@ -26,7 +26,8 @@ fn problems(damage: impl FnOnce(&mut Batch, &Volume)) -> Vec<String> {
     let mut batch = Batch::new();
     damage(&mut batch, &volume);
     volume.env().commit(&batch).unwrap();
-    volume.check(&mut |_, _| ()).unwrap().problems
+    let found = volume.check(&mut |_, _| ()).unwrap().problems;
+    found.into_iter().map(|problem| problem.what).collect()
 }
 
 #[test]

@@ -186,6 +186,6 @@ fn keys_that_are_for_later_versions_are_told_by_a_check_and_read_as_nothing() {
         let volume = disk.open();
         assert_eq!((names(&volume, ROOT), contents(&volume, "/f")), (vec!["f".into()], b"contents".to_vec()));
         let problems = volume.check(&mut |_, _| ()).unwrap().problems;
-        assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
+        assert!(problems.len() == 1 && problems[0].what.contains(expected), "{problems:?}");
     }
 }

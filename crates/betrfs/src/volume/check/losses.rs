@@ -1,6 +1,6 @@
 //! What of which files is lost by something that cannot be read.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -123,6 +123,13 @@ impl Losses {
             _ if room => self.ranges.push((lo.clone(), hi.clone())),
             _ => self.ranges_more += 1,
         }
+    }
+
+    /// The paths of the first files of which something is lost.
+    pub fn paths(&self, objects: &ObjectNames) -> Vec<String> {
+        let owns: BTreeSet<&Vec<u8>> =
+            self.data.first.iter().chain(&self.names.first).map(|(own, _)| own).collect();
+        owns.into_iter().flat_map(|own| paths_of(own, objects)).collect()
     }
 
     /// Half a sentence, if anything is lost.

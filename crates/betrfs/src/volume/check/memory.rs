@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use super::report::Findings;
+use super::report::{Findings, MEMORY};
 use crate::names::Place;
 use crate::volume::Volume;
 
@@ -18,9 +18,10 @@ impl Volume {
                 continue;
             }
             if inode.is_cut_off() {
-                findings.problem(format!(
-                    "the inode {ino} in memory was removed with a directory above and does not know"
-                ));
+                findings.problem(
+                    MEMORY,
+                    format!("the inode {ino} in memory was removed with a directory above and does not know"),
+                );
                 continue;
             }
             let is_known = match (&place, &parent.state.read().dir) {
@@ -31,12 +32,13 @@ impl Volume {
                 (_, None) => false,
             };
             if !is_known {
-                findings.problem(format!("the inode {ino} in memory is not known to its directory"));
+                findings.problem(MEMORY, format!("the inode {ino} in memory is not known to its directory"));
             }
             if (inode.is_open() || !inode.noted().is_empty()) && !parent.noted().contains(&inode.id) {
-                findings.problem(format!(
-                    "the inode {ino} in memory is open, or one below it, and not noted above"
-                ));
+                findings.problem(
+                    MEMORY,
+                    format!("the inode {ino} in memory is open, or one below it, and not noted above"),
+                );
             }
         }
     }

@@ -4,8 +4,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
-use betree::{Cut, Finding};
+use betree::{Cut, Finding, Place};
 
 use super::losses::{Losses, Lost, ObjectNames, paths_of};
 use crate::error::Error;
@@ -17,11 +18,39 @@ const NOTES_MAX: usize = 100;
 /// So many files are listed.
 const FILES_MAX: usize = 10_000;
 
+/// A problem that a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The kind of problem, by a name that no later version changes: [`FindingCode::name`](betree::FindingCode::name), or
+    /// `files-do-not-fit`, `memory-does-not-fit` or `not-read`.
+    pub code: &'static str,
+    /// The structure on the device that is damaged; `None` if each can be read and they do not fit together.
+    pub place: Option<Place>,
+    /// The paths of the first files that it is about, or of which something cannot be read because of it.
+    pub files: Vec<String>,
+    /// A sentence with the place, and with what of which files is lost by it.
+    pub what: String,
+}
+
+/// The code of records, names or data that do not fit together.
+pub(super) const FILES: &str = "files-do-not-fit";
+/// The code of a table in memory that is wrong.
+pub(super) const MEMORY: &str = "memory-does-not-fit";
+/// The code of an error without a finding of the engine.
+pub(super) const NOT_READ: &str = "not-read";
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.what, self.code)
+    }
+}
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// A sentence for each problem, with its place and what of which files is lost by it.
-    pub problems: Vec<String>,
+    /// The first problems.
+    pub problems: Vec<Problem>,
     /// How many problems more there are than are told.
     pub problems_more: u64,
     /// Sentences of what is no problem but should be known: what could not be checked, and why.
@@ -36,6 +65,10 @@ pub struct Report {
 }
 
 struct Line {
+    code: &'static str,
+    place: Option<Place>,
+    /// The file that it is about, by its own key.
+    own: Option<Vec<u8>>,
     what: String,
     losses: Option<usize>,
 }
@@ -59,13 +92,13 @@ impl Findings {
         self.lines.is_empty()
     }
 
-    fn push(&mut self, what: String, losses: Option<usize>) {
+    fn push(&mut self, line: Line) {
         if self.lines.len() < PROBLEMS_MAX {
-            // Of a superblock is told before and after a volume turns out not to open.
-            if self.lines.iter().any(|line| line.what == what) {
+            // A superblock is reported before and after a volume turns out not to open.
+            if self.lines.iter().any(|known| known.what == line.what) {
                 return;
             }
-            self.lines.push(Line { what, losses });
+            self.lines.push(line);
         } else {
             self.more += 1;
         }
@@ -73,20 +106,26 @@ impl Findings {
 
     /// What the engine tells.
     pub fn found(&mut self, found: Finding) {
-        match found {
-            Finding::Note(what) => self.note(what),
-            // Of what is not told, the losses are not kept.
-            Finding::Problem { hides: Some(error), what } if self.lines.len() < PROBLEMS_MAX => {
-                let losses = self.losses_of(&error);
-                self.push(what, Some(losses));
-            }
-            Finding::Problem { what, .. } => self.push(what, None),
+        let Finding { code, place, what, is_problem, hides, .. } = found;
+        if !is_problem {
+            self.note(what);
+            return;
         }
+        // Losses are kept only for problems that are listed.
+        let hides = hides.filter(|_| self.lines.len() < PROBLEMS_MAX);
+        let losses = hides.map(|error| self.losses_of(&error));
+        self.push(Line { code: code.name(), place: Some(place), own: None, what, losses });
     }
 
     /// A problem that the engine does not know of.
-    pub fn problem(&mut self, what: String) {
-        self.push(what, None);
+    pub fn problem(&mut self, code: &'static str, what: String) {
+        self.push(Line { code, place: None, own: None, what, losses: None });
+    }
+
+    /// A problem of a file, which has this own key.
+    pub fn problem_of(&mut self, own: &[u8], what: String) {
+        self.name(own);
+        self.push(Line { code: FILES, place: None, own: Some(own.to_vec()), what, losses: None });
     }
 
     pub fn note(&mut self, what: String) {
@@ -114,7 +153,8 @@ impl Findings {
             return None;
         }
         let losses = self.losses_of(error);
-        self.push(error.to_string(), Some(losses));
+        let what = error.to_string();
+        self.push(Line { code: NOT_READ, place: None, own: None, what, losses: Some(losses) });
         Some(losses)
     }
 
@@ -148,13 +188,18 @@ impl Findings {
 
     /// All of it, for whoever asked.
     pub fn report(self, objects: &ObjectNames, refused: Option<Error>) -> Report {
-        let told: Vec<Option<String>> = self.losses.iter().map(|losses| losses.tell(objects)).collect();
-        let sentence = |Line { what, losses }: Line| {
-            let lost = losses.and_then(|losses| told.get(losses)?.as_ref());
-            lost.map_or_else(|| what.clone(), |lost| format!("{what}; cannot be read because of it: {lost}"))
+        let problem = |Line { code, place, own, what, losses }: Line| {
+            let losses = losses.and_then(|losses| self.losses.get(losses));
+            let own = own.iter().flat_map(|own| paths_of(own, objects));
+            let files = own.chain(losses.into_iter().flat_map(|losses| losses.paths(objects))).collect();
+            let what = match losses.and_then(|losses| losses.tell(objects)) {
+                Some(lost) => format!("{what}; cannot be read because of it: {lost}"),
+                None => what,
+            };
+            Problem { code, place, files, what }
         };
         Report {
-            problems: self.lines.into_iter().map(sentence).collect(),
+            problems: self.lines.into_iter().map(problem).collect(),
             problems_more: self.more,
             notes: self.notes,
             files: self.files.iter().flat_map(|own| paths_of(own, objects)).collect(),

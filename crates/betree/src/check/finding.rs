@@ -1,0 +1,225 @@
+//! What a check reports: a code for programs, a place, and a sentence for people.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use crate::error::Error;
+use crate::node::NodeId;
+
+/// Declares [`FindingCode`] with the names of its values.
+macro_rules! codes {
+    ($($(#[$doc:meta])* $code:ident = $name:literal,)*) => {
+        /// What kind of finding it is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum FindingCode {
+            $($(#[$doc])* $code,)*
+        }
+
+        impl FindingCode {
+            /// All codes.
+            pub const ALL: &[FindingCode] = &[$(FindingCode::$code,)*];
+
+            /// The name for programs, which no later version changes.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(FindingCode::$code => $name,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A copy of the superblock cannot be used.
+    BadSuperblock = "bad-superblock",
+    /// The newest checkpoint cannot be read, and an older one was checked.
+    OldCheckpoint = "old-checkpoint",
+    /// The node table, or what it says of a node, cannot be believed.
+    BadNodeTable = "bad-node-table",
+    /// The log cannot be replayed to its end.
+    BadLog = "bad-log",
+    /// The log was not replayed, so its changes were not checked.
+    LogNotChecked = "log-not-checked",
+    /// The header of a node cannot be read.
+    BadNode = "bad-node",
+    /// A node is not what the node table says of it.
+    NodeMismatch = "node-mismatch",
+    /// A basement or partition cannot be read.
+    BadPiece = "bad-piece",
+    /// A basement holds pairs that do not belong there.
+    BasementContents = "basement-contents",
+    /// A partition holds messages that do not belong there.
+    PartitionContents = "partition-contents",
+    /// An edge leads to a node that the node table does not hold.
+    DanglingEdge = "dangling-edge",
+    /// An edge shows more than its node has.
+    EdgeTooWide = "edge-too-wide",
+    /// An edge or a GOTO does not lead downwards.
+    EdgeNotDown = "edge-not-down",
+    /// The translation of an edge does not fit its window.
+    BadTranslation = "bad-translation",
+    /// A key is longer than the bound above it allows.
+    KeyOverBound = "key-over-bound",
+    /// A node has more or fewer references than the node table says.
+    WrongReferences = "wrong-references",
+    /// References could not be counted, because nodes could not be read.
+    ReferencesNotChecked = "references-not-checked",
+    /// A node without references cannot be freed.
+    NotFreed = "not-freed",
+    /// Blocks are taken that nothing uses, or used twice.
+    WrongSpace = "wrong-space",
+    /// The use of blocks could not be checked.
+    SpaceNotChecked = "space-not-checked",
+}
+
+impl fmt::Display for FindingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The structure that a finding is about. Offsets are in bytes from the start of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// The volume as a whole.
+    Volume,
+    /// A copy of the superblock, or all of them (`None`).
+    Superblock {
+        /// Where the copy stands.
+        offset: Option<u64>,
+    },
+    /// The node table.
+    NodeTable {
+        /// Where the page or the extent in question stands, if it is known.
+        offset: Option<u64>,
+    },
+    /// The log.
+    Log {
+        /// Where the segment, or else the log, begins.
+        offset: u64,
+    },
+    /// A node.
+    Node {
+        /// Its slot in the node table.
+        slot: u32,
+        /// Which user of the slot it is.
+        generation: u32,
+        /// Where it begins, if the node table holds it.
+        offset: Option<u64>,
+    },
+}
+
+impl Place {
+    pub(super) fn node(id: NodeId, offset: Option<u64>) -> Place {
+        Place::Node { slot: id.slot, generation: id.generation, offset }
+    }
+
+    /// The structure's name for programs, which no later version changes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Place::Volume => "volume",
+            Place::Superblock { .. } => "superblock",
+            Place::NodeTable { .. } => "node-table",
+            Place::Log { .. } => "log",
+            Place::Node { .. } => "node",
+        }
+    }
+
+    /// Where it begins on the device, if that is known.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Place::Volume => None,
+            Place::Log { offset } => Some(*offset),
+            Place::Superblock { offset } | Place::NodeTable { offset } | Place::Node { offset, .. } => {
+                *offset
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        if let Place::Node { slot, generation, .. } = self {
+            write!(f, " {}", NodeId { slot: *slot, generation: *generation })?;
+        }
+        self.offset().map_or(Ok(()), |offset| write!(f, " at byte {offset}"))
+    }
+}
+
+/// One report of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// What kind of finding it is.
+    pub code: FindingCode,
+    /// The structure that it is about.
+    pub place: Place,
+    /// A sentence that names the place.
+    pub what: String,
+    /// Whether the volume is damaged by it. Otherwise it is a note: what could not be checked, and why.
+    pub is_problem: bool,
+    /// The error that readers of the damaged data get, if the damage keeps anything from being read. It tells a reader
+    /// which problem it has met.
+    pub hides: Option<Error>,
+}
+
+impl Finding {
+    pub(super) fn problem(code: FindingCode, place: Place, what: String) -> Finding {
+        Finding { code, place, what, is_problem: true, hides: None }
+    }
+
+    pub(super) fn note(code: FindingCode, place: Place, what: String) -> Finding {
+        Finding { code, place, what, is_problem: false, hides: None }
+    }
+
+    /// Damage that keeps data from being read: readers get `hides`.
+    pub(super) fn unreadable(code: FindingCode, place: Place, what: String, hides: Error) -> Finding {
+        Finding { code, place, what, is_problem: true, hides: Some(hides) }
+    }
+
+    /// Damage of the node table, in the words of the error that readers get.
+    pub(super) fn lost(error: Error) -> Finding {
+        let place = Place::NodeTable { offset: error.offset() };
+        Finding::unreadable(FindingCode::BadNodeTable, place, error.to_string(), error)
+    }
+
+    /// The sentence, if it is a problem.
+    pub fn into_problem(self) -> Option<String> {
+        self.is_problem.then_some(self.what)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.what, self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn each_code_has_a_kebab_case_name_of_its_own() {
+        let mut names: alloc::vec::Vec<_> = FindingCode::ALL.iter().map(|code| code.name()).collect();
+        assert!(
+            names.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')),
+            "{names:?}"
+        );
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FindingCode::ALL.len());
+    }
+
+    #[test]
+    fn a_place_reads_as_its_structure_and_offset() {
+        let id = NodeId { slot: 7, generation: 2 };
+        assert_eq!(Place::node(id, Some(8192)).to_string(), "node 7.2 at byte 8192");
+        assert_eq!(Place::NodeTable { offset: None }.to_string(), "node-table");
+    }
+}
