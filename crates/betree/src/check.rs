@@ -37,6 +37,17 @@ impl Env {
     /// `tell`; `progress` hears (nodes done, nodes in all). What is in memory is written first, so that the
     /// device has all of it.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// let mut findings = Vec::new();
+    /// env.check(&mut |found| findings.push(found), &mut |done, total| assert!(done <= total))?;
+    /// assert_eq!(findings, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// What hinders the walk itself; a problem found is not an error.
     pub fn check(&self, tell: &mut dyn FnMut(Finding), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {

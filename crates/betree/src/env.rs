@@ -141,6 +141,15 @@ impl Env {
 
     /// The value of a key.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// assert_eq!(env.get(betree::DictId(0), b"nobody put this")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The device's, or corruption.
     pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -150,6 +159,23 @@ impl Env {
     }
 
     /// A cursor over `[lo, hi)`, standing before its first key. An unknown dictionary is empty.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// use betree::{Batch, Cut, DictId};
+    ///
+    /// let mut batch = Batch::new();
+    /// ["apple", "banana", "cherry"].iter().for_each(|name| batch.put(DictId(0), name.as_bytes(), b"fruit"));
+    /// env.commit(&batch)?;
+    /// let mut cursor = env.cursor(DictId(0), Cut::before("b"), Cut::HIGH);
+    /// assert_eq!(cursor.next()?, Some((&b"banana"[..], &b"fruit"[..])));
+    /// assert_eq!(cursor.next()?, Some((&b"cherry"[..], &b"fruit"[..])));
+    /// assert_eq!(cursor.next()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cursor(&self, dict: DictId, lo: Cut, hi: Cut) -> Cursor<'_> {
         Cursor::new(self.engine.tree(dict).ok(), lo, hi, &self.engine.counters.range_queries)
     }

@@ -1,9 +1,66 @@
 //! A write-optimized dictionary: a lifted Bε-tree with a redo log, copy-on-write checkpoints and
 //! recovery. It knows nothing of files.
 //!
-//! An [`Env`] holds several dictionaries of byte strings in one volume. Changes are collected in a
-//! [`Batch`] and committed as one; [`Env::sync`] makes what was committed durable. Reads are
-//! [`Env::get`] and [`Cursor`].
+//! An [`Env`] holds several dictionaries of byte strings in one volume. A [`Batch`] collects changes, and
+//! [`Env::commit`] applies all of them or none. [`Env::sync`] makes what was committed durable. [`Env::get`] and
+//! [`Cursor`] read.
+//!
+//! ```
+//! # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+//! # fn main() -> betree::Result<()> {
+//! # let (device, _folder) = doc::device();
+//! use std::sync::Arc;
+//!
+//! use betree::{Batch, Cut, DictId, Env, Geometry, Options, Replace};
+//!
+//! const FRUIT: DictId = DictId(0);
+//!
+//! // Once: an empty volume with one dictionary, and 16 random bytes that tell it from all others.
+//! Env::format(device.clone(), &Geometry::for_volume(16 << 20, 1), [7; 16])?;
+//!
+//! let env = Env::open(device, Options::new(1 << 20, Arc::new(Replace)))?;
+//! let mut batch = Batch::new();
+//! batch.put(FRUIT, b"banana", b"yellow");
+//! batch.put(FRUIT, b"cherry", b"red");
+//! env.commit(&batch)?;
+//! env.sync()?;
+//!
+//! assert_eq!(env.get(FRUIT, b"banana")?.as_deref(), Some(&b"yellow"[..]));
+//! let mut cursor = env.cursor(FRUIT, Cut::before("c"), Cut::HIGH);
+//! assert_eq!(cursor.next()?, Some((&b"cherry"[..], &b"red"[..])));
+//! drop(cursor);
+//! env.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Using a volume
+//!
+//! | to | call |
+//! |---|---|
+//! | make a volume, open it, end it | [`Env::format`], [`Env::open`], [`Env::close`] |
+//! | change | [`Env::commit`]; with room kept for later: [`Env::set_aside`], [`Batch::draw`] |
+//! | make changes durable | [`Env::sync`]; [`Env::checkpoint`] writes the trees too |
+//! | read | [`Env::get`], [`Env::cursor`] |
+//! | know what it holds and does | [`Env::space`], [`Env::usage`], [`Env::stats`], [`Env::state`] |
+//! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |
+//!
+//! # For platforms
+//!
+//! The engine starts no threads. A platform lends them, and its application calls none of these:
+//!
+//! | method | what it does |
+//! |---|---|
+//! | [`Env::run_worker`] | flushes, makes checkpoints and frees nodes, until [`Env::stop`] |
+//! | [`Env::run_readahead`] | reads for scans to come, until [`Env::stop`] |
+//! | [`Env::run_writeback`] | encodes and writes the nodes of checkpoints, until [`Env::stop`] |
+//! | [`Env::run_due_work`] | does one piece of a worker's work in the caller's thread |
+//! | [`Env::throttle`] | waits for room before the caller takes locks of its own |
+//! | [`Env::stop`] | makes the three loops return |
+//!
+//! Without threads all of it still works: a writer that finds no room does the work itself, and a checkpoint is
+//! written by its caller.
+
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

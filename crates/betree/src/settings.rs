@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use betree_platform::Codec;
+use betree_platform::{BLOCK_BYTES, Codec};
 
 use crate::error::{Error, Result};
 use crate::health::Watcher;
@@ -62,6 +62,9 @@ impl Options {
     }
 }
 
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// No page of the node table is larger, in bytes.
+const TABLE_PAGE_BYTES_MAX: u32 = 256 << 10;
 /// No node has more children.
 const FANOUT_MAX: u32 = 256;
 /// No batch is larger, in bytes.
@@ -78,7 +81,7 @@ impl Geometry {
             node_bytes,
             basement_bytes: (node_bytes / 64).max(4 << 10),
             fanout_max: 16,
-            log_bytes: (volume_bytes / 16 / 4096 * 4096).clamp(1 << 20, 512 << 20),
+            log_bytes: (volume_bytes / 16 / BLOCK * BLOCK).clamp(1 << 20, 512 << 20),
             dicts,
         }
     }
@@ -91,12 +94,12 @@ impl Geometry {
     /// The largest batch in bytes: an eighth of the log, so that a quarter of it, kept free, holds one wherever the
     /// log's end falls.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
-        (self.log_bytes / 8).saturating_sub(4096).min(BATCH_BYTES_MAX)
+        (self.log_bytes / 8).saturating_sub(BLOCK).min(BATCH_BYTES_MAX)
     }
 
     /// The size of a page of the node table in bytes.
     pub(crate) fn table_page_bytes(&self) -> u32 {
-        (self.node_bytes / 16).clamp(4096, 256 << 10)
+        (self.node_bytes / 16).clamp(BLOCK as u32, TABLE_PAGE_BYTES_MAX)
     }
 
     /// Whether the parts fit together.
@@ -115,7 +118,7 @@ impl Geometry {
         if self.basement_bytes > self.node_bytes {
             return Some("a basement must not be larger than a node");
         }
-        if !self.log_bytes.is_multiple_of(4096) {
+        if !self.log_bytes.is_multiple_of(BLOCK) {
             return Some("the log must be whole blocks of 4096 bytes");
         }
         None

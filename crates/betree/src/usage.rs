@@ -44,6 +44,22 @@ impl Env {
     /// What the keys in `[lo, hi)` take: headers of nodes are read for it, and little else. What is in
     /// the log alone does not count, and what changes meanwhile may.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// # let mut batch = betree::Batch::new();
+    /// # batch.put(betree::DictId(0), b"a/1", &[1; 10_000]);
+    /// use betree::{Cut, DictId};
+    ///
+    /// env.commit(&batch)?;
+    /// env.checkpoint()?;
+    /// let usage = env.usage(DictId(0), &Cut::before("a/"), &Cut::after("a/"))?;
+    /// assert_eq!(usage.stored_bytes, usage.exclusive_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The device's, or corruption.
     pub fn usage(&self, dict: DictId, lo: &Cut, hi: &Cut) -> Result<Usage> {

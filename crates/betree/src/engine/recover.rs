@@ -62,6 +62,19 @@ pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
 impl Env {
     /// Makes an empty volume on the device, whatever it held before. Of the identity, 16 random bytes suffice.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (device, _folder) = doc::device();
+    /// use betree::{Env, Geometry};
+    ///
+    /// // A volume of this size with two dictionaries.
+    /// let geometry = Geometry::for_volume(doc::VOLUME_BYTES, 2);
+    /// Env::format(device, &geometry, [7; 16])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for it; the
     /// device's.
@@ -131,6 +144,21 @@ impl Env {
     /// A volume with features that allow only readers is opened for reading: the log is replayed in memory, nothing
     /// is written then or later, and [`state`](Env::state) says why changes are refused.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (device, _folder) = doc::device();
+    /// # Env::format(device.clone(), &betree::Geometry::for_volume(doc::VOLUME_BYTES, 1), [7; 16])?;
+    /// # use std::sync::Arc;
+    /// use betree::{Env, Options, Replace};
+    ///
+    /// let cache_bytes = 1 << 20;
+    /// let env = Env::open(device, Options::new(cache_bytes, Arc::new(Replace)))?;
+    /// assert_eq!(env.replayed_batches(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
     /// [`Error::OtherUpsert`], [`Error::Corrupt`] with the place, the device's.
@@ -147,7 +175,7 @@ impl Env {
             disk.refuse_from_now_on(&why);
             disk.health.fail(&why);
         } else {
-            loaded.rebalance(&disk)?;
+            loaded.repair_slots(&disk)?;
         }
         let mut superblock = loaded.superblock;
         superblock.bind_upsert(&*options.upsert)?;

@@ -20,6 +20,19 @@ impl Env {
     /// Writes what is in memory and marks the volume clean. Afterwards every change is refused. Where that
     /// failed, another call tries again.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// # let mut batch = betree::Batch::new();
+    /// # batch.put(betree::DictId(0), b"apple", b"red");
+    /// env.close()?;
+    /// let refused = env.commit(&batch);
+    /// assert!(matches!(refused, Err(betree::Error::ReadOnly { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
     pub fn close(&self) -> Result<()> {

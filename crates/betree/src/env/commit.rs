@@ -20,6 +20,21 @@ impl Env {
     /// Takes a batch: all of it or none. It is seen by readers when this returns, and durable after
     /// a later [`sync`](Env::sync).
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// use betree::{Batch, DictId};
+    ///
+    /// let mut batch = Batch::new();
+    /// batch.put(DictId(0), b"apple", b"red");
+    /// batch.delete(DictId(0), b"plum");
+    /// env.commit(&batch)?;
+    /// assert!(env.get(DictId(0), b"apple")?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::NoSpace`] (never for a batch of deletes alone),
     /// [`Error::ReadOnly`]; nothing was changed.

@@ -8,7 +8,21 @@ use crate::format::superblock::Superblock;
 
 impl Env {
     /// Makes everything committed before the call durable: one log write and one device sync,
-    /// shared by all who call at the same time. After a large amount of new data, a checkpoint.
+    /// shared by all callers at the same time. After a large amount of new data, a checkpoint.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// # let mut batch = betree::Batch::new();
+    /// # batch.put(betree::DictId(0), b"apple", b"red");
+    /// env.commit(&batch)?;
+    /// env.sync()?;
+    /// // From here on the batch survives a crash.
+    /// assert!(env.stats().device_syncs > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The device's; the volume takes no more changes then.

@@ -133,7 +133,7 @@ impl Loaded {
     /// Completes an unfinished write of the loaded superblock and replaces a rotten copy of it.
     /// After this it has two good copies. To be done before anything is written: blocks that only
     /// the older generation uses count as free, and until now rot of one copy could lead back to it.
-    pub(crate) fn rebalance(&self, disk: &Disk) -> Result<()> {
+    pub(crate) fn repair_slots(&self, disk: &Disk) -> Result<()> {
         for &slot in &self.missing {
             write_slot(disk, slot, &self.superblock)?;
             disk.sync()?;

@@ -37,7 +37,7 @@ fn mkfs_fills_all_slots_and_a_store_costs_two_writes_and_two_syncs() {
     assert_eq!((first.superblock.clone(), first.bad_slots.len()), (generation(1), 0));
     let before = disk.counts();
     store(&disk, &generation(2)).unwrap();
-    first.rebalance(&disk).unwrap();
+    first.repair_slots(&disk).unwrap();
     let after = disk.counts();
     assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (2, 2));
     assert_eq!(loaded(&disk), 2);
@@ -74,7 +74,7 @@ fn crashes_and_rot_never_bring_back_an_older_generation() {
                 let whole_copy = end != Ends::FirstTorn;
                 assert_eq!(found.superblock.generation, if whole_copy { next } else { believed });
                 believed = found.superblock.generation;
-                found.rebalance(&disk).unwrap();
+                found.repair_slots(&disk).unwrap();
                 let slots = pair_of(believed);
                 assert!(
                     load(&disk).unwrap().bad_slots.iter().all(|b| b.offset / 8192 != slots as u64 / 2),
@@ -158,7 +158,7 @@ fn a_lost_copy_is_reported_and_settled() {
             assert_eq!(found.bad_slots.len(), 1);
             assert_eq!(found.bad_slots[0].offset, slot as u64 * 4096);
             let before = disk.counts().writes;
-            found.rebalance(&disk).unwrap();
+            found.repair_slots(&disk).unwrap();
             assert_eq!(disk.counts().writes - before, u64::from(slot >= 2), "only its own pair");
             if !unreadable {
                 assert_eq!(load(&disk).unwrap().bad_slots.is_empty(), slot >= 2);
