@@ -122,30 +122,11 @@ impl Status {
     }
 }
 
-/// The library's kinds of operations and their names.
-const OP_KINDS: [(OpKind, &str); 15] = [
-    (OpKind::Lookup, "lookup"),
-    (OpKind::SetAttr, "setattr"),
-    (OpKind::Create, "create"),
-    (OpKind::Link, "link"),
-    (OpKind::Unlink, "unlink"),
-    (OpKind::Rmdir, "rmdir"),
-    (OpKind::RemoveTree, "remove_tree"),
-    (OpKind::Rename, "rename"),
-    (OpKind::Clone, "clone"),
-    (OpKind::Read, "read"),
-    (OpKind::Write, "write"),
-    (OpKind::Readdir, "readdir"),
-    (OpKind::Xattr, "xattr"),
-    (OpKind::Fallocate, "fallocate"),
-    (OpKind::Internal, "internal"),
-];
-
 fn operations(volume: &Volume) -> BTreeMap<String, OperationCount> {
     let counters = volume.counters();
-    let counts = OP_KINDS.iter().map(|(kind, name)| {
+    let counts = OpKind::ALL.iter().map(|kind| {
         let OpCount { calls, queries, scans, commits, .. } = counters.of(*kind);
-        ((*name).to_owned(), OperationCount { calls, queries, scans, commits })
+        (kind.name().to_owned(), OperationCount { calls, queries, scans, commits })
     });
     counts.filter(|(_, count)| *count != OperationCount::default()).collect()
 }

@@ -12,61 +12,61 @@ use crate::error::Result;
 use crate::names::{DirPath, Inode, Place};
 use crate::schema::key;
 
-/// Kinds of operations, by which [`Counters`] are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum OpKind {
-    /// [`Volume::lookup`](crate::Volume::lookup)
-    Lookup,
-    /// [`Volume::setattr`](crate::Volume::setattr)
-    SetAttr,
-    /// [`Volume::create`](crate::Volume::create), [`Volume::symlink`](crate::Volume::symlink)
-    Create,
-    /// [`Volume::link`](crate::Volume::link)
-    Link,
-    /// [`Volume::unlink`](crate::Volume::unlink)
-    Unlink,
-    /// [`Volume::rmdir`](crate::Volume::rmdir)
-    Rmdir,
-    /// [`Volume::remove_below`](crate::Volume::remove_below)
-    RemoveTree,
-    /// [`Volume::rename`](crate::Volume::rename)
-    Rename,
-    /// [`Volume::clone_inode`](crate::Volume::clone_inode), [`Volume::clone_onto`](crate::Volume::clone_onto)
-    Clone,
-    /// [`Volume::read`](crate::Volume::read)
-    Read,
-    /// [`Volume::write`](crate::Volume::write)
-    Write,
-    /// [`Volume::readdir`](crate::Volume::readdir)
-    Readdir,
-    /// Extended attributes.
-    Xattr,
-    /// [`Volume::fallocate`](crate::Volume::fallocate), [`Volume::seek`](crate::Volume::seek)
-    Fallocate,
-    /// Opening the volume, reserving numbers, deleting unlinked files, putting times of access, checking.
-    Internal,
+/// Declares [`OpKind`] with the list of its kinds and their names.
+macro_rules! op_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// Kinds of operations, by which [`Counters`] are kept.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum OpKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl OpKind {
+            /// All of them.
+            pub const ALL: [OpKind; [$($name),*].len()] = [$(OpKind::$kind),*];
+
+            /// Its name in reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(OpKind::$kind => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl OpKind {
-    /// All of them.
-    pub const ALL: [OpKind; 15] = [
-        OpKind::Lookup,
-        OpKind::SetAttr,
-        OpKind::Create,
-        OpKind::Link,
-        OpKind::Unlink,
-        OpKind::Rmdir,
-        OpKind::RemoveTree,
-        OpKind::Rename,
-        OpKind::Clone,
-        OpKind::Read,
-        OpKind::Write,
-        OpKind::Readdir,
-        OpKind::Xattr,
-        OpKind::Fallocate,
-        OpKind::Internal,
-    ];
+op_kinds! {
+    /// [`Volume::lookup`](crate::Volume::lookup)
+    Lookup = "lookup",
+    /// [`Volume::setattr`](crate::Volume::setattr)
+    SetAttr = "setattr",
+    /// [`Volume::create`](crate::Volume::create), [`Volume::symlink`](crate::Volume::symlink)
+    Create = "create",
+    /// [`Volume::link`](crate::Volume::link)
+    Link = "link",
+    /// [`Volume::unlink`](crate::Volume::unlink)
+    Unlink = "unlink",
+    /// [`Volume::rmdir`](crate::Volume::rmdir)
+    Rmdir = "rmdir",
+    /// [`Volume::remove_below`](crate::Volume::remove_below)
+    RemoveTree = "remove_tree",
+    /// [`Volume::rename`](crate::Volume::rename)
+    Rename = "rename",
+    /// [`Volume::clone_inode`](crate::Volume::clone_inode), [`Volume::clone_onto`](crate::Volume::clone_onto)
+    Clone = "clone",
+    /// [`Volume::read`](crate::Volume::read)
+    Read = "read",
+    /// [`Volume::write`](crate::Volume::write)
+    Write = "write",
+    /// [`Volume::readdir`](crate::Volume::readdir)
+    Readdir = "readdir",
+    /// Extended attributes.
+    Xattr = "xattr",
+    /// [`Volume::fallocate`](crate::Volume::fallocate), [`Volume::seek`](crate::Volume::seek)
+    Fallocate = "fallocate",
+    /// Opening the volume, reserving numbers, deleting unlinked files, putting times of access, checking.
+    Internal = "internal",
 }
 
 /// What one kind of operation cost.
