@@ -37,7 +37,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
 
     volume.clone_inode(project, root, b"copy")?;
     let readme = volume.resolve(b"/copy/readme")?;
-    volume.write(readme.node, 0, b"other", false)?;
+    volume.write(readme.node, 0, b"other")?;
     writeln!(
         out,
         "project: {}, copy: {}",

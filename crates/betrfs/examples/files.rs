@@ -26,7 +26,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, ..new_dir };
     let dir = volume.create(root.node, b"letters", &new_dir)?;
     let file = volume.create(dir.node, b"to-ada", &new_file)?;
-    volume.write(file.node, 0, b"Dear Ada,\n", false)?;
+    volume.write(file.node, 0, b"Dear Ada,\n")?;
     volume.create_with(dir.node, b"to-bob", &new_file, b"Dear Bob,\n")?;
     // What was done before a sync that returned survives a crash.
     volume.sync()?;

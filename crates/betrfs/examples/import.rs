@@ -56,7 +56,7 @@ fn copy(volume: &Volume, from: &mut fs::File, into: InodeId) -> Result<(), Box<d
             return Ok(());
         }
         while !rest.is_empty() {
-            let written = volume.write(into, offset, rest, false)?;
+            let written = volume.write(into, offset, rest)?;
             rest = rest.get(written..).unwrap_or_default();
             offset += written as u64;
         }

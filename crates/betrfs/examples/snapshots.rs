@@ -35,11 +35,11 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let snapshots = volume.lookup(notes, SNAPSHOTS_NAME)?.node;
     volume.create(snapshots, b"first", &new_dir)?;
 
-    volume.write(file, 0, b"Friday", false)?;
+    volume.write(file, 0, b"Friday")?;
     writeln!(out, "now: {}", contents(&volume, b"/notes/plan")?)?;
     writeln!(out, "then: {}", contents(&volume, b"/notes/.betrfs-snapshots/first/plan")?)?;
     let old = volume.resolve(b"/notes/.betrfs-snapshots/first/plan")?;
-    if let Err(refused) = volume.write(old.node, 0, b"Friday", false) {
+    if let Err(refused) = volume.write(old.node, 0, b"Friday") {
         writeln!(out, "a change of it: {refused}")?;
     }
     volume.rmdir(snapshots, b"first")?;

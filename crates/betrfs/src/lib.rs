@@ -39,7 +39,7 @@
 //! let root = volume.resolve(b"/")?;
 //! let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
 //! let file = volume.create(root.node, b"greeting", &new)?;
-//! volume.write(file.node, 0, b"hello", false)?;
+//! volume.write(file.node, 0, b"hello")?;
 //! volume.sync()?;
 //!
 //! let mut bytes = Vec::new();

@@ -60,7 +60,7 @@ impl Sample {
         let dir = volume.create(InodeId::ROOT, b"dir", &new(FileType::Directory)).unwrap().node;
         for file in 0..20 {
             let made = volume.create(dir, format!("file{file}").as_bytes(), &new(FileType::Regular)).unwrap();
-            volume.write(made.node, 0, &contents(file), false).unwrap();
+            volume.write(made.node, 0, &contents(file)).unwrap();
         }
         let many = volume.create(InodeId::ROOT, b"many", &new(FileType::Directory)).unwrap().node;
         for number in 0..3000 {

@@ -58,7 +58,7 @@ impl Server {
     /// WRITE; how many bytes were written.
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
         // Set-id bits are dealt with before, see `kill_set_id`.
-        self.volume.write(node, offset, data, false).answer()
+        self.volume.write(node, offset, data).answer()
     }
 
     /// FSYNC

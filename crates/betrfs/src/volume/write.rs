@@ -10,7 +10,7 @@ use crate::FILE_BYTES_MAX;
 use crate::contents::{contents_bytes, drop_capabilities, grow, put_bytes};
 use crate::error::{Error, Result};
 use crate::op::OpKind;
-use crate::rules::{check_file, kill_set_id};
+use crate::rules::check_file;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::types::InodeId;
 use crate::volume::Volume;
@@ -23,13 +23,15 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 const RECORD_BYTES_MAX: usize = 68 << 10;
 
 impl Volume {
-    /// Writes `data` at `offset`, and gives how many bytes of it: all, unless there was an error behind the first
-    /// so many, which whoever goes on from there will meet. Each piece up to a multiple of 1 MiB (less where the log
+    /// Writes `data` at `offset` and returns the number of bytes written. A short count means that a later piece
+    /// failed; a call that starts there returns the error. Each piece up to a multiple of 1 MiB (less where the log
     /// is small, and under long keys) is atomic: after an error or a crash it is there or not.
+    ///
+    /// Set-id bits stay, as by [`fallocate`](Volume::fallocate); capabilities of a program go.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`]; [`Error::NoSpace`]. Nothing was written.
-    pub fn write(&self, node: InodeId, offset: u64, data: &[u8], kill_set_id: bool) -> Result<usize> {
+    pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
         if end > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
@@ -38,7 +40,7 @@ impl Volume {
         loop {
             let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
             let piece = rest.get(..len as usize).unwrap_or(rest);
-            match self.write_piece(node, at, piece, kill_set_id) {
+            match self.write_piece(node, at, piece) {
                 Ok(written) => {
                     (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
                 }
@@ -52,7 +54,7 @@ impl Volume {
     }
 
     /// Writes as much of `data` as one batch takes; how much that is.
-    fn write_piece(&self, node: InodeId, offset: u64, data: &[u8], kill: bool) -> Result<usize> {
+    fn write_piece(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
         let op = self.update(OpKind::Write, data.len())?;
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
@@ -69,9 +71,6 @@ impl Volume {
         grow(&mut record, offset, offset + data.len() as u64);
         let now_ns = self.platform.now_ns();
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
-        if kill {
-            kill_set_id(&mut record);
-        }
         drop_capabilities(&mut batch, &inode, &mut record)?;
         let drawn = self.draw(&mut batch, &inode, offset, offset + data.len() as u64);
         self.commit_record_at(&own, &op, batch, &inode, &mut state, record)?;
@@ -127,7 +126,7 @@ impl Volume {
             if buffer.is_empty() {
                 break;
             }
-            let written = self.write(to, to_offset + done, &buffer, false)?;
+            let written = self.write(to, to_offset + done, &buffer)?;
             done += written as u64;
             if written < buffer.len() {
                 break;

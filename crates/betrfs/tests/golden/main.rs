@@ -36,7 +36,7 @@ fn change(volume: &Volume) {
     let new_name = |name: &[u8], new: &NewNode| volume.create(InodeId::ROOT, name, new).unwrap().node;
     let dir = new_name(b"golden test", &NEW_DIR);
     let file = volume.create(dir, b"file", &NEW_FILE).unwrap().node;
-    volume.write(file, 5000, &[7; 20_000], false).unwrap();
+    volume.write(file, 5000, &[7; 20_000]).unwrap();
     volume.link(file, dir, b"link").unwrap();
     volume.rename(dir, b"file", InodeId::ROOT, b"golden file", RenameFlags::default()).unwrap();
     volume.clone_inode(dir, InodeId::ROOT, b"golden clone").unwrap();

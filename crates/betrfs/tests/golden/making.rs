@@ -71,7 +71,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 fn file(volume: &Volume, dir: InodeId, name: &str, contents: &[u8]) -> InodeId {
     let node = volume.create(dir, name.as_bytes(), &NEW_FILE).unwrap().node;
-    volume.write(node, 0, contents, false).unwrap();
+    volume.write(node, 0, contents).unwrap();
     node
 }
 
@@ -105,7 +105,7 @@ fn plain() -> Disk {
         }
         let deep = (0..20).fold(ROOT, |parent, level| dir(volume, parent, &format!("level{level}")));
         let changed = file(volume, deep, "changed", &text(1, 9000));
-        volume.write(changed, 4000, b"over a border of blocks", false).unwrap();
+        volume.write(changed, 4000, b"over a border of blocks").unwrap();
         volume.setattr(changed, &SetAttr { size: Some(6000), ..SetAttr::default() }).unwrap();
         volume.setattr(changed, &SetAttr { size: Some(6001), ..SetAttr::default() }).unwrap();
         let types = [
@@ -169,7 +169,7 @@ fn sparse() -> Disk {
     closed(|volume| {
         let gaps = volume.create(ROOT, b"gaps", &NEW_FILE).unwrap().node;
         for number in 0..300u64 {
-            volume.write(gaps, number * number * 8192, b"in a gap", false).unwrap();
+            volume.write(gaps, number * number * 8192, b"in a gap").unwrap();
         }
         let punched = file(volume, ROOT, "punched", &text(2, 100_000));
         volume.fallocate(punched, FallocateMode::PunchHole, 5000, 60_000).unwrap();
@@ -177,7 +177,7 @@ fn sparse() -> Disk {
         let hole = volume.create(ROOT, b"hole", &NEW_FILE).unwrap().node;
         volume.setattr(hole, &SetAttr { size: Some(1 << 21), ..SetAttr::default() }).unwrap();
         let end = volume.create(ROOT, b"end", &NEW_FILE).unwrap().node;
-        volume.write(end, (1 << 21) - 5, b"at the end", false).unwrap();
+        volume.write(end, (1 << 21) - 5, b"at the end").unwrap();
     })
 }
 
@@ -212,9 +212,7 @@ fn clones() -> Disk {
         for number in 0..4 {
             let copy = volume.clone_inode(top, ROOT, format!("copy{number}").as_bytes()).unwrap().node;
             let path = format!("/copy{number}/outer{number}/inner1/file2");
-            volume
-                .write(node_at(volume, &path), 100, format!("changed in {number}").as_bytes(), false)
-                .unwrap();
+            volume.write(node_at(volume, &path), 100, format!("changed in {number}").as_bytes()).unwrap();
             let inner = node_at(volume, &format!("/copy{number}/outer{}", 4 - number));
             volume.clone_inode(inner, copy, b"clone inside").unwrap();
         }
@@ -237,7 +235,7 @@ fn snapshots() -> Disk {
                 dir(volume, all, &format!("{name} {number}"));
             }
             let changed = node_at(volume, "/tree/outer1/inner2/file2");
-            volume.write(changed, 0, format!("since {number}").as_bytes(), false).unwrap();
+            volume.write(changed, 0, format!("since {number}").as_bytes()).unwrap();
         }
         volume.rename(ROOT, b"tree", ROOT, b"renamed", PLAIN).unwrap();
         let all = volume.lookup(node_at(volume, "/renamed"), SNAPSHOTS_NAME).unwrap().node;
@@ -274,7 +272,7 @@ fn log() -> Disk {
         volume.env().checkpoint().unwrap();
         // Puts, upserts, deletes, range deletes, clones of prefixes and of parts.
         file(volume, ROOT, "new", &text(4, 5000));
-        volume.write(large, 10_000, b"a part of a block", false).unwrap();
+        volume.write(large, 10_000, b"a part of a block").unwrap();
         volume.setattr(large, &SetAttr { size: Some(41_000), ..SetAttr::default() }).unwrap();
         volume.unlink(node_at(volume, "/tree/outer0/inner0"), b"file3").unwrap();
         volume.clone_inode(node_at(volume, "/tree/outer2"), ROOT, b"clone").unwrap();

@@ -29,7 +29,7 @@ fn make_tree(volume: &Volume) {
     let dir = mkdir(volume, ROOT, "d").node;
     for (name, len) in [("small", 10), ("large", 20_000), ("linked", 10)] {
         let file = mkfile(volume, dir, name).node;
-        volume.write(file, 0, &vec![1; len], false).unwrap();
+        volume.write(file, 0, &vec![1; len]).unwrap();
     }
     volume.link(node(volume, "/d/linked"), dir, b"linked too").unwrap();
     volume.symlink(dir, b"symlink", b"small", 0, 0).unwrap();
@@ -127,7 +127,7 @@ fn what_leaves_memory_keeps_its_time_at_the_cost_of_a_commit_each() {
     let dir = mkdir(&volume, ROOT, "d").node;
     for i in 0..FILES {
         let file = mkfile(&volume, dir, &format!("{i}")).node;
-        volume.write(file, 0, b"x", false).unwrap();
+        volume.write(file, 0, b"x").unwrap();
         volume.forget(file, 1);
     }
     let commits = volume.env().stats().commits;
@@ -250,7 +250,7 @@ fn what_was_accessed_and_then_removed_is_passed_over() {
     let dir = mkdir(&volume, ROOT, "other").node;
     let file = mkfile(&volume, dir, "f").node;
     let open = mkfile(&volume, dir, "open").node;
-    volume.write(open, 0, b"x", false).unwrap();
+    volume.write(open, 0, b"x").unwrap();
     volume.open_inode(open).unwrap();
     list(&volume, dir);
     read(&volume, file);

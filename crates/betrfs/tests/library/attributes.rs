@@ -21,15 +21,16 @@ fn set_id_bits_go_when_posix_says_so() {
     let perm = || volume.getattr(file).unwrap().perm;
     let set = |perm| volume.setattr(file, &SetAttr { perm: Some(perm), ..SET }).unwrap();
     set(0o6755);
-    volume.write(file, 0, b"by its owner with privilege", false).unwrap();
+    volume.write(file, 0, b"by its owner with privilege").unwrap();
     assert_eq!(perm(), 0o6755);
-    volume.write(file, 0, b"by another", true).unwrap();
+    // By another.
+    volume.setattr(file, &SetAttr { kill_set_id: true, ..SET }).unwrap();
     assert_eq!(perm(), 0o755);
     set(0o6745);
     volume.setattr(file, &SetAttr { size: Some(9), ..SET }).unwrap();
     volume.fallocate(file, FallocateMode::PunchHole, 0, 4).unwrap();
     let other = mkfile(&volume, ROOT, "other").node;
-    volume.write(other, 0, b"source", false).unwrap();
+    volume.write(other, 0, b"source").unwrap();
     volume.copy_range(other, 0, file, 0, 6).unwrap();
     assert_eq!(perm(), 0o6745, "by those who may keep them");
     volume.setattr(file, &SetAttr { size: Some(3), kill_set_id: true, ..SET }).unwrap();
@@ -62,7 +63,7 @@ fn without_times_of_access_a_read_leaves_them() {
     disk.options.access_times = AccessTimes::Never;
     let volume = disk.open();
     let file = mkfile(&volume, ROOT, "f").node;
-    volume.write(file, 0, b"x", false).unwrap();
+    volume.write(file, 0, b"x").unwrap();
     let before = volume.getattr(file).unwrap();
     assert!(before.mtime_ns > before.atime_ns);
     volume.read(file, 0, 1, &mut Vec::new()).unwrap();
@@ -73,7 +74,7 @@ fn without_times_of_access_a_read_leaves_them() {
 fn times_are_set_and_survive_and_a_read_puts_nothing() {
     let (disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f").node;
-    volume.write(file, 0, b"x", false).unwrap();
+    volume.write(file, 0, b"x").unwrap();
     let before = volume.getattr(file).unwrap();
     let commits = volume.env().stats().commits;
     let mut out = Vec::new();
@@ -129,7 +130,7 @@ fn a_large_attribute_of_the_root_goes_without_the_tree() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     let file = mkfile(&volume, dir.node, "f").node;
-    volume.write(file, 0, &[1; 5000], false).unwrap();
+    volume.write(file, 0, &[1; 5000]).unwrap();
     volume.set_xattr(ROOT, b"user.x", &[7; 5000], XattrMode::Any).unwrap();
     assert_sound(&volume);
     assert_eq!(volume.get_xattr(ROOT, b"user.x").unwrap(), [7; 5000]);
@@ -145,7 +146,7 @@ fn a_program_loses_its_capabilities_when_it_changes() {
     let file = mkfile(&volume, ROOT, "f").node;
     let set = |set| volume.setattr(file, &set).map(|_| ()).unwrap();
     let changes: [&dyn Fn(); 4] = [
-        &|| volume.write(file, 0, b"other", false).map(drop).unwrap(),
+        &|| volume.write(file, 0, b"other").map(drop).unwrap(),
         &|| set(SetAttr { size: Some(2), ..SET }),
         &|| set(SetAttr { uid: Some(5), ..SET }),
         &|| set(SetAttr { gid: Some(5), ..SET }),

@@ -73,7 +73,7 @@ fn prepare(volume: &Volume, dir: InodeId) {
     mkdir(volume, dir, "empty");
     mkfile(volume, dir, "file");
     let large = mkfile(volume, dir, "large").node;
-    (0..2).for_each(|i| _ = volume.write(large, i << 20, &[7; 1 << 20], false).unwrap());
+    (0..2).for_each(|i| _ = volume.write(large, i << 20, &[7; 1 << 20]).unwrap());
 }
 
 /// What each case looks at in a directory.
@@ -105,7 +105,7 @@ fn nothing_that_others_have_in_memory_is_looked_at_while_all_wait() {
     for i in 0..500 {
         let dir = mkdir(&volume, end, &format!("d{i}")).node;
         let file = mkfile(&volume, dir, "f").node;
-        volume.write(file, 0, b"bytes", false).unwrap();
+        volume.write(file, 0, b"bytes").unwrap();
         volume.open_inode(file).unwrap();
         if i % 2 == 0 {
             volume.unlink(dir, b"f").unwrap();
@@ -144,7 +144,7 @@ fn what_is_removed_with_a_tree_is_told_after_all_may_go_on() {
         }
     }
     let open = nodes[100];
-    volume.write(open, 0, b"still", false).unwrap();
+    volume.write(open, 0, b"still").unwrap();
     volume.open_inode(open).unwrap();
     let before = volume.counters().of(OpKind::RemoveTree).visited;
     let mut changed = volume.remove_below(tree, SnapshotsBelow::Hold).unwrap();

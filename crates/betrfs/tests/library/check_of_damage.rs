@@ -31,7 +31,7 @@ fn sample() -> Disk {
             let seed = (dir * FILES + file) as u64;
             let parent = if file % 3 == 0 { below } else { node };
             let made = mkfile(&volume, parent, &format!("file{file}-{:x}", seed * 0x9e37_79b9)).node;
-            volume.write(made, 0, &noise(seed, 500 + file * 1700), false).unwrap();
+            volume.write(made, 0, &noise(seed, 500 + file * 1700)).unwrap();
             if file % 5 == 0 {
                 volume.link(made, node, format!("link{file}").as_bytes()).unwrap();
                 volume.set_xattr(made, b"user.large", &noise(seed, 3000), XattrMode::Any).unwrap();
@@ -47,7 +47,7 @@ fn sample() -> Disk {
     // Some changes wait above the leaves.
     for path in all_paths().iter().step_by(9) {
         let node = volume.resolve(path.as_bytes()).unwrap().node;
-        volume.write(node, 100, &noise(1, 1500), false).unwrap();
+        volume.write(node, 100, &noise(1, 1500)).unwrap();
         volume.env().checkpoint().unwrap();
     }
     assert_sound(&volume);

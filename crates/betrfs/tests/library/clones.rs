@@ -12,9 +12,9 @@ fn sample(volume: &Volume) -> InodeId {
     let dir = mkdir(volume, ROOT, "d").node;
     let inner = mkdir(volume, dir, "e").node;
     let file = mkfile(volume, inner, "f").node;
-    volume.write(file, 0, &[1; 200_000], false).unwrap();
+    volume.write(file, 0, &[1; 200_000]).unwrap();
     let small = mkfile(volume, dir, "small").node;
-    volume.write(small, 0, b"few bytes", false).unwrap();
+    volume.write(small, 0, b"few bytes").unwrap();
     volume.symlink(dir, b"s", b"small", 1, 2).unwrap();
     volume.set_xattr(dir, b"user.x", &[2; 5000], XattrMode::Any).unwrap();
     volume.set_xattr(file, b"user.y", &[3; 5000], XattrMode::Any).unwrap();
@@ -30,9 +30,9 @@ fn a_clone_holds_what_its_source_held_and_neither_sees_the_other() {
     assert_eq!(clone.attr.perm, 0o755);
     assert_ne!(clone.attr.ino, volume.getattr(dir).unwrap().ino);
     let file = volume.resolve(b"/c/e/f").unwrap().node;
-    volume.write(file, 100_000, b"in the clone", false).unwrap();
+    volume.write(file, 100_000, b"in the clone").unwrap();
     let source = volume.resolve(b"/d/small").unwrap().node;
-    volume.write(source, 0, b"in the source", false).unwrap();
+    volume.write(source, 0, b"in the source").unwrap();
     volume.unlink(clone.node, b"s").unwrap();
     mkfile(&volume, dir, "new");
     volume.close().unwrap();
@@ -70,8 +70,8 @@ fn names_of_one_file_inside_are_names_of_one_copy_and_of_nothing_outside() {
     assert_eq!((copy.attr.nlink, volume.getattr(small).unwrap().nlink), (2, 3));
     let copy_of_large = volume.resolve(b"/c/e/f").unwrap();
     assert_eq!(copy_of_large.attr.nlink, 1);
-    volume.write(copy.node, 0, b"FEW", false).unwrap();
-    volume.write(copy_of_large.node, 0, b"LARGE", false).unwrap();
+    volume.write(copy.node, 0, b"FEW").unwrap();
+    volume.write(copy_of_large.node, 0, b"LARGE").unwrap();
     volume.close().unwrap();
 
     let volume = disk.open();
@@ -122,7 +122,7 @@ fn many_small_files_are_copied_and_kept_on_a_small_volume() {
     let [linked, open] = ["linked", "open"].map(|name| mkdir(&volume, ROOT, name).node);
     for i in 0..20 {
         let file = mkfile(&volume, linked, &format!("f{i}")).node;
-        volume.write(file, 0, &bytes(i), false).unwrap();
+        volume.write(file, 0, &bytes(i)).unwrap();
         volume.link(file, linked, format!("l{i}").as_bytes()).unwrap();
     }
     volume.clone_inode(linked, ROOT, b"copy").unwrap();
@@ -130,7 +130,7 @@ fn many_small_files_are_copied_and_kept_on_a_small_volume() {
     let files: Vec<InodeId> = (0..20)
         .map(|i| {
             let file = mkfile(&volume, open, &format!("f{i}")).node;
-            volume.write(file, 0, &bytes(i), false).unwrap();
+            volume.write(file, 0, &bytes(i)).unwrap();
             volume.open_inode(file).unwrap();
             file
         })
@@ -161,7 +161,7 @@ fn a_clone_of_an_open_and_unlinked_file_and_beside_one() {
     volume.clone_inode(dir, ROOT, b"c").unwrap();
     assert_sound(&volume);
     assert_eq!(names(&volume, volume.resolve(b"/c/e").unwrap().node), Vec::<String>::new());
-    volume.write(file, 0, b"still here", false).unwrap();
+    volume.write(file, 0, b"still here").unwrap();
     assert!(contents(&volume, "/saved") == [1; 200_000]);
     assert_eq!(read_all(&volume, file)[..11], *b"still here\x01");
     volume.release_node(file);
@@ -225,7 +225,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     let (disk, volume) = volume();
     let data: Vec<u8> = (0..3_000_001).map(|i: u32| (i / 4096) as u8 ^ i as u8).collect();
     let from = mkfile(&volume, ROOT, "from").node;
-    volume.write(from, 0, &data, false).unwrap();
+    volume.write(from, 0, &data).unwrap();
     let writes = |volume: &Volume| volume.counters().of(OpKind::Write).commits;
     let copy = |name: &str, from_offset: u64, to_offset: u64, len: u64| {
         let to = mkfile(&volume, ROOT, name).node;
@@ -249,7 +249,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     assert!(read_all(&volume, shifted)[8192..] == data[4096..2_004_096]);
     // Over what a longer file holds, only what was asked for.
     let long = mkfile(&volume, ROOT, "long").node;
-    volume.write(long, 0, &[9; 4_000_000], false).unwrap();
+    volume.write(long, 0, &[9; 4_000_000]).unwrap();
     assert_eq!(volume.copy_range(from, 0, long, 0, 3_000_001).unwrap(), 3_000_001 / 4096 * 4096);
     let rest = 3_000_001 / 4096 * 4096;
     assert_eq!(volume.copy_range(from, rest, long, rest, 3_000_001 - rest).unwrap(), 3_000_001 - rest);
@@ -258,10 +258,10 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     assert!(read_all(&volume, long) == expected);
     // In the midst of both, and of neither what the other writes there later.
     let (at, len) = (409_600, 1_228_800);
-    volume.write(long, 0, &[7; 4_000_000], false).unwrap();
+    volume.write(long, 0, &[7; 4_000_000]).unwrap();
     assert_eq!(volume.copy_range(from, at, long, at, len).unwrap(), len);
-    volume.write(from, at + 5000, &[0; 10_000], false).unwrap();
-    volume.write(long, at + 50_000, &[1; 10_000], false).unwrap();
+    volume.write(from, at + 5000, &[0; 10_000]).unwrap();
+    volume.write(long, at + 50_000, &[1; 10_000]).unwrap();
     let mut expected = vec![7; 4_000_000];
     expected[at as usize..(at + len) as usize].copy_from_slice(&data[at as usize..(at + len) as usize]);
     expected[at as usize + 50_000..at as usize + 60_000].fill(1);
@@ -288,7 +288,7 @@ fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
         let dir = mkdir(&volume, ROOT, &format!("d{size}")).node;
         for i in 0..size {
             let file = mkfile(&volume, dir, &format!("f{i}"));
-            volume.write(file.node, 0, &[1; 100], false).unwrap();
+            volume.write(file.node, 0, &[1; 100]).unwrap();
             volume.forget(file.node, 1);
         }
         let before = volume.counters().of(OpKind::Clone);
@@ -319,7 +319,7 @@ fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() 
             let dir = mkdir(&volume, ROOT, &format!("d{size}")).node;
             for i in 0..size {
                 let file = mkfile(&volume, dir, &format!("f{i}"));
-                volume.write(file.node, 0, &[1; 100], false).unwrap();
+                volume.write(file.node, 0, &[1; 100]).unwrap();
                 volume.forget(file.node, 1);
             }
         }
@@ -358,7 +358,7 @@ fn removing_a_tree_asks_the_tree_the_same_whatever_it_holds() {
         let dir = mkdir(&volume, ROOT, &format!("d{size}")).node;
         for i in 0..size {
             let file = mkfile(&volume, dir, &format!("f{i}"));
-            volume.write(file.node, 0, &[1; 100], false).unwrap();
+            volume.write(file.node, 0, &[1; 100]).unwrap();
             volume.forget(file.node, 1);
         }
         let before = volume.counters().of(OpKind::RemoveTree);
@@ -398,16 +398,16 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     let disk = Disk::of_tiny_nodes(48 << 20);
     let volume = disk.open();
     let small = mkfile(&volume, ROOT, "small").node;
-    volume.write(small, 0, &[3; 32 << 10], false).unwrap();
+    volume.write(small, 0, &[3; 32 << 10]).unwrap();
     let dir = mkdir(&volume, ROOT, "d").node;
     let open = mkfile(&volume, dir, "open").node;
-    volume.write(open, 0, &[4; 200_000], false).unwrap();
+    volume.write(open, 0, &[4; 200_000]).unwrap();
     volume.open_inode(open).unwrap();
     snapshot_of(&volume, dir);
     volume.set_xattr(small, b"user.x", &[5; 9000], XattrMode::Any).unwrap();
     let beside = mkdir(&volume, ROOT, "beside").node;
     let lost = mkfile(&volume, beside, "lost").node;
-    volume.write(lost, 0, &[6; 200_000], false).unwrap();
+    volume.write(lost, 0, &[6; 200_000]).unwrap();
     volume.open_inode(lost).unwrap();
     volume.unlink(beside, b"lost").unwrap();
     mkfile(&volume, beside, "file");
@@ -415,7 +415,7 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     let open_files: Vec<InodeId> = (0..20)
         .map(|i| {
             let file = mkfile(&volume, crowd, &format!("f{i}")).node;
-            volume.write(file, 0, &[i; 20_000], false).unwrap();
+            volume.write(file, 0, &[i; 20_000]).unwrap();
             volume.open_inode(file).unwrap();
             file
         })
@@ -426,7 +426,7 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     let mut at = 0;
     while {
         let bytes: Vec<u8> = (0..128 << 10).map(|_| noise.next() as u8).collect();
-        volume.write(filler, at, &bytes, false).is_ok()
+        volume.write(filler, at, &bytes).is_ok()
     } {
         at += 128 << 10;
     }
@@ -437,7 +437,7 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
         let refused =
             (0..20_000).find_map(|i| volume.create(ROOT, format!("{name}{i}").as_bytes(), &new_file()).err());
         assert_eq!(refused, Some(Error::NoSpace));
-        let refused = (0..20_000).find_map(|_| volume.write(filler, 5, b"1", false).err());
+        let refused = (0..20_000).find_map(|_| volume.write(filler, 5, b"1").err());
         assert_eq!(refused, Some(Error::NoSpace));
     };
     fill("a");

@@ -11,7 +11,7 @@ fn truncate(volume: &Volume, node: InodeId, size: u64) {
 /// A file of 100 bytes, cut to 50.
 fn cut_file(volume: &Volume, name: &str) -> InodeId {
     let node = mkfile(volume, ROOT, name).node;
-    volume.write(node, 0, &[7; 100], false).unwrap();
+    volume.write(node, 0, &[7; 100]).unwrap();
     truncate(volume, node, 50);
     node
 }
@@ -22,7 +22,7 @@ fn bytes_that_were_cut_off_never_come_back() {
     let node = cut_file(&volume, "truncate");
     truncate(&volume, node, 100);
     let node = cut_file(&volume, "write");
-    volume.write(node, 99, &[0], false).unwrap();
+    volume.write(node, 99, &[0]).unwrap();
     let node = cut_file(&volume, "allocate");
     volume.fallocate(node, FallocateMode::Allocate { keep_size: false }, 0, 100).unwrap();
     let node = cut_file(&volume, "zero");
@@ -44,8 +44,8 @@ fn bytes_that_were_cut_off_never_come_back() {
 fn a_short_block_inside_a_file_reads_as_zeros_to_its_end() {
     let (disk, volume) = volume();
     let node = mkfile(&volume, ROOT, "f").node;
-    volume.write(node, 0, &[7; 100], false).unwrap();
-    volume.write(node, 8192, &[8; 100], false).unwrap();
+    volume.write(node, 0, &[7; 100]).unwrap();
+    volume.write(node, 8192, &[8; 100]).unwrap();
     volume.close().unwrap();
     let volume = disk.open();
     let node = volume.resolve(b"/f").unwrap().node;
@@ -64,8 +64,8 @@ fn a_lost_block_is_an_error_and_a_hole_is_not() {
     let (_disk, volume) = volume();
     let dense = mkfile(&volume, ROOT, "dense").node;
     let sparse = mkfile(&volume, ROOT, "sparse").node;
-    volume.write(dense, 0, &[1; 20_000], false).unwrap();
-    volume.write(sparse, 20_000, &[1; 1], false).unwrap();
+    volume.write(dense, 0, &[1; 20_000]).unwrap();
+    volume.write(sparse, 20_000, &[1; 1]).unwrap();
     let mut batch = Batch::new();
     batch.delete(DictId(1), b"\0\0dense\0\0\0\0\0\0\0\0\x02");
     volume.env().commit(&batch).unwrap();
@@ -84,7 +84,7 @@ fn a_lost_block_is_an_error_and_a_hole_is_not() {
 fn holes_are_found_and_counted() {
     let (_disk, volume) = volume();
     let node = mkfile(&volume, ROOT, "f").node;
-    volume.write(node, 0, &[1; 16_384], false).unwrap();
+    volume.write(node, 0, &[1; 16_384]).unwrap();
     assert_eq!(volume.getattr(node).unwrap().blocks_512, 32);
     assert_eq!(volume.seek(node, 5, SeekWhat::Hole), Ok(16_384));
     volume.fallocate(node, FallocateMode::PunchHole, 4000, 5000).unwrap();
@@ -113,7 +113,7 @@ fn a_hole_behind_many_blocks_is_looked_for_in_steps() {
     truncate(&volume, node, 18 * MIB);
     let fill = |from: u64, to: u64| {
         (from..to).for_each(|at| {
-            volume.write(node, at * MIB, &[1; MIB as usize], false).unwrap();
+            volume.write(node, at * MIB, &[1; MIB as usize]).unwrap();
         });
     };
     let seek = |offset, what| {
@@ -136,9 +136,9 @@ fn a_hole_behind_many_blocks_is_looked_for_in_steps() {
 fn files_reach_to_two_to_the_62_and_no_further() {
     let (_disk, volume) = volume();
     let node = mkfile(&volume, ROOT, "f").node;
-    volume.write(node, FILE_BYTES_MAX - 1, b"x", false).unwrap();
-    assert_eq!(volume.write(node, FILE_BYTES_MAX, b"x", false), Err(Error::FileTooLarge));
-    assert_eq!(volume.write(node, u64::MAX, b"xx", false), Err(Error::FileTooLarge));
+    volume.write(node, FILE_BYTES_MAX - 1, b"x").unwrap();
+    assert_eq!(volume.write(node, FILE_BYTES_MAX, b"x"), Err(Error::FileTooLarge));
+    assert_eq!(volume.write(node, u64::MAX, b"xx"), Err(Error::FileTooLarge));
     let set = SetAttr { size: Some(FILE_BYTES_MAX + 1), ..SetAttr::default() };
     assert_eq!(volume.setattr(node, &set), Err(Error::FileTooLarge));
     let mut out = Vec::new();
@@ -154,7 +154,7 @@ fn a_large_write_is_cut_into_batches_that_the_log_can_hold() {
     let (_disk, volume) = volume();
     let node = mkfile(&volume, ROOT, "f").node;
     let data: Vec<u8> = (0..3_000_001u32).map(|i| (i / 1000) as u8).collect();
-    volume.write(node, 777, &data, false).unwrap();
+    volume.write(node, 777, &data).unwrap();
     let mut out = Vec::new();
     volume.read(node, 777, data.len() + 1, &mut out).unwrap();
     assert!(out == data);
@@ -175,7 +175,7 @@ fn a_file_that_lies_deep_is_written_on_a_small_volume() {
     let dir = (0..60).fold(ROOT, |dir, _| mkdir(&volume, dir, &name).node);
     let node = mkfile(&volume, dir, "f").node;
     let data: Vec<u8> = (0..200_000u32).map(|i| (i / 100) as u8).collect();
-    volume.write(node, 777, &data, false).unwrap();
+    volume.write(node, 777, &data).unwrap();
     let copy = mkfile(&volume, dir, "g").node;
     assert_eq!(volume.copy_range(node, 1000, copy, 10, 1 << 40), Ok(199_777));
     for (node, at, data) in [(node, 777, &data[..]), (copy, 10, &data[223..])] {

@@ -81,7 +81,7 @@ impl<'a> Scene<'a> {
             let (file, value) = (write % FILES, write / FILES + 1);
             write += 1;
             self.writes_begun.store(write, SeqCst);
-            self.volume.write(self.files[file as usize], 0, &bytes_of(file, value), false).unwrap();
+            self.volume.write(self.files[file as usize], 0, &bytes_of(file, value)).unwrap();
             self.writes_done.store(write, SeqCst);
             if write.is_multiple_of(100) {
                 self.volume.sync().unwrap();
@@ -121,7 +121,7 @@ impl<'a> Scene<'a> {
         while self.goes_on() {
             for i in 0..CHURN_FILES {
                 let file = mkfile(self.volume, self.churn, &i.to_string()).node;
-                self.volume.write(file, 0, &[9; LARGE_BYTES], false).unwrap();
+                self.volume.write(file, 0, &[9; LARGE_BYTES]).unwrap();
                 self.volume.forget(file, 1);
             }
             self.volume.remove_below(self.churn, SnapshotsBelow::Hold).unwrap();
@@ -249,7 +249,7 @@ fn deface(volume: &Volume, copy: InodeId) {
         let dir = volume.lookup(copy, name.as_bytes()).unwrap().node;
         for name in names(volume, dir) {
             let file = volume.lookup(dir, name.as_bytes()).unwrap().node;
-            volume.write(file, 10, b"something else", false).unwrap();
+            volume.write(file, 10, b"something else").unwrap();
             volume.forget(file, 1);
         }
         volume.forget(dir, 1);

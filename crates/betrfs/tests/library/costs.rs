@@ -32,9 +32,9 @@ fn in_a_directory_that_was_made_here_nothing_asks_the_tree() {
     let file = volume.lookup(dir.node, b"f7").unwrap();
     let writes = cost(&volume, OpKind::Write, || {
         for i in 0..100 {
-            volume.write(file.node, i * 1000, &[7; 1000], false).unwrap();
+            volume.write(file.node, i * 1000, &[7; 1000]).unwrap();
         }
-        volume.write(file.node, 12_345, b"four", false).unwrap();
+        volume.write(file.node, 12_345, b"four").unwrap();
     });
     assert_eq!(writes, (0, 101));
     let sets = cost(&volume, OpKind::SetAttr, || {
@@ -94,7 +94,7 @@ fn a_file_made_with_its_contents_is_one_commit_and_there_after_a_crash() {
 fn reads_are_one_query_each_and_put_nothing() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");
-    volume.write(file.node, 0, &[1; 300_000], false).unwrap();
+    volume.write(file.node, 0, &[1; 300_000]).unwrap();
     let mut out = Vec::new();
     let reads = cost(&volume, OpKind::Read, || {
         volume.read(file.node, 4096, 4096, &mut out).unwrap();
@@ -157,7 +157,7 @@ fn renaming_a_small_file_and_linking_again_query_little() {
         volume.rename(ROOT, b"f", ROOT, b"g", RenameFlags::default()).unwrap();
     });
     assert_eq!(empty, (0, 1));
-    volume.write(file.node, 0, b"bytes", false).unwrap();
+    volume.write(file.node, 0, b"bytes").unwrap();
     let small = cost(&volume, OpKind::Rename, || {
         volume.rename(ROOT, b"g", ROOT, b"h", RenameFlags::default()).unwrap();
     });
@@ -195,11 +195,11 @@ fn a_tree_removed_one_by_one_reads_little_of_what_goes() {
             let file = mkfile(&volume, dir, &format!("f{i}")).node;
             let mut dice = Dice(i);
             let bytes: Vec<u8> = (0..12_000).map(|_| dice.next() as u8).collect();
-            volume.write(file, 0, &bytes, false).unwrap();
+            volume.write(file, 0, &bytes).unwrap();
         }
     }
     let file = mkfile(&volume, ROOT, "file").node;
-    volume.write(file, 0, b"stays", false).unwrap();
+    volume.write(file, 0, b"stays").unwrap();
     volume.close().unwrap();
 
     let volume = disk.open();

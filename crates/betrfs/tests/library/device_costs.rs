@@ -21,7 +21,7 @@ fn ten_thousand_small_creations_read_nothing() {
             let dir = mkdir(&volume, ROOT, &format!("d{i}"));
             for j in 0..100 {
                 let file = mkfile(&volume, dir.node, &format!("f{j}"));
-                volume.write(file.node, 0, &[b'x'; 200], false).unwrap();
+                volume.write(file.node, 0, &[b'x'; 200]).unwrap();
                 volume.forget(file.node, 1);
             }
         }
@@ -39,7 +39,7 @@ fn random_small_writes_into_a_large_file_on_the_disk_read_nothing() {
     let mut part = vec![0; 1 << 20];
     for at in (0..FILE_BYTES).step_by(part.len()) {
         part.iter_mut().step_by(64).for_each(|byte| *byte = (at >> 20) as u8);
-        volume.write(file.node, at, &part, false).unwrap();
+        volume.write(file.node, at, &part).unwrap();
     }
     volume.close().unwrap();
 
@@ -49,7 +49,7 @@ fn random_small_writes_into_a_large_file_on_the_disk_read_nothing() {
     let places: Vec<u64> = (0..10_000).map(|_| rng.next_u64() % (FILE_BYTES - 4)).collect();
     let cost = device_cost(&disk, || {
         for at in &places {
-            volume.write(file.node, *at, b"\xff\xfe\xfd\xfc", false).unwrap();
+            volume.write(file.node, *at, b"\xff\xfe\xfd\xfc").unwrap();
         }
     });
     assert_eq!((cost.reads, cost.read_bytes), (0, 0));
@@ -72,7 +72,7 @@ fn an_fsync_is_one_log_write_and_one_device_sync() {
     let file = mkfile(&volume, ROOT, "f");
     volume.fsync(file.node).unwrap();
     for round in 0..10u8 {
-        volume.write(file.node, u64::from(round) * 10, b"ten bytes!", false).unwrap();
+        volume.write(file.node, u64::from(round) * 10, b"ten bytes!").unwrap();
         let cost = device_cost(&disk, || volume.fsync(file.node).unwrap());
         assert_eq!((cost.reads, cost.writes, cost.syncs), (0, 1, 1));
     }
@@ -111,7 +111,7 @@ fn a_scan_of_ten_thousand_small_files_reads_the_tree_once() {
         for j in 0..100 {
             let file = mkfile(&volume, dir.node, &format!("f{j}"));
             let contents: Vec<u8> = (0..rng.between(500, 6000)).map(|_| rng.next_u64() as u8).collect();
-            volume.write(file.node, 0, &contents, false).unwrap();
+            volume.write(file.node, 0, &contents).unwrap();
             written += contents.len() as u64;
             volume.forget(file.node, 1);
         }

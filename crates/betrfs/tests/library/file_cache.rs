@@ -10,7 +10,7 @@ const BYTES: usize = 1000;
 /// A file of the name and a byte, read so that its content is in memory.
 fn kept(volume: &Volume, name: &str, byte: u8) -> InodeId {
     let node = mkfile(volume, ROOT, name).node;
-    volume.write(node, 0, &[byte; BYTES], false).unwrap();
+    volume.write(node, 0, &[byte; BYTES]).unwrap();
     assert_eq!(read_all(volume, node), [byte; BYTES]);
     assert_eq!(read_queries(volume, node), 0, "it is not kept");
     node
@@ -33,7 +33,7 @@ fn a_small_file_is_read_from_the_tree_once() {
     for (name, size, reads) in [("one", 1, [1, 0, 0]), ("block", 4096, [1, 0, 0]), ("more", 4097, [1, 1, 1])]
     {
         let node = mkfile(&volume, ROOT, name).node;
-        volume.write(node, 0, &vec![7; size], false).unwrap();
+        volume.write(node, 0, &vec![7; size]).unwrap();
         assert_eq!([(); 3].map(|()| read_queries(&volume, node)), reads, "{name}");
     }
     volume.close().unwrap();
@@ -52,11 +52,11 @@ fn a_small_file_is_read_from_the_tree_once() {
 fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
     type Change = fn(&Volume, InodeId);
     let changes: [(&str, Change); 16] = [
-        ("write", |volume, node| volume.write(node, 10, b"new", false).map(drop).unwrap()),
-        ("write to the end", |volume, node| volume.write(node, 999, b"new", false).map(drop).unwrap()),
-        ("write behind the end", |volume, node| volume.write(node, 2000, b"new", false).map(drop).unwrap()),
-        ("write all", |volume, node| volume.write(node, 0, &[9; BYTES], false).map(drop).unwrap()),
-        ("write far behind", |volume, node| volume.write(node, 9000, b"new", false).map(drop).unwrap()),
+        ("write", |volume, node| volume.write(node, 10, b"new").map(drop).unwrap()),
+        ("write to the end", |volume, node| volume.write(node, 999, b"new").map(drop).unwrap()),
+        ("write behind the end", |volume, node| volume.write(node, 2000, b"new").map(drop).unwrap()),
+        ("write all", |volume, node| volume.write(node, 0, &[9; BYTES]).map(drop).unwrap()),
+        ("write far behind", |volume, node| volume.write(node, 9000, b"new").map(drop).unwrap()),
         ("truncate", |volume, node| truncate(volume, node, 500)),
         ("truncate and extend", |volume, node| {
             truncate(volume, node, 500);
@@ -78,7 +78,7 @@ fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
         }),
         ("share", |volume, node| {
             let other = mkfile(volume, ROOT, "other").node;
-            volume.write(other, 0, &[8; 2 << 20], false).unwrap();
+            volume.write(other, 0, &[8; 2 << 20]).unwrap();
             volume.copy_range(other, 0, node, 0, 2 << 20).unwrap();
         }),
         ("become a copy", |volume, node| {
@@ -90,7 +90,7 @@ fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
             volume.link(node, ROOT, b"other").unwrap();
             assert_eq!(read_all(volume, node), [7; BYTES]);
             let other = volume.lookup(ROOT, b"other").unwrap().node;
-            volume.write(other, 5, b"new", false).unwrap();
+            volume.write(other, 5, b"new").unwrap();
         }),
     ];
     for (name, change) in changes {
@@ -150,7 +150,7 @@ fn what_moves_a_file_leaves_its_content_as_it_was() {
         volume.open_inode(node).unwrap();
         change(&volume, node);
         assert_eq!(read_all(&volume, node), [7; BYTES], "{name}");
-        volume.write(node, 1, b"new", false).unwrap();
+        volume.write(node, 1, b"new").unwrap();
         assert_eq!(&read_all(&volume, node)[..5], b"\x07new\x07", "{name}");
         volume.release_node(node);
         volume.forget(node, 1);
@@ -169,7 +169,7 @@ fn what_is_kept_stays_within_its_budget() {
     assert_eq!(reads(FILES - 10), 0, "the last ten fit");
     assert_eq!(reads(0), FILES as u64, "those that were kept first are given up first");
     let too_large = mkfile(&volume, ROOT, "large").node;
-    volume.write(too_large, 0, &[1; 4096], false).unwrap();
+    volume.write(too_large, 0, &[1; 4096]).unwrap();
     disk.options.contents_bytes_max = 4096;
     volume.close().unwrap();
     let volume = disk.open();

@@ -30,7 +30,7 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
             Err(error) => break error,
         };
         sizes.push(0);
-        match volume.write(file.node, 0, &noise(i as u64, 200_000), false) {
+        match volume.write(file.node, 0, &noise(i as u64, 200_000)) {
             Ok(written) => {
                 sizes[i] = written as u64;
                 // Whole pieces of what did not fit may be there.
@@ -70,7 +70,7 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
     while volume.env().run_due_work().unwrap() {}
     let again = mkfile(&volume, ROOT, "again");
     for part in 0..sizes.len() as u64 / 2 {
-        volume.write(again.node, part * 200_000, &noise(part, 200_000), false).unwrap();
+        volume.write(again.node, part * 200_000, &noise(part, 200_000)).unwrap();
     }
     assert_sound(&volume);
 }
@@ -81,7 +81,7 @@ fn a_volume_whose_disk_fails_still_says_what_room_it_has() {
     let (disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");
     let piece = vec![7; 1 << 20];
-    (0..16).for_each(|i| volume.write(file.node, i << 20, &piece, false).map(drop).unwrap());
+    (0..16).for_each(|i| volume.write(file.node, i << 20, &piece).map(drop).unwrap());
     volume.unlink(ROOT, b"f").unwrap();
     let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: EIO, lasting: true };
     disk.device.set_fault(Some(write));
@@ -102,7 +102,7 @@ fn fill(volume: &Volume) {
             let name = format!("f{number}");
             let made = volume.create(dir.node, name.as_bytes(), &new_file());
             let written = made.and_then(|file| {
-                let written = volume.write(file.node, 0, &noise(number, len), false);
+                let written = volume.write(file.node, 0, &noise(number, len));
                 volume.forget(file.node, 1);
                 written
             });
@@ -123,7 +123,7 @@ fn entries_of_each_kind(volume: &Volume) -> (InodeId, InodeId, Vec<&'static str>
     let (a, b) = (mkdir(volume, ROOT, "a").node, mkdir(volume, ROOT, "b").node);
     let file = |parent, name: &str, len| {
         let file = mkfile(volume, parent, name);
-        volume.write(file.node, 0, &noise(len as u64, len), false).unwrap();
+        volume.write(file.node, 0, &noise(len as u64, len)).unwrap();
         file.node
     };
     file(a, "empty", 0);
@@ -168,7 +168,7 @@ fn renames_work_on_a_full_volume_again_and_again() {
             mkdir(&volume, ROOT, &name);
         } else {
             let file = mkfile(&volume, ROOT, &name);
-            volume.write(file.node, 0, &noise(i as u64, 20_000 * (1 + i % 3)), false).unwrap();
+            volume.write(file.node, 0, &noise(i as u64, 20_000 * (1 + i % 3))).unwrap();
         }
     }
     fill(&volume);
@@ -319,7 +319,7 @@ fn what_was_allocated_can_be_written_whatever_others_do() {
         }
         for at in offsets {
             let bytes = &data[at..(at + piece).min(each as usize)];
-            let written = volume.write(*file, at as u64, bytes, false);
+            let written = volume.write(*file, at as u64, bytes);
             assert_eq!(written, Ok(bytes.len()), "at {at} of {each} in pieces of {piece}");
         }
         assert!(read_all(&volume, *file) == data[..each as usize], "in pieces of {piece}");
@@ -333,7 +333,7 @@ fn what_lies_there_already_needs_no_room_again() {
     let volume = Disk::of_bytes(64 << 20).open();
     let len = available(&volume) / 10 * 6;
     let file = mkfile(&volume, ROOT, "f").node;
-    volume.write(file, 0, &noise(1, len as usize), false).unwrap();
+    volume.write(file, 0, &noise(1, len as usize)).unwrap();
     volume.fallocate(file, ALLOCATE, 0, len).unwrap();
     // A hole before its end, and another behind it.
     volume.fallocate(file, FallocateMode::PunchHole, 1 << 20, 1 << 20).unwrap();

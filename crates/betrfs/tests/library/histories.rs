@@ -196,7 +196,7 @@ impl World {
         let most = *self.dice.pick(&[20, 5000, 20_000]);
         let most = most.min(self.offsets_max);
         let data = self.bytes(most);
-        self.volume.write(node, offset, &data, false).unwrap();
+        self.volume.write(node, offset, &data).unwrap();
         let bytes = &mut self.model.objects[id].bytes;
         let end = offset as usize + data.len();
         if !data.is_empty() {

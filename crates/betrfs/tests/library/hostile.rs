@@ -38,7 +38,7 @@ fn sample() -> Disk {
     let volume = disk.open();
     let dir = mkdir(&volume, ROOT, "d").node;
     let file = mkfile(&volume, dir, "f").node;
-    volume.write(file, 0, &[1; 10_000], false).unwrap();
+    volume.write(file, 0, &[1; 10_000]).unwrap();
     volume.set_xattr(file, b"user.x", &[1; 3000], XattrMode::Any).unwrap();
     volume.set_xattr(file, b"user.y", b"small", XattrMode::Any).unwrap();
     volume.symlink(dir, b"s", b"to somewhere", 0, 0).unwrap();
@@ -113,9 +113,10 @@ fn change_all(volume: &Volume) -> Result<()> {
     let _ = volume.clone_inode(dir, ROOT, b"copy");
     if let Ok(file) = volume.resolve(b"/d/f") {
         let file = file.node;
-        let _ = volume.write(file, 3, b"changed", true);
+        let _ = volume.setattr(file, &SetAttr { kill_set_id: true, ..SetAttr::default() });
+        let _ = volume.write(file, 3, b"changed");
         let size = volume.getattr(file).map_or(0, |attr| attr.size);
-        let _ = volume.write(file, size, b"appended", false);
+        let _ = volume.write(file, size, b"appended");
         let _ = volume.fallocate(file, FallocateMode::PunchHole, 100, 6000);
         let _ = volume.setattr(file, &SetAttr { size: Some(5), perm: Some(0o600), ..SetAttr::default() });
         let _ = volume.set_xattr(file, b"user.z", b"z", XattrMode::Any);

@@ -8,7 +8,7 @@ fn all_names_are_one_file_before_and_after_a_remount() {
     let (disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     let file = mkfile(&volume, ROOT, "a");
-    volume.write(file.node, 0, &[1; 5000], false).unwrap();
+    volume.write(file.node, 0, &[1; 5000]).unwrap();
     let other = volume.link(file.node, dir.node, b"b").unwrap();
     assert_eq!((other.node, other.attr.nlink, other.attr.ino), (file.node, 2, file.attr.ino));
     assert_eq!(volume.link(file.node, dir.node, b"b"), Err(Error::Exists));
@@ -17,7 +17,7 @@ fn all_names_are_one_file_before_and_after_a_remount() {
     let volume = disk.open();
     let (one, other) = (volume.resolve(b"/a").unwrap(), volume.resolve(b"/d/b").unwrap());
     assert_eq!((one.node, one.attr.ino), (other.node, file.attr.ino));
-    volume.write(one.node, 0, b"x", false).unwrap();
+    volume.write(one.node, 0, b"x").unwrap();
     let mut listed = Vec::new();
     volume.readdir(other.node, 0, Objects::None, &mut |_| true).expect_err("it is no directory");
     volume
@@ -39,7 +39,7 @@ fn all_names_are_one_file_before_and_after_a_remount() {
 fn a_name_of_a_linked_file_over_a_plain_file_leaves_no_bytes_of_that() {
     let (disk, volume) = volume();
     let plain = mkfile(&volume, ROOT, "plain");
-    volume.write(plain.node, 0, &[9; 50_000], false).unwrap();
+    volume.write(plain.node, 0, &[9; 50_000]).unwrap();
     let file = mkfile(&volume, ROOT, "a");
     volume.link(file.node, ROOT, b"b").unwrap();
     volume.rename(ROOT, b"b", ROOT, b"plain", RenameFlags::default()).unwrap();

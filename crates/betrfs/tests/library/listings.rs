@@ -146,7 +146,7 @@ fn a_listing_does_not_bring_an_old_record_into_memory() {
     let [dir, other] = ["d", "o"].map(|name| mkdir(&volume, ROOT, name).node);
     for name in ["a", "x"] {
         let file = mkfile(&volume, dir, name);
-        volume.write(file.node, 0, &[1; 10], false).unwrap();
+        volume.write(file.node, 0, &[1; 10]).unwrap();
         volume.forget(file.node, 1);
     }
     let inner = mkdir(&volume, dir, "y").node;
@@ -171,7 +171,7 @@ fn a_listing_does_not_bring_an_old_record_into_memory() {
             seen
         });
         is_at_first.recv().unwrap();
-        volume.write(file, 10, &[2; 5000], false).unwrap();
+        volume.write(file, 10, &[2; 5000]).unwrap();
         volume.forget(file, 1);
         let new = mkfile(volume, inner, "new").node;
         volume.forget(new, 1);
@@ -185,7 +185,7 @@ fn a_listing_does_not_bring_an_old_record_into_memory() {
     });
     let [_, file, inner] = seen.as_slice() else { panic!("{seen:?}") };
     assert_eq!(file.attr.size, 5010);
-    volume.write(file.node, 0, b"z", false).unwrap();
+    volume.write(file.node, 0, b"z").unwrap();
     let expected = [&b"z"[..], &[1; 9], &[2; 5000]].concat();
     assert!(contents(&volume, "/d/x") == expected);
     volume.lookup(inner.node, b"new").unwrap();

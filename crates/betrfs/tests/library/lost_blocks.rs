@@ -13,7 +13,7 @@ fn sample() -> (Disk, Volume) {
     let (disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     let file = mkfile(&volume, dir.node, "f");
-    volume.write(file.node, 0, &[1; 10_000], false).unwrap();
+    volume.write(file.node, 0, &[1; 10_000]).unwrap();
     volume.set_xattr(file.node, b"user.x", &[1; 3000], XattrMode::Any).unwrap();
     let linked = mkfile(&volume, ROOT, "a");
     volume.link(linked.node, dir.node, b"b").unwrap();

@@ -13,7 +13,7 @@ fn a_directory_moves_with_all_it_has() {
     let inner = mkdir(&volume, dir.node, "e");
     let file = mkfile(&volume, inner.node, "f");
     let outside = mkdir(&volume, ROOT, "o");
-    volume.write(file.node, 0, &[1; 10_000], false).unwrap();
+    volume.write(file.node, 0, &[1; 10_000]).unwrap();
     volume.set_xattr(dir.node, b"user.x", &[2; 5000], XattrMode::Any).unwrap();
     volume.set_xattr(file.node, b"user.y", &[3; 5000], XattrMode::Any).unwrap();
     let linked = mkfile(&volume, inner.node, "l");
@@ -24,7 +24,7 @@ fn a_directory_moves_with_all_it_has() {
         .collect();
     volume.open_inode(file.node).unwrap();
     volume.rename(ROOT, b"d", outside.node, b"moved", PLAIN).unwrap();
-    volume.write(file.node, 10_000, &[4; 10], false).unwrap();
+    volume.write(file.node, 10_000, &[4; 10]).unwrap();
     assert_eq!(volume.lookup(ROOT, b"d"), Err(Error::NotFound));
     assert_sound(&volume);
     volume.close().unwrap();
@@ -48,13 +48,13 @@ fn a_directory_moves_with_all_it_has() {
 fn exchange_swaps_whatever_the_two_are() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "file");
-    volume.write(file.node, 0, &[1; 9000], false).unwrap();
+    volume.write(file.node, 0, &[1; 9000]).unwrap();
     let dirs: Vec<_> = ["a", "b"]
         .iter()
         .map(|name| {
             let dir = mkdir(&volume, ROOT, name);
             let inner = mkfile(&volume, dir.node, &format!("in-{name}"));
-            volume.write(inner.node, 0, name.as_bytes(), false).unwrap();
+            volume.write(inner.node, 0, name.as_bytes()).unwrap();
             volume.link(inner.node, dir.node, b"link").unwrap();
             volume.set_xattr(dir.node, b"user.x", name.repeat(3000).as_bytes(), XattrMode::Any).unwrap();
             dir
@@ -116,19 +116,19 @@ fn a_file_of_any_size_is_renamed_and_linked_and_is_whole_after_it() {
     let dir = mkdir(&volume, ROOT, "d");
     let file = mkfile(&volume, dir.node, "big");
     let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i / 4096) as u8 ^ i as u8).collect();
-    volume.write(file.node, 0, &data, false).unwrap();
+    volume.write(file.node, 0, &data).unwrap();
     volume.set_xattr(file.node, b"user.large", &[7; 9000], XattrMode::Any).unwrap();
     let ino = volume.getattr(file.node).unwrap().ino;
     volume.rename(dir.node, b"big", ROOT, b"moved", PLAIN).unwrap();
     // The open file is the same one.
-    volume.write(file.node, 10, b"after", false).unwrap();
+    volume.write(file.node, 10, b"after").unwrap();
     let mut data = data;
     data[10..15].copy_from_slice(b"after");
     assert!(contents(&volume, "/moved") == data);
     assert_sound(&volume);
     volume.rename(ROOT, b"moved", dir.node, b"again", PLAIN).unwrap();
     let linked = mkfile(&volume, ROOT, "other");
-    volume.write(linked.node, 0, &data, false).unwrap();
+    volume.write(linked.node, 0, &data).unwrap();
     volume.link(linked.node, dir.node, b"second").unwrap();
     volume.close().unwrap();
 
@@ -150,7 +150,7 @@ fn a_directory_of_any_size_is_renamed() {
     let dir = mkdir(&volume, ROOT, "d");
     let file = mkfile(&volume, dir.node, "big");
     let data = vec![5; 3 << 20];
-    volume.write(file.node, 0, &data, false).unwrap();
+    volume.write(file.node, 0, &data).unwrap();
     volume.rename(ROOT, b"d", ROOT, b"e", PLAIN).unwrap();
     assert_eq!(names(&volume, ROOT), ["e"]);
     assert!(contents(&volume, "/e/big") == data);

@@ -22,14 +22,14 @@ fn a_snapshot_stays_as_it_was() {
     let dir = mkdir(&volume, ROOT, "d").node;
     let inner = mkdir(&volume, dir, "e").node;
     let file = mkfile(&volume, inner, "f").node;
-    volume.write(file, 0, &[1; 100_000], false).unwrap();
+    volume.write(file, 0, &[1; 100_000]).unwrap();
     volume.set_xattr(dir, b"user.x", &[2; 5000], XattrMode::Any).unwrap();
     volume.link(file, dir, b"name").unwrap();
     assert_eq!(names(&volume, snapshots(&volume, dir)), Vec::<String>::new());
     for round in 0..20u8 {
         let taken = snapshot(&volume, dir, &format!("s{round:02}"));
         assert_eq!(names(&volume, taken), ["e", "name"]);
-        volume.write(file, 50_000, &[round; 10], false).unwrap();
+        volume.write(file, 50_000, &[round; 10]).unwrap();
     }
     assert_eq!(names(&volume, dir), ["e", "name"]);
     volume.unlink(inner, b"f").unwrap();
@@ -61,14 +61,14 @@ fn everything_in_a_snapshot_is_refused_every_change() {
     let outside = mkdir(&volume, ROOT, "o").node;
     for name in ["f", "g"] {
         let file = mkfile(&volume, dir, name).node;
-        volume.write(file, 0, b"bytes", false).unwrap();
+        volume.write(file, 0, b"bytes").unwrap();
     }
     volume.link(volume.resolve(b"/d/g").unwrap().node, dir, b"h").unwrap();
     let taken = snapshot(&volume, dir, "s");
     let node = |name: &str| volume.resolve(format!("/d/.betrfs-snapshots/s/{name}").as_bytes()).unwrap().node;
     let refused = Err(Error::InSnapshot);
     for file in [node("f"), node("g")] {
-        assert_eq!(volume.write(file, 0, b"x", false).map(drop), refused);
+        assert_eq!(volume.write(file, 0, b"x").map(drop), refused);
         assert_eq!(
             volume.setattr(file, &SetAttr { size: Some(0), ..SetAttr::default() }).map(|_| ()),
             refused
@@ -103,7 +103,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
     // A copy of it can be changed.
     let copy = volume.clone_inode(taken, ROOT, b"copy").unwrap().node;
     for name in [&b"f"[..], b"g"] {
-        volume.write(volume.lookup(copy, name).unwrap().node, 0, b"B", false).unwrap();
+        volume.write(volume.lookup(copy, name).unwrap().node, 0, b"B").unwrap();
     }
     assert_eq!(contents(&volume, "/copy/h"), b"Bytes");
     assert_eq!(contents(&volume, "/d/.betrfs-snapshots/s/h"), b"bytes");
@@ -117,7 +117,7 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     let inner = mkdir(&volume, dir, "e").node;
     let outside = mkdir(&volume, ROOT, "o").node;
     let file = mkfile(&volume, inner, "f").node;
-    volume.write(file, 0, &[7; 100_000], false).unwrap();
+    volume.write(file, 0, &[7; 100_000]).unwrap();
     volume.link(file, dir, b"name").unwrap();
     snapshot(&volume, dir, "s");
     let in_inner = snapshot(&volume, inner, "t");
@@ -174,9 +174,9 @@ fn snapshots_go_with_their_directory_and_hold_it() {
 fn the_root_has_snapshots_too() {
     let (disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f").node;
-    volume.write(file, 0, b"first", false).unwrap();
+    volume.write(file, 0, b"first").unwrap();
     let first = snapshot(&volume, ROOT, "1");
-    volume.write(file, 0, b"other", false).unwrap();
+    volume.write(file, 0, b"other").unwrap();
     snapshot(&volume, ROOT, "2");
     assert_eq!(names(&volume, first), ["f"]);
     volume.close().unwrap();
@@ -219,7 +219,7 @@ fn what_holds_a_directory_is_told_and_goes_with_it() {
         snapshot(&volume, beside, "beside");
     }
     let file = mkfile(&volume, inner, "f").node;
-    volume.write(file, 0, &[7; 100_000], false).unwrap();
+    volume.write(file, 0, &[7; 100_000]).unwrap();
     assert_eq!(volume.snapshots_below(dir).unwrap(), Held::default());
     snapshot(&volume, inner, "t");
     let in_snapshot = volume.resolve(b"/top/d/e/.betrfs-snapshots/t/f").unwrap().node;

@@ -21,7 +21,7 @@ fn resize(volume: &Volume, node: InodeId, size: u64) {
 }
 
 fn write(volume: &Volume, node: InodeId, offset: u64, len: usize) {
-    volume.write(node, offset, &vec![7; len], false).unwrap();
+    volume.write(node, offset, &vec![7; len]).unwrap();
 }
 
 /// Queries and scans of all operations so far.
@@ -165,7 +165,7 @@ fn very_many_holes_are_counted_well_enough_without_asking() {
         let before = all_queries(&volume);
         while there.len() as u64 <= 2000 * round {
             let block = dice.next() % BLOCKS;
-            volume.write(file, block * BLOCK, &[1; 100], false).unwrap();
+            volume.write(file, block * BLOCK, &[1; 100]).unwrap();
             there.insert(block);
         }
         assert_eq!(all_queries(&volume), before);

@@ -16,7 +16,7 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
     let lower = mkdir(&volume, upper.node, "b0");
     let file = mkfile(&volume, lower.node, "f").node;
     volume.open_inode(file).unwrap();
-    volume.write(file, 0, &[1; 12_000], false).unwrap();
+    volume.write(file, 0, &[1; 12_000]).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let renamer = scope.spawn(|| {
@@ -37,7 +37,7 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
                 while !done.load(Relaxed) {
                     round = round.wrapping_add(1).max(1);
                     let offset = 100 + writer * 5000;
-                    volume.write(file, offset, &[round; 3000], false).unwrap();
+                    volume.write(file, offset, &[round; 3000]).unwrap();
                     volume.read(file, offset, 3000, &mut out).unwrap();
                     assert_eq!(out, [round; 3000]);
                 }
@@ -110,7 +110,7 @@ fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_wri
                 begin.wait();
                 let time = Instant::now();
                 while time.elapsed() < Duration::from_micros(2 * (round % 200)) {}
-                volume.write(file, round, b"1", false).unwrap();
+                volume.write(file, round, b"1").unwrap();
                 volume.forget(file, 1);
             });
             begin.wait();
@@ -155,7 +155,7 @@ impl Own<'_> {
             Own::names(self.thread).map(|name| volume.lookup(self.dir, name.as_bytes()).unwrap());
         assert_eq!(file.attr.size, 10 * rounds as u64);
         assert!(read_all(volume, file.node) == Own::bytes(rounds));
-        volume.write(file.node, file.attr.size, &Own::bytes(rounds + 1)[10 * rounds..], false).unwrap();
+        volume.write(file.node, file.attr.size, &Own::bytes(rounds + 1)[10 * rounds..]).unwrap();
         self.rounds[self.thread].store(rounds + 1, SeqCst);
         if let Some(last) = rounds.checked_sub(1) {
             let last = Own::name(last);
@@ -213,7 +213,7 @@ fn everything_at_once_with_little_memory_stays_sound() {
                     if let Ok(entry) = entry {
                         let opened = volume.open_inode(entry.node);
                         if opened.is_ok() {
-                            ok(volume.write(entry.node, (i * 100) as u64, &[1; 200], false).map(drop));
+                            ok(volume.write(entry.node, (i * 100) as u64, &[1; 200]).map(drop));
                             ok(volume.read(entry.node, 0, 1000, &mut out));
                             ok(volume
                                 .setattr(entry.node, &SetAttr { size: Some(i as u64), ..SetAttr::default() })
@@ -255,7 +255,7 @@ fn a_file_that_is_let_go_of_while_its_name_goes_leaves_nothing_behind() {
     for round in 0..3000 {
         let file = mkfile(&volume, ROOT, "f").node;
         volume.open_inode(file).unwrap();
-        volume.write(file, 0, &[7; 5000], false).unwrap();
+        volume.write(file, 0, &[7; 5000]).unwrap();
         let other = (round % 2 == 1).then(|| mkfile(&volume, ROOT, "other").node);
         let together = Barrier::new(2);
         thread::scope(|scope| {

@@ -9,7 +9,7 @@ use betrfs::{Error, InodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelo
 fn open_file(volume: &Volume, parent: InodeId, name: &str, bytes: &[u8]) -> InodeId {
     let file = mkfile(volume, parent, name);
     volume.open_inode(file.node).unwrap();
-    volume.write(file.node, 0, bytes, false).unwrap();
+    volume.write(file.node, 0, bytes).unwrap();
     file.node
 }
 
@@ -35,8 +35,8 @@ fn it_is_read_and_written_until_the_last_close() {
     volume.unlink(ROOT, b"f").unwrap();
     assert_eq!(volume.lookup(ROOT, b"f"), Err(Error::NotFound));
     assert_eq!(volume.getattr(node).unwrap().nlink, 0);
-    volume.write(node, 20_000, &[2; 10], true).unwrap();
-    volume.setattr(node, &SetAttr { size: Some(15_000), ..SetAttr::default() }).unwrap();
+    volume.write(node, 20_000, &[2; 10]).unwrap();
+    volume.setattr(node, &SetAttr { size: Some(15_000), kill_set_id: true, ..SetAttr::default() }).unwrap();
     volume.set_xattr(node, b"user.x", &[3; 9000], XattrMode::Any).unwrap();
     assert_eq!(volume.get_xattr(node, b"user.x").unwrap(), [3; 9000]);
     let mut expected = vec![1; 10_000];
@@ -54,12 +54,12 @@ fn it_is_read_and_written_until_the_last_close() {
 fn without_an_opening_it_is_gone_at_once() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");
-    volume.write(file.node, 0, &[1; 100_000], false).unwrap();
+    volume.write(file.node, 0, &[1; 100_000]).unwrap();
     volume.unlink(ROOT, b"f").unwrap();
     assert_eq!(data_keys(&volume), 0);
     assert_eq!(volume.getattr(file.node).unwrap().nlink, 0, "still held by a lookup");
     assert_eq!(volume.open_inode(file.node), Err(Error::Stale));
-    assert_eq!(volume.write(file.node, 0, b"x", false), Err(Error::Stale));
+    assert_eq!(volume.write(file.node, 0, b"x"), Err(Error::Stale));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_file_that_was_looked_up_and_then_replaced_can_still_be_opened() {
     let (_disk, volume) = volume();
     for round in 0..3u8 {
         let new = mkfile(&volume, ROOT, "new");
-        volume.write(new.node, 0, &[round; 9000], false).unwrap();
+        volume.write(new.node, 0, &[round; 9000]).unwrap();
         let old = volume.lookup(ROOT, b"f");
         volume.rename(ROOT, b"new", ROOT, b"f", RenameFlags::default()).unwrap();
         volume.forget(new.node, 1);
@@ -194,7 +194,7 @@ fn what_is_open_outlives_the_directories_above_it() {
         let file = open_file(&volume, dir, "f", &[1; 50_000]);
         for i in 0..10 {
             let other = mkfile(&volume, dir, &format!("g{i}"));
-            volume.write(other.node, 0, &[2; 9000], false).unwrap();
+            volume.write(other.node, 0, &[2; 9000]).unwrap();
             volume.unlink(dir, format!("g{i}").as_bytes()).unwrap();
         }
         volume.unlink(dir, b"f").unwrap();
@@ -270,7 +270,7 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
     let unnamed = || {
         let node = volume.create_unnamed(dir, &new_file()).unwrap().node;
         volume.open_inode(node).unwrap();
-        volume.write(node, 0, &[1; 10_000], false).unwrap();
+        volume.write(node, 0, &[1; 10_000]).unwrap();
         volume.set_xattr(node, b"user.large", &[2; 9000], XattrMode::Any).unwrap();
         volume.set_xattr(node, b"user.small", b"3", XattrMode::Any).unwrap();
         node
@@ -286,11 +286,11 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
     volume.link(named, ROOT, b"other").unwrap();
     assert_eq!(volume.getattr(named).unwrap().nlink, 2);
     assert_eq!(volume.link(named, dir, b"name"), Err(Error::Exists));
-    volume.write(named, 10_000, b"after", false).unwrap();
+    volume.write(named, 10_000, b"after").unwrap();
     close(&volume, named);
     assert_sound(&volume);
     // Never closed, never named: its blocks go when the volume is opened next.
-    volume.write(forgotten, 0, b"x", false).unwrap();
+    volume.write(forgotten, 0, b"x").unwrap();
     volume.close().unwrap();
     drop(volume);
 
@@ -372,7 +372,7 @@ fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_a
     let volume = disk.open();
     let replace = |round: u8| {
         let new = mkfile(&volume, ROOT, "new").node;
-        volume.write(new, 0, &[round; 9000], false).unwrap();
+        volume.write(new, 0, &[round; 9000]).unwrap();
         volume.rename(ROOT, b"new", ROOT, b"f", RenameFlags::default()).unwrap();
         new
     };

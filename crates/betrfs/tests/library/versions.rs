@@ -37,14 +37,14 @@ fn a_volume_with_an_unknown_read_only_feature_is_read_and_left_as_it_is() {
         let volume = disk.open();
         let dir = mkdir(&volume, ROOT, "d").node;
         let file = mkfile(&volume, dir, "f").node;
-        volume.write(file, 0, b"in the tree", false).unwrap();
+        volume.write(file, 0, b"in the tree").unwrap();
         volume.env().checkpoint().unwrap();
         // An orphan, and what only the log has.
         let orphan = mkfile(&volume, ROOT, "orphan").node;
-        volume.write(orphan, 0, &[1; 10_000], false).unwrap();
+        volume.write(orphan, 0, &[1; 10_000]).unwrap();
         volume.open_inode(orphan).unwrap();
         volume.unlink(ROOT, b"orphan").unwrap();
-        volume.write(file, 0, b"in the log ", false).unwrap();
+        volume.write(file, 0, b"in the log ").unwrap();
         volume.sync().unwrap();
         volume.env().abandon();
     }
@@ -60,7 +60,7 @@ fn a_volume_with_an_unknown_read_only_feature_is_read_and_left_as_it_is() {
         volume.create(ROOT, b"new", &new_file()).err(),
         volume.unlink(dir, b"f").err(),
         volume.setattr(dir, &SetAttr { perm: Some(0), ..SetAttr::default() }).err(),
-        volume.write(volume.resolve(b"/d/f").unwrap().node, 0, b"x", false).err(),
+        volume.write(volume.resolve(b"/d/f").unwrap().node, 0, b"x").err(),
     ];
     for error in refused {
         assert!(matches!(&error, Some(Error::ReadOnly { why }) if why.contains("63")), "{error:?}");
@@ -122,7 +122,7 @@ fn what_a_later_version_noted_of_an_inode_is_kept_through_every_change_of_its_re
     let volume = disk.open();
     let dir = mkdir(&volume, ROOT, "d").node;
     let file = mkfile(&volume, dir, "f").node;
-    volume.write(file, 0, &[1; 9000], false).unwrap();
+    volume.write(file, 0, &[1; 9000]).unwrap();
     let mut later = record(&volume, b"\0d\0\0f");
     volume.close().unwrap();
     drop(volume);
@@ -141,7 +141,7 @@ fn what_a_later_version_noted_of_an_inode_is_kept_through_every_change_of_its_re
     let file = volume.resolve(b"/d/f").unwrap().node;
     let chmod = SetAttr { perm: Some(0o600), ..SetAttr::default() };
     volume.setattr(file, &chmod).unwrap();
-    volume.write(file, 8000, &[2; 9000], false).unwrap();
+    volume.write(file, 8000, &[2; 9000]).unwrap();
     volume.set_xattr(file, b"user.small", b"value", XattrMode::Any).unwrap();
     volume.set_xattr(file, b"user.large", &[3; 9000], XattrMode::Any).unwrap();
     volume.fallocate(file, FallocateMode::PunchHole, 0, 4096).unwrap();
@@ -150,11 +150,11 @@ fn what_a_later_version_noted_of_an_inode_is_kept_through_every_change_of_its_re
     volume.rename(dir, b"f", ROOT, b"g", RenameFlags::default()).unwrap();
     assert!(is_kept(b"\0\0g"), "renamed");
     volume.clone_inode(file, ROOT, b"copy").unwrap();
-    volume.write(volume.resolve(b"/copy").unwrap().node, 0, b"x", false).unwrap();
+    volume.write(volume.resolve(b"/copy").unwrap().node, 0, b"x").unwrap();
     assert!(is_kept(b"\0\0copy") && is_kept(b"\0\0g"), "cloned");
     volume.rename(ROOT, b"g", dir, b"g", RenameFlags::default()).unwrap();
     volume.clone_inode(dir, ROOT, b"e").unwrap();
-    volume.write(volume.resolve(b"/e/g").unwrap().node, 0, b"x", false).unwrap();
+    volume.write(volume.resolve(b"/e/g").unwrap().node, 0, b"x").unwrap();
     assert!(is_kept(b"\0e\0\0g"), "cloned with its directory");
     volume.link(volume.resolve(b"/d/g").unwrap().node, ROOT, b"h").unwrap();
     let mut objects = volume.env().cursor(META, Cut::before([1]), Cut::after([1]));
@@ -177,7 +177,7 @@ fn keys_that_are_for_later_versions_are_told_by_a_check_and_read_as_nothing() {
         let disk = Disk::of_bytes(16 << 20);
         let volume = disk.open();
         let file = mkfile(&volume, ROOT, "f").node;
-        volume.write(file, 0, b"contents", false).unwrap();
+        volume.write(file, 0, b"contents").unwrap();
         volume.close().unwrap();
         drop(volume);
         let mut batch = Batch::new();
