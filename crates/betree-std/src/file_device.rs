@@ -185,7 +185,8 @@ impl FileDevice {
         Ok(head.bytes_mut().get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Like [`open`](FileDevice::open), but waits up to `timeout` while another has it open and `is_worth_it`.
+    /// Like [`open`](FileDevice::open), but waits up to `timeout` while another has it open and
+    /// `is_worth_it`.
     ///
     /// # Errors
     /// As `open`; [`OpenError::InUse`] after the timeout.

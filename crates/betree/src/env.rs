@@ -76,7 +76,8 @@ impl Env {
         self.engine.geometry.range_weight_bytes()
     }
 
-    /// The largest batch that [`commit`](Env::commit) takes, in bytes of [`Batch::bytes`](crate::Batch::bytes).
+    /// The largest batch that [`commit`](Env::commit) takes, in bytes of
+    /// [`Batch::bytes`](crate::Batch::bytes).
     pub fn batch_bytes_max(&self) -> usize {
         self.engine.geometry.batch_bytes_max() as usize
     }

@@ -2,8 +2,8 @@
 //! recovery. It knows nothing of files.
 //!
 //! An [`Env`] holds several dictionaries of byte strings in one volume. A [`Batch`] collects changes, and
-//! [`Env::commit`] applies all of them or none. [`Env::sync`] makes what was committed durable. [`Env::get`] and
-//! [`Cursor`] read.
+//! [`Env::commit`] applies all of them or none. [`Env::sync`] makes what was committed durable. [`Env::get`]
+//! and [`Cursor`] read.
 //!
 //! ```
 //! # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -58,8 +58,8 @@
 //! | [`Env::throttle`] | waits for room before the caller takes locks of its own |
 //! | [`Env::stop`] | makes the three loops return |
 //!
-//! Without threads all of it still works: a writer that finds no room does the work itself, and a checkpoint is
-//! written by its caller.
+//! Without threads all of it still works: a writer that finds no room does the work itself, and a checkpoint
+//! is written by its caller.
 
 #![no_std]
 #![forbid(unsafe_code)]

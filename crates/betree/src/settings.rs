@@ -91,8 +91,8 @@ impl Geometry {
         self.node_bytes as usize / (RANGES_PER_EDGE * self.fanout_max as usize).max(1)
     }
 
-    /// The largest batch in bytes: an eighth of the log, so that a quarter of it, kept free, holds one wherever the
-    /// log's end falls.
+    /// The largest batch in bytes: an eighth of the log, so that a quarter of it, kept free, holds one
+    /// wherever the log's end falls.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         (self.log_bytes / 8).saturating_sub(BLOCK).min(BATCH_BYTES_MAX)
     }

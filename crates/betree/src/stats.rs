@@ -36,8 +36,8 @@ stats! {
     log_write_bytes,
     /// Point queries.
     point_queries,
-    /// Nodes that point queries visited in memory, from the root to the leaf. A query that had to read a node from the
-    /// device visits the nodes above it a second time.
+    /// Nodes that point queries visited in memory, from the root to the leaf. A query that had to read a node
+    /// from the device visits the nodes above it a second time.
     point_query_nodes,
     /// Steps of cursors that went to the tree.
     range_queries,

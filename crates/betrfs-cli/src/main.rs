@@ -111,7 +111,8 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// Lines are broken where the terminal ends; only lists and examples, which are indented, have lines of their own.
+    /// Lines are broken where the terminal ends; only lists and examples, which are indented, have lines of
+    /// their own.
     #[test]
     fn help_has_no_line_breaks_of_its_own() {
         use clap::CommandFactory;

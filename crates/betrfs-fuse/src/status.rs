@@ -45,8 +45,8 @@ pub struct OperationCount {
 /// Whether a volume takes changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeState {
-    /// `writable`, `device-full` (the disk under the volume has no room: it goes on once there is some) or `read-only`
-    /// (no change is taken until it is mounted anew).
+    /// `writable`, `device-full` (the disk under the volume has no room: it goes on once there is some) or
+    /// `read-only` (no change is taken until it is mounted anew).
     pub is: String,
     /// What went wrong, if something did.
     pub why: Option<String>,

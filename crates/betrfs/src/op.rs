@@ -80,8 +80,8 @@ pub struct OpCount {
     pub scans: u64,
     /// Batches committed.
     pub commits: u64,
-    /// Inodes in memory and files that they looked at, one by one, while they held the names of the whole volume
-    /// and kept all others waiting.
+    /// Inodes in memory and files that they looked at, one by one, while they held the names of the whole
+    /// volume and kept all others waiting.
     pub visited: u64,
 }
 
@@ -143,13 +143,14 @@ pub(crate) struct Op<'v> {
     is_alone: Cell<bool>,
     /// Paths of directories that were found before.
     paths: RefCell<Vec<(Arc<Inode>, DirPath)>>,
-    /// Inodes that were dropped from memory to make room. They are torn down with the operation, when it holds nothing
-    /// any more: a directory may have known a million names.
+    /// Inodes that were dropped from memory to make room. They are torn down with the operation, when it
+    /// holds nothing any more: a directory may have known a million names.
     dropped: RefCell<Vec<Arc<Inode>>>,
 }
 
 impl<'v> Op<'v> {
-    /// Notes that it holds the namespace alone from now on, with these paths, which are right as long as it does.
+    /// Notes that it holds the namespace alone from now on, with these paths, which are right as long as it
+    /// does.
     pub fn is_alone_with(&self, paths: Vec<(Arc<Inode>, DirPath)>) {
         self.paths.replace(paths);
         self.is_alone.set(true);

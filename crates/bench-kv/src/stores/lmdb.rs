@@ -26,8 +26,8 @@ impl Lmdb {
         std::fs::create_dir_all(&dir)?;
         let mut options = EnvOpenOptions::new();
         options.map_size(budget.volume_bytes as usize);
-        // SAFETY: the file was made for this run, and no other process has it open. A power failure could tear
-        // it, but no run opens a file of an earlier one.
+        // SAFETY: the file was made for this run, and no other process has it open. A power failure could
+        // tear it, but no run opens a file of an earlier one.
         #[allow(unsafe_code)]
         let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(&dir)? };
         let mut transaction = env.write_txn()?;

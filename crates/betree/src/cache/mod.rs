@@ -179,8 +179,8 @@ impl Cache {
         account.unwritten_bytes.load(Ordering::Relaxed) + account.promised_bytes.load(Ordering::Relaxed)
     }
 
-    /// Charges a version of a node: the bytes of its header in memory, of its content before compression, and what its
-    /// pending GOTOs turn into.
+    /// Charges a version of a node: the bytes of its header in memory, of its content before compression, and
+    /// what its pending GOTOs turn into.
     pub fn charge(&self, header_bytes: usize, content_bytes: usize, gotos: u64) -> Charge {
         self.account.header_bytes.fetch_add(header_bytes, Ordering::Relaxed);
         self.account.resident_bytes.fetch_add(header_bytes, Ordering::Relaxed);

@@ -28,8 +28,8 @@ impl OnDevice {
     }
 }
 
-/// A piece is stored in no more runs than this: each may be a read of its own. With more, random inserts write
-/// less: what is in too many is read, and written whole.
+/// A piece is stored in no more runs than this: each may be a read of its own. With more, random inserts
+/// write less: what is in too many is read, and written whole.
 pub(crate) const RUNS_MAX: usize = 12;
 
 /// A piece and those that came of it by newer messages alone, one after the other: what was last
@@ -174,7 +174,8 @@ impl Piece {
         Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, lineage, ..State::of(newer) }))
     }
 
-    /// A new piece: what a basement holds that is in memory alone, with newer messages over it. `None` of any other.
+    /// A new piece: what a basement holds that is in memory alone, with newer messages over it. `None` of any
+    /// other.
     pub fn layered(cache: &Cache, older: &Piece, points: &[Point<'_>]) -> Option<Arc<Piece>> {
         let mut state = older.state.lock();
         if state.stored.is_some() || state.below.is_some() {
@@ -289,7 +290,8 @@ impl Piece {
     }
 
     /// Its contents as they are in memory, or what has to be read for them and what comes over that. One look
-    /// tells both: what is not there at one moment another reader may have brought and put together at the next.
+    /// tells both: what is not there at one moment another reader may have brought and put together at the
+    /// next.
     pub fn loaded(self: &Arc<Self>) -> Loaded {
         let state = self.state.lock();
         if let Some(layers) = state.layers() {
@@ -383,8 +385,8 @@ impl Piece {
         run
     }
 
-    /// Records where it was written, and as what, if its messages and pairs were put together for that. `true` if it
-    /// was dirty and can be evicted from now on.
+    /// Records where it was written, and as what, if its messages and pairs were put together for that.
+    /// `true` if it was dirty and can be evicted from now on.
     pub fn written(&self, stored: OnDevice, folded: Option<Arc<Run>>) -> bool {
         let mut state = self.state.lock();
         let last_msn = state.last_msn();

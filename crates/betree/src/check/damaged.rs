@@ -20,9 +20,9 @@ use crate::table::Table;
 
 impl Env {
     /// Opens what can be read of a volume that [`open`](Env::open) refuses, for reading and a
-    /// [`check`](Env::check). Nothing is written to the device, then and later. It shows the last checkpoint: the
-    /// log is looked at, and not replayed. What is wrong with superblocks, log and node table is given to `tell`;
-    /// `check` tells the rest.
+    /// [`check`](Env::check). Nothing is written to the device, then and later. It shows the last checkpoint:
+    /// the log is looked at, and not replayed. What is wrong with superblocks, log and node table is given to
+    /// `tell`; `check` tells the rest.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],

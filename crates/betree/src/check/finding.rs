@@ -161,8 +161,8 @@ pub struct Finding {
     pub what: String,
     /// Whether the volume is damaged by it. Otherwise it is a note: what could not be checked, and why.
     pub is_problem: bool,
-    /// The error that readers of the damaged data get, if the damage keeps anything from being read. It tells a reader
-    /// which problem it has met.
+    /// The error that readers of the damaged data get, if the damage keeps anything from being read. It tells
+    /// a reader which problem it has met.
     pub hides: Option<Error>,
 }
 

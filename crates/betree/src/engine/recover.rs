@@ -60,7 +60,8 @@ pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
 }
 
 impl Env {
-    /// Makes an empty volume on the device, whatever it held before. Of the identity, 16 random bytes suffice.
+    /// Makes an empty volume on the device, whatever it held before. Of the identity, 16 random bytes
+    /// suffice.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -76,8 +77,8 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for it; the
-    /// device's.
+    /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for it;
+    /// the device's.
     pub fn format(device: Arc<dyn Device>, geometry: &Geometry, identity: impl Into<Identity>) -> Result<()> {
         geometry.validate()?;
         let identity = identity.into();
@@ -141,8 +142,8 @@ impl Env {
     /// Opens a volume and brings it up to its last durable state: the last checkpoint, and after it
     /// what the log holds, up to the first record that was not written whole.
     ///
-    /// A volume with features that allow only readers is opened for reading: the log is replayed in memory, nothing
-    /// is written then or later, and [`state`](Env::state) says why changes are refused.
+    /// A volume with features that allow only readers is opened for reading: the log is replayed in memory,
+    /// nothing is written then or later, and [`state`](Env::state) says why changes are refused.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -308,8 +309,8 @@ pub(crate) fn engine_over(
     engine
 }
 
-/// Reads the node table and claims all that it names: what was written is not longer than what it lists needs, nor
-/// lists more than the volume has room for. Of each page and node of which nothing can be known
+/// Reads the node table and claims all that it names: what was written is not longer than what it lists
+/// needs, nor lists more than the volume has room for. Of each page and node of which nothing can be known
 /// `lost` is told, by whose leave the others are read.
 ///
 /// # Errors

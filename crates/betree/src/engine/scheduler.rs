@@ -170,7 +170,7 @@ mod schedules {
     }
 
     fn join(threads: Vec<thread::JoinHandle<()>>) {
-        threads.into_iter().for_each(|t| t.join().unwrap_or_else(|_| panic!("a thread ended badly")));
+        threads.into_iter().for_each(|thread| assert!(thread.join().is_ok(), "a thread ended badly"));
     }
 
     // A writer or a worker that waits for ever is a deadlock, which the model checker tells.

@@ -88,8 +88,8 @@ impl Env {
         });
     }
 
-    /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here, until
-    /// [`stop`](Env::stop); a platform may lend a few. Without any, who makes a checkpoint writes it.
+    /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here,
+    /// until [`stop`](Env::stop); a platform may lend a few. Without any, who makes a checkpoint writes it.
     pub fn run_writeback(&self) {
         self.engine.store.writeback.serve(&self.engine.store);
     }

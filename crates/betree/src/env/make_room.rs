@@ -41,8 +41,8 @@ impl Env {
         if claim.is_taken_always || self.engine.room().fits(claim, 0) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// Sets so many bytes of room aside for batches that [draw](crate::Batch::draw) on it: no other is given it. It
-    /// is forgotten when the environment is closed.
+    /// Sets so many bytes of room aside for batches that [draw](crate::Batch::draw) on it: no other is given
+    /// it. It is forgotten when the environment is closed.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is not so much, and what a [`checkpoint`](Env::checkpoint) runs into.

@@ -5,8 +5,8 @@ use core::ops::Range;
 
 use crate::planted::{self, Bug};
 
-/// The inheritance of one extent. A block has one at most: then no two nodes name the same block, neither now nor on the
-/// device.
+/// The inheritance of one extent. A block has one at most: then no two nodes name the same block, neither now
+/// nor on the device.
 #[derive(Default)]
 pub(super) struct Inheritance {
     /// Nodes other than the extent's own may inherit blocks.

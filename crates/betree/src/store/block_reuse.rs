@@ -156,8 +156,8 @@ impl BlockReuse {
     }
 }
 
-/// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together, and of the first that does not fit what
-/// does: an extent of many parts may be one stretch. Of those that are alike, the first are left.
+/// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together, and of the first that does not fit
+/// what does: an extent of many parts may be one stretch. Of those that are alike, the first are left.
 fn retain_longest(old_extents: &mut [OldExtent]) {
     let mut stretches: Vec<(usize, Range<u64>)> = Vec::new();
     for (number, old) in old_extents.iter_mut().enumerate() {

@@ -156,7 +156,8 @@ fn several_smashed_places_are_each_listed_with_their_files() {
     }
 }
 
-/// Smashes what opening needs: each time there is a document, with the error, and what else is smashed is told.
+/// Smashes what opening needs: each time there is a document, with the error, and what else is smashed is
+/// told.
 #[test]
 fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
     let sample = Sample::new();

@@ -198,8 +198,8 @@ fn programs_run_from_a_mount() {
     // Running one maps it into memory, shared libraries and all.
     let mounted = Mounted::new();
     let program = mounted.path("true");
-    // By another process: what this one had open for writing, a child that another test is starting may have too,
-    // and then it is "busy" for who wants to run it.
+    // By another process: what this one had open for writing, a child that another test is starting may have
+    // too, and then it is "busy" for who wants to run it.
     let mut copy = std::process::Command::new("cp");
     assert!(copy.arg("/bin/true").arg(&program).status().unwrap().success());
     assert!(std::process::Command::new(&program).status().unwrap().success());

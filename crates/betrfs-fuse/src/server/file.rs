@@ -44,7 +44,8 @@ impl Server {
         self.volume.release_node(node);
     }
 
-    /// READ by a descriptor with these flags; how many bytes of `out` are filled, all but at the end of the file.
+    /// READ by a descriptor with these flags; how many bytes of `out` are filled, all but at the end of the
+    /// file.
     pub fn read(&self, node: InodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
         self.pages.come(node);
         self.volume.read_into(node, offset, out, access_by(flags)).answer()

@@ -1,5 +1,5 @@
-//! Room that fallocate has promised to files, block by block, until the block is written, punched or cut off, or the
-//! file goes. In memory alone: what is left when the volume is closed is promised no longer.
+//! Room that fallocate has promised to files, block by block, until the block is written, punched or cut off,
+//! or the file goes. In memory alone: what is left when the volume is closed is promised no longer.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -78,15 +78,15 @@ impl Allocations {
         self.files.lock().get(&id).map_or(0, |allocate_ahead| allocate_ahead.blocks.count(blocks))
     }
 
-    /// Of the blocks that a write of the bytes `[from, end)` touches, those to which nothing is to come any more:
-    /// which it fills, and the last if it goes to the end of what was asked for.
+    /// Of the blocks that a write of the bytes `[from, end)` touches, those to which nothing is to come any
+    /// more: which it fills, and the last if it goes to the end of what was asked for.
     pub fn filled(&self, id: InodeId, from: u64, end: u64) -> Range<u64> {
         let is_last = self.files.lock().get(&id).is_some_and(|allocate_ahead| allocate_ahead.end <= end);
         from / BLOCK..if is_last { end.div_ceil(BLOCK) } else { end / BLOCK }
     }
 
-    /// Ends the promise of these blocks to a file. Gives how many that are; where the rest would be too much to note,
-    /// more than these.
+    /// Ends the promise of these blocks to a file. Gives how many that are; where the rest would be too much
+    /// to note, more than these.
     pub fn end(&self, id: InodeId, blocks: &Range<u64>) -> u64 {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
@@ -148,7 +148,8 @@ impl Stretches {
         self.0.insert(all.start, all.end);
     }
 
-    /// Removes blocks; how many were there. Unless a stretch may become two, what lies behind them in it goes too.
+    /// Removes blocks; how many were there. Unless a stretch may become two, what lies behind them in it goes
+    /// too.
     fn remove(&mut self, blocks: &Range<u64>, may_split: bool) -> u64 {
         let found: Vec<_> = self.of(blocks).filter(|_| !blocks.is_empty()).collect();
         let mut removed = 0;

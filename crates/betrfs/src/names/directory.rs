@@ -108,8 +108,8 @@ pub(crate) struct Directory {
     pub snapshots: Option<InodeId>,
     /// Queries that found nothing since the directory came into memory.
     pub misses: u32,
-    /// Entries that were removed since the directory came into memory, and in directories that were removed with
-    /// them.
+    /// Entries that were removed since the directory came into memory, and in directories that were removed
+    /// with them.
     pub removed: u64,
     /// Whether it stands in the queue of those whose names may be given up.
     pub queued: bool,
@@ -219,8 +219,8 @@ impl Directory {
         self.total.fetch_sub(1, Relaxed);
     }
 
-    /// Forgets the names for which `keep` is false, and gives back the memory; what is left is no longer complete.
-    /// Gives how many went.
+    /// Forgets the names for which `keep` is false, and gives back the memory; what is left is no longer
+    /// complete. Gives how many went.
     pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) -> usize {
         let (before, listed) = (self.names.len(), &mut self.listed);
         self.names.retain(|known| {

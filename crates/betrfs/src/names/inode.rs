@@ -24,8 +24,8 @@ pub(crate) struct Inode {
     pub id: InodeId,
     /// The inode number; it never changes while the inode is in memory.
     pub ino: u64,
-    /// Innermost lock, and of several the one further down first: held for no longer than it takes to copy what is
-    /// in it.
+    /// Innermost lock, and of several the one further down first: held for no longer than it takes to copy
+    /// what is in it.
     pub(super) seat: Mutex<Place>,
     pub state: RwLock<State>,
     /// Most inodes are files, which are not to have room for it.
@@ -48,7 +48,8 @@ pub(crate) struct Inode {
 pub(crate) enum Place {
     /// The root directory.
     Root,
-    /// Under its only name, in its parent's turn `turn`: when all in the parent is removed at once, the next begins.
+    /// Under its only name, in its parent's turn `turn`: when all in the parent is removed at once, the next
+    /// begins.
     Named { parent: Arc<Inode>, name: Arc<[u8]>, turn: u32 },
     /// Under an object id; its names are redirects.
     Object { oid: u64 },
@@ -240,8 +241,8 @@ impl Inode {
         Ok(DirPath { bytes, salts, steps })
     }
 
-    /// Whether it is found through an entry for snapshots, or is one, and how many inodes were looked at for that,
-    /// where the paths of some directories are known.
+    /// Whether it is found through an entry for snapshots, or is one, and how many inodes were looked at for
+    /// that, where the paths of some directories are known.
     pub fn is_below_snapshots(&self, known: &[(Arc<Inode>, DirPath)]) -> (bool, usize) {
         let mut above: Option<Arc<Inode>> = None;
         for steps in 0.. {
@@ -258,8 +259,8 @@ impl Inode {
         (false, 0)
     }
 
-    /// Whether a directory above was removed, and with it all that is below, of which this is one, as long as the
-    /// namespace is held.
+    /// Whether a directory above was removed, and with it all that is below, of which this is one, as long as
+    /// the namespace is held.
     pub fn is_cut_off(&self) -> bool {
         let mut place = self.place();
         loop {
@@ -320,8 +321,8 @@ impl Inode {
     }
 }
 
-/// Units of 512 bytes. Of a sparse file it is not 0 unless the size is: what was written to a mapping may not have
-/// come yet, and archivers would skip it.
+/// Units of 512 bytes. Of a sparse file it is not 0 unless the size is: what was written to a mapping may not
+/// have come yet, and archivers would skip it.
 fn blocks_512(record: &Record) -> u64 {
     match record.file_type {
         FileType::Regular => {

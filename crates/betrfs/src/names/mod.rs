@@ -1,5 +1,5 @@
-//! What is known of names and inodes in memory: the inode table, directories with their names, what is open, and the
-//! order in which all of it leaves memory.
+//! What is known of names and inodes in memory: the inode table, directories with their names, what is open,
+//! and the order in which all of it leaves memory.
 
 mod access_queue;
 mod allocations;

@@ -1,8 +1,8 @@
 //! The lock of the namespace as tokens.
 //!
-//! Every operation that makes a key holds the namespace, shared, until its batch is committed or its query answered; what
-//! moves keys holds it exclusively. A function that may be called only so takes the token as an argument: a call
-//! without the lock does not compile.
+//! Every operation that makes a key holds the namespace, shared, until its batch is committed or its query
+//! answered; what moves keys holds it exclusively. A function that may be called only so takes the token as
+//! an argument: a call without the lock does not compile.
 
 use betree_platform::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -32,7 +32,8 @@ impl Namespace {
         Shared { _guard: self.0.read() }
     }
 
-    /// Takes the namespace alone. Operations do it by `Volume::exclusive`, which finds before what they will ask for.
+    /// Takes the namespace alone. Operations do it by `Volume::exclusive`, which finds before what they will
+    /// ask for.
     pub fn exclusive(&self) -> Exclusive<'_> {
         Exclusive { _guard: self.0.write() }
     }

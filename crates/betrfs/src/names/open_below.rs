@@ -1,10 +1,11 @@
 //! Where below a directory files are open, so that they are found without a look at all that is in memory.
 //!
-//! Each directory notes those of its entries that are open, or below which something is: the notes lead from any
-//! directory to the open files below it. A file notes itself when it is opened, and on the way up each directory
-//! that was not noted itself yet; so where others are open already, that is one step. When it is closed it strikes
-//! its own note only. The notes of directories above stay until somebody who comes by finds that they lead nowhere
-//! ([`leave_if_closed`](Inode::leave_if_closed)), as they would be wanted again with the next file.
+//! Each directory notes those of its entries that are open, or below which something is: the notes lead from
+//! any directory to the open files below it. A file notes itself when it is opened, and on the way up each
+//! directory that was not noted itself yet; so where others are open already, that is one step. When it is
+//! closed it strikes its own note only. The notes of directories above stay until somebody who comes by finds
+//! that they lead nowhere ([`leave_if_closed`](Inode::leave_if_closed)), as they would be wanted again with
+//! the next file.
 //!
 //! A note too many does no harm. One too few would: whoever notes holds the namespace until he has come to a
 //! directory that was noted, so that for who holds it alone no way is half noted.

@@ -89,8 +89,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts the times of access of inodes that are to leave memory, which they can do then. The caller holds no
-    /// lock.
+    /// Puts the times of access of inodes that are to leave memory, which they can do then. The caller holds
+    /// no lock.
     pub(super) fn release_leaving(&self) {
         for node in self.table.take_leaving(LEAVING_AT_ONCE) {
             let Some(inode) = self.table.get(node) else { continue };

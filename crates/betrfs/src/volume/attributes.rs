@@ -66,7 +66,8 @@ impl Volume {
         record.atime_ns = set.atime_ns.map_or(record.atime_ns, time);
         record.mtime_ns = set.mtime_ns.map_or(record.mtime_ns, time);
         record.ctime_ns = set.ctime_ns.unwrap_or(now_ns);
-        // Attributes can be changed and files shortened on a full volume; a hole at the end takes nothing either.
+        // Attributes can be changed and files shortened on a full volume; a hole at the end takes nothing
+        // either.
         if record.size <= state.record.size {
             let fewer = state.record.blocks().saturating_sub(record.blocks());
             batch.mark_freeing(fewer.saturating_mul(BLOCK));

@@ -1,8 +1,8 @@
 //! Checking the whole volume: first the engine's structures, then that keys and records of the
 //! three dictionaries fit together. It keeps a count for each directory and linked file in memory.
 //!
-//! What cannot be read is told once, by the engine's walk; the scans here pass over it and find out what of which
-//! files it is. What could only be judged by it is noted as not checked.
+//! What cannot be read is told once, by the engine's walk; the scans here pass over it and find out what of
+//! which files it is. What could only be judged by it is noted as not checked.
 
 mod contents;
 mod gaps;
@@ -66,8 +66,8 @@ impl Volume {
         Ok(check(&self.env, self.query(OpKind::Internal), findings))
     }
 
-    /// Opens the volume on a device, checks it and closes it. One whose engine cannot be opened, because something
-    /// is damaged that this needs, is checked as far as it can be read, and not changed.
+    /// Opens the volume on a device, checks it and closes it. One whose engine cannot be opened, because
+    /// something is damaged that this needs, is checked as far as it can be read, and not changed.
     ///
     /// # Errors
     /// Where there is nothing to check: there is no volume, or one of a later version, or no memory.

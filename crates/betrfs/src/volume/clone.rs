@@ -108,8 +108,8 @@ impl Volume {
     /// not in the copy.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] if the target holds anything, [`Error::HeldBySnapshots`]; [`Error::Invalid`] if the two are not both
-    /// files or both directories; [`Error::NameTooLong`] as there.
+    /// [`Error::NotEmpty`] if the target holds anything, [`Error::HeldBySnapshots`]; [`Error::Invalid`] if
+    /// the two are not both files or both directories; [`Error::NameTooLong`] as there.
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
         let exclusive = self.exclusive(&op, &[target, source], &[]);

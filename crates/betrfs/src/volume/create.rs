@@ -19,8 +19,8 @@ use crate::volume::{CHANGE_BYTES, Volume};
 const BATCH_BYTES: usize = 512;
 
 impl Volume {
-    /// Makes an entry of any type but a symbolic link. A directory in `.betrfs-snapshots` is a snapshot of the
-    /// directory in which that is found.
+    /// Makes an entry of any type but a symbolic link. A directory in `.betrfs-snapshots` is a snapshot of
+    /// the directory in which that is found.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is one of that name.

@@ -1,7 +1,7 @@
 //! Who holds the namespace alone, and for how long.
 //!
-//! While it is held alone, every other user of the volume waits. So what is done meanwhile must not grow with what
-//! others have in memory, whatever they do:
+//! While it is held alone, every other user of the volume waits. So what is done meanwhile must not grow with
+//! what others have in memory, whatever they do:
 //!
 //! | operation | what it looks at one by one, holding the namespace alone |
 //! |---|---|
@@ -13,17 +13,19 @@
 //! | removing a snapshot, `remove_below` | open files and linked files below what goes, and the directories that lead to open ones |
 //! | `check` | everything: nobody else can use the volume |
 //!
-//! Each of them makes a fixed number of queries, and one more for each linked file; a batch goes as far as the log
-//! takes it. [`OpCount::visited`](crate::OpCount::visited) counts what the table tells of. What keeps it so:
+//! Each of them makes a fixed number of queries, and one more for each linked file; a batch goes as far as
+//! the log takes it. [`OpCount::visited`](crate::OpCount::visited) counts what the table tells of. What keeps
+//! it so:
 //!
-//! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a way up of 32,000 directories, which
-//!   one user can make, is then a cost of his own operations alone. They are right as long as no directory has moved
-//!   since, which `moves` tells; else short ways are found anew, and whoever has a long one tries again.
+//! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a way up of 32,000
+//!   directories, which one user can make, is then a cost of his own operations alone. They are right as long
+//!   as no directory has moved since, which `moves` tells; else short ways are found anew, and whoever has a
+//!   long one tries again.
 //! - **Directories** of which names are missing are read before, too.
-//! - **Open files** below a directory are found by notes that lead to them (`names/open_below.rs`), and notes that lead
-//!   nowhere are struck before.
-//! - **What is removed with a directory** is cut off from it in one step, and made known to each inode in memory
-//!   afterwards (`removed_inodes.rs`).
+//! - **Open files** below a directory are found by notes that lead to them (`names/open_below.rs`), and notes
+//!   that lead nowhere are struck before.
+//! - **What is removed with a directory** is cut off from it in one step, and made known to each inode in
+//!   memory afterwards (`removed_inodes.rs`).
 //! - **Inodes that are dropped** to make room are torn down when the operation ends.
 
 use alloc::vec::Vec;
@@ -38,8 +40,8 @@ use crate::volume::Volume;
 const STEPS_ALONE_MAX: usize = 1024;
 
 impl Volume {
-    /// Takes the namespace alone, after having found what the operation will ask for: the paths of the directories
-    /// `nodes`, or of those in which they are, and the names in directories where one is missing.
+    /// Takes the namespace alone, after having found what the operation will ask for: the paths of the
+    /// directories `nodes`, or of those in which they are, and the names in directories where one is missing.
     pub(super) fn exclusive(
         &self,
         op: &Op<'_>,

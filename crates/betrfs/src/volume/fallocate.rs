@@ -22,15 +22,15 @@ use crate::volume::attributes::with_atime;
 const SEEK_BLOCKS: u64 = 4096;
 
 impl Volume {
-    /// Allocates, punches or zeroes a range of a file. Set-id bits stay: a caller without the privilege to keep
-    /// them clears them before, by [`SetAttr::kill_set_id`](crate::SetAttr::kill_set_id).
+    /// Allocates, punches or zeroes a range of a file. Set-id bits stay: a caller without the privilege to
+    /// keep them clears them before, by [`SetAttr::kill_set_id`](crate::SetAttr::kill_set_id).
     ///
-    /// What is allocated or zeroed and lies nowhere yet has its room set aside until it is written, cut off or
-    /// punched, or the volume is closed: nothing else is given it.
+    /// What is allocated or zeroed and lies nowhere yet has its room set aside until it is written, cut off
+    /// or punched, or the volume is closed: nothing else is given it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] where there is not so much
-    /// room, and nothing was changed.
+    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] where there is not
+    /// so much room, and nothing was changed.
     pub fn fallocate(&self, node: InodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("the range is empty"));
@@ -113,8 +113,8 @@ impl Volume {
         }
     }
 
-    /// A step of [`seek`](Volume::seek) from a block on. Who looks for a hole may have to read the whole file: others
-    /// are not to wait for that.
+    /// A step of [`seek`](Volume::seek) from a block on. Who looks for a hole may have to read the whole
+    /// file: others are not to wait for that.
     fn seek_from(
         &self,
         op: &Op<'_>,

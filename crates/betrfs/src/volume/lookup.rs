@@ -131,8 +131,8 @@ impl Volume {
         }
     }
 
-    /// Nobody may have the inode open any more. What lost its name while it was open is deleted then, though somebody
-    /// has looked it up, if he can do without.
+    /// Nobody may have the inode open any more. What lost its name while it was open is deleted then, though
+    /// somebody has looked it up, if he can do without.
     pub(super) fn closed(&self, inode: &Arc<Inode>) {
         if !inode.is_open() && inode.is_unlinked() && !self.waits_for_openings() {
             // A failure here leaves the marker, by which the next opening of the volume deletes the file.

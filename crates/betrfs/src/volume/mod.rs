@@ -2,15 +2,16 @@
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! 1. The **namespace**: every operation that makes a key holds it, shared, until its batch is
-//!    committed or its query answered. What moves keys (rename, the making of a link) holds it
-//!    alone (`exclusive.rs` tells for how long), and is then the only one with more than one inode locked. [`Env::throttle`] is called
+//! 1. The **namespace**: every operation that makes a key holds it, shared, until its batch is committed or
+//!    its query answered. What moves keys (rename, the making of a link) holds it alone (`exclusive.rs` tells
+//!    for how long), and is then the only one with more than one inode locked. [`Env::throttle`] is called
 //!    before it, [`Env::sync`] without it.
 //! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under
 //!    both. Reads and writes of a file hold the file's alone, so that a size and its blocks are
 //!    seen together.
-//! 3. The lock of object loads, the queues of crowded directories and of contents, the table of
-//!    inodes, in this order; the numbers; the unlinked files; what was promised to files. All but the first for a moment only.
+//! 3. The lock of object loads, the queues of crowded directories and of contents, the table of inodes, in
+//!    this order; the numbers; the unlinked files; what was promised to files. All but the first for a moment
+//!    only.
 //! 4. The **place** of an inode: innermost, nothing is taken under it.
 //!
 //! The attributes of an inode can be read with its state lock alone, by [`Volume::getattr`].
@@ -145,8 +146,8 @@ impl Volume {
         Options::new(cache_bytes, Arc::new(BlockUpsert))
     }
 
-    /// Opens a volume, and deletes the files that were unlinked but still open when it was used last, unless its
-    /// engine was opened for reading ([`Env::open`]).
+    /// Opens a volume, and deletes the files that were unlinked but still open when it was used last, unless
+    /// its engine was opened for reading ([`Env::open`]).
     ///
     /// # Errors
     /// The engine's; [`Error::NotAVolume`] if it is of a later version.
@@ -260,8 +261,8 @@ impl Volume {
         })
     }
 
-    /// Makes everything durable, with all times of access, and marks the volume clean. Afterwards every change is refused.
-    /// What is unlinked but still held is deleted when the volume is opened next.
+    /// Makes everything durable, with all times of access, and marks the volume clean. Afterwards every
+    /// change is refused. What is unlinked but still held is deleted when the volume is opened next.
     ///
     /// # Errors
     /// The engine's.
@@ -283,8 +284,8 @@ impl Volume {
         self.table.get(node).ok_or(Error::Stale)
     }
 
-    /// Installs a record that was committed. The caller holds the inode's state. Who holds the namespace alone
-    /// needs none of this: no listing goes on meanwhile.
+    /// Installs a record that was committed. The caller holds the inode's state. Who holds the namespace
+    /// alone needs none of this: no listing goes on meanwhile.
     fn install_record(&self, inode: &Inode, state: &mut State, record: Record) {
         inode.last_change.stamp(&self.epochs);
         state.record = record.into();

@@ -37,7 +37,8 @@ impl Volume {
         Ok(open)
     }
 
-    /// The open files that have their only name below a directory, or in a snapshot of that or of one below it.
+    /// The open files that have their only name below a directory, or in a snapshot of that or of one below
+    /// it.
     pub(super) fn open_below(
         &self,
         _: &impl InNamespace,

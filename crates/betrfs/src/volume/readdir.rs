@@ -17,10 +17,10 @@ use crate::volume::lookup::entry_of;
 const INODES_AT_ONCE: u64 = 4096;
 
 impl Volume {
-    /// Lists a directory from behind a cookie; 0, 1 and 2 are its start. `.` and `..` are not
-    /// listed. `each` gives `false` for an entry that it does not take any more; it must not call
-    /// the volume. Until a call finds nothing more, the cookies of a listing lead on exactly; after a pause of
-    /// more than ten minutes entries may come again.
+    /// Lists a directory from behind a cookie; 0, 1 and 2 are its start. `.` and `..` are not listed. `each`
+    /// gives `false` for an entry that it does not take any more; it must not call the volume. Until a call
+    /// finds nothing more, the cookies of a listing lead on exactly; after a pause of more than ten minutes
+    /// entries may come again.
     ///
     /// # Errors
     /// [`Error::NotADirectory`](crate::Error::NotADirectory).

@@ -122,8 +122,8 @@ impl Moving {
         }
     }
 
-    /// A batch with room for what it puts, and for the records of two directories: one that grew while the blocks of a
-    /// file are added would be copied, and half of its memory be room.
+    /// A batch with room for what it puts, and for the records of two directories: one that grew while the
+    /// blocks of a file are added would be copied, and half of its memory be room.
     pub fn batch(&self) -> Batch {
         let put_bytes =
             |(_, at, value): &(DictId, Vec<u8>, Vec<u8>)| at.len() + value.len() + PUT_OVERHEAD_BYTES;

@@ -1,9 +1,9 @@
 //! Removing all that is below a directory, at a cost that does not depend on how much that is.
 //!
-//! Everything goes in one batch. What cannot go by ranges is looked at one by one: files with several
-//! names, whose count of names lies outside of the directory, and files that are open, whose contents
-//! are moved away so that they live on until they are closed. Of all else that is in memory nothing is looked at
-//! while others wait (`exclusive.rs`, `sweep.rs`).
+//! Everything goes in one batch. What cannot go by ranges is looked at one by one: files with several names,
+//! whose count of names lies outside of the directory, and files that are open, whose contents are moved away
+//! so that they live on until they are closed. Of all else that is in memory nothing is looked at while
+//! others wait (`exclusive.rs`, `sweep.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -26,8 +26,8 @@ use crate::volume::unlink::Dropped;
 /// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
 const TREE_PART: u64 = 8;
 
-/// How much of the contents of small files is kept as messages: more would be too much for one batch, and for a
-/// full volume.
+/// How much of the contents of small files is kept as messages: more would be too much for one batch, and for
+/// a full volume.
 const KEPT_PUTS_BYTES_MAX: u64 = 32 << 10;
 
 /// What a removal makes of inodes that were looked at one by one: the others are swept.
@@ -37,9 +37,9 @@ pub(super) struct Removal {
 }
 
 impl Volume {
-    /// Empties a directory: all that is below it is removed at once, and after a crash it is there or not. Gives
-    /// the objects that the caller holds and whose attributes this has changed. Open files live on until they are
-    /// closed; their other names, outside, stay.
+    /// Empties a directory: all that is below it is removed at once, and after a crash it is there or not.
+    /// Gives the objects that the caller holds and whose attributes this has changed. Open files live on
+    /// until they are closed; their other names, outside, stay.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
@@ -182,8 +182,8 @@ impl Volume {
         Ok(Place::Orphan { marker, base: Arc::from(base) })
     }
 
-    /// Installs what a committed removal came to, and ends the time in which the namespace is held alone. Gives
-    /// the objects that the caller of the volume holds.
+    /// Installs what a committed removal came to, and ends the time in which the namespace is held alone.
+    /// Gives the objects that the caller of the volume holds.
     pub(super) fn removed(
         &self,
         exclusive: Exclusive<'_>,
@@ -206,8 +206,8 @@ impl Volume {
         held
     }
 
-    /// Deletes what nobody has open any more: it may have been closed while it was removed. Gives those that the
-    /// caller of the volume holds. He holds no lock.
+    /// Deletes what nobody has open any more: it may have been closed while it was removed. Gives those that
+    /// the caller of the volume holds. He holds no lock.
     fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<InodeId> {
         inodes.iter().for_each(|inode| self.closed(inode));
         inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()

@@ -167,8 +167,8 @@ impl Volume {
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
-    /// Refuses the removal of a directory that is not empty, or has snapshots. A copied one counts the snapshots
-    /// of what it is a copy of, which it does not have.
+    /// Refuses the removal of a directory that is not empty, or has snapshots. A copied one counts the
+    /// snapshots of what it is a copy of, which it does not have.
     pub(super) fn refuse_in_use(&self, op: &Op<'_>, record: &Record, path: &[u8]) -> Result<()> {
         if record.entries > 0 {
             return Err(Error::NotEmpty);
@@ -187,7 +187,8 @@ impl Volume {
         Ok(matches!(self.inode(node)?.place(), Place::Snapshots { .. }))
     }
 
-    /// The snapshots of a directory and of those below it, at the cost of one query for each directory that has any.
+    /// The snapshots of a directory and of those below it, at the cost of one query for each directory that
+    /// has any.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.

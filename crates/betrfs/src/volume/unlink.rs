@@ -43,8 +43,8 @@ impl Volume {
         self.remove(parent, name, OpKind::Unlink).map(|_| ())
     }
 
-    /// Removes an empty directory, or, in `.betrfs-snapshots`, a snapshot. Gives the objects in a snapshot that the
-    /// caller holds; open files among them live on until they are closed.
+    /// Removes an empty directory, or, in `.betrfs-snapshots`, a snapshot. Gives the objects in a snapshot
+    /// that the caller holds; open files among them live on until they are closed.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::HeldBySnapshots`]; [`Error::NotFound`].

@@ -23,9 +23,9 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 const RECORD_BYTES_MAX: usize = 68 << 10;
 
 impl Volume {
-    /// Writes `data` at `offset` and returns the number of bytes written. A short count means that a later piece
-    /// failed; a call that starts there returns the error. Each piece up to a multiple of 1 MiB (less where the log
-    /// is small, and under long keys) is atomic: after an error or a crash it is there or not.
+    /// Writes `data` at `offset` and returns the number of bytes written. A short count means that a later
+    /// piece failed; a call that starts there returns the error. Each piece up to a multiple of 1 MiB (less
+    /// where the log is small, and under long keys) is atomic: after an error or a crash it is there or not.
     ///
     /// Set-id bits stay, as by [`fallocate`](Volume::fallocate); capabilities of a program go.
     ///
@@ -78,7 +78,8 @@ impl Volume {
         Ok(data.len())
     }
 
-    /// As much of a write as fits into a batch beside the file's record: under a long key each block takes more.
+    /// As much of a write as fits into a batch beside the file's record: under a long key each block takes
+    /// more.
     fn piece_of<'d>(&self, own: &[u8], offset: u64, data: &'d [u8]) -> &'d [u8] {
         let room = self.env.batch_bytes_max().saturating_sub(own.len() + RECORD_BYTES_MAX);
         if contents_bytes(own, data) <= room {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use betree::{Compression, Env, Geometry, Options};
+use betree::{Compression, Env, Geometry};
 use betree_platform::{Device, Platform};
 use betree_std::Zstd;
 use betrfs::{AccessTimes, FileType, FormatOptions, NewNode, OpenOptions, Volume};
@@ -69,11 +69,9 @@ impl Disk {
     }
 
     pub fn open(&self) -> Volume {
-        let engine = Options {
-            compression: self.compression,
-            zstd: Some(Arc::new(Zstd::default())),
-            ..Volume::engine_options(CACHE_BYTES)
-        };
+        let mut engine = Volume::engine_options(CACHE_BYTES);
+        engine.compression = self.compression;
+        engine.zstd = Some(Arc::new(Zstd::default()));
         let env = Env::open(self.device.clone(), engine).unwrap();
         let options =
             OpenOptions { access_times: AccessTimes::Never, ..OpenOptions::new(self.platform.clone()) };

@@ -1,5 +1,5 @@
-//! What operations look at one by one while they hold the names of the whole volume, as counts: nothing of what
-//! others have in memory.
+//! What operations look at one by one while they hold the names of the whole volume, as counts: nothing of
+//! what others have in memory.
 
 use crate::support::*;
 use betrfs::{Error, InodeId, OpKind, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};

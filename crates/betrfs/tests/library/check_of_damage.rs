@@ -1,5 +1,5 @@
-//! What a check says of volumes of which blocks are not what was written: all of it, with the files, and nothing
-//! that only follows from it.
+//! What a check says of volumes of which blocks are not what was written: all of it, with the files, and
+//! nothing that only follows from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| rng.below(256) as u8).collect()
 }
 
-/// A closed volume with small nodes: files of up to some blocks, linked ones, attributes, a copy of a directory
-/// and a snapshot.
+/// A closed volume with small nodes: files of up to some blocks, linked ones, attributes, a copy of a
+/// directory and a snapshot.
 fn sample() -> Disk {
     let disk = Disk::of_tiny_nodes(48 << 20);
     let volume = disk.open();

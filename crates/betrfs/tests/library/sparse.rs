@@ -149,7 +149,8 @@ fn the_count_goes_with_the_file_wherever_it_goes() {
     assert_sound(&volume);
 }
 
-/// As many holes as an image of a disk has: they do not fit into the record, and opening the volume again forgets where the smallest are.
+/// As many holes as an image of a disk has: they do not fit into the record, and opening the volume again
+/// forgets where the smallest are.
 #[test]
 fn very_many_holes_are_counted_well_enough_without_asking() {
     const BLOCKS: u64 = 50_000;

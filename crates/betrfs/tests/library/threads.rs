@@ -51,8 +51,8 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
     assert_sound(&volume);
 }
 
-/// Lists a directory with its objects. Files that grow are as large in memory as the threads have made them, in so
-/// many rounds each.
+/// Lists a directory with its objects. Files that grow are as large in memory as the threads have made them,
+/// in so many rounds each.
 fn list(volume: &Volume, dir: InodeId, rounds: &[AtomicUsize]) -> Result<(), Error> {
     let (mut found, mut last) = (Vec::new(), 0);
     let mut read_from = |cookie| {
@@ -76,8 +76,8 @@ fn list(volume: &Volume, dir: InodeId, rounds: &[AtomicUsize]) -> Result<(), Err
     listed
 }
 
-/// The write comes each time a bit later, at any moment of the listing. What nobody holds is dropped from memory
-/// before the listing comes to its end, and the file first.
+/// The write comes each time a bit later, at any moment of the listing. What nobody holds is dropped from
+/// memory before the listing comes to its end, and the file first.
 #[test]
 fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_written() {
     let mut disk = Disk::new();
@@ -121,7 +121,8 @@ fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_wri
     }
 }
 
-/// What one thread alone changes, in directories that others list: a file that grows, and a directory that fills.
+/// What one thread alone changes, in directories that others list: a file that grows, and a directory that
+/// fills.
 struct Own<'a> {
     volume: &'a Volume,
     dir: InodeId,

@@ -361,8 +361,8 @@ fn links(volume: &Volume) -> usize {
     std::iter::from_fn(|| cursor.next().unwrap().map(drop)).count()
 }
 
-/// Where whoever is told that a file is gone looks its name up again, what is replaced goes at once, unless it is
-/// open: else what comes there would have to be stored elsewhere.
+/// Where whoever is told that a file is gone looks its name up again, what is replaced goes at once, unless
+/// it is open: else what comes there would have to be stored elsewhere.
 #[test]
 fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_again() {
     let mut disk = Disk::new();
@@ -387,7 +387,8 @@ fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_a
     held.push(replace(5));
     assert!(read_all(&volume, held[4]) == [4; 9000]);
     volume.release_node(held[4]);
-    // Who opens one that is gone is told so once. What he then looks up he can open, even if it is replaced before.
+    // Who opens one that is gone is told so once. What he then looks up he can open, even if it is replaced
+    // before.
     held.push(replace(6));
     assert_eq!(volume.open_inode(held[5]), Err(Error::Stale));
     let again = volume.lookup(ROOT, b"f").unwrap().node;

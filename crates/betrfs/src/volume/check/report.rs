@@ -22,8 +22,9 @@ const FILES_MAX: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The kind of problem, by a name that no later version changes: [`FindingCode::name`](betree::FindingCode::name), or
-    /// `files-do-not-fit`, `memory-does-not-fit` or `not-read`.
+    /// The kind of problem, by a name that no later version changes:
+    /// [`FindingCode::name`](betree::FindingCode::name), or `files-do-not-fit`, `memory-does-not-fit` or
+    /// `not-read`.
     pub code: &'static str,
     /// The structure on the device that is damaged; `None` if each can be read and they do not fit together.
     pub place: Option<Place>,
@@ -55,8 +56,8 @@ pub struct Report {
     pub problems_more: u64,
     /// Sentences of what is no problem but should be known: what could not be checked, and why.
     pub notes: Vec<String>,
-    /// The paths of files and directories that have problems, or of which something cannot be read. What cannot be
-    /// known to have been there is not among them.
+    /// The paths of files and directories that have problems, or of which something cannot be read. What
+    /// cannot be known to have been there is not among them.
     pub files: BTreeSet<String>,
     /// At most how many files more there are than are listed.
     pub files_more: u64,
