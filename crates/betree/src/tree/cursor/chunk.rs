@@ -171,7 +171,8 @@ impl Tree<'_> {
     ) -> Result<bool> {
         let (Walk { mut window, levels, mut stop }, mut sources) = self.look_around(scope, at, direction);
         if let Stop::Leaf(place) = &stop {
-            // The read below reports errors of the basement wanted now; those of others wait for their readers.
+            // The read below reports errors of the basement wanted now; those of others wait for their
+            // readers.
             let _ = self.read_ahead(place, scope, at, direction);
         }
         'levels: for level in &levels {
