@@ -4,6 +4,8 @@
 //! in memory, and headers. (Memtables are bounded apart, by their number and size.) Pieces that are on the
 //! device as well can be dropped; a clock spares those touched since its hand last passed.
 
+mod lineage;
+mod on_device;
 mod piece;
 
 use alloc::collections::VecDeque;
@@ -13,9 +15,10 @@ use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+pub(crate) use on_device::OnDevice;
 #[cfg(test)]
-pub(crate) use piece::RUNS_MAX;
-pub(crate) use piece::{Held, Loaded, OnDevice, Piece};
+pub(crate) use on_device::RUNS_MAX;
+pub(crate) use piece::{Piece, Residency};
 
 /// The part of the budget that headers may take before those that nobody used are forgotten.
 const HEADER_PARTS: usize = 8;
@@ -32,6 +35,26 @@ pub(crate) struct Account {
     unwritten_bytes: AtomicU64,
     /// What pending GOTOs may take there once they are edges.
     promised_bytes: AtomicU64,
+}
+
+/// What one piece is charged in bytes.
+#[derive(Clone, Copy, Default)]
+struct Charged {
+    resident_bytes: usize,
+    /// The part of them that is not on the device.
+    dirty_bytes: usize,
+}
+
+impl Account {
+    /// Puts a new charge of a piece in the place of its last one.
+    fn recharge(&self, before: Charged, after: Charged) {
+        let change = |counter: &AtomicUsize, before: usize, after: usize| match after.checked_sub(before) {
+            Some(more) => counter.fetch_add(more, Ordering::Relaxed),
+            None => counter.fetch_sub(before - after, Ordering::Relaxed),
+        };
+        change(&self.resident_bytes, before.resident_bytes, after.resident_bytes);
+        change(&self.dirty_bytes, before.dirty_bytes, after.dirty_bytes);
+    }
 }
 
 /// The budget and the clock.
@@ -248,7 +271,7 @@ mod tests {
         let cache = Cache::new(0, 16);
         let extent = Space::new(0, 16).allocate(2, 2).unwrap();
         let piece = piece(&cache, &extent);
-        let pairs = piece.resident();
+        let pairs = piece.layers().and_then(|layers| layers.only().cloned());
         cache.evict();
         assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
         let stored = OnDevice { extent, runs: Vec::from([RunRef::default()]) };

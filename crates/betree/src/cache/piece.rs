@@ -1,157 +1,173 @@
 //! The unit of reading, of eviction and of sharing between versions of a node.
+//!
+//! The pairs and messages of a piece never change; a flush makes a new piece. Only their place changes:
+//!
+//! ```text
+//!   Memory ──written──▶ OnDevice, cached ──evict──▶ OnDevice
+//!     ▲                      ▲      ◀────fill────
+//!     │ put together         │ written
+//!     └────────── Over ──────┘
+//! ```
 
-use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Account, Cache};
-use crate::format::node::RunRef;
+use super::lineage::Lineage;
+use super::{Account, Cache, Charged, OnDevice};
+use crate::error::Result;
+use crate::invariant::internal;
 use crate::message::{Msn, Point, RangeDelete};
 use crate::run::{Layers, Run, newer_than, with_newer};
-use crate::space::Extent;
 
-/// Where a piece is stored: parts of a node's extent, which cannot be given to another while a piece
-/// refers to it.
-#[derive(Clone)]
-pub(crate) struct OnDevice {
-    pub extent: Arc<Extent>,
-    /// One run, or several, each of messages that are newer than all in those before.
-    pub runs: Vec<RunRef>,
-}
-
-impl OnDevice {
-    /// The newest message in it; 0 of pairs.
-    fn last_msn(&self) -> Msn {
-        self.runs.iter().map(|run| run.last_msn).max().unwrap_or(0)
-    }
-}
-
-/// A piece is stored in no more runs than this: each may be a read of its own. With more, random inserts
-/// write less: what is in too many is read, and written whole.
-pub(crate) const RUNS_MAX: usize = 12;
-
-/// A piece and those that came of it by newer messages alone, one after the other: what was last
-/// written of them.
-#[derive(Default)]
-struct Lineage(Mutex<Option<LastWritten>>);
-
-#[derive(Clone)]
-struct LastWritten {
-    /// Whoever has a piece in it holds it; this does not.
-    extent: Weak<Extent>,
-    runs: Vec<RunRef>,
-    last_msn: Msn,
-}
-
-impl Lineage {
-    /// A lineage of its own, which begins with what this one has.
-    fn copy(&self) -> Arc<Lineage> {
-        Arc::new(Lineage(Mutex::new(self.0.lock().clone())))
-    }
-
-    /// Notes where a piece of it was written, of which this is the newest message.
-    fn note(&self, stored: &OnDevice, last_msn: Msn) {
-        let mut last = self.0.lock();
-        if last.as_ref().is_none_or(|last| last.last_msn <= last_msn) {
-            let (extent, runs) = (Arc::downgrade(&stored.extent), stored.runs.clone());
-            *last = Some(LastWritten { extent, runs, last_msn });
-        }
-    }
-}
-
-/// A partition or a basement. Its contents never change; a flush makes a new one. It is in memory,
-/// on the device, or both; or in memory is only what came to it since it was written last.
+/// A partition or a basement.
 pub(crate) struct Piece {
-    raw_bytes: u32,
-    ranges: u32,
+    size: Size,
     state: Mutex<State>,
     touched: AtomicBool,
     account: Arc<Account>,
 }
 
-#[derive(Default)]
 struct State {
-    /// Its contents, as one run, or as several that nobody has put together yet, each of newer messages than
-    /// those before; or what has come to `below`.
-    runs: Vec<Arc<Run>>,
-    /// Of one that is not stored as it is: what it was when it was.
-    below: Option<Arc<Piece>>,
-    stored: Option<OnDevice>,
-    /// Of one that others came of, or that came of another.
+    contents: Contents,
+    /// Of a piece that others came of, or that came of another.
     lineage: Option<Arc<Lineage>>,
 }
 
-/// What of a piece's contents is in memory.
-pub(crate) enum Loaded {
-    /// All.
-    Whole(Layers),
-    /// What comes over this piece, which has to be read.
-    Over(Arc<Piece>, Vec<Arc<Run>>),
+/// The places in which the contents of a piece may be.
+#[derive(Clone)]
+enum Contents {
+    /// In memory alone. Readers may find several runs, which nobody has put together yet.
+    Memory(Layers),
+    /// On the device, and in memory while `cached`.
+    OnDevice { at: OnDevice, cached: Option<Layers> },
+    /// Messages in memory alone, newer than all of an older piece, which is on the device.
+    Over { below: Arc<Piece>, newer: Arc<Run> },
 }
 
-/// What there is of a piece.
-pub(crate) enum Held {
-    /// In memory.
-    Whole(Arc<Run>),
-    /// On the device; newer messages over it, if there are, in memory.
-    OnDevice(OnDevice, Option<Arc<Run>>),
-    /// Nothing: a piece is always one or the other.
-    Nothing,
+/// The size of a piece; of several runs, the sum, which is the most that they come to in one.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    /// Before compression.
+    raw_bytes: u32,
+    ranges: u32,
 }
 
-impl State {
-    /// A piece in memory alone.
-    fn of(run: Run) -> State {
-        State { runs: alloc::vec![Arc::new(run)], ..State::default() }
+/// What of a piece's contents was in memory at one moment.
+pub(crate) enum Residency {
+    /// All of it.
+    Memory(Layers),
+    /// Newer messages at most. The rest is stored `at` a place; `piece` takes it once it is read.
+    OnDevice { piece: Arc<Piece>, at: OnDevice, newer: Option<Arc<Run>> },
+}
+
+impl Size {
+    fn of(run: &Run) -> Size {
+        let saturated = |len| u32::try_from(len).unwrap_or(u32::MAX);
+        Size { raw_bytes: saturated(run.as_bytes().len()), ranges: saturated(run.ranges().len()) }
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.runs.iter().map(|run| run.memory_bytes()).sum()
+    fn plus(self, other: Size) -> Size {
+        Size {
+            raw_bytes: self.raw_bytes.saturating_add(other.raw_bytes),
+            ranges: self.ranges.saturating_add(other.ranges),
+        }
+    }
+}
+
+impl Contents {
+    /// Whether some of it is in memory alone.
+    fn is_dirty(&self) -> bool {
+        !matches!(self, Contents::OnDevice { .. })
     }
 
-    fn last_msn(&self) -> Msn {
-        let stored = || self.stored.as_ref().map_or(0, OnDevice::last_msn);
-        self.runs.last().map_or_else(stored, |run| run.last_msn())
-    }
-
-    /// All runs that make its contents, if they are in memory.
-    fn layers(&self) -> Option<Layers> {
-        match &self.below {
-            Some(below) => Some(below.layers()?.under(&self.runs)),
-            None => Layers::of(&self.runs),
+    fn is_resident(&self) -> bool {
+        match self {
+            Contents::Memory(_) => true,
+            Contents::OnDevice { cached, .. } => cached.is_some(),
+            Contents::Over { below, .. } => below.is_resident(),
         }
     }
 
-    /// The lineage that it begins or goes on with.
+    /// All runs that make the contents, if they are in memory.
+    fn layers(&self) -> Option<Layers> {
+        match self {
+            Contents::Memory(layers) => Some(layers.clone()),
+            Contents::OnDevice { cached, .. } => cached.clone(),
+            Contents::Over { below, newer } => Some(below.layers()?.under(Some(newer.clone()))),
+        }
+    }
+
+    fn last_msn(&self) -> Msn {
+        match self {
+            Contents::Memory(layers) | Contents::OnDevice { cached: Some(layers), .. } => {
+                layers.newest().last_msn()
+            }
+            Contents::OnDevice { at, cached: None } => at.last_msn(),
+            Contents::Over { newer, .. } => newer.last_msn(),
+        }
+    }
+
+    fn size(&self) -> Size {
+        match self {
+            Contents::Memory(layers) | Contents::OnDevice { cached: Some(layers), .. } => {
+                layers.newest_first().map(|run| Size::of(run)).fold(Size::default(), Size::plus)
+            }
+            Contents::OnDevice { at, cached: None } => {
+                let sizes = at.runs.iter().map(|run| Size { raw_bytes: run.raw_len, ranges: run.ranges });
+                sizes.fold(Size::default(), Size::plus)
+            }
+            Contents::Over { below, newer } => below.size.plus(Size::of(newer)),
+        }
+    }
+
+    /// What the cache's budget is charged for it. The piece below has a charge of its own.
+    fn charged(&self) -> Charged {
+        let resident_bytes = match self {
+            Contents::Memory(layers) | Contents::OnDevice { cached: Some(layers), .. } => {
+                layers.memory_bytes()
+            }
+            Contents::OnDevice { cached: None, .. } => 0,
+            Contents::Over { newer, .. } => newer.memory_bytes(),
+        };
+        Charged { resident_bytes, dirty_bytes: if self.is_dirty() { resident_bytes } else { 0 } }
+    }
+
+    /// Puts layers that are all of the contents in the place of those in memory.
+    fn set_layers(&mut self, layers: Layers) {
+        match self {
+            Contents::OnDevice { cached, .. } => *cached = Some(layers),
+            dirty => *dirty = Contents::Memory(layers),
+        }
+    }
+}
+
+impl State {
+    /// The lineage that the piece begins, or goes on with.
     fn lineage(&mut self) -> Arc<Lineage> {
-        let last_msn = self.last_msn();
         let lineage = self.lineage.get_or_insert_default();
-        if let Some(stored) = &self.stored {
-            lineage.note(stored, last_msn);
+        if let Contents::OnDevice { at, .. } = &self.contents {
+            lineage.note(at, self.contents.last_msn());
         }
         lineage.clone()
     }
 }
 
 impl Piece {
-    /// A new piece that is in memory alone.
+    /// A new piece, in memory alone.
     pub fn new(cache: &Cache, run: Run) -> Arc<Piece> {
-        let (raw_bytes, ranges) = (run.as_bytes().len(), run.ranges().len());
-        Piece::in_memory(cache, raw_bytes, ranges, State::of(run))
+        Piece::of(cache, Contents::Memory(run.into()), None)
     }
 
-    /// A new piece that is in memory alone: what `older` holds with newer messages over it, and nothing else
-    /// changed.
+    /// A new piece in memory alone: the contents of `older` with newer messages over them, and nothing else changed.
     pub fn grown(cache: &Cache, run: Run, older: &Piece) -> Arc<Piece> {
-        let lineage = Some(older.state.lock().lineage());
-        let (raw_bytes, ranges) = (run.as_bytes().len(), run.ranges().len());
-        Piece::in_memory(cache, raw_bytes, ranges, State { lineage, ..State::of(run) })
+        let lineage = older.state.lock().lineage();
+        Piece::of(cache, Contents::Memory(run.into()), Some(lineage))
     }
 
-    /// A new piece: what `older` holds with newer messages over it, without a look at that, which may
-    /// be on the device. `None` if it is not stored, or in too many runs already.
+    /// A new piece: the contents of `older`, which may be on the device alone, with newer messages over them.
+    /// `None` if `older` is not stored, or in too many runs already.
     pub fn over(
         cache: &Cache,
         older: &Arc<Piece>,
@@ -159,114 +175,89 @@ impl Piece {
         ranges: &[RangeDelete],
     ) -> Option<Arc<Piece>> {
         let mut state = older.state.lock();
-        let (below, newer) = match &*state {
-            State { stored: Some(stored), .. } if stored.runs.len() < RUNS_MAX => (older.clone(), None),
-            State { stored: None, below: Some(below), runs, .. } => (below.clone(), runs.last().cloned()),
+        let (below, newer) = match &state.contents {
+            Contents::OnDevice { at, .. } if at.may_grow() => (older.clone(), None),
+            Contents::Over { below, newer } => (below.clone(), Some(newer.clone())),
             _ => return None,
         };
-        let lineage = Some(state.lineage());
+        let lineage = state.lineage();
         // Readers of the older piece are not to wait for the merge.
         drop(state);
-        let newer = with_newer(newer.as_deref(), points, ranges);
-        let raw_bytes = below.raw_bytes().saturating_add(newer.as_bytes().len());
-        let all_ranges = below.ranges() + newer.ranges().len();
-        let below = Some(below);
-        Some(Piece::in_memory(cache, raw_bytes, all_ranges, State { below, lineage, ..State::of(newer) }))
+        let newer = Arc::new(with_newer(newer.as_deref(), points, ranges));
+        Some(Piece::of(cache, Contents::Over { below, newer }, Some(lineage)))
     }
 
-    /// A new piece: what a basement holds that is in memory alone, with newer messages over it. `None` of any
-    /// other.
+    /// A new piece: the pairs of a basement in memory alone, with newer messages over them in a run of their own.
+    /// `None` of any other piece.
     pub fn layered(cache: &Cache, older: &Piece, points: &[Point<'_>]) -> Option<Arc<Piece>> {
         let mut state = older.state.lock();
-        if state.stored.is_some() || state.below.is_some() {
-            return None;
-        }
-        let (pairs, messages) = match state.runs.as_slice() {
-            [pairs] => (pairs.clone(), None),
-            [pairs, messages] => (pairs.clone(), Some(messages.clone())),
-            _ => return None,
-        };
-        if !pairs.is_pairs() {
-            return None;
-        }
-        let lineage = Some(state.lineage());
+        let Contents::Memory(layers) = &state.contents else { return None };
+        let (pairs, messages) = layers.pairs_and_messages()?;
+        let lineage = state.lineage();
         drop(state);
-        let messages = with_newer(messages.as_deref(), points, &[]);
-        let raw_bytes = pairs.as_bytes().len() + messages.as_bytes().len();
-        let runs = alloc::vec![pairs, Arc::new(messages)];
-        Some(Piece::in_memory(cache, raw_bytes, 0, State { runs, below: None, stored: None, lineage }))
+        let messages = Arc::new(with_newer(messages.as_deref(), points, &[]));
+        let layers = Layers::from(pairs).under(Some(messages));
+        Some(Piece::of(cache, Contents::Memory(layers), Some(lineage)))
     }
 
-    /// The same piece with its contents as one run, `run`, which is as large as it says.
+    /// The same piece with all its contents as one `run`, and of the size of that.
     pub fn as_one_run(&self, cache: &Cache, run: Arc<Run>) -> Arc<Piece> {
         let mut state = self.state.lock();
-        let (lineage, stored) = (Some(state.lineage()), state.stored.clone());
+        let (lineage, mut contents) = (state.lineage(), state.contents.clone());
         drop(state);
-        let (raw_bytes, ranges, is_stored) = (run.as_bytes().len(), run.ranges().len(), stored.is_some());
-        let state = State { runs: alloc::vec![run], below: None, stored, lineage };
-        let piece = Piece::in_memory(cache, raw_bytes, ranges, state);
-        if is_stored {
+        contents.set_layers(run.into());
+        Piece::of(cache, contents, Some(lineage))
+    }
+
+    /// A piece that is on the device alone.
+    pub fn on_device(cache: &Cache, at: OnDevice) -> Arc<Piece> {
+        let contents = Contents::OnDevice { at, cached: None };
+        let size = contents.size();
+        Piece::of_size(cache, State { contents, lineage: None }, size, false)
+    }
+
+    /// Another piece of the same contents for another node. Once that node is written, neither piece holds the
+    /// extent of the other.
+    pub fn fork(&self, cache: &Cache) -> Arc<Piece> {
+        let state = self.state.lock();
+        let lineage = state.lineage.as_ref().map(|lineage| Arc::new(lineage.fork()));
+        let contents = state.contents.clone();
+        drop(state);
+        Piece::of_size(cache, State { contents, lineage }, self.size, false)
+    }
+
+    fn of(cache: &Cache, contents: Contents, lineage: Option<Arc<Lineage>>) -> Arc<Piece> {
+        let size = contents.size();
+        Piece::of_size(cache, State { contents, lineage }, size, true)
+    }
+
+    /// Charges a new piece, and watches it if it can be evicted.
+    fn of_size(cache: &Cache, state: State, size: Size, is_touched: bool) -> Arc<Piece> {
+        let account = cache.account().clone();
+        let charged = state.contents.charged();
+        account.recharge(Charged::default(), charged);
+        let can_be_evicted = !state.contents.is_dirty() && charged.resident_bytes > 0;
+        let touched = AtomicBool::new(is_touched);
+        let piece = Arc::new(Piece { size, state: Mutex::new(state), touched, account });
+        if can_be_evicted {
             cache.watch(&piece);
         }
         piece
     }
 
-    fn in_memory(cache: &Cache, raw_bytes: usize, ranges: usize, state: State) -> Arc<Piece> {
-        let account = cache.account().clone();
-        let bytes = state.memory_bytes();
-        account.resident_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if state.stored.is_none() {
-            account.dirty_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-        Arc::new(Piece {
-            raw_bytes: u32::try_from(raw_bytes).unwrap_or(u32::MAX),
-            ranges: u32::try_from(ranges).unwrap_or(u32::MAX),
-            state: Mutex::new(state),
-            touched: AtomicBool::new(true),
-            account,
-        })
-    }
-
-    /// A piece that is on the device alone.
-    pub fn on_device(cache: &Cache, stored: OnDevice) -> Arc<Piece> {
-        Arc::new(Piece {
-            raw_bytes: stored.runs.iter().map(|run| run.raw_len).fold(0, u32::saturating_add),
-            ranges: stored.runs.iter().map(|run| run.ranges).fold(0, u32::saturating_add),
-            state: Mutex::new(State { stored: Some(stored), ..State::default() }),
-            touched: AtomicBool::new(false),
-            account: cache.account().clone(),
-        })
-    }
-
-    /// Another piece of the same contents, for another node: each is where its own node is stored, once
-    /// that is written, and holds no extent of the other.
-    pub fn fork(&self, cache: &Cache) -> Arc<Piece> {
-        let state = self.state.lock();
-        let (runs, below, stored) = (state.runs.clone(), state.below.clone(), state.stored.clone());
-        let lineage = state.lineage.as_ref().map(|lineage| lineage.copy());
-        let state = State { runs, below, stored, lineage };
-        let is_clean = state.stored.is_some() && state.memory_bytes() > 0;
-        let fork = Piece::in_memory(cache, self.raw_bytes(), self.ranges(), state);
-        fork.touched.store(false, Ordering::Relaxed);
-        if is_clean {
-            cache.watch(&fork);
-        }
-        fork
-    }
-
-    /// Its size before compression in bytes; of one that is in several runs, at most.
+    /// Its size before compression in bytes; of a piece in several runs, at most.
     pub fn raw_bytes(&self) -> usize {
-        self.raw_bytes as usize
+        self.size.raw_bytes as usize
     }
 
-    /// How many range deletes it holds; of one that is in several runs, at most.
+    /// How many range deletes it holds; of a piece in several runs, at most.
     pub fn ranges(&self) -> usize {
-        self.ranges as usize
+        self.size.ranges as usize
     }
 
-    /// No message in it has a greater sequence number; 0 of a basement without messages.
+    /// The sequence number of its newest message; 0 of a basement without messages.
     pub fn last_msn(&self) -> Msn {
-        self.state.lock().last_msn()
+        self.state.lock().contents.last_msn()
     }
 
     /// Whether it is more than the pairs of a basement.
@@ -274,153 +265,122 @@ impl Piece {
         self.last_msn() > 0
     }
 
-    /// Its contents as one run, if they are in memory.
-    pub fn resident(&self) -> Option<Arc<Run>> {
-        let layers = self.layers()?;
-        Some(layers.only().cloned().unwrap_or_else(|| self.join(layers.joined())))
-    }
-
-    /// Its contents as they are in memory, if they are.
+    /// Its contents, if they are in memory.
     pub fn layers(&self) -> Option<Layers> {
-        let layers = self.state.lock().layers();
+        let layers = self.state.lock().contents.layers();
         if layers.is_some() {
             self.touched.store(true, Ordering::Relaxed);
         }
         layers
     }
 
-    /// Its contents as they are in memory, or what has to be read for them and what comes over that. One look
-    /// tells both: what is not there at one moment another reader may have brought and put together at the
-    /// next.
-    pub fn loaded(self: &Arc<Self>) -> Loaded {
+    /// Its contents, or what has to be read for them and the newer messages over that. One look tells both: another
+    /// reader may bring the missing part into memory and put all together at the next moment.
+    ///
+    /// # Errors
+    /// [`Internal`](crate::error::Error::Internal) if a piece that others are over is not on the device.
+    pub fn residency(self: &Arc<Self>) -> Result<Residency> {
         let state = self.state.lock();
-        if let Some(layers) = state.layers() {
+        if let Some(layers) = state.contents.layers() {
             self.touched.store(true, Ordering::Relaxed);
-            return Loaded::Whole(layers);
+            return Ok(Residency::Memory(layers));
         }
-        match &state.below {
-            Some(below) => Loaded::Over(below.clone(), state.runs.clone()),
-            None => Loaded::Over(self.clone(), Vec::new()),
-        }
+        let (piece, newer) = match &state.contents {
+            Contents::Over { below, newer } => (below.clone(), Some(newer.clone())),
+            _ => (self.clone(), None),
+        };
+        drop(state);
+        let at = piece.stored().ok_or_else(|| internal!("a piece is in memory or on the device"))?;
+        Ok(Residency::OnDevice { piece, at, newer })
     }
 
     /// Whether its contents are in memory; does not count as a touch.
     pub fn is_resident(&self) -> bool {
-        let state = self.state.lock();
-        state.below.as_ref().map_or(!state.runs.is_empty(), |below| below.is_resident())
-    }
-
-    /// What there is of it.
-    pub fn held(&self) -> Held {
-        let state = self.state.lock();
-        match (&state.below, &state.stored, state.runs.as_slice()) {
-            (None, _, [run]) => Held::Whole(run.clone()),
-            (_, Some(stored), _) => Held::OnDevice(stored.clone(), None),
-            (Some(below), None, [newer]) => match below.stored() {
-                Some(stored) => Held::OnDevice(stored, Some(newer.clone())),
-                None => Held::Nothing,
-            },
-            _ => Held::Nothing,
-        }
+        self.state.lock().contents.is_resident()
     }
 
     /// Where it is stored, if it is.
     pub fn stored(&self) -> Option<OnDevice> {
-        self.state.lock().stored.clone()
+        match &self.state.lock().contents {
+            Contents::OnDevice { at, .. } => Some(at.clone()),
+            _ => None,
+        }
     }
 
-    /// What of it is on the device, the runs in one extent, and the messages that have come since. `None` if
-    /// there is no such thing, or it would be too many runs.
+    /// The runs of it on the device, all in one extent, and the messages that have come since. `None` if there are
+    /// no such runs, or too many.
     pub fn reusable_runs(&self) -> Option<(OnDevice, Option<Arc<Run>>)> {
         let state = self.state.lock();
-        if let Some(stored) = &state.stored {
-            return Some((stored.clone(), None));
-        }
-        let may_grow = |runs: &[RunRef]| runs.len() < RUNS_MAX;
-        let last = state.lineage.as_ref().and_then(|lineage| {
-            let last = lineage.0.lock();
-            let last = last.as_ref().filter(|last| may_grow(&last.runs))?;
-            Some((last.extent.upgrade()?, last.runs.clone(), last.last_msn))
-        });
-        if let Some((extent, runs, last_msn)) = last {
-            let newest = state.runs.last().cloned()?;
-            drop(state);
+        let (below, newest) = match &state.contents {
+            Contents::OnDevice { at, .. } => return Some((at.clone(), None)),
+            Contents::Memory(layers) => (None, layers.newest().clone()),
+            Contents::Over { below, newer } => (Some(below.clone()), newer.clone()),
+        };
+        let last = state.lineage.as_ref().and_then(|lineage| lineage.last_written());
+        drop(state);
+        if let Some((at, last_msn)) = last.filter(|(at, _)| at.may_grow()) {
             let newer = newer_than(&newest, last_msn);
-            // Of what was put together since, and got nothing new, one run takes the place of all.
-            return (!newer.is_empty()).then(|| (OnDevice { extent, runs }, Some(newer)));
+            // Of runs that were put together since, without a new message, one run takes the place.
+            return (!newer.is_empty()).then_some((at, Some(newer)));
         }
-        let stored = state.below.as_ref()?.stored().filter(|stored| may_grow(&stored.runs))?;
-        Some((stored, state.runs.last().cloned()))
+        let at = below?.stored().filter(OnDevice::may_grow)?;
+        Some((at, Some(newest)))
     }
 
-    /// Keeps the runs of a piece that were read from the device. Gives what is in memory afterwards: another
-    /// reader may have been faster. `true` if this call brought it there.
-    pub fn fill(&self, runs: Vec<Arc<Run>>) -> (Option<Layers>, bool) {
+    /// Keeps the contents of a piece on the device in memory. Returns those in memory afterwards, for another reader
+    /// may have been faster; `true` if they are the given ones.
+    pub fn fill(&self, read: Layers) -> (Layers, bool) {
         let mut state = self.state.lock();
-        if let Some(layers) = state.layers() {
-            return (Some(layers), false);
+        if !matches!(state.contents, Contents::OnDevice { cached: None, .. }) {
+            return (state.contents.layers().unwrap_or(read), false);
         }
-        state.runs = runs;
-        self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
+        self.change(&mut state, |contents| contents.set_layers(read.clone()));
         self.touched.store(true, Ordering::Relaxed);
-        (state.layers(), true)
+        (read, true)
     }
 
-    /// Keeps its contents as one run in place of several, if those are still in memory.
-    fn join(&self, run: Arc<Run>) -> Arc<Run> {
+    /// Its layers as one run, kept in place of several unless they were evicted meanwhile.
+    pub fn join(&self, layers: &Layers) -> Arc<Run> {
+        if let Some(run) = layers.only() {
+            return run.clone();
+        }
+        let run = layers.joined();
         let mut state = self.state.lock();
-        if state.layers().is_none() {
-            // It has been let go of meanwhile.
-            return run;
+        if state.contents.layers().is_some() {
+            self.change(&mut state, |contents| contents.set_layers(run.clone().into()));
         }
-        let (before, after) = (state.memory_bytes(), run.memory_bytes());
-        self.account.resident_bytes.fetch_add(after, Ordering::Relaxed);
-        self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);
-        if state.stored.is_none() {
-            self.account.dirty_bytes.fetch_add(after, Ordering::Relaxed);
-            self.account.dirty_bytes.fetch_sub(before, Ordering::Relaxed);
-        }
-        state.runs = alloc::vec![run.clone()];
-        state.below = None;
         run
     }
 
-    /// Records where it was written, and as what, if its messages and pairs were put together for that.
-    /// `true` if it was dirty and can be evicted from now on.
-    pub fn written(&self, stored: OnDevice, folded: Option<Arc<Run>>) -> bool {
+    /// Records where it was written, and its pairs if its messages were folded into them for that. `true` if it was
+    /// dirty and can be evicted from now on.
+    pub fn written(&self, at: OnDevice, folded: Option<Arc<Run>>) -> bool {
         let mut state = self.state.lock();
-        let last_msn = state.last_msn();
         if let Some(lineage) = &state.lineage {
-            lineage.note(&stored, last_msn);
+            lineage.note(&at, state.contents.last_msn());
         }
-        let was_dirty = state.stored.replace(stored).is_none();
-        if was_dirty {
-            self.account.dirty_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
-        }
-        // One that was evicted meanwhile is no longer watched.
-        let folded = folded.filter(|_| was_dirty || !state.runs.is_empty());
-        if folded.is_some() || state.below.is_some() {
-            let before = state.memory_bytes();
-            state.runs = match folded {
-                Some(pairs) => alloc::vec![pairs],
-                // That has an extent which is to be freed: of it only what is in memory is of use.
-                None => state.layers().map_or_else(Vec::new, Layers::into_runs),
-            };
-            state.below = None;
-            self.account.resident_bytes.fetch_add(state.memory_bytes(), Ordering::Relaxed);
-            self.account.resident_bytes.fetch_sub(before, Ordering::Relaxed);
-        }
+        let was_dirty = state.contents.is_dirty();
+        // A piece that was evicted meanwhile is no longer watched.
+        let cached = match folded.filter(|_| was_dirty || state.contents.is_resident()) {
+            Some(pairs) => Some(pairs.into()),
+            // The extent of a piece below is to be freed: only its runs in memory are of use.
+            None => state.contents.layers(),
+        };
+        self.change(&mut state, |contents| *contents = Contents::OnDevice { at, cached });
         was_dirty
     }
 
     /// Drops the contents from memory if they are on the device too. `true` if they are gone.
     pub fn evict(&self) -> bool {
         let mut state = self.state.lock();
-        if state.stored.is_none() {
+        if state.contents.is_dirty() {
             return false;
         }
-        self.account.resident_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
-        state.runs = Vec::new();
+        self.change(&mut state, |contents| {
+            if let Contents::OnDevice { cached, .. } = contents {
+                *cached = None;
+            }
+        });
         true
     }
 
@@ -428,14 +388,18 @@ impl Piece {
     pub fn take_touched(&self) -> bool {
         self.touched.swap(false, Ordering::Relaxed)
     }
+
+    /// Moves the contents to another place, and charges the difference.
+    fn change(&self, state: &mut State, change: impl FnOnce(&mut Contents)) {
+        let before = state.contents.charged();
+        change(&mut state.contents);
+        self.account.recharge(before, state.contents.charged());
+    }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let state = self.state.get_mut();
-        self.account.resident_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
-        if state.stored.is_none() {
-            self.account.dirty_bytes.fetch_sub(state.memory_bytes(), Ordering::Relaxed);
-        }
+        let charged = self.state.get_mut().contents.charged();
+        self.account.recharge(charged, Charged::default());
     }
 }

@@ -71,6 +71,18 @@ pub(crate) struct Layers {
     newer: Vec<Arc<Run>>,
 }
 
+impl From<Run> for Layers {
+    fn from(run: Run) -> Layers {
+        Layers::from(Arc::new(run))
+    }
+}
+
+impl From<Arc<Run>> for Layers {
+    fn from(oldest: Arc<Run>) -> Layers {
+        Layers { oldest, newer: Vec::new() }
+    }
+}
+
 impl Layers {
     /// Layers of runs, the oldest first; `None` if there are no runs.
     pub fn of(runs: &[Arc<Run>]) -> Option<Layers> {
@@ -78,13 +90,32 @@ impl Layers {
         Some(Layers { oldest: oldest.clone(), newer: newer.to_vec() })
     }
 
-    /// The layers with newer runs over them.
-    pub fn under(mut self, newer: &[Arc<Run>]) -> Layers {
-        self.newer.extend_from_slice(newer);
+    /// With newer messages over them.
+    pub fn under(mut self, newer: Option<Arc<Run>>) -> Layers {
+        self.newer.extend(newer);
         self
     }
 
-    /// The run, if there is only one.
+    /// The run with the newest messages; of pairs alone, these.
+    pub fn newest(&self) -> &Arc<Run> {
+        self.newer.last().unwrap_or(&self.oldest)
+    }
+
+    /// What all of them take in memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.newest_first().map(|run| run.memory_bytes()).sum()
+    }
+
+    /// Of pairs with at most one run over them, both.
+    pub fn pairs_and_messages(&self) -> Option<(Arc<Run>, Option<Arc<Run>>)> {
+        match self.newer.as_slice() {
+            [] if self.oldest.is_pairs() => Some((self.oldest.clone(), None)),
+            [messages] if self.oldest.is_pairs() => Some((self.oldest.clone(), Some(messages.clone()))),
+            _ => None,
+        }
+    }
+
+    /// The run, if there is but one.
     pub fn only(&self) -> Option<&Arc<Run>> {
         self.newer.is_empty().then_some(&self.oldest)
     }

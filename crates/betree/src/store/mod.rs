@@ -23,10 +23,11 @@ use crate::cache::{Cache, OnDevice};
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::node::{RunRef, StoredAs};
+use crate::invariant::internal;
 use crate::io::Disk;
 use crate::message::Msn;
 use crate::planted::{self, Bug};
-use crate::run::Run;
+use crate::run::{Layers, Run};
 use crate::settings::Compression;
 use crate::space::{Extent, Space};
 use crate::upsert::Upsert;
@@ -99,13 +100,13 @@ impl Store {
     }
 
     /// Turns the stored bytes of a piece's runs into its contents, verified.
-    fn contents(&self, stored: &OnDevice, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Vec<Arc<Run>>> {
+    fn contents(&self, stored: &OnDevice, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Layers> {
         let runs = stored.runs.iter().zip(bytes).map(|(at, bytes)| self.decode(&stored.extent, at, bytes));
         let mut runs = runs.map(|run| run.map(Arc::new)).collect::<Result<Vec<_>>>()?;
         if planted::is(Bug::NewerRunsTakenForOlder) {
             runs.reverse();
         }
-        Ok(runs)
+        Layers::of(&runs).ok_or_else(|| internal!("a piece on the device has a run"))
     }
 
     /// Turns the stored bytes of a run into the run, verified.

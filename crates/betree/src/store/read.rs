@@ -9,7 +9,7 @@ use betree_platform::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 
 use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
-use crate::cache::{Loaded, OnDevice, Piece};
+use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
 use crate::invariant::internal;
@@ -30,7 +30,6 @@ const SPARE_BYTES_MAX: usize = 5 << 20;
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
 const READ_IS_THERE: &str = "a piece that was read is in memory";
-const IS_SOMEWHERE: &str = "a piece is in memory or on the device";
 
 /// Bytes in a row on the device that belong to a run of a piece.
 struct Wanted {
@@ -122,11 +121,8 @@ impl Store {
     /// The contents of pieces, in their order, each as one run. Whoever holds them is sure of them: the
     /// cache may let go of what was read before this returns.
     pub fn runs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
-        let one = |(piece, layers): (&Arc<Piece>, Layers)| match layers.only() {
-            Some(run) => run.clone(),
-            None => piece.resident().unwrap_or_else(|| layers.joined()),
-        };
-        Ok(pieces.iter().zip(self.all_layers(pieces)?).map(one).collect())
+        let all = self.all_layers(pieces)?;
+        Ok(pieces.iter().zip(&all).map(|(piece, layers)| piece.join(layers)).collect())
     }
 
     /// As [`layers`](Store::layers), of several pieces with as few reads as their places allow.
@@ -135,24 +131,23 @@ impl Store {
         all.resize_with(pieces.len(), || None);
         let (mut places, mut missing) = (Vec::new(), Vec::new());
         for (piece, layers) in pieces.iter().zip(&mut all) {
-            match piece.loaded() {
-                Loaded::Whole(whole) => *layers = Some(whole),
-                Loaded::Over(lacking, newer) => {
-                    // A piece is in memory or on the device.
-                    places.push(lacking.stored().ok_or_else(|| internal!(IS_SOMEWHERE))?);
-                    missing.push((lacking, newer, layers));
+            match piece.residency()? {
+                Residency::Memory(whole) => *layers = Some(whole),
+                Residency::OnDevice { piece, at, newer } => {
+                    places.push(at);
+                    missing.push((piece, newer, layers));
                 }
             }
         }
         if !missing.is_empty() {
             let mut bytes = self.read_stored(&places)?.into_iter();
-            for (stored, (lacking, newer, layers)) in places.iter().zip(missing) {
-                let read = self.contents(stored, bytes.by_ref().take(stored.runs.len()))?;
-                let (older, is_new) = lacking.fill(read);
+            for (at, (piece, newer, layers)) in places.iter().zip(missing) {
+                let read = self.contents(at, bytes.by_ref().take(at.runs.len()))?;
+                let (older, is_new) = piece.fill(read);
                 if is_new {
-                    self.cache.watch(&lacking);
+                    self.cache.watch(&piece);
                 }
-                *layers = older.map(|older| older.under(&newer));
+                *layers = Some(older.under(newer));
             }
             self.cache.evict();
         }
@@ -332,8 +327,8 @@ impl Store {
                     buffer.as_slice().get(at..at + run.stored_len as usize).unwrap_or_default().to_vec()
                 });
                 // A piece that is not what it should be stays where it is: whoever wants it is told.
-                if let Ok(runs) = self.contents(&stored, bytes)
-                    && piece.fill(runs).1
+                if let Ok(layers) = self.contents(&stored, bytes)
+                    && piece.fill(layers).1
                 {
                     self.cache.watch(&piece);
                 }

@@ -9,10 +9,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::block_reuse::{BlockReuse, Unchanged};
 use super::{NodePlace, Store, corrupt};
-use crate::cache::{Held, OnDevice, Piece};
+use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, Origin, RunRef, StoredAs, StoredEdge};
-use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
 use crate::run::{Run, only_folded};
@@ -61,7 +60,7 @@ struct Form {
 
 impl Form {
     fn of(
-        piece: &Piece,
+        piece: &Arc<Piece>,
         unchanged: Option<Unchanged>,
         kept: &BlockReuse,
         upsert: &dyn Upsert,
@@ -79,10 +78,9 @@ impl Form {
         if let Some(pairs) = piece.layers().and_then(|layers| only_folded(layers, upsert)) {
             return Ok(Form { staying: Vec::new(), copied: None, encoded: Some(pairs), is_folded: true });
         }
-        let (copied, encoded) = match piece.resident().map_or_else(|| piece.held(), Held::Whole) {
-            Held::Whole(run) => (None, Some(run)),
-            Held::OnDevice(stored, newer) => (Some(stored), newer),
-            Held::Nothing => return Err(internal!("a piece is in memory or on the device")),
+        let (copied, encoded) = match piece.residency()? {
+            Residency::Memory(layers) => (None, Some(piece.join(&layers))),
+            Residency::OnDevice { at, newer, .. } => (Some(at), newer),
         };
         Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
     }
