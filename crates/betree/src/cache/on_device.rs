@@ -7,11 +7,12 @@ use crate::format::node::RunRef;
 use crate::message::Msn;
 use crate::space::Extent;
 
-/// The most runs in which a piece is stored: each may be a read of its own. With more, random inserts write less. A
-/// piece in too many runs is read, and written as one.
+/// The most runs in which a piece is stored: each may be a read of its own. With more, random inserts write
+/// less. A piece in too many runs is read, and written as one.
 pub(crate) const RUNS_MAX: usize = 12;
 
-/// Where a piece is stored: parts of a node's extent, whose blocks nobody else gets while a piece refers to it.
+/// Where a piece is stored: parts of a node's extent, whose blocks nobody else gets while a piece refers to
+/// it.
 #[derive(Clone)]
 pub(crate) struct OnDevice {
     pub extent: Arc<Extent>,

@@ -160,7 +160,8 @@ impl Piece {
         Piece::of(cache, Contents::Memory(run.into()), None)
     }
 
-    /// A new piece in memory alone: the contents of `older` with newer messages over them, and nothing else changed.
+    /// A new piece in memory alone: the contents of `older` with newer messages over them, and nothing else
+    /// changed.
     pub fn grown(cache: &Cache, run: Run, older: &Piece) -> Arc<Piece> {
         let lineage = older.state.lock().lineage();
         Piece::of(cache, Contents::Memory(run.into()), Some(lineage))
@@ -187,8 +188,8 @@ impl Piece {
         Some(Piece::of(cache, Contents::Over { below, newer }, Some(lineage)))
     }
 
-    /// A new piece: the pairs of a basement in memory alone, with newer messages over them in a run of their own.
-    /// `None` of any other piece.
+    /// A new piece: the pairs of a basement in memory alone, with newer messages over them in a run of their
+    /// own. `None` of any other piece.
     pub fn layered(cache: &Cache, older: &Piece, points: &[Point<'_>]) -> Option<Arc<Piece>> {
         let mut state = older.state.lock();
         let Contents::Memory(layers) = &state.contents else { return None };
@@ -216,8 +217,8 @@ impl Piece {
         Piece::of_size(cache, State { contents, lineage: None }, size, false)
     }
 
-    /// Another piece of the same contents for another node. Once that node is written, neither piece holds the
-    /// extent of the other.
+    /// Another piece of the same contents for another node. Once that node is written, neither piece holds
+    /// the extent of the other.
     pub fn fork(&self, cache: &Cache) -> Arc<Piece> {
         let state = self.state.lock();
         let lineage = state.lineage.as_ref().map(|lineage| Arc::new(lineage.fork()));
@@ -274,8 +275,8 @@ impl Piece {
         layers
     }
 
-    /// Its contents, or what has to be read for them and the newer messages over that. One look tells both: another
-    /// reader may bring the missing part into memory and put all together at the next moment.
+    /// Its contents, or what has to be read for them and the newer messages over that. One look tells both:
+    /// another reader may bring the missing part into memory and put all together at the next moment.
     ///
     /// # Errors
     /// [`Internal`](crate::error::Error::Internal) if a piece that others are over is not on the device.
@@ -307,8 +308,8 @@ impl Piece {
         }
     }
 
-    /// The runs of it on the device, all in one extent, and the messages that have come since. `None` if there are
-    /// no such runs, or too many.
+    /// The runs of it on the device, all in one extent, and the messages that have come since. `None` if
+    /// there are no such runs, or too many.
     pub fn reusable_runs(&self) -> Option<(OnDevice, Option<Arc<Run>>)> {
         let state = self.state.lock();
         let (below, newest) = match &state.contents {
@@ -327,8 +328,8 @@ impl Piece {
         Some((at, Some(newest)))
     }
 
-    /// Keeps the contents of a piece on the device in memory. Returns those in memory afterwards, for another reader
-    /// may have been faster; `true` if they are the given ones.
+    /// Keeps the contents of a piece on the device in memory. Returns those in memory afterwards, for another
+    /// reader may have been faster; `true` if they are the given ones.
     pub fn fill(&self, read: Layers) -> (Layers, bool) {
         let mut state = self.state.lock();
         if !matches!(state.contents, Contents::OnDevice { cached: None, .. }) {
@@ -352,8 +353,8 @@ impl Piece {
         run
     }
 
-    /// Records where it was written, and its pairs if its messages were folded into them for that. `true` if it was
-    /// dirty and can be evicted from now on.
+    /// Records where it was written, and its pairs if its messages were folded into them for that. `true` if
+    /// it was dirty and can be evicted from now on.
     pub fn written(&self, at: OnDevice, folded: Option<Arc<Run>>) -> bool {
         let mut state = self.state.lock();
         if let Some(lineage) = &state.lineage {
