@@ -7,14 +7,11 @@ use crate::error::{Error, Result};
 use crate::format::record::{
     CLONE_PART, CLONE_RANGE, Change, Changes, DELETE, DELETE_RANGE, HEAD_BYTES, PUT, UPSERT, append, sides,
 };
-use crate::key::Cut;
+use crate::key::{Cut, KEY_BYTES_MAX};
 use crate::settings::DictId;
 
 /// No more than this may a batch put that is taken on a full volume, in bytes.
 const FREEING_PUTS_BYTES_MAX: u64 = 64 << 10;
-
-/// The longest key in bytes.
-pub const KEY_BYTES_MAX: usize = 1 << 16;
 
 /// A list of changes to any dictionaries of one environment, committed as one: after a crash all
 /// of them are there or none.

@@ -10,7 +10,6 @@ mod walk;
 
 use alloc::format;
 use alloc::string::ToString;
-use alloc::vec::Vec;
 
 use crate::engine::checkpoint::Committed;
 use crate::env::Env;
@@ -18,19 +17,6 @@ use crate::error::{Error, Result};
 use crate::format::superblock::slots::{self, BadSlot};
 pub use finding::{Finding, FindingCode, Place};
 use walk::Walk;
-
-/// What was found when a volume was opened.
-#[derive(Debug, Default)]
-pub(crate) struct Opened {
-    /// Copies of the superblock that were not good, though opening may have written them anew.
-    pub bad_copies: Vec<BadSlot>,
-    /// It was opened for a check alone, with what can be read of it ([`Env::open_damaged`]).
-    pub is_damaged: bool,
-    /// Nothing is written to the device, then and later.
-    pub for_reading: bool,
-    /// How many batches its log had that the last checkpoint did not have as a whole.
-    pub replayed_batches: u64,
-}
 
 impl Env {
     /// Walks everything on the device: structure, checksums, references, space. What is found is given to

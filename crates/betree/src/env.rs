@@ -14,10 +14,9 @@ use alloc::vec::Vec;
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::Ordering;
 
-use crate::check::Opened;
-use crate::engine::Engine;
 use crate::engine::checkpoint::Committed;
 use crate::engine::scheduler::Scheduler;
+use crate::engine::{Engine, Opened};
 use crate::error::Result;
 use crate::format::superblock::Identity;
 use crate::health::State;

@@ -99,14 +99,14 @@ mod tree;
 mod upsert;
 mod usage;
 
-pub use batch::{Batch, KEY_BYTES_MAX};
+pub use batch::Batch;
 pub use check::{Finding, FindingCode, Place};
 pub use env::Env;
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
-pub use key::Cut;
+pub use key::{Cut, KEY_BYTES_MAX};
 pub use settings::{Compression, DictId, Geometry, Options};
 pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};

@@ -8,9 +8,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::{Batch, Cursor, Cut, DictId, Env};
 use betree_platform::sync::atomic::AtomicU64;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::{DirPath, Inode, Place};
 use crate::schema::key;
+use crate::schema::{Flags, Record};
 
 /// Declares [`OpKind`] with the list of its kinds and their names.
 macro_rules! op_kinds {
@@ -225,4 +226,14 @@ impl<'v> Op<'v> {
         self.count(|counts| &counts.commits);
         Ok(self.env.commit(batch)?)
     }
+}
+
+/// Whether an inode with this record is, or is in, a snapshot; `.betrfs-snapshots` counts as one.
+pub(crate) fn is_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> bool {
+    record.flags.has(Flags::READ_ONLY) || op.is_below_snapshots(inode)
+}
+
+/// Refuses a change of what is in a snapshot.
+pub(crate) fn refuse_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> Result<()> {
+    if is_in_snapshot(op, inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
 }

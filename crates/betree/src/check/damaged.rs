@@ -5,7 +5,8 @@ use alloc::sync::Arc;
 
 use betree_platform::Device;
 
-use super::{Finding, FindingCode, Opened, Place, bad_copy, bad_superblocks};
+use super::{Finding, FindingCode, Place, bad_copy, bad_superblocks};
+use crate::engine::Opened;
 use crate::engine::checkpoint::Committed;
 use crate::engine::recover::{engine_over, log_area, read_table, space_of};
 use crate::env::Env;

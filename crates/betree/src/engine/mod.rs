@@ -17,6 +17,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::format::record::{Change, Changes};
 use crate::format::superblock::DICTS_MAX;
+use crate::format::superblock::slots::BadSlot;
 use crate::key::Cut;
 use crate::message::{Bytes, Msn};
 use crate::node::NodeId;
@@ -25,6 +26,19 @@ use crate::store::Store;
 use crate::table::Table;
 use crate::tree::Tree;
 use admission::{Admission, Room};
+
+/// What was found when a volume was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    /// Copies of the superblock that were not good, though opening may have written them anew.
+    pub bad_copies: Vec<BadSlot>,
+    /// It was opened for a check alone, with what can be read of it (`Env::open_damaged`).
+    pub is_damaged: bool,
+    /// Nothing is written to the device, then and later.
+    pub for_reading: bool,
+    /// How many batches its log had that the last checkpoint did not have as a whole.
+    pub replayed_batches: u64,
+}
 
 /// Everything that a tree operation may touch.
 pub(crate) struct Engine {

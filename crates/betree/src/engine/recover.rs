@@ -8,12 +8,11 @@ use betree_platform::{BLOCK_BYTES, Device};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::Cache;
-use crate::check::Opened;
 use crate::dict::Dict;
-use crate::engine::Engine;
 use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::Committed;
 use crate::engine::commit_ranges::PreparedRanges;
+use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::batch::Batch;
-use crate::batch::KEY_BYTES_MAX;
 use crate::error::Error;
 use crate::health::Watcher;
 use crate::io::mem::MemDevice;
+use crate::key::KEY_BYTES_MAX;
 use crate::settings::{Geometry, Options};
 use crate::upsert::Replace;
 

@@ -3,7 +3,7 @@
 
 use betree_platform::BLOCK_BYTES;
 
-use crate::batch::KEY_BYTES_MAX;
+use crate::key::KEY_BYTES_MAX;
 use crate::settings::{BATCH_BYTES_MAX, Geometry};
 
 /// Nodes grow past their size where what is pending cannot go down for want of space, and where leaves keep

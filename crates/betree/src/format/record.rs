@@ -17,9 +17,9 @@
 
 use alloc::vec::Vec;
 
-use crate::batch::KEY_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::key::Cut;
+use crate::key::KEY_BYTES_MAX;
 use crate::settings::DictId;
 
 pub(crate) const PUT: u8 = 1;

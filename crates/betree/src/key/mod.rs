@@ -9,3 +9,6 @@ pub(crate) use translation::{Translation, shared_len};
 /// The byte that ends a component of a key. Splits fall behind one where they can, and edges strip whole
 /// components.
 pub(crate) const SEPARATOR: u8 = 0;
+
+/// The longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 1 << 16;

@@ -14,7 +14,7 @@ use crate::names::open_below::OpenBelow;
 use crate::names::{ChangeEpoch, Directory, Recorded};
 use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
-use crate::types::{Attr, FileType, InodeId};
+use crate::types::{Attr, Entry, FileType, InodeId};
 
 /// The room that a path has at first, in bytes.
 const PATH_BYTES: usize = 128;
@@ -294,6 +294,13 @@ impl Inode {
             Place::Snapshots { .. } => Err(Error::InSnapshot),
             Place::Gone => Err(Error::Stale),
         }
+    }
+
+    /// What a look-up of it is answered with, which counts as one.
+    pub fn looked_up(&self) -> Entry {
+        self.lookups.fetch_add(1, Relaxed);
+        let attr = self.attr(&self.state.read().record);
+        Entry { node: self.id, attr }
     }
 
     /// Its attributes.

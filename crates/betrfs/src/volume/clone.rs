@@ -17,15 +17,13 @@ use crate::FILE_BYTES_MAX;
 use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Exclusive, Inode, Place};
-use crate::op::{Op, OpKind};
+use crate::op::{Op, OpKind, refuse_in_snapshot};
 use crate::rules::{check_file, check_name, count_entry};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
 use crate::types::{Entry, FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
-use crate::volume::lookup::entry_of;
-use crate::volume::snapshots::refuse_in_snapshot;
 
 /// How many linked files are copied in one batch, at most.
 const OBJECTS_MAX: usize = 64;
@@ -100,7 +98,7 @@ impl Volume {
         let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
         self.insert_name(&dir, &mut state, &Arc::from(name), known)?;
         drop(state);
-        Ok(entry_of(&inode))
+        Ok(inode.looked_up())
     }
 
     /// Makes an empty file or directory a copy of another, as [`clone_inode`](Volume::clone_inode) does:

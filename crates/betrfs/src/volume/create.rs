@@ -12,7 +12,6 @@ use crate::op::OpKind;
 use crate::rules::{check_name, count_entry, new_record, refuse_key_in_snapshot};
 use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, Entry, FileType, InodeId, NewNode};
-use crate::volume::lookup::entry_of;
 use crate::volume::{CHANGE_BYTES, Volume};
 
 /// About what the records of an entry and of its directory take in a batch.
@@ -101,7 +100,7 @@ impl Volume {
         let place = Place::Orphan { marker, base: base.clone() };
         let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, None));
         self.orphans.insert(base, inode.clone());
-        Ok(entry_of(&inode))
+        Ok(inode.looked_up())
     }
 
     /// Makes an entry with the target of a symbolic link or the contents of a file, in one batch.
@@ -171,6 +170,6 @@ impl Volume {
         let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, dir));
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
         self.insert_name(&parent, &mut state, &name, known)?;
-        Ok(entry_of(&inode))
+        Ok(inode.looked_up())
     }
 }

@@ -10,13 +10,11 @@ use betree::Batch;
 use crate::contents::store_xattrs;
 use crate::error::{Error, Result};
 use crate::names::{Name, Place};
-use crate::op::OpKind;
+use crate::op::{OpKind, refuse_in_snapshot};
 use crate::rules::{check_name, count_entry};
 use crate::schema::{LINKS, META, Redirect, key};
 use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
-use crate::volume::lookup::entry_of;
-use crate::volume::snapshots::refuse_in_snapshot;
 
 impl Volume {
     /// Gives a file one more name, or a file without a name its first.
@@ -109,6 +107,6 @@ impl Volume {
             Name { node: Some(inode.id), ino: inode.ino, file_type: record.file_type, oid: Some(oid) };
         self.insert_name(&dir, &mut state, &name, known)?;
         drop(state);
-        Ok(entry_of(&inode))
+        Ok(inode.looked_up())
     }
 }

@@ -7,13 +7,12 @@ use betree::Cut;
 
 use crate::error::{Error, Result};
 use crate::names::{DirPath, Directory, InNamespace, Inode, Name, Place, Shared, State, ino_of};
-use crate::op::{Op, OpKind};
+use crate::op::{Op, OpKind, refuse_in_snapshot};
 use crate::rules::check_looked_up;
 use crate::schema::{META, Record, Redirect, Stored, damaged, key};
 use crate::types::SNAPSHOTS_NAME;
 use crate::types::{Entry, InodeId, Objects};
 use crate::volume::Volume;
-use crate::volume::snapshots::refuse_in_snapshot;
 
 /// After how many queries for names that are not there a directory is read whole.
 const MISSES_MAX: u32 = 2;
@@ -32,7 +31,7 @@ impl Volume {
         let shared = self.namespace.shared();
         self.give_up_names();
         let parent = self.inode(parent)?;
-        Ok(entry_of(&*self.child(&shared, &op, &parent, name)?))
+        Ok(self.child(&shared, &op, &parent, name)?.looked_up())
     }
 
     /// The inode of a name that can be one.
@@ -91,7 +90,7 @@ impl Volume {
             check_looked_up(name)?;
             inode = self.child(&shared, &op, &inode, name)?;
         }
-        Ok(entry_of(&inode))
+        Ok(inode.looked_up())
     }
 
     /// Gives back lookups. What nobody holds may be dropped from memory, and a file that was
@@ -381,13 +380,6 @@ impl Volume {
             self.evict_names(dir);
         }
     }
-}
-
-/// Counts a lookup.
-pub(super) fn entry_of(inode: &Inode) -> Entry {
-    inode.lookups.fetch_add(1, Relaxed);
-    let attr = inode.attr(&inode.state.read().record);
-    Entry { node: inode.id, attr }
 }
 
 fn name_of_redirect(redirect: Redirect, node: Option<InodeId>) -> Name {

@@ -11,7 +11,6 @@ use crate::op::{Op, OpKind};
 use crate::schema::{META, Stored, key};
 use crate::types::{Access, DirEntry, Entry, InodeId, Objects};
 use crate::volume::Volume;
-use crate::volume::lookup::entry_of;
 
 /// A directory of up to so many entries comes into memory with the objects that are listed.
 const INODES_AT_ONCE: u64 = 4096;
@@ -95,7 +94,7 @@ impl Volume {
         known: &Name,
     ) -> Result<Option<Entry>> {
         if let Some(inode) = self.in_memory(known) {
-            return Ok(Some(entry_of(&inode)));
+            return Ok(Some(inode.looked_up()));
         }
         if known.oid.is_some() {
             return Ok(None);
@@ -103,7 +102,7 @@ impl Volume {
         let Some(Stored::Inode(record)) = records.get(name)? else { return Ok(None) };
         let (inode, known) = self.adopt(records.op, records.dir, records.path, name, record);
         self.insert_name(records.dir, state, name, known)?;
-        Ok(Some(entry_of(&inode)))
+        Ok(Some(inode.looked_up()))
     }
 }
 

@@ -14,13 +14,12 @@ use betree::Batch;
 use crate::contents::delete_data;
 use crate::error::{Error, Result};
 use crate::names::{Directory, InNamespace, Inode, Name, Place, ino_of};
-use crate::op::{Op, OpKind};
+use crate::op::{Op, OpKind, is_in_snapshot};
 use crate::rules::with_snapshot_counted;
 use crate::schema::{Flags, META, Record, Stored, damaged, key};
 use crate::types::{Entry, FileType, Held, InodeId, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
-use crate::volume::lookup::entry_of;
 use crate::volume::unlink::Dropped;
 
 /// What the inode number of `.betrfs-snapshots` differs in from its directory's.
@@ -124,7 +123,7 @@ impl Volume {
         let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };
         self.insert_name(snapshots, &mut state, &name, known)?;
         drop(state);
-        Ok(entry_of(&inode))
+        Ok(inode.looked_up())
     }
 
     /// Removes a snapshot with all that it holds. Gives the objects that the caller still holds of it.
@@ -221,14 +220,4 @@ impl Volume {
         }
         Ok(held)
     }
-}
-
-/// Whether an inode with this record is, or is in, a snapshot; `.betrfs-snapshots` counts as one.
-pub(super) fn is_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> bool {
-    record.flags.has(Flags::READ_ONLY) || op.is_below_snapshots(inode)
-}
-
-/// Refuses a change of what is in a snapshot.
-pub(super) fn refuse_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> Result<()> {
-    if is_in_snapshot(op, inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
 }

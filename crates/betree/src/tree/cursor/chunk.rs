@@ -10,7 +10,7 @@ use core::cmp::Ordering;
 
 use super::super::{Tree, astray};
 use super::message_iter::{MessageIter, Points, Window};
-use super::walk::{LeafPlace, Level, Stop, Walk};
+use super::walk::{Direction, LeafPlace, Level, Stop, Walk};
 use crate::error::Result;
 use crate::key::Cut;
 use crate::memtable::Memtable;
@@ -134,13 +134,6 @@ impl Scope {
         }
         ahead
     }
-}
-
-/// Which way a cursor looks from its place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
-    Forward,
-    Backward,
 }
 
 impl Tree<'_> {

@@ -12,9 +12,10 @@ use betree_platform::sync::atomic::Ordering::Relaxed;
 use super::{Tree, nowhere};
 use crate::error::Result;
 use crate::key::Cut;
-use chunk::{Chunk, Direction, Scope};
+use chunk::{Chunk, Scope};
 use unreadable::BadPieces;
 pub use unreadable::Unreadable;
+use walk::Direction;
 
 /// How often a place that is readable at one moment and not at the next is tried.
 const TRIES_MAX: u32 = 4;

@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::{Tree, astray};
-use super::chunk::{Direction, range_around};
-use super::walk::{Stop, Walk};
+use super::chunk::range_around;
+use super::walk::{Direction, Stop, Walk};
 use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::key::Cut;

@@ -4,12 +4,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::Tree;
-use super::chunk::Direction;
 use super::message_iter::Window;
 use crate::cache::Piece;
 use crate::dict::DictState;
 use crate::key::{Cut, Translation};
 use crate::node::{Body, Edge, Goto, Node, NodeId};
+
+/// Which way a cursor looks from its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Backward,
+}
 
 /// What a walk found, as of one moment.
 pub(super) struct Walk {
