@@ -6,6 +6,7 @@ mod commit;
 mod durability;
 mod identity;
 mod make_room;
+pub(crate) mod recover;
 #[cfg(test)]
 mod tests;
 

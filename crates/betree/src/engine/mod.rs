@@ -4,7 +4,6 @@ pub(crate) mod admission;
 pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
-pub(crate) mod recover;
 pub(crate) mod scheduler;
 
 use alloc::sync::Arc;
