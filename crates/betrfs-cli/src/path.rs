@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Why the system refuses a path with `ELOOP`, for whoever gave it.
+pub const LOOPS: &str = "a symbolic link on the way leads back to itself, or is not followed here";
+
 /// The absolute path, without symbolic links where they can be followed.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     if let Ok(path) = path.canonicalize() {

@@ -11,6 +11,7 @@ use betrfs_fuse::{Errno, RemoveTreeError};
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
+use crate::path;
 
 /// Remove a directory on a mount with all that is below it, whatever it holds, at once
 #[derive(clap::Args)]
@@ -51,6 +52,8 @@ fn why(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
         Some(Errno::INVAL) => "name it, not as `.` or `..`".to_owned(),
+        Some(Errno::NOTDIR) => "it is no directory; a symbolic link is not followed".to_owned(),
+        Some(Errno::LOOP) => path::LOOPS.to_owned(),
         Some(Errno::PERM) => {
             "only root and whoever mounted the volume may, in a sticky directory only as its owner".to_owned()
         }

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Mode};
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
+use crate::path;
 
 /// Make, list and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
@@ -111,6 +112,7 @@ fn refused(doing: &str, dir: &Path, error: &io::Error) -> Failure {
         Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
         Some(Errno::NOTDIR) => "it is no directory".to_owned(),
         Some(Errno::EXIST) => "there is one of that name".to_owned(),
+        Some(Errno::LOOP) => path::LOOPS.to_owned(),
         Some(Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
         _ => error.to_string(),
     };

@@ -6,6 +6,7 @@ use betrfs_fuse::Errno;
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
+use crate::path;
 
 /// Make durable all that was written to a volume, where sync(1) does not reach it
 #[derive(clap::Args)]
@@ -28,6 +29,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     betrfs_fuse::sync(&arguments.dir).map_err(|error| {
         let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
+            Some(Errno::LOOP) => path::LOOPS.to_owned(),
             Some(Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
             _ => error.to_string(),
         };

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::path;
 use crate::size;
 
 /// Show what a file or a directory takes on its volume, and what its removal would free
@@ -41,6 +42,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {
             Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
             Some(betrfs_fuse::Errno::NODEV) => "it is neither a file nor a directory".to_owned(),
+            Some(betrfs_fuse::Errno::LOOP) => path::LOOPS.to_owned(),
             Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
             _ => error.to_string(),
         };

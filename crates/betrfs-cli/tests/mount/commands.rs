@@ -319,3 +319,23 @@ fn a_machine_without_dev_fuse_is_told_what_is_missing() {
     mounted.mount();
     mounted.umount();
 }
+
+#[test]
+fn links_that_lead_nowhere_are_told_in_a_sentence() {
+    let mounted = Mounted::new();
+    std::os::unix::fs::symlink("two", mounted.path("one")).unwrap();
+    std::os::unix::fs::symlink("one", mounted.path("two")).unwrap();
+    fs::create_dir(mounted.path("dir")).unwrap();
+    std::os::unix::fs::symlink("dir", mounted.path("link")).unwrap();
+    let one = mounted.path("one");
+    for command in [&["usage"][..], &["sync"], &["snapshot", "create"], &["snapshot", "list"]] {
+        let name: &[&str] = if command.last() == Some(&"create") { &["name"] } else { &[] };
+        let output = betrfs().args(command).arg(&one).args(name).output().unwrap();
+        refused(&output, &["one", "a symbolic link on the way leads back to itself"]);
+    }
+    for name in ["one", "link"] {
+        let output = betrfs().arg("rm-tree").arg(mounted.path(name)).output().unwrap();
+        refused(&output, &[name, "it is no directory", "is not followed"]);
+    }
+    assert!(mounted.path("dir").is_dir() && mounted.path("link").exists());
+}
