@@ -8,7 +8,6 @@
 use crate::error::Error;
 
 /// Returns [`Error::Internal`] from the function around it unless a condition holds.
-#[allow(unused_macros)] // The tests have it; the next user takes this away.
 macro_rules! invariant {
     ($holds:expr, $what:expr) => {
         if !$holds {
@@ -24,9 +23,7 @@ macro_rules! internal {
     };
 }
 
-pub(crate) use internal;
-#[allow(unused_imports)] // See above.
-pub(crate) use invariant;
+pub(crate) use {internal, invariant};
 
 /// The error of a failed invariant at `place`.
 ///

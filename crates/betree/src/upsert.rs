@@ -38,6 +38,21 @@ impl Upsert for Replace {
     }
 }
 
+/// Appends, so that a message applied twice is seen.
+#[cfg(test)]
+pub(crate) struct Append;
+
+#[cfg(test)]
+impl Upsert for Append {
+    fn name(&self) -> &str {
+        "append"
+    }
+
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        Some([old.unwrap_or_default(), delta].concat())
+    }
+}
+
 /// What the messages for one key, oldest first, make of its old value.
 pub(crate) fn fold<'v>(
     old: Option<&'v [u8]>,

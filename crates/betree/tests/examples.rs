@@ -1,21 +1,19 @@
 //! The examples do what they say, on volumes in temporary files.
 #![allow(clippy::unwrap_used)]
+// The tests call `run` of each example; its `main` is for `cargo run --example`.
+#![allow(dead_code)]
 
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
 #[path = "../examples/batches.rs"]
-#[allow(dead_code)]
 mod batches;
 #[path = "../examples/counter.rs"]
-#[allow(dead_code)]
 mod counter;
 #[path = "../examples/first_steps.rs"]
-#[allow(dead_code)]
 mod first_steps;
 #[path = "../examples/ranges.rs"]
-#[allow(dead_code)]
 mod ranges;
 
 type Run = fn(&Path, &mut dyn Write) -> Result<(), Box<dyn Error>>;

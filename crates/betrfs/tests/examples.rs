@@ -1,5 +1,7 @@
 //! The examples do what they say, on volumes in temporary files.
 #![allow(clippy::unwrap_used)]
+// The tests call `run` of each example; its `main` is for `cargo run --example`.
+#![allow(dead_code)]
 
 use std::fs;
 use std::sync::Arc;
@@ -8,16 +10,12 @@ use betree_std::{FileDevice, StdPlatform};
 use betrfs::{OpenOptions, Volume};
 
 #[path = "../examples/clones.rs"]
-#[allow(dead_code)]
 mod clones;
 #[path = "../examples/files.rs"]
-#[allow(dead_code)]
 mod files;
 #[path = "../examples/import.rs"]
-#[allow(dead_code)]
 mod import;
 #[path = "../examples/snapshots.rs"]
-#[allow(dead_code)]
 mod snapshots;
 
 /// What an example prints.

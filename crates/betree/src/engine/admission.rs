@@ -121,7 +121,7 @@ impl Room<'_> {
         self.engine.store.space.free_blocks() * BLOCK_BYTES as u64
     }
 
-    /// Bytes that nodes and log share.
+    /// Bytes that can be allocated, free or not: all but superblocks and log.
     pub fn total_bytes(&self) -> u64 {
         self.engine.store.space.total_blocks() * BLOCK_BYTES as u64
     }

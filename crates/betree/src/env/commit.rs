@@ -8,6 +8,7 @@ use crate::batch::Batch;
 use crate::engine::admission::Claim;
 use crate::engine::commit_ranges::PreparedRanges;
 use crate::error::{Error, Result};
+use crate::invariant::invariant;
 use crate::message::Msn;
 
 /// Gives out sequence numbers.
@@ -91,6 +92,7 @@ impl Env {
     /// effect; the others go to the memtables as ever.
     fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<()> {
         let (record, count) = batch.ranges_first()?;
+        invariant!(count > 0, "a batch with clones has changes of ranges");
         let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
         let expected_msn = self.commit.lock().next_msn;

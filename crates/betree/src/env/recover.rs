@@ -434,20 +434,7 @@ mod tests {
     use crate::batch::Batch;
     use crate::io::mem::MemDevice;
     use crate::settings::DictId;
-    use crate::upsert::Upsert;
-
-    /// Appends, so that a message applied twice shows.
-    struct Append;
-
-    impl Upsert for Append {
-        fn name(&self) -> &str {
-            "append"
-        }
-
-        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-            Some([old.unwrap_or_default(), delta].concat())
-        }
-    }
+    use crate::upsert::Append;
 
     fn open(device: &Arc<MemDevice>) -> Env {
         Env::open(device.clone(), Options::new(1 << 20, Arc::new(Append))).unwrap()

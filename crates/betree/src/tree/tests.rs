@@ -8,6 +8,7 @@ mod header_eviction;
 mod hostile_nodes;
 mod merge_while_written;
 mod messages_over_basements;
+mod miscounted_references;
 mod range_delete_weight;
 mod reads_in_one_go;
 mod unreadable_blocks;
@@ -25,7 +26,7 @@ use crate::env::Env;
 use crate::io::mem::MemDevice;
 use crate::node::{Body, Edge, Node, NodeId};
 use crate::settings::{Compression, DictId, Geometry, Options};
-use crate::upsert::Upsert;
+use crate::upsert::Append;
 
 const D: DictId = DictId(0);
 /// Nodes of some blocks each.
@@ -36,19 +37,6 @@ const KEYS: u32 = 2000;
 const LONG_LEAVES: Geometry =
     Geometry { node_bytes: 256 << 10, basement_bytes: 16 << 10, log_bytes: 2 << 20, ..GEOMETRY };
 const KEYS_OF_LEAF: u32 = 1200;
-
-/// Appends, so that a message applied twice is seen.
-struct Append;
-
-impl Upsert for Append {
-    fn name(&self) -> &str {
-        "append"
-    }
-
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some([old.unwrap_or_default(), delta].concat())
-    }
-}
 
 fn open(device: &Arc<MemDevice>) -> Env {
     let options = Options::new(8 << 20, Arc::new(Append));
