@@ -32,10 +32,10 @@ use commit::Committer;
 
 /// Several dictionaries in one volume.
 ///
-/// Whoever drops it last closes it, as well as that can be done: [`close`](Env::close) tells whether it
-/// could, and [`abandon`](Env::abandon) keeps it from happening. Threads that work for it hold it as well.
-/// The end of a process that drops nothing (`exit`, a signal), and a drop while the thread panics, are a
-/// crash: of what was not synced nothing is sure to be left.
+/// Dropping the last reference closes it if that can be done: [`close`](Env::close) returns whether it could,
+/// and [`abandon`](Env::abandon) prevents it. Threads that work for it hold references too. A process that
+/// ends without a drop (`exit`, a signal) and a drop while the thread panics are crashes: no unsynced change
+/// is sure to survive.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
 /// reclaiming, checkpoint, the dictionaries' structures, commit, their states, the node table, the rest.
@@ -47,16 +47,16 @@ pub struct Env {
     pub(crate) commit: Mutex<Committer>,
     pub(crate) checkpoint: Mutex<Committed>,
     pub(crate) opened: Opened,
-    /// What the next superblock says of the volume.
+    /// The volume's identity as the next superblock will store it.
     identity: Mutex<Identity>,
-    /// Held by whoever makes deletes give their space back.
+    /// Held while deletes are carried out to free their space.
     reclaiming: Mutex<()>,
     scheduler: Scheduler,
 }
 
 impl Env {
     pub(crate) fn new(engine: Engine, log: Log, next_msn: Msn, committed: Committed, opened: Opened) -> Env {
-        // What is only read needs no closing.
+        // A volume opened for reading needs no closing.
         let end = if opened.for_reading && !opened.is_damaged { End::Done } else { End::Open };
         Env {
             engine,
@@ -70,8 +70,8 @@ impl Env {
         }
     }
 
-    /// What a message for a range weighs in the buffers of nodes, in bytes: where what it would take the
-    /// place of is less, single changes are better.
+    /// The weight of a range message in a node's buffer, in bytes. Single changes that weigh less together
+    /// are better.
     pub fn range_weight_bytes(&self) -> usize {
         self.engine.geometry.range_weight_bytes()
     }
@@ -82,18 +82,19 @@ impl Env {
         self.engine.geometry.batch_bytes_max() as usize
     }
 
-    /// Whether changes are taken, and if not since when and why.
+    /// Whether changes are accepted, and if not, since when and why.
     pub fn state(&self) -> State {
         self.engine.store.disk.health.state()
     }
 
-    /// How many batches were taken from the log when it was opened: the last time it was not closed.
+    /// The number of batches replayed from the log at opening; above 0 only if the volume was not closed last
+    /// time.
     pub fn replayed_batches(&self) -> u64 {
         self.opened.replayed_batches
     }
 
-    /// Whether all dictionaries hold what was committed up to the same change. It is otherwise only where a
-    /// volume could not be opened, because its log was replayed in part.
+    /// Whether all dictionaries hold the commits up to the same change. They may differ only after
+    /// [`open_damaged`](Env::open_damaged) of a volume whose log was replayed in part.
     pub fn is_of_one_moment(&self) -> bool {
         let mut applied = self.engine.dicts.iter().map(|dict| dict.state.read().applied_msn);
         let first = applied.next();

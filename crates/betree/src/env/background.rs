@@ -1,4 +1,4 @@
-//! The loops that a platform lends threads to, and the pieces of work that they do.
+//! The loops for threads of the platform, and the pieces of work that they do.
 
 use alloc::string::ToString;
 
@@ -12,7 +12,7 @@ impl Env {
     /// caller's thread; `false` where there was nothing to do.
     ///
     /// # Errors
-    /// What hindered it. Afterwards the volume is read-only, unless it was want of space.
+    /// The error of that work. Afterwards the volume is read-only, except after want of space.
     pub fn run_due_work(&self) -> Result<bool> {
         let done = self.work_once();
         match &done {
@@ -38,7 +38,7 @@ impl Env {
         if self.engine.absorb_any()? {
             return Ok(true);
         }
-        // While another makes one, what comes meanwhile is absorbed.
+        // While another thread writes a checkpoint, this one flushes memtables.
         if self.checkpoint_is_due()
             && let Some(mut committed) = self.checkpoint.try_lock()
         {
@@ -54,7 +54,8 @@ impl Env {
         Ok(self.engine.room().wants_deletes_back() && self.unless_unreadable(self.give_space_back())?)
     }
 
-    /// Of work that only gives space back: what cannot be read keeps what it hides, and that is all.
+    /// For work that only frees space: `Ok(false)` if it meets unreadable data, which then keeps the space it
+    /// hides.
     pub(super) fn unless_unreadable(&self, done: Result<bool>) -> Result<bool> {
         match done {
             Err(error) if error.is_unreadable() => {
@@ -74,22 +75,23 @@ impl Env {
     /// Does background work until [`stop`](Env::stop); a platform runs it on threads of its own. While
     /// no thread is in it, callers of [`throttle`](Env::throttle) do the work themselves.
     pub fn run_worker(&self) {
-        // An error has been kept; it is told to whoever changes something next.
+        // An error has been kept in the state; the next change returns it.
         self.scheduler.serve(|| self.run_due_work().unwrap_or(false));
     }
 
-    /// Reads what scans will want next until [`stop`](Env::stop); a platform may lend a few threads for it.
+    /// Reads ahead of scans until [`stop`](Env::stop); a platform may lend a few threads for it.
     pub fn run_readahead(&self) {
         self.engine.store.readahead.serve(|Request { dict, at, more }| {
             if let Some(dict) = self.engine.dicts.get(dict) {
-                // An error is met again, and told, by the scan that comes.
+                // The scan that comes here meets the error again and returns it.
                 let _ = self.engine.tree_of(dict).read_leaf(&at, more);
             }
         });
     }
 
-    /// Encodes and writes the nodes of checkpoints, several at a time by as many threads as are in here,
-    /// until [`stop`](Env::stop); a platform may lend a few. Without any, who makes a checkpoint writes it.
+    /// Encodes and writes the nodes of checkpoints, one at a time per thread in here, until
+    /// [`stop`](Env::stop); a platform may lend a few threads. Without any, the thread that makes a
+    /// checkpoint writes its nodes.
     pub fn run_writeback(&self) {
         self.engine.store.writeback.serve(&self.engine.store);
     }

@@ -10,15 +10,15 @@ use crate::error::Result;
 pub(super) enum End {
     /// It has not.
     Open,
-    /// It takes no changes any more, and what it took may still be in memory alone.
+    /// It accepts no changes any more, and accepted ones may still be in memory alone.
     Closing,
     /// There is nothing left to do.
     Done,
 }
 
 impl Env {
-    /// Writes what is in memory and marks the volume clean. Afterwards every change is refused. Where that
-    /// failed, another call tries again.
+    /// Writes a checkpoint and marks the volume clean. Afterwards every change is refused. A failed call can
+    /// be repeated.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -52,8 +52,8 @@ impl Env {
         Ok(())
     }
 
-    /// Ends it as a crash would: from now on nothing is written, now or when it is dropped, and what was not
-    /// durable is lost. For simulations of crashes, and for whoever wants the last durable state.
+    /// Ends it as a crash would: nothing is written from now on, not even by the drop, and changes that were
+    /// not durable are lost. For simulations of crashes, and for callers that want the last durable state.
     pub fn abandon(&self) {
         self.commit.lock().end = End::Done;
         self.engine.store.disk.refuse_from_now_on("the volume was abandoned");
@@ -62,12 +62,13 @@ impl Env {
 
 impl Drop for Env {
     fn drop(&mut self) {
-        // A panic may have left anything half done, even a lock that nobody will ever give back.
+        // A panic may have left anything half done, even a lock that is never released.
         if is_unwinding() || self.commit.lock().end == End::Done {
             return;
         }
         if self.close().is_err() {
-            // The log takes less than a checkpoint. Who wants to know of a failure has closed it before.
+            // A sync needs less room than a checkpoint. A caller that wants to know of failures calls
+            // `close`.
             let _ = self.sync();
         }
     }

@@ -1,4 +1,4 @@
-//! Batches come in: room is waited for, numbers are given out, log and memtables take the changes.
+//! Commits: waits for room, numbers the changes and puts them into the log and the memtables.
 
 use betree_platform::sync::atomic::Ordering;
 
@@ -18,8 +18,8 @@ pub(crate) struct Committer {
 }
 
 impl Env {
-    /// Takes a batch: all of it or none. It is seen by readers when this returns, and durable after
-    /// a later [`sync`](Env::sync).
+    /// Commits all changes of a batch or none. Readers see them when this returns; a later
+    /// [`sync`](Env::sync) makes them durable.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -62,7 +62,7 @@ impl Env {
                 self.make_room(&claim)?;
                 committed = self.commit_ranges(batch, &claim);
             }
-            // It has brought memtables to the trees, which others may wait for.
+            // It has brought memtables to the trees; other threads may wait for that.
             self.scheduler.tell_done(None);
             committed?;
         } else {
@@ -88,8 +88,8 @@ impl Env {
         Ok(())
     }
 
-    /// Commits a batch with clones: all that came before comes to the roots, where the changes of ranges take
-    /// effect; the others go to the memtables as ever.
+    /// Commits a batch with clones. All earlier changes are brought to the roots, where the range changes of
+    /// the batch take effect; its other changes go to the memtables as usual.
     fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<()> {
         let (record, count) = batch.ranges_first()?;
         invariant!(count > 0, "a batch with clones has changes of ranges");
@@ -98,11 +98,11 @@ impl Env {
         let expected_msn = self.commit.lock().next_msn;
         engine.freeze(true);
         engine.absorb_all()?;
-        // What earlier clones brought to the roots must not pile up there.
+        // Messages that earlier clones brought to the roots must not pile up there.
         engine.resume_rebalance()?;
         let structures = engine.lock_structures();
         let prepare = |first_msn| PreparedRanges::new(engine, &structures, first_msn, &record, count, most);
-        // Without the writers' lock: whatever has to be read, nobody else waits for it.
+        // Without the writers' lock, so that no other thread waits for these reads.
         let mut prepared = prepare(expected_msn)?;
         let mut commit = self.commit.lock();
         self.writable(&commit)?;
@@ -137,12 +137,12 @@ impl Env {
         self.engine.store.disk.refuse_if_poisoned()
     }
 
-    /// Waits, before any lock of the caller's is taken, until there is room in memory and in the log
-    /// to commit about `bytes`. [`commit`](Env::commit) does the same.
+    /// Waits for room in memory and in the log to commit about `bytes`; for callers that take locks of their
+    /// own afterwards. [`commit`](Env::commit) waits in the same way.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if what would make room has none
-    /// itself; on a platform without threads, those of the work that was due.
+    /// [`Error::ReadOnly`]; [`Error::NoSpace`] and [`Error::DeviceFull`] if the work that makes room finds
+    /// none itself; without threads of the platform, any error of that work.
     pub fn throttle(&self, bytes: usize) -> Result<()> {
         self.scheduler.throttle(
             || self.is_crowded(bytes),

@@ -1,4 +1,4 @@
-//! What was committed becomes durable: by the log, or by a checkpoint.
+//! Durability of commits: by the log, or by a checkpoint.
 
 use super::Env;
 use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
@@ -25,19 +25,19 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// The device's; the volume takes no more changes then.
+    /// Those of the device; the volume accepts no more changes then.
     pub fn sync(&self) -> Result<()> {
         let last = self.commit.lock().next_msn - 1;
         if self.sync_log(last)? {
             return Ok(());
         }
-        // The checkpoint that is being made may be the one that it takes.
+        // The checkpoint that another thread is writing may be enough.
         let mut committed = self.checkpoint.lock();
         if self.sync_log(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
     }
 
-    /// Makes the log durable up to a change. `false` where only a checkpoint can: something was given up, or
-    /// the log has no room.
+    /// Makes the log durable up to a change. `false` where only a checkpoint can: the log has given up
+    /// records, or has no room.
     fn sync_log(&self, last: u64) -> Result<bool> {
         match self.log.sync_to(last) {
             Err(Error::NoSpace) => Ok(false),
@@ -45,16 +45,16 @@ impl Env {
         }
     }
 
-    /// Writes a checkpoint: what was committed before the call is in the tree on the device, and
-    /// the log is empty behind it.
+    /// Writes a checkpoint: all earlier commits are in the trees on the device then, and the log is empty
+    /// behind it.
     ///
     /// # Errors
-    /// The device's, [`Error::NoSpace`] or corruption.
+    /// Those of the device, [`Error::NoSpace`] or corruption.
     pub fn checkpoint(&self) -> Result<()> {
         self.checkpoint_as(false, &mut self.checkpoint.lock())
     }
 
-    /// A checkpoint by whoever holds the turn. Whoever waits for room looks again at each step.
+    /// A checkpoint by the holder of the checkpoint lock. Threads that wait for room are woken at each step.
     pub(super) fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
         let done = self.write_checkpoint(clean, committed);
         self.scheduler.tell_done(None);
@@ -62,7 +62,8 @@ impl Env {
     }
 
     fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {
-        // They are noted in memory alone: of what replay will not note again, few are left to a crash.
+        // Range bounds are noted in memory alone, and replay notes only those of logged batches again: a
+        // crash should leave few.
         self.unless_unreadable(self.engine.reclaim_hidden(if clean { 1 } else { RANGE_BOUNDS_AT_ONCE / 4 }))?;
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
@@ -78,14 +79,14 @@ impl Env {
         Ok(())
     }
 
-    /// Captures a moment at which no memtable holds anything. So the checkpoint needs nothing of
-    /// the log: were a part of a batch only there, it would have to be written first.
+    /// Captures a moment at which all memtables are empty. So the checkpoint needs no record of the log;
+    /// otherwise a batch that is only partly in the trees would have to be durable in the log first.
     fn capture(&self) -> Result<Captured> {
         self.engine.freeze(true);
         self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();
         let commit = self.commit.lock();
-        // What came meanwhile comes to the roots while writers wait; the trees are rebalanced later.
+        // Newer changes come to the roots while writers wait; the trees are rebalanced later.
         self.engine.freeze(true);
         self.engine.absorb_at_roots(&structures)?;
         self.log.keep_again();

@@ -1,4 +1,4 @@
-//! Which volume an environment is, and the part of it that can be changed.
+//! The volume's identity, and the changes of its label and UUID.
 
 use super::Env;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::format::superblock::Identity;
 use uuid::Uuid;
 
 impl Env {
-    /// Which volume it is.
+    /// The volume's identity.
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
     }
@@ -14,8 +14,8 @@ impl Env {
     /// Gives the volume another label. It is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::BadIdentity`](crate::Error::BadIdentity) for a label that no volume has, and those of a
-    /// [`checkpoint`](Env::checkpoint); the label is as it was.
+    /// [`Error::BadIdentity`](crate::Error::BadIdentity) for a label that no volume can have, and those of
+    /// [`checkpoint`](Env::checkpoint); the label stays as it was.
     pub fn set_label(&self, label: &str) -> Result<()> {
         Identity::check_label(label)?;
         self.change_identity(|identity| identity.label = label.into())
@@ -24,7 +24,7 @@ impl Env {
     /// Gives the volume another UUID. It is durable when this returns.
     ///
     /// # Errors
-    /// Those of a [`checkpoint`](Env::checkpoint); the UUID is as it was.
+    /// Those of [`checkpoint`](Env::checkpoint); the UUID stays as it was.
     pub fn set_uuid(&self, uuid: Uuid) -> Result<()> {
         self.change_identity(|identity| identity.uuid = uuid)
     }

@@ -1,5 +1,4 @@
-//! Makes room on the device where a claim finds too little: by a checkpoint, then by carrying out what was
-//! deleted.
+//! Makes room on the device for a claim: by a checkpoint, then by carrying out deletes.
 
 use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
@@ -11,8 +10,8 @@ use crate::engine::admission::Claim;
 use crate::error::{Error, Result};
 
 impl Env {
-    /// The writers' lock, at a moment at which there is room for a claim: whoever else found it has taken his
-    /// by then.
+    /// The writers' lock, held from a moment at which there is room for the claim: claims that other threads
+    /// found room for have been taken by then.
     pub(super) fn lock_with_room(&self, claim: &Claim) -> Result<MutexGuard<'_, Committer>> {
         loop {
             let commit = self.commit.lock();
@@ -27,12 +26,12 @@ impl Env {
         }
     }
 
-    /// Makes room for a claim, as far as that can be had without changing anything.
+    /// Makes room for a claim as far as possible without changing the contents.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none even so, and what a [`checkpoint`](Env::checkpoint) runs into.
+    /// [`Error::NoSpace`] if there is still none, and those of [`checkpoint`](Env::checkpoint).
     pub(super) fn make_room(&self, claim: &Claim) -> Result<()> {
-        // What the last checkpoint alone names can be had by another.
+        // The next checkpoint frees the extents that only the last one names.
         self.checkpoint()?;
         if self.engine.room().fits(claim, 0) {
             return Ok(());
@@ -41,11 +40,11 @@ impl Env {
         if claim.is_taken_always || self.engine.room().fits(claim, 0) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// Sets so many bytes of room aside for batches that [draw](crate::Batch::draw) on it: no other is given
-    /// it. It is forgotten when the environment is closed.
+    /// Sets `bytes` of room aside for batches that [draw](crate::Batch::draw) on it; other batches cannot use
+    /// it. Closing the environment forgets it.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is not so much, and what a [`checkpoint`](Env::checkpoint) runs into.
+    /// [`Error::NoSpace`] if there is too little, and those of [`checkpoint`](Env::checkpoint).
     pub fn set_aside(&self, bytes: u64) -> Result<()> {
         let beside_bytes = self.engine.room().reserve_bytes();
         let claim = Claim { needed_bytes: bytes, beside_bytes, drawn_bytes: 0, is_taken_always: false };
@@ -55,13 +54,13 @@ impl Env {
         Ok(())
     }
 
-    /// Gives back so many bytes of what was [set aside](Env::set_aside) and not drawn on.
+    /// Gives back `bytes` that were [set aside](Env::set_aside) and not drawn on.
     pub fn put_back(&self, bytes: u64) {
         self.engine.admission.put_back(bytes);
     }
 
-    /// What was deleted and not yet carried out gives its space back before this returns, if it is
-    /// much beside what is free: then [`space`](Env::space) tells the truth about it.
+    /// Carries out pending deletes if they free much compared with the free space, so that
+    /// [`space`](Env::space) is right about it.
     ///
     /// # Errors
     /// As [`checkpoint`](Env::checkpoint).
@@ -69,7 +68,7 @@ impl Env {
         if self.opened.for_reading {
             return Ok(());
         }
-        // Whoever is at it has taken note of what was pending, and may not have carried it out yet.
+        // Another thread may have taken note of the pending deletes and not have carried them out yet.
         drop(self.reclaiming.lock());
         let room = self.engine.room();
         if room.wants_deletes_back() || room.expects_much() {
@@ -78,10 +77,10 @@ impl Env {
         Ok(())
     }
 
-    /// Deletes take effect in the leaves, step by step, each made durable so that the next has
-    /// room. `false` if there was nothing new.
+    /// Carries deletes out in the leaves, step by step, each made durable so that the next has room. `false`
+    /// if there was nothing new.
     pub(super) fn give_space_back(&self) -> Result<bool> {
-        // Whoever comes while another is at it has what it gained when the turn is his.
+        // A thread that waits here has the other's gain when its turn comes.
         let _turn = self.reclaiming.lock();
         let commits = self.engine.counters.commits.load(Ordering::Relaxed);
         if !self.engine.admission.has_news_to_drain(commits) {

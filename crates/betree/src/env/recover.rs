@@ -41,11 +41,11 @@ use crate::upsert::Replace;
 
 /// The first sequence number of a volume.
 const FIRST_MSN: u64 = 1;
-/// One part in so many of the cache, or of the log, may wait in memory to be logged.
+/// Log records may wait in memory up to this share of the cache or of the log, whichever is smaller.
 const PENDING_SHARE: u64 = 16;
-/// So much may wait beside the tiniest cache: else each sync there would be a checkpoint.
+/// They may always take this much; else a tiny cache would make each sync a checkpoint.
 const PENDING_BYTES_MIN: u64 = 16 << 10;
-/// Of the budget for the cache, one part in so many is left to the memtables.
+/// This share of the cache's budget is left to the memtables.
 const MEMTABLES_SHARE: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -59,8 +59,7 @@ pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
 }
 
 impl Env {
-    /// Makes an empty volume on the device, whatever it held before. Of the identity, 16 random bytes
-    /// suffice.
+    /// Makes an empty volume on the device, whatever it held before. 16 random bytes suffice as the identity.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -76,8 +75,8 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for it;
-    /// the device's.
+    /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for the
+    /// geometry; those of the device.
     pub fn format(device: Arc<dyn Device>, geometry: &Geometry, identity: impl Into<Identity>) -> Result<()> {
         geometry.validate()?;
         let identity = identity.into();
@@ -138,8 +137,8 @@ impl Env {
         slots::format(&engine.store.disk, &committed.superblock)
     }
 
-    /// Opens a volume and brings it up to its last durable state: the last checkpoint, and after it
-    /// what the log holds, up to the first record that was not written whole.
+    /// Opens a volume at its last durable state: the last checkpoint, then the log's records up to the first
+    /// one that was not written whole.
     ///
     /// A volume with features that allow only readers is opened for reading: the log is replayed in memory,
     /// nothing is written then or later, and [`state`](Env::state) says why changes are refused.
@@ -161,7 +160,7 @@ impl Env {
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
-    /// [`Error::OtherUpsert`], [`Error::Corrupt`] with the place, the device's.
+    /// [`Error::OtherUpsert`], [`Error::Corrupt`] with the place; those of the device.
     pub fn open(device: Arc<dyn Device>, options: Options) -> Result<Env> {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
@@ -199,13 +198,13 @@ impl Env {
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
             let ranges = ranges_at_front(record, changes)?;
             replayed_batches = replayed_batches.saturating_add(1);
-            // The log has looked at both.
+            // The log has checked both numbers.
             next_msn = next_msn.max(last_msn(first_msn, changes).saturating_add(1));
             if ranges > 0 {
                 engine.freeze(true);
                 engine.absorb_all()?;
                 let structures = engine.lock_structures();
-                // What was taken once is within every limit.
+                // A batch that was accepted once is within every limit.
                 let changes =
                     PreparedRanges::new(&engine, &structures, first_msn, record, ranges, usize::MAX)?;
                 changes.install(last_msn(first_msn, ranges));
@@ -214,13 +213,14 @@ impl Env {
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
             if engine.freeze(false) || ranges > 0 {
                 engine.absorb_all()?;
-                // As workers did: what came and went takes no more room than it did then.
+                // As workers did before the crash, so that replay takes no more room than the changes took
+                // then.
                 engine.resume_rebalance()?;
                 engine.reclaim_hidden(RANGE_BOUNDS_AT_ONCE)?;
                 while engine.free_one()? {}
                 if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
-                    // The log stays as it is: what is in this checkpoint is passed over if the
-                    // replay has to begin anew.
+                    // The log stays as it is: if the replay has to begin anew, it skips the changes that this
+                    // checkpoint holds.
                     let captured = engine.capture(next_msn);
                     engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
                 }
@@ -229,8 +229,8 @@ impl Env {
         };
         let mut log_position = superblock.log_start.position;
         if !superblock.clean {
-            // After a clean close nothing was logged: opening writes a superblock that is not clean
-            // before anything is.
+            // Nothing was logged after a clean close: opening writes a superblock that is not clean before
+            // any log record.
             let from = &superblock.log_start;
             let end = replay(&disk, log_area(&superblock), &superblock.identity.volume_id, from, &mut each)?;
             if let Some(lost) = end.lost {
@@ -238,8 +238,8 @@ impl Env {
             }
             log_position = end.next.position;
         }
-        // A new epoch, always: what a crash left behind the last good segment (and even where there
-        // is none) is never taken for a successor of what is written from now on.
+        // Always a new epoch: bytes that a crash left behind the last good segment (or at the start, if there
+        // is none) must never be taken for a successor of new segments.
         let epochs = if planted::is(planted::Bug::EpochKept) { 0 } else { 1 };
         let log_start =
             LogStart { epoch: superblock.log_start.epoch + epochs, seq: 1, position: log_position };
@@ -260,8 +260,8 @@ impl Env {
             (cache_bytes.min(superblock.geometry.log_bytes) / PENDING_SHARE).max(PENDING_BYTES_MIN),
         );
         for dict in &engine.dicts {
-            // Every change ends at a root: with the roots in memory, small changes read nothing. A part that
-            // cannot be read is no reason to do without the others: whoever wants it is told.
+            // Every change ends at a root: with the roots in memory, small changes read nothing. An
+            // unreadable part does not hinder opening; a caller that reads it gets the error.
             let root = dict.state.read().root;
             let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
         }
@@ -271,7 +271,7 @@ impl Env {
     }
 }
 
-/// The engine as a superblock says, with what is to be freed.
+/// The engine that a superblock describes, with the list of nodes that are still to be freed.
 pub(crate) fn engine_over(
     disk: Arc<Disk>,
     space: Arc<Space>,
@@ -308,12 +308,12 @@ pub(crate) fn engine_over(
     engine
 }
 
-/// Reads the node table and claims all that it names: what was written is not longer than what it lists
-/// needs, nor lists more than the volume has room for. Of each page and node of which nothing can be known
-/// `lost` is told, by whose leave the others are read.
+/// Reads the node table and claims the extents that it names. The directory and each page must not be longer
+/// than their entries need, nor list more than the volume has room for. Calls `lost` with the error of each
+/// page and node that cannot be known; if `lost` returns `Ok`, the others are read.
 ///
 /// # Errors
-/// Those of `lost`; where the directory cannot be read, why.
+/// Those of `lost`; that of the directory, if it cannot be read.
 pub(crate) fn read_table(
     disk: &Disk,
     space: &Arc<Space>,
@@ -348,7 +348,7 @@ pub(crate) fn read_table(
     Ok((table, directory))
 }
 
-/// Reads a page of the node table, and claims where it stands.
+/// Reads a page of the node table and claims its extent.
 fn read_page(
     disk: &Disk,
     space: &Arc<Space>,
@@ -369,7 +369,7 @@ fn read_page(
     let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
     let is_last = index + 1 == pages.entries.len();
     let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
-        // A page that was not whole would shift the names of all that follow.
+        // An incomplete page would shift the ids of all that follow.
         .filter(|slots| slots.entries.len() == per_page as usize || is_last)
         .filter(|slots| slots.entries.len() <= per_page as usize)
         .ok_or_else(|| corrupt(what, &extent, "it is not that page"))?;
@@ -404,10 +404,10 @@ fn read_checked(
     Ok(buffer)
 }
 
-/// How many changes of ranges stand at the front of the record of a batch with clones; 0 for others.
+/// The number of range changes at the front of the record of a batch with clones; 0 for other batches.
 ///
 /// # Errors
-/// [`Error::BadRecord`] where it does not hold exactly so many `changes`: each of them has a number.
+/// [`Error::BadRecord`] if the record does not hold exactly `changes` changes: each of them has a number.
 fn ranges_at_front(record: &[u8], changes: u32) -> Result<u32> {
     let (mut all, mut ranges, mut clones) = (0u64, 0u32, false);
     for change in Changes::of(record) {
@@ -440,10 +440,10 @@ mod tests {
         Env::open(device.clone(), Options::new(1 << 20, Arc::new(Append))).unwrap()
     }
 
-    /// A checkpoint in the middle of a replay leaves the log's start where it was: a replay that
-    /// begins anew must pass over exactly what each dictionary's tree holds already.
+    /// A checkpoint in the middle of a replay does not move the log's start: a replay that begins anew must
+    /// skip exactly the changes that each dictionary's tree holds already.
     #[test]
-    fn what_a_tree_holds_is_not_replayed_into_it_and_what_it_lacks_is() {
+    fn replay_skips_exactly_the_changes_that_a_tree_holds() {
         let geometry =
             Geometry { node_bytes: 512, basement_bytes: 128, fanout_max: 4, log_bytes: 128 << 10, dicts: 2 };
         let device = MemDevice::new(512);
@@ -457,10 +457,10 @@ mod tests {
         };
         append(b"1,");
         append(b"2,");
-        // Of the first dictionary two messages are in the tree, of the second none.
+        // The first dictionary's tree has two messages, the second's none.
         env.engine.freeze(true);
         assert!(env.engine.absorb(&env.engine.dicts[0]).unwrap());
-        // The number after the last one in the first tree is that tree's too.
+        // The next number belongs to the first dictionary too.
         let mut next = Batch::new();
         next.upsert(DictId(0), b"k", b"3,");
         next.upsert(DictId(1), b"k", b"3,");
@@ -484,10 +484,10 @@ mod tests {
         assert_eq!(env.get(DictId(0), b"k").unwrap().as_deref(), Some(&b"1,2,3,"[..]));
     }
 
-    /// Free space in single blocks: every node and page of the table stands in several parts, and
-    /// is found again where these are.
+    /// With free space in single blocks only, every node and page of the table has several parts, which must
+    /// be found again.
     #[test]
-    fn what_stands_in_several_parts_is_read_back_after_opening() {
+    fn nodes_in_several_parts_are_read_back_after_opening() {
         let geometry = Geometry {
             node_bytes: 16 << 10,
             basement_bytes: 4096,

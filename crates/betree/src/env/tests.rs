@@ -11,7 +11,7 @@ use crate::key::KEY_BYTES_MAX;
 use crate::settings::{Geometry, Options};
 use crate::upsert::Replace;
 
-/// Threads that each found room in the log may together take more than there is.
+/// Threads that each found room in the log may together take more than there was.
 #[test]
 fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
     let geometry = Geometry {
@@ -28,7 +28,7 @@ fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
     for number in 0..40u8 {
         let mut batch = Batch::new();
         batch.put(DictId(0), &[number], &[number; 6000]);
-        // As one who found room before the others took it.
+        // As a thread that found room before the others took it.
         let mut commit = env.commit.lock();
         env.log.append(commit.next_msn, 1, batch.record()).unwrap();
         env.engine.take(commit.next_msn, batch.record()).unwrap();
@@ -41,7 +41,7 @@ fn a_sync_that_finds_no_room_in_the_log_makes_a_checkpoint() {
     assert!(logged > 30 && checkpoints > 0, "{logged} segments, {checkpoints} checkpoints");
 }
 
-/// An environment of so many dictionaries on a device of 8 MiB.
+/// An environment of `dicts` dictionaries on a device of 8 MiB.
 fn env_of(dicts: u8, cache_bytes: usize) -> Env {
     let geometry =
         Geometry { node_bytes: 64 << 10, basement_bytes: 8192, fanout_max: 8, log_bytes: 2 << 20, dicts };
@@ -68,7 +68,7 @@ fn background_work_passes_over_a_dictionary_that_is_busy() {
         scope.spawn(move || done.send(env.run_due_work()));
         let seen = is_done.recv_timeout(std::time::Duration::from_secs(10));
         drop(busy);
-        assert_eq!(seen, Ok(Ok(true)), "it did what could be done");
+        assert_eq!(seen, Ok(Ok(true)), "it worked on the third dictionary");
     });
     assert_eq!([0, 1, 2].map(frozen), [0, 1, 0]);
     assert!(env.run_due_work().unwrap());
@@ -94,13 +94,13 @@ fn noisy(key: u64, len: usize) -> Batch {
     batch
 }
 
-/// Puts values from a key on until one is refused for want of space.
+/// Puts values at increasing keys until one is refused for want of space.
 fn fill(env: &Env, first: u64, len: usize) {
     let refused = (first..).find_map(|key| env.commit(&noisy(key, len)).err());
     assert_eq!(refused, Some(Error::NoSpace));
 }
 
-/// An environment in which so many bytes are free, or a little more.
+/// An environment with `free_bytes` free, or a little more.
 fn nearly_full(free_bytes: u64) -> Env {
     let env = env_of(1, 64 << 10);
     for key in 0.. {
@@ -117,7 +117,7 @@ fn nearly_full(free_bytes: u64) -> Env {
 }
 
 #[test]
-fn of_two_that_find_room_for_one_at_the_same_moment_one_is_refused() {
+fn one_of_two_simultaneous_batches_is_refused_if_there_is_room_for_one() {
     let env = nearly_full(150_000);
     let batches = [1 << 40, 2 << 40].map(|key| noisy(key, 100_000));
     let results = std::thread::scope(|scope| {
@@ -126,7 +126,7 @@ fn of_two_that_find_room_for_one_at_the_same_moment_one_is_refused() {
             let env = &env;
             scope.spawn(move || env.commit(batch))
         });
-        // They come as far as to this lock.
+        // Both threads reach this lock.
         std::thread::sleep(std::time::Duration::from_millis(200));
         drop(held);
         threads.map(|thread| thread.join().unwrap())
@@ -142,7 +142,7 @@ fn of_two_that_find_room_for_one_at_the_same_moment_one_is_refused() {
 }
 
 #[test]
-fn on_a_full_device_what_takes_the_place_of_as_much_is_taken_and_what_adds_is_not() {
+fn a_full_device_accepts_replacing_batches_and_refuses_adding_ones() {
     let env = env_of(1, 64 << 10);
     fill(&env, 0, 4000);
     let value = noise(7, 8000);
@@ -160,7 +160,7 @@ fn on_a_full_device_what_takes_the_place_of_as_much_is_taken_and_what_adds_is_no
         env.commit(&batch).unwrap_or_else(|error| panic!("{number}: {error}"));
     }
     fill(&env, 1 << 40, 4000);
-    // Who says so and adds is refused before the reserve is used up.
+    // Batches that claim to replace, but add, are refused before the reserve is used up.
     let refused = (1 << 20..).find_map(|number| env.commit(&moved(number)).err());
     assert_eq!(refused, Some(Error::NoSpace));
     env.checkpoint().unwrap();
@@ -171,13 +171,13 @@ fn on_a_full_device_what_takes_the_place_of_as_much_is_taken_and_what_adds_is_no
 }
 
 #[test]
-fn room_that_is_set_aside_is_there_for_whom_it_was() {
+fn room_set_aside_is_only_for_batches_that_draw_on_it() {
     let env = nearly_full(1 << 20);
     let free = env.space().free_bytes;
     assert_eq!(env.set_aside(free + (64 << 10)), Err(Error::NoSpace));
     env.set_aside(700_000).unwrap();
     assert!(env.space().free_bytes <= free - 700_000);
-    assert_eq!(env.set_aside(700_000), Err(Error::NoSpace), "it is there once");
+    assert_eq!(env.set_aside(700_000), Err(Error::NoSpace), "the room is given once");
     fill(&env, 1 << 40, 1000);
     for key in 0..700 {
         let mut batch = noisy(2 << 40 | key, 1000);
@@ -185,7 +185,7 @@ fn room_that_is_set_aside_is_there_for_whom_it_was() {
         env.commit(&batch).unwrap_or_else(|error| panic!("{key}: {error}"));
     }
     assert_eq!(env.commit(&noisy(3 << 40, 10_000)), Err(Error::NoSpace));
-    // What is put back is everybody's.
+    // Room that is put back is free for all batches.
     let mut batch = Batch::new();
     batch.delete_range(DictId(0), &Cut::before((2u64 << 40).to_be_bytes()), &Cut::HIGH);
     env.commit(&batch).unwrap();
@@ -203,7 +203,7 @@ fn open(device: &Arc<MemDevice>) -> Env {
     Env::open(device.clone(), Options::new(1 << 20, Arc::new(Replace))).unwrap()
 }
 
-/// An environment with a change that nobody has synced.
+/// An environment with an unsynced change.
 fn unsynced(device: &Arc<MemDevice>) -> Env {
     Env::format(device.clone(), &SMALL, [1; 16]).unwrap();
     let env = open(device);
@@ -213,7 +213,7 @@ fn unsynced(device: &Arc<MemDevice>) -> Env {
     env
 }
 
-/// What a crash leaves of a device: whether it was closed well, and the value.
+/// The state after a crash: whether the volume is clean, and the value.
 fn left(device: &Arc<MemDevice>) -> (bool, Option<alloc::vec::Vec<u8>>) {
     let crashed = MemDevice::holding(device.durable_bytes());
     let disk = crate::io::Disk::new(crashed.clone());
@@ -222,7 +222,7 @@ fn left(device: &Arc<MemDevice>) -> (bool, Option<alloc::vec::Vec<u8>>) {
 }
 
 #[test]
-fn who_drops_it_last_closes_it() {
+fn the_last_drop_closes_the_environment() {
     let device = MemDevice::new(2048);
     let env = Arc::new(unsynced(&device));
     let other = env.clone();
@@ -233,7 +233,7 @@ fn who_drops_it_last_closes_it() {
 }
 
 #[test]
-fn what_was_closed_is_not_touched_again_when_it_is_dropped() {
+fn dropping_a_closed_environment_writes_nothing() {
     let device = MemDevice::new(2048);
     let env = unsynced(&device);
     env.close().unwrap();
@@ -245,7 +245,7 @@ fn what_was_closed_is_not_touched_again_when_it_is_dropped() {
 }
 
 #[test]
-fn what_is_abandoned_or_dropped_in_a_panic_is_left_as_by_a_crash() {
+fn abandoning_and_dropping_in_a_panic_are_crashes() {
     let device = MemDevice::new(2048);
     let env = unsynced(&device);
     env.abandon();
@@ -264,9 +264,9 @@ fn what_is_abandoned_or_dropped_in_a_panic_is_left_as_by_a_crash() {
     assert_eq!(left(&device), (false, None));
 }
 
-/// A checkpoint needs room that there is not; the log does not.
+/// There is no room for a checkpoint; the log has room.
 #[test]
-fn what_cannot_be_closed_is_synced() {
+fn a_drop_that_cannot_close_syncs() {
     let device = MemDevice::new(2048);
     let env = unsynced(&device);
     let space = env.engine.store.space.clone();
@@ -276,7 +276,7 @@ fn what_cannot_be_closed_is_synced() {
     assert_eq!(left(&device), (false, Some(b"value".to_vec())));
 }
 
-/// Writes down what it is told.
+/// Collects the reports of the environment.
 #[derive(Default)]
 struct Diary(std::sync::Mutex<alloc::vec::Vec<alloc::string::String>>);
 
@@ -300,7 +300,7 @@ impl Watcher for Diary {
     }
 }
 
-/// A watched environment, and what is told of it.
+/// A watched environment and its reports.
 fn watched(device: &Arc<MemDevice>) -> (Env, Arc<Diary>) {
     Env::format(device.clone(), &SMALL, [1; 16]).unwrap();
     let diary = Arc::new(Diary::default());
@@ -315,13 +315,13 @@ fn put(env: &Env, number: u32) -> Result<()> {
 }
 
 #[test]
-fn while_the_disk_below_is_full_nothing_becomes_durable_and_then_all_of_it() {
+fn commits_on_a_full_disk_become_durable_once_it_has_room() {
     let device = MemDevice::new(2048);
     let (env, diary) = watched(&device);
     put(&env, 0).unwrap();
     env.sync().unwrap();
     device.fill_up(true);
-    // Memory takes some more.
+    // Memory accepts some more.
     let taken = (1..1000).take_while(|number| put(&env, *number).is_ok()).count() as u32;
     assert!((1..999).contains(&taken), "{taken}");
     for error in [put(&env, 1000), env.sync(), env.checkpoint(), env.run_due_work().map(|_| ())] {
@@ -331,7 +331,7 @@ fn while_the_disk_below_is_full_nothing_becomes_durable_and_then_all_of_it() {
     }
     let State::DeviceFull(trouble) = env.state() else { panic!("{:?}", env.state()) };
     assert_eq!(trouble.since_ns, 77);
-    assert_eq!(diary.take().len(), 1, "it is told once");
+    assert_eq!(diary.take().len(), 1, "it is reported once");
     assert_eq!(env.get(DictId(0), &1u32.to_be_bytes()).unwrap().unwrap(), [7; 3000]);
 
     device.fill_up(false);
@@ -362,9 +362,9 @@ fn a_failed_sync_makes_it_read_only_and_says_so_once() {
     assert_eq!(diary.take().len(), 1);
 }
 
-/// Background work that cannot go on without what it cannot read says so, and why.
+/// Background work that cannot go on without unreadable data reports the place and the reason.
 #[test]
-fn a_read_error_of_background_work_is_told_with_its_place() {
+fn a_read_error_of_background_work_is_reported_with_its_place() {
     let device = MemDevice::new(2048);
     let (env, diary) = watched(&device);
     (0..100).for_each(|number| put(&env, number).unwrap());
@@ -382,7 +382,7 @@ fn a_read_error_of_background_work_is_told_with_its_place() {
 }
 
 #[test]
-fn a_refusal_tells_what_is_over_which_limit() {
+fn a_refusal_names_the_size_and_the_limit() {
     let env = env_of(1, 1 << 20);
     let told = |change: &dyn Fn(&mut Batch)| {
         let mut batch = Batch::new();
@@ -407,7 +407,7 @@ fn a_refusal_tells_what_is_over_which_limit() {
 }
 
 #[test]
-fn a_record_of_the_log_that_does_not_parse_is_told_with_its_place() {
+fn a_log_record_that_does_not_parse_is_reported_with_its_place() {
     let geometry = Geometry {
         node_bytes: 16 << 10,
         basement_bytes: 4096,
@@ -428,7 +428,7 @@ fn a_record_of_the_log_that_does_not_parse_is_told_with_its_place() {
     let told = Env::open(crashed.clone(), options()).unwrap_err().to_string();
     assert!(told.starts_with("log segment at byte "), "{told}");
     assert!(told.ends_with("is damaged: a record does not hold the changes that it counts"), "{told}");
-    // Who looks at it as it is finds the same.
+    // Opening it as damaged finds the same.
     let mut all = Vec::new();
     Env::open_damaged(crashed, options(), &mut |found| all.extend(found.into_problem())).unwrap();
     assert_eq!(
