@@ -1,10 +1,9 @@
-//! What a process asks of a mount that concerns a directory as a whole, by ioctl(2).
+//! Requests of a process to a mount about a file or directory as a whole, by ioctl(2).
 //!
-//! The kernel does what concerns names: for a copy, a process makes an empty file or directory under a
-//! name of its own choice, has it filled by the server, and renames it to where it is to be; a
-//! directory that goes is emptied by the server and then removed as any other. So permissions, and
-//! what the kernel knows of names, are right by themselves. All that is meant are open files, never
-//! paths, and what leads from one request to the other is a token.
+//! Names are left to the kernel: to copy, a process makes an empty file or directory under a temporary name,
+//! has the server fill it, and renames it to its place; to remove a tree, it has the server empty the
+//! directory and then removes it like any other. So permissions hold, and the kernel's cache of names stays
+//! right, without more work. Requests are about open files, never paths; a token names the source of a copy.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
 use std::ffi::OsStr;
@@ -29,20 +28,20 @@ use crate::wire::ioctl::{
     EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, HeldBytes, SOURCE, UNFINISHED, USAGE, WRITTEN_BACK, held_of,
 };
 
-/// How long to wait for what was written to mappings before asking again.
+/// Time between two questions whether data written to mappings has arrived.
 const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
 
-/// Makes sure that the server of the mount that a path leads to answers, and that we may go there: a mount
-/// that is for its owner alone refuses even root, who from then on is the owner here, in this thread. Where a
-/// path leads to no mount of this kind, nothing is done.
+/// Makes sure that the server of the mount of `path` answers, and that this thread may go there: a mount for
+/// its owner alone refuses even root, so this thread then becomes the owner. Does nothing if the path is on
+/// no BetrFS mount.
 ///
 /// # Errors
-/// [`Unheard`], before long.
+/// [`Unheard`], after [`ANSWER_TIME_MAX`](crate::ANSWER_TIME_MAX) at the latest.
 pub fn approach(path: &Path) -> Result<(), Unheard> {
     let path = std::path::absolute(path)?;
     let above =
         MountEntry::all()?.into_iter().filter(|mount| mount.is_betrfs() && path.starts_with(&mount.path));
-    // By the names alone: already to follow them may ask a server that does not answer.
+    // By the name alone: following the path could already wait for a server that does not answer.
     let by_name = above.max_by_key(|mount| mount.path.as_os_str().len());
     let by_link = || {
         let place = rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -50,7 +49,7 @@ pub fn approach(path: &Path) -> Result<(), Unheard> {
     };
     let Some(mount) = by_name.or_else(by_link) else { return Ok(()) };
     match Line::open(&mount).and_then(Line::ping) {
-        // Whoever is refused by the server hears of that when it is asked to do something.
+        // A refusal shows when the server is asked to do something.
         Ok(()) | Err(Unheard::Refused | Unheard::Elsewhere) => {}
         Err(unheard) => return Err(unheard),
     }
@@ -60,15 +59,15 @@ pub fn approach(path: &Path) -> Result<(), Unheard> {
     Ok(())
 }
 
-/// Makes `target`, which must not exist, a copy of the file or directory `source` on the same mount,
-/// with all writes to it that have returned, those to its mappings too. It is there whole or not.
+/// Makes `target`, which must not exist, a copy of the file or directory `source` on the same mount, with all
+/// writes to it that have returned, and those to its mappings. The copy appears whole or not at all.
 ///
-/// Others may be able to change the names in the target's directory: each name is used in one open directory,
-/// and what it leads to is looked at before it is believed to be what was made.
+/// Other users may be able to change names in the target's directory: each name is used in one open
+/// directory, and the file behind it is checked before it is taken for the one made here.
 ///
 /// # Errors
-/// The operating system's; `ENOTTY` where `source` is on no BetrFS mount, `ELOOP` where it is a symbolic
-/// link, `ENODEV` where it is no file or directory, `EXDEV` where `target` is not on the same.
+/// The operating system's; `ENOTTY` if `source` is on no BetrFS mount, `ELOOP` if it is a symbolic link,
+/// `ENODEV` if it is no file or directory, `EXDEV` if `target` is not on the same mount.
 pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Result<()> {
     let from = open_plain(source, OFlags::NOFOLLOW)?;
     let is_dir = from.metadata()?.is_dir();
@@ -81,12 +80,12 @@ pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Resul
         return Err(Errno::XDEV.into());
     }
     let copy = Unfinished::make(&parent, platform, is_dir)?;
-    // SAFETY: the number says that a u64 is read, and one is given.
+    // SAFETY: the ioctl reads a u64, and the argument is one.
     let filled = unsafe { ioctl(&copy.open, Setter::<FILL, u64>::new(token)) };
     match filled.map_err(io::Error::from).and_then(|()| copy.rename(name)) {
         Ok(()) => Ok(()),
         Err(error) => {
-            // The failure to tell of is the first.
+            // The first failure is the one to report.
             let _ = copy.discard();
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::STALE | Errno::NOTTY) => Err(Errno::XDEV.into()),
@@ -96,7 +95,7 @@ pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Resul
     }
 }
 
-/// A copy under a hidden name, while it is being made.
+/// A copy being made, under a hidden name.
 struct Unfinished<'a> {
     parent: &'a File,
     name: String,
@@ -121,7 +120,7 @@ impl<'a> Unfinished<'a> {
             Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT) => return Err(replaced()),
             open => File::from(open?),
         };
-        // Another directory in its place would be filled.
+        // Another directory in its place must not be filled.
         let (above, made) = (parent.metadata()?, open.metadata()?);
         let is_ours = made.uid() == rustix::process::geteuid().as_raw() && made.mode() & 0o077 == 0;
         if !is_ours || made.dev() != above.dev() || (is_dir && !is_empty(&open)?) {
@@ -130,7 +129,7 @@ impl<'a> Unfinished<'a> {
         Ok(Unfinished { parent, name, open, is_dir })
     }
 
-    /// Gives it its name.
+    /// Renames it to `name`, which must not exist.
     fn rename(&self, name: &OsStr) -> io::Result<()> {
         self.must_be_at(OsStr::new(&self.name))?;
         let no_replace = RenameFlags::NOREPLACE;
@@ -138,10 +137,10 @@ impl<'a> Unfinished<'a> {
         self.must_be_at(name)
     }
 
-    /// Removes it with what it holds by now.
+    /// Removes it with its contents.
     fn discard(&self) -> io::Result<()> {
         if self.is_dir {
-            // SAFETY: the number says that there is no argument.
+            // SAFETY: the ioctl takes no argument.
             unsafe { ioctl(&self.open, NoArg::<EMPTY>::new()) }?;
         }
         self.must_be_at(OsStr::new(&self.name))?;
@@ -161,7 +160,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-/// Whether nothing is in an open directory.
+/// Whether an open directory is empty.
 fn is_empty(dir: &File) -> io::Result<bool> {
     for entry in rustix::fs::Dir::read_from(dir)? {
         if ![&b"."[..], b".."].contains(&entry?.file_name().to_bytes()) {
@@ -171,9 +170,9 @@ fn is_empty(dir: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Opens the directory of a path; the path's last name.
+/// Opens the parent directory of a path; returns it and the path's last name.
 fn open_parent(path: &Path) -> io::Result<(File, &OsStr)> {
-    // Without a slash at the end, by which a symbolic link would be followed.
+    // `file_name` drops a slash at the end, which would follow a symbolic link.
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
     };
@@ -182,8 +181,8 @@ fn open_parent(path: &Path) -> io::Result<(File, &OsStr)> {
     Ok((File::from(rustix::fs::open(parent, flags, Mode::empty())?), name))
 }
 
-/// Opens a file or directory on a BetrFS mount to ask something of it. What else a path leads to is not
-/// opened: that could be waited for, or do something.
+/// Opens a file or directory on a BetrFS mount for an ioctl. Devices and pipes are not opened: that could
+/// block or have effects.
 fn open_plain(path: &Path, flags: OFlags) -> io::Result<File> {
     let found = File::from(rustix::fs::open(path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
     let kind = found.metadata()?.file_type();
@@ -199,8 +198,7 @@ fn open_plain(path: &Path, flags: OFlags) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
-/// Opens the directory under which the snapshots of a directory are found. No name on the way is followed
-/// twice.
+/// Opens the directory that holds the snapshots of `dir`. No name on the way is followed twice.
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
@@ -214,7 +212,7 @@ pub fn open_snapshots(dir: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::openat(&dir, SNAPSHOTS_NAME, flags, Mode::empty())?))
 }
 
-/// Brings to the mount what processes have written to mappings of files in a directory.
+/// Has the kernel write back what processes have written to mappings of files in a directory.
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
@@ -223,8 +221,7 @@ pub fn write_back(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes durable all of a mount for which writes have returned, with what processes have written to mappings
-/// of files in this directory.
+/// Makes durable all writes to a mount that have returned, and those to mappings of files in this directory.
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
@@ -234,12 +231,12 @@ pub fn sync(dir: &Path) -> io::Result<()> {
     open.sync_all()
 }
 
-/// The token of a source, once what was written to mappings of files in it has come.
+/// Registers a source and returns its token, once data written to mappings of its files has arrived.
 fn wait_written_back(source: &File) -> Result<u64, Errno> {
-    // SAFETY: the number says that a u64 is written, and to a u64 it is.
+    // SAFETY: the ioctl writes a u64, and the buffer is one.
     let token = unsafe { ioctl(source, Getter::<SOURCE, u64>::new()) }?;
     loop {
-        // SAFETY: the number says that a u64 is read, and one is given.
+        // SAFETY: the ioctl reads a u64, and the argument is one.
         match unsafe { ioctl(source, Setter::<WRITTEN_BACK, u64>::new(token)) } {
             Err(Errno::AGAIN) => thread::sleep(WRITE_BACK_POLL),
             written => return written.map(|()| token),
@@ -247,29 +244,29 @@ fn wait_written_back(source: &File) -> Result<u64, Errno> {
     }
 }
 
-/// The stored bytes of a file or directory with all that is below it, and those that its removal would
+/// The stored bytes of a file or directory with everything below it, and the bytes that its removal would
 /// free.
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` where it is on no BetrFS mount.
 pub fn usage(path: &Path) -> io::Result<(u64, u64)> {
     let open = open_plain(path, OFlags::empty())?;
-    // SAFETY: the number says that two u64 are written, and to two it is.
+    // SAFETY: the ioctl writes two u64, and the buffer is two.
     let [stored, freed] = unsafe { ioctl(&open, Getter::<USAGE, [u64; 2]>::new()) }?;
     Ok((stored, freed))
 }
 
-/// Why a directory was not removed with all that is below it.
+/// Why a tree was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveTreeError {
     /// Something is mounted on it or below it.
     #[error("something is mounted on it or below it")]
     MountedBelow,
-    /// Snapshots of it, or of directories below it, which were not to go along.
+    /// Snapshots of it or of directories below it exist and were to be kept.
     #[error("{} snapshots hold it", .0.count)]
     Held(Held),
-    /// Any other cause: `ENOTTY` where it is on no BetrFS mount, `EPERM` where it is another's in a sticky
-    /// directory, `EINVAL` where the path does not end with its name.
+    /// Any other cause: `ENOTTY` if it is on no BetrFS mount, `EPERM` if it is another user's in a sticky
+    /// directory, `EINVAL` if the path does not end with its name.
     #[error(transparent)]
     Os(#[from] io::Error),
 }
@@ -280,8 +277,7 @@ impl From<Errno> for RemoveTreeError {
     }
 }
 
-/// Removes a directory with all that is below it. A crash leaves all of it, an empty directory, or
-/// nothing.
+/// Removes a directory with everything below it. A crash leaves all of it, an empty directory, or nothing.
 ///
 /// # Errors
 /// Nothing was removed then.
@@ -290,7 +286,7 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW;
     let open = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
-    // What could not be removed afterwards is not emptied, and a mount below would be left without a path.
+    // A directory that cannot be removed must not be emptied, and a mount below would be left without a path.
     if mount_id(&parent)? != mount_id(&open)? || has_mounts_below(&open)? {
         return Err(RemoveTreeError::MountedBelow);
     }
@@ -299,7 +295,7 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
         return Err(Errno::PERM.into());
     }
     rustix::fs::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())?;
-    // SAFETY: the numbers say that there is no argument.
+    // SAFETY: neither ioctl takes an argument.
     let emptied = match snapshots {
         SnapshotsBelow::Hold => unsafe { ioctl(&open, NoArg::<EMPTY>::new()) },
         SnapshotsBelow::Go => unsafe { ioctl(&open, NoArg::<EMPTY_WITH_SNAPSHOTS>::new()) },
@@ -314,7 +310,7 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
 
 /// The snapshots that hold an open directory.
 fn held(dir: &File) -> io::Result<Held> {
-    // SAFETY: the number says that so many bytes are written, and to so many it is.
+    // SAFETY: the ioctl writes a `HeldBytes`, and the buffer is one.
     let bytes: HeldBytes = unsafe { ioctl(dir, Getter::<HELD, HeldBytes>::new()) }?;
     Ok(held_of(&bytes).ok_or(Errno::IO)?)
 }
@@ -326,8 +322,8 @@ fn has_mounts_below(dir: &File) -> io::Result<bool> {
     Ok(mounts.iter().any(|mount| mount.path != path && mount.path.starts_with(&path)))
 }
 
-/// Whether a user may remove an entry of a directory of this mode as far as the sticky bit goes; the
-/// owners are those of the directory and of the entry.
+/// Whether the sticky bit in a directory's mode lets a user remove an entry. `owners` are those of the
+/// directory and of the entry.
 fn may_remove(mode: u32, owners: [u32; 2], user: Uid) -> bool {
     let is_sticky = Mode::from_raw_mode(mode).contains(Mode::SVTX);
     !is_sticky || user.is_root() || owners.contains(&user.as_raw())

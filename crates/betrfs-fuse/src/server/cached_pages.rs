@@ -1,17 +1,17 @@
-//! Of which files the kernel may have pages.
+//! The files of which the kernel may have pages.
 //!
-//! Of what it reads from its pages nobody tells the server. So opening such a file to read it counts as an
-//! access; of any other a READ will come.
+//! The kernel does not report reads from its pages. So opening such a file for reading counts as an access;
+//! reading any other file sends a READ.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use betrfs::InodeId;
 
-/// So many nodes are told apart: 128 KiB. Those that share a bit are taken for one another, which takes an
-/// access for one that was none, and never the other way round.
+/// Bits in the table, 128 KiB. Nodes that share a bit are taken for one another: an open may then count as an
+/// access without being one, but no access is missed.
 const BITS: u64 = 1 << 20;
 
-/// A bit for each node.
+/// A bit for each node, shared by nodes whose numbers are equal modulo [`BITS`].
 pub struct CachedPages(Box<[AtomicU64]>);
 
 impl Default for CachedPages {
@@ -24,7 +24,7 @@ impl CachedPages {
     /// Notes that a file was read or written by way of its pages.
     pub fn come(&self, node: InodeId) {
         let (word, bit) = self.place(node);
-        // Most often it is set, and then nobody else's cache is to lose the line.
+        // Mostly the bit is set already, and a store would take the cache line from other CPUs.
         if let Some(word) = word.filter(|word| word.load(Relaxed) & bit == 0) {
             word.fetch_or(bit, Relaxed);
         }
@@ -45,7 +45,7 @@ impl CachedPages {
     }
 
     fn place(&self, node: InodeId) -> (Option<&AtomicU64>, u64) {
-        // The lower bits of the numbers in use differ.
+        // Node numbers in use differ in their lower bits.
         let at = node.0 % BITS;
         (self.0.get((at / 64) as usize), 1 << (at % 64))
     }

@@ -1,8 +1,8 @@
-//! Who sends a request, and what that task may do.
+//! The task that sends a request, and its rights.
 //!
-//! The kernel names a user only where something is made, and by the identity that this gets, which on an
-//! idmapped mount is another. So the task's own is asked for in /proc. It waits in its request meanwhile, so
-//! that it is still the one that sent it.
+//! The kernel names a user only in requests that make something, and then as the owner of the new object,
+//! which on an idmapped mount is another identity. So the task's own identity is read from /proc. The task
+//! waits for the answer meanwhile, so its number still belongs to it.
 
 use std::fs;
 
@@ -11,42 +11,42 @@ const CAP_FSETID: u32 = 4;
 /// The capability that `trusted.` attributes are for.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Who sends a request.
+/// The task that sends a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// The user and the group of what it makes.
+    /// User id of objects that it makes.
     pub uid: u32,
-    /// See [`uid`](Caller::uid).
+    /// Group id of objects that it makes.
     pub gid: u32,
-    /// The thread, by its number where the volume was mounted; 0 where it has none there.
+    /// The thread's id in the pid namespace of the mount; 0 if it has none there.
     pub task: u32,
 }
 
 impl Caller {
-    /// The task's file-system user, if it can be told.
+    /// The task's file-system user, if /proc shows it.
     pub fn user(self) -> Option<u32> {
         user_of(&self.status()?)
     }
 
-    /// Whether it may do what is for root and whoever mounted.
+    /// Whether it is root, or the user who mounted.
     pub fn is_trusted(self) -> bool {
         self.user().is_some_and(|user| user == 0 || user == rustix::process::getuid().as_raw())
     }
 
-    /// Whether set-id bits stay where it changes a file's contents. For a request in which the kernel does
-    /// not say so.
+    /// Whether set-id bits stay when it changes a file's contents: for requests in which the kernel does not
+    /// say.
     pub fn keeps_set_id(self) -> bool {
         self.has(CAP_FSETID)
     }
 
-    /// Whether it may know of `trusted.` attributes.
+    /// Whether it may see `trusted.` attributes.
     pub fn sees_trusted(self) -> bool {
         self.has(CAP_SYS_ADMIN)
     }
 
     fn has(self, capability: u32) -> bool {
         let Some(effective) = self.status().as_deref().and_then(capabilities_of) else { return false };
-        // In a user namespace of its own anybody has all of them.
+        // In a user namespace of their own all users have all capabilities.
         effective & 1 << capability != 0 && self.is_of_our_users()
     }
 
@@ -56,12 +56,12 @@ impl Caller {
     }
 
     fn status(self) -> Option<String> {
-        // 0 is no task.
+        // Task 0 means that the task has no number here.
         (self.task != 0).then(|| fs::read_to_string(format!("/proc/{}/status", self.task)).ok()).flatten()
     }
 }
 
-/// The file-system user in a task's status (proc_pid_status(5)), the last of four.
+/// The file-system user in a task's status (proc_pid_status(5)): the last of four.
 fn user_of(status: &str) -> Option<u32> {
     field(status, "Uid:")?.split_whitespace().nth(3)?.parse().ok()
 }
@@ -83,7 +83,7 @@ mod tests {
         "Name:\tfsx\nUid:\t1000\t1001\t1002\t1003\nGid:\t1\t2\t3\t4\nCapEff:\t000001ffffffffff\n";
 
     #[test]
-    fn a_status_tells_user_and_capabilities() {
+    fn user_and_capabilities_are_parsed_from_a_status() {
         assert_eq!(user_of(STATUS), Some(1003));
         assert_eq!(capabilities_of(STATUS), Some(0x01ff_ffff_ffff));
         assert_eq!(user_of("Uid:\t1\t2\t3\n"), None);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_told_by_its_number_alone() {
+    fn a_tasks_user_is_read_from_proc_and_not_from_the_request() {
         let task = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let ours = rustix::process::geteuid().as_raw();
         assert_eq!(Caller { uid: 7, gid: 7, task }.user(), Some(ours));

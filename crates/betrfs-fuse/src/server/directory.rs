@@ -4,7 +4,7 @@ use betrfs::{DirEntry, FileType, InodeId, Objects};
 
 use super::{Answer, IntoAnswer, Server};
 
-/// The listing begins with these two; the library's cookies begin behind theirs.
+/// The first two entries of a listing, with their cookies; the library's cookies are larger.
 const DOTS: [(&[u8], u64); 2] = [(b".", 1), (b"..", 2)];
 const COOKIE_DOTS_MAX: u64 = 2;
 
@@ -14,12 +14,14 @@ impl Server {
         self.volume.fsync(dir).answer()
     }
 
-    /// READDIR and READDIRPLUS: gives the entries from `cookie` on to `take` until it says `false`,
-    /// which means that it did not take that one.
+    /// READDIR and READDIRPLUS: passes the entries from `cookie` on to `take` until it returns `false`, which
+    /// means that it did not take the entry.
     ///
-    /// In a listing for a `walker` entries come with the objects that it is likely to ask for, and
-    /// taking one counts one lookup; `.` and `..` come without. An error is answered only where
-    /// nothing was taken: what was taken has to reach the kernel, and the rest is asked for again.
+    /// With a `walker` (a task), entries come with the objects that the task will probably ask for, and
+    /// taking
+    /// an object counts one lookup; `.` and `..` come without. An error is returned only if no entry was
+    /// taken:
+    /// entries already taken must reach the kernel, which asks for the rest again.
     pub fn readdir(
         &self,
         dir: InodeId,
@@ -52,7 +54,7 @@ impl Server {
         self.volume.readdir(dir, from, objects, take)
     }
 
-    /// `false` where the reply is full.
+    /// Passes `.` and `..` to `take`; returns `false` when the reply is full.
     fn list_dots(
         &self,
         dir: InodeId,

@@ -1,15 +1,15 @@
-//! What of failed requests goes to the log: trouble with the volume, in a bounded number of lines, for
-//! whoever meets a damaged file may meet it a thousand times a second.
+//! Failures of the volume in the log: a bounded number of lines, because a program may meet a damaged file
+//! a thousand times a second.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// So many lines in so long a time.
+/// At most this many lines in each [`TIME`].
 const LINES_MAX: u32 = 10;
 const TIME: Duration = Duration::from_secs(10);
 
-/// The failures that were told lately.
+/// Counts of failures that were logged or left out.
 #[derive(Default)]
 pub struct ErrorLog(Mutex<State>);
 
@@ -21,17 +21,17 @@ struct State {
     read_only_told: bool,
 }
 
-/// What is to be said of a failure.
+/// Whether to log a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Saying {
-    /// It, and that so many before were passed over.
+    /// Log it, with the number of failures left out before it.
     Line(u64),
-    /// Nothing.
+    /// Do not log it.
     Nothing,
 }
 
 impl ErrorLog {
-    /// Takes note of a failure at a moment.
+    /// Counts a failure at the moment `now` and decides whether to log it.
     pub fn note(&self, now: Instant) -> Saying {
         let mut state = self.0.lock();
         if state.began.is_none_or(|began| now.saturating_duration_since(began) >= TIME) {
@@ -45,7 +45,7 @@ impl ErrorLog {
         Saying::Line(std::mem::take(&mut state.passed_over))
     }
 
-    /// Whether this is the first time that changes are refused, which is told once.
+    /// Whether this is the first call: that changes are refused is logged once.
     pub fn is_first_refusal(&self) -> bool {
         !std::mem::replace(&mut self.0.lock().read_only_told, true)
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_failures_are_a_few_lines_and_their_number_is_told() {
+    fn many_failures_make_a_few_lines_and_a_count() {
         let error_log = ErrorLog::default();
         let start = Instant::now();
         let lines = (0..1000).filter(|_| error_log.note(start) != Saying::Nothing).count();

@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use super::{Answer, IntoAnswer, Server};
 
 impl Server {
-    /// OPEN, with the emptying that O_TRUNC asks for. Whether it has moved the time of access, of which the
-    /// kernel does not know.
+    /// OPEN; O_TRUNC empties the file. Returns whether the time of access changed, which the kernel does not
+    /// know.
     pub fn open(&self, node: InodeId, flags: OFlags) -> Answer<bool> {
         let to_read = flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::TRUNC);
         if !to_read && self.volume.is_read_only(node).answer()? {
@@ -26,10 +26,11 @@ impl Server {
         Ok(self.may_be_read_unseen(node, flags))
     }
 
-    /// Counts an access where an opened file can be read without a READ.
+    /// Counts an access if the opened file may be read without a READ. Returns whether the time of access
+    /// changed.
     fn may_be_read_unseen(&self, node: InodeId, flags: OFlags) -> bool {
         let reads = flags & OFlags::ACCMODE != OFlags::WRONLY && !flags.contains(OFlags::TRUNC);
-        // The end of an empty file the kernel knows by itself.
+        // The kernel knows the end of an empty file and sends no READ.
         let is_empty = || self.volume.getattr(node).is_ok_and(|attr| attr.size == 0);
         reads
             && access_by(flags) == Access::Counts
@@ -37,28 +38,28 @@ impl Server {
             && self.volume.note_access(node).unwrap_or(false)
     }
 
-    /// RELEASE: the last descriptor of an OPEN, CREATE or TMPFILE with these flags is gone, its mappings
-    /// too.
+    /// RELEASE: the last descriptor of an OPEN, CREATE or TMPFILE with these flags is gone, and its mappings.
     pub fn release(&self, node: InodeId, flags: OFlags) {
         self.mappings.released(node, flags);
         self.volume.release_node(node);
     }
 
-    /// READ by a descriptor with these flags; how many bytes of `out` are filled, all but at the end of the
-    /// file.
+    /// READ by a descriptor with these flags; returns the number of bytes filled in `out`, less than all only
+    /// at
+    /// the end of the file.
     pub fn read(&self, node: InodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
         self.pages.come(node);
         self.volume.read_into(node, offset, out, access_by(flags)).answer()
     }
 
-    /// Notes that what is written goes to the kernel's pages as well.
+    /// Notes that a write also went to the kernel's pages.
     pub fn writes_pages(&self, node: InodeId) {
         self.pages.come(node);
     }
 
-    /// WRITE; how many bytes were written.
+    /// WRITE; returns the number of bytes written.
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
-        // Set-id bits are dealt with before, see `kill_set_id`.
+        // Set-id bits were cleared before, see `kill_set_id`.
         self.volume.write(node, offset, data).answer()
     }
 
@@ -87,13 +88,13 @@ impl Server {
         self.volume.seek(node, offset, what).answer()
     }
 
-    /// COPY_FILE_RANGE; the number of bytes copied.
+    /// COPY_FILE_RANGE; returns the number of bytes copied.
     pub fn copy_file_range(&self, from: (InodeId, u64), to: (InodeId, u64), len: u64) -> Answer<u64> {
         self.volume.copy_range(from.0, from.1, to.0, to.1, len).answer()
     }
 }
 
-/// What a descriptor's flags say of the time of access.
+/// Whether reads by a descriptor with these flags count as accesses.
 fn access_by(flags: OFlags) -> Access {
     if flags.contains(OFlags::NOATIME) { Access::Unnoticed } else { Access::Counts }
 }
@@ -103,7 +104,7 @@ fn all_data(size: u64, offset: u64, what: SeekWhat) -> Option<u64> {
     (offset < size).then_some(if what == SeekWhat::Data { offset } else { size })
 }
 
-/// `None` for what is not offered.
+/// `None` for modes that are not supported.
 fn fallocate_mode(flags: FallocateFlags) -> Option<FallocateMode> {
     let keep_size = flags.contains(FallocateFlags::KEEP_SIZE);
     match flags - FallocateFlags::KEEP_SIZE {
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fallocate_does_not_offer_is_refused() {
+    fn fallocate_modes_that_are_not_supported_are_refused() {
         let mode = |bits| fallocate_mode(FallocateFlags::from_bits_retain(bits));
         assert_eq!(mode(0), Some(FallocateMode::Allocate { keep_size: false }));
         assert_eq!(mode(1), Some(FallocateMode::Allocate { keep_size: true }));

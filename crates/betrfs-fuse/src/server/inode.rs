@@ -1,4 +1,4 @@
-//! Requests about one object's attributes, and about the volume's room.
+//! Requests about one object's attributes, and about the volume's space.
 
 use betrfs::{Attr, FileType, InodeId, SetAttr, StatFs};
 
@@ -18,9 +18,10 @@ impl Server {
         self.volume.setattr(node, set).answer()
     }
 
-    /// Takes the set-id bits from a file whose contents are about to change, unless they may stay; whether
-    /// there were any. The kernel has to be told before the contents change: it would run them with the bits
-    /// that it knows.
+    /// Clears the set-id bits of a file whose contents are about to change, unless they may stay; returns
+    /// whether
+    /// there were any. The kernel must be told before the contents change: else it would run the new contents
+    /// with the old bits.
     pub fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<bool> {
         let before = self.getattr(node)?;
         if before.file_type != FileType::Regular || before.perm & SET_ID == 0 || may_stay() {

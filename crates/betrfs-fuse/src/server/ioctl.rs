@@ -1,5 +1,5 @@
-//! Requests about a directory as a whole: a token for what is to be copied, the filling of a copy, and
-//! the emptying of what is to go.
+//! Requests about a file or directory as a whole: a token for the source of a copy, filling the copy, sizes,
+//! and emptying a directory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::mount_info::MountEntry;
 /// How many sources are remembered; the oldest is forgotten first.
 const SOURCES_MAX: usize = 1024;
 
-/// The sources that tokens were given out for.
+/// Sources with a token, newest first.
 #[derive(Default)]
 pub struct Sources(Mutex<VecDeque<Source>>);
 
@@ -27,18 +27,18 @@ struct Source {
     written_back: Arc<AtomicBool>,
 }
 
-/// A source that was taken on.
+/// A source with its new token.
 pub struct Offered {
-    /// What [`fill`](Server::fill) knows it by.
+    /// The token, for [`fill`](Server::fill).
     pub token: u64,
     /// Files in it that processes may have mapped.
     pub files: Vec<InodeId>,
-    /// To be set when what was written to mappings of these has come.
+    /// To be set when the kernel has written back dirty pages of these files.
     pub written_back: Arc<AtomicBool>,
 }
 
 impl Server {
-    /// IOCTL: takes a source on.
+    /// IOCTL: registers a source and returns its token.
     pub fn offer(&self, node: InodeId, caller: Caller) -> Answer<Offered> {
         may_do_all(caller)?;
         let files = self.volume.open_files_in(node).answer()?;
@@ -49,8 +49,9 @@ impl Server {
         Ok(Offered { token, files, written_back })
     }
 
-    /// IOCTL: EAGAIN until what was written to mappings before a source was taken on has come; nobody
-    /// waits for it here.
+    /// IOCTL: EAGAIN until the data written to mappings before the source was registered has arrived; does
+    /// not
+    /// wait.
     pub fn await_written_back(&self, token: u64) -> Answer<()> {
         let sources = self.sources.0.lock();
         let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
@@ -66,14 +67,15 @@ impl Server {
         self.volume.clone_onto(source, node).answer()
     }
 
-    /// IOCTL: the stored bytes of a file or directory, and those that its removal would free.
+    /// IOCTL: the stored bytes of a file or directory, and the bytes that its removal would free.
     pub fn usage(&self, node: InodeId, caller: Caller) -> Answer<[u64; 2]> {
         may_do_all(caller)?;
         let usage = self.volume.usage(node).answer()?;
         Ok([usage.stored_bytes, usage.exclusive_bytes])
     }
 
-    /// IOCTL: removes all that is below a directory; the nodes whose attributes the kernel no longer knows.
+    /// IOCTL: removes everything below a directory; returns the nodes whose attributes changed unknown to the
+    /// kernel.
     pub fn empty(&self, node: InodeId, snapshots: SnapshotsBelow, caller: Caller) -> Answer<Vec<InodeId>> {
         may_do_all(caller)?;
         self.may_change()?;
@@ -86,24 +88,26 @@ impl Server {
         self.volume.snapshots_below(node).answer()
     }
 
-    /// Whether a caller may make or remove what is in a directory: a snapshot pins programs that bear another
-    /// user's rights, and its removal is that of a tree.
+    /// Whether a caller may make or remove directories in this one. Among snapshots only trusted callers may:
+    /// a
+    /// snapshot keeps set-id programs of other users, and its removal is that of a tree.
     pub(super) fn may_change_in(&self, parent: InodeId, caller: Caller) -> Answer<()> {
         if self.volume.holds_snapshots(parent).answer()? { may_do_all(caller) } else { Ok(()) }
     }
 
-    /// What an ioctl does the kernel does not know.
+    /// `EROFS` on a read-only mount: the kernel does not check this, as it does not know which ioctls change
+    /// something.
     fn may_change(&self) -> Answer<()> {
         let mounts = MountEntry::all().unwrap_or_default();
         let ours = mounts.iter().rfind(|mount| mount.is_betrfs() && mount.path == self.identity.mount_point);
-        // A remount changes it, and no server is told of that.
+        // A remount changes the flag, and the kernel does not tell the server.
         let read_only = ours.map_or(self.read_only, MountEntry::is_read_only);
         if read_only { Err(Errno::ROFS) } else { Ok(()) }
     }
 }
 
-/// Nobody can look at the owner and the permissions of all that is below a directory at a cost that
-/// does not depend on how much that is. So whoever treats it as one must be somebody who may do all.
+/// `EPERM` for callers that are not trusted. Checking owner and permissions of everything below a directory
+/// would cost time in proportion to its size, so only a caller who may do everything may treat it as one.
 fn may_do_all(caller: Caller) -> Answer<()> {
     if caller.is_trusted() { Ok(()) } else { Err(Errno::PERM) }
 }

@@ -1,8 +1,8 @@
-//! The file-system side of the mount: one method a request, and nothing of how requests travel.
+//! The file-system side of the mount: one method for each request, independent of the transport.
 //!
-//! A transport turns what it reads into a call here and the answer into bytes. What the library's
-//! calls do not settle by themselves is settled here: who a new object belongs to, what a request's
-//! flags mean, and the status that the mount's root answers.
+//! The protocol decodes a request, calls a method here and encodes the answer. Decided here, because the
+//! library leaves it open: the owner of a new object, the meaning of a request's flags, and the status for
+//! `betrfs stats`.
 
 mod cached_pages;
 mod caller;
@@ -29,7 +29,7 @@ use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
 use crate::status::{Identity, Status};
 
-/// What a request is answered with.
+/// The answer to a request.
 pub type Answer<T> = Result<T, Errno>;
 
 /// Answers the requests of one mount.
@@ -48,8 +48,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of an open volume. Of a mount that is read-only the kernel refuses what it knows to be a
-    /// change.
+    /// A server of an open volume. On a read-only mount the kernel itself refuses the changes it knows of.
     pub fn new(volume: Arc<Volume>, identity: Identity, read_only: bool, closing: Arc<Closing>) -> Server {
         Server {
             volume,
@@ -66,13 +65,12 @@ impl Server {
         }
     }
 
-    /// Notes, once, by which transport requests travel, for [`status`](Server::status).
+    /// Sets the transport's name for [`status`](Server::status), once.
     pub fn set_transport(&self, transport: &'static str) {
         self.transport.get_or_init(|| transport);
     }
 
-    /// DESTROY: the kernel's last request, at the end of a mount of a block device, for whose answer
-    /// umount(2) waits.
+    /// DESTROY: the last request of a mount of a block device; umount(2) waits for its answer.
     pub fn destroy(&self) {
         self.closing.close();
     }
@@ -82,13 +80,13 @@ impl Server {
         &self.counters
     }
 
-    /// What `betrfs stats` shows.
+    /// The status that `betrfs stats` shows.
     pub fn status(&self) -> Status {
         let transport = self.transport.get().copied().unwrap_or_default();
         Status::of(&self.identity, transport, &self.volume, &self.counters, self.started.elapsed())
     }
 
-    /// The answer to a failed call; trouble with the volume goes to the log as well.
+    /// The answer to a failed call; failures of the volume are logged too.
     fn refuse(error: &betrfs::Error) -> Errno {
         if is_alarming(error) {
             match ERROR_LOG.note(Instant::now()) {
@@ -103,7 +101,7 @@ impl Server {
     }
 }
 
-/// A process serves one mount.
+/// One for the process, which serves one mount.
 static ERROR_LOG: LazyLock<ErrorLog> = LazyLock::new(ErrorLog::default);
 
 /// Turns a library result into an answer.

@@ -13,7 +13,7 @@ const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
 impl Server {
-    /// LOOKUP by a task: the entry, or `None` where there is no such name.
+    /// LOOKUP by a task: the entry, or `None` if there is no such name.
     pub fn lookup(&self, parent: InodeId, name: &[u8], task: u32) -> Answer<Option<Entry>> {
         match self.volume.lookup(parent, name) {
             Ok(entry) => {
@@ -27,17 +27,17 @@ impl Server {
         }
     }
 
-    /// Whether a directory is to become a copy.
+    /// Whether a directory is an unfinished copy.
     pub fn is_unfinished(&self, dir: InodeId) -> bool {
         self.volume.name(dir).is_some_and(|name| name.starts_with(UNFINISHED.as_bytes()))
     }
 
-    /// FORGET: the kernel no longer knows `lookups` of the answers that named the node.
+    /// FORGET: the kernel drops `lookups` of its references to the node.
     pub fn forget(&self, node: InodeId, lookups: u64) {
         self.volume.forget(node, lookups);
     }
 
-    /// MKNOD and MKDIR; `new` holds what was asked for.
+    /// MKNOD and MKDIR.
     pub fn make(&self, parent: InodeId, name: &[u8], new: &NewNode, caller: Caller) -> Answer<Entry> {
         if new.file_type == FileType::Directory {
             self.may_change_in(parent, caller)?;
@@ -57,7 +57,7 @@ impl Server {
         self.open_new(entry, flags)
     }
 
-    /// Opens what was just made.
+    /// Opens a file that was just made.
     fn open_new(&self, entry: Entry, flags: OFlags) -> Answer<Entry> {
         match self.volume.open_inode(entry.node).answer() {
             Ok(()) => {
@@ -87,13 +87,14 @@ impl Server {
         self.volume.unlink(parent, name).answer()
     }
 
-    /// RMDIR: the nodes, in a snapshot that goes, whose attributes the kernel no longer knows.
+    /// RMDIR; returns the nodes whose attributes changed unknown to the kernel, if the directory is a
+    /// snapshot.
     pub fn rmdir(&self, parent: InodeId, name: &[u8], caller: Caller) -> Answer<Vec<InodeId>> {
         self.may_change_in(parent, caller)?;
         self.volume.rmdir(parent, name).answer()
     }
 
-    /// RENAME and RENAME2; a flag that is not known is refused, never ignored.
+    /// RENAME and RENAME2; an unknown flag is refused, never ignored.
     pub fn rename(&self, from: (InodeId, &[u8]), to: (InodeId, &[u8]), flags: u32) -> Answer<()> {
         let flags = rename_flags(flags)?;
         self.volume.rename(from.0, from.1, to.0, to.1, flags).answer()

@@ -1,20 +1,21 @@
-//! Which objects a listing brings along.
+//! The objects that a listing brings along.
 //!
-//! An entry that comes with its object costs the kernel an inode and a name in its cache, and the server an
-//! inode in memory: twice the time of the name alone. Who opens each file, or asks for its size, is
-//! spared a LOOKUP each; who looks for names has no use for it. What a task wants shows only where an object
-//! did *not* come along. So its first directory comes with all objects (`ls -l` lists one), those after that
-//! with the objects of directories only, until it looks up a file: from then on everything comes along.
+//! An entry with its object costs the kernel an inode and a name in its cache, and the server an inode in
+//! memory: twice the time of the name alone. A task that opens each file, or asks for its size, is spared a
+//! LOOKUP for each; a task that looks for names has no use for objects. A task's needs show only where an
+//! object did *not* come along. So a task's first directory comes with all objects (`ls -l` lists one
+//! directory), later ones with the objects of directories only, until the task looks up a file: from then on
+//! all objects come along.
 
 use std::collections::VecDeque;
 
 use betrfs::{InodeId, Objects};
 use parking_lot::Mutex;
 
-/// How many tasks are remembered; who has listed nothing for longest is forgotten.
+/// Number of tasks remembered; the least recent to list a directory is forgotten.
 const TASKS_MAX: usize = 32;
 
-/// The tasks that have listed directories lately.
+/// The tasks that have listed directories, newest first.
 #[derive(Default)]
 pub struct ReaddirplusPolicy(Mutex<VecDeque<Walker>>);
 
@@ -25,7 +26,7 @@ struct Walker {
 }
 
 impl ReaddirplusPolicy {
-    /// Notes that a task lists a directory; which objects to give it.
+    /// Notes that a task lists a directory; returns the objects to bring along.
     pub fn lists(&self, task: u32, dir: InodeId) -> Objects {
         let mut readdirplus_policy = self.0.lock();
         let known = readdirplus_policy
@@ -39,7 +40,7 @@ impl ReaddirplusPolicy {
         if all { Objects::All } else { Objects::Directories }
     }
 
-    /// Notes that a task asks for something that is no directory.
+    /// Notes that a task looks up something other than a directory.
     pub fn looks_up_a_file(&self, task: u32) {
         let mut readdirplus_policy = self.0.lock();
         if let Some(walker) = readdirplus_policy.iter_mut().find(|walker| walker.task == task) {
@@ -55,7 +56,7 @@ mod tests {
     const DIRS: [InodeId; 3] = [InodeId(1), InodeId(2), InodeId(3)];
 
     #[test]
-    fn who_looks_up_no_file_gets_those_of_the_first_directory_only() {
+    fn a_task_that_looks_up_no_file_gets_all_objects_of_its_first_directory_only() {
         let readdirplus_policy = ReaddirplusPolicy::default();
         assert_eq!(readdirplus_policy.lists(7, DIRS[0]), Objects::All);
         assert_eq!(readdirplus_policy.lists(7, DIRS[1]), Objects::Directories);
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_listed_nothing_for_longest_is_forgotten() {
+    fn the_least_recent_task_is_forgotten() {
         let readdirplus_policy = ReaddirplusPolicy::default();
         for task in 0..TASKS_MAX as u32 {
             readdirplus_policy.lists(task, DIRS[0]);

@@ -1,18 +1,18 @@
-//! Which files may be mapped so that they can be written to.
+//! The files that may have writable mappings.
 //!
-//! What a process writes to a mapping comes when the kernel gives the page back, and LSEEK does not wait for
-//! that: in what is a hole here there may be data. Such a mapping needs a descriptor to read and write by,
-//! and keeps it open. So as long as there is one the file has no holes for those who ask.
+//! Data that a process writes to a mapping arrives when the kernel writes the page back, and LSEEK does not
+//! wait for that: a hole here may hold data there. A writable mapping needs a descriptor open for reading and
+//! writing, and keeps it open. So while a file has such a descriptor, LSEEK reports no holes in it.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use betrfs::InodeId;
 use rustix::fs::OFlags;
 
-/// Counters. Nodes that share one are taken for one another, which hides holes, and never data.
+/// Number of counters. Nodes that share one are taken for one another, which hides holes, and never data.
 const CELLS: usize = 4096;
 
-/// How many descriptors to read and write by are open, of which node.
+/// Counts the descriptors open for reading and writing, by node.
 pub struct WritableMappings(Box<[AtomicU32]>);
 
 impl Default for WritableMappings {
@@ -29,21 +29,21 @@ impl WritableMappings {
         }
     }
 
-    /// Notes that a file which was opened so is no longer.
+    /// Notes that a file opened with these flags was closed.
     pub fn released(&self, node: InodeId, flags: OFlags) {
         if let Some(count) = self.count(node, flags) {
             count.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Whether a file may hold data that is not known here.
+    /// Whether a mapping of a file may hold data that has not arrived.
     pub fn may_hide_data(&self, node: InodeId) -> bool {
         self.count(node, OFlags::RDWR).is_some_and(|count| count.load(Relaxed) > 0)
     }
 
-    /// The counter of a node, where what is opened so can be mapped to be written to.
+    /// The node's counter; `None` if a descriptor with these flags allows no writable mapping.
     fn count(&self, node: InodeId, flags: OFlags) -> Option<&AtomicU32> {
-        // The lower bits of the numbers in use differ.
+        // Node numbers in use differ in their lower bits.
         let cell = (node.0 % CELLS as u64) as usize;
         if flags & OFlags::ACCMODE == OFlags::RDWR { self.0.get(cell) } else { None }
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_descriptor_to_read_and_write_by_can_hide_data() {
+    fn only_a_descriptor_for_reading_and_writing_can_hide_data() {
         let mappings = WritableMappings::default();
         let (node, other) = (InodeId(1 << 32 | 7), InodeId(8));
         for flags in [OFlags::RDONLY, OFlags::WRONLY, OFlags::WRONLY | OFlags::TRUNC] {

@@ -9,8 +9,7 @@ use super::{Answer, Caller, IntoAnswer, Server};
 /// Attributes that are for the superuser alone.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// POSIX ACLs are of no effect here (nothing evaluates them), so that setting one would promise
-/// what is not kept.
+/// POSIX ACLs are refused: nothing evaluates them, so setting one would promise protection that is not there.
 fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
@@ -38,8 +37,9 @@ impl Server {
         self.volume.set_xattr(node, name, value, mode).answer()
     }
 
-    /// LISTXATTR: the names, each ended by a zero byte. The kernel leaves it to file systems to keep
-    /// `trusted.` from those who could not read it.
+    /// LISTXATTR: the names, each ended by a zero byte. File systems, not the kernel, must hide `trusted.`
+    /// names
+    /// from callers who may not read them.
     pub fn listxattr(&self, node: InodeId, caller: Caller) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         let mut sees_trusted = None;
