@@ -1,8 +1,8 @@
 //! Times of access.
 //!
-//! They are kept as Linux keeps them with `lazytime`: an access changes the inode in memory and puts
-//! nothing. The time goes to the record with its next change, and otherwise when the file or the volume
-//! is synced, when the inode leaves memory, and when the volume is closed. A crash may lose it.
+//! They are kept as Linux keeps them with `lazytime`: an access changes the inode in memory and puts nothing.
+//! The time is put with the next change of the record, or when the file or the volume is synced, when the
+//! inode leaves memory, and when the volume is closed. A crash may lose it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,11 +16,11 @@ use crate::schema::{Flags, META};
 use crate::types::{Access, InodeId};
 use crate::volume::Volume;
 
-/// So many inodes that are to leave memory one operation sees off at most.
+/// Number of leaving inodes that one operation releases at most.
 const LEAVING_AT_ONCE: usize = 64;
 
 impl Volume {
-    /// Counts an access to a file that no read tells of. Whether its time of access has moved.
+    /// Counts an access to a file that is not a read. Returns whether its time of access moved.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -30,7 +30,7 @@ impl Volume {
         Ok(self.was_accessed(&inode, &state, Access::Counts))
     }
 
-    /// Counts an access to what is in this state, if it is to be counted; whether its time has moved.
+    /// Counts an access to the object with this state, if its kind counts; returns whether the time moved.
     pub(super) fn was_accessed(&self, inode: &Inode, state: &State, access: Access) -> bool {
         if access == Access::Unnoticed {
             return false;
@@ -47,20 +47,20 @@ impl Volume {
         true
     }
 
-    /// Puts the times of access of all that was accessed, as far as the volume takes changes.
+    /// Puts the times of access of all accessed inodes, until the volume refuses a change.
     pub(super) fn put_access_times(&self) {
         let mut nodes = self.accessed.take();
         while let Some(node) = nodes.pop() {
             let Some(inode) = self.table.get(node) else { continue };
             if self.put_access_time(&inode).is_err() {
-                // They are left to whoever tries next.
+                // The next call tries again.
                 nodes.push(node);
                 return self.accessed.give_back(nodes);
             }
         }
     }
 
-    /// Puts an inode's time of access, if its record has another. The caller holds no lock.
+    /// Puts an inode's time of access if it differs from the record's. The caller holds no lock.
     pub(super) fn put_access_time(&self, inode: &Inode) -> Result<()> {
         if !inode.accessed.load(Relaxed) {
             return Ok(());
@@ -70,7 +70,8 @@ impl Volume {
         let _shared = self.namespace.shared();
         let mut state = inode.state.write();
         let atime_ns = inode.atime_ns.load(Relaxed);
-        // What has no key any more, or is below such a directory, has its record in memory only.
+        // The record of an inode that is unlinked, or below a removed directory, has no key: it is in memory
+        // only.
         if atime_ns != state.record.atime_ns
             && !inode.is_unlinked()
             && let Ok(own) = inode.own_key()
@@ -79,7 +80,7 @@ impl Volume {
             record.atime_ns = atime_ns;
             let mut batch = Batch::new();
             batch.put(META, &own, &record.encode());
-            // It takes the place of one that is as long.
+            // The record replaces one of the same length.
             batch.mark_freeing(0);
             op.commit(&batch)?;
             inode.last_change.stamp(&self.epochs);
@@ -89,13 +90,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts the times of access of inodes that are to leave memory, which they can do then. The caller holds
-    /// no lock.
+    /// Puts the times of access of inodes that are to leave memory, so that they can. The caller holds no
+    /// lock.
     pub(super) fn release_leaving(&self) {
         for node in self.table.take_leaving(LEAVING_AT_ONCE) {
             let Some(inode) = self.table.get(node) else { continue };
             if self.put_access_time(&inode).is_err() {
-                // A volume that takes no change any more keeps no times, and memory has its bounds.
+                // A volume that takes no more changes drops the time, because memory has its bounds.
                 inode.accessed.store(false, Relaxed);
             }
         }

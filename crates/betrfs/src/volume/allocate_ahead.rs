@@ -1,5 +1,4 @@
-//! Room for what fallocate allocates: it is set aside in the engine and noted with the file, until it is
-//! written.
+//! Room for allocated blocks: set aside in the engine and noted with the file until they are written.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,10 +13,10 @@ use crate::schema::block::BLOCK;
 use crate::types::{InodeId, SeekWhat};
 use crate::volume::Volume;
 
-/// What is set aside for a block, with what its key and its place in a node take.
+/// Bytes set aside for a block, with those of its key and its place in a node.
 const BLOCK_BYTES_ASIDE: u64 = BLOCK + 64;
 
-/// What a write takes of what was promised to its file.
+/// The part of a file's room set aside that one write takes.
 pub(super) struct Drawn {
     filled: Range<u64>,
     blocks: u64,
@@ -38,7 +37,7 @@ impl Volume {
                 Err(Error::NoSuchPlace) => end,
                 data => data?.min(end),
             };
-            // One that begins at the end of the file does so behind its last block.
+            // A hole that begins at the end of the file begins behind the last block.
             let first = if hole == offset { hole / BLOCK } else { hole.div_ceil(BLOCK) };
             holes.push(first..data.div_ceil(BLOCK));
             at = data;
@@ -46,11 +45,11 @@ impl Volume {
         Ok(holes)
     }
 
-    /// Promises room for blocks that lie nowhere yet, for what ends at the byte `end`; gives those that were
-    /// not promised before. The caller has the inode's state locked.
+    /// Sets room aside for blocks that are not stored, up to the byte `end`; returns those that had none set
+    /// aside before. The caller holds the inode's state.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is not so much room, or too much to note.
+    /// [`Error::NoSpace`] if there is not enough room, or too many ranges to note.
     pub(super) fn allocate_ahead(
         &self,
         inode: &Arc<Inode>,
@@ -70,13 +69,13 @@ impl Volume {
         Ok(missing)
     }
 
-    /// Ends the promise of blocks of a file, and gives their room back.
+    /// Ends the allocation of a file's blocks and returns their room to the engine.
     pub(super) fn end_allocation(&self, inode: &Inode, blocks: &Range<u64>) {
         self.env.put_back(self.allocations.end(inode.id, blocks).saturating_mul(BLOCK_BYTES_ASIDE));
     }
 
-    /// Lets the batch of a write of the bytes `[from, end)` take what was promised. What fills a block only
-    /// in part leaves its room to what comes.
+    /// Lets the batch of a write of the bytes `[from, end)` take the room set aside. A block that is filled
+    /// only in part leaves its room to later writes.
     pub(super) fn draw(&self, batch: &mut Batch, inode: &Inode, from: u64, end: u64) -> Drawn {
         if self.allocations.count(inode.id, &(from / BLOCK..end.div_ceil(BLOCK))) == 0 {
             return Drawn { filled: 0..0, blocks: 0 };
@@ -88,7 +87,7 @@ impl Volume {
         Drawn { filled, blocks }
     }
 
-    /// Notes that a batch which drew on a promise was committed.
+    /// Ends the allocation of the blocks that a committed batch filled.
     pub(super) fn drawn(&self, inode: &Inode, drawn: &Drawn) {
         if drawn.blocks > 0 {
             let more = self.allocations.end(inode.id, &drawn.filled).saturating_sub(drawn.blocks);

@@ -1,4 +1,4 @@
-//! Attributes.
+//! Attributes: reading and changing them.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -17,10 +17,10 @@ use crate::types::{Attr, FileType, InodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 
 impl Volume {
-    /// The attributes of an object, also of a removed one that is still held.
+    /// The attributes of an object, also of a removed one that the caller still holds.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it is not held.
+    /// [`Error::Stale`] if the caller does not hold it.
     pub fn getattr(&self, node: InodeId) -> Result<Attr> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
@@ -30,7 +30,8 @@ impl Volume {
     /// Changes attributes.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`]; for a size, that the object is no file.
+    /// [`Error::FileTooLarge`]; with a size, [`Error::IsADirectory`] or [`Error::Invalid`] for anything but a
+    /// regular file.
     pub fn setattr(&self, node: InodeId, set: &SetAttr) -> Result<Attr> {
         let op = self.update(OpKind::SetAttr, 0)?;
         let _shared = self.namespace.shared();
@@ -66,8 +67,8 @@ impl Volume {
         record.atime_ns = set.atime_ns.map_or(record.atime_ns, time);
         record.mtime_ns = set.mtime_ns.map_or(record.mtime_ns, time);
         record.ctime_ns = set.ctime_ns.unwrap_or(now_ns);
-        // Attributes can be changed and files shortened on a full volume; a hole at the end takes nothing
-        // either.
+        // A full volume still allows changes of attributes, shorter files and a hole at the end, which takes
+        // no room.
         if record.size <= state.record.size {
             let fewer = state.record.blocks().saturating_sub(record.blocks());
             batch.mark_freeing(fewer.saturating_mul(BLOCK));
@@ -79,14 +80,14 @@ impl Volume {
         if let Some(size) = set.size
             && size <= old_size
         {
-            // As on others, also what was allocated behind the end and left there.
+            // This includes blocks allocated behind the end and left there, as on other file systems.
             self.end_allocation(&inode, &(size.div_ceil(BLOCK)..u64::MAX));
         }
         Ok(inode.attr(&state.record))
     }
 
-    /// Commits a batch together with the inode's new record, and installs that. The record of what
-    /// is unlinked is in memory only.
+    /// Commits a batch with the inode's new record, and installs the record. That of an unlinked inode is in
+    /// memory only.
     pub(super) fn commit_record(
         &self,
         op: &Op<'_>,
@@ -99,7 +100,7 @@ impl Volume {
         self.commit_record_at(&own, op, batch, inode, state, record)
     }
 
-    /// The same for an inode with this key.
+    /// [`commit_record`](Self::commit_record) for an inode with the key `own`.
     pub(super) fn commit_record_at(
         &self,
         own: &[u8],
@@ -120,7 +121,7 @@ impl Volume {
     }
 }
 
-/// A copy of the record, to be changed, with the time of the last read.
+/// A copy of the record, for a change, with the time of the last read.
 pub(super) fn with_atime(inode: &Inode, state: &State) -> Record {
     let mut record = state.record.clone();
     record.atime_ns = inode.atime_ns.load(Relaxed);

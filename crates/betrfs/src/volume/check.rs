@@ -1,8 +1,8 @@
-//! Checking the whole volume: first the engine's structures, then that keys and records of the
-//! three dictionaries fit together. It keeps a count for each directory and linked file in memory.
+//! Checks the whole volume: first the engine's structures, then whether keys and records of the three
+//! dictionaries fit together. Keeps a count for each directory and linked file in memory.
 //!
-//! What cannot be read is told once, by the engine's walk; the scans here pass over it and find out what of
-//! which files it is. What could only be judged by it is noted as not checked.
+//! The engine's walk reports each unreadable structure once. The scans here skip it and find the files that
+//! lose something by it. Checks that need the unreadable part are noted as not made.
 
 mod contents;
 mod gaps;
@@ -33,7 +33,7 @@ pub use report::{Problem, Report};
 
 const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
 
-/// A check that is under way.
+/// A check under way.
 struct Check<'a> {
     op: Op<'a>,
     findings: Findings,
@@ -42,22 +42,22 @@ struct Check<'a> {
     dirs: BTreeMap<Vec<u8>, DirCount>,
     /// By object id.
     links: BTreeMap<u64, LinkCount>,
-    /// Keys whose blocks belong to unlinked files.
+    /// The keys with blocks of unlinked files.
     orphans: BTreeSet<Vec<u8>>,
-    /// The lowest numbers that were not reserved.
+    /// The lowest ids that were never reserved.
     volume: Option<VolumeRecord>,
     redirects: u64,
     unchecked: Unchecked,
-    /// Whether all dictionaries are as they were at one moment.
+    /// Whether all dictionaries are in the state of one moment.
     is_of_one_moment: bool,
 }
 
 impl Volume {
-    /// Checks the volume from the device up, past all that cannot be read; `progress` hears how many of the
-    /// engine's nodes are done. Nothing is changed, and nothing else can change the volume meanwhile.
+    /// Checks the volume from the device up, and skips unreadable parts; `progress` gets the number of the
+    /// engine's nodes done, and of all. Nothing is changed, and other operations on the volume wait.
     ///
     /// # Errors
-    /// What keeps the engine from writing what it has in memory, before the check begins.
+    /// The engine could not write its changes in memory before the check.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let _exclusive = self.namespace.exclusive();
         let mut findings = Findings::default();
@@ -66,11 +66,11 @@ impl Volume {
         Ok(check(&self.env, self.query(OpKind::Internal), findings))
     }
 
-    /// Opens the volume on a device, checks it and closes it. One whose engine cannot be opened, because
-    /// something is damaged that this needs, is checked as far as it can be read, and not changed.
+    /// Opens the volume on a device, checks it and closes it. If damage keeps the engine from opening, the
+    /// volume is checked as far as it can be read, and not changed.
     ///
     /// # Errors
-    /// Where there is nothing to check: there is no volume, or one of a later version, or no memory.
+    /// There is nothing to check: no volume, a volume of a later version, or no memory.
     pub fn examine(
         device: Arc<dyn Device>,
         options: OpenOptions,
@@ -85,7 +85,7 @@ impl Volume {
                     Ok(()) if refused.as_ref().is_none_or(is_damage) => {
                         let counts = AllCounts::default();
                         let report = check(&env, counts.begin(&env, OpKind::Internal), findings);
-                        // What cannot be written back is no reason to keep silent.
+                        // A failure to write back is no reason to drop the report.
                         let refused = refused.or_else(|| env.close().err().map(Error::from));
                         return Ok(Report { refused, ..report });
                     }
@@ -104,7 +104,7 @@ impl Volume {
     }
 }
 
-/// Whether a failure may be one that a check could say more of.
+/// Whether a check could say more about a failure.
 fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt, Device};
     matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord | Device(_)))
@@ -129,7 +129,7 @@ fn examine_damaged(
     let mut report = check(&env, counts.begin(&env, OpKind::Internal), findings);
     if report.problems.is_empty() {
         if let Error::Engine(betree::Error::Device(_)) = refused {
-            // All can be read: the device takes no writes.
+            // Everything can be read: the device refuses writes.
             return Err(refused);
         }
         let what = alloc::format!("{refused}");
@@ -175,7 +175,7 @@ impl Check<'_> {
         self.findings.problem_of(own, alloc::format!("{}: {why}", key::describe(at)));
     }
 
-    /// As [`problem`](Check::problem), of what does not fit to another dictionary.
+    /// As [`problem`](Check::problem), for a key that does not fit to another dictionary.
     fn misfit(&mut self, at: &[u8], why: &str) {
         if self.is_of_one_moment {
             self.problem(at, why);
@@ -188,7 +188,7 @@ impl Check<'_> {
         }
     }
 
-    /// As [`heard`](Check::heard), of what is stored for a file.
+    /// As [`heard`](Check::heard), for a record or value of a file.
     fn heard_of<T>(&mut self, at: &[u8], result: Result<T>) -> Option<T> {
         if result.is_err() {
             self.findings.name(at);
@@ -196,23 +196,23 @@ impl Check<'_> {
         self.heard(result)
     }
 
-    /// A sentence instead of an error, where checking can go on.
+    /// Reports an error as a problem, where the check can go on.
     fn heard<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error: Error| self.findings.problem(NOT_READ, alloc::format!("{error}"))).ok()
     }
 
-    /// The next pair of a scan. What cannot be read is passed over, and told.
+    /// The next pair of a scan. Unreadable parts are skipped and reported.
     fn next<'c>(&mut self, dict: DictId, pairs: &'c mut Cursor<'_>) -> Option<(&'c [u8], &'c [u8])> {
         pairs.next_past(&mut |unreadable| drop(self.pass(dict, unreadable)))
     }
 
-    /// Notes what cannot be read, and gives which losses it belongs to.
+    /// Notes an unreadable range; returns the numbers of the losses it belongs to.
     fn pass(&mut self, dict: DictId, unreadable: Unreadable) -> Vec<usize> {
         let Unreadable { lo, hi, errors } = unreadable;
         let mut to_blame: Vec<usize> = errors.iter().filter_map(|error| self.findings.blame(error)).collect();
         to_blame.sort_unstable();
         to_blame.dedup();
-        // What is scanned twice is told once.
+        // A range that is scanned twice is reported once.
         if dict == META && self.gaps.over(META, &(lo.clone(), hi.clone())).is_none() {
             to_blame.iter().for_each(|losses| self.findings.lose_names(*losses, &lo, &hi));
         }
@@ -220,7 +220,7 @@ impl Check<'_> {
         to_blame
     }
 
-    /// A point query; `None` where it cannot be answered, which is noted.
+    /// A point query; `None` if it cannot be answered, which is noted.
     fn get(&mut self, dict: DictId, at: &[u8]) -> Option<Option<Vec<u8>>> {
         if self.gaps.at(dict, at).is_some() {
             return None;
@@ -239,7 +239,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a key lies in what could not be read; then its file is named there.
+    /// Whether a key lies in an unreadable range. If so, `lost` is added to its losses.
     fn is_lost(&mut self, dict: DictId, at: &[u8], lost: Lost) -> bool {
         let Some(gap) = self.gaps.at(dict, at) else { return false };
         for losses in &gap.losses {

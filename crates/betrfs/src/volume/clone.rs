@@ -1,10 +1,10 @@
-//! Copies of files and directories at a cost that does not depend on what they hold (dissertation
-//! §4.2): ranges of keys are cloned, and what is shared is copied by the engine when it is changed.
+//! Copies of files and directories at a cost independent of their size (dissertation §4.2): ranges of keys
+//! are cloned, and the engine copies shared nodes when they are changed.
 //!
-//! The copy's inode numbers differ from the source's by a fresh salt in its root. Files with several
-//! names are the exception, as they lie outside of their directories: each that has names inside gets
-//! an object of its own, under which its names inside the copy come together. These objects are
-//! copied ahead, under markers by which the next opening deletes them if a crash comes between.
+//! The copy's inode numbers differ from the source's by a fresh salt in its root. Files with several names
+//! are the exception, because they lie outside of their directories: each of them with names inside gets a
+//! new object, to which its names inside the copy lead. These objects are copied ahead, under markers; if a
+//! crash comes in between, the next opening deletes the objects by them.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -25,15 +25,15 @@ use crate::types::{Entry, FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 
-/// How many linked files are copied in one batch, at most.
+/// Number of linked files copied in one batch, at most.
 const OBJECTS_MAX: usize = 64;
 
-/// Where a copy is put, and what it differs in.
+/// The place of a copy, and its difference from the source.
 pub(super) struct Copy<'a> {
     pub to_key: &'a [u8],
-    /// Of a directory.
+    /// For a directory.
     pub to_path: &'a [u8],
-    /// What copies of linked files bear.
+    /// Flags that copies of linked files get.
     pub flags: Flags,
 }
 
@@ -47,12 +47,12 @@ struct LinkedCopy {
 }
 
 impl Volume {
-    /// Makes `name` a copy of an object, with all that is below it, as it stands now. Both can be
-    /// changed afterwards, and neither sees the other's changes.
+    /// Makes `name` a copy of an object as it is now, with everything below it. Both can be changed
+    /// afterwards, and neither sees the other's changes.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is an entry of that name; [`Error::NameTooLong`] also if the key of
-    /// something below the copy might become too long.
+    /// [`Error::Exists`] if the name is taken; [`Error::NameTooLong`] also if a key below the copy might
+    /// become too long.
     pub fn clone_inode(&self, source: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let op = self.update(OpKind::Clone, 0)?;
@@ -102,12 +102,13 @@ impl Volume {
     }
 
     /// Makes an empty file or directory a copy of another, as [`clone_inode`](Volume::clone_inode) does:
-    /// contents, owner, permissions, times of changes, extended attributes. A target below its source is
-    /// not in the copy.
+    /// contents, owner, permissions, times of changes, extended attributes. The copy leaves out a target
+    /// below its source.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] if the target holds anything, [`Error::HeldBySnapshots`]; [`Error::Invalid`] if
-    /// the two are not both files or both directories; [`Error::NameTooLong`] as there.
+    /// [`Error::NotEmpty`] if the target has contents; [`Error::HeldBySnapshots`]; [`Error::Invalid`] if the
+    /// two are not both files or both directories; [`Error::NameTooLong`] as in
+    /// [`clone_inode`](Volume::clone_inode).
     pub fn clone_onto(&self, source: InodeId, target: InodeId) -> Result<()> {
         let op = self.update(OpKind::Clone, 0)?;
         let exclusive = self.exclusive(&op, &[target, source], &[]);
@@ -162,7 +163,7 @@ impl Volume {
         record
     }
 
-    /// Adds to the batch what makes a copy with this record, and commits it.
+    /// Adds to the batch the copy of `source` with this record, and commits it.
     pub(super) fn commit_copy(
         &self,
         exclusive: &Exclusive<'_>,
@@ -207,7 +208,7 @@ impl Volume {
         op.commit(&batch).inspect_err(|_| self.discard(op, &linked))
     }
 
-    /// Copies each file with several names of which one at least is below a directory.
+    /// Copies each file that has several names and at least one of them below a directory.
     fn copy_linked(
         &self,
         op: &Op<'_>,
@@ -231,7 +232,7 @@ impl Volume {
         Ok(copies)
     }
 
-    /// Copies linked files with their names in the copy, in batches that the log takes.
+    /// Copies linked files with their names in the copy, in batches within the log's limit.
     fn copy_objects(
         &self,
         op: &Op<'_>,
@@ -274,20 +275,20 @@ impl Volume {
         }
     }
 
-    /// Deletes copies that nothing came to name.
+    /// Deletes copies that got no name.
     fn discard(&self, op: &Op<'_>, copies: &[LinkedCopy]) {
         let mut batch = Batch::new();
         for copy in copies {
             delete_data(&mut batch, &key::object(copy.oid), &copy.record);
             batch.delete(META, &key::marker(copy.marker));
         }
-        // What is left is deleted when the volume is opened next.
+        // Copies left by a failure are deleted when the volume is opened next.
         let _ = op.commit(&batch);
     }
 
-    /// Makes the blocks of one file those of another, if that can be had without copying bytes: as far as
-    /// whole blocks go, or up to the ends of both. How many bytes are shared now; `None` if there is less
-    /// than is worth it.
+    /// Makes a range of one file share the blocks of another, if no bytes need to be copied for it: as far as
+    /// whole blocks go, or up to the ends of both. Returns the number of bytes shared; `None` if they are too
+    /// few.
     pub(super) fn share_range(
         &self,
         from: InodeId,
@@ -332,8 +333,8 @@ impl Volume {
     }
 }
 
-/// Adds to a batch what takes the target of a copy out of the copy, if it is below its source. Its
-/// changes come after clones; `record` is the copy's own.
+/// Adds to a batch the removal of a copy's target from the copy, if the target is below its source. Point
+/// changes apply after clones. `record` is the copy's own.
 fn leave_out(
     op: &Op<'_>,
     batch: &mut Batch,
@@ -369,5 +370,5 @@ fn leave_out(
     Ok(())
 }
 
-/// Less is copied faster.
+/// A smaller range is copied faster.
 const SHARED_BYTES_MIN: u64 = 1 << 20;

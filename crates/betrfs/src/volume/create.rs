@@ -14,15 +14,15 @@ use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, Entry, FileType, InodeId, NewNode};
 use crate::volume::{CHANGE_BYTES, Volume};
 
-/// About what the records of an entry and of its directory take in a batch.
+/// Bytes that the records of an entry and of its directory take in a batch, about.
 const BATCH_BYTES: usize = 512;
 
 impl Volume {
-    /// Makes an entry of any type but a symbolic link. A directory in `.betrfs-snapshots` is a snapshot of
-    /// the directory in which that is found.
+    /// Makes an entry of any type but a symbolic link. A directory made in `.betrfs-snapshots` is a snapshot
+    /// of the directory of that entry.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is one of that name.
+    /// [`Error::Exists`] if the name is taken.
     pub fn create(&self, parent: InodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
         if new.file_type == FileType::Symlink {
             return Err(Error::Invalid("a symbolic link needs a target"));
@@ -30,12 +30,12 @@ impl Volume {
         self.make(parent, name, new, &[], &[])
     }
 
-    /// Makes a file with its contents: after a crash it is there with all of them or not at all, and it
-    /// costs less than [`create`](Volume::create) and [`write`](Volume::write).
+    /// Makes a file with its contents, at a lower cost than [`create`](Volume::create) and
+    /// [`write`](Volume::write). After a crash it has all of them or does not exist.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is an entry of that name; [`Error::Invalid`] for what is no regular
-    /// file; [`Error::FileTooLarge`] beyond 1 MiB, or less than that where the log is small.
+    /// [`Error::Exists`] if the name is taken; [`Error::Invalid`] for anything but a regular file;
+    /// [`Error::FileTooLarge`] beyond 1 MiB, or less where the log is small.
     pub fn create_with(&self, parent: InodeId, name: &[u8], new: &NewNode, contents: &[u8]) -> Result<Entry> {
         if new.file_type != FileType::Regular {
             return Err(Error::Invalid("only a regular file has contents"));
@@ -49,7 +49,7 @@ impl Volume {
     /// Makes a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is an entry of that name.
+    /// [`Error::Exists`] if the name is taken.
     pub fn symlink(&self, parent: InodeId, name: &[u8], target: &[u8], uid: u32, gid: u32) -> Result<Entry> {
         if target.len() > TARGET_BYTES_MAX {
             return Err(Error::NameTooLong);
@@ -64,7 +64,7 @@ impl Volume {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is none.
+    /// [`Error::Invalid`] if the object is no symbolic link.
     pub fn readlink(&self, node: InodeId) -> Result<Vec<u8>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
@@ -77,11 +77,11 @@ impl Volume {
         }
     }
 
-    /// Makes a file without a name, which is to be opened: as one that was unlinked while open it is
-    /// gone with its last close, unless [`Volume::link`] has named it.
+    /// Makes a file without a name, for the caller to open. Like a file that was unlinked while open, it is
+    /// deleted with its last close unless [`Volume::link`] has named it.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`]; [`Error::Invalid`] for what is no regular file.
+    /// [`Error::NotADirectory`]; [`Error::Invalid`] for anything but a regular file.
     pub fn create_unnamed(&self, parent: InodeId, new: &NewNode) -> Result<Entry> {
         if new.file_type != FileType::Regular {
             return Err(Error::Invalid("only a regular file can be without a name"));
@@ -103,7 +103,7 @@ impl Volume {
         Ok(inode.looked_up())
     }
 
-    /// Makes an entry with the target of a symbolic link or the contents of a file, in one batch.
+    /// Makes an entry with a link's target or a file's contents, in one batch.
     fn make(
         &self,
         parent: InodeId,
@@ -147,7 +147,7 @@ impl Volume {
         let mut place = Place::named(&parent, name.clone());
         let mut linked = None;
         if record.file_type == FileType::Regular && self.orphans.occupy(&at) {
-            // The blocks of an unlinked file are still under this key.
+            // An unlinked file's blocks still occupy this key.
             let oid = self.numbers.oid(&op)?;
             record.id = ino;
             let redirect = Redirect { oid, ino, file_type: record.file_type };

@@ -1,32 +1,32 @@
-//! Who holds the namespace alone, and for how long.
+//! The exclusive lock of the namespace, and how long it is held.
 //!
-//! While it is held alone, every other user of the volume waits. So what is done meanwhile must not grow with
-//! what others have in memory, whatever they do:
+//! While one operation holds it, every other user of the volume waits. So the work under it must not grow
+//! with what others have in memory, whatever they do:
 //!
-//! | operation | what it looks at one by one, holding the namespace alone |
+//! | operation | objects it looks at one by one while it holds the namespace alone |
 //! |---|---|
-//! | `rename` | unlinked open files below what moves, if that is a directory |
+//! | `rename` | unlinked open files below a directory that moves |
 //! | `link` | nothing |
 //! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, linked files below the source |
 //! | `share_range` | nothing |
 //! | making a snapshot | as `clone_inode` |
-//! | removing a snapshot, `remove_below` | open files and linked files below what goes, and the directories that lead to open ones |
+//! | removing a snapshot, `remove_below` | open files and linked files below it, and the directories that lead to open ones |
 //! | `check` | everything: nobody else can use the volume |
 //!
-//! Each of them makes a fixed number of queries, and one more for each linked file; a batch goes as far as
-//! the log takes it. [`OpCount::visited`](crate::OpCount::visited) counts what the table tells of. What keeps
-//! it so:
+//! Each of them makes a fixed number of queries, and one more for each linked file; a batch is as large as
+//! the log allows. [`OpCount::visited`](crate::OpCount::visited) counts the objects of the table above. The
+//! means:
 //!
-//! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a way up of 32,000
-//!   directories, which one user can make, is then a cost of his own operations alone. They are right as long
-//!   as no directory has moved since, which `moves` tells; else short ways are found anew, and whoever has a
-//!   long one tries again.
-//! - **Directories** of which names are missing are read before, too.
-//! - **Open files** below a directory are found by notes that lead to them (`names/open_below.rs`), and notes
-//!   that lead nowhere are struck before.
-//! - **What is removed with a directory** is cut off from it in one step, and made known to each inode in
-//!   memory afterwards (`removed_inodes.rs`).
-//! - **Inodes that are dropped** to make room are torn down when the operation ends.
+//! - **Paths** are found before, with the namespace shared ([`Volume::exclusive`]): a path of 32,000
+//!   directories, which any user can make, is then a cost of that user's operations alone. The paths hold as
+//!   long as no directory has moved since, as counted by `moves`; after a move, short paths are found again,
+//!   and an operation with a long one tries again.
+//! - **Directories** with unknown names are read before, too.
+//! - **Open files** below a directory are found by notes that lead to them (`names/open_below.rs`); notes
+//!   that lead nowhere are removed before.
+//! - **A removed tree** is cut off in one step, and each inode in memory is marked afterwards
+//!   (`removed_inodes.rs`).
+//! - **Inodes evicted** to make room are torn down when the operation ends.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,12 +36,13 @@ use crate::op::Op;
 use crate::types::InodeId;
 use crate::volume::Volume;
 
-/// Ways up of so many steps in all may be gone while the namespace is held alone.
+/// Number of steps up that may be taken in all while the namespace is held alone.
 const STEPS_ALONE_MAX: usize = 1024;
 
 impl Volume {
-    /// Takes the namespace alone, after having found what the operation will ask for: the paths of the
-    /// directories `nodes`, or of those in which they are, and the names in directories where one is missing.
+    /// Takes the namespace alone. Before that, finds what the operation will need: the paths of the
+    /// directories `nodes`, or of their parents for other objects, and the names in directories with an
+    /// unknown one among `names`.
     pub(super) fn exclusive(
         &self,
         op: &Op<'_>,
@@ -57,7 +58,7 @@ impl Volume {
                     let is_dir = inode.state.read().dir.is_some();
                     let dir =
                         if is_dir { inode } else { inode.place().parent().unwrap_or(&self.root).clone() };
-                    // What has no path is refused when its turn comes.
+                    // The operation itself refuses an inode without a path.
                     if let Ok(path) = dir.climb(&paths) {
                         steps += path.steps;
                         paths.push((dir, path));
@@ -77,16 +78,16 @@ impl Volume {
         }
     }
 
-    /// Reads the names of a directory if one is asked for that is not known, and it is time to read all.
+    /// Reads all names of a directory if `name` is unknown and it is time to read all.
     fn know_names(&self, op: &Op<'_>, dir: InodeId, name: &[u8]) {
         let Some(dir) = self.table.get(dir) else { return };
         if self.should_read_all(&dir.state.read(), name) {
-            // Whoever asks for the name then meets the error.
+            // The operation meets the same error when it asks for the name.
             let _ = self.find(op, &dir, &mut dir.state.write(), name);
         }
     }
 
-    /// Notes that paths of directories change.
+    /// Counts a change to paths of directories.
     pub(super) fn paths_change(&self, _: &Exclusive<'_>) {
         self.moves.fetch_add(1, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Room for a file, and holes: making them and finding them.
+//! Room for a file, and holes: making and finding them.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,19 +18,19 @@ use crate::types::{FallocateMode, InodeId, SeekWhat};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 
-/// So many blocks are looked at while others wait: 16 MiB.
+/// Number of blocks looked at in one step, while others wait: 16 MiB.
 const SEEK_BLOCKS: u64 = 4096;
 
 impl Volume {
     /// Allocates, punches or zeroes a range of a file. Set-id bits stay: a caller without the privilege to
-    /// keep them clears them before, by [`SetAttr::kill_set_id`](crate::SetAttr::kill_set_id).
+    /// keep them clears them before, with [`SetAttr::kill_set_id`](crate::SetAttr::kill_set_id).
     ///
-    /// What is allocated or zeroed and lies nowhere yet has its room set aside until it is written, cut off
-    /// or punched, or the volume is closed: nothing else is given it.
+    /// Allocated or zeroed blocks that are not stored yet have room set aside, which no other file gets,
+    /// until they are written, cut off or punched, or the volume is closed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] where there is not
-    /// so much room, and nothing was changed.
+    /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] if the room is not
+    /// there. Nothing was changed.
     pub fn fallocate(&self, node: InodeId, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         if len == 0 {
             return Err(Error::Invalid("the range is empty"));
@@ -38,7 +38,7 @@ impl Volume {
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::FileTooLarge)?;
         let op = self.update(OpKind::Fallocate, 0)?;
         let allocates = mode != FallocateMode::PunchHole;
-        // Before anything is locked: it may take a look at the whole file.
+        // Before any lock is taken: the search may read the whole file.
         let holes = if allocates { self.holes(&op, node, offset, end)? } else { Vec::new() };
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
@@ -56,7 +56,7 @@ impl Volume {
         changed
     }
 
-    /// What a call of [`fallocate`](Volume::fallocate) changes of a file but for what is promised to it.
+    /// The changes of [`fallocate`](Volume::fallocate) to a file, without the room set aside.
     fn change_range(
         &self,
         op: &Op<'_>,
@@ -68,7 +68,7 @@ impl Volume {
     ) -> Result<()> {
         let mut record = with_atime(inode, state);
         let mut batch = Batch::new();
-        // Of blocks that lose a part, what is left takes their place; and a hole at the end takes nothing.
+        // A block that loses a part is replaced by the rest, and a hole at the end takes nothing.
         batch.mark_replacing();
         let (zeroes, extends) = match mode {
             FallocateMode::Allocate { keep_size } => (false, !keep_size),
@@ -94,7 +94,7 @@ impl Volume {
         self.commit_record_at(own, op, batch, inode, state, record)
     }
 
-    /// The first place at or behind `offset` that is data, or a hole. The end of the file is a hole.
+    /// The first place at or behind `offset` that is data, or that is a hole. The end of the file is a hole.
     ///
     /// # Errors
     /// [`Error::NoSuchPlace`] if there is none, or `offset` is not before the end.
@@ -102,7 +102,7 @@ impl Volume {
         self.seek_with(&self.query(OpKind::Fallocate), node, offset, what)
     }
 
-    /// [`seek`](Volume::seek) as a part of an operation.
+    /// A [`seek`](Volume::seek) as a part of an operation.
     pub(super) fn seek_with(&self, op: &Op<'_>, node: InodeId, offset: u64, what: SeekWhat) -> Result<u64> {
         let mut from = offset / BLOCK;
         loop {
@@ -113,8 +113,8 @@ impl Volume {
         }
     }
 
-    /// A step of [`seek`](Volume::seek) from a block on. Who looks for a hole may have to read the whole
-    /// file: others are not to wait for that.
+    /// A step of [`seek`](Volume::seek) from a block on. A search for a hole may have to read the whole file,
+    /// and others must not wait for that.
     fn seek_from(
         &self,
         op: &Op<'_>,
@@ -136,7 +136,7 @@ impl Volume {
         }
         let own = inode.own_key()?;
         let end = size.div_ceil(BLOCK);
-        // A hole is passed over at no cost, and what is behind it is data.
+        // A hole is skipped at no cost, and data follows it.
         let stop = if what == SeekWhat::Data { end } else { end.min(from.saturating_add(SEEK_BLOCKS)) };
         let mut next = from;
         let mut blocks = op.scan(DATA, key::blocks(&own, from, stop));
@@ -158,10 +158,10 @@ impl Volume {
     }
 }
 
-/// What a step of a seek came to.
+/// The result of one step of a seek.
 enum Sought {
     /// The place, in bytes.
     Found(u64),
-    /// It is in no block before this one.
+    /// The place is not before this block.
     NotBefore(u64),
 }

@@ -1,7 +1,7 @@
-//! Inode ids and object ids, which are never given out twice.
+//! Inode ids and object ids, none of which is used twice.
 //!
-//! They are reserved in chunks: the volume's record names the end of the chunk, and is committed
-//! before the first number of it is used, so that no crash can keep a use and lose the reservation.
+//! They are reserved in chunks: the volume's record names the end of the chunk, and is committed before the
+//! first id of the chunk is used. So no crash can keep a use and lose its reservation.
 
 use betree::Batch;
 use betree_platform::sync::Mutex;
@@ -25,7 +25,7 @@ struct Next {
 }
 
 impl IdAllocator {
-    /// Goes on where an earlier mount reserved last.
+    /// Continues behind the last reservation of the earlier mount.
     pub fn new(stored: VolumeRecord) -> IdAllocator {
         IdAllocator { next: Mutex::new(Next { id: stored.ids, oid: stored.oids, reserved: stored }) }
     }
@@ -41,14 +41,14 @@ impl IdAllocator {
         Ok(next.id - 1)
     }
 
-    /// Gives back what is reserved and was not given out.
+    /// Cancels the reservation of unused ids.
     pub fn give_back(&self, op: &Op<'_>) -> Result<()> {
         let mut next = self.next.lock();
         let less = VolumeRecord { ids: next.id, oids: next.oid, ..next.reserved };
         if less == next.reserved { Ok(()) } else { next.reserve(op, less) }
     }
 
-    /// How many inode ids were given out, or passed over after a crash.
+    /// Number of inode ids used, or skipped after a crash.
     pub fn ids_given(&self) -> u64 {
         self.next.lock().id.saturating_sub(ROOT_ID)
     }
@@ -65,7 +65,8 @@ impl IdAllocator {
     }
 }
 
-/// Where a chunk ends that begins with `first`. What would not be read back is not written.
+/// The end of the chunk that begins with `first`. An id over the limit is not written, because it could not
+/// be read back.
 fn end_of_chunk(first: u64) -> Result<u64> {
     let end = first.checked_add(CHUNK).filter(|end| *end <= NUMBERS_MAX);
     end.ok_or_else(|| damaged(&key::VOLUME_KEY, "it has no numbers left"))
@@ -75,7 +76,7 @@ impl Next {
     fn reserve(&mut self, op: &Op<'_>, reserved: VolumeRecord) -> Result<()> {
         let mut batch = Batch::new();
         batch.put(META, &key::VOLUME_KEY, &reserved.encode());
-        // Without numbers nothing could be unlinked while open.
+        // A file could not be unlinked while open without a number.
         batch.mark_freeing(0);
         op.commit(&batch)?;
         self.reserved = reserved;

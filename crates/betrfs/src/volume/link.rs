@@ -1,7 +1,7 @@
 //! Hard links.
 //!
-//! A file with several names is stored under an object id, and each name is a redirect. The first
-//! link moves the record and the blocks there. A file that has lost its other names stays there.
+//! A file with several names is stored under an object id, and each name is a redirect. The first link moves
+//! the record and the blocks there. They stay there when the file has lost its other names.
 
 use alloc::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Gives a file one more name, or a file without a name its first.
+    /// Adds a name to a file. For a file without a name it is the first.
     ///
     /// # Errors
     /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`].
@@ -84,7 +84,8 @@ impl Volume {
                 let oid = key::object_id(&base).ok_or(Error::NotFound)?;
                 let mut record = record.clone();
                 (record.nlink, record.ctime_ns) = (nlink, now_ns);
-                // The id of a file that was unlinked below a directory is less by the salts above it.
+                // The record of a file that was unlinked below a directory has the id less the salts above
+                // it.
                 record.id = inode.ino;
                 store_xattrs(&mut batch, &base, &mut record);
                 let redirect = Redirect { oid, ino: inode.ino, file_type: record.file_type };

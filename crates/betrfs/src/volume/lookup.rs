@@ -14,10 +14,10 @@ use crate::types::SNAPSHOTS_NAME;
 use crate::types::{Entry, InodeId, Objects};
 use crate::volume::Volume;
 
-/// After how many queries for names that are not there a directory is read whole.
+/// Number of queries for absent names after which a directory is read whole.
 const MISSES_MAX: u32 = 2;
 
-/// In how many directories names are given up at once.
+/// Number of directories whose names one call evicts, at most.
 const DIRS_AT_ONCE: usize = 8;
 
 impl Volume {
@@ -34,7 +34,7 @@ impl Volume {
         Ok(self.child(&shared, &op, &parent, name)?.looked_up())
     }
 
-    /// The inode of a name that can be one.
+    /// The inode of a name that was checked.
     fn child(
         &self,
         shared: &Shared<'_>,
@@ -45,7 +45,7 @@ impl Volume {
         let is_removed = self.is_removed(shared, parent);
         if !is_removed {
             let state = parent.state.read();
-            // What was removed has no names.
+            // A removed directory has no names.
             if let Some(known) = state.dir.as_ref().and_then(|dir| dir.get(name))
                 && let Some(inode) = self.in_memory(&known)
             {
@@ -68,7 +68,7 @@ impl Volume {
         self.find(op, parent, &mut state, name)?.ok_or(Error::NotFound)
     }
 
-    /// The name of an object that has one; of a file with several, none is its own.
+    /// The name of an object. `None` for an object without one, and for a file that has or had several names.
     pub fn name(&self, node: InodeId) -> Option<Arc<[u8]>> {
         match self.table.get(node)?.place() {
             Place::Named { name, .. } => Some(name),
@@ -76,8 +76,8 @@ impl Volume {
         }
     }
 
-    /// Walks a path from the root; empty components count for nothing, symbolic links are not
-    /// followed. Counts one lookup of what it gives.
+    /// Walks a path from the root. Empty components are ignored, symbolic links are not followed. Counts one
+    /// lookup of the entry it returns.
     ///
     /// # Errors
     /// As [`Volume::lookup`].
@@ -93,24 +93,24 @@ impl Volume {
         Ok(inode.looked_up())
     }
 
-    /// Gives back lookups. What nobody holds may be dropped from memory, and a file that was
-    /// unlinked is deleted.
+    /// Gives back lookups. An object that nobody holds any more may leave memory; if it is an unlinked file,
+    /// it is deleted.
     pub fn forget(&self, node: InodeId, lookups: u64) {
         let Some(inode) = self.table.get(node) else { return };
         let less = |held: u64| Some(held.saturating_sub(lookups));
-        // The closure always gives a value, so the update cannot fail.
+        // The closure always returns `Some`, so the update cannot fail.
         let before = inode.lookups.fetch_update(Relaxed, Relaxed, less).unwrap_or(0);
         if before <= lookups {
             self.release(&inode);
         }
     }
 
-    /// Counts an opening: the file stays readable and writable even when it is unlinked.
+    /// Counts an opening: the file stays readable and writable even if it is unlinked.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it was removed already.
+    /// [`Error::Stale`] if it was already removed.
     pub fn open_inode(&self, node: InodeId) -> Result<()> {
-        // Whoever removes a tree looks at what is open in it.
+        // The removal of a tree, which holds the namespace alone, looks for open files in it.
         let shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let _state = inode.state.read();
@@ -130,17 +130,18 @@ impl Volume {
         }
     }
 
-    /// Nobody may have the inode open any more. What lost its name while it was open is deleted then, though
-    /// somebody has looked it up, if he can do without.
+    /// Called when an inode may have lost its last opening. If it is unlinked, it is deleted now, even if it
+    /// is looked up, unless a late opening is waited for.
     pub(super) fn closed(&self, inode: &Arc<Inode>) {
         if !inode.is_open() && inode.is_unlinked() && !self.waits_for_openings() {
-            // A failure here leaves the marker, by which the next opening of the volume deletes the file.
+            // A failure leaves the marker, and the next opening of the volume deletes the file.
             let _ = self.reap(inode);
         }
         self.release(inode);
     }
 
-    /// Nobody may hold the inode any more.
+    /// Called when an inode may have lost its last holder: it may leave memory, and an unlinked file is
+    /// deleted.
     pub(super) fn release(&self, inode: &Arc<Inode>) {
         if !inode.is_idle() {
             return;
@@ -153,7 +154,7 @@ impl Volume {
         self.table.queue(inode);
     }
 
-    /// The directory of an identity, to be changed, if it still has a path.
+    /// The directory `node`, for a change, if it still has a path.
     pub(super) fn live_dir(&self, held: &impl InNamespace, op: &Op<'_>, node: InodeId) -> Result<Arc<Inode>> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
@@ -172,12 +173,12 @@ impl Volume {
         name: &[u8],
     ) -> Result<Option<Arc<Inode>>> {
         if state.dir()?.get(name).is_none() && !state.is_complete() {
-            // While all others wait, no more than the one is read.
+            // While all others wait, only this name is read.
             if op.is_alone() || !self.should_read_all(state, name) {
                 return self.load(op, parent, state, name);
             }
             if self.scan(op, parent, state, Objects::None).is_err() {
-                // Of what others cannot be read this one has nothing.
+                // A failure to read other names is no failure of this one.
                 state.dir_mut()?.misses = 0;
                 return self.load(op, parent, state, name);
             }
@@ -189,7 +190,7 @@ impl Volume {
         }
     }
 
-    /// Whether all names of a directory are to be read when this one is asked for.
+    /// Whether a query for this name should read all names of the directory.
     pub(super) fn should_read_all(&self, state: &State, name: &[u8]) -> bool {
         let is_small = state.record.entries <= self.names_max as u64 / 2;
         let is_wanted = |dir: &Directory| dir.get(name).is_none() && dir.misses >= MISSES_MAX;
@@ -233,7 +234,7 @@ impl Volume {
         Ok(Some(inode))
     }
 
-    /// Takes the record of an entry into memory.
+    /// Adds the record of an entry to the inodes in memory.
     pub(super) fn adopt(
         &self,
         op: &Op<'_>,
@@ -251,7 +252,7 @@ impl Volume {
         (inode, known)
     }
 
-    /// The object of a redirect at `at`.
+    /// The object of the redirect at `at`.
     fn object(&self, op: &Op<'_>, at: &[u8], redirect: Redirect) -> Result<Arc<Inode>> {
         let _one = self.object_loads.lock();
         let oid = redirect.oid;
@@ -269,7 +270,7 @@ impl Volume {
         }
     }
 
-    /// Reads all names of a directory in one pass; takes the records of `objects` into memory.
+    /// Reads all names of a directory in one pass; loads the inodes of the entries that `objects` includes.
     pub(super) fn scan(
         &self,
         op: &Op<'_>,
@@ -316,7 +317,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Notes that a directory has an entry.
+    /// Adds a name to the known names of a directory.
     pub(super) fn insert_name(
         &self,
         dir: &Inode,
@@ -337,7 +338,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Keeps the names in memory within their budget. The caller holds no inode's lock.
+    /// Evicts names until they are within their budget. The caller holds no inode's lock.
     pub(super) fn give_up_names(&self) {
         let names = || self.names_total.load(Relaxed);
         if names() <= self.names_max || !self.eviction_backoff.is_over(names(), self.table.dropped()) {
@@ -345,7 +346,7 @@ impl Volume {
         }
         let now_ns = self.platform.now_ns();
         let (mut looked_at, mut freed) = (0, 0);
-        // A few at a time: directories that are being listed are passed over.
+        // A few at a time: directories with a listing under way are passed over.
         for _ in 0..DIRS_AT_ONCE {
             if names() <= self.names_max {
                 break;
@@ -367,12 +368,12 @@ impl Volume {
         self.eviction_backoff.looked_at(looked_at, freed, names(), self.table.dropped());
     }
 
-    /// Gives up the names of which no inode is in memory; how many they are.
+    /// Evicts the names without an inode in memory; returns their number.
     fn evict_names(&self, dir: &mut Directory) -> usize {
         dir.evict(|name| name.node.is_some_and(|node| self.table.get(node).is_some()))
     }
 
-    /// Notes that a listing has come to its end. Gives up the names if they were kept for it alone.
+    /// Notes the end of a listing. Evicts the names if they were kept for it alone.
     pub(super) fn end_listing(&self, dir: &mut Directory, now_ns: i64) {
         dir.end_listing();
         if dir.is_due && !dir.is_being_listed(now_ns) {

@@ -2,22 +2,20 @@
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! 1. The **namespace**: every operation that makes a key holds it, shared, until its batch is committed or
-//!    its query answered. What moves keys (rename, the making of a link) holds it alone (`exclusive.rs` tells
-//!    for how long), and is then the only one with more than one inode locked. [`Env::throttle`] is called
-//!    before it, [`Env::sync`] without it.
-//! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under
-//!    both. Reads and writes of a file hold the file's alone, so that a size and its blocks are
-//!    seen together.
-//! 3. The lock of object loads, the queues of crowded directories and of contents, the table of inodes, in
-//!    this order; the numbers; the unlinked files; what was promised to files. All but the first for a moment
-//!    only.
-//! 4. The **place** of an inode: innermost, nothing is taken under it.
+//! 1. The **namespace**: an operation that makes a key holds it, shared, until its batch is committed or its
+//!    query answered. An operation that moves keys (a rename, the making of a link) holds it alone (for how
+//!    long: `exclusive.rs`), and is then the only one with more than one inode locked. [`Env::throttle`] is
+//!    called before it, [`Env::sync`] without it.
+//! 2. The **state of a directory**, then that of the entry: an entry appears or disappears under both. Reads
+//!    and writes of a file hold the file's state alone, so that they see a size together with its blocks.
+//! 3. The lock of object loads, the name LRU, the queue of contents and the inode table, in this order; the
+//!    id allocator; the orphans; the allocations. All but the first are held for a moment only.
+//! 4. The **place** of an inode: innermost, no lock is taken under it.
 //!
 //! The attributes of an inode can be read with its state lock alone, by [`Volume::getattr`].
 //!
-//! An operation prepares new records beside the old ones, commits one batch, and installs them
-//! only when that has succeeded: an error leaves memory as it was.
+//! An operation prepares new records beside the old ones, commits one batch, and installs the records only
+//! when the commit has succeeded: an error leaves memory as it was.
 
 mod access_times;
 mod allocate_ahead;
@@ -65,30 +63,30 @@ use id_allocator::IdAllocator;
 
 pub use check::{Problem, Report};
 
-/// What a small change adds to the log, for the admission of space.
+/// Bytes that a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;
-/// The most that is written in one batch, where the log allows it.
+/// The most bytes written in one batch, where the log allows it.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
-/// The engine's cache while a volume is made.
+/// The engine's cache in bytes while a volume is made.
 const FORMAT_CACHE_BYTES: usize = 8 << 20;
-/// How much is deleted at once when a volume is opened.
+/// Size of a batch of deletes when a volume is opened.
 const REAP_BATCH_BYTES: usize = 64 << 10;
-/// What a small object takes, about.
+/// Bytes that a small object takes, about.
 const OBJECT_BYTES: u64 = 512;
-/// The root's inode number; numbers below are never given out.
+/// The root's inode number; smaller numbers are never used.
 const ROOT_ID: u64 = 1;
 
-/// An open volume. All methods can be called by many threads at once.
+/// An open volume. Any number of threads can call its methods at once.
 pub struct Volume {
     env: Arc<Env>,
     platform: Arc<dyn Platform>,
     namespace: Namespace,
     names_are_looked_up_again: bool,
-    /// When an opening last came too late.
+    /// The time of the last opening that came too late.
     late_open_ns: AtomicI64,
-    /// How often paths of directories have changed.
+    /// Number of changes to paths of directories.
     moves: AtomicU64,
-    /// How many removals of trees have still to make themselves known to the inodes that they removed.
+    /// Number of tree removals that have not yet marked all inodes they removed.
     sweeps: AtomicUsize,
     table: InodeTable,
     root: Arc<Inode>,
@@ -96,17 +94,17 @@ pub struct Volume {
     orphans: Orphans,
     allocations: Allocations,
     counts: AllCounts,
-    /// Held while an object is looked for in the table and then in the tree, so that it comes into
-    /// memory once, whichever of its names is asked for.
+    /// Held while an object is looked for in the table and then in the tree, so that it is loaded once,
+    /// whichever of its names is asked for.
     object_loads: Mutex<()>,
-    /// Directories with known names, in the order in which these will be given up.
+    /// Directories with known names, in the order of their eviction.
     name_lru: Mutex<VecDeque<InodeId>>,
     names_total: Arc<AtomicUsize>,
     names_max: usize,
     eviction_backoff: EvictionBackoff,
     contents: FileCache,
     epochs: ListingEpochs,
-    /// The most that is written in one batch.
+    /// The most bytes written in one batch.
     piece_bytes: u64,
     access_times: AccessTimes,
     listings_count: bool,
@@ -114,10 +112,10 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Makes an empty volume on a device, whatever that held before.
+    /// Makes an empty volume on a device and discards its earlier contents.
     ///
     /// # Errors
-    /// The device's, or that it is too small.
+    /// The device's; the device is too small.
     pub fn format(device: Arc<dyn Device>, options: &FormatOptions, platform: &dyn Platform) -> Result<()> {
         let random =
             || (u128::from(platform.random_u64()) << 64 | u128::from(platform.random_u64())).to_le_bytes();
@@ -141,16 +139,16 @@ impl Volume {
         Ok(env.close()?)
     }
 
-    /// The engine's options that a volume needs.
+    /// The engine's options for a volume, with a cache of `cache_bytes`.
     pub fn engine_options(cache_bytes: usize) -> Options {
         Options::new(cache_bytes, Arc::new(BlockUpsert))
     }
 
-    /// Opens a volume, and deletes the files that were unlinked but still open when it was used last, unless
-    /// its engine was opened for reading ([`Env::open`]).
+    /// Opens a volume. Deletes the files that were unlinked but still open at the end of its last use, unless
+    /// the engine was opened for reading ([`Env::open`]).
     ///
     /// # Errors
-    /// The engine's; [`Error::NotAVolume`] if it is of a later version.
+    /// The engine's; [`Error::NotAVolume`] for a volume of a later version.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Volume> {
         let watcher = options.watcher.clone();
         let mut engine_options = Self::engine_options(options.cache_bytes);
@@ -159,8 +157,8 @@ impl Volume {
         Self::from_env(Arc::new(env), options)
     }
 
-    /// Opens the volume in an environment that was opened with [`Volume::engine_options`]. There
-    /// must be no other [`Volume`] on it.
+    /// Opens the volume in an environment that was opened with [`Volume::engine_options`]. No other
+    /// [`Volume`] may exist on it.
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -181,7 +179,7 @@ impl Volume {
         let dir = Directory::new(names_total.clone());
         let table = InodeTable::new(options.inodes_max);
         let (root, _) = table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
-        // Half of the largest batch, for the keys and records that go with it.
+        // Half of the largest batch: the other half is for keys and records.
         let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
         Ok(Volume {
             piece_bytes,
@@ -216,22 +214,22 @@ impl Volume {
         &self.env
     }
 
-    /// What operations have cost since the volume was opened.
+    /// The costs of operations since the volume was opened.
     pub fn counters(&self) -> Counters {
         self.counts.read()
     }
 
-    /// Makes a file durable, its time of access too, and with it everything else that was committed before.
+    /// Makes a file durable with its time of access, and with it every change committed before.
     ///
     /// # Errors
-    /// The engine's: nothing is known then of what was not durable before.
+    /// The engine's. Nothing is known then about changes that were not durable before.
     pub fn fsync(&self, node: InodeId) -> Result<()> {
-        // Its failure is met by the sync, or was for want of space and is not worth an error.
+        // The sync meets the same failure, unless the cause was a lack of space, which is not worth an error.
         let _ = self.put_access_time(&*self.inode(node)?);
         Ok(self.env.sync()?)
     }
 
-    /// Makes everything durable, with all times of access.
+    /// Makes everything durable, including all times of access.
     ///
     /// # Errors
     /// As [`Volume::fsync`].
@@ -240,12 +238,12 @@ impl Volume {
         Ok(self.env.sync()?)
     }
 
-    /// The room on the volume, with what was deleted as far as that could be carried out.
+    /// The room on the volume. Deletes that can be carried out are carried out first.
     ///
     /// # Errors
     /// None so far.
     pub fn statfs(&self) -> Result<StatFs> {
-        // A volume that takes no changes any more still says what room it has.
+        // A volume that takes no more changes still reports its room.
         let _ = self.env.reclaim();
         let space = self.env.space();
         let used_bytes = space.total_bytes.saturating_sub(space.unused_bytes);
@@ -261,19 +259,19 @@ impl Volume {
         })
     }
 
-    /// Makes everything durable, with all times of access, and marks the volume clean. Afterwards every
-    /// change is refused. What is unlinked but still held is deleted when the volume is opened next.
+    /// Makes everything durable, including all times of access, and marks the volume clean. Later changes are
+    /// refused. Unlinked files that are still held are deleted when the volume is opened next.
     ///
     /// # Errors
     /// The engine's.
     pub fn close(&self) -> Result<()> {
         self.put_access_times();
-        // What is not given back is never given out.
+        // Ids that are not returned stay unused.
         let _ = self.numbers.give_back(&self.query(OpKind::Internal));
         Ok(self.env.close()?)
     }
 
-    /// Adds an inode to those in memory. Those that make room for it are torn down with the operation.
+    /// Adds an inode to the table. Inodes evicted for it are torn down at the end of the operation.
     fn keep(&self, op: &Op<'_>, make: impl FnOnce(InodeId) -> Inode) -> Arc<Inode> {
         let (inode, dropped) = self.table.insert(make);
         op.tear_down(dropped);
@@ -284,19 +282,19 @@ impl Volume {
         self.table.get(node).ok_or(Error::Stale)
     }
 
-    /// Installs a record that was committed. The caller holds the inode's state. Who holds the namespace
-    /// alone needs none of this: no listing goes on meanwhile.
+    /// Installs a committed record. The caller holds the inode's state. A holder of the exclusive namespace
+    /// need not call this: no listing runs meanwhile.
     fn install_record(&self, inode: &Inode, state: &mut State, record: Record) {
         inode.last_change.stamp(&self.epochs);
         state.record = record.into();
     }
 
-    /// Begins an operation that changes nothing.
+    /// Begins an operation without changes.
     fn query(&self, kind: OpKind) -> Op<'_> {
         self.counts.begin(&self.env, kind)
     }
 
-    /// Begins one that changes nothing and takes objects into memory; the caller holds no lock.
+    /// Begins an operation without changes that loads objects; the caller holds no lock.
     fn query_for_objects(&self, kind: OpKind) -> Op<'_> {
         self.release_leaving();
         self.query(kind)
@@ -319,7 +317,7 @@ fn read_root(op: &Op<'_>) -> Result<Record> {
     }
 }
 
-/// Deletes what files left that were unlinked while open.
+/// Deletes what is left of files that were unlinked while open.
 fn reap_all(op: &Op<'_>) -> Result<()> {
     let mut batch = Batch::new();
     let mut markers = op.scan(META, key::markers());
@@ -328,7 +326,8 @@ fn reap_all(op: &Op<'_>) -> Result<()> {
         let (lo, hi) = key::blocks_from(&marker.base, 0);
         batch.delete_range(DATA, &lo, &hi);
         if key::object_id(&marker.base).is_some() {
-            // A copy that a clone made ahead; under a name the attributes would be another entry's.
+            // An object's attributes are its own, as those of a copy that a clone made ahead. Attributes
+            // under the key of a name may belong to another entry.
             let (lo, hi) = key::xattrs(&marker.base);
             batch.delete_range(DATA, &lo, &hi);
         }

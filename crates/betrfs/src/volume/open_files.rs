@@ -11,7 +11,7 @@ use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 
 impl Volume {
-    /// The open files that would be in a copy of an object, were one made now.
+    /// The open files that a copy of an object would hold if it were made now.
     ///
     /// # Errors
     /// [`Error::Stale`](crate::Error::Stale).
@@ -37,8 +37,8 @@ impl Volume {
         Ok(open)
     }
 
-    /// The open files that have their only name below a directory, or in a snapshot of that or of one below
-    /// it.
+    /// The open files whose only name is below a directory, or in a snapshot of that directory or of one
+    /// below it.
     pub(super) fn open_below(
         &self,
         _: &impl InNamespace,
@@ -67,7 +67,7 @@ impl Volume {
         open
     }
 
-    /// Strikes the notes below a directory that lead to no open file any more, so that
+    /// Removes the notes below a directory that no longer lead to an open file, so that
     /// [`open_below`](Volume::open_below) finds few of them. The caller holds no lock.
     pub(super) fn strike_closed(&self, dir: InodeId) {
         let Some(dir) = self.table.get(dir) else { return };

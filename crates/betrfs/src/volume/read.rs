@@ -13,11 +13,12 @@ use crate::types::{Access, InodeId};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Replaces the contents of `out` by up to `len` bytes from `offset` on: fewer only at the end
-    /// of the file.
+    /// Replaces the contents of `out` by up to `len` bytes from `offset` on: fewer only at the end of the
+    /// file.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where a block is missing that was not left out on purpose.
+    /// [`Error::IsADirectory`](crate::Error::IsADirectory) and [`Error::Invalid`](crate::Error::Invalid) for
+    /// anything but a file; [`Error::Damaged`](crate::Error::Damaged) if a block is lost.
     pub fn read(&self, node: InodeId, offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let op = self.query(OpKind::Read);
         out.clear();
@@ -40,8 +41,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Fills `out` with the bytes from `offset` on, and gives how many there are: fewer than there
-    /// is room for only at the end of the file.
+    /// Fills `out` with the bytes from `offset` on and returns their number: less than the length of `out`
+    /// only at the end of the file.
     ///
     /// # Errors
     /// As [`Volume::read`].
@@ -60,7 +61,7 @@ impl Volume {
         self.read_tree(&op, &inode, offset, out, access)
     }
 
-    /// Reads what was not in memory a moment ago.
+    /// Reads a file whose contents were not in memory a moment ago.
     fn read_tree(
         &self,
         op: &Op<'_>,
@@ -96,7 +97,7 @@ impl Volume {
     ) -> Result<usize> {
         let mut guard = inode.state.write();
         let state = &mut *guard;
-        // Others may have changed or read it meanwhile.
+        // Another thread may have changed or read it meanwhile.
         if !self.contents.may_keep(&state.record) {
             return read_part(shared, op, inode, state, offset, out);
         }
@@ -116,7 +117,7 @@ impl Volume {
         Ok(filled)
     }
 
-    /// Keeps the contents in memory within their budget. The caller holds no inode's lock.
+    /// Drops contents until they are within their budget. The caller holds no inode's lock.
     fn give_up_contents(&self) {
         while let Some(node) = self.contents.next_to_drop() {
             let Some(inode) = self.table.get(node) else { continue };
@@ -144,13 +145,13 @@ fn read_part(
     Ok(bytes)
 }
 
-/// Up to `len` bytes of a content from `offset` on.
+/// Up to `len` bytes of `content` from `offset` on.
 fn part(content: &[u8], offset: u64, len: usize) -> &[u8] {
     let rest = usize::try_from(offset).ok().and_then(|from| content.get(from..)).unwrap_or_default();
     rest.get(..len).unwrap_or(rest)
 }
 
-/// Copies what a content has from `offset` on, as far as there is room, and gives how many bytes that is.
+/// Copies `content` from `offset` on into `out`, and returns the number of bytes copied.
 fn copy_part(content: &[u8], offset: u64, out: &mut [u8]) -> usize {
     let part = part(content, offset, out.len());
     if let Some(room) = out.get_mut(..part.len()) {

@@ -1,4 +1,4 @@
-//! Listings.
+//! Listings of directories.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,14 +12,14 @@ use crate::schema::{META, Stored, key};
 use crate::types::{Access, DirEntry, Entry, InodeId, Objects};
 use crate::volume::Volume;
 
-/// A directory of up to so many entries comes into memory with the objects that are listed.
+/// Largest number of entries of a directory whose objects are loaded together with its names.
 const INODES_AT_ONCE: u64 = 4096;
 
 impl Volume {
     /// Lists a directory from behind a cookie; 0, 1 and 2 are its start. `.` and `..` are not listed. `each`
-    /// gives `false` for an entry that it does not take any more; it must not call the volume. Until a call
-    /// finds nothing more, the cookies of a listing lead on exactly; after a pause of more than ten minutes
-    /// entries may come again.
+    /// returns `false` for an entry that it does not take, which ends the call; it must not call the volume.
+    /// The cookies of a listing are exact until a call finds no more entries; after a pause of more than ten
+    /// minutes entries may be listed again.
     ///
     /// # Errors
     /// [`Error::NotADirectory`](crate::Error::NotADirectory).
@@ -43,8 +43,8 @@ impl Volume {
         if self.listings_count {
             self.was_accessed(&dir, &state, Access::Counts);
         }
-        // Names that come while a listing goes on are left for the next one: else who renames each
-        // entry that he reads would never come to the end.
+        // Names added during a listing are left for the next one; otherwise a caller that renames each entry
+        // it reads would never reach the end.
         let mut is_renewed = cookie < COOKIE_FIRST;
         if !state.is_complete() {
             is_renewed = true;
@@ -106,14 +106,14 @@ impl Volume {
     }
 }
 
-/// Records of a directory by name: names that follow each other are one range query.
+/// Records of a directory by name. Names in a row take one range query.
 struct Records<'a> {
     op: &'a Op<'a>,
     dir: &'a Arc<Inode>,
     path: &'a DirPath,
     cursor: Option<Cursor<'a>>,
     epochs: &'a ListingEpochs,
-    /// In which what the cursor has was read.
+    /// The epoch of the cursor's records.
     epoch: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Moving an entry from one key to another, in one batch whatever it holds: ranges of keys move as
-//! values, and what is small moves as messages, whose cost is smaller.
+//! Moving an entry from one key to another in one batch, however much it holds: ranges of keys move as
+//! values; small entries move as messages, which cost less.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -16,12 +16,12 @@ use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, damaged,
 use crate::types::FileType;
 use crate::volume::Volume;
 
-/// What a put takes in a batch beside key and value, about.
+/// Bytes that a put takes in a batch beside key and value, about.
 const PUT_OVERHEAD_BYTES: usize = 16;
-/// What the records of two directories and a deletion take, about.
+/// Bytes that the records of two directories and a deletion take, about.
 const DIRECTORIES_BYTES: usize = 1024;
 
-/// A name and where its directory is.
+/// A name with its directory and the directory's path.
 pub(super) struct Spot<'a> {
     pub dir: &'a Arc<Inode>,
     pub path: &'a DirPath,
@@ -33,21 +33,21 @@ impl Spot<'_> {
         key::entry(&self.path.bytes, self.name)
     }
 
-    /// The path of a directory of that name.
+    /// The path that a directory of this name has.
     pub fn child_path(&self) -> Vec<u8> {
         key::child_path(&self.path.bytes, self.name)
     }
 }
 
-/// An entry on its way.
+/// An entry on its way to another name.
 pub(super) struct Moving {
     inode: Arc<Inode>,
-    /// Its record as it was, if what `data` holds of it is to be deleted at the source.
+    /// Its record before the move, if its keys in `data` are to be deleted at the source.
     leaves: Option<Record>,
-    /// What moves as a whole: dictionary and prefixes.
+    /// The ranges that move as a whole: dictionary and prefixes.
     ranges: Vec<(DictId, Vec<u8>, Vec<u8>)>,
     puts: Vec<(DictId, Vec<u8>, Vec<u8>)>,
-    /// Its record and place when it has arrived.
+    /// Its record and place after the move.
     record: Record,
     place: Place,
 }
@@ -57,14 +57,14 @@ impl Moving {
         self.puts.push((dict, at, value));
     }
 
-    /// Puts a redirect to the object that it is.
+    /// Puts a redirect to the entry's object.
     pub fn put_redirect(&mut self, oid: u64, at: &[u8]) {
         let redirect = Redirect { oid, ino: self.inode.ino, file_type: self.record.file_type };
         self.put(META, at.to_vec(), redirect.encode());
         self.put(LINKS, at.to_vec(), oid.to_be_bytes().to_vec());
     }
 
-    /// Moves what `data` holds of the entry itself.
+    /// Moves the entry's own keys in `data`.
     fn relocate_data(&mut self, op: &Op<'_>, from: &[u8], to: &[u8], by_range: bool) -> Result<()> {
         let has_xattrs = self.record.flags.has(Flags::LARGE_XATTRS);
         if self.record.file_type == FileType::Regular && by_range {
@@ -102,17 +102,17 @@ impl Moving {
         Ok(())
     }
 
-    /// Whether the file's blocks take the place of whatever blocks are at the target.
+    /// Whether the file's blocks replace all blocks at the target.
     pub fn overwrites_blocks(&self) -> bool {
         self.record.file_type == FileType::Regular && !self.ranges.is_empty()
     }
 
-    /// Adds the deletion of what is at the source, and what moves as a whole.
+    /// Adds the deletes at the source and the moves of whole ranges.
     pub fn leave(&self, batch: &mut Batch, at: &[u8]) {
         batch.delete(META, at);
         match &self.leaves {
             None => batch.delete(LINKS, at),
-            // Point deletes come after clones: one here could hit what an exchange brought.
+            // Point deletes apply after clones: one here could hit the blocks that an exchange brought.
             Some(_) if self.overwrites_blocks() => {}
             Some(record) => delete_data(batch, at, record),
         }
@@ -122,22 +122,22 @@ impl Moving {
         }
     }
 
-    /// A batch with room for what it puts, and for the records of two directories: one that grew while the
-    /// blocks of a file are added would be copied, and half of its memory be room.
+    /// A batch with room for the puts and the records of two directories. A batch that grew while blocks are
+    /// added would be copied, and half of its memory would be unused.
     pub fn batch(&self) -> Batch {
         let put_bytes =
             |(_, at, value): &(DictId, Vec<u8>, Vec<u8>)| at.len() + value.len() + PUT_OVERHEAD_BYTES;
         Batch::with_capacity(self.puts.iter().map(put_bytes).sum::<usize>() + DIRECTORIES_BYTES)
     }
 
-    /// Adds what is put at the target.
+    /// Adds the puts at the target.
     pub fn add_puts(&self, batch: &mut Batch) {
         for (dict, at, value) in &self.puts {
             batch.put(*dict, at, value);
         }
     }
 
-    /// What its new directory knows of it.
+    /// The entry as its new directory knows it.
     pub fn name(&self) -> Name {
         let oid = match self.place {
             Place::Object { oid } => Some(oid),
@@ -154,9 +154,8 @@ pub(super) fn is_large(record: &Record) -> bool {
 }
 
 impl Volume {
-    /// Prepares an entry for its move to another name; a file's blocks go `by_range` or one by one.
-    /// Where the blocks of an unlinked file occupy the target's keys, a regular file becomes an
-    /// object.
+    /// Prepares an entry for its move to another name. A file's blocks move as a range if `by_range`, or else
+    /// one by one. If an unlinked file's blocks occupy the target's keys, a regular file becomes an object.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn relocate(
         &self,
@@ -185,7 +184,7 @@ impl Volume {
             moving.put_redirect(oid, &to_key);
             return Ok(moving);
         }
-        // Neither its own number nor those below it change.
+        // The inode numbers of the entry and of everything below it stay.
         moving.record.id = inode.ino.wrapping_sub(to.path.salts);
         if moving.record.is_dir() {
             let salt = moving.record.salt;
@@ -200,7 +199,7 @@ impl Volume {
         Ok(moving)
     }
 
-    /// Prepares the file at `from_key` for its move to a new object id. The caller puts its redirects.
+    /// Prepares the file at `from_key` for its move to a new object id. The caller puts the redirects.
     pub(super) fn relocate_to_object(
         &self,
         op: &Op<'_>,
@@ -241,7 +240,7 @@ impl Volume {
         Ok(oid)
     }
 
-    /// Installs what moved in a committed batch.
+    /// Installs entries that a committed batch moved.
     pub(super) fn install_moved(&self, exclusive: &Exclusive<'_>, moved: impl IntoIterator<Item = Moving>) {
         for moving in moved {
             if let Place::Object { oid } = moving.place {
@@ -253,18 +252,18 @@ impl Volume {
         }
     }
 
-    /// Moves the blocks of unlinked files away from below a directory, so that they neither go with
-    /// it nor are in the way of what comes there.
+    /// Moves the blocks of unlinked files away from below a directory, so that they do not move with it and
+    /// do not block the keys of entries that move there.
     pub(super) fn move_orphans_away(&self, _: &Exclusive<'_>, op: &Op<'_>, path: &[u8]) -> Result<()> {
         for (old, inode) in self.orphans.below(path) {
             let Place::Orphan { marker, .. } = inode.place() else { continue };
             op.visit(1);
             let base: Arc<[u8]> = Arc::from(key::object(self.numbers.oid(op)?));
             let mut batch = Batch::new();
-            // Large attributes there are those of another entry that has the name now.
+            // Large attributes under this key belong to the entry that has the name now.
             batch.rename_range(DATA, &key::all_blocks(&old), &key::all_blocks(&base));
             batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
-            // A removal on a full volume needs it. It happens to a file once.
+            // Removals on a full volume need this move. It happens once to a file.
             batch.mark_freeing(0);
             op.commit(&batch)?;
             inode.set_place(Place::Orphan { marker, base: base.clone() });

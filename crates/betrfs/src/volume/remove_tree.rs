@@ -1,9 +1,9 @@
-//! Removing all that is below a directory, at a cost that does not depend on how much that is.
+//! Removing everything below a directory, at a cost independent of how much that is.
 //!
-//! Everything goes in one batch. What cannot go by ranges is looked at one by one: files with several names,
-//! whose count of names lies outside of the directory, and files that are open, whose contents are moved away
-//! so that they live on until they are closed. Of all else that is in memory nothing is looked at while
-//! others wait (`exclusive.rs`, `sweep.rs`).
+//! Everything is removed in one batch. Two kinds of files do not fit into ranges and are looked at one by
+//! one: files with several names, whose count of names lies outside of the directory, and open files, whose
+//! contents are moved away so that they live on until they are closed. No other object in memory is looked at
+//! while others wait (`exclusive.rs`, `removed_inodes.rs`).
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -23,27 +23,27 @@ use crate::volume::Volume;
 use crate::volume::removed_inodes::CutOff;
 use crate::volume::unlink::Dropped;
 
-/// How much of a volume a tree is taken to hold, so that `statfs` looks at what came of it.
+/// A removal is assumed to free this fraction of the volume, so that `statfs` looks for what it freed.
 const TREE_PART: u64 = 8;
 
-/// How much of the contents of small files is kept as messages: more would be too much for one batch, and for
-/// a full volume.
+/// Size of a batch up to which small contents are kept as messages: more would be too much for one batch, and
+/// for a full volume.
 const KEPT_PUTS_BYTES_MAX: u64 = 32 << 10;
 
-/// What a removal makes of inodes that were looked at one by one: the others are swept.
+/// The new states of inodes that a removal looked at one by one; the others are swept.
 #[derive(Default)]
 pub(super) struct Removal {
     dropped: Vec<(Arc<Inode>, Dropped)>,
 }
 
 impl Volume {
-    /// Empties a directory: all that is below it is removed at once, and after a crash it is there or not.
-    /// Gives the objects that the caller holds and whose attributes this has changed. Open files live on
-    /// until they are closed; their other names, outside, stay.
+    /// Empties a directory: everything below it is removed at once, and a crash undoes all of it or nothing.
+    /// Returns the objects that the caller holds and whose attributes have changed. Open files live on until
+    /// they are closed; their other names, outside, stay.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
-    /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and these are not to go along.
+    /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and they are to hold it.
     pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
@@ -82,7 +82,8 @@ impl Volume {
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
-    /// Adds to a batch what removes everything below a directory, and all snapshots of that and of itself.
+    /// Adds to a batch the removal of everything below a directory and, with `has_snapshots`, of its
+    /// snapshots and all below it.
     #[allow(clippy::too_many_arguments)] // The token of the lock is one of them.
     pub(super) fn remove_contents(
         &self,
@@ -116,7 +117,7 @@ impl Volume {
         Ok(removal)
     }
 
-    /// Takes the names below a directory from files that have several.
+    /// Takes the names below a directory from files with several names.
     fn remove_links(
         &self,
         op: &Op<'_>,
@@ -158,7 +159,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Moves the blocks of an open file to a place of their own.
+    /// Moves the blocks of an open file to an object of their own.
     fn keep_contents(
         &self,
         op: &Op<'_>,
@@ -182,8 +183,8 @@ impl Volume {
         Ok(Place::Orphan { marker, base: Arc::from(base) })
     }
 
-    /// Installs what a committed removal came to, and ends the time in which the namespace is held alone.
-    /// Gives the objects that the caller of the volume holds.
+    /// Installs a committed removal, and then releases the namespace. Returns the objects that the volume's
+    /// caller holds.
     pub(super) fn removed(
         &self,
         exclusive: Exclusive<'_>,
@@ -206,8 +207,8 @@ impl Volume {
         held
     }
 
-    /// Deletes what nobody has open any more: it may have been closed while it was removed. Gives those that
-    /// the caller of the volume holds. He holds no lock.
+    /// Deletes those that are no longer open: they may have been closed while they were removed. Returns
+    /// those that the volume's caller holds. The caller holds no lock.
     fn closed_all(&self, inodes: Vec<Arc<Inode>>) -> Vec<InodeId> {
         inodes.iter().for_each(|inode| self.closed(inode));
         inodes.iter().filter(|inode| !inode.is_idle()).map(|inode| inode.id).collect()

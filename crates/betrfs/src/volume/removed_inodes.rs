@@ -1,9 +1,9 @@
-//! What a removal of many at once leaves to be done when others may go on.
+//! Inodes below a removed directory: the part of a removal during which others may go on.
 //!
-//! The removal cuts off all that is below a directory: from then on no inode there has a path. What each of
-//! them still says of itself, that it has a name, is put right here, one by one, before the removal returns.
-//! As long as that goes on, `sweeps` counts it, and whoever asks whether an inode was removed looks up the
-//! way ([`Volume::is_removed`]).
+//! The removal cuts off everything below a directory: from then on no inode there has a path. The inodes
+//! still say of themselves that they have a name. That is corrected here, one by one, before the removal
+//! returns. Meanwhile `sweeps` counts the removal, and a query whether an inode was removed looks at the
+//! directories above it ([`Volume::is_removed`]).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,31 +14,30 @@ use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::unlink::Dropped;
 
-/// A directory from which all was removed, with the names that were known of it.
+/// An emptied directory, with the names that were known in it.
 pub(super) type CutOff = (Arc<Inode>, Directory);
 
 impl Volume {
-    /// Whether an inode was removed or unlinked, for itself or with a directory above.
+    /// Whether an inode was removed or unlinked, alone or with a directory above it.
     pub(super) fn is_removed(&self, _: &impl InNamespace, inode: &Inode) -> bool {
         inode.is_unlinked() || self.sweeps.load(Relaxed) > 0 && inode.is_cut_off()
     }
 
-    /// Takes all known names from a directory. The caller hands them to [`sweep`](Volume::sweep) once the
-    /// namespace is released.
+    /// Takes all known names from a directory. The caller passes them to [`sweep`](Volume::sweep) after
+    /// releasing the namespace.
     pub(super) fn cut_off(&self, exclusive: &Exclusive<'_>, dir: &Arc<Inode>) -> Option<CutOff> {
         dir.cut_off_all(exclusive);
         let names = dir.state.write().dir.as_mut()?.take_names();
         Some((dir.clone(), names))
     }
 
-    /// Makes known to each inode in memory that it was cut off. Gives those that the caller of the volume
-    /// holds.
+    /// Marks each inode in memory that was cut off. Returns those that the volume's caller holds.
     pub(super) fn sweep(&self, mut cut_off: Vec<CutOff>, now_ns: i64) -> Vec<InodeId> {
         let mut held = Vec::new();
         while let Some((dir, names)) = cut_off.pop() {
             for node in names.nodes().chain(names.snapshots) {
                 let Some(inode) = self.table.get(node) else { continue };
-                // Its own entry for snapshots stays with a directory that stays, and linked files are
+                // A directory that stays keeps its entry for snapshots, and linked files are stored
                 // elsewhere.
                 let is_below = match inode.place() {
                     place @ Place::Named { .. } => {

@@ -14,8 +14,7 @@ use crate::volume::Volume;
 use crate::volume::relocate::{Spot, is_large};
 use crate::volume::unlink::LastContents;
 
-/// The records of the two directories of a rename, of which the second is the first where both
-/// are the same.
+/// The records of the two directories of a rename. `to` is `None` if both are the same.
 struct Parents {
     from: Record,
     to: Option<Record>,
@@ -28,11 +27,11 @@ impl Parents {
 }
 
 impl Volume {
-    /// Renames an entry, replacing what is at the target, as `renameat2` has it, at a cost that does
-    /// not depend on what it holds (dissertation §4.2).
+    /// Renames an entry and replaces the target, as `renameat2` does, at a cost independent of the entry's
+    /// size (dissertation §4.2).
     ///
     /// # Errors
-    /// [`Error::NameTooLong`] also if the key of something below the entry might become too long.
+    /// [`Error::NameTooLong`] also if a key below the entry might become too long.
     pub fn rename(
         &self,
         parent: InodeId,
@@ -71,7 +70,7 @@ impl Volume {
         };
         drop(exclusive);
         if let Some(target) = target {
-            // Who held it may have let go of it while it still had the name.
+            // It may have been released while it still had the name.
             self.closed(&target);
         }
         done
@@ -92,7 +91,7 @@ impl Volume {
         let target_is_dir = match target {
             None => None,
             Some(target) => {
-                // A directory above the source is not empty.
+                // A target above the source is refused here too: it is not empty.
                 let record = target.state.read().record.clone();
                 match (source_is_dir, record.is_dir()) {
                     (true, false) => return Err(Error::NotADirectory),
@@ -147,7 +146,7 @@ impl Volume {
             count_entry(&mut parents.from, false, 1, now_ns);
         }
         put_parents(&mut batch, &parents, from, to);
-        // What is moved is as much as what is left behind: it can be on a full volume.
+        // A move adds as much as it deletes, so a full volume allows it.
         batch.mark_replacing();
         op.commit(&batch)?;
 
@@ -188,7 +187,7 @@ impl Volume {
         }
 
         let now_ns = self.platform.now_ns();
-        // Messages come after clones: were one file to go as messages, these would hit the other.
+        // Messages apply after clones: if one file moved as messages, they would hit the other.
         let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
         let there =
             self.relocate(exclusive, op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
@@ -213,7 +212,7 @@ impl Volume {
         count_entry(parents.to(), other_is_dir, -1, now_ns);
         count_entry(parents.to(), one_is_dir, 1, now_ns);
         put_parents(&mut batch, &parents, from, to);
-        // What is moved is as much as what is left behind: it can be on a full volume.
+        // A move adds as much as it deletes, so a full volume allows it.
         batch.mark_replacing();
         op.commit(&batch)?;
 
@@ -227,7 +226,7 @@ impl Volume {
         self.insert_name_at(from, known_back)
     }
 
-    /// Adds the device that stands for a removed entry of a lower layer.
+    /// Adds the device that marks the removed entry of a lower layer.
     fn whiteout(&self, op: &Op<'_>, batch: &mut Batch, at: &Spot<'_>, now_ns: i64) -> Result<Name> {
         let ino = self.numbers.id(op)?;
         let record = Record::new(FileType::CharDevice, 0, ino.wrapping_sub(at.path.salts), now_ns);
@@ -253,13 +252,13 @@ impl Volume {
         }
     }
 
-    /// A name that was there before keeps its cookie: a listing under way must come to it.
+    /// An existing name keeps its cookie: a listing under way must reach it.
     fn insert_name_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
         self.insert_name(at.dir, &mut at.dir.state.write(), at.name, known)
     }
 }
 
-/// Whether the directory of one spot is what is at another, or below it.
+/// Whether the directory `at`, found at the spot `there`, is the directory of `spot` or above it.
 fn is_at_or_below(at: &Inode, there: &Spot<'_>, spot: &Spot<'_>) -> bool {
     let path = there.child_path();
     at.state.read().record.is_dir() && (spot.path.bytes == path || key::is_below(&path, &spot.path.bytes))

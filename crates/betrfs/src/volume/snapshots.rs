@@ -1,10 +1,10 @@
 //! Snapshots: read-only copies of a directory, found under its entry `.betrfs-snapshots`.
 //!
-//! They are stored in a space of keys of their own, so that a directory does not hold its earlier
-//! states, and they again the earlier ones. `.betrfs-snapshots` itself is stored nowhere: it is an inode in
-//! memory, whose entries are the directory's snapshots. Making a directory there makes a snapshot of
-//! that name, and removing one removes the snapshot with all it holds. What is below is refused every
-//! change: its path leads through `.betrfs-snapshots`, and linked files in a snapshot bear a flag.
+//! They have a key space of their own, so that a directory does not contain its snapshots, nor a snapshot
+//! earlier ones. `.betrfs-snapshots` itself is not stored: it is an inode in memory whose entries are the
+//! directory's snapshots. Making a directory there makes a snapshot of that name; removing one removes the
+//! snapshot with everything in it. Changes below it are refused: the path leads through `.betrfs-snapshots`,
+//! and linked files in a snapshot carry a flag.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ use crate::volume::Volume;
 use crate::volume::clone::Copy;
 use crate::volume::unlink::Dropped;
 
-/// What the inode number of `.betrfs-snapshots` differs in from its directory's.
+/// The bit by which the inode number of `.betrfs-snapshots` differs from its directory's.
 const INO_BIT: u64 = 1 << 62;
 
 impl Volume {
-    /// Whether an object is, or is in, a snapshot, so that it cannot be changed.
+    /// Whether an object is a snapshot or in one, and so cannot be changed.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -85,7 +85,7 @@ impl Volume {
         Ok(self.keep(op, |id| Inode::new(id, of.ino ^ INO_BIT, place, record, Some(dir))))
     }
 
-    /// Makes a snapshot of the directory `of`, to which the `.betrfs-snapshots` belongs.
+    /// Makes a snapshot of the directory `of`, whose `.betrfs-snapshots` is `snapshots`.
     pub(super) fn make_snapshot(
         &self,
         snapshots: &Arc<Inode>,
@@ -126,7 +126,7 @@ impl Volume {
         Ok(inode.looked_up())
     }
 
-    /// Removes a snapshot with all that it holds. Gives the objects that the caller still holds of it.
+    /// Removes a snapshot with everything in it. Returns its objects that the caller still holds.
     pub(super) fn remove_snapshot(
         &self,
         snapshots: &Arc<Inode>,
@@ -166,8 +166,8 @@ impl Volume {
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
-    /// Refuses the removal of a directory that is not empty, or has snapshots. A copied one counts the
-    /// snapshots of what it is a copy of, which it does not have.
+    /// Refuses the removal of a directory that is not empty or has snapshots. The record of a copied
+    /// directory counts its source's snapshots, which the copy does not have.
     pub(super) fn refuse_in_use(&self, op: &Op<'_>, record: &Record, path: &[u8]) -> Result<()> {
         if record.entries > 0 {
             return Err(Error::NotEmpty);
@@ -178,7 +178,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether this is the entry of a directory under which its snapshots are found.
+    /// Whether the object is the entry `.betrfs-snapshots` of a directory.
     ///
     /// # Errors
     /// [`Error::Stale`].
@@ -186,8 +186,8 @@ impl Volume {
         Ok(matches!(self.inode(node)?.place(), Place::Snapshots { .. }))
     }
 
-    /// The snapshots of a directory and of those below it, at the cost of one query for each directory that
-    /// has any.
+    /// The snapshots of a directory and of all directories below it, at the cost of one query for each
+    /// directory that has any.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.
@@ -202,7 +202,7 @@ impl Volume {
         while let Some((at, _)) = pairs.next()? {
             let (of, name) = key::split_entry(at).ok_or_else(|| damaged(at, "it is no name"))?;
             let Some(dir) = key::snapshots_of(of) else {
-                // Inside of a snapshot: on to the next directory that has any.
+                // Inside a snapshot: on to the next directory that has any.
                 let dir = key::snapshots_holder(at).ok_or_else(|| damaged(at, "it is in no snapshot"))?;
                 let beyond = key::subtree(&key::snapshots_path(dir)).1;
                 pairs.seek(&beyond);

@@ -1,4 +1,4 @@
-//! Entries that go.
+//! Removing entries.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,28 +14,28 @@ use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damage
 use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
 
-/// About what the deletes of an entry and its blocks take in a buffer.
+/// Bytes that the deletes of an entry and its blocks take in a partition, about.
 const DELETES_BYTES: u64 = 1024;
 
-/// What becomes of an inode that loses a name, once the batch is committed.
+/// The state of an inode that loses a name, once the batch is committed.
 pub(super) struct Dropped {
     pub record: Record,
-    /// `None` while there are other names.
+    /// `None` while other names are left.
     pub place: Option<Place>,
 }
 
-/// What becomes of the contents of a file that loses its last name.
+/// The fate of the contents of a file that loses its last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastContents {
-    /// They may be read until nobody holds the file.
+    /// They can be read until nobody holds the file.
     Kept,
     Deleted,
-    /// What comes to the name in the same batch takes the place of all blocks.
+    /// The same batch puts another file's blocks over all of them.
     Overwritten,
 }
 
 impl Volume {
-    /// Removes a name of what is no directory. An open file stays readable and writable.
+    /// Removes a name of anything but a directory. An open file stays readable and writable.
     ///
     /// # Errors
     /// [`Error::IsADirectory`]; [`Error::NotFound`].
@@ -43,7 +43,7 @@ impl Volume {
         self.remove(parent, name, OpKind::Unlink).map(|_| ())
     }
 
-    /// Removes an empty directory, or, in `.betrfs-snapshots`, a snapshot. Gives the objects in a snapshot
+    /// Removes an empty directory or, in `.betrfs-snapshots`, a snapshot. Returns the objects in the snapshot
     /// that the caller holds; open files among them live on until they are closed.
     ///
     /// # Errors
@@ -101,17 +101,17 @@ impl Volume {
         drop(state);
         drop(dir);
         drop(shared);
-        // Who had it open may have closed it while it still had the name.
+        // It may have been closed while it still had the name.
         self.closed(&inode);
         Ok(Vec::new())
     }
 
-    /// Adds to the batch a deletion of all keys below a directory that has become empty. They are deleted
-    /// already, one by one; but these deletes, and the ranges of the directories that were in it, are
-    /// dropped where they meet the range, and whole leaves below it go unread. Whoever removes a tree
-    /// from its leaves up thus sends little more through the tree of nodes than one range.
+    /// Adds to the batch a range delete of all keys below a directory that has become empty. They are deleted
+    /// already, one by one; but the range delete absorbs these deletes and the range deletes of its
+    /// subdirectories, and whole leaves below it need not be read. So the removal of a tree from its leaves
+    /// up sends little more than one range through the tree of nodes.
     ///
-    /// The caller holds the directory's state, so that nothing comes or goes in it.
+    /// The caller holds the directory's state, so that no entry comes or goes.
     fn delete_emptied(&self, batch: &mut Batch, path: &[u8]) {
         if !self.orphans.below(path).is_empty() {
             return;
@@ -122,8 +122,8 @@ impl Volume {
         }
     }
 
-    /// Adds to the batch what takes the name at `at` from an inode, and the inode with its last
-    /// name. The caller holds its state.
+    /// Adds to the batch the removal of the name at `at` from an inode, and of the inode with its last name.
+    /// The caller holds the inode's state.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn drop_name(
         &self,
@@ -164,8 +164,7 @@ impl Volume {
         Ok(Dropped { record, place: Some(place) })
     }
 
-    /// Keeps the blocks of a file that has no name any more where they are, and its attributes in
-    /// memory.
+    /// Keeps the blocks of a file without a name where they are, and its attributes in memory.
     pub(super) fn keep_in_place(
         &self,
         op: &Op<'_>,
@@ -183,7 +182,7 @@ impl Volume {
         Ok(Place::Orphan { marker, base: Arc::from(own) })
     }
 
-    /// Takes large extended attributes into the record, which from then on is in memory only.
+    /// Takes large extended attributes into the record, which is in memory only from then on.
     pub(super) fn take_xattrs(&self, op: &Op<'_>, own: &[u8], record: &mut Record) -> Result<()> {
         for attr in &mut record.xattrs {
             if let XattrValue::Stored(_) = attr.value {
@@ -196,7 +195,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Installs what a committed [`drop_name`](Self::drop_name) prepared.
+    /// Installs the result of a committed [`drop_name`](Self::drop_name).
     pub(super) fn install_unlinked(&self, inode: &Arc<Inode>, state: &mut State, dropped: Dropped) {
         self.install_record(inode, state, dropped.record);
         if let Some(place) = dropped.place {
@@ -213,7 +212,7 @@ impl Volume {
         }
     }
 
-    /// Deletes an unlinked file that nobody has open. The caller holds no lock.
+    /// Deletes an unlinked file unless it is open. The caller holds no lock.
     pub(super) fn reap(&self, inode: &Arc<Inode>) -> Result<()> {
         if !matches!(inode.place(), Place::Orphan { .. }) {
             return Ok(());

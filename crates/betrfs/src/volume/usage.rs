@@ -1,4 +1,4 @@
-//! What a file or a directory takes on the volume.
+//! The room that a file or a directory takes on the volume.
 
 use alloc::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::types::InodeId;
 use crate::volume::Volume;
 
 impl Volume {
-    /// What an object takes, with all that is below it, as it is stored, and what of that its removal
-    /// would free: what clones, snapshots and names outside do not share. What is in memory or in the log is
-    /// brought to its place before, by a checkpoint.
+    /// The bytes that an object takes as stored, with everything below it, and the bytes that its removal
+    /// would free: those not shared with clones, snapshots and names outside. Runs a checkpoint first, so
+    /// that changes in memory and in the log are counted too.
     ///
     /// # Errors
     /// The engine's.
     pub fn usage(&self, node: InodeId) -> Result<Usage> {
-        // Where that fails, what is in its place is told.
+        // If the checkpoint fails, the bytes already in place are counted.
         let _ = self.env.checkpoint();
         let op = self.query(OpKind::Internal);
         let _shared = self.namespace.shared();

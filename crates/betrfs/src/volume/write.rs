@@ -1,8 +1,8 @@
 //! Writing bytes.
 //!
-//! Nothing is read. A block is put whole where the write covers it up to the end of the file, and
-//! otherwise changed by an upsert. What is stored of a block ends at or before the size; a block
-//! within the size may be stored short, and reads as zeros from there.
+//! A write reads nothing. A block is put whole where the write covers it up to the end of the file, and
+//! changed by an upsert otherwise. A stored block ends at or before the size; a block within the size may be
+//! stored short, and reads as zeros from there.
 
 use betree::Batch;
 
@@ -16,10 +16,10 @@ use crate::types::InodeId;
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
 
-/// The most that one call copies: the caller asks again for the rest, and can do other things meanwhile.
+/// The most bytes that one call copies: the caller asks again for the rest, and can do other work in between.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
-/// What a file's record takes in a batch, but for its key, at most: nearly all of it are names of attributes.
+/// Upper bound of the bytes of a file's record in a batch, without its key: nearly all of it attribute names.
 const RECORD_BYTES_MAX: usize = 68 << 10;
 
 impl Volume {
@@ -27,7 +27,7 @@ impl Volume {
     /// piece failed; a call that starts there returns the error. Each piece up to a multiple of 1 MiB (less
     /// where the log is small, and under long keys) is atomic: after an error or a crash it is there or not.
     ///
-    /// Set-id bits stay, as by [`fallocate`](Volume::fallocate); capabilities of a program go.
+    /// Set-id bits stay, as in [`fallocate`](Volume::fallocate); a program's capabilities are dropped.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`]; [`Error::NoSpace`]. Nothing was written.
@@ -53,7 +53,7 @@ impl Volume {
         }
     }
 
-    /// Writes as much of `data` as one batch takes; how much that is.
+    /// Writes as much of `data` as one batch takes; returns the number of bytes.
     fn write_piece(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
         let op = self.update(OpKind::Write, data.len())?;
         let _shared = self.namespace.shared();
@@ -78,7 +78,7 @@ impl Volume {
         Ok(data.len())
     }
 
-    /// As much of a write as fits into a batch beside the file's record: under a long key each block takes
+    /// The part of a write that fits into a batch with the file's record: under a long key each block takes
     /// more.
     fn piece_of<'d>(&self, own: &[u8], offset: u64, data: &'d [u8]) -> &'d [u8] {
         let room = self.env.batch_bytes_max().saturating_sub(own.len() + RECORD_BYTES_MAX);
@@ -90,10 +90,10 @@ impl Volume {
         data.get(..len).unwrap_or(data)
     }
 
-    /// Copies a range from a file to another, or to another place in the same, and gives the count
-    /// of bytes copied: fewer than `len` at the source's end, or where the rest is to be copied in
-    /// another way. What has the same place in both is shared instead of copied, as far as whole
-    /// blocks go or up to the ends of both files. Set-id bits stay, as by [`fallocate`](Volume::fallocate).
+    /// Copies a range to another file, or to another place in the same file, and returns the number of bytes
+    /// copied: fewer than `len` at the source's end, or where the caller has to ask again for the rest. A
+    /// range at the same offset in both files is shared instead of copied, as far as whole blocks go or up to
+    /// the ends of both files. Set-id bits stay, as in [`fallocate`](Volume::fallocate).
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file.

@@ -1,5 +1,5 @@
-//! Extended attributes: small ones in the inode's record, large ones as keys of their own, of
-//! which the record knows name and length. So only a large value is ever queried for.
+//! Extended attributes: small values in the inode's record, large ones under keys of their own; the record
+//! holds their names and lengths. So only a large value needs a query.
 
 use alloc::vec::Vec;
 
@@ -16,9 +16,9 @@ use crate::volume::attributes::with_atime;
 
 const NAME_BYTES_MAX: usize = 255;
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// The most that all names of an inode take, each with a 0 byte: what `listxattr` can give.
+/// The most bytes that all names of an inode take, each with a 0 byte: the limit of `listxattr`.
 const LIST_BYTES_MAX: usize = 64 << 10;
-/// The most that all values of an inode take: those of an unlinked file are in memory while it is open.
+/// The most bytes that all values of an inode take: those of an unlinked file are in memory while it is open.
 const VALUES_BYTES_MAX: usize = 256 << 10;
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
@@ -63,9 +63,9 @@ impl Volume {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`] and [`Error::NoData`] by the mode; [`Error::RangeTooSmall`] over 255 bytes
-    /// of name or 64 KiB of value; [`Error::NoSpace`] when all names together take over 64 KiB, or all
-    /// values over 256 KiB.
+    /// [`Error::Exists`] and [`Error::NoData`] by the mode; [`Error::RangeTooSmall`] over 255 bytes of name
+    /// or 64 KiB of value; [`Error::NoSpace`] if all names together take over 64 KiB, or all values over 256
+    /// KiB.
     pub fn set_xattr(&self, node: InodeId, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
         check_xattr_name(name)?;
         if value.len() > VALUE_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! `data` and `links`: blocks and attributes of files, and the list of names of linked files.
+//! `data` and `links`: blocks and attributes of files, and the list of the names of linked files.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::schema::{DATA, Extents, Flags, LINKS, META, Record, Recount, Stored, 
 use crate::types::FileType;
 
 impl Check<'_> {
-    /// The blocks of a file: none at or past the size, none missing that is not a hole.
+    /// Checks the blocks of a file: none at or past the size, and none missing outside of holes.
     pub(super) fn blocks(&mut self, at: &[u8], record: &Record) {
         let end = record.size.div_ceil(BLOCK);
         if self.gaps.over(DATA, &key::blocks_from(at, 0)).is_some() {
@@ -55,15 +55,15 @@ impl Check<'_> {
         if expected < end && !record.is_sparse() {
             self.misfit(&key::block(at, expected), "the block is lost");
         }
-        // What cannot be read may be any block.
+        // An unreadable block may be any block.
         if let Some(number) = recount.and_then(Recount::finish).filter(|_| !lacks) {
             self.misfit(&key::block(at, number), "there are other blocks than the record of the file says");
         }
         self.unchecked.blocks += u64::from(lacks);
     }
 
-    /// Blocks from the expected one on that cannot be read. Gives whether the file has any there; expected is
-    /// then what is behind them.
+    /// Skips unreadable blocks from `expected` on, and sets `expected` behind them. Returns whether the file
+    /// has any there.
     fn lost_blocks(
         &mut self,
         at: &[u8],
@@ -85,7 +85,7 @@ impl Check<'_> {
         true
     }
 
-    /// The large attributes of a record are there.
+    /// Checks that the large attributes of a record exist.
     pub(super) fn attributes(&mut self, at: &[u8], record: &Record) {
         for attr in &record.xattrs {
             let XattrValue::Stored(len) = attr.value else { continue };
@@ -105,7 +105,7 @@ impl Check<'_> {
         }
     }
 
-    /// Everything in `data` belongs to something.
+    /// Checks that each key in `data` belongs to an object.
     pub(super) fn data(&mut self) {
         let mut pairs = self.op.scan(DATA, EVERYTHING);
         let mut owner: (Vec<u8>, Option<Record>) = (Vec::new(), None);
@@ -147,7 +147,7 @@ impl Check<'_> {
             };
             if belongs || !is_known {
             } else if self.gaps.touch(META, &key::markers()) {
-                // Some files that were unlinked may not be known.
+                // An unlinked file's marker may be unreadable.
                 self.unchecked.owners += 1;
             } else {
                 self.misfit(at, "it belongs to no file");
@@ -155,7 +155,7 @@ impl Check<'_> {
         }
     }
 
-    /// Nothing is in the dictionary that is for later versions.
+    /// Checks that the dictionary for later versions is empty.
     pub(super) fn user(&mut self) {
         let mut pairs = self.op.scan(USER, EVERYTHING);
         if let Some((at, _)) = self.next(USER, &mut pairs) {
@@ -163,14 +163,15 @@ impl Check<'_> {
         }
     }
 
-    /// As many links are listed as there are redirects; that each redirect is, was seen before.
+    /// Checks that as many links are listed as there are redirects. That each redirect is listed was checked
+    /// before.
     pub(super) fn links(&mut self) {
         let mut listed = 0;
         let mut pairs = self.op.scan(LINKS, EVERYTHING);
         while let Some((at, oid)) = self.next(LINKS, &mut pairs) {
             listed += 1;
             let Some(found) = self.get(META, at) else {
-                // The list tells what the names cannot.
+                // The name is unreadable, but the list has it.
                 self.is_lost(META, at, Lost::Name { own: at });
                 if let Ok(oid) = oid.try_into().map(u64::from_be_bytes) {
                     self.has_name(oid, at);

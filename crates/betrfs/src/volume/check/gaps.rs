@@ -1,27 +1,27 @@
-//! What of the dictionaries could not be read.
+//! The ranges of the dictionaries that could not be read.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use betree::{Cut, DictId};
 
-/// So many are kept apart in each dictionary; what comes then makes others larger, so that less is judged.
+/// Number of gaps kept apart in each dictionary. Further ones enlarge others, so that less is checked.
 const GAPS_MAX: usize = 50_000;
 
-/// A range of keys that could not be read, but for its lower end.
+/// An unreadable range of keys, without its lower end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub hi: Cut,
-    /// What is to blame for it, by the numbers of [`Findings::blame`](super::report::Findings::blame).
+    /// The losses to blame for it, by the numbers of [`Findings::blame`](super::report::Findings::blame).
     pub losses: Vec<usize>,
 }
 
-/// Disjoint ranges of keys by dictionary, by their lower ends.
+/// Disjoint ranges of keys by dictionary and lower end.
 #[derive(Default)]
 pub(super) struct Gaps(BTreeMap<u8, BTreeMap<Cut, Gap>>);
 
 impl Gaps {
-    /// Adds a range, but for what of it was known.
+    /// Adds the parts of a range that are not in a gap yet.
     pub fn add(&mut self, dict: DictId, lo: &Cut, gap: Gap) {
         let gaps = self.0.entry(dict.0).or_default();
         let are_many = gaps.len() >= GAPS_MAX;
@@ -39,8 +39,7 @@ impl Gaps {
                 from = before.hi.clone();
             }
         }
-        // What lies in it and was known keeps its own.
-        // The one that grows may begin where this one does.
+        // Earlier gaps inside it keep their own losses. The growing one may begin at the same key.
         let is_other = |(lo, _): &(&Cut, &Gap)| grown.as_ref() != Some(*lo);
         while let Some((start, end)) =
             gaps.range(from.clone()..hi.clone()).find(is_other).map(|(lo, gap)| (lo.clone(), gap.hi.clone()))
@@ -53,7 +52,7 @@ impl Gaps {
         }
         match grown.and_then(|start| gaps.get_mut(&start)) {
             Some(before) => before.hi = hi,
-            // All of it was known.
+            // Nothing new is left.
             None if hi <= from => {}
             None => drop(gaps.insert(from, Gap { hi, losses })),
         }
@@ -63,17 +62,17 @@ impl Gaps {
         self.0.get(&dict.0)?.range(..=cut.clone()).next_back().map(|(_, gap)| gap)
     }
 
-    /// The one that holds a key.
+    /// The gap with this key.
     pub fn at(&self, dict: DictId, key: &[u8]) -> Option<&Gap> {
         self.before(dict, &Cut::before(key)).filter(|gap| gap.hi.is_above(key))
     }
 
-    /// The one that holds all of a range.
+    /// The gap that covers all of a range.
     pub fn over(&self, dict: DictId, (lo, hi): &(Cut, Cut)) -> Option<&Gap> {
         self.before(dict, lo).filter(|gap| gap.hi >= *hi)
     }
 
-    /// Whether any of them has something of a range.
+    /// Whether any gap overlaps a range.
     pub fn touch(&self, dict: DictId, (lo, hi): &(Cut, Cut)) -> bool {
         self.before(dict, lo).is_some_and(|gap| gap.hi > *lo)
             || self
@@ -95,7 +94,7 @@ mod tests {
         Cut::before([at])
     }
 
-    /// Against a list of keys, each with the first that it was lost to.
+    /// Compares with an array of keys.
     #[test]
     fn gaps_are_what_was_added_whatever_the_order() {
         let mut rng = Rng::new(1);

@@ -1,4 +1,4 @@
-//! What of which files is lost by something that cannot be read.
+//! The parts of files lost by one unreadable structure.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -9,24 +9,24 @@ use betree::Cut;
 
 use crate::schema::key;
 
-/// So many files are named for each problem.
+/// Number of files named for each problem.
 const NAMED_MAX: usize = 10;
-/// So many ranges of names.
+/// Number of ranges of names for each problem.
 const RANGES_MAX: usize = 3;
 
-/// Names of files with several names, some of each, by their object ids.
+/// Some names of each file with several names, by object id.
 pub(super) type ObjectNames = BTreeMap<u64, Vec<Vec<u8>>>;
 
-/// Something of a file, by its own key.
+/// A lost part of a file, by the file's own key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lost<'k> {
     /// Bytes; from 0 to the size, all of them.
     Data { own: &'k [u8], from: u64, to: u64, size: u64 },
     /// The value of an extended attribute.
     Attribute { own: &'k [u8], name: &'k [u8] },
-    /// Its name, and its record.
+    /// The name with its record.
     Name { own: &'k [u8] },
-    /// Its place in the list of names of linked files.
+    /// The entry in the list of the names of linked files.
     Link { own: &'k [u8] },
 }
 
@@ -37,7 +37,7 @@ enum Part {
     Attribute(Vec<u8>),
 }
 
-/// Files, of which the first are named.
+/// Files, the first of them with their names.
 #[derive(Default)]
 struct Named {
     first: Vec<(Vec<u8>, Part)>,
@@ -79,12 +79,12 @@ impl Named {
     }
 }
 
-/// A list that goes on.
+/// The list, followed by the number of further entries.
 pub(super) fn and_more(list: &str, more: u64) -> String {
     if more == 0 { String::from(list) } else { format!("{list} and {more} more") }
 }
 
-/// The path of a file; of one with several, those that are known.
+/// The path of a file; for a file with several, the known ones.
 pub(super) fn paths_of(own: &[u8], objects: &ObjectNames) -> Vec<String> {
     match key::object_id(own).and_then(|oid| objects.get(&oid)) {
         Some(names) => names.iter().map(|name| key::describe(name)).collect(),
@@ -92,7 +92,7 @@ pub(super) fn paths_of(own: &[u8], objects: &ObjectNames) -> Vec<String> {
     }
 }
 
-/// All that is lost by one thing.
+/// Everything lost by one structure.
 #[derive(Default)]
 pub(super) struct Losses {
     data: Named,
@@ -113,9 +113,9 @@ impl Losses {
         }
     }
 
-    /// Adds all names between two cuts, whatever they were.
+    /// Adds all names between two cuts.
     pub fn add_names(&mut self, lo: &Cut, hi: &Cut) {
-        // A scan of a part may have met a part of it before.
+        // A scan of a part may have added a part of the range before.
         self.ranges.retain(|(from, to)| from < lo || to > hi);
         let room = self.ranges.len() < RANGES_MAX;
         match self.ranges.last_mut() {
@@ -125,14 +125,14 @@ impl Losses {
         }
     }
 
-    /// The paths of the first files of which something is lost.
+    /// The paths of the first files with losses.
     pub fn paths(&self, objects: &ObjectNames) -> Vec<String> {
         let owns: BTreeSet<&Vec<u8>> =
             self.data.first.iter().chain(&self.names.first).map(|(own, _)| own).collect();
         owns.into_iter().flat_map(|own| paths_of(own, objects)).collect()
     }
 
-    /// Half a sentence, if anything is lost.
+    /// Half a sentence about the losses, if there are any.
     pub fn tell(&self, objects: &ObjectNames) -> Option<String> {
         let mut parts = Vec::new();
         if !self.data.is_empty() {

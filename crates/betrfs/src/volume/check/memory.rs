@@ -1,4 +1,4 @@
-//! What is in memory fits together.
+//! Checks that the tables in memory fit together.
 
 use alloc::format;
 
@@ -7,7 +7,8 @@ use crate::names::Place;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Each inode is known to its directory, and to an open file lead notes from all above.
+    /// Checks that each inode is known to its directory, and that notes lead to each open file from all
+    /// directories above.
     pub(super) fn check_memory(&self, findings: &mut Findings) {
         for inode in self.table.all() {
             let place = inode.place();

@@ -1,4 +1,4 @@
-//! `meta`: records, names and what they count.
+//! `meta`: records, names and their counts.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -14,14 +14,14 @@ use crate::schema::key;
 use crate::schema::{LINKS, META, Marker, Record, Redirect, Stored, VolumeRecord, unknown};
 use crate::types::FileType;
 
-/// So many directories are named of which the entries could not be counted.
+/// Number of directories named whose entries could not be counted.
 const NAMED_MAX: usize = 10;
-/// Of so many linked files names are looked for, because something of them is lost.
+/// Number of linked files with losses whose names are looked for.
 const WANTED_MAX: usize = 10_000;
-/// So many names of each are told.
+/// Number of names reported for each of them.
 const NAMES_MAX: usize = 4;
 
-/// What a directory's record counts, and what was found.
+/// The counts in a directory's record, and the numbers found.
 #[derive(Default)]
 pub(super) struct DirCount {
     entries: u64,
@@ -32,7 +32,7 @@ pub(super) struct DirCount {
     snapshots_found: u64,
 }
 
-/// What a linked file's record counts, and what was found.
+/// The count in a linked file's record, and the number found.
 pub(super) struct LinkCount {
     file_type: FileType,
     ino: u64,
@@ -40,7 +40,7 @@ pub(super) struct LinkCount {
     pub found: u64,
 }
 
-/// What could not be judged for want of what could not be read.
+/// The checks that unreadable parts prevented.
 #[derive(Default)]
 pub(super) struct Unchecked {
     dirs: Vec<String>,
@@ -49,14 +49,14 @@ pub(super) struct Unchecked {
     pub blocks: u64,
     pub owners: u64,
     pub links: bool,
-    /// Linked files of which something is lost.
+    /// Linked files with losses.
     wanted: BTreeSet<u64>,
     /// Their names.
     pub object_names: ObjectNames,
 }
 
 impl Unchecked {
-    /// Notes what is to be noted.
+    /// Adds a note for each kind of check that could not be made.
     pub fn tell(&self, findings: &mut Findings) {
         let mut note = |what: String| findings.note(format!("not checked: {what}"));
         if !self.dirs.is_empty() {
@@ -90,7 +90,7 @@ impl Unchecked {
 }
 
 impl Check<'_> {
-    /// Wants a name for a linked file, if that is what has this key.
+    /// Looks for a name of a linked file, if this is the key of one.
     pub(super) fn want_name(&mut self, own: &[u8]) {
         let unchecked = &mut self.unchecked;
         if let Some(oid) = key::object_id(own).filter(|_| unchecked.wanted.len() < WANTED_MAX) {
@@ -98,7 +98,7 @@ impl Check<'_> {
         }
     }
 
-    /// A name of a linked file was found.
+    /// Keeps a name of a linked file, if one is looked for.
     pub(super) fn has_name(&mut self, oid: u64, at: &[u8]) {
         if self.unchecked.wanted.contains(&oid) {
             let names = self.unchecked.object_names.entry(oid).or_default();
@@ -108,7 +108,7 @@ impl Check<'_> {
         }
     }
 
-    /// The root, the volume's record, objects and markers: everything that is no name.
+    /// The root, the volume's record, objects and markers: all keys that are not names.
     pub(super) fn reserved(&mut self) {
         let mut pairs = self.op.scan(META, (Cut::before([1]), Cut::HIGH));
         let mut root = false;
@@ -207,7 +207,7 @@ impl Check<'_> {
         self.has_name(redirect.oid, at);
         match self.links.get_mut(&redirect.oid) {
             None => {
-                // Its record is in what cannot be read: this is the name by which it was known.
+                // The record is unreadable: this is the file's known name.
                 if !self.is_lost(META, &key::object(redirect.oid), Lost::Name { own: at }) {
                     self.misfit(at, "the file that it links to is lost");
                 }
@@ -226,7 +226,7 @@ impl Check<'_> {
         }
     }
 
-    /// A record, with the path if it is a directory's.
+    /// Checks a record; `path` is a directory's.
     fn inode(&mut self, at: &[u8], record: &Record, path: Option<Vec<u8>>) {
         if let Some(path) = path {
             let (entries, subdirs) = (record.entries, record.subdirs);
@@ -244,7 +244,7 @@ impl Check<'_> {
         self.attributes(at, record);
     }
 
-    /// Each directory has as many entries as it counts.
+    /// Checks that each directory has as many entries as it counts.
     pub(super) fn counts(&mut self) {
         for (path, dir) in core::mem::take(&mut self.dirs) {
             let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
@@ -265,7 +265,7 @@ impl Check<'_> {
                 );
                 self.problem(&key::own(&path), &why);
             }
-            // A copy of a directory counts the snapshots of what it is a copy of.
+            // A copied directory counts the snapshots of its source.
             if dir.snapshots < dir.snapshots_found {
                 let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
                 self.problem(&key::own(&path), &why);
@@ -273,7 +273,8 @@ impl Check<'_> {
         }
     }
 
-    /// Each linked file has as many names as it counts; those count that cannot be read, but are listed.
+    /// Checks that each linked file has as many names as it counts. An unreadable name counts if it is
+    /// listed.
     pub(super) fn link_counts(&mut self) {
         let [names, snapshots] = key::names();
         let names_lack = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);

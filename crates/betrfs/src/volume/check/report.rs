@@ -1,4 +1,4 @@
-//! What a check tells, in bounds.
+//! The report of a check, within bounds.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -11,34 +11,34 @@ use betree::{Cut, Finding, Place};
 use super::losses::{Losses, Lost, ObjectNames, paths_of};
 use crate::error::Error;
 
-/// So many problems are told.
+/// Number of problems reported.
 const PROBLEMS_MAX: usize = 1000;
-/// So many notes.
+/// Number of notes reported.
 const NOTES_MAX: usize = 100;
-/// So many files are listed.
+/// Number of files listed.
 const FILES_MAX: usize = 10_000;
 
 /// A problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The kind of problem, by a name that no later version changes:
+    /// The kind of problem, by a name that stays the same in later versions:
     /// [`FindingCode::name`](betree::FindingCode::name), or `files-do-not-fit`, `memory-does-not-fit` or
     /// `not-read`.
     pub code: &'static str,
-    /// The structure on the device that is damaged; `None` if each can be read and they do not fit together.
+    /// The damaged structure on the device; `None` if all can be read but do not fit together.
     pub place: Option<Place>,
-    /// The paths of the first files that it is about, or of which something cannot be read because of it.
+    /// The paths of the first files with this problem, or with parts that are unreadable because of it.
     pub files: Vec<String>,
-    /// A sentence with the place, and with what of which files is lost by it.
+    /// A sentence with the place, and the parts of files lost by it.
     pub what: String,
 }
 
-/// The code of records, names or data that do not fit together.
+/// The code for records, names or data that do not fit together.
 pub(super) const FILES: &str = "files-do-not-fit";
-/// The code of a table in memory that is wrong.
+/// The code for a wrong table in memory.
 pub(super) const MEMORY: &str = "memory-does-not-fit";
-/// The code of an error without a finding of the engine.
+/// The code for an error without a finding of the engine.
 pub(super) const NOT_READ: &str = "not-read";
 
 impl fmt::Display for Problem {
@@ -47,43 +47,43 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The first problems.
     pub problems: Vec<Problem>,
-    /// How many problems more there are than are told.
+    /// Number of problems beyond those in `problems`.
     pub problems_more: u64,
-    /// Sentences of what is no problem but should be known: what could not be checked, and why.
+    /// Sentences that are not about problems: checks that could not be made, and why.
     pub notes: Vec<String>,
-    /// The paths of files and directories that have problems, or of which something cannot be read. What
-    /// cannot be known to have been there is not among them.
+    /// The paths of files and directories with a problem or an unreadable part. Files that left no readable
+    /// trace are missing.
     pub files: BTreeSet<String>,
-    /// At most how many files more there are than are listed.
+    /// Number of files beyond those in `files`, at most.
     pub files_more: u64,
-    /// Why the volume cannot be opened, or closed, if so.
+    /// Why the volume cannot be opened or closed, if so.
     pub refused: Option<Error>,
 }
 
 struct Line {
     code: &'static str,
     place: Option<Place>,
-    /// The file that it is about, by its own key.
+    /// The own key of the file with the problem.
     own: Option<Vec<u8>>,
     what: String,
     losses: Option<usize>,
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 pub(super) struct Findings {
     lines: Vec<Line>,
     more: u64,
     notes: Vec<String>,
     losses: Vec<Losses>,
-    /// Which losses belong to an error, by its sentence.
+    /// The number of an error's losses, by its sentence.
     by_error: BTreeMap<String, usize>,
-    /// Own keys.
+    /// By their own keys.
     files: BTreeSet<Vec<u8>>,
     files_more: u64,
 }
@@ -105,7 +105,7 @@ impl Findings {
         }
     }
 
-    /// What the engine tells.
+    /// Adds a finding of the engine.
     pub fn found(&mut self, found: Finding) {
         let Finding { code, place, what, is_problem, hides, .. } = found;
         if !is_problem {
@@ -118,12 +118,12 @@ impl Findings {
         self.push(Line { code: code.name(), place: Some(place), own: None, what, losses });
     }
 
-    /// A problem that the engine does not know of.
+    /// Adds a problem that the engine does not know of.
     pub fn problem(&mut self, code: &'static str, what: String) {
         self.push(Line { code, place: None, own: None, what, losses: None });
     }
 
-    /// A problem of a file, which has this own key.
+    /// Adds a problem of the file with this own key.
     pub fn problem_of(&mut self, own: &[u8], what: String) {
         self.name(own);
         self.push(Line { code: FILES, place: None, own: Some(own.to_vec()), what, losses: None });
@@ -144,8 +144,8 @@ impl Findings {
         known
     }
 
-    /// The number of the losses by an error that a reader met. One that the engine did not tell is a problem;
-    /// `None` where not all are kept.
+    /// The number of the losses by an error that a reader met. An error that the engine did not report
+    /// becomes a problem. `None` if there are too many problems.
     pub fn blame(&mut self, error: &betree::Error) -> Option<usize> {
         if let Some(known) = self.by_error.get(&error.to_string()) {
             return Some(*known);
@@ -159,26 +159,26 @@ impl Findings {
         Some(losses)
     }
 
-    /// Something of a file is lost.
+    /// Adds the loss of a part of a file.
     pub fn lose(&mut self, losses: usize, lost: &Lost<'_>) {
         if let Some(losses) = self.losses.get_mut(losses) {
             losses.add(lost);
         }
         match lost {
             Lost::Data { own, .. } | Lost::Attribute { own, .. } | Lost::Name { own } => self.name(own),
-            // That file can be read.
+            // The file itself can be read.
             Lost::Link { .. } => {}
         }
     }
 
-    /// All names between two cuts are lost.
+    /// Adds the loss of all names between two cuts.
     pub fn lose_names(&mut self, losses: usize, lo: &Cut, hi: &Cut) {
         if let Some(losses) = self.losses.get_mut(losses) {
             losses.add_names(lo, hi);
         }
     }
 
-    /// A file that is not as it should be.
+    /// Lists a file with a problem.
     pub fn name(&mut self, own: &[u8]) {
         if self.files.len() < FILES_MAX {
             self.files.insert(own.to_vec());
@@ -187,7 +187,7 @@ impl Findings {
         }
     }
 
-    /// All of it, for whoever asked.
+    /// The whole report.
     pub fn report(self, objects: &ObjectNames, refused: Option<Error>) -> Report {
         let problem = |Line { code, place, own, what, losses }: Line| {
             let losses = losses.and_then(|losses| self.losses.get(losses));
