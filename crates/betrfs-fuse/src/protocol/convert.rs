@@ -1,4 +1,4 @@
-//! Between the protocol's structures and the library's types.
+//! Conversions between the protocol's structures and the library's types.
 
 use betrfs::{Attr, Entry, FileType};
 use rustix::fs::SeekFrom;
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::server::Answer;
 use crate::wire;
 
-/// How long the kernel may believe what it was told: nobody else changes the volume.
+/// How long the kernel may cache entries and attributes: nobody else changes the volume.
 pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
 
 /// The unit that `stat` recommends for I/O.
@@ -17,11 +17,11 @@ pub const BLOCK_BYTES: u32 = 4096;
 const STATX_MASK: u32 = 0xfff;
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// What the kernel is told of an object that it looked up.
+/// The reply about an object that the kernel looked up.
 pub fn to_entry(entry: &Entry) -> wire::EntryOut {
     wire::EntryOut {
         nodeid: entry.node.0,
-        // A number is never given to another object.
+        // Node ids are never reused.
         generation: 0,
         entry_valid: LIFETIME_SECONDS,
         attr_valid: LIFETIME_SECONDS,
@@ -31,7 +31,7 @@ pub fn to_entry(entry: &Entry) -> wire::EntryOut {
     }
 }
 
-/// Attributes as the kernel wants them.
+/// Attributes in the kernel's form.
 pub fn to_attr(attr: &Attr) -> wire::Attr {
     let ((atime, atime_nsec), (mtime, mtime_nsec), (ctime, ctime_nsec)) =
         (to_time(attr.atime_ns), to_time(attr.mtime_ns), to_time(attr.ctime_ns));
@@ -86,7 +86,7 @@ fn to_mode(attr: &Attr) -> u32 {
     to_dirent_kind(attr.file_type) << 12 | u32::from(attr.perm)
 }
 
-/// A file type as listings have it: the upper bits of a mode.
+/// A file type in the form of listings: the upper bits of a mode.
 pub fn to_dirent_kind(file_type: FileType) -> u32 {
     let file_type = match file_type {
         FileType::Regular => rustix::fs::FileType::RegularFile,
@@ -100,7 +100,7 @@ pub fn to_dirent_kind(file_type: FileType) -> u32 {
     file_type.as_raw_mode() >> 12
 }
 
-/// The type in a mode's upper bits; none for what mknod(2) does not make.
+/// The type in a mode's upper bits; `None` for types that mknod(2) does not make.
 pub fn from_mode(mode: u32) -> Option<FileType> {
     match rustix::fs::FileType::from_raw_mode(mode) {
         rustix::fs::FileType::RegularFile => Some(FileType::Regular),
@@ -108,25 +108,24 @@ pub fn from_mode(mode: u32) -> Option<FileType> {
         rustix::fs::FileType::CharacterDevice => Some(FileType::CharDevice),
         rustix::fs::FileType::BlockDevice => Some(FileType::BlockDevice),
         rustix::fs::FileType::Socket => Some(FileType::Socket),
-        // mknod(2) takes no type at all for a regular file.
+        // mknod(2) takes type 0 for a regular file.
         _ if mode >> 12 == 0 => Some(FileType::Regular),
         _ => None,
     }
 }
 
-/// Seconds and, forwards from there, nanoseconds.
+/// Seconds, rounded down, and the nanoseconds after them.
 fn to_time(ns: i64) -> (i64, u32) {
     (ns.div_euclid(SECOND_NS), ns.rem_euclid(SECOND_NS) as u32)
 }
 
-/// A time in nanoseconds since 1970; what does not fit becomes the nearest that does.
+/// A time in nanoseconds since 1970, clamped to the range of i64.
 pub fn from_time(seconds: i64, nanoseconds: u32) -> i64 {
     let ns = i128::from(seconds) * i128::from(SECOND_NS) + i128::from(nanoseconds);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// lseek(2)'s place in a file, where the kernel asks for one: `ENXIO` before the file, where there is neither
-/// data nor a hole.
+/// The offset that lseek(2) starts from, for data and holes: `ENXIO` for a negative offset.
 pub fn from_whence(offset: u64, whence: u32) -> Answer<SeekFrom> {
     /// The kernel's SEEK_DATA and SEEK_HOLE.
     const DATA: u32 = 3;

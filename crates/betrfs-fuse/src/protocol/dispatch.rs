@@ -1,4 +1,4 @@
-//! Each kind of request: its parts taken out, the server asked, its answer put into the reply.
+//! Dispatch: decodes each kind of request, calls the server, encodes its answer.
 
 use std::io;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// Files keep their pages between opens, and closing them sends no FLUSH.
 const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
-/// The longest reply that is no data, listing, or value of an extended attribute.
+/// The longest reply other than data, listings and extended attributes.
 pub const SHORT_REPLY_BYTES_MAX: usize = size_of::<wire::StatxOut>();
-/// Handles: a node's number says all, but for whether a file is written past the kernel's pages.
+/// The handle of all open files but those written past the kernel's pages: the node id says the rest.
 const HANDLE: u64 = 0;
-/// See [`HANDLE`].
+/// The handle of a file written past the kernel's pages.
 const HANDLE_PAST_PAGES: u64 = 1;
-/// Of a write: it is to be durable. `OFlags` has the bits of O_SYNC by this name.
+/// Flag of a write that must be durable. In `OFlags` this name has the bits of O_SYNC.
 const O_DSYNC: u32 = libc::O_DSYNC.cast_unsigned();
 
 /// Answers requests, however they travel.
@@ -85,14 +85,14 @@ impl Dispatch {
             Opcode::Lookup => {
                 let name = r.only_name()?;
                 let entry = server.lookup(node, name, r.header.pid)?;
-                // Node 0: the kernel remembers that there is no such name.
+                // Node 0: the kernel remembers that the name is absent.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
                 if entry.is_none() && server.is_unfinished(node) {
-                    // What is absent now may be there once it is filled.
+                    // The name may exist once the copy is filled.
                     reply.entry_valid = 0;
                 }
                 if name == SNAPSHOTS_NAME {
-                    // It is made by the asking, and its attributes follow its directory's.
+                    // The lookup makes it, and its attributes follow its directory's.
                     (reply.entry_valid, reply.attr_valid) = (0, 0);
                 }
                 r.reply(&reply)
@@ -209,17 +209,17 @@ impl Dispatch {
                     // Only after a write to its pages does the kernel send an FSYNC of its own.
                     server.fsync(node)?;
                 }
-                // No more than was to be written.
+                // At most the size of the request, which is a u32.
                 r.reply(&wire::WriteOut { size: written as u32, padding: 0 })
             }
-            // Only a kernel that does not know FOPEN_NOFLUSH sends it. Closing a file promises nothing.
+            // Only kernels without FOPEN_NOFLUSH send it. Closing a file promises nothing.
             Opcode::Flush => Ok(0),
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
             Opcode::Syncfs => server.syncfs().map(|()| 0),
             Opcode::Statfs => r.reply(&to_statfs(&server.statfs()?)),
-            // An open directory is nothing to us: the kernel need not tell, and keeps listings until it
-            // changes the directory itself.
+            // Opening a directory needs no request: the kernel sends no more of them, and keeps listings
+            // until it changes the directory itself.
             Opcode::Opendir => Err(Errno::NOSYS),
             Opcode::Readdir => self.list(node, false, r),
             Opcode::Readdirplus => self.list(node, true, r),
@@ -275,8 +275,8 @@ impl Dispatch {
                     FILL => {
                         let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
                         server.fill(node, token, r.caller())?;
-                        // It was empty: there is a listing at most, and no page for which the kernel
-                        // would wait for us.
+                        // It was empty: the kernel has a listing at most, and no dirty page to write back
+                        // first.
                         let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
                         forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
                         r.reply(&done)
@@ -304,12 +304,12 @@ impl Dispatch {
                 server.destroy();
                 Ok(0)
             }
-            // INIT comes once, before; and that nothing is ever interrupted ends INTERRUPT.
+            // INIT comes once, before. ENOSYS tells the kernel to send no INTERRUPT.
             Opcode::Init | Opcode::Interrupt => Err(Errno::NOSYS),
         }
     }
 
-    /// Takes the set-id bits from a file whose contents are about to change, unless they may stay.
+    /// Clears the set-id bits of a file whose contents are about to change, unless they may stay.
     fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
         if self.server.kill_set_id(node, may_stay)? {
             forget_inode(&*self.sink, node.0, Pages::None);
@@ -317,8 +317,11 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Tells the kernel of what was removed behind its back. Whoever has our answer finds what remains with
-    /// its names counted anew; listings of directories that are gone may follow, with pages to write back.
+    /// Tells the kernel of a removal that it did not see itself. Attributes are invalidated before the reply,
+    /// so
+    /// that the caller sees the new counts of names; listings of removed directories may follow later, with
+    /// pages
+    /// to write back.
     fn tell_removed(&self, nodes: Vec<InodeId>) -> Answer<()> {
         nodes.iter().for_each(|node| forget_inode(&*self.sink, node.0, Pages::None));
         self.notifier.write_back(nodes, Arc::default())
@@ -341,7 +344,7 @@ impl Dispatch {
         let room = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut listing = Listing::new(room);
         self.server.readdir(dir, read.offset, plus.then_some(r.header.pid), &mut |found| {
-            // Without its object the kernel learns the name alone.
+            // An entry without its object has zeros here: the kernel then learns the name alone.
             let entry = plus.then(|| found.entry.as_ref().map_or_else(wire::EntryOut::default, to_entry));
             let kind = to_dirent_kind(found.file_type);
             let dirent = wire::Dirent { ino: found.ino, cookie: found.cookie, name_len: 0, kind };
@@ -361,7 +364,7 @@ impl Request<'_, '_> {
         NewNode { file_type, perm: (mode & 0o7777) as u16, uid, gid, rdev }
     }
 
-    /// The name that is all of the body.
+    /// The name, in a body without a structure.
     fn only_name(&self) -> Answer<&[u8]> {
         Ok(wire::name(self.body.rest())?.0)
     }
@@ -384,7 +387,7 @@ impl Request<'_, '_> {
         self.reply(&wire::AttrOut { attr_valid: LIFETIME_SECONDS, attr_valid_nsec: 0, dummy: 0, attr })
     }
 
-    /// An attribute's value or list: its length where the caller has no room at all.
+    /// Replies with an attribute's value or list, or with its length if the caller gave no buffer.
     fn reply_sized(&mut self, room: u32, value: &[u8]) -> Answer<usize> {
         if room == 0 {
             let size = u32::try_from(value.len()).map_err(|_| Errno::RANGE)?;
@@ -405,10 +408,10 @@ fn opened() -> wire::OpenOut {
     wire::OpenOut { fh: HANDLE, open_flags: OPENED_FILE, backing_id: 0 }
 }
 
-/// How a new file is opened. What is made anew for writing alone is not read by the same descriptor,
-/// and goes past the kernel's pages: they would not serve a later reader of a small file either (a
-/// page that is written in part is not kept), what is large is copied once less, and before the first
-/// write through them the kernel asks for the file's capabilities, one request more for each file.
+/// The open flags of a new file. A file created for writing alone goes past the kernel's pages: its
+/// descriptor does not read; pages of a small file would not serve a later reader either (the kernel does not
+/// keep a page written in part); large data is copied once less; and before the first write through pages the
+/// kernel asks for the file's capabilities, one more request for each file.
 fn created(flags: OFlags, past_pages: bool) -> wire::OpenOut {
     if past_pages && flags & OFlags::ACCMODE == OFlags::WRONLY {
         let open_flags = OPENED_FILE | fopen::DIRECT_IO;

@@ -1,4 +1,4 @@
-//! INIT: what the kernel and the server agree on before anything else.
+//! INIT: the agreement of kernel and server on version, flags and sizes, before any other request.
 
 use std::mem::offset_of;
 
@@ -9,15 +9,15 @@ use crate::wire::{self, InitIn, InitOut, init};
 
 /// The largest write or read in one request.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
-/// How many read-ahead requests may wait at once, and when the kernel holds back.
+/// Number of read-ahead requests that may wait at once.
 const BACKGROUND_MAX: u16 = 64;
 const BACKGROUND_CONGESTED: u16 = 48;
 
-/// What is asked of the kernel; what it does not offer is left out.
+/// The flags asked of the kernel; those it does not offer are left out.
 ///
-/// Not FUSE_ASYNC_DIO: with it, a direct write by io_submit(2) ends without a word to the file's pages, and
-/// whoever reads through these meanwhile keeps what was there before, for ever. Without it the kernel drops
-/// the pages once more after the write, before it tells that it has ended.
+/// Not FUSE_ASYNC_DIO: with it, the kernel does not drop the file's pages at the end of a direct write by
+/// io_submit(2), and a page read meanwhile keeps the old contents for ever. Without it, the kernel drops the
+/// pages again after the write, before it reports the write as complete.
 pub const WANTED: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
@@ -31,7 +31,7 @@ pub const WANTED: u64 = init::ASYNC_READ
     | init::ALLOW_IDMAP
     | init::INIT_EXT;
 
-/// What the kernel says in INIT. Before FUSE 7.36 (Linux 5.17) that ends behind the lower half of the flags.
+/// Decodes the kernel's INIT. Before FUSE 7.36 (Linux 5.17) it ends after the lower half of the flags.
 pub fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
     if body.len() < offset_of!(InitIn, flags2) {
         return Err(Errno::INVAL);
@@ -41,7 +41,7 @@ pub fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
     Ok(theirs)
 }
 
-/// What is agreed with a kernel whose pages have this size.
+/// The answer to INIT for a kernel with pages of `page_bytes`.
 pub fn answer_init(theirs: &InitIn, flags: u64, page_bytes: usize) -> InitOut {
     InitOut {
         major: wire::MAJOR,
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greeting_of_any_kernel_is_read() {
+    fn init_of_any_kernel_is_read() {
         let theirs = InitIn {
             major: 7,
             minor: 31,
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((read.major, read.minor, read.max_readahead), (7, 31, 131_072));
         assert_eq!((read.flags, read.flags2, read.unused), (theirs.flags, 0, [0; 11]));
         assert_eq!(read_init(&theirs.as_bytes()[..15]).err(), Some(Errno::INVAL));
-        // What a later one adds is not looked at.
+        // Fields added by later kernels are ignored.
         let longer = [theirs.as_bytes(), &[0xff; 16]].concat();
         assert_eq!(read_init(&longer).unwrap().as_bytes(), theirs.as_bytes());
     }

@@ -1,7 +1,7 @@
-//! The protocol between the kernel and the server: requests are decoded, answered by a call of the server,
-//! and their replies encoded ([`Dispatch`]); what the kernel remembers and the server changes is told to it
-//! ([`kernel_cache`], [`notify`]). How requests travel is the transport's business, which knows an
-//! [`Answerer`] and is a [`NotifySink`].
+//! The protocol between the kernel and the server: [`Dispatch`] decodes requests, calls the server and
+//! encodes
+//! replies; [`kernel_cache`] and [`notify`] tell the kernel to drop what the server changed. The transport
+//! carries requests: it uses an [`Answerer`] and implements [`NotifySink`].
 
 mod convert;
 mod dispatch;
@@ -22,10 +22,10 @@ pub use panics::abort_on_stray_panics;
 use crate::server::Answer;
 use crate::wire::{Body, InHeader};
 
-/// What the names of the server's threads begin with.
+/// Prefix of the names of the server's threads.
 pub const THREAD_NAME: &str = "betrfs-fuse";
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A reply of this many bytes, or an error.
@@ -36,15 +36,15 @@ pub enum Outcome {
 
 /// Answers requests.
 pub trait Answerer: Send + Sync {
-    /// Answers one request. The reply's bytes behind its header go to the start of `out`.
+    /// Answers one request. The reply without its header is written to the start of `out`.
     fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome;
 }
 
-/// The way to the kernel for what it has not asked for.
+/// Sends notices to the kernel.
 pub trait NotifySink: Send + Sync {
-    /// Sends one notice, whose bytes are these parts.
+    /// Sends one notice, the concatenation of `parts`.
     ///
     /// # Errors
-    /// The transport's; `ENOENT` where the kernel does not know what the notice is about.
+    /// The transport's; `ENOENT` if the kernel does not know the inode.
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno>;
 }

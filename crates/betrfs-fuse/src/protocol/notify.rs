@@ -1,7 +1,7 @@
-//! What the kernel is told without having asked, where that makes it give pages back.
+//! Notices that make the kernel write pages back.
 //!
-//! The kernel writes an inode's dirty pages back before it forgets them, and waits for our answers.
-//! So no thread that answers requests may tell it: one thread does nothing else, and holds nothing.
+//! The kernel writes an inode's dirty pages back before it drops them, and waits for our answers. So no
+//! thread that answers requests may send such a notice: a thread of its own does, and holds no lock.
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::kernel_cache::{Pages, forget_inode};
 use super::{NotifySink, THREAD_NAME};
 use crate::server::Answer;
 
-/// The way to the thread that tells; it ends with the last of them.
+/// Sends to the notify thread, which ends when the last `Notifier` is dropped.
 #[derive(Clone)]
 pub struct Notifier(Sender<WriteBack>);
 
-/// Files whose dirty pages are to come, and where to note that they have.
+/// Files whose dirty pages the kernel must write back, and the flag to set then.
 struct WriteBack {
     files: Vec<InodeId>,
     done: Arc<AtomicBool>,
@@ -43,10 +43,10 @@ impl Notifier {
         Ok(Notifier(sender))
     }
 
-    /// Has the kernel write back what processes have written to mappings of these files.
+    /// Has the kernel write back the dirty pages of these files; sets `done` afterwards.
     ///
     /// # Errors
-    /// `EIO` where the thread has ended.
+    /// `EIO` if the thread has ended.
     pub fn write_back(&self, files: Vec<InodeId>, done: Arc<AtomicBool>) -> Answer<()> {
         if files.is_empty() {
             done.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! A panic must not leave a mount on which every process hangs.
+//! Panics: none may leave a mount on which processes hang.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ thread_local! {
     static ANSWERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Computes an answer; a panic in it becomes EIO.
+/// Computes an answer; a panic in `compute` becomes EIO.
 pub fn answering<T>(what: &'static str, compute: impl FnOnce() -> Answer<T>) -> Answer<T> {
     ANSWERING.set(true);
     let answer = catch_unwind(AssertUnwindSafe(compute));
@@ -22,14 +22,13 @@ pub fn answering<T>(what: &'static str, compute: impl FnOnce() -> Answer<T>) -> 
     })
 }
 
-/// From now on, a panic of a server's thread outside [`answering`] ends the process: the thread would
-/// be missing, and those whom it serves would wait for ever, while a dead mount answers ENOTCONN at
-/// once and is replaced by the next one. For programs that are nothing but a server.
+/// From now on, a panic of a server's thread outside [`answering`] ends the process. Without the thread,
+/// processes would wait for answers for ever; a dead mount answers ENOTCONN at once, and the next mount
+/// replaces it. For programs that are a server and nothing else.
 pub fn abort_on_stray_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // To standard error, and no matter if that takes nothing. A panic in here would end the process
-        // whatever panicked before.
+        // Writes to standard error and ignores failures: a panic in the hook would end the process.
         report(panic);
         if serves(std::thread::current().name()) && !ANSWERING.get() {
             std::process::abort();
@@ -37,8 +36,7 @@ pub fn abort_on_stray_panics() {
     }));
 }
 
-/// Whether a thread of this name is one that a server cannot be without: those that answer, and those that
-/// work in the background.
+/// Whether a thread of this name is a server's: one that answers, or works in the background.
 fn serves(name: Option<&str>) -> bool {
     name.is_some_and(|name| name.starts_with("betrfs-"))
 }
@@ -51,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// Where a process that is to panic is told in which way.
+    /// Tells the child process of the test how to panic.
     const WAY: &str = "BETRFS_TEST_PANIC";
 
     #[test]
@@ -77,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn no_thread_of_a_server_is_missed_in_silence() {
+    fn all_threads_of_a_server_are_recognized() {
         for name in ["betrfs-fuse-0", "betrfs-fuse-dev", "betrfs-work-1", "betrfs-timer", "betrfs-signals"] {
             assert!(serves(Some(name)), "{name}");
         }

@@ -1,5 +1,4 @@
-//! The server by its protocol alone: requests in bytes and replies in bytes, without a kernel and without a
-//! mount.
+//! The server through its protocol: requests and replies in bytes, without a kernel or a mount.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::wire::{self, Body, InHeader, Opcode};
 const ROOT: u64 = 1;
 const OUT_BYTES: usize = 64 << 10;
 
-/// Keeps the notices that the kernel would have been sent.
+/// Keeps the notices meant for the kernel.
 #[derive(Default)]
 struct Notices(Mutex<Vec<Vec<u8>>>);
 
@@ -31,7 +30,7 @@ impl NotifySink for Notices {
     }
 }
 
-/// A kernel that sends what it is told to.
+/// Takes the part of the kernel.
 struct Client {
     dispatch: Dispatch,
     notices: Arc<Notices>,
@@ -61,7 +60,7 @@ impl Client {
         InHeader { opcode, nodeid, pid: std::process::id(), ..InHeader::default() }
     }
 
-    /// Sends a request of this body, and returns the bytes of its reply.
+    /// Sends a request with this body and returns the bytes of its reply.
     fn send(&self, opcode: Opcode, nodeid: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let mut out = vec![0; OUT_BYTES];
         match self.dispatch.answer(&Self::header(opcode as u32, nodeid), Body::Joined(body), &mut out) {
@@ -131,7 +130,7 @@ fn an_unlinked_file_lives_until_the_kernel_has_forgotten_each_lookup() {
         assert_eq!(client.send(Opcode::Forget, node, forget.as_bytes()).unwrap(), b"");
     };
     let nlink = || client.ask::<wire::AttrOut>(Opcode::Getattr, node, &[]).map(|attr| attr.attr.nlink);
-    // It was looked up twice: when it was made, and by its name.
+    // It counts two lookups: CREATE and LOOKUP.
     forget(1);
     assert_eq!(nlink(), Ok(0));
     forget(1);
@@ -139,7 +138,7 @@ fn an_unlinked_file_lives_until_the_kernel_has_forgotten_each_lookup() {
 }
 
 #[test]
-fn the_kernel_is_told_of_set_id_bits_before_the_write_is_answered() {
+fn cleared_set_id_bits_are_notified_before_the_write_is_answered() {
     let client = Client::new();
     let node = client.create(b"f").unwrap().entry.nodeid;
     let set = wire::SetattrIn { valid: wire::fattr::MODE, mode: 0o4755, ..Default::default() };
@@ -155,19 +154,19 @@ fn the_kernel_is_told_of_set_id_bits_before_the_write_is_answered() {
 }
 
 #[test]
-fn requests_that_are_cut_short_or_lie_of_their_length_get_an_error_and_change_nothing() {
+fn requests_with_wrong_lengths_get_an_error_and_change_nothing() {
     let client = Client::new();
     let node = client.create(b"f").unwrap().entry.nodeid;
     client.write(node, 0, b"kept", 4).unwrap();
-    // More is claimed than comes, and a reply that has no room.
+    // A size greater than the data, and replies greater than the buffer.
     assert_eq!(client.write(node, 0, b"abc", 1 << 20).err(), Some(Errno::INVAL));
     assert_eq!(client.read(node, 0, u32::MAX).err(), Some(Errno::INVAL));
     assert_eq!(client.read(node, 0, OUT_BYTES as u32 + 1).err(), Some(Errno::INVAL));
-    // Names without their end.
+    // Names without a zero byte.
     for opcode in [Opcode::Lookup, Opcode::Unlink, Opcode::Rmdir, Opcode::Removexattr] {
         assert_eq!(client.send(opcode, ROOT, b"f").err(), Some(Errno::INVAL), "{opcode:?}");
     }
-    // Structures without their end, in a body that is one piece, as /dev/fuse gives it.
+    // Structures cut short, in a joined body as /dev/fuse sends it.
     for (opcode, bytes) in [
         (Opcode::Setattr, size_of::<wire::SetattrIn>()),
         (Opcode::Mknod, size_of::<wire::MknodIn>()),
@@ -197,7 +196,7 @@ fn requests_that_are_cut_short_or_lie_of_their_length_get_an_error_and_change_no
             assert_eq!(answer, Err(Errno::INVAL), "{opcode:?} of {len} bytes {byte:#x}");
         }
     }
-    // To FORGETs nobody answers: a count of nodes that do not come, and none.
+    // FORGETs have no reply: one with a count of nodes that do not follow, and one cut short.
     let batch = wire::BatchForgetIn { count: u32::MAX, dummy: 0 };
     for (opcode, body) in [(Opcode::BatchForget, batch.as_bytes()), (Opcode::Forget, &[1; 7])] {
         assert_eq!(client.send(opcode, node, body), Ok(Vec::new()));
