@@ -1,7 +1,7 @@
-//! The end of a served volume: closed and let go of, once, by whoever comes first.
+//! The close of a served volume: done once, by the first caller.
 //!
-//! Where the kernel waits for it, that is the answer to DESTROY, so that the volume is free when umount(2)
-//! returns; else it is the end of the connection.
+//! On a mount of a block device that is the answer to DESTROY, so that the volume is free when umount(2)
+//! returns; on others the end of the connection.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use betree_std::{FileDevice, Workers};
 use betrfs::Volume;
 use parking_lot::Mutex;
 
-/// What there is to close.
+/// A volume, its device and its workers, to be closed once.
 pub struct Closing {
     volume: Arc<Volume>,
     device: Arc<FileDevice>,
@@ -19,17 +19,17 @@ pub struct Closing {
 enum State {
     Open(Workers),
     Closed(betrfs::Result<()>),
-    /// And its outcome was taken.
+    /// Closed, and the outcome was taken.
     Done,
 }
 
 impl Closing {
-    /// Of a volume on a device, for which these threads work.
+    /// For a volume on a device; `workers` are its background threads.
     pub fn new(volume: Arc<Volume>, device: Arc<FileDevice>, workers: Workers) -> Closing {
         Closing { volume, device, state: Mutex::new(State::Open(workers)) }
     }
 
-    /// Closes the volume and lets go of its device, unless that is done. Whoever comes meanwhile waits.
+    /// Closes the volume and releases its device, unless that is done. Concurrent callers wait.
     pub fn close(&self) {
         let mut state = self.state.lock();
         if let State::Open(_) = *state {
@@ -38,18 +38,18 @@ impl Closing {
             }
             let closed = self.volume.close();
             if closed.is_err() {
-                // The log takes less than a checkpoint.
+                // The log needs less room than a checkpoint.
                 let _ = self.volume.sync();
             }
-            // Whoever lets go of it last writes nothing to what others may have opened by then.
+            // The drop of the environment must write nothing: others may have opened the volume by then.
             self.volume.env().abandon();
-            // Whoever opens the volume next may do so from here on.
+            // From here on others can open the volume.
             self.device.release();
             *state = State::Closed(closed);
         }
     }
 
-    /// As [`close`](Closing::close); how it went, for the first who asks.
+    /// As [`close`](Closing::close); returns the outcome to the first caller, `Ok` to later ones.
     ///
     /// # Errors
     /// The volume's.

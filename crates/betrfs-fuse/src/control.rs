@@ -1,15 +1,14 @@
-//! The socket on which a mount's server tells of itself, and of how its volume was closed.
+//! The control socket: a mount's server reports its status, and how its volume was closed.
 //!
-//! Whoever asks must not go through the mount: its server may be stopped, a mount of another user refuses
-//! even root, and of an unmount that is over nothing is left to ask. So the server listens on an abstract
-//! socket whose name begins with the mount's number, which the kernel tells without asking anybody, and ends
-//! at random, so that nobody can take the name before it is needed. Both sides look at who the other is, and
-//! wait for nobody for long.
+//! Questions cannot go through the mount: its server may be stopped, another user's mount refuses even root,
+//! and after an unmount no mount is left. So the server listens on an abstract socket. Its name begins with
+//! the mount's device number, which the kernel shows without asking a server, and ends at random, so that
+//! nobody can take the name in advance. Both sides check the other's user, and no wait is long.
 //!
-//! The kernel gives a number that is free to the next mount, and the server of the last may still be closing
-//! its volume: so a connection begins with a word of the server, whether its mount is over. It has one
-//! request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once, and
-//! when the volume is closed and let go of with how that went.
+//! The kernel reuses a device number for the next mount while the last server may still be closing its
+//! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
+//! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
+//! and with the outcome when the volume is closed and released.
 
 use std::fmt::Display;
 use std::fs;
@@ -32,38 +31,38 @@ use rustix::process::{Pid, Uid};
 use crate::errno::is_dead;
 use crate::mount_info::MountEntry;
 
-/// How long a server waits for the request of one who is connected, and for its answer to be taken.
+/// How long a server waits for a client's request, and for the client to read the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long whoever asks waits for an answer.
+/// How long a client waits for an answer.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long whoever waits for a farewell hears nothing before it asks whether the server still answers.
+/// How long a client hears nothing while it waits for a farewell before it pings the server.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How often a socket is looked for.
+/// Interval between two searches for a socket.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How many may wait for the farewell.
+/// Number of clients that may wait for the farewell; one more drops the first.
 const WAITING_MAX: usize = 64;
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 64;
 /// The longest answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// How many sockets of the right name are tried: others may have made some.
+/// Number of sockets with the right name that are tried: other users may have made some.
 const SOCKETS_MAX: usize = 1000;
 
-/// What a connection begins with.
+/// First word of a connection.
 const LIVE: &str = "live\n";
-/// See [`LIVE`]: the number that the socket is named by may be another mount's by now.
+/// As [`LIVE`], after the unmount: the socket's device number may be another mount's by now.
 const OVER: &str = "over\n";
 const STATUS: &str = "status\n";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";
-/// The answer to a request that has to be waited for, or has no other.
+/// The answer to `ping`, and the first to `farewell`.
 const HEARD: &str = "heard\n";
-/// What is said of a clean close.
+/// The farewell after a clean close.
 const CLEAN: &str = "clean";
-/// What is heard of a server that said nothing.
+/// The error for a connection that ended without a farewell.
 const DIED: &str = "its server ended without closing it";
 
-/// What the name of a mount's socket begins with.
+/// Prefix of the name of a mount's socket.
 fn name_of((major, minor): (u32, u32)) -> String {
     format!("betrfs-{major}:{minor}-")
 }
@@ -76,7 +75,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Begins to listen for a mount of this number, and to answer with a status, and whether it is over.
+    /// Listens for the mount with this device number. `status` returns the answer to `status`, `is_over`
+    /// whether the mount is over.
     ///
     /// # Errors
     /// The operating system's.
@@ -101,26 +101,26 @@ impl Control {
                     return;
                 }
                 let Ok(stream) = stream else {
-                    // For want of descriptors, say.
+                    // Out of descriptors, for example.
                     thread::sleep(LOOK_EVERY);
                     continue;
                 };
                 if let Err(error) = answer(stream, &status, &is_over, &waiting) {
-                    tracing::debug!("whoever asked is not answered: {error}");
+                    tracing::debug!("a client of the control socket got no answer: {error}");
                 }
             }
         })?;
         Ok(control)
     }
 
-    /// Tells those who wait how the volume was closed, cleanly or why not, and listens no more. Nobody is
-    /// waited for: what is told has room in a socket.
+    /// Sends the outcome of the close to the waiting clients. Does not block: the message fits into a
+    /// socket's buffer.
     pub fn tell<E: Display>(&self, closed: &Result<(), E>) {
         let message = closed.as_ref().err().map_or_else(|| CLEAN.to_owned(), ToString::to_string);
         for mut stream in self.waiting.lock().drain(..) {
             let told = stream.set_nonblocking(true).and_then(|()| stream.write_all(message.as_bytes()));
             if let Err(error) = told {
-                tracing::debug!("nobody waits any more: {error}");
+                tracing::debug!("a client no longer waits for the farewell: {error}");
             }
         }
     }
@@ -128,7 +128,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // The thread ends with it, and lets go of what it asks whether the mount is over.
+        // Ends the thread, which drops `is_over` and with it the connection's descriptor.
         self.is_ended.store(true, Ordering::Release);
         if let Err(errno) = rustix::net::shutdown(&self.listener, Shutdown::Both) {
             tracing::debug!("the socket is not shut down: {errno}");
@@ -136,7 +136,7 @@ impl Drop for Control {
     }
 }
 
-/// Answers one connection, if it is that of root or of whoever mounted.
+/// Answers one connection, of root or of the server's user.
 fn answer(
     mut stream: UnixStream,
     status: &impl Fn() -> Vec<u8>,
@@ -154,7 +154,7 @@ fn answer(
         PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
         FAREWELL => {
             let mut waiting = waiting.lock();
-            // Whoever asks is told of this before the unmount, and so before the farewell.
+            // Sent under the lock, so that the client reads it before the farewell.
             write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE)?;
             if waiting.len() == WAITING_MAX {
                 waiting.remove(0);
@@ -166,7 +166,7 @@ fn answer(
     }
 }
 
-/// A request: all up to the end of a line.
+/// Reads a request: everything up to the end of a line.
 fn request(stream: &UnixStream) -> io::Result<String> {
     let until = Instant::now() + PATIENCE;
     let mut line = String::new();
@@ -183,7 +183,7 @@ fn write_until(stream: &mut UnixStream, bytes: &[u8], until: Instant) -> io::Res
     Timed { stream, until }.write_all(bytes)
 }
 
-/// A stream that is read and written until a moment, however slowly the other side goes.
+/// A stream with a deadline for all its reads and writes together, however slow the other side.
 struct Timed<'a> {
     stream: &'a UnixStream,
     until: Instant,
@@ -196,7 +196,7 @@ impl Timed<'_> {
     }
 }
 
-/// A timeout has two names.
+/// Gives a timeout one kind: the operating system reports it as `WouldBlock`.
 fn timed(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
@@ -219,22 +219,22 @@ impl Write for Timed<'_> {
     }
 }
 
-/// Why a mount's server is not heard.
+/// Why a mount's server gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Unheard {
-    /// It has died, and left its mount.
+    /// It died; its mount is left.
     #[error("it is dead")]
     Dead,
-    /// It is there and does not answer; its process, if that is known.
+    /// It lives and does not answer.
     #[error("it did not answer within {} seconds{}: it is stopped, or hangs", ANSWER_TIME_MAX.as_secs(), shown(*.server))]
     Silent {
-        /// The process.
+        /// Its process, if known.
         server: Option<Pid>,
     },
-    /// It answers others only.
-    #[error("only root and whoever mounted the volume may ask it")]
+    /// It does not answer this user.
+    #[error("only root and the user who mounted the volume may ask it")]
     Refused,
-    /// No socket of it can be seen, though it answers the kernel.
+    /// Its socket cannot be seen, though it answers the kernel.
     #[error("its socket cannot be seen from here: it is in another network name space")]
     Elsewhere,
     /// The operating system.
@@ -246,7 +246,7 @@ fn shown(server: Option<Pid>) -> String {
     server.map_or_else(String::new, |pid| format!(" (process {})", pid.as_raw_nonzero()))
 }
 
-/// A connection of whoever asks.
+/// A client's connection.
 pub struct Line {
     stream: UnixStream,
     server: Option<Pid>,
@@ -276,7 +276,7 @@ impl Line {
                     Err(errno) => last = Some(errno),
                 }
             }
-            // A mount that was made just now has no socket yet; one whose server has died has none any more.
+            // A new mount has no socket yet; one whose server has died has none any more.
             let probe = probe.get_or_insert_with(|| Probe::start(mount));
             match probe.answered() {
                 Some(Err(errno)) if is_dead(errno) => return Err(Unheard::Dead),
@@ -316,7 +316,7 @@ impl Line {
         self.hear()
     }
 
-    /// Asks to be told how the volume is closed. The server has taken note of that when this returns.
+    /// Asks for the outcome of the volume's close. The server has registered that when this returns.
     ///
     /// # Errors
     /// [`Unheard`], after [`ANSWER_TIME_MAX`] at the latest.
@@ -355,13 +355,13 @@ impl Line {
     }
 }
 
-/// The names of the sockets that are listened on, by whomever, as those of a mount's number.
+/// The names of all listening sockets, of any user, with the prefix of a mount.
 fn sockets(mount: &MountEntry) -> Vec<Vec<u8>> {
     let list = fs::read("/proc/self/net/unix").unwrap_or_default();
     let begin = format!("@{}", name_of(mount.device));
     let names = list.split(|byte| *byte == b'\n').filter_map(|line| {
         let fields: Vec<_> = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty()).collect();
-        // Those who are connected to it bear its name too.
+        // The server's ends of connections have this name too.
         let listens = fields.get(3) == Some(&&b"00010000"[..]);
         let name = fields.last().filter(|name| listens && name.starts_with(begin.as_bytes()))?;
         Some(name.strip_prefix(b"@")?.to_vec())
@@ -373,7 +373,7 @@ fn may_serve(peer: Uid, mount: &MountEntry) -> bool {
     peer.is_root() || peer.as_raw() == mount.owner().0
 }
 
-/// Does not wait where too many wait already.
+/// Connects; `EAGAIN` at once if the socket's queue is full.
 fn connect(name: &[u8]) -> Result<(OwnedFd, UCred), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -383,20 +383,20 @@ fn connect(name: &[u8]) -> Result<(OwnedFd, UCred), Errno> {
     Ok((socket, peer))
 }
 
-/// A question that the kernel passes on to the server, or answers for one that is dead.
+/// A request through the kernel, which passes it to the server, or answers itself if that is dead.
 struct Probe {
     answer: mpsc::Receiver<Result<(), Errno>>,
     answered: Option<Result<(), Errno>>,
 }
 
 impl Probe {
-    /// Asks by a thread: a server that hangs keeps it.
+    /// Asks in a thread of its own, because a server that hangs blocks it.
     fn start(mount: &MountEntry) -> Probe {
         let (sender, answer) = mpsc::channel();
         let (path, owner, is_for_all) = (mount.path.clone(), mount.owner(), mount.is_for_all());
         let asking = thread::Builder::new().name("betrfs-probe".into()).spawn(move || {
             let as_owner = if is_for_all { Ok(()) } else { become_user(owner) };
-            // Who listens no more wants no answer.
+            // The receiver may be gone.
             let _ = sender.send(as_owner.and_then(|()| ask_kernel(&path)));
         });
         if let Err(error) = asking {
@@ -415,7 +415,7 @@ fn ask_kernel(path: &Path) -> Result<(), Errno> {
     rustix::fs::statfs(path).map(|_| ())
 }
 
-/// Has this thread be a user, if root runs it: a mount of a user refuses even root.
+/// Makes this thread a user's, if it is root's: a user's mount refuses even root.
 pub fn become_user((user, group): (u32, u32)) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(user), rustix::process::Gid::from_raw(group));
     if !rustix::process::geteuid().is_root() || user.is_root() {
@@ -434,10 +434,10 @@ pub struct Farewell {
 }
 
 impl Farewell {
-    /// Waits for the close, as long as the server answers: `Ok` if it was clean.
+    /// Waits for the close while the server answers; `Ok` if it was clean.
     ///
     /// # Errors
-    /// Why it was not, as a sentence.
+    /// A sentence that says why it was not clean.
     pub fn wait(self) -> Result<(), String> {
         let mut message = Vec::new();
         loop {
@@ -461,7 +461,7 @@ impl Farewell {
         let connections = sockets(&self.mount).into_iter().filter_map(|name| connect(&name).ok());
         let of_server = |peer: UCred| Pid::from_raw(peer.pid.as_raw_pid()) == self.server;
         let found = connections.into_iter().find(|(_, peer)| of_server(*peer));
-        // Where it listens no more it has told already, or has died.
+        // It no longer listens: it has sent the outcome, or has died.
         let Some((socket, _)) = found else { return Ok(()) };
         let mut line = Line { stream: socket.into(), server: self.server, until };
         match line.is_live().and_then(|_| line.ping()) {

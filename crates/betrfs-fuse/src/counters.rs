@@ -1,4 +1,4 @@
-//! How many requests the kernel has sent, by kind.
+//! Counters of the kernel's requests, by kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use crate::wire::Opcode;
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestCount {
-    /// How many came.
+    /// Requests received.
     pub count: u64,
-    /// How many of them were answered with an error (a name that is absent is none).
+    /// Requests answered with an error (an absent name is no error).
     pub errors: u64,
 }
 
@@ -24,7 +24,7 @@ struct Cell {
 
 /// Counts of kernel requests since the mount.
 pub struct Counters {
-    /// By the kinds' numbers; some are no kind's.
+    /// Indexed by opcode; some numbers are no opcode.
     cells: [Cell; Opcode::END],
 }
 
@@ -35,7 +35,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts a request; its answer comes later.
+    /// Counts a request when it arrives.
     pub fn arrived(&self, opcode: Opcode) {
         if let Some(cell) = self.cells.get(opcode as usize) {
             cell.count.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Counters {
         }
     }
 
-    /// The kinds that have come at least once, by name.
+    /// The counts of all kinds that have come, by name.
     pub fn snapshot(&self) -> BTreeMap<String, RequestCount> {
         let seen = Opcode::ALL.iter().filter_map(|opcode| {
             let cell = self.cells.get(*opcode as usize)?;

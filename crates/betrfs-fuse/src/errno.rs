@@ -1,9 +1,9 @@
-//! The one place where a failure of the library becomes an error number of the kernel.
+//! Conversion of the library's errors to error numbers of the kernel, in this one place.
 
 use betrfs::Error;
 pub use rustix::io::Errno;
 
-/// What the kernel is told of a failure.
+/// The error number for a failure.
 pub fn errno(error: &Error) -> Errno {
     match error {
         Error::NotFound => Errno::NOENT,
@@ -24,7 +24,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::NoSuchPlace => Errno::NXIO,
         Error::ReadOnly { .. } | Error::InSnapshot => Errno::ROFS,
         Error::Engine(error) => engine(error),
-        // What has no error number of its own is trouble with the volume.
+        // All others are failures of the volume.
         _ => Errno::IO,
     }
 }
@@ -41,24 +41,23 @@ fn engine(error: &betree::Error) -> Errno {
     }
 }
 
-/// Whether a failure says that the volume or its device is in trouble, so that it belongs in the
-/// log and not only in the answer to whoever asked.
+/// Whether the volume or its device failed, so that the error belongs in the log as well as in the answer.
 pub fn is_alarming(error: &Error) -> bool {
     errno(error) == Errno::IO
 }
 
-/// Whether a failure says that the volume takes no changes any more since a write or sync of it failed.
+/// Whether the volume is read-only because a write or sync of it failed.
 pub fn is_of_read_only(error: &Error) -> bool {
     matches!(error, Error::ReadOnly { .. } | Error::Engine(betree::Error::ReadOnly { .. }))
 }
 
-/// Whether a failure says that what is on a volume is not what was written to it.
+/// Whether data on the volume is damaged.
 pub fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt};
     matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord))
 }
 
-/// Whether an answer tells of a server that is dead, or dying just now.
+/// Whether an answer means that the server is dead or dying.
 pub(crate) fn is_dead(errno: Errno) -> bool {
     matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_trouble_with_the_volume_is_alarming() {
+    fn only_failures_of_the_volume_are_alarming() {
         let damaged = Error::Damaged { what: "/a".into(), why: "a block is missing".into() };
         assert_eq!((errno(&damaged), is_alarming(&damaged), is_damage(&damaged)), (Errno::IO, true, true));
         let device = betree::Error::Device(betree_platform::DeviceError {

@@ -1,11 +1,11 @@
-//! The mount: kernel requests to calls of the library [`betrfs`], and back.
+//! The mount: turns kernel requests into calls of the library [`betrfs`].
 //!
-//! - [`Server`] is the file-system side: one method a request, no word of how requests travel;
+//! - [`Server`] is the file-system side: one method for each request, independent of the transport;
 //! - `wire` has the bytes of the kernel's protocol, `protocol` decodes requests and encodes replies,
 //!   `transport` carries them;
-//! - [`mount_point`] is what happens to the directory: checks, mount(2), umount(2);
-//! - [`Control`] is the socket on which commands ask a server, and hear how its volume was closed;
-//! - [`Mount`] puts them together: open the volume, mount it, serve it, close it.
+//! - [`mount_point`] handles the directory: checks, mount(2), umount(2);
+//! - [`Control`] is the socket on which a server answers commands, and reports how its volume was closed;
+//! - [`Mount`] puts them together: opens the volume, mounts it, serves it, closes it.
 #![deny(unsafe_code)] // A few modules need it, and say why.
 
 mod closing;

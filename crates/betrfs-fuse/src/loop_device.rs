@@ -1,8 +1,8 @@
-//! A loop device that stands for a volume's file as long as it is mounted.
+//! A loop device that stands for a volume's file while it is mounted.
 //!
-//! Only what is mounted from a block device is told of syncfs(2) by the kernel, keeps umount(2) until its
-//! server has closed, and is seen by what looks for block devices. Nobody reads or writes through this one:
-//! the server has the file itself. It goes with the last who has it open: the mount.
+//! Only for a mount of a block device does the kernel send syncfs(2) and make umount(2) wait for the close,
+//! and only such a mount is seen by programs that look for block devices. No data goes through this device:
+//! the server uses the file itself. The kernel removes the device at its last close, which is the mount's.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
 use std::fs::File;
@@ -14,12 +14,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 const CONTROL: &str = "/dev/loop-control";
-/// The kernel's numbers of what is asked: which device is free, and that it be a file's.
+/// The kernel's LOOP_CTL_GET_FREE.
 const GET_FREE: libc::Ioctl = 0x4c82;
 const CONFIGURE: libc::Ioctl = 0x4c0a;
-/// The device is let go of by its last close.
+/// LO_FLAGS_AUTOCLEAR: the last close frees the device.
 const AUTOCLEAR: u32 = 4;
-/// How often another may take the device that was free.
+/// Attempts, as other processes may take the free device first.
 const TRIES: usize = 16;
 
 /// `struct loop_config` of `linux/loop.h`, Linux 5.8 and later.
@@ -45,7 +45,7 @@ struct Info {
     init: [u64; 2],
 }
 
-/// A loop device that is open, and so is not yet let go of.
+/// A loop device kept open, so that the kernel does not free it before it is mounted.
 #[derive(Debug)]
 pub struct LoopDevice {
     path: PathBuf,
@@ -53,13 +53,13 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Has a free loop device stand for a file.
+    /// Attaches a file to a free loop device.
     ///
     /// # Errors
-    /// The operating system's: there may be no loop devices, or not for us.
+    /// The operating system's: there may be no loop devices, or no permission.
     pub fn attach(file: BorrowedFd<'_>, block_bytes: u32) -> io::Result<LoopDevice> {
         let read_write = OFlags::RDWR | OFlags::CLOEXEC;
-        // A lock belongs to an open file: the device is to have one of its own, by which it keeps no lock.
+        // A lock belongs to an open file description: with its own one, the device does not hold the lock.
         let own_way = format!("/proc/self/fd/{}", file.as_raw_fd());
         let backing = rustix::fs::open(own_way, read_write, Mode::empty())?;
         let control = rustix::fs::open(CONTROL, read_write, Mode::empty())?;
@@ -79,14 +79,14 @@ impl LoopDevice {
             reserved: [0; 8],
         };
         for _ in 0..TRIES {
-            // SAFETY: it takes no argument, and gives a number.
+            // SAFETY: the ioctl takes no argument and returns a number.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), GET_FREE) };
             if number < 0 {
                 return Err(io::Error::last_os_error());
             }
             let path = Path::new("/dev").join(format!("loop{number}"));
             let open = File::from(rustix::fs::open(&path, read_write, Mode::empty())?);
-            // SAFETY: the number says that a `loop_config` is read, and one is given.
+            // SAFETY: the ioctl reads a `loop_config`, and the argument is one.
             if unsafe { libc::ioctl(open.as_fd().as_raw_fd(), CONFIGURE, &raw mut config) } == 0 {
                 return Ok(LoopDevice { path, _open: open });
             }

@@ -20,18 +20,18 @@ use crate::server::Server;
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
-/// How far the kernel reads ahead in a file that is read in order.
+/// The kernel's read-ahead in a file that is read in order.
 const READ_AHEAD_KIB: u32 = 1024;
 
-/// How long a volume is waited for whose mount is gone, and which its server is still closing.
+/// How long to wait for a server that is still closing a volume after its unmount.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How many files a server can open beyond those that it has open when it begins to serve: for connections,
-/// and for what it looks up.
+/// Files that a server must be able to open while it serves: for connections to the control socket, and for
+/// reads of /proc.
 const SPARE_FILES: usize = 8;
 
-/// Opens a volume's file or block device. A volume that is in use and mounted nowhere is being closed as a
-/// rule, or checked: that is waited for, ten seconds at most.
+/// Opens a volume's file or block device. A volume in use and mounted nowhere is usually being closed or
+/// checked: this waits for that, ten seconds at most.
 ///
 /// # Errors
 /// As [`FileDevice::open`].
@@ -41,7 +41,7 @@ pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
     FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted())
 }
 
-/// What to mount, where and how.
+/// The volume, the mount point and how to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// The volume's file or block device, as an absolute path.
@@ -52,7 +52,7 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// mount(2)'s flags.
     pub flags: MountFlags,
-    /// How requests are to travel; by io_uring if that is possible where `None`.
+    /// The transport; `None` for io_uring if that is possible.
     pub transport: Option<Transport>,
 }
 
@@ -65,27 +65,27 @@ pub enum MountError {
     /// The volume's file or block device.
     #[error(transparent)]
     Device(#[from] OpenError),
-    /// What is on it.
+    /// The volume on it.
     #[error("{}: {source}", .volume.display())]
     Volume {
         /// The volume's file or block device.
         volume: PathBuf,
-        /// What is wrong with it.
+        /// The library's error.
         source: betrfs::Error,
     },
     /// The operating system.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         doing: &'static str,
         /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// A mounted volume that is not yet served: processes that use it wait until it is.
+/// A mounted volume that is not yet served: its users wait until it is.
 pub struct Mount {
-    // In this order: where nobody answers, the mount can be taken away only when the connection is let go of.
+    // In this order: without a server, the mount can be removed only after the connection is closed.
     connection: Connection,
     control: Control,
     mount: Undone,
@@ -94,7 +94,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Opens the volume and mounts it. The mount of a server that died is replaced.
+    /// Opens the volume and mounts it. Replaces the mount of a server that died.
     ///
     /// # Errors
     /// [`MountError`], with what to do about it; nothing is mounted then.
@@ -102,7 +102,7 @@ impl Mount {
         mount_point::examine(&options.mount_point)?;
         let device = Arc::new(open_device(&options.volume)?);
         let platform: Arc<dyn Platform> = Arc::new(StdPlatform::new());
-        // The kernel keeps what was read: a second copy would only take memory and the time to make it.
+        // The kernel caches contents: a second copy would cost memory and time.
         let open = OpenOptions {
             cache_bytes: options.cache_bytes,
             contents_bytes_max: 0,
@@ -147,23 +147,22 @@ impl Mount {
         }
     }
 
-    /// What there is to unmount.
+    /// The mount, to unmount it.
     pub fn own_mount(&self) -> &OwnMount {
         &self.mount.mount
     }
 
-    /// Answers requests until it is unmounted, then closes the volume. `ready` is called once the
-    /// mount has answered.
+    /// Answers requests until the unmount, then closes the volume. Calls `ready` once the mount answers.
     ///
     /// # Errors
     /// [`MountError`]: the connection to the kernel broke, or the volume was not closed cleanly.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
-        // What fails on the way drops these from the last to the first: whoever takes the mount away while
-        // nobody answers must have let go of the connection.
+        // An error drops these from the last to the first: the connection must close before the mount is
+        // removed, as nobody answers.
         let Mount { closing, mut mount, control, connection, options } = self;
         let own_mount = mount.mount.clone();
-        ensure_room_for_those_who_ask()
-            .map_err(|source| MountError::Io { doing: "keep room for those who ask", source })?;
+        ensure_spare_files()
+            .map_err(|source| MountError::Io { doing: "keep descriptors for the control socket", source })?;
         let shown = options.volume.display().to_string();
         tracing::info!(
             "{shown}: mounted on {} by betrfs {}, as {}, requests by {}, with {} MiB for the cache",
@@ -180,7 +179,7 @@ impl Mount {
         let broken = mount.mount.clone();
         let served = connection.serve(move || broken.abort());
         mount.is_over = served.is_ok();
-        // If it is there still, it goes before the volume is closed.
+        // If the mount is still there, it goes before the volume is closed.
         drop(mount);
         let closed = closing.outcome();
         match &closed {
@@ -196,18 +195,18 @@ impl Mount {
     }
 }
 
-/// Makes sure that a few more files can be opened: without that nobody who connects is heard.
-fn ensure_room_for_those_who_ask() -> io::Result<()> {
+/// Makes sure that [`SPARE_FILES`] more files can be opened: else no client of the control socket is heard.
+fn ensure_spare_files() -> io::Result<()> {
     let open = || std::fs::File::open("/dev/null");
     std::iter::repeat_with(open).take(SPARE_FILES).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
-/// The kernel leaves times of access to the server, whatever the mount's flags say of them.
+/// The policy for times of access, by the mount's flags: the kernel leaves it to the server.
 fn access_times(flags: MountFlags) -> AccessTimes {
     if flags.contains(MountFlags::RDONLY) {
         AccessTimes::Never
     } else if flags.contains(MountFlags::STRICTATIME) {
-        // As mount(2) has it, over `noatime` too.
+        // It overrides `noatime`, as in mount(2).
         AccessTimes::Always
     } else if flags.contains(MountFlags::NOATIME) {
         AccessTimes::Never
@@ -216,8 +215,7 @@ fn access_times(flags: MountFlags) -> AccessTimes {
     }
 }
 
-/// A mount that goes with this value unless it is over: what is not served must not be left to those who
-/// would wait for it.
+/// A mount that is removed with this value unless it is over: a mount without a server would block its users.
 struct Undone {
     mount: OwnMount,
     is_over: bool,
@@ -240,7 +238,7 @@ fn connect(
     unique: u64,
 ) -> Result<(Connection, OwnMount, Control), MountError> {
     let MountOptions { mount_point, flags, transport, .. } = options;
-    // Opening the volume may have taken long: what is there now counts. And below it there may be another.
+    // Checked again, as opening the volume may have taken long. Below a dead mount there may be another.
     while mount_point::examine(mount_point)? == Found::DeadMount {
         tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
         mount_point::detach(mount_point)?;
@@ -280,7 +278,7 @@ fn listen(
         .map_err(|source| MountError::Io { doing: "listen on a socket", source })
 }
 
-/// Sets what can be set only once requests are answered, and says that they are.
+/// Waits for the first answer of the mount, sets the read-ahead, and calls `ready`.
 fn answer_once(mount: &OwnMount, ready: impl FnOnce()) {
     match rustix::fs::statfs(mount.path()) {
         Ok(_) => {
@@ -298,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mounts_flags_say_which_accesses_count() {
+    fn the_mounts_flags_decide_which_accesses_count() {
         for (flags, times) in [
             (MountFlags::empty(), AccessTimes::Relative),
             (MountFlags::RELATIME, AccessTimes::Relative),

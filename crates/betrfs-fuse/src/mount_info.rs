@@ -1,4 +1,4 @@
-//! What the kernel tells of mounts without asking their servers, which may be stopped, or refuse even root.
+//! The kernel's list of mounts, read without asking their servers, which may be stopped or refuse even root.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// The types by which `mount` and /proc/mounts show these mounts: of a block device, and of none.
+/// File system types of these mounts in `mount` and /proc/mounts: with a block device, and without.
 pub const FS_TYPES: [&str; 2] = [FS_TYPE_BLOCK, FS_TYPE];
 pub(crate) const FS_TYPE_BLOCK: &str = "fuseblk.betrfs";
 pub(crate) const FS_TYPE: &str = "fuse.betrfs";
@@ -17,17 +17,17 @@ pub(crate) const FS_TYPE: &str = "fuse.betrfs";
 /// A line of `/proc/self/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// The mount's number in this name space of mounts.
+    /// The mount's id in this mount namespace.
     pub id: u64,
-    /// The mounted file system's number, major and minor.
+    /// The mounted file system's device number, major and minor.
     pub device: (u32, u32),
     /// Where it is mounted.
     pub path: PathBuf,
-    /// The options of this mount, and behind them those of the file system.
+    /// The options of this mount, followed by those of the file system.
     pub options: Vec<String>,
     /// The file system's type.
     pub fs_type: String,
-    /// What is mounted: a device, or what the file system tells.
+    /// The device, or the name that the file system gave.
     pub source: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl MountEntry {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The mount whose root is at a path, if it is the root of one. No server is asked.
+    /// The mount whose root is at a path; `None` if the path is no root of a mount. Asks no server.
     ///
     /// # Errors
     /// The operating system's: the path cannot be followed.
@@ -54,7 +54,7 @@ impl MountEntry {
         Ok(Some(MountEntry::of(&place)?).filter(|entry| entry.path == shown))
     }
 
-    /// All mounts of this name space that can be seen.
+    /// All visible mounts of this mount namespace.
     ///
     /// # Errors
     /// The operating system's: /proc is not there.
@@ -82,12 +82,12 @@ impl MountEntry {
         (number("user_id="), number("group_id="))
     }
 
-    /// Whether others than its owner may enter it, root included.
+    /// Whether users other than its owner may enter it, root included.
     pub fn is_for_all(&self) -> bool {
         self.options.iter().any(|option| option == "allow_other")
     }
 
-    /// Whether what is mounted is this file or block device: itself, or a loop device on it.
+    /// Whether it is a mount of this file or block device, or of a loop device on the file.
     pub fn is_of(&self, volume: &Path) -> bool {
         let backing = || {
             let name = self.source.strip_prefix("/dev").ok().filter(|name| is_loop(name))?;
@@ -102,7 +102,7 @@ fn is_loop(name: &Path) -> bool {
     name.as_os_str().as_bytes().starts_with(b"loop")
 }
 
-/// Which mount an open file is on: one file system may be mounted several times, parts of it on others.
+/// The id of the mount that an open file is on: a file system may be mounted several times, in parts too.
 pub fn mount_id(file: impl AsFd) -> io::Result<u64> {
     let told = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))?;
     let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
@@ -117,7 +117,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let (major, minor) = device.split_once(':')?;
     let path = unescaped(fields.next()?);
     let options = fields.next()?;
-    // What follows are optional fields up to a hyphen.
+    // Optional fields follow, up to a hyphen.
     fields.find(|field| *field == b"-")?;
     let (fs_type, source, of_all) = (fields.next()?, fields.next()?, fields.next()?);
     let list = [options, of_all].into_iter().flat_map(|options| options.split(|byte| *byte == b','));
@@ -131,7 +131,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     })
 }
 
-/// A path in which the kernel wrote some bytes as a backslash and three octal digits.
+/// Decodes a path of the kernel, in which some bytes are a backslash and three octal digits.
 pub fn unescaped(told: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(told.len());
     let mut rest = told;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_who_mounted_what_where_and_how() {
+    fn a_line_of_mountinfo_is_parsed() {
         let line = b"36 35 0:57 / /mnt/a\\040b\\134 rw,nosuid shared:1 master:2 - fuse.betrfs /v\\011 \
             ro,user_id=5,group_id=6,default_permissions";
         let entry = parse(line).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_tells_its_mount() {
+    fn the_mount_of_an_open_file_is_found() {
         let (root, proc) = (File::open("/").unwrap(), File::open("/proc").unwrap());
         assert_eq!(mount_id(&root).unwrap(), mount_id(File::open("/").unwrap()).unwrap());
         assert_ne!(mount_id(&root).unwrap(), mount_id(&proc).unwrap());

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A number that no mount has, different for each test.
+/// A mount with a device number that no real mount has; each test has its own.
 fn mount_of(number: u32) -> MountEntry {
     MountEntry {
         id: 0,
@@ -17,7 +17,7 @@ fn listen(mount: &MountEntry) -> Control {
 }
 
 #[test]
-fn those_who_wait_hear_how_it_ended() {
+fn waiting_clients_hear_the_outcome() {
     for (number, closed) in [(1, Ok(())), (2, Err("no space".to_owned()))] {
         let mount = mount_of(number);
         let control = listen(&mount);
@@ -29,7 +29,7 @@ fn those_who_wait_hear_how_it_ended() {
 }
 
 #[test]
-fn a_server_that_dies_says_nothing_and_that_is_heard() {
+fn the_death_of_a_server_is_an_error_of_the_farewell() {
     let mount = mount_of(3);
     let control = listen(&mount);
     let farewell = Line::open(&mount).unwrap().farewell(&mount).unwrap();
@@ -38,15 +38,15 @@ fn a_server_that_dies_says_nothing_and_that_is_heard() {
     assert!(farewell.wait().unwrap_err().contains("without closing"));
 }
 
-/// More than the queue of those who are not accepted yet, and than what is waited for at once.
+/// More connections than the listen queue holds.
 #[test]
-fn those_who_never_speak_or_read_hold_nobody() {
+fn clients_that_never_write_or_read_block_nobody() {
     let mount = mount_of(4);
     let control = listen(&mount);
     let silent: Vec<_> =
         std::iter::repeat_with(|| connect(&sockets(&mount)[0]).ok()).take(400).flatten().collect();
     assert!(silent.len() > 100, "{}", silent.len());
-    // Whoever has asked, and does not read.
+    // Clients that ask and do not read.
     let line = |_| Line::open(&mount).unwrap().farewell(&mount).unwrap();
     drop(silent);
     let deaf: Vec<_> = (0..2 * WAITING_MAX).map(line).collect();
@@ -58,7 +58,7 @@ fn those_who_never_speak_or_read_hold_nobody() {
 }
 
 #[test]
-fn only_root_and_the_owner_are_believed_to_be_the_server() {
+fn only_root_and_the_owner_are_taken_for_the_server() {
     let mount = mount_of(5);
     for (peer, owner, is_believed) in [(0, 7, true), (7, 7, true), (8, 7, false), (8, 0, false)] {
         let options = vec![format!("user_id={owner}")];
@@ -79,9 +79,9 @@ fn a_request_ends_with_its_line_and_is_short() {
     assert!(asked(b"ping").is_err() && asked(b"").is_err() && asked(&[b'x'; 1000]).is_err());
 }
 
-/// The number of a mount that is over is given to the next.
+/// The next mount gets the device number of the last.
 #[test]
-fn a_server_whose_mount_is_over_is_not_taken_for_that_of_the_next() {
+fn a_server_whose_mount_is_over_is_not_taken_for_the_next_mounts() {
     let mount = mount_of(6);
     let last = Control::listen(mount.device, 1, || b"last".to_vec(), || true).unwrap();
     let next = Control::listen(mount.device, 2, || b"next".to_vec(), || false).unwrap();

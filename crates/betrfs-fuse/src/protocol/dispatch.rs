@@ -318,10 +318,8 @@ impl Dispatch {
     }
 
     /// Tells the kernel of a removal that it did not see itself. Attributes are invalidated before the reply,
-    /// so
-    /// that the caller sees the new counts of names; listings of removed directories may follow later, with
-    /// pages
-    /// to write back.
+    /// so that the caller sees the new counts of names; listings of removed directories may follow later,
+    /// with pages to write back.
     fn tell_removed(&self, nodes: Vec<InodeId>) -> Answer<()> {
         nodes.iter().for_each(|node| forget_inode(&*self.sink, node.0, Pages::None));
         self.notifier.write_back(nodes, Arc::default())

@@ -1,7 +1,6 @@
 //! The protocol between the kernel and the server: [`Dispatch`] decodes requests, calls the server and
-//! encodes
-//! replies; [`kernel_cache`] and [`notify`] tell the kernel to drop what the server changed. The transport
-//! carries requests: it uses an [`Answerer`] and implements [`NotifySink`].
+//! encodes replies; [`kernel_cache`] and [`notify`] tell the kernel to drop what the server changed. The
+//! transport carries requests: it uses an [`Answerer`] and implements [`NotifySink`].
 
 mod convert;
 mod dispatch;

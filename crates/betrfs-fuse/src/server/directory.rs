@@ -18,10 +18,8 @@ impl Server {
     /// means that it did not take the entry.
     ///
     /// With a `walker` (a task), entries come with the objects that the task will probably ask for, and
-    /// taking
-    /// an object counts one lookup; `.` and `..` come without. An error is returned only if no entry was
-    /// taken:
-    /// entries already taken must reach the kernel, which asks for the rest again.
+    /// taking an object counts one lookup; `.` and `..` come without. An error is returned only if no entry
+    /// was taken: entries already taken must reach the kernel, which asks for the rest again.
     pub fn readdir(
         &self,
         dir: InodeId,

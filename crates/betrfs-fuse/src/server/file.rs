@@ -45,8 +45,7 @@ impl Server {
     }
 
     /// READ by a descriptor with these flags; returns the number of bytes filled in `out`, less than all only
-    /// at
-    /// the end of the file.
+    /// at the end of the file.
     pub fn read(&self, node: InodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
         self.pages.come(node);
         self.volume.read_into(node, offset, out, access_by(flags)).answer()

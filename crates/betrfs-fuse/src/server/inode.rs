@@ -19,9 +19,8 @@ impl Server {
     }
 
     /// Clears the set-id bits of a file whose contents are about to change, unless they may stay; returns
-    /// whether
-    /// there were any. The kernel must be told before the contents change: else it would run the new contents
-    /// with the old bits.
+    /// whether there were any. The kernel must be told before the contents change: else it would run the new
+    /// contents with the old bits.
     pub fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<bool> {
         let before = self.getattr(node)?;
         if before.file_type != FileType::Regular || before.perm & SET_ID == 0 || may_stay() {

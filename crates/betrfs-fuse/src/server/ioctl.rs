@@ -50,8 +50,7 @@ impl Server {
     }
 
     /// IOCTL: EAGAIN until the data written to mappings before the source was registered has arrived; does
-    /// not
-    /// wait.
+    /// not wait.
     pub fn await_written_back(&self, token: u64) -> Answer<()> {
         let sources = self.sources.0.lock();
         let source = sources.iter().find(|source| source.token == token).ok_or(Errno::STALE)?;
@@ -89,8 +88,7 @@ impl Server {
     }
 
     /// Whether a caller may make or remove directories in this one. Among snapshots only trusted callers may:
-    /// a
-    /// snapshot keeps set-id programs of other users, and its removal is that of a tree.
+    /// a snapshot keeps set-id programs of other users, and its removal is that of a tree.
     pub(super) fn may_change_in(&self, parent: InodeId, caller: Caller) -> Answer<()> {
         if self.volume.holds_snapshots(parent).answer()? { may_do_all(caller) } else { Ok(()) }
     }

@@ -38,8 +38,7 @@ impl Server {
     }
 
     /// LISTXATTR: the names, each ended by a zero byte. File systems, not the kernel, must hide `trusted.`
-    /// names
-    /// from callers who may not read them.
+    /// names from callers who may not read them.
     pub fn listxattr(&self, node: InodeId, caller: Caller) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         let mut sees_trusted = None;
