@@ -10,14 +10,14 @@ use crate::format::record::{
 use crate::key::{Cut, KEY_BYTES_MAX};
 use crate::settings::DictId;
 
-/// No more than this may a batch put that is taken on a full volume, in bytes.
+/// The most bytes that a freeing batch may put and still be accepted on a full volume.
 const FREEING_PUTS_BYTES_MAX: u64 = 64 << 10;
 
 /// A list of changes to any dictionaries of one environment, committed as one: after a crash all
 /// of them are there or none.
 ///
-/// It is kept in the form of a log record. Committing it does not copy large ones: log and
-/// memtables share them with the batch.
+/// It is kept in the form of a log record. Log and memtables share a large record with the batch instead of
+/// copying it.
 #[derive(Clone, Default)]
 pub struct Batch {
     record: Arc<Vec<u8>>,
@@ -34,7 +34,7 @@ pub struct Batch {
     longest_key_bytes: usize,
     /// The length of a value that no record can hold.
     refused_value_bytes: Option<usize>,
-    /// One bit a dictionary; the highest stands for all that no volume has.
+    /// One bit per dictionary; the highest stands for all ids that no volume has.
     dicts: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum RangeChange<'b> {
         lo: Cut,
         hi: Cut,
     },
-    /// What lies between two cuts behind the prefix `to` becomes what lies between them behind `from`.
+    /// The keys between two cuts behind the prefix `to` are replaced by those behind the prefix `from`.
     Clone {
         from: &'b [u8],
         to: &'b [u8],
@@ -53,16 +53,16 @@ pub(crate) enum RangeChange<'b> {
     },
 }
 
-/// The room that a record has at first.
+/// The capacity of a new record, in bytes.
 const RECORD_BYTES_MIN: usize = 512;
 
 impl Batch {
-    /// An empty one.
+    /// An empty batch.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// An empty one with room for about so many bytes of keys and values.
+    /// An empty batch with room for about `bytes` bytes of keys and values.
     pub fn with_capacity(bytes: usize) -> Batch {
         Batch { record: Arc::new(Vec::with_capacity(bytes)), ..Batch::default() }
     }
@@ -93,21 +93,19 @@ impl Batch {
         }
     }
 
-    /// Makes all that begins with `to` what begins with `from`, as it stands before the batch, at a
-    /// cost that does not depend on how much that is (dissertation §4.2, §5.2). What began with `to`
-    /// before is gone.
+    /// Replaces all keys with the prefix `to` by those with the prefix `from`, as they are before the batch,
+    /// at a cost that does not depend on their number (dissertation §4.2, §5.2).
     ///
-    /// A batch with clones takes effect in this order, in which order ever its changes were added:
-    /// all sources are looked at; ranges are deleted; clones are made, in their order; then come its
-    /// other changes, in theirs.
+    /// A batch with clones takes effect in this order, whatever the order of its changes: all sources are
+    /// read; ranges are deleted; clones are made, in their order; the other changes follow, in theirs.
     pub fn clone_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
         self.push(CLONE_RANGE, dict, 0, from, to);
         self.note_key(to.len());
         self.clones += 1;
     }
 
-    /// As [`clone_range`](Batch::clone_range), but only of keys and for keys of which what follows the
-    /// prefix lies in `[lo, hi)`. An empty range changes nothing.
+    /// As [`clone_range`](Batch::clone_range), but only for keys whose part after the prefix lies in `[lo,
+    /// hi)`. An empty range changes nothing.
     pub fn clone_part(&mut self, dict: DictId, from: &[u8], to: &[u8], lo: &Cut, hi: &Cut) {
         if lo >= hi {
             return;
@@ -118,38 +116,38 @@ impl Batch {
         self.clones += 1;
     }
 
-    /// As [`clone_range`](Batch::clone_range), and what began with `from` is gone.
+    /// As [`clone_range`](Batch::clone_range), and removes all keys with the prefix `from`.
     pub fn rename_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
         self.delete_range(dict, &Cut::before(from), &Cut::after(from));
         self.clone_range(dict, from, to);
     }
 
-    /// Refuses clones whose keys might be longer than so many bytes, where that is less than
+    /// Makes the commit refuse clones whose keys might be longer than `bytes`, if that is less than
     /// [`KEY_BYTES_MAX`].
     pub fn limit_clone_keys(&mut self, bytes: usize) {
         self.clone_key_bytes_max = Some(bytes);
     }
 
-    /// Says that the batch is there to free about so many bytes, and that what it puts (a record, a
-    /// marker) is small beside it: it is taken on a full volume too, like one of deletes alone.
+    /// Declares that the batch frees about `bytes` bytes and puts little in comparison (a record, a marker):
+    /// a full volume accepts it like a batch of deletes.
     pub fn mark_freeing(&mut self, bytes: u64) {
         self.frees = true;
         self.frees_bytes = self.frees_bytes.saturating_add(bytes);
     }
 
-    /// Says that what the batch puts and clones takes the place of about as much, so that once it is carried
-    /// out it adds nothing of size: it may use room that is otherwise kept for deletes.
+    /// Declares that the puts and clones of the batch replace about as much as they add: it may use room that
+    /// is otherwise kept for deletes.
     pub fn mark_replacing(&mut self) {
         self.replaces = true;
     }
 
-    /// Says that the batch takes so many bytes of the room that was [set aside](crate::Env::set_aside): when
-    /// it is committed, so much less is.
+    /// Makes the batch take `bytes` of the room that was [set aside](crate::Env::set_aside); its commit
+    /// reduces that room by as much.
     pub fn draw(&mut self, bytes: u64) {
         self.drawn_bytes = self.drawn_bytes.saturating_add(bytes);
     }
 
-    /// How many changes it holds.
+    /// The number of changes.
     pub fn len(&self) -> usize {
         self.changes as usize
     }
@@ -159,8 +157,7 @@ impl Batch {
         self.changes == 0
     }
 
-    /// Its size in the log in bytes, by which [`Env::commit`](crate::Env::commit) refuses one that is too
-    /// large.
+    /// Its size in the log, in bytes. [`Env::commit`](crate::Env::commit) refuses a batch that is too large.
     pub fn bytes(&self) -> usize {
         self.record.len()
     }
@@ -174,7 +171,7 @@ impl Batch {
         self.note_key(key.len().max(if kind == DELETE_RANGE { value.len() } else { 0 }));
         self.dicts |= 1 << dict.0.min(63);
         let record = Arc::make_mut(&mut self.record);
-        // A small operation's changes come in one piece, without growing.
+        // The changes of a small operation fit into one allocation.
         if record.capacity() == 0 {
             record.reserve((HEAD_BYTES + key.len() + value.len()).max(RECORD_BYTES_MIN));
         }
@@ -182,43 +179,43 @@ impl Batch {
         self.changes += 1;
     }
 
-    /// How much space it is to give back, in bytes; 0 where that is not known.
+    /// The bytes that it frees; 0 if unknown.
     pub(crate) fn frees_bytes(&self) -> u64 {
         self.frees_bytes
     }
 
-    /// Whether space may come back by it.
+    /// Whether it may free space.
     pub(crate) fn frees(&self) -> bool {
         self.frees || self.deletes
     }
 
-    /// Bytes that puts and upserts add, for the admission of space. Deletes count as nothing, nor do
-    /// the few puts of a batch that frees.
+    /// Bytes that puts and upserts add, for the admission of space. Deletes do not count, nor do the few puts
+    /// of a freeing batch.
     pub(crate) fn puts_bytes(&self) -> u64 {
         if self.frees && self.puts_bytes <= FREEING_PUTS_BYTES_MAX { 0 } else { self.puts_bytes }
     }
 
-    /// Whether it adds nothing of size once it is carried out.
+    /// Whether it replaces about as much as it adds.
     pub(crate) fn replaces(&self) -> bool {
         self.replaces
     }
 
-    /// How much of what was set aside it takes, in bytes.
+    /// The bytes that it takes of the room set aside.
     pub(crate) fn drawn_bytes(&self) -> u64 {
         self.drawn_bytes
     }
 
-    /// How many clones it holds.
+    /// The number of clones.
     pub(crate) fn clones(&self) -> u32 {
         self.clones
     }
 
-    /// The longest that a key of a clone may be, in bytes.
+    /// The longest key allowed in a clone, in bytes.
     pub(crate) fn clone_key_bytes_max(&self) -> usize {
         self.clone_key_bytes_max.unwrap_or(KEY_BYTES_MAX).min(KEY_BYTES_MAX)
     }
 
-    /// The record with the changes of ranges first, and how many these are.
+    /// The record with the range changes first, and their number.
     pub(crate) fn ranges_first(&self) -> Result<(Arc<Vec<u8>>, u32)> {
         let (mut ranges, mut others) = (Batch::new(), Batch::new());
         for change in Changes::of(&self.record) {
@@ -244,7 +241,7 @@ impl Batch {
         self.longest_key_bytes = self.longest_key_bytes.max(bytes);
     }
 
-    /// Refuses what no dictionary takes.
+    /// Refuses keys and values that no dictionary accepts.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::TooLarge`].

@@ -17,21 +17,21 @@ use crate::planted::{self, Bug};
 pub(crate) struct Dict {
     /// Its place in the environment's list.
     pub index: usize,
-    /// What readers see. Held for moments: to take a message, to walk what is in memory, to put new
-    /// versions of nodes in place.
+    /// The state that readers see. Locked only for moments: to take a message, to walk the nodes in memory,
+    /// to install new versions.
     pub state: RwLock<DictState>,
-    /// Held by whoever changes the shape of the tree, from reading the old versions to putting the
-    /// new ones in place. Taken before `state`.
+    /// Held while the shape of the tree is changed, from reading the old versions to installing the new ones.
+    /// Taken before `state`.
     pub structure: Mutex<()>,
-    /// What is told by whoever changes leaves.
+    /// The yield of recent merges in leaves, noted by the threads that change leaves.
     pub merge_yield: MergeYield,
 }
 
-/// What readers of a dictionary see, as one.
+/// The state of a dictionary that readers see as one.
 pub(crate) struct DictState {
     /// The memtable that takes messages.
     pub active: Memtable,
-    /// Full ones that have not arrived at the root yet, oldest first.
+    /// Full memtables that have not arrived at the root yet, oldest first.
     pub frozen: VecDeque<Arc<Memtable>>,
     pub root: NodeId,
     /// Every message up to this one is in the tree.
@@ -42,9 +42,9 @@ pub(crate) struct DictState {
 /// How a version in memory relates to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
-    /// It is what the table's place holds.
+    /// The node table points to it.
     Clean,
-    /// It is nowhere else.
+    /// It is in memory alone.
     Dirty,
     /// A checkpoint is writing it.
     Writing,
@@ -57,7 +57,7 @@ struct Resident {
 }
 
 impl Resident {
-    /// The version, of which the device needs nothing any more, unless a checkpoint is writing it.
+    /// The version, no longer current and no longer owed to the device, unless a checkpoint is writing it.
     fn with_edges(self) -> Arc<Node> {
         self.node.charge.set_current(false);
         if self.kept == Kept::Dirty {
@@ -89,9 +89,9 @@ impl Dict {
         !self.state.read().frozen.is_empty()
     }
 
-    /// Forgets nodes that are on the device and were not touched since the last call; interior ones only if
-    /// nobody is changing the shape of the tree. Whoever does counts the references of the versions that his
-    /// take the place of, so they have to be there.
+    /// Drops nodes that are on the device and were not touched since the last call; interior ones only while
+    /// no thread changes the shape of the tree. Such a thread counts the references of the versions that it
+    /// replaces, so they must stay in memory.
     pub fn evict_headers(&self) {
         let unchanging = self.structure.try_lock();
         let with_interior = unchanging.is_some() || planted::is(Bug::OldVersionsForgotten);
@@ -114,7 +114,7 @@ impl DictState {
         self.nodes.insert(id, Resident { node, kept: Kept::Clean, touched: AtomicBool::new(true) });
     }
 
-    /// Puts a new version in the place of the old one, and gives that, if it is in memory.
+    /// Installs a new version and returns the old one, if it was in memory.
     pub fn install(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
         node.charge.set_unwritten(true);
         node.charge.set_current(true);
@@ -123,12 +123,12 @@ impl DictState {
         self.nodes.insert(id, new).map(Resident::with_edges)
     }
 
-    /// Forgets a node, which the tree no longer has.
+    /// Removes a node that the tree no longer has and returns its version, if it was in memory.
     pub fn remove(&mut self, id: NodeId) -> Option<Arc<Node>> {
         self.nodes.remove(&id).map(Resident::with_edges)
     }
 
-    /// The versions that are in memory alone; from now on a checkpoint is writing them.
+    /// The dirty versions, marked from now on as being written by a checkpoint.
     pub fn capture_dirty(&mut self) -> HashMap<NodeId, Arc<Node>> {
         let dirty = self.nodes.iter_mut().filter(|(_, r)| r.kept == Kept::Dirty);
         dirty
@@ -139,7 +139,7 @@ impl DictState {
             .collect()
     }
 
-    /// A captured version has been written, or (`false`) has not and is dirty again.
+    /// Notes that a captured version was written or, if not `written`, is dirty again.
     pub fn capture_done(&mut self, node: &Arc<Node>, written: bool) {
         if written {
             node.charge.set_unwritten(false);

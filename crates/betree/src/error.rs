@@ -1,4 +1,4 @@
-//! What can go wrong, with where and why.
+//! Errors, with place and reason.
 
 use alloc::string::String;
 
@@ -9,7 +9,7 @@ use crate::format::superblock::features::numbers;
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// The sentence of what is damaged. What has no place of its own has no length.
+/// The sentence for damage. A structure without a place of its own has length 0.
 fn damaged(what: &str, offset: u64, len: u64, why: &str) -> String {
     match len {
         0 => alloc::format!("{what} is damaged: {why}"),
@@ -17,33 +17,32 @@ fn damaged(what: &str, offset: u64, len: u64, why: &str) -> String {
     }
 }
 
-/// What can go wrong in the engine.
+/// An error of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A write found the disk under the device full. What was to be written is kept, and can be written once
-    /// there is room.
+    /// A write found the disk under the device full. The data is kept, and can be written once there is room.
     #[error("the disk under the volume is full: {0}")]
     DeviceFull(DeviceError),
-    /// Bytes on the device are not what was written there.
+    /// Bytes on the device are not those that were written.
     #[error("{}", damaged(what, *offset, *len, why))]
     Corrupt {
         /// The structure.
         what: &'static str,
         /// Its place on the device.
         offset: u64,
-        /// Its length on the device; 0 of what has no place of its own.
+        /// Its length on the device; 0 if it has no place of its own.
         len: u64,
-        /// What does not fit.
+        /// The mismatch.
         why: String,
     },
     /// The device holds no volume.
     #[error("this is not a BetrFS volume: {why}")]
     NotAVolume {
-        /// How that was seen.
+        /// The reason.
         why: String,
     },
     /// The volume was made by a later version of this program.
@@ -66,7 +65,7 @@ pub enum Error {
         /// The one that this program reads.
         known: u32,
     },
-    /// The volume has features that must be known, and are not.
+    /// The volume has features that must be known to read it, and are not.
     #[error(
         "the volume has incompatible features that this version does not know: {} (bits {bits:#x}); a later version \
          of betrfs reads it",
@@ -76,14 +75,14 @@ pub enum Error {
         /// The bits of the feature word `incompat` that are not known.
         bits: u64,
     },
-    /// What stands on the device is of a kind that only later versions of this program know.
+    /// A structure on the device has a kind that only later versions of this program know.
     #[error("{what} {number}, which this version does not know, at byte {offset}")]
     UnknownKind {
-        /// What has the kind, and the word for it.
+        /// The structure, and the word for its kind.
         what: &'static str,
         /// The kind.
         number: u64,
-        /// The place on the device of what has it: of its header, or of its log segment.
+        /// The offset on the device of the structure's header, or of its log segment.
         offset: u64,
     },
     /// A dictionary's upserts were made for another function than the one that it is opened with.
@@ -99,19 +98,19 @@ pub enum Error {
     /// A label or a name that a volume cannot have.
     #[error("{0}")]
     BadIdentity(&'static str),
-    /// No room for what was asked; nothing was changed.
+    /// No room for the change; nothing was changed.
     #[error("no space left on the volume")]
     NoSpace,
-    /// The volume takes no changes: a write or sync has failed, or it was opened for reading.
+    /// The volume accepts no changes: a write or sync has failed, or it was opened for reading.
     #[error("the volume is read-only: {why}")]
     ReadOnly {
-        /// The failure, or why it can only be read.
+        /// The failure, or the reason why the volume can only be read.
         why: String,
     },
     /// A key is over the limit; nothing was changed.
     #[error("a key of {bytes} bytes is over the limit of {limit_bytes}")]
     KeyTooLong {
-        /// Its length, or a bound of the lengths that a clone's keys would have.
+        /// Its length, or an upper bound on the lengths of a clone's keys.
         bytes: u64,
         /// The longest that is allowed.
         limit_bytes: u64,
@@ -119,7 +118,7 @@ pub enum Error {
     /// A value, a batch or a log record is over its limit; nothing was changed.
     #[error("{what} of {bytes} bytes is over the limit of {limit_bytes}")]
     TooLarge {
-        /// What is too large.
+        /// The name of the value, batch or record.
         what: &'static str,
         /// Its size.
         bytes: u64,
@@ -138,17 +137,17 @@ pub enum Error {
         /// The number asked for.
         id: u8,
     },
-    /// Copies of copies would make a tree too high; nothing was changed.
+    /// Clones of clones would make a tree too high; nothing was changed.
     #[error(
         "clones of clones would make a tree of {levels} levels, which is over the limit of {limit_levels}"
     )]
     TooHigh {
-        /// How many levels it would have.
+        /// The number of levels that it would have.
         levels: u64,
         /// The most that a tree has.
         limit_levels: u64,
     },
-    /// The changes of a batch, as they stand in a log record, do not parse.
+    /// The record of a batch's changes does not parse.
     #[error("the changes of a batch do not parse as a log record")]
     BadRecord,
     /// An invariant of this program does not hold; nothing on the device is to blame.
@@ -156,12 +155,12 @@ pub enum Error {
     Internal {
         /// The invariant.
         what: &'static str,
-        /// File and line that noticed.
+        /// File and line of the check.
         place: &'static str,
     },
     /// The device is too small for a new volume.
     #[error(
-        "it has {bytes} bytes in whole blocks, and a volume of such nodes and such a log needs at least {least_bytes}"
+        "it has {bytes} bytes in whole blocks; a volume with nodes and a log of these sizes needs at least {least_bytes}"
     )]
     TooSmall {
         /// The size of the device.
@@ -185,7 +184,7 @@ impl Error {
         }
     }
 
-    /// Whether it is of a place that cannot be read, or holds other than what was written.
+    /// Whether it is about a place on the device that cannot be read or is damaged.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! Whether an environment takes changes, and if not since when and why: kept for whoever asks, and told at
-//! once to whoever watches.
+//! Whether an environment accepts changes, and if not, since when and why: kept for callers that ask, and
+//! reported at once to a watcher.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -9,36 +9,35 @@ use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
-/// What is wrong with an environment.
+/// A trouble of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// The failure, in words.
     pub why: String,
-    /// When it came: nanoseconds since 1970-01-01 00:00 UTC by the clock of whoever watches, 0 where nobody
-    /// does.
+    /// When it began, in nanoseconds since 1970-01-01 00:00 UTC by the watcher's clock; 0 without a watcher.
     pub since_ns: i64,
 }
 
-/// Whether an environment takes changes.
+/// Whether an environment accepts changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// It does.
+    /// Changes are accepted.
     #[default]
     Writable,
-    /// The disk under the device has no room. Nothing is lost: changes are taken as far as memory and log go,
-    /// and once there is room it goes on by itself.
+    /// The disk under the device has no room. Nothing is lost: changes are accepted while memory and log have
+    /// room, and the environment recovers by itself once the disk has room.
     DeviceFull(Trouble),
-    /// It takes none until it is opened anew.
+    /// No change is accepted until it is opened anew.
     ReadOnly(Trouble),
 }
 
-/// Is told of troubles at once, by the thread that met them. That may hold locks: the environment must not be
-/// called.
+/// Receives troubles at once, in the thread that met them. That thread may hold locks: the watcher must not
+/// call the environment.
 pub trait Watcher: Send + Sync {
     /// Nanoseconds since 1970-01-01 00:00 UTC.
     fn now_ns(&self) -> i64;
 
-    /// The state is another now.
+    /// The state has changed to `state`.
     fn state_changed(&self, state: &State);
 
     /// Background work met an error that hinders no change.
@@ -54,7 +53,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// That of a sound environment.
+    /// The health of a sound environment.
     pub fn new(watcher: Option<Arc<dyn Watcher>>) -> Health {
         Health { watcher, ..Health::default() }
     }
@@ -64,17 +63,17 @@ impl Health {
         self.state.lock().clone()
     }
 
-    /// No change is taken from now on. The first failure is the one that is told.
+    /// Refuses every change from now on. Only the first failure is reported.
     pub fn fail(&self, why: &str) {
         self.turn(|now| !matches!(now, State::ReadOnly(_)), State::ReadOnly, why);
     }
 
-    /// A write found the disk under the device full.
+    /// Notes that a write found the disk under the device full.
     pub fn device_is_full(&self, why: &str) {
         self.turn(|now| *now == State::Writable, State::DeviceFull, why);
     }
 
-    /// Everything has been written: if the disk under the device was full, it is not any more.
+    /// Notes that everything could be written: the disk under the device is not full any more.
     pub fn device_has_room(&self) {
         let mut state = self.state.lock();
         if matches!(*state, State::DeviceFull(_)) {
@@ -101,7 +100,7 @@ impl Health {
         }
     }
 
-    /// Background work that could be left undone has failed.
+    /// Counts and reports a failure of background work that could be left undone.
     pub fn note_failed_work(&self, error: &Error) {
         self.failed_work.fetch_add(1, Ordering::Relaxed);
         if let Some(watcher) = &self.watcher {

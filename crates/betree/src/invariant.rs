@@ -1,9 +1,10 @@
-//! What cannot be unless this program is wrong: said aloud, and never defaulted away.
+//! Invariants: conditions that fail only if this program is wrong. A failure is reported, never covered up by
+//! a default value.
 //!
-//! Bytes of the disk, requests and memory that is short are no invariants: they have errors of their own. An
-//! invariant speaks of what this code alone decides: a count of references, a piece that was read a line ago.
-//! Where debug assertions are on (tests, the simulator) a failed one panics at its place. In release the call
-//! returns [`Error::Internal`].
+//! Bad bytes on the disk, bad requests and lack of memory break no invariants: they have errors of their own.
+//! An invariant is about this code alone: a count of references, a piece that was read a line ago. With debug
+//! assertions (in tests and the simulator) a failed one panics at its place. In release the call returns
+//! [`Error::Internal`].
 
 use crate::error::Error;
 
@@ -16,7 +17,7 @@ macro_rules! invariant {
     };
 }
 
-/// The error of what cannot be, for `ok_or_else` and for arms of a `match`.
+/// The error of a failed invariant, for `ok_or_else` and for arms of a `match`.
 macro_rules! internal {
     ($what:expr) => {
         $crate::invariant::broken($what, concat!(file!(), ":", line!()))
@@ -28,7 +29,7 @@ pub(crate) use {internal, invariant};
 /// The error of a failed invariant at `place`.
 ///
 /// # Panics
-/// Where debug assertions are on.
+/// With debug assertions.
 #[cold]
 #[allow(clippy::panic)] // The simulator stops at the cause; a release build returns the error.
 pub(crate) fn broken(what: &'static str, place: &'static str) -> Error {
@@ -49,13 +50,13 @@ mod tests {
     }
 
     #[test]
-    fn an_invariant_that_holds_says_nothing() {
+    fn an_invariant_that_holds_is_no_error() {
         assert_eq!(halve(4), Ok(2));
     }
 
     #[test]
     #[cfg_attr(debug_assertions, should_panic(expected = "a number is even"))]
-    fn a_failed_invariant_is_heard() {
+    fn a_failed_invariant_is_reported() {
         let error = halve(3).unwrap_err();
         assert!(matches!(error, Error::Internal { what: "a number is even", .. }), "{error}");
     }

@@ -1,15 +1,15 @@
-//! What putting basements together with their messages has brought.
+//! The yield of merging basements with their messages.
 
 use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
-/// What counts is about as much as the last so many nodes.
+/// How much recent data counts, in nodes.
 const NODES_REMEMBERED: u64 = 16;
-/// Less than one part in so many went: keys are new more often than they are overwritten.
+/// Keys are mostly new if merges lost less than one part in this many.
 const LOST_MAX: u64 = 8;
 
-/// Of what went into the last merges in a dictionary's leaves, how much came out. Where keys are mostly new
-/// it is almost all: then messages can wait long for their fold and take little space for it. What is
-/// overwritten must not.
+/// The bytes that went into the last merges of a dictionary's leaves, and the bytes that came out. If keys
+/// are mostly new, almost all come out: then messages may wait long for their fold, at little cost of space.
+/// Overwritten pairs must be folded soon.
 #[derive(Default)]
 pub(crate) struct MergeYield {
     in_bytes: AtomicU64,
@@ -17,7 +17,7 @@ pub(crate) struct MergeYield {
 }
 
 impl MergeYield {
-    /// Notes a fold. One thread at a time does.
+    /// Notes a fold. Called by one thread at a time.
     pub fn note(&self, in_bytes: usize, out_bytes: usize, node_bytes: u32) {
         let mut went_in = self.in_bytes.load(Ordering::Relaxed) + in_bytes as u64;
         let mut came_out = self.out_bytes.load(Ordering::Relaxed) + out_bytes as u64;
@@ -28,7 +28,7 @@ impl MergeYield {
         self.out_bytes.store(came_out, Ordering::Relaxed);
     }
 
-    /// Whether almost all came out again. Before any fold nothing is known, and the answer is no.
+    /// Whether almost all bytes came out again. `false` before any fold.
     pub fn is_mostly_new(&self) -> bool {
         let in_bytes = self.in_bytes.load(Ordering::Relaxed);
         let lost = in_bytes.saturating_sub(self.out_bytes.load(Ordering::Relaxed));

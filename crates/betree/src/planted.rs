@@ -1,45 +1,45 @@
-//! Mistakes that can be switched on, so that tests can show that they would be noticed.
+//! Mistakes that can be switched on, so that tests can show that they would find them.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The superblock is written before what it points to is durable.
     MissingSyncBeforeSuperblock,
-    /// What the last checkpoint names is given away while it is still the one to recover from.
+    /// Extents that the last checkpoint names are reused while recovery may still need them.
     ExtentReusedOneCheckpointEarly,
-    /// A sync of the log writes its segments, and leaves them in the disk's cache.
+    /// A sync of the log writes its segments but leaves them in the disk's cache.
     LogNotSynced,
-    /// What a recovery logs has the epoch of what it found.
+    /// A recovery continues the epoch of the log that it found.
     EpochKept,
-    /// Of a logged batch with clones a recovery takes the messages alone.
+    /// A recovery replays the messages of a batch with clones, but not the clones.
     ClonesNotReplayed,
-    /// What a node keeps is looked for as if it had kept one run of blocks only.
+    /// Kept blocks are located as if the node had kept one run of blocks only.
     KeptRunsCountedAsOne,
-    /// Two nodes that were made of one keep the same blocks of it.
+    /// Two nodes that were made of one node keep the same blocks of it.
     BlocksTakenOverTwice,
-    /// A node keeps blocks of another that still stands on them.
+    /// A node keeps blocks of another node that still uses them.
     BlocksOfTheLivingTaken,
-    /// Of a partition that is stored in several runs, the older ones are laid over the newer ones.
+    /// The older runs of a partition are laid over the newer ones.
     NewerRunsTakenForOlder,
-    /// A basement that gets a key before its first one is said to begin where it did.
+    /// A basement that gets a key below its first one keeps that as its first key.
     SmallerKeyNotFirst,
-    /// Where basements are copied, the messages over their pairs stay behind.
+    /// Copied basements leave the messages over their pairs behind.
     PairsCopiedWithoutMessages,
-    /// A flush changes a child in place that others name too.
+    /// A flush changes a child in place that other edges name too.
     SharedChildChanged,
-    /// A flush looks at the names of the child alone, not at those of the nodes above it.
+    /// A flush counts the references of the child alone, not those of the nodes above it.
     SharingNotInherited,
-    /// Of an edge that a GOTO has just cut in two, each half counts as the only one to its child.
+    /// Each half of an edge that a GOTO has just cut in two counts as the only edge to its child.
     HalvedEdgeTakenAsSole,
-    /// A split or a merge takes a node away that others still name.
+    /// A split or a merge removes a node that other edges still name.
     SharedNodeRemoved,
     /// A new node takes no references for the GOTOs in it.
     GotosOfNewNodeNotCounted,
-    /// Interior nodes are forgotten while somebody makes new versions of them.
+    /// Interior nodes are evicted while a thread makes new versions of them.
     OldVersionsForgotten,
     /// Messages that go past a node leave older ones behind.
     MessagesOvertakeOlderOnes,
-    /// A range that covers an edge is kept above the child in place of dropping it.
+    /// A range that covers an edge is kept above the child instead of dropping it.
     CoveredEdgeKept,
     /// A range that reaches over several edges comes to the first of them only.
     RangeComesToFirstEdgeOnly,
@@ -51,9 +51,9 @@ pub enum Bug {
     GotoStandsAtAnyHeight,
     /// A GOTO of an edge that is cut in two stays with the left part only.
     GotoOnOneSideOfCut,
-    /// What is pending for an edge is forgotten when what it leads to takes its place.
+    /// Messages pending at an edge are lost when the child's edges take its place.
     PendingLostWhenPulledUp,
-    /// A merge takes in what the windows of its leaves hide.
+    /// A merge includes pairs that the windows of its leaves hide.
     HiddenPairsMerged,
     /// A narrower window strips all that its bounds share.
     StripDerivedFromWindow,
@@ -63,7 +63,7 @@ pub enum Bug {
     CarvedNodeAsHighAsRoot,
     /// GOTOs that were collected above a leaf are carried into a copy of it.
     GotosCarriedIntoLeaf,
-    /// Parts of the root are put behind a prefix without what is pending for them.
+    /// Parts of the root are put behind a prefix without their pending messages.
     PiecesWithoutMessages,
     /// The changes of a batch are made one by one, each source as the change before left it.
     ChangesMadeOneByOne,

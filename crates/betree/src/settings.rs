@@ -1,4 +1,4 @@
-//! What a volume is made with, and what it is opened with.
+//! The geometry that a volume is made with, and the options that it is opened with.
 
 use alloc::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::upsert::Upsert;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DictId(pub u8);
 
-/// What is fixed when a volume is made.
+/// The parameters that are fixed when a volume is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Target size of a node in bytes, before compression.
@@ -23,11 +23,11 @@ pub struct Geometry {
     pub fanout_max: u32,
     /// Size of the circular log in bytes.
     pub log_bytes: u64,
-    /// How many dictionaries, at most 8.
+    /// The number of dictionaries, at most 8.
     pub dicts: u8,
 }
 
-/// How pieces of nodes are compressed when they are written; each says for itself how it was.
+/// The compression of newly written pieces. Each stored piece names its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -39,7 +39,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// What is chosen each time a volume is opened.
+/// The parameters that are chosen each time a volume is opened.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -47,34 +47,34 @@ pub struct Options {
     pub cache_bytes: usize,
     /// The meaning of upserts.
     pub upsert: Arc<dyn Upsert>,
-    /// How what is written from now on is compressed.
+    /// The compression of newly written data.
     pub compression: Compression,
-    /// zstd, which a volume needs that was ever written with it.
+    /// The zstd codec; needed by a volume to which zstd data was ever written.
     pub zstd: Option<Arc<dyn Codec>>,
-    /// Who is told of troubles.
+    /// Receives reports of troubles.
     pub watcher: Option<Arc<dyn Watcher>>,
 }
 
 impl Options {
-    /// The usual choice: LZ4, no zstd, nobody who watches.
+    /// The usual choice: LZ4, no zstd, no watcher.
     pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
         Options { cache_bytes, upsert, compression: Compression::default(), zstd: None, watcher: None }
     }
 }
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// No page of the node table is larger, in bytes.
+/// The largest page of the node table, in bytes.
 const TABLE_PAGE_BYTES_MAX: u32 = 256 << 10;
-/// No node has more children.
+/// The most children of a node in any volume.
 const FANOUT_MAX: u32 = 256;
-/// No batch is larger, in bytes.
+/// The largest batch of any volume, in bytes.
 pub(crate) const BATCH_BYTES_MAX: u64 = 256 << 20;
 
-/// How many messages for ranges a buffer holds at most for each edge that its node may have.
+/// The most range messages in a node's buffers for each edge that the node may have.
 const RANGES_PER_EDGE: usize = 2;
 
 impl Geometry {
-    /// A geometry that suits a volume of that size and that many dictionaries.
+    /// A geometry that suits a volume of `volume_bytes` bytes with `dicts` dictionaries.
     pub fn for_volume(volume_bytes: u64, dicts: u8) -> Geometry {
         let node_bytes = (volume_bytes / 256).next_power_of_two().clamp(64 << 10, 4 << 20) as u32;
         Geometry {
@@ -86,7 +86,7 @@ impl Geometry {
         }
     }
 
-    /// As how many bytes a message for a range counts in a buffer that is full at a node's size.
+    /// The weight of a range message in bytes, in buffers that are full at a node's size.
     pub(crate) fn range_weight_bytes(&self) -> usize {
         self.node_bytes as usize / (RANGES_PER_EDGE * self.fanout_max as usize).max(1)
     }
@@ -102,15 +102,16 @@ impl Geometry {
         (self.node_bytes / 16).clamp(BLOCK as u32, TABLE_PAGE_BYTES_MAX)
     }
 
-    /// Whether the parts fit together.
+    /// Refuses parameters that do not fit together.
     ///
     /// # Errors
-    /// [`Error::BadGeometry`] with what does not.
+    /// [`Error::BadGeometry`] with the reason.
     pub(crate) fn validate(&self) -> Result<()> {
         self.mismatch().map_or(Ok(()), |what| Err(Error::BadGeometry(what)))
     }
 
-    /// What of it does not fit together, for a volume that is made and for one that is opened.
+    /// Why the parameters do not fit together, or `None`; for volumes that are made and volumes that are
+    /// opened.
     pub(crate) fn mismatch(&self) -> Option<&'static str> {
         if !(4..=FANOUT_MAX).contains(&self.fanout_max) {
             return Some("the fan-out must be between 4 and 256");

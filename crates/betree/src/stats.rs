@@ -1,9 +1,9 @@
-//! What is counted and measured.
+//! Counters and measures.
 
 /// Declares [`Stats`] and its list of names, so that a counter that is added here is shown everywhere.
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What the engine has done since it was opened.
+        /// The engine's counters since it was opened.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
@@ -45,7 +45,7 @@ stats! {
     commits,
     /// Checkpoints completed.
     checkpoints,
-    /// Bytes of rewritten nodes that stayed where they were, in whole blocks.
+    /// Bytes of rewritten nodes that kept their blocks, in whole blocks.
     kept_bytes,
     /// Flushes from a node to a child.
     flushes,

@@ -1,4 +1,4 @@
-//! Changes that are described instead of made.
+//! Upserts: changes that are described by a delta and applied later.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -8,20 +8,20 @@ use crate::message::{Kind, Point};
 /// The meaning of upsert messages: the user's function from an old value and a delta to a new one
 /// (TOS paper §2.4, *Upserts*).
 pub trait Upsert: Send + Sync {
-    /// The function's name, in 1 to 27 bytes. A volume keeps it: another function would make other values of
-    /// the upserts that wait in the trees, so that opening with another is refused.
+    /// The function's name, 1 to 27 bytes. The volume stores it and refuses to open with another function,
+    /// which would apply the upserts that wait in the trees differently.
     fn name(&self) -> &str;
 
-    /// Counted up whenever the function makes another value of the same arguments; kept as the name is.
+    /// Increased whenever the function returns another value for the same arguments; stored like the name.
     fn version(&self) -> u32 {
         1
     }
 
-    /// The new value of `key`, or `None` where there is to be none.
+    /// The new value of `key`, or `None` to remove it.
     ///
-    /// It must depend on its arguments alone: it runs once for each reader until the message
-    /// reaches its leaf, and again when the log is replayed. It cannot fail; what it does not
-    /// understand it leaves as it was.
+    /// It must depend on its arguments alone: it runs once for each reader until the message reaches its
+    /// leaf, and again when the log is replayed. It cannot fail; for a delta that it does not understand it
+    /// returns the old value.
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -38,7 +38,7 @@ impl Upsert for Replace {
     }
 }
 
-/// Appends, so that a message applied twice is seen.
+/// Appends, so that a message applied twice shows.
 #[cfg(test)]
 pub(crate) struct Append;
 
@@ -53,7 +53,7 @@ impl Upsert for Append {
     }
 }
 
-/// What the messages for one key, oldest first, make of its old value.
+/// Applies the messages for one key, oldest first, to its old value.
 pub(crate) fn fold<'v>(
     old: Option<&'v [u8]>,
     messages: &[Point<'v>],

@@ -1,4 +1,4 @@
-//! What a range of keys takes on the device, and what of it others share.
+//! The space of a range of keys on the device, and the part of it that is not shared.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ use crate::node::{Body, NodeId};
 use crate::settings::DictId;
 use crate::store::Store;
 
-/// What a range of keys takes, in bytes as they are stored.
+/// The stored bytes of a range of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All of it, however many share it.
+    /// All of them, shared or not.
     pub stored_bytes: u64,
-    /// What nothing outside of the range shares: what its removal would free.
+    /// Those that nothing outside of the range shares: the bytes that its removal would free.
     pub exclusive_bytes: u64,
 }
 
@@ -28,11 +28,11 @@ pub struct Usage {
 struct Seen {
     height: u8,
     bytes: u64,
-    /// The nodes that name it, each as often as it does.
+    /// Its parents in the range, once for each edge or GOTO that leads to it.
     parents: Vec<NodeId>,
 }
 
-/// A part of a node that is to be looked at, in the node's coordinates.
+/// A part of a node to visit, in the node's coordinates.
 struct Visit {
     id: NodeId,
     parent: Option<NodeId>,
@@ -41,8 +41,8 @@ struct Visit {
 }
 
 impl Env {
-    /// What the keys in `[lo, hi)` take: headers of nodes are read for it, and little else. What is in
-    /// the log alone does not count, and what changes meanwhile may.
+    /// The space of the keys in `[lo, hi)`. Reads headers of nodes and little else. Changes that are only in
+    /// the log do not count; concurrent ones may.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -75,7 +75,7 @@ impl Env {
                 }
                 Entry::Vacant(place) => place,
             };
-            // One that is gone meanwhile takes nothing.
+            // A node that is gone meanwhile takes nothing.
             let Some(node) = tree.find(id)? else { continue };
             let store = &self.engine.store;
             let mut bytes = 0;
@@ -112,7 +112,7 @@ impl Env {
                 && hi >= node.hi
                 && let Some(place) = self.engine.table.lock().place(id)
             {
-                // All of it, with its header and a block that is not filled.
+                // The whole extent, with the header and the unfilled part of the last block.
                 bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
             }
             place.insert(Seen { height: node.height, bytes, parents: parent.into_iter().collect() });
@@ -120,7 +120,7 @@ impl Env {
         Ok(self.sum(root, &seen))
     }
 
-    /// A node is the range's own if all that names it is.
+    /// Sums the nodes' bytes. A node is exclusive if all nodes that name it are.
     fn sum(&self, root: NodeId, seen: &HashMap<NodeId, Seen>) -> Usage {
         let mut order: Vec<(&NodeId, &Seen)> = seen.iter().collect();
         order.sort_unstable_by_key(|(_, seen)| core::cmp::Reverse(seen.height));
@@ -138,7 +138,8 @@ impl Env {
     }
 }
 
-/// The stored bytes of a piece with keys in `[first, end)`, as far as they are in `[lo, hi)`.
+/// The stored bytes of a piece's part in `[lo, hi)`, by its share of the keys. The piece's keys are in
+/// `[first, end)`.
 fn bytes_within(
     store: &Store,
     piece: &Arc<Piece>,

@@ -1,10 +1,9 @@
-//! What may be taken of the room on the device: why a change is refused with
-//! [`Error::NoSpace`](crate::Error::NoSpace) is decided here.
+//! Admission: decides whether a change is refused with [`Error::NoSpace`](crate::Error::NoSpace).
 //!
-//! What is accepted must fit beside what is there and what is owed to the next checkpoint, with a reserve.
-//! Deletes are taken always, for they give space back; what takes the place of about as much may use half of
-//! the reserve until that is carried out; all else leaves the reserve alone, and what was set aside for
-//! others. Making room, where there is too little, is `env/make_room.rs`.
+//! An accepted change must fit beside the used space and the bytes owed to the next checkpoint, and leave a
+//! reserve free. Deletes are always accepted, because they free space. Batches that replace about as much as
+//! they add may use half of the reserve. All others leave the reserve alone, and the room set aside for
+//! others. `env/make_room.rs` makes room where there is too little.
 
 use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,16 +12,16 @@ use super::Engine;
 use crate::batch::Batch;
 use crate::format::table::PART_BYTES;
 
-/// What a change costs in buffers beyond what its batch counts, in bytes.
+/// The cost of a change in buffers beyond its bytes in the batch, in bytes.
 const CHANGE_OVERHEAD_BYTES: u64 = 64;
 
-/// What is promised, and what is known to come back.
+/// The room that is promised to batches, and the space that deletes are known to free.
 pub(crate) struct Admission {
-    /// Room that is kept for batches to come, in bytes; more only under the writers' lock.
+    /// Room that is kept for batches to come, in bytes; raised only under the writers' lock.
     set_aside_bytes: AtomicU64,
-    /// How many batches had been committed when everything was last flushed to give space back.
+    /// The number of commits when everything was last flushed to free space.
     drained_at_commit: AtomicU64,
-    /// Whether any batch since then may give space back, and how much is known to come.
+    /// Whether any batch since then may free space, and how much is known to come back.
     deletes_pending: AtomicBool,
     pending_freed_bytes: AtomicU64,
 }
@@ -31,7 +30,7 @@ impl Default for Admission {
     fn default() -> Admission {
         Admission {
             set_aside_bytes: AtomicU64::new(0),
-            // What was committed before the volume was opened may not have been carried out.
+            // Deletes from before the opening may not have been carried out.
             drained_at_commit: AtomicU64::new(u64::MAX),
             deletes_pending: AtomicBool::new(true),
             pending_freed_bytes: AtomicU64::new(0),
@@ -57,39 +56,39 @@ impl Admission {
         let _ = self.set_aside_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// A batch that may give space back was committed.
+    /// Notes that a batch was committed that may free space, `bytes` of it known.
     pub fn expect_space(&self, bytes: u64) {
         self.deletes_pending.store(true, Ordering::Relaxed);
         self.pending_freed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What is pending is about to be carried out.
+    /// Notes that all pending deletes are about to be carried out.
     pub fn begin_drain(&self) {
         self.deletes_pending.store(false, Ordering::Relaxed);
         self.pending_freed_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Whether anything was committed since this was asked last, when there had been `commits`.
+    /// Whether anything was committed since the last call. `commits` is the number of commits so far.
     pub fn has_news_to_drain(&self, commits: u64) -> bool {
         self.drained_at_commit.swap(commits, Ordering::Relaxed) != commits
     }
 }
 
-/// What a batch asks of the room on the device.
+/// A batch's demand for room on the device.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim {
-    /// What it may take, in bytes.
+    /// The bytes that it may take.
     pub needed_bytes: u64,
-    /// What is to stay free beside, in bytes.
+    /// The bytes that must stay free beside it.
     pub beside_bytes: u64,
-    /// What of the room that was set aside is its own, in bytes.
+    /// The bytes of the room set aside that belong to it.
     pub drawn_bytes: u64,
-    /// Whether it is taken in any case, once all has been done to make room.
+    /// Whether it is accepted in any case, once everything was done to make room.
     pub is_taken_always: bool,
 }
 
 impl Claim {
-    /// The claim of a batch where this much is the reserve.
+    /// The claim of a batch; `reserve_bytes` is the device's reserve.
     pub fn of(batch: &Batch, reserve_bytes: u64) -> Claim {
         let needed_bytes = match batch.puts_bytes() {
             0 => 0,
@@ -100,7 +99,7 @@ impl Claim {
         let adds = needed_bytes > 0 || has_clones && !batch.frees();
         let may_use_reserve = !adds || batch.replaces() || drawn_bytes > 0;
         let beside_bytes = if may_use_reserve { reserve_bytes / 2 } else { reserve_bytes };
-        // Clones are looked at again, with what they come to.
+        // Batches with clones are checked again once their owed bytes are known.
         Claim { needed_bytes, beside_bytes, drawn_bytes, is_taken_always: needed_bytes == 0 && !has_clones }
     }
 }
@@ -116,7 +115,7 @@ impl Room<'_> {
         Room { engine }
     }
 
-    /// Bytes that nothing holds.
+    /// Free bytes.
     pub fn free_bytes(&self) -> u64 {
         self.engine.store.space.free_blocks() * BLOCK_BYTES as u64
     }
@@ -126,43 +125,43 @@ impl Room<'_> {
         self.engine.store.space.total_blocks() * BLOCK_BYTES as u64
     }
 
-    /// What the next checkpoint may have to write, at most, in bytes.
+    /// The most bytes that the next checkpoint may have to write.
     pub fn owed_bytes(&self) -> u64 {
         let Engine { dicts, store, table, geometry, .. } = self.engine;
-        // A memtable comes to the root, which is then written with it.
+        // A memtable goes to the root and is written as a part of it.
         let memtables = dicts.iter().map(|d| d.state.read().memtable_bytes() as u64).sum::<u64>();
         let trees = store.cache.owed_bytes() + memtables;
         let further_parts = store.space.further_parts() * PART_BYTES;
         trees + table.lock().dirty_page_bytes(geometry.table_page_bytes()) + further_parts
     }
 
-    /// What is kept free so that deletes and checkpoints always work, in bytes.
+    /// The bytes that are kept free so that deletes and checkpoints always work.
     pub fn reserve_bytes(&self) -> u64 {
         let total = self.total_bytes();
         (u64::from(self.engine.geometry.node_bytes) * 16).max(total / 64).min(total / 4)
     }
 
-    /// What is free beside all that is owed and set aside, in bytes.
+    /// The free bytes beyond those owed and set aside.
     pub fn unused_bytes(&self) -> u64 {
         let set_aside = self.engine.admission.set_aside_bytes();
         self.free_bytes().saturating_sub(self.owed_bytes()).saturating_sub(set_aside)
     }
 
-    /// Whether this many bytes more fit whatever is owed: then the exact sum is not worth its locks.
-    /// Memtables and dirty pages of the table are bounded by the cache.
+    /// Whether `more_bytes` fit by an upper estimate of the owed bytes: then the exact sum is not worth its
+    /// locks. The cache's budget bounds memtables and dirty pages of the table.
     fn is_far_from_full(&self, more_bytes: u64) -> bool {
         let cache = &self.engine.store.cache;
         self.free_bytes() > cache.owed_bytes() + cache.budget_bytes() as u64 * 4 + more_bytes
     }
 
-    /// Whether a checkpoint would still fit with this many nodes more to write.
+    /// Whether a checkpoint would still fit with `nodes` more nodes to write.
     pub fn has_nodes(&self, nodes: u32) -> bool {
         let more = u64::from(self.engine.geometry.node_bytes) * u64::from(nodes);
         self.is_far_from_full(more) || self.free_bytes() > self.owed_bytes() + more
     }
 
-    /// Whether there is room for a claim, and for what it makes the next checkpoint write beyond that, in
-    /// bytes.
+    /// Whether there is room for a claim, and for `more_owed_bytes` that the next checkpoint has to write
+    /// because of it.
     pub fn fits(&self, claim: &Claim, more_owed_bytes: u64) -> bool {
         let of_others = self.engine.admission.set_aside_bytes().saturating_sub(claim.drawn_bytes);
         let wanted = [claim.needed_bytes, claim.beside_bytes, of_others, more_owed_bytes];
@@ -176,12 +175,12 @@ impl Room<'_> {
         !self.is_far_from_full(reserve * 2) && self.free_bytes() <= self.owed_bytes() + reserve * 2
     }
 
-    /// Whether pending deletes should give their space back now, because there is little.
+    /// Whether pending deletes should free their space now, because little is free.
     pub fn wants_deletes_back(&self) -> bool {
         self.engine.admission.deletes_pending.load(Ordering::Relaxed) && self.is_short()
     }
 
-    /// Whether what pending deletes will give back is much beside what is free, or beside what is used and
+    /// Whether pending deletes free much compared with the free space, or enough of the used space to be
     /// worth the work.
     pub fn expects_much(&self) -> bool {
         let pending = self.engine.admission.pending_freed_bytes.load(Ordering::Relaxed);

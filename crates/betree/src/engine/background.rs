@@ -1,5 +1,5 @@
-//! What background work does to the trees: memtables come to the roots, trees are brought back within their
-//! bounds, what ranges hide is let go of, dead nodes are freed.
+//! Background work on the trees: flushes memtables to the roots, rebalances, reclaims data that ranges hide,
+//! and frees dead nodes.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,21 +17,21 @@ use crate::memtable::Memtable;
 use crate::node::NodeId;
 use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
 
-/// Memtables of one dictionary that wait to arrive at the root before writers have to.
+/// Writers wait while a dictionary has this many frozen memtables and its active one is full.
 const FROZEN_MAX: usize = 2;
 
-/// Borders of deleted or replaced ranges whose turn comes together, and the most that are kept.
+/// How many bounds of deleted or replaced ranges are reclaimed together, and how many are kept at most.
 pub(crate) const RANGE_BOUNDS_AT_ONCE: usize = 128;
 const RANGE_BOUNDS_MAX: usize = 4096;
 
 impl Engine {
-    /// Freezes memtables: those that are full, or all that hold anything. `true` if any was frozen.
+    /// Freezes the full memtables, or (`all`) every memtable that is not empty. `true` if any was frozen.
     pub fn freeze(&self, all: bool) -> bool {
         if !all {
             if !self.filled.load(Ordering::Relaxed) {
                 return false;
             }
-            // Before the look: what fills up behind it says so again.
+            // Cleared before the look: a memtable that fills up afterwards sets it again.
             self.filled.store(false, Ordering::Relaxed);
         }
         let mut frozen = false;
@@ -69,13 +69,13 @@ impl Engine {
         self.filled.load(Ordering::Relaxed) && self.dicts.iter().any(is_behind)
     }
 
-    /// Brings the oldest frozen memtable of a dictionary into its tree. `false` if there was none.
+    /// Flushes the oldest frozen memtable of a dictionary into its tree. `false` if there was none.
     pub fn absorb(&self, dict: &Dict) -> Result<bool> {
         Ok(dict.is_full() && self.absorb_locked(dict, &dict.structure.lock())?)
     }
 
-    /// Brings a frozen memtable of any dictionary into its tree, of one that nobody is at if there is such a
-    /// one. `false` if there was none.
+    /// Flushes a frozen memtable of any dictionary into its tree, preferably of one whose tree is not being
+    /// changed. `false` if there was none.
     pub fn absorb_any(&self) -> Result<bool> {
         let full = || self.dicts.iter().filter(|dict| dict.is_full());
         for dict in full() {
@@ -104,7 +104,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Brings every frozen memtable into its tree.
+    /// Flushes every frozen memtable into its tree.
     pub fn absorb_all(&self) -> Result<()> {
         for dict in &self.dicts {
             while self.absorb(dict)? {}
@@ -112,19 +112,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps the shape of all trees as it is.
+    /// Locks the structure of every tree.
     pub fn lock_structures(&self) -> Vec<MutexGuard<'_, ()>> {
         self.dicts.iter().map(|dict| dict.structure.lock()).collect()
     }
 
-    /// Brings every frozen memtable to its root, and not further. The caller holds all structures.
+    /// Flushes every frozen memtable to its root, and no further. The caller has locked all structures.
     pub fn absorb_at_roots(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<()> {
         for dict in &self.dicts {
             loop {
                 let Some(memtable) = dict.state.read().frozen.front().cloned() else { break };
                 self.tree_of(dict).flush_memtable(&memtable, false)?;
                 self.counters.flushes.fetch_add(1, Ordering::Relaxed);
-                // The root may be over its size now.
+                // The root may be oversized now.
                 self.unbalanced.store(true, Ordering::Relaxed);
             }
         }
@@ -138,7 +138,8 @@ impl Engine {
         emptied: Option<&mut HashSet<NodeId>>,
     ) -> Result<()> {
         let (cache, eager) = (&self.store.cache, emptied.is_some());
-        // Who empties all buffers reaches every leaf, and can go on after a checkpoint.
+        // Emptying all buffers reaches every leaf: it stops when much is dirty, and continues after a
+        // checkpoint.
         let most_dirty_bytes = cache.dirty_bytes() + cache.budget_bytes() / 2;
         let has_memory = || !eager || cache.dirty_bytes() <= most_dirty_bytes;
         let rebalanced =
@@ -150,8 +151,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on with what was cut short for want of space, if there is room again. `false` if there
-    /// was nothing to go on with.
+    /// Continues a rebalancing that was cut short, if there is room again. `false` if there was none to
+    /// continue, or no room.
     pub fn resume_rebalance(&self) -> Result<bool> {
         if !self.unbalanced.load(Ordering::Relaxed) || !self.room().has_nodes(FLUSH_NODES) {
             return Ok(false);
@@ -161,8 +162,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Notes where the ranges of a record begin and end, not beyond what is worth the memory: what they
-    /// hide is much, or in pieces. The others go down as buffers fill.
+    /// Notes the bounds of a record's ranges, as long as the list is worth its memory. Ranges that are not
+    /// noted go down as buffers fill.
     pub fn note_range_bounds(&self, record: &[u8]) {
         let mut range_bounds = self.range_bounds.lock();
         for (id, change) in Changes::of(record).map_while(Result::ok) {
@@ -177,14 +178,14 @@ impl Engine {
         }
     }
 
-    /// Lets go of what ranges hide that were deleted or replaced, if `least` of their ends have been noted:
-    /// together they share the ways to their places. `false` if there were not so many.
+    /// Reclaims the data that deleted or replaced ranges hide, if at least `least` bounds have been noted:
+    /// together they share the paths from the root. `false` if there were fewer, or no room.
     pub fn reclaim_hidden(&self, least: usize) -> Result<bool> {
         if self.range_bounds.lock().len() < least || !self.room().has_nodes(FLUSH_NODES) {
             return Ok(false);
         }
         let mut range_bounds = core::mem::take(&mut *self.range_bounds.lock());
-        // What hides may still be in memory.
+        // The range messages may still be in a memtable.
         self.freeze(true);
         range_bounds.sort_unstable();
         for dict in &self.dicts {
@@ -202,10 +203,9 @@ impl Engine {
         Ok(true)
     }
 
-    /// Brings what is pending down to the leaves, as far as there is room on the device and in memory: that
-    /// is how deletes and overwrites give space back, once a checkpoint follows. `true` if something was
-    /// done and something is left, with which another call goes on if it is given the same `emptied`, at
-    /// first empty.
+    /// Flushes all pending messages down to the leaves, as far as there is room on the device and in memory.
+    /// So deletes and overwrites free their space, once a checkpoint follows. `true` if something was flushed
+    /// and something is left; another call with the same `emptied`, empty at first, continues.
     pub fn drain(&self, emptied: &mut HashSet<NodeId>) -> Result<bool> {
         self.admission.begin_drain();
         self.freeze(true);
@@ -230,8 +230,8 @@ impl Engine {
         Ok(!self.dead.lock().is_empty() && self.free_one_locked(&self.lock_structures())?)
     }
 
-    /// The same in the background: not while anybody is at a tree. Who waited for one would keep others from
-    /// being changed meanwhile.
+    /// As [`free_one`](Engine::free_one), but only while no tree is being changed: waiting for one tree would
+    /// keep the others locked.
     pub fn free_one_if_idle(&self) -> Result<bool> {
         if self.dead.lock().is_empty() {
             return Ok(false);
@@ -240,7 +240,7 @@ impl Engine {
         structures.map_or(Ok(false), |structures| self.free_one_locked(&structures))
     }
 
-    /// A dead node is in no tree any more, but its version may be in the memory of any.
+    /// A dead node is in no tree any more, but any dictionary may have its version in memory.
     fn free_one_locked(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<bool> {
         let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
         let platform = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());

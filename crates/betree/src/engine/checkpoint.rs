@@ -1,9 +1,8 @@
-//! Checkpoints: what is in memory becomes what the superblock points to.
+//! Checkpoints: the state in memory becomes the state that the superblock points to.
 //!
-//! A checkpoint captures, in one moment, the versions of nodes that are not on the device and the
-//! node table. The versions never change, so writers go on at once; what they change from then on
-//! are new versions. Then it writes nodes, pages, directory, syncs, and writes the superblock. Only
-//! here, and in recovery, is a root installed.
+//! A checkpoint captures, in one moment, the versions of nodes that are not on the device and the node table.
+//! Versions never change, so writers continue at once and make new versions. Then it writes nodes, pages and
+//! directory, syncs, and writes the superblock. Only here, and in recovery, is a root installed.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -26,14 +25,14 @@ use crate::space::Extent;
 use crate::store::Outgoing;
 use crate::table::{CapturedTable, PagePlace};
 
-/// The last checkpoint: what the superblock on the device points to.
+/// The last checkpoint, which the superblock on the device points to.
 pub(crate) struct Committed {
     pub superblock: Superblock,
     /// The extent of the node table's directory.
     pub directory: Option<Arc<Extent>>,
 }
 
-/// One moment of an engine, to be written.
+/// The state of an engine at one moment, to be written.
 pub(crate) struct Captured {
     dirty: Vec<HashMap<NodeId, Arc<Node>>>,
     table: CapturedTable,
@@ -48,7 +47,7 @@ impl Captured {
         applied.map_or(0, |msn| msn + 1).min(self.next_msn)
     }
 
-    /// Whether it differs in nothing from the checkpoint that `committed` was.
+    /// Whether it equals the checkpoint `committed`.
     pub fn is_same(&self, committed: &Superblock) -> bool {
         self.dirty.iter().all(HashMap::is_empty)
             && self.table.is_clean()
@@ -58,7 +57,7 @@ impl Captured {
 }
 
 impl Engine {
-    /// Captures the moment. The caller holds the commit lock, so that no batch is half in it.
+    /// Captures the current state. The caller holds the commit lock, so that no batch is in it by half.
     pub fn capture(&self, next_msn: Msn) -> Captured {
         self.store.expect_messages_before(next_msn);
         let mut states: Vec<_> = self.dicts.iter().map(|d| d.state.write()).collect();
@@ -74,12 +73,13 @@ impl Engine {
         Captured { dirty, table: table.capture(), roots, next_msn }
     }
 
-    /// Writes a captured moment and makes it the volume's state, with the log beginning at the
-    /// superblock's `log_start`. A batch that is in it in part must be durable in the log already.
-    /// `on_progress` is called whenever nodes have become clean.
+    /// Writes a captured state and makes it the volume's, with the log beginning at the superblock's
+    /// `log_start`. A batch that is only partly in it must be durable in the log already. `on_progress` is
+    /// called whenever nodes have become clean.
     ///
     /// # Errors
-    /// Whatever hindered it; what was not written is to be written by the next checkpoint.
+    /// Those of the device, [`Error::NoSpace`], [`Error::NoMemory`]; the next checkpoint writes what is
+    /// missing.
     pub fn write_checkpoint(
         &self,
         committed: &mut Committed,
@@ -91,7 +91,7 @@ impl Engine {
             Ok(()) => {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
                 self.store.disk.health.device_has_room();
-                // Dropping the captured version frees the extents that only the last one named.
+                // Dropping the captured state frees the extents that only the last checkpoint named.
                 Ok(())
             }
             Err(error) => {
@@ -148,7 +148,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes nodes of a dictionary, several at a time where the platform lends threads for it.
+    /// Writes nodes of a dictionary, several at a time if the platform lends threads for it.
     fn write_nodes(
         &self,
         dict: &Dict,
@@ -202,9 +202,8 @@ impl Engine {
     }
 }
 
-/// The dirty nodes from left to right, each before its children, so that a scan finds on the device what it
-/// wants in the order in which it wants it. Those whose parents are clean, because they changed alone, come
-/// last.
+/// The dirty nodes from left to right, each before its children, so that a scan reads the device in ascending
+/// order. Nodes with clean parents come last: they changed alone.
 fn in_key_order(dirty: &HashMap<NodeId, Arc<Node>>, root: NodeId) -> Vec<Arc<Node>> {
     let mut order = Vec::with_capacity(dirty.len());
     let mut seen: hashbrown::HashSet<NodeId> = hashbrown::HashSet::new();

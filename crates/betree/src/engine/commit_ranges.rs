@@ -1,5 +1,4 @@
-//! Changes of ranges on their way into the trees: prepared without the writers' lock, and installed or given
-//! up.
+//! Range changes of a batch: prepared without the writers' lock, then installed or cancelled.
 
 use alloc::vec::Vec;
 
@@ -14,8 +13,8 @@ use crate::format::record::{Change, Changes};
 use crate::message::Msn;
 use crate::tree::TreeChange;
 
-/// What the changes of ranges of one batch make of the trees. The names of nodes that it has reserved are
-/// given back when it is dropped, unless it was installed.
+/// New nodes of the trees for the range changes of one batch. Dropping it gives back the node ids that it
+/// reserved, unless it was installed.
 pub(crate) struct PreparedRanges<'e> {
     engine: &'e Engine,
     changes: Vec<(&'e Dict, TreeChange)>,
@@ -23,8 +22,8 @@ pub(crate) struct PreparedRanges<'e> {
 
 impl<'e> PreparedRanges<'e> {
     /// Prepares the first `count` changes of a record, numbered from `first_msn` on; changes that a
-    /// dictionary's tree holds already are passed over. Every message from before is in the trees, whose
-    /// structures are locked. No key of a clone may be over `key_bytes_max`.
+    /// dictionary's tree holds already are skipped. All earlier messages must be in the trees, whose
+    /// structures the caller has locked. Keys of clones may have at most `key_bytes_max` bytes.
     ///
     /// # Errors
     /// Those of reading; [`Error::KeyTooLong`], [`Error::TooHigh`], [`Error::BadRecord`],
@@ -65,7 +64,7 @@ impl<'e> PreparedRanges<'e> {
         Ok(prepared)
     }
 
-    /// What is owed to the device beyond what is owed now once it is installed, in bytes.
+    /// How many more bytes will be owed to the device once it is installed.
     pub fn owed_bytes(&self) -> u64 {
         let mut more = 0;
         for (dict, change) in &self.changes {
@@ -78,7 +77,7 @@ impl<'e> PreparedRanges<'e> {
         more
     }
 
-    /// Puts it in place; `last_msn` is the number of its last change.
+    /// Installs the changes; `last_msn` is the number of the last one.
     pub fn install(mut self, last_msn: Msn) {
         for (dict, change) in self.changes.drain(..) {
             self.engine.tree_of(dict).install(change);

@@ -26,16 +26,16 @@ use crate::table::Table;
 use crate::tree::Tree;
 use admission::{Admission, Room};
 
-/// What was found when a volume was opened.
+/// Facts about the opening of a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
-    /// Copies of the superblock that were not good, though opening may have written them anew.
+    /// Bad copies of the superblock; opening may have repaired them.
     pub bad_copies: Vec<BadSlot>,
-    /// It was opened for a check alone, with what can be read of it (`Env::open_damaged`).
+    /// It was opened for a check alone, with its readable parts (`Env::open_damaged`).
     pub is_damaged: bool,
-    /// Nothing is written to the device, then and later.
+    /// Nothing is ever written to the device.
     pub for_reading: bool,
-    /// How many batches its log had that the last checkpoint did not have as a whole.
+    /// The number of batches replayed from the log.
     pub replayed_batches: u64,
 }
 
@@ -48,17 +48,16 @@ pub(crate) struct Engine {
     pub dead: Mutex<Vec<NodeId>>,
     pub dicts: Vec<Dict>,
     pub counters: Counters,
-    /// A memtable may be full: until then nobody has to look.
+    /// A memtable may be full; while this is unset, no thread looks.
     filled: AtomicBool,
     /// A rebalancing of the tree was cut short for want of space.
     unbalanced: AtomicBool,
-    /// Where ranges begin and end that were deleted or replaced, by dictionary, until what they hide is
-    /// let go.
+    /// Bounds of deleted or replaced ranges, by dictionary, whose hidden data is still to be reclaimed.
     range_bounds: Mutex<Vec<(DictId, Cut)>>,
     pub admission: Admission,
 }
 
-/// Counts of what was done.
+/// Counts of operations.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub point_queries: AtomicU64,
@@ -96,7 +95,7 @@ impl Engine {
         Ok(self.tree_of(dict))
     }
 
-    /// The tree of a dictionary at hand.
+    /// The tree of `dict`.
     pub fn tree_of<'e>(&'e self, dict: &'e Dict) -> Tree<'e> {
         Tree {
             dict,
@@ -118,8 +117,8 @@ impl Engine {
         (self.geometry.node_bytes as usize).min(self.store.cache.budget_bytes() / 8).max(256)
     }
 
-    /// Puts the changes of a record into the memtables, numbered from `first_msn` on; those that a
-    /// dictionary's tree holds already are passed over. All of it is seen at once.
+    /// Puts the changes of a record into the memtables, numbered from `first_msn` on; changes that a
+    /// dictionary's tree holds already are skipped. Readers see all of them at once.
     ///
     /// # Errors
     /// [`Error::BadRecord`] or [`Error::NoSuchDictionary`], before anything is changed.
@@ -132,7 +131,7 @@ impl Engine {
             }
             used |= 1 << id.0;
         }
-        // In the order of the dictionaries, as all who lock several do.
+        // Locked in the order of the dictionaries, as everywhere.
         let mut states: [_; DICTS_MAX] = core::array::from_fn(|index| {
             self.dicts.get(index).filter(|_| used & 1 << index != 0).map(|dict| dict.state.write())
         });
@@ -152,7 +151,7 @@ impl Engine {
                 Change::Delete { key } => state.active.delete(key, msn),
                 Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.store.upsert),
                 Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn),
-                // `PreparedRanges::install` has brought it to the tree.
+                // `PreparedRanges::install` has put it into the tree.
                 Change::CloneRange { .. } => {}
             }
         }
@@ -163,15 +162,15 @@ impl Engine {
         Ok(())
     }
 
-    /// How many levels the highest tree has, its leaves counted.
+    /// The number of levels of the highest tree, its leaves included.
     pub fn height(&self) -> u64 {
         let roots = self.dicts.iter().map(|dict| dict.state.read().root);
         let heights = roots.filter_map(|root| self.table.lock().height(root));
         heights.max().map_or(0, |height| u64::from(height) + 1)
     }
 
-    /// Forgets headers that nobody used for a while, when they take too much: those of new nodes are in
-    /// memory without having been read.
+    /// Drops headers that were not used for a while, if headers take too much memory. Reads do that too, but
+    /// headers of new nodes come to memory without a read.
     pub fn evict_headers(&self) {
         let cache = &self.store.cache;
         if cache.has_too_many_headers() {

@@ -1,7 +1,7 @@
-//! Background work: who calls for it, who does it, and who waits until it has been done.
+//! Background work: calls for it, threads that do it, and writers that wait for it.
 //!
-//! A piece of work is whatever the caller of [`Scheduler::serve`] does in one step. This type knows nothing
-//! of it: it is what threads agree on, small enough for a model checker.
+//! A piece of work is one step of the caller of [`Scheduler::serve`]. This type knows nothing of its content:
+//! it only coordinates threads, and is small enough for a model checker.
 
 use betree_platform::sync::{Condvar, Mutex};
 
@@ -22,11 +22,11 @@ struct State {
     /// Threads that serve.
     workers: usize,
     stop: bool,
-    /// The number of pieces that were done: nobody waits for one that is past.
+    /// The number of pieces done, so that no thread waits for a past one.
     done: u64,
     /// The number of calls for work.
     calls: u64,
-    /// The want of space that the last piece met.
+    /// The want of space that the last piece met, if any.
     starved: Option<Error>,
 }
 
@@ -37,7 +37,7 @@ impl Scheduler {
         self.wanted.notify_all();
     }
 
-    /// Tells all who wait that a piece was done; `starved` is the want of space that it met.
+    /// Wakes the waiting threads after a piece of work; `starved` is the want of space that it met.
     pub fn tell_done(&self, starved: Option<Error>) {
         let mut state = self.state.lock();
         state.done += 1;
@@ -46,8 +46,8 @@ impl Scheduler {
         self.done.notify_all();
     }
 
-    /// Does pieces of work until [`stop`](Scheduler::stop), and sleeps when a piece found nothing to do until
-    /// somebody calls. `piece` returns whether it did something.
+    /// Does pieces of work until [`stop`](Scheduler::stop). After a piece that found nothing to do, it sleeps
+    /// until the next [`call`](Scheduler::call). `piece` returns whether it did something.
     pub fn serve(&self, mut piece: impl FnMut() -> bool) {
         self.state.lock().workers += 1;
         let mut seen = 0;
@@ -74,11 +74,11 @@ impl Scheduler {
         self.done.notify_all();
     }
 
-    /// Waits while something `is_crowded`, a *write stall*: for pieces of others, or, where nobody serves, by
-    /// doing the pieces `alone`, which returns whether it did something.
+    /// Waits while `is_crowded` (a *write stall*): for pieces of the serving threads or, if no thread serves,
+    /// by doing pieces with `alone`, which returns whether it did something.
     ///
     /// # Errors
-    /// Those of `refuse`, which is asked before each wait; those of `alone`; the want of space that a piece
+    /// Those of `refuse`, which is called before each wait; those of `alone`; the want of space that a piece
     /// met.
     pub fn throttle(
         &self,
@@ -91,7 +91,7 @@ impl Scheduler {
                 let state = self.state.lock();
                 (state.done, state.workers == 0 || state.stop)
             };
-            // A piece that was done before that is told to nobody any more.
+            // A piece that was done before the count was read wakes no thread any more.
             if !is_crowded() {
                 return Ok(());
             }
@@ -128,7 +128,7 @@ mod schedules {
     const ROOM: usize = 2;
     const CHANGES: usize = 4;
 
-    /// Writers fill a room, and pieces of work empty it by one.
+    /// Writers fill the room, and each piece of work empties it by one.
     #[derive(Default)]
     struct Toy {
         scheduler: Scheduler,
@@ -173,10 +173,10 @@ mod schedules {
         threads.into_iter().for_each(|thread| assert!(thread.join().is_ok(), "a thread ended badly"));
     }
 
-    // A writer or a worker that waits for ever is a deadlock, which the model checker tells.
+    // A writer or a worker that waits for ever is a deadlock, which the model checker reports.
 
     #[test]
-    fn every_writer_is_let_in_by_those_who_serve() {
+    fn serving_threads_let_every_writer_in() {
         under_any_schedule(|| {
             let toy = Arc::new(Toy::default());
             let workers: Vec<_> =
@@ -189,7 +189,7 @@ mod schedules {
     }
 
     #[test]
-    fn every_writer_is_let_in_where_those_who_serve_are_stopped_meanwhile() {
+    fn every_writer_is_let_in_when_the_serving_threads_stop() {
         under_any_schedule(|| {
             let toy = Arc::new(Toy::default());
             let worker = spawn(&toy, |toy| toy.scheduler.serve(|| toy.piece()));
@@ -201,11 +201,11 @@ mod schedules {
     }
 
     #[test]
-    fn a_writer_is_woken_by_whoever_else_makes_room() {
+    fn a_writer_is_woken_by_any_thread_that_makes_room() {
         under_any_schedule(|| {
             let toy = Arc::new(Toy::default());
             toy.full.store(ROOM, SeqCst);
-            // The worker finds nothing to do: the room is made by another, as checkpoints and clones do.
+            // The worker finds nothing to do: another thread makes the room, as checkpoints and clones do.
             let worker = spawn(&toy, |toy| toy.scheduler.serve(|| false));
             let writer = spawn(&toy, |toy| {
                 let throttled = toy.scheduler.throttle(|| toy.is_crowded(), || Ok(()), || Ok(toy.piece()));
