@@ -1,4 +1,4 @@
-//! The directory: is it fit to be mounted on, mount(2), umount(2).
+//! The mount point: checks of the directory, mount(2), umount(2).
 
 use std::ffi::{CString, OsString};
 use std::io::{self, IoSliceMut};
@@ -22,7 +22,7 @@ use crate::loop_device::LoopDevice;
 use crate::mount_info::{FS_TYPE, FS_TYPE_BLOCK, MountEntry};
 use crate::status::Status;
 
-/// The unit of a mount of a block device.
+/// Block size of a mount of a block device.
 const BLOCK_BYTES: u32 = 4096;
 
 const DEV_FUSE: &str = "/dev/fuse";
@@ -30,27 +30,27 @@ const FUSERMOUNT: &str = "fusermount3";
 /// Of util-linux.
 const UMOUNT: &str = "umount";
 
-/// Why a directory cannot be mounted on, or a mount not be undone.
+/// Why mounting on a directory, or unmounting, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountPointError {
-    /// It is not there.
+    /// The mount point does not exist.
     #[error("the mount point {0} does not exist: make it with `mkdir -p {0}`", .path.display())]
     Missing {
         /// The mount point.
         path: PathBuf,
     },
-    /// It is something else.
+    /// The mount point is not a directory.
     #[error("the mount point {} is not a directory", .path.display())]
     NotADirectory {
         /// The mount point.
         path: PathBuf,
     },
-    /// A volume is mounted there and alive.
+    /// A volume with a live server is mounted there.
     #[error("{} is a mount of {} already: unmount that first with `betrfs umount {0}`", .path.display(), .volume.display())]
     Mounted {
         /// The mount point.
         path: PathBuf,
-        /// What is mounted there.
+        /// The volume mounted there.
         volume: PathBuf,
     },
     /// The kernel offers no FUSE.
@@ -59,7 +59,7 @@ pub enum MountPointError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// Only with it can others than root mount.
+    /// Users other than root need it to mount.
     #[error(
         "cannot run {FUSERMOUNT}, which users other than root need to mount and unmount: {source}; install the package fuse3, or do it as root"
     )]
@@ -72,16 +72,16 @@ pub enum MountPointError {
     Fusermount {
         /// The mount point.
         path: PathBuf,
-        /// What it printed.
+        /// Its message.
         why: String,
     },
-    /// It was unmounted, or something else is mounted over it.
+    /// The mount is gone, or another covers it.
     #[error("the volume is no longer what is mounted on {}: it is closed when nothing uses it", .path.display())]
     Elsewhere {
         /// The mount point.
         path: PathBuf,
     },
-    /// Something uses it.
+    /// Processes use the mount.
     #[error("{0} is in use: end what has files open or its working directory there (`fuser -vm {0}` lists it), then try again", .path.display())]
     Busy {
         /// The mount point.
@@ -90,7 +90,7 @@ pub enum MountPointError {
     /// The operating system refused.
     #[error("cannot {doing} {}: {source}", .path.display())]
     Io {
-        /// What was tried.
+        /// The action that failed.
         doing: &'static str,
         /// The mount point.
         path: PathBuf,
@@ -109,16 +109,16 @@ fn dev_fuse_advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// What a directory is before it is mounted on.
+/// The state of a directory before it is mounted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A directory that can be mounted on, empty or not.
+    /// Ready to be mounted on, empty or not.
     Directory,
     /// The mount of a server that has died; [`detach`] removes it.
     DeadMount,
 }
 
-/// Looks at a directory that is to be mounted on. No server is waited for for long.
+/// Checks a directory before it is mounted on. Waits for a server for a bounded time only.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.
@@ -145,8 +145,8 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
     }
 }
 
-/// What a mount is by what was answered when its status was asked for. Only a clear answer makes it one that
-/// can be replaced.
+/// Judges a mount by the answer to a question for its status. Only a server known to be dead makes it one to
+/// replace.
 fn judge(path: &Path, mount: &MountEntry, answer: Result<Status, Unheard>) -> Result<Found, MountPointError> {
     let volume = match answer {
         Err(Unheard::Dead) => return Ok(Found::DeadMount),
@@ -156,7 +156,7 @@ fn judge(path: &Path, mount: &MountEntry, answer: Result<Status, Unheard>) -> Re
     Err(MountPointError::Mounted { path: path.to_owned(), volume })
 }
 
-/// A mount that was made here, told from whatever else its path may lead to later.
+/// A mount that was made here, identified by its device number: another may be at its path later.
 #[derive(Clone, Debug)]
 pub struct OwnMount {
     path: PathBuf,
@@ -170,29 +170,29 @@ impl OwnMount {
         Ok(OwnMount { path: path.to_owned(), device, is_block })
     }
 
-    /// Where it was made.
+    /// Its mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is one of a block device: umount(2) then returns when the volume is closed, and syncfs(2)
-    /// makes it durable where the kernel knows that (Linux 6.18).
+    /// Whether it is a mount of a block device: umount(2) then returns when the volume is closed, and
+    /// syncfs(2) reaches the server if the kernel supports that (Linux 6.18).
     pub fn is_block(&self) -> bool {
         self.is_block
     }
 
-    /// Lets the kernel read ahead further than its default of 128 KiB, where it lets us say so.
+    /// Sets the kernel's read-ahead, 128 KiB by default.
     ///
     /// # Errors
     /// The operating system's.
     pub fn set_read_ahead(&self, kib: u32) -> io::Result<()> {
         let (major, minor) = self.device;
-        // The block device itself has the name without an end.
+        // The name without a suffix is the block device's own.
         let end = if self.is_block { "-fuseblk" } else { "" };
         std::fs::write(format!("/sys/class/bdi/{major}:{minor}{end}/read_ahead_kb"), kib.to_string())
     }
 
-    /// The number of the mounted file system, major and minor.
+    /// The mounted file system's device number, major and minor.
     pub fn device(&self) -> (u32, u32) {
         self.device
     }
@@ -215,9 +215,9 @@ impl OwnMount {
         self.undo_apart(&["--lazy"], detach)
     }
 
-    /// Undoes the mount from its server's process, by a program. At the end of a mount of a block device the
+    /// Unmounts from the server's own process: a mount of a block device by the program umount. There the
     /// kernel waits for the server's answer, whatever signal comes; a server that waited itself and was
-    /// killed would keep its own connection, and so that wait, for ever.
+    /// killed would keep its own connection open, and so wait for ever.
     fn undo_apart(
         &self,
         how: &[&str],
@@ -235,17 +235,16 @@ impl OwnMount {
                 why => Err(failed("unmount", &self.path, io::Error::other(why))),
             },
             Err(error) => {
-                // It is not there, or there is nothing left to start it with.
+                // The program is missing, or no process can be started.
                 tracing::info!("{UMOUNT} cannot be run: {error}");
                 by_itself(&self.path)
             }
         }
     }
 
-    /// Ends its connection: whoever waits for an answer gets an error. The process ends if that cannot be had
-    /// otherwise.
+    /// Aborts its connection, so that waiting processes get an error. Ends this process if that fails.
     pub fn abort(&self) {
-        // It may well be in use, and is aborted even so.
+        // A mount in use (EBUSY) is aborted all the same.
         let forced = rustix::mount::unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
         let (major, minor) = self.device;
         let number = u64::from(major) << 20 | u64::from(minor);
@@ -256,7 +255,7 @@ impl OwnMount {
         }
     }
 
-    /// No other mount has its number while its server lives.
+    /// Checks the device number, which no other mount has while this server lives.
     fn must_be_there(&self) -> Result<(), MountPointError> {
         match device_number(&self.path) {
             Ok(device) if device == self.device => Ok(()),
@@ -265,16 +264,16 @@ impl OwnMount {
     }
 }
 
-/// The number of the mounted file system that a path leads to; no server is asked for it.
+/// The device number of the file system at a path; asks no server.
 fn device_number(path: &Path) -> Result<(u32, u32), Errno> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-    // Who wants to know no more is told by a mount that is another user's, too.
+    // With an empty mask even another user's mount answers.
     let found = rustix::fs::statx(CWD, path, flags, StatxFlags::empty())?;
     Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
-/// Mounts; what comes back is the connection's end for the server, and the mount. By root it is one of a
-/// block device, where that can be had: the volume's, or a loop device on its file.
+/// Mounts; returns the server's end of the connection, and the mount. For root it is a mount of a block
+/// device if possible: of the volume's own, or of a loop device on its file.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.
@@ -302,7 +301,7 @@ pub fn mount(
     match mounted {
         Ok(mount) => Ok((connection, mount)),
         Err(error) => {
-            // Nobody is to answer. The failure to tell of is the first.
+            // Closed first, as nobody answers. The first failure is the one to report.
             drop(connection);
             let _ = detach(path);
             Err(error)
@@ -323,10 +322,10 @@ fn mount_block(device: &FileDevice, path: &Path, flags: MountFlags) -> Result<Ow
     mount_as_root(stand_in.path(), path, FS_TYPE_BLOCK, &options, flags)
 }
 
-/// Gives a mount other flags.
+/// Changes a mount's flags.
 ///
 /// # Errors
-/// [`MountPointError`]; where files are open for writing it cannot be made read-only.
+/// [`MountPointError`]; a mount with files open for writing cannot be made read-only.
 pub fn remount(path: &Path, flags: MountFlags) -> Result<(), MountPointError> {
     let refused = |errno: Errno| match errno {
         Errno::BUSY => MountPointError::Busy { path: path.to_owned() },
@@ -337,15 +336,15 @@ pub fn remount(path: &Path, flags: MountFlags) -> Result<(), MountPointError> {
     rustix::mount::mount_remount(itself, flags, c"").map_err(refused)
 }
 
-/// Undoes a mount; waits for nobody.
+/// Unmounts; does not wait for processes that use the mount.
 ///
 /// # Errors
-/// [`MountPointError::Busy`] where something uses it, or another.
+/// [`MountPointError`]: `Busy` if processes use it.
 pub fn unmount(path: &Path) -> Result<(), MountPointError> {
     undo(path, UnmountFlags::NOFOLLOW, &["-u"])
 }
 
-/// Takes a mount out of sight even if it is in use or its server is dead; what uses it goes on.
+/// Detaches a mount even if it is in use or its server is dead; processes that use it go on.
 ///
 /// # Errors
 /// [`MountPointError`], with what to do about it.
@@ -372,7 +371,7 @@ fn mount_as_root(
     );
     let refused = |source| failed("mount on", path, source);
     let data = CString::new(data).map_err(|e| refused(e.into()))?;
-    // What the path leads to now: where others may change its names, it may lead elsewhere the next moment.
+    // A descriptor, because other users may change the names on the path at any moment.
     let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = rustix::fs::open(path, place, Mode::empty()).map_err(|e| refused(e.into()))?;
     let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
@@ -381,9 +380,10 @@ fn mount_as_root(
     Ok(device)
 }
 
-/// fusermount3 is set-uid root; it sends the descriptor back over the socket that is its standard input.
+/// Mounts by fusermount3, which is set-uid root; it sends the descriptor back over the socket that is its
+/// standard input.
 fn mount_by_helper(source: &Path, path: &Path, flags: MountFlags) -> Result<OwnedFd, MountPointError> {
-    // The helper opens it with rights that we may lack, but says nothing useful where it is missing.
+    // The helper opens it with its own rights, but its message is useless if it is missing.
     std::fs::metadata(DEV_FUSE).map_err(|source| MountPointError::NoFuse { source })?;
     let refused = |source| failed("mount on", path, source);
     let (ours, theirs) =
@@ -417,7 +417,7 @@ fn helper_options(source: &Path, flags: MountFlags) -> OsString {
         }
         options.push(*byte);
     }
-    // It sets nosuid and nodev by itself.
+    // The helper itself sets nosuid and nodev.
     let names = [
         (MountFlags::RDONLY, ",ro"),
         (MountFlags::NOEXEC, ",noexec"),
@@ -449,7 +449,7 @@ fn undo(path: &Path, flags: UnmountFlags, helper: &[&str]) -> Result<(), MountPo
     match rustix::mount::unmount(path, flags) {
         Ok(()) => return Ok(()),
         Err(Errno::BUSY) => return Err(busy()),
-        // Others than root go by the helper.
+        // Users other than root need the helper.
         Err(Errno::PERM) => {}
         Err(errno) => return Err(failed("unmount", path, errno.into())),
     }
@@ -476,7 +476,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_mounted_on_is_named_with_the_way_out() {
+    fn unfit_mount_points_are_named_with_the_way_out() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(examine(dir.path()).unwrap(), Found::Directory);
         let missing = dir.path().join("no/such");
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_live_mount_is_not_mounted_over() {
+    fn a_mount_that_may_be_live_is_not_replaced() {
         let mount = MountEntry::at(Path::new("/proc")).unwrap().unwrap();
         let judged = |answer| judge(Path::new("/mnt"), &mount, Err(answer));
         assert_eq!(judged(Unheard::Dead).unwrap(), Found::DeadMount);
@@ -508,13 +508,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_once_is_so_for_others_than_root() {
+    fn sync_and_dirsync_reach_the_helper() {
         let options = helper_options(Path::new("/v"), MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC);
         assert_eq!(options, "subtype=betrfs,default_permissions,fsname=/v,sync,dirsync");
     }
 
     #[test]
-    fn a_mount_is_not_undone_where_something_else_is() {
+    fn another_mount_at_the_same_path_is_not_unmounted() {
         let dir = tempfile::tempdir().unwrap();
         let own = OwnMount::at(dir.path(), false).unwrap();
         // It is there, and is no mount.
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn unmounting_what_is_not_mounted_fails() {
+    fn unmounting_a_plain_directory_fails() {
         let dir = tempfile::tempdir().unwrap();
         assert!(unmount(dir.path()).is_err());
         assert!(detach(dir.path()).is_err());

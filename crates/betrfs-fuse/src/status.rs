@@ -1,4 +1,4 @@
-//! What a live mount tells of itself.
+//! The status of a live mount.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::control::{Line, Unheard};
 use crate::counters::{Counters, RequestCount};
 use crate::mount_info::MountEntry;
 
-/// Which mount this is. What of a path is no UTF-8 is told as replacement characters.
+/// The identity of a mount. Bytes of paths that are not UTF-8 become replacement characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The server's process.
@@ -29,7 +29,7 @@ fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }
 
-/// What operations of one kind cost.
+/// The cost of operations of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationCount {
     /// Calls.
@@ -45,12 +45,12 @@ pub struct OperationCount {
 /// Whether a volume takes changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeState {
-    /// `writable`, `device-full` (the disk under the volume has no room: it goes on once there is some) or
-    /// `read-only` (no change is taken until it is mounted anew).
+    /// `writable`, `device-full` (the disk under the volume's file is full: changes resume when it has room)
+    /// or `read-only` (no changes until the next mount).
     pub is: String,
-    /// What went wrong, if something did.
+    /// The cause, if not writable.
     pub why: Option<String>,
-    /// When, in seconds since 1970-01-01 00:00 UTC.
+    /// Time of the cause, in seconds since 1970-01-01 00:00 UTC.
     pub since: Option<i64>,
 }
 
@@ -66,27 +66,27 @@ impl From<State> for VolumeState {
     }
 }
 
-/// What a live mount tells of itself.
+/// The status of a live mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// Which mount it is.
+    /// The mount.
     #[serde(flatten)]
     pub identity: Identity,
     /// The volume's label; empty if it has none.
     pub label: String,
     /// The volume's UUID.
     pub uuid: String,
-    /// How requests travel: `io_uring` or `device`.
+    /// The transport: `io_uring` or `device`.
     pub transport: String,
-    /// How long it has been mounted.
+    /// Seconds since the mount.
     pub uptime_seconds: u64,
     /// Whether the volume takes changes.
     pub state: VolumeState,
     /// Kernel requests by kind.
     pub requests: BTreeMap<String, RequestCount>,
-    /// What operations cost the tree, by kind.
+    /// The cost of operations in the tree, by kind.
     pub operations: BTreeMap<String, OperationCount>,
-    /// What the engine did, by the names of its counters.
+    /// The engine's counters, by name.
     pub engine: BTreeMap<String, u64>,
 }
 
@@ -115,7 +115,7 @@ impl Status {
     /// Asks the server of a mount.
     ///
     /// # Errors
-    /// [`Unheard`], before long.
+    /// [`Unheard`], after [`ANSWER_TIME_MAX`](crate::ANSWER_TIME_MAX) at the latest.
     pub fn ask(mount: &MountEntry) -> Result<Status, Unheard> {
         let answer = Line::open(mount)?.status()?;
         serde_json::from_slice(&answer).map_err(|error| Unheard::Io(error.into()))
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_path_can_be_told() {
+    fn any_path_can_be_serialized() {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let identity = Identity { pid: 1, volume: path(b"/v\xff"), mount_point: path(b"/m\xfe") };
         let told: Identity = serde_json::from_slice(&serde_json::to_vec(&identity).unwrap()).unwrap();

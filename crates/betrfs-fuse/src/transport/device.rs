@@ -14,14 +14,13 @@ use crate::protocol::init::PAYLOAD_BYTES_MAX;
 use crate::protocol::{Answerer, NotifySink, Outcome};
 use crate::wire::{Body, InHeader, OutHeader};
 
-/// The longest request: a WRITE's payload, and what stands before it.
+/// The longest request: a WRITE's payload, with room for its header and structure.
 pub const REQUEST_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 4096;
 
-/// How long FORGETs are left to gather where nothing else comes this way: one by one, each would
-/// wake a thread.
+/// How long FORGETs may gather if no other requests come by /dev/fuse: one by one, each would wake a thread.
 const FORGETS_GATHER: Duration = Duration::from_millis(2);
 
-/// Sends notices by /dev/fuse, whichever way requests travel.
+/// Sends notices through /dev/fuse, for both transports.
 pub struct DeviceSink(pub Arc<OwnedFd>);
 
 impl NotifySink for DeviceSink {
@@ -30,16 +29,16 @@ impl NotifySink for DeviceSink {
     }
 }
 
-/// What a thread that reads from /dev/fuse needs.
+/// A reader of /dev/fuse, for one thread.
 #[derive(Clone)]
 pub struct Reader {
     /// The connection.
     pub device: Arc<OwnedFd>,
-    /// What answers.
+    /// Answers the requests.
     pub answerer: Arc<dyn Answerer>,
-    /// Where it waits for its turn.
+    /// The gate before each read.
     pub reader_gate: Arc<ReaderGate>,
-    /// Whether nothing but FORGETs is to be expected.
+    /// Whether only FORGETs come this way, as with io_uring.
     pub only_forgets: bool,
 }
 
@@ -85,16 +84,16 @@ pub fn read(device: &OwnedFd, request: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::io::read(device, &mut *request) {
             Ok(len) => return Ok(Some(len)),
-            // Unmounted, or aborted by hand.
+            // Unmounted or aborted.
             Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
-            // A request that was taken back before it was read (ENOENT), or a signal.
+            // ENOENT: the request was withdrawn before it was read.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
 }
 
-/// A request's header and what follows it.
+/// Splits a request into header and body; `None` if it is too short.
 pub fn parts(request: &[u8], len: usize) -> Option<(InHeader, &[u8])> {
     InHeader::read_from_prefix(request.get(..len)?).ok()
 }
@@ -107,7 +106,7 @@ pub fn reply(device: &OwnedFd, unique: u64, answer: Result<&[u8], Errno>) {
     };
     let header = OutHeader { len: (size_of::<OutHeader>() + bytes.len()) as u32, error, unique };
     match rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(bytes)]) {
-        // ENOENT: whoever asked was killed meanwhile. ENODEV: it was unmounted.
+        // ENOENT: the caller was killed meanwhile. ENODEV: the volume was unmounted.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
         Err(errno) => tracing::error!("the kernel does not take a reply: {errno}"),
     }

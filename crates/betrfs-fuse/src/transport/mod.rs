@@ -1,9 +1,8 @@
-//! How requests travel: by io_uring where the kernel offers that, else by reads of /dev/fuse.
+//! Transport of requests: io_uring if the kernel offers it, else reads of /dev/fuse.
 //!
-//! What decides the speed of small operations is that a request is answered on the CPU of whoever
-//! sent it, by a thread that is woken there and by no other (measured: 10 µs a request, against 64
-//! across CPUs). So nothing is handed from thread to thread; only who waits for the disk leaves the
-//! next request to another ([`queues`], [`reader_gate`]).
+//! Small operations are fast when a request is answered on its sender's CPU, by the one thread that is woken
+//! there (measured: 10 µs a request, against 64 across CPUs). So no request is handed from thread to thread;
+//! only a thread that waits for the disk leaves the next request to another ([`queues`], [`reader_gate`]).
 
 mod device;
 mod queues;
@@ -31,15 +30,15 @@ use queues::{Broken, Queues};
 use reader_gate::ReaderGate;
 pub use reader_gate::SlowDevice;
 
-/// Threads that wait at /dev/fuse at a time; more of them make it slower.
+/// Threads that may wait at /dev/fuse at a time; more are slower.
 const READERS_AT_A_TIME: usize = 2;
-/// Threads that read from /dev/fuse, those that wait for something counted.
+/// Threads that read from /dev/fuse, including those that wait elsewhere.
 const READERS: usize = 16;
 
-/// How requests travel.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// By io_uring; the mount fails where that is not offered.
+    /// By io_uring; the mount fails if the kernel does not offer it.
     IoUring,
     /// By /dev/fuse alone.
     Device,
@@ -71,7 +70,7 @@ impl FromStr for Transport {
     }
 }
 
-/// A connection to the kernel that has been greeted and is not yet served.
+/// A connection to the kernel after INIT, not yet served.
 pub struct Connection {
     device: Arc<OwnedFd>,
     answerer: Arc<dyn Answerer>,
@@ -79,12 +78,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes over the descriptor of /dev/fuse that a mount was made with, and greets the kernel.
-    /// Requests travel as `wanted`, or else as best they can. `start` makes what answers them, of a way to
-    /// tell the kernel and the minor version of the protocol that the kernel speaks.
+    /// Takes the descriptor of /dev/fuse that a mount was made with, and answers INIT. Uses the transport
+    /// `wanted`, or the best possible one. `start` makes the answerer from the sink for notices and the
+    /// kernel's minor version of the protocol.
     ///
     /// # Errors
-    /// The operating system's, or that the kernel cannot do what is needed.
+    /// The operating system's, or a feature that the kernel lacks.
     pub fn greet<A: Answerer + 'static>(
         device: OwnedFd,
         wanted: Option<Transport>,
@@ -127,7 +126,7 @@ impl Connection {
         Ok(Connection { device, answerer, queues })
     }
 
-    /// How requests travel.
+    /// The transport in use.
     pub fn transport(&self) -> Transport {
         if self.queues.is_some() { Transport::IoUring } else { Transport::Device }
     }
@@ -143,8 +142,8 @@ impl Connection {
         }
     }
 
-    /// Answers requests until the kernel ends the connection. Where some could not be answered any more,
-    /// `abort` is called, which ends it.
+    /// Answers requests until the kernel ends the connection. If a queue fails, calls `abort` to end the
+    /// connection, because its requests would wait for ever.
     ///
     /// # Errors
     /// The operating system's.

@@ -1,8 +1,8 @@
-//! Requests by io_uring: a queue for each CPU, and to each queue threads that are bound to its CPU.
+//! Requests by io_uring: a queue for each CPU, and for each queue threads bound to its CPU.
 //!
-//! A request goes to the queue of the CPU on which its sender runs, and there to the thread that
-//! became free last. Each thread has one entry. So a thread that waits for the disk holds up nobody:
-//! it has nothing in its keeping that another could need, and the next request goes to the next.
+//! A request goes to the queue of the CPU on which its sender runs, and there to the thread that became free
+//! last. Each thread has one entry. So a thread that waits for the disk holds up nobody: it holds no other
+//! request, and the next request goes to another thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,19 +19,19 @@ use crate::protocol::init::PAYLOAD_BYTES_MAX;
 use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME};
 use crate::wire::{Body, Opcode};
 
-/// Where the kernel is told to offer io_uring, for the whole machine.
+/// The kernel's switch for io_uring, for the whole machine.
 const ENABLE: &str = "/sys/module/fuse/parameters/enable_uring";
 const CPUS_POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 const CPUS_ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// How many threads there should be, those that wait for the disk counted.
+/// Number of threads wanted, including those that wait for the disk.
 const THREADS: usize = 16;
-/// How many there are of each queue at least, and at most.
+/// Minimum and maximum number of threads for each queue.
 const THREADS_PER_QUEUE: (usize, usize) = (2, 8);
-/// On machines of more CPUs, which are mostly CPUs that may be plugged in one day, it is not done.
+/// With more CPUs (mostly places for CPUs to be plugged in), io_uring is not used.
 const QUEUES_MAX: usize = 256;
 
-/// Lets the kernel offer io_uring to the mounts to come, if it can and we may.
+/// Has the kernel offer io_uring to later mounts.
 ///
 /// # Errors
 /// The operating system's: there is no such parameter, or only root may set it.
@@ -44,11 +44,11 @@ pub fn enable() -> io::Result<()> {
     Ok(())
 }
 
-/// What a thread does when its entry is of no more use while the connection lasts: requests that are for it
-/// would wait for ever. It is told the CPU, and why.
+/// Called when a thread's entry fails while the connection lasts, with the CPU and the error: requests for
+/// that entry would wait for ever.
 pub type Broken = Arc<dyn Fn(usize, Errno) + Send + Sync>;
 
-/// Threads that have a ring each, and wait for the word to begin.
+/// Threads, each with a ring, that wait for the start.
 pub struct Queues {
     threads: Vec<(Sender<Broken>, JoinHandle<()>)>,
 }
@@ -70,7 +70,7 @@ impl Queues {
         let (started, all_started) = mpsc::channel();
         let mut threads = Vec::new();
         for qid in 0..queues {
-            // The kernel wants all queues served, also those of CPUs that are not there.
+            // The kernel wants all queues served, even those of absent CPUs.
             let count = if online.contains(&qid) { per_queue } else { 1 };
             for _ in 0..count {
                 let worker = Worker { qid, device: Arc::clone(device), answerer: Arc::clone(answerer) };
@@ -82,7 +82,7 @@ impl Queues {
                 threads.push((begin, thread));
             }
         }
-        // Dropping the threads' channels, on an error, ends them.
+        // On an error, the drop of the threads' channels ends them.
         all_started.iter().take(threads.len()).collect::<io::Result<Vec<()>>>()?;
         Ok(Queues { threads })
     }
@@ -122,7 +122,7 @@ impl Worker {
             Ok(entry) => (Some(entry), started.send(Ok(()))),
             Err(error) => (None, started.send(Err(error))),
         };
-        // Without the word to begin, the mount failed.
+        // If `begun` is closed, the mount failed.
         if let (Some(mut entry), Ok(()), Ok(broken)) = (entry, told, begun.recv()) {
             match self.serve(&mut entry) {
                 Ok(()) | Err(Errno::NOTCONN | Errno::CONNABORTED) => {}
@@ -132,7 +132,7 @@ impl Worker {
     }
 
     fn serve(&self, entry: &mut Entry) -> Result<(), Errno> {
-        // What the payload held of a request whose reply takes its place.
+        // A copy of the request's payload, whose memory the reply takes.
         let mut names = Vec::new();
         entry.register()?;
         loop {
@@ -155,7 +155,7 @@ impl Worker {
             };
             let answer = match outcome {
                 Outcome::Reply(answer) => answer,
-                // The kernel sends those by /dev/fuse.
+                // Such requests come by /dev/fuse.
                 Outcome::Silent => Ok(0),
             };
             message.reply(header.unique, answer)?;

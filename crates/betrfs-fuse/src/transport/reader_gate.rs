@@ -1,10 +1,11 @@
-//! Few threads wait for requests at a time, and whoever has to wait for something else lets another in.
+//! The reader gate: few threads wait for requests at a time, and a thread that must wait for something else
+//! lets another in.
 //!
-//! A request is answered by the thread that read it: handing it to another costs more than most
-//! answers do. And the more threads wait at /dev/fuse, the more often the kernel wakes one whose
-//! CPU sleeps. So a thread passes here before it reads; those whose requests turn out to take time
-//! step aside, and another takes their place: before they call on the disk ([`SlowDevice`]), and before they
-//! wait for room, for a lock or for what others do ([`leave_gate_where_it_waits`]).
+//! A request is answered by the thread that read it: handing it to another costs more than most answers do.
+//! And the more threads wait at /dev/fuse, the more often the kernel wakes one whose CPU sleeps. So a thread
+//! passes the gate before it reads, and leaves it, for another to pass, before it may take time: before it
+//! uses the disk ([`SlowDevice`]), and before it waits for room, a lock or other threads
+//! ([`leave_gate_where_it_waits`]).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,23 +15,23 @@ use betree_platform::{Device, DeviceError};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
-    /// The reader_gate behind which this thread is.
+    /// The gate that this thread has passed.
     static PASSED: RefCell<Option<Arc<ReaderGate>>> = const { RefCell::new(None) };
 }
 
-/// How many more may pass.
+/// A gate with a fixed number of places.
 pub struct ReaderGate {
     free: Mutex<usize>,
     freed: Condvar,
 }
 
 impl ReaderGate {
-    /// One that so many threads may pass.
+    /// A gate with this number of places.
     pub fn new(places: usize) -> ReaderGate {
         ReaderGate { free: Mutex::new(places), freed: Condvar::new() }
     }
 
-    /// Waits for a place, where the thread has none.
+    /// Takes a place, unless the thread has one; waits until one is free.
     pub fn pass(self: &Arc<ReaderGate>) {
         PASSED.with_borrow_mut(|passed| {
             if passed.is_none() {
@@ -43,7 +44,7 @@ impl ReaderGate {
     }
 }
 
-/// Gives up the place of this thread, if it has one: what it does next may take time.
+/// Gives up this thread's place, if it has one, before a step that may take time.
 pub fn leave_gate() {
     if let Some(reader_gate) = PASSED.take() {
         *reader_gate.free.lock() += 1;
@@ -51,12 +52,12 @@ pub fn leave_gate() {
     }
 }
 
-/// Has this thread step aside wherever it waits in the library or the engine.
+/// Has this thread leave the gate whenever it waits in the library or the engine.
 pub fn leave_gate_where_it_waits() {
     before_waiting(leave_gate);
 }
 
-/// A device at which threads that answer requests step aside.
+/// A device whose callers leave the gate.
 pub struct SlowDevice<D>(pub Arc<D>);
 
 impl<D: Device> Device for SlowDevice<D> {
@@ -102,10 +103,10 @@ mod tests {
     const LONG: Duration = Duration::from_secs(10);
 
     #[test]
-    fn who_steps_aside_lets_another_pass() {
+    fn a_thread_that_leaves_lets_another_pass() {
         let reader_gate = Arc::new(ReaderGate::new(1));
         reader_gate.pass();
-        reader_gate.pass(); // It is behind it already.
+        reader_gate.pass(); // Has a place already.
         let (passed, was_passed) = mpsc::channel();
         let other = thread::spawn({
             let reader_gate = Arc::clone(&reader_gate);
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(*reader_gate.free.lock(), 1);
     }
 
-    /// A disk in memory of which each write, once it is told to, waits until it may go on.
+    /// A disk in memory whose next write can be made to wait.
     struct Stopping {
         bytes: Mutex<Vec<u8>>,
         stop: Mutex<Option<Receiver<()>>>,
@@ -166,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_room_in_the_engine_lets_another_pass() {
+    fn a_thread_that_waits_for_room_in_the_engine_lets_another_pass() {
         let (stopped, was_stopped) = mpsc::channel();
         let bytes = Mutex::new(vec![0; 16 << 20]);
         let device = Arc::new(Stopping { bytes, stop: Mutex::new(None), stopped });
         let geometry = Geometry::for_volume(device.len(), 1);
         Env::format(device.clone(), &geometry, [1; 16]).unwrap();
         let env = Env::open(device.clone(), Options::new(256 << 10, Arc::new(Replace))).unwrap();
-        // The disk stands still in the middle of a checkpoint, and so does all that makes room.
+        // The disk stops in the middle of a checkpoint, so no room is made.
         let (go_on, may_go_on) = mpsc::channel();
         let put = |number: u32| {
             let mut batch = Batch::new();

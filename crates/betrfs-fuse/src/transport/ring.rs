@@ -1,10 +1,9 @@
-//! One entry of the kernel's queues: an io_uring of a thread's own with one command in flight, and
-//! the memory in which a request comes and its reply goes.
+//! One entry of the kernel's queues: a thread's own io_uring with one command in flight, and the memory for a
+//! request and its reply.
 //!
-//! A thread waits for a request by the same call that sends its reply to the last one. The call
-//! returns when the kernel is done with the memory, so between calls it is the thread's alone:
-//! that is what the safety of this module rests on. An entry whose command is still with the
-//! kernel (the ring failed) gives up its memory for ever instead.
+//! A thread waits for a request with the call that sends its reply to the last one. The call returns when the
+//! kernel is done with the memory, so between calls the memory is the thread's alone: the safety of this
+//! module rests on that. An entry whose command is still with the kernel (the ring failed) leaks its memory.
 #![allow(unsafe_code)] // Memory shared with the kernel, and the system calls that share it.
 
 use std::ffi::c_void;
@@ -24,22 +23,22 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::wire::{InHeader, OutHeader, RingCommand, RingMessage};
 
-/// The kernel's commands on a connection: hand an entry over to wait for a request, and the same
-/// with the reply to the last one.
+/// The kernel's commands on a connection: the first hands an entry over to wait for a request, the second
+/// also sends the reply to the last one.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 
-/// The places of a request's parts in an entry's memory, as the kernel has them: first header, then
-/// structure, then [`RingMessage`].
+/// Offsets of a request's parts in an entry's memory, as the kernel lays them out: header, structure, then
+/// [`RingMessage`].
 const STRUCTURE_AT: usize = 128;
 const MESSAGE_AT: usize = 256;
 const HEADERS_BYTES: usize = MESSAGE_AT + size_of::<RingMessage>();
-/// Behind them, what tells the kernel of the memory.
+/// Offset of the vectors that describe the memory to the kernel.
 const VECTORS_AT: usize = 512;
-/// The payload has whole pages.
+/// Offset of the payload, which has whole pages.
 const PAYLOAD_AT: usize = 4096;
 
-/// A submission of 128 bytes, as far as commands use it.
+/// A submission of 128 bytes, as far as these commands use it.
 #[repr(C)]
 struct Submission {
     opcode: u8,
@@ -92,7 +91,7 @@ impl Mapping {
     /// The address of a `T` in it.
     fn place<T>(&self, offset: usize) -> *mut T {
         assert!(offset + size_of::<T>() <= self.len, "within the mapping");
-        // SAFETY: it stays within the mapping, as was checked.
+        // SAFETY: within the mapping, as checked above.
         let place = unsafe { self.start.as_ptr().add(offset) }.cast::<T>();
         assert!(place.is_aligned(), "the kernel aligns what it shares");
         place
@@ -127,10 +126,10 @@ pub struct Entry {
     qid: u16,
 }
 
-/// A request that came, or the place of the reply to it.
+/// A request, or the place of its reply.
 pub struct Message<'a> {
     headers: &'a mut [u8],
-    /// What follows the structure; in a reply everything behind the header.
+    /// The part after the structure; in a reply everything after the header.
     pub payload: &'a mut [u8],
 }
 
@@ -140,12 +139,12 @@ impl Message<'_> {
         Ok(InHeader::read_from_prefix(self.headers).map_err(|_| Errno::INVAL)?.0)
     }
 
-    /// The request's structure; it is longer than most.
+    /// The place of the request's structure, which is longer than most structures.
     pub fn structure(&self) -> &[u8] {
         self.headers.get(STRUCTURE_AT..MESSAGE_AT).unwrap_or_default()
     }
 
-    /// By what its reply is to be named, and how long its payload is.
+    /// The id for its reply, and the length of its payload.
     pub fn about(&self) -> Result<RingMessage, Errno> {
         let bytes = self.headers.get(MESSAGE_AT..).unwrap_or_default();
         Ok(RingMessage::read_from_prefix(bytes).map_err(|_| Errno::INVAL)?.0)
@@ -168,11 +167,11 @@ impl Message<'_> {
 }
 
 impl Entry {
-    /// An entry of the queue `qid` of the connection `device`, with room for payloads of so many
-    /// bytes. It belongs to the thread that makes it.
+    /// An entry of the queue `qid` of the connection `device`, with room for payloads of `payload_bytes`. It
+    /// belongs to the thread that makes it.
     ///
     /// # Errors
-    /// The operating system's: the kernel may not offer io_uring, or not to us.
+    /// The operating system's: io_uring may be missing or forbidden.
     pub fn new(device: Arc<OwnedFd>, qid: u16, payload_bytes: usize) -> io::Result<Entry> {
         let mut params = io_uring_params::default();
         params.flags = IoringSetupFlags::SQE128
@@ -196,13 +195,13 @@ impl Entry {
             iovec { iov_base: address(0), iov_len: HEADERS_BYTES },
             iovec { iov_base: address(PAYLOAD_AT), iov_len: payload_bytes },
         ];
-        // SAFETY: `place` has checked bounds and alignment, and nobody else knows of the memory yet.
+        // SAFETY: `place` has checked bounds and alignment, and the kernel does not know the memory yet.
         unsafe { vectors.write(told) };
         Ok(Entry { ring, queues, submissions, memory: Some(memory), params, device, qid })
     }
 
-    /// Gives the kernel a command that does nothing: what keeps it from taking any is found out before a
-    /// mount depends on it.
+    /// Runs a command that does nothing, to find out whether the kernel takes any before a mount depends on
+    /// it.
     ///
     /// # Errors
     /// The operating system's: a sandbox may forbid it.
@@ -213,13 +212,13 @@ impl Entry {
     /// Offers the entry to the kernel, and waits for the first request.
     ///
     /// # Errors
-    /// [`Errno::NOTCONN`] at the connection's end; else why the kernel does not take it.
+    /// [`Errno::NOTCONN`] at the connection's end; else the kernel's reason to refuse it.
     pub fn register(&mut self) -> Result<(), Errno> {
         let vectors = self.memory.as_ref().ok_or(Errno::NOTCONN)?.place::<[iovec; 2]>(VECTORS_AT);
         self.run(IoringOp::UringCmd, REGISTER, 0, vectors.expose_provenance() as u64, 2)
     }
 
-    /// Sends the reply in the memory, to the request that was named so, and waits for the next one.
+    /// Sends the reply in the memory to the request `commit_id`, and waits for the next request.
     ///
     /// # Errors
     /// [`Errno::NOTCONN`] at the connection's end.
@@ -234,8 +233,8 @@ impl Entry {
     pub fn message(&mut self) -> Result<Message<'_>, Errno> {
         let memory = self.memory.as_mut().ok_or(Errno::NOTCONN)?;
         let (start, payload_len) = (memory.start.as_ptr(), memory.len - PAYLOAD_AT);
-        // SAFETY: the memory is there, is ours as no command is in flight (`run` takes it away
-        // while one is), and stays borrowed by `self`; the two slices do not overlap.
+        // SAFETY: the memory is mapped, is ours as no command is in flight (`run` takes it away while one
+        // is), and stays borrowed by `self`; the two slices do not overlap.
         let (headers, payload) = unsafe {
             (
                 std::slice::from_raw_parts_mut(start, HEADERS_BYTES),
@@ -269,7 +268,7 @@ impl Entry {
             data: RingCommand { flags: 0, commit_id, qid: self.qid, padding: [0; 6] },
             rest: [0; 56],
         };
-        // From here until its completion the memory is the kernel's; put back only then.
+        // The memory is the kernel's from here until the completion, and is put back only then.
         let memory = self.memory.take().ok_or(Errno::NOTCONN)?;
         let (sq, cq) = (&self.params.sq_off, &self.params.cq_off);
         let tail = self.queues.counter(sq.tail);
@@ -283,8 +282,8 @@ impl Entry {
         let seen = head.load(Ordering::Relaxed);
         while ready.load(Ordering::Acquire) == seen {
             let left = at.wrapping_add(1).wrapping_sub(self.queues.counter(sq.head).load(Ordering::Acquire));
-            // SAFETY: the only submission is the one above; what it points to is the entry's
-            // memory, which `memory` keeps mapped, and is leaked below where the kernel keeps it.
+            // SAFETY: the only submission is the one above; it points to the entry's memory, which `memory`
+            // keeps mapped, and which is leaked below if the kernel keeps it.
             match unsafe { io_uring_enter(self.ring.as_fd(), left, 1, IoringEnterFlags::GETEVENTS) } {
                 Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => {
@@ -309,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_connection_takes_no_entry_and_nobody_waits() {
+    fn a_file_that_is_no_connection_takes_no_entry_and_does_not_block() {
         let file = OwnedFd::from(tempfile::tempfile().unwrap());
         let mut entry = Entry::new(Arc::new(file), 0, 4096).unwrap();
         entry.try_out().unwrap();

@@ -1,24 +1,22 @@
-//! A thread that gives way to those whom it answers.
+//! SCHED_IDLE: a thread that answers requests gives way to the processes it answers.
 //!
-//! A reply wakes its receiver while the thread that sends it still runs. So the scheduler takes the
-//! receiver to another CPU, if one is idle, where the next request then goes as well: both wander
-//! from CPU to CPU, and each step wakes a sleeping one, which takes several times as long as the
-//! whole request. A CPU on which only threads of the policy SCHED_IDLE run counts as idle, so the
-//! receiver of their replies stays, and runs at once. Where CPUs are wanted by others, the kernels
-//! that offer io_uring (Linux 6.14 and later) still let such a thread have its turn soon: creating
-//! files took up to twice as long beside eight busy programs a CPU, and a third where nothing else
-//! ran.
+//! A reply wakes its receiver while the sending thread still runs. So the scheduler moves the receiver to an
+//! idle CPU, if there is one, and its next request goes there too: both wander from CPU to CPU, and each step
+//! wakes a sleeping one, which takes several times as long as the whole request. A CPU that runs only threads
+//! of the policy SCHED_IDLE counts as idle, so the receiver stays, and runs at once. On busy CPUs, the
+//! kernels that offer io_uring (Linux 6.14 and later) still let such a thread run soon: creating files took
+//! up to twice as long beside eight busy programs on each CPU, and a third of the time on an idle machine.
 #![allow(unsafe_code)] // A system call that no safe wrapper has.
 
 use std::io;
 
-/// Makes the calling thread one of the policy SCHED_IDLE.
+/// Sets the calling thread's policy to SCHED_IDLE.
 ///
 /// # Errors
 /// The operating system's.
 pub fn set_sched_idle() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: it reads the parameters, which live on the stack, and changes no memory of ours.
+    // SAFETY: the call reads the parameters, which live on the stack, and writes no memory.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -31,7 +29,7 @@ mod tests {
 
     use super::*;
 
-    /// The policy of the calling thread: the 41st field of its line, two of which stand before the state.
+    /// The calling thread's policy: field 41 of its line; the state is field 3.
     fn policy() -> i32 {
         let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, from_state_on) = line.rsplit_once(')').unwrap();

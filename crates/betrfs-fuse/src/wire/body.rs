@@ -1,14 +1,14 @@
-//! What follows a request's header.
+//! The body of a request: the part after its header.
 
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// A request's body: a structure of its kind, where it has one, and then names or data.
+/// A request's body: the structure of its opcode, if it has one, then names or data.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
-    /// One behind the other, as /dev/fuse gives them.
+    /// Both in one piece, as from /dev/fuse.
     Joined(&'a [u8]),
-    /// Each in its place, as io_uring gives them; the structure's place is longer than most.
+    /// In two pieces, as from io_uring; the place of the structure may be longer than it.
     Split {
         /// Begins with the structure.
         structure: &'a [u8],
@@ -21,7 +21,7 @@ impl<'a> Body<'a> {
     /// The structure and the rest.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] where the body is shorter than the structure.
+    /// [`Errno::INVAL`] if the body is shorter than the structure.
     pub fn split<T: FromBytes + Immutable + KnownLayout>(self) -> Result<(T, &'a [u8]), Errno> {
         let (structure, rest) = match self {
             Body::Joined(bytes) => T::read_from_prefix(bytes).map_err(|_| Errno::INVAL)?,
@@ -40,10 +40,10 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Takes a name, which a zero byte ends, off the front.
+/// Splits off a leading name, which ends with a zero byte; returns it and the rest.
 ///
 /// # Errors
-/// [`Errno::INVAL`] where there is no zero byte.
+/// [`Errno::INVAL`] if there is no zero byte.
 pub fn name(bytes: &[u8]) -> Result<(&[u8], &[u8]), Errno> {
     let end = bytes.iter().position(|byte| *byte == 0).ok_or(Errno::INVAL)?;
     let (name, rest) = bytes.split_at(end);
@@ -56,7 +56,7 @@ mod tests {
     use crate::wire::MkdirIn;
 
     #[test]
-    fn both_forms_give_the_same_parts() {
+    fn both_forms_have_the_same_parts() {
         let joined = [&7u32.to_ne_bytes()[..], &18u32.to_ne_bytes(), b"name\0"].concat();
         let mut structure = [0xee; 128];
         structure[..8].copy_from_slice(&joined[..8]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_refused() {
+    fn bodies_cut_short_are_refused() {
         assert_eq!(Body::Joined(&[0; 7]).split::<MkdirIn>().err(), Some(Errno::INVAL));
         assert_eq!(name(b"endless").err(), Some(Errno::INVAL));
         assert_eq!(name(b"").err(), Some(Errno::INVAL));

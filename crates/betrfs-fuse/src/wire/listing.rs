@@ -7,24 +7,24 @@ use super::{Dirent, EntryOut};
 /// Entries begin at multiples of this.
 const ALIGNMENT: usize = 8;
 
-/// Entries, one behind the other, in a reply's room.
+/// Entries of a listing in a reply's buffer.
 pub struct Listing<'a> {
     room: &'a mut [u8],
     len: usize,
 }
 
 impl<'a> Listing<'a> {
-    /// An empty one in room for so many bytes.
+    /// An empty listing in the buffer `room`.
     pub fn new(room: &'a mut [u8]) -> Listing<'a> {
         Listing { room, len: 0 }
     }
 
-    /// How long it is.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds an entry, in a listing *plus* with what its lookup would give. `false` if it has no room.
+    /// Adds an entry, in READDIRPLUS with the reply to its lookup. Returns `false` if it does not fit.
     #[must_use]
     pub fn add(&mut self, entry: Option<&EntryOut>, dirent: Dirent, name: &[u8]) -> bool {
         let entry = entry.map_or(&[][..], IntoBytes::as_bytes);

@@ -84,7 +84,7 @@ messages! {
     CopyFileRangeOut { bytes_copied: u64, } = 8;
     IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, } = 32;
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, } = 16;
-    /// What the kernel knows of an inode's attributes, and of its pages in a range, is no longer so.
+    /// Invalidates an inode's attributes, and its pages in a range.
     NotifyInvalInode { nodeid: u64, offset: i64, len: i64, } = 24;
     StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, } = 24;
     StatxTime { seconds: i64, nanoseconds: u32, reserved: i32, } = 16;
@@ -98,8 +98,8 @@ messages! {
         attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx,
     } = 288;
     Dirent { ino: u64, cookie: u64, name_len: u32, kind: u32, } = 24;
-    /// What goes with each request and reply over io_uring.
+    /// Goes with each request and reply over io_uring.
     RingMessage { flags: u64, commit_id: u64, payload_len: u32, padding: u32, reserved: u64, } = 32;
-    /// What the kernel's commands over io_uring carry.
+    /// The argument of the kernel's commands over io_uring.
     RingCommand { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], } = 24;
 }

@@ -1,5 +1,5 @@
-//! The bytes of the kernel's FUSE protocol: what `linux/fuse.h` declares of it, as far as it is
-//! used here, and how requests are taken apart and replies put together.
+//! The bytes of the kernel's FUSE protocol: the declarations of `linux/fuse.h` in use here, and the parsing
+//! of requests and building of replies.
 
 mod body;
 pub mod ioctl;
@@ -12,16 +12,16 @@ pub use listing::Listing;
 pub use messages::*;
 pub use opcode::Opcode;
 
-/// The protocol's version that is spoken here; a kernel of an earlier one gets what it knows.
+/// The protocol's version spoken here. Kernels with an earlier minor version are served too.
 pub const MAJOR: u32 = 7;
 /// See [`MAJOR`].
 pub const MINOR: u32 = 45;
-/// Before this one (Linux 5.1) the kernel does not take it that an open directory is nothing to a server.
+/// The earliest minor version served (Linux 5.1): before it, the kernel needs an answer to OPENDIR.
 pub const MINOR_MIN: u32 = 29;
-/// Before this one (Linux 6.6) the kernel keeps the pages that a write past them has made wrong.
+/// From this version on (Linux 6.6) the kernel drops the pages that a write past them has made stale.
 pub const MINOR_COHERENT_DIRECT_IO: u32 = 39;
 
-/// Flags by which INIT agrees on what is used; the upper half travels in fields of its own.
+/// Flags of INIT; the upper half travels in a field of its own.
 pub mod init {
     /// Several reads of one file at once.
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -33,35 +33,35 @@ pub mod init {
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// The kernel chooses between READDIR and READDIRPLUS.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
-    /// Lookups and listings in one directory at the same time.
+    /// Concurrent lookups and listings in one directory.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
-    /// `max_pages` counts.
+    /// The field `max_pages` is valid.
     pub const MAX_PAGES: u64 = 1 << 22;
-    /// The kernel keeps what symbolic links hold.
+    /// The kernel caches targets of symbolic links.
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     /// Pages are dropped when the server says so, and not when times change.
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     /// The server clears set-id bits, so the kernel need not ask for them at each write.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
-    /// The upper half of the flags counts.
+    /// The upper half of the flags is valid.
     pub const INIT_EXT: u64 = 1 << 30;
-    /// The mount may be seen with other owners; then requests that make nothing name no user.
+    /// The mount may be idmapped; then only requests that make something name a user.
     pub const ALLOW_IDMAP: u64 = 1 << 40;
     /// Requests come by io_uring.
     pub const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// What the reply to OPEN and CREATE asks for.
+/// Flags of the reply to OPEN and CREATE.
 pub mod fopen {
     /// Reads and writes go past the pages.
     pub const DIRECT_IO: u32 = 1 << 0;
-    /// The pages that the kernel has of it stay valid.
+    /// The kernel's pages of the file stay valid.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// Closing sends no FLUSH.
     pub const NOFLUSH: u32 = 1 << 5;
 }
 
-/// Which fields of a [`SetattrIn`] count.
+/// Flags for the valid fields of a [`SetattrIn`].
 pub mod fattr {
     #![allow(missing_docs)]
     pub const MODE: u32 = 1 << 0;

@@ -1,6 +1,6 @@
 //! Kinds of requests.
 
-/// Declares the kinds with the kernel's numbers, and with its names for them in lower case.
+/// Declares the opcodes with the kernel's numbers, and its names in lower case.
 macro_rules! opcodes {
     ($($variant:ident = $number:literal, $name:literal;)*) => {
         /// A kind of kernel request.
@@ -14,7 +14,7 @@ macro_rules! opcodes {
             /// Every kind, in the order of their numbers.
             pub const ALL: &[Opcode] = &[$(Opcode::$variant,)*];
 
-            /// The kind of a number, if it is one that is served.
+            /// The opcode with this number, if it is served.
             pub fn of(number: u32) -> Option<Opcode> {
                 match number {
                     $($number => Some(Opcode::$variant),)*
@@ -22,7 +22,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// The kernel's name of it, in lower case.
+            /// The kernel's name for it, in lower case.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Opcode::$variant => $name,)*
