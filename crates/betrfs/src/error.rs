@@ -1,18 +1,18 @@
-//! What can go wrong, with where and why.
+//! The errors of the library, with place and cause.
 
 use alloc::string::String;
 
 /// The result of the library's calls.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// What can go wrong in the file system. Unless it says otherwise, nothing was changed.
+/// The errors of the file system. Unless a call says otherwise, nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No entry of that name, or its directory was removed.
     #[error("no such entry")]
     NotFound,
-    /// There is an entry of that name already.
+    /// The name is taken.
     #[error("the entry exists")]
     Exists,
     /// The operation needs a directory.
@@ -24,7 +24,7 @@ pub enum Error {
     /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// The directory has snapshots, or one below it has where all of that was to go.
+    /// The directory has snapshots; or a directory below it has, and everything below was to be removed.
     #[error(
         "snapshots hold the directory: `betrfs snapshot delete` removes one, `betrfs rm-tree --snapshots` all \
          together with the directory"
@@ -33,25 +33,25 @@ pub enum Error {
     /// A name, a path or the key of a path is over its limit.
     #[error("the name is too long")]
     NameTooLong,
-    /// It is in a snapshot, which cannot be changed.
+    /// The object is in a snapshot, which cannot be changed.
     #[error("it is in a snapshot, which cannot be changed")]
     InSnapshot,
-    /// An argument makes no sense.
+    /// An argument is invalid.
     #[error("{0}")]
     Invalid(&'static str),
     /// The file cannot have one more name.
     #[error("too many links")]
     TooManyLinks,
-    /// No room for what was asked.
+    /// The volume has not enough room.
     #[error("no space left on the volume")]
     NoSpace,
-    /// The file would be larger than files can be.
+    /// The file would be over the size limit.
     #[error("the file is too large")]
     FileTooLarge,
     /// There is no extended attribute of that name.
     #[error("no such attribute")]
     NoData,
-    /// The caller's room does not suffice for the result.
+    /// The result does not fit into the caller's room.
     #[error("the result does not fit")]
     RangeTooSmall,
     /// The file system does not offer this.
@@ -63,40 +63,40 @@ pub enum Error {
     /// The object is in use.
     #[error("in use")]
     Busy,
-    /// There is nothing at or behind the place that was asked for.
+    /// There is nothing at or behind the requested place.
     #[error("no such place in the file")]
     NoSuchPlace,
-    /// The volume takes no changes.
+    /// The volume refuses changes.
     #[error("the volume is read-only: {why}")]
     ReadOnly {
         /// The cause.
         why: String,
     },
-    /// The device holds no such volume.
+    /// The device has no volume that this version can open.
     #[error("this is not a BetrFS volume: {why}")]
     NotAVolume {
-        /// How that was seen.
+        /// How that was found.
         why: String,
     },
     /// The engine failed: the device, corruption, memory.
     #[error(transparent)]
     Engine(betree::Error),
-    /// What is stored is of a kind that only later versions of this program know.
+    /// A stored record or key is of a kind that only later versions of this program know.
     #[error("{at}: it has a {what} {kind:#04x}, which this version does not know")]
     UnknownKind {
         /// The path or the key.
         at: String,
-        /// What has the kind.
+        /// The thing of that kind.
         what: &'static str,
         /// The kind.
         kind: u8,
     },
-    /// What the engine gave back cannot be what was stored.
+    /// Data from the engine are not what was stored.
     #[error("damaged: {what}: {why}")]
     Damaged {
         /// The path or the key.
         what: String,
-        /// What does not fit.
+        /// The contradiction.
         why: String,
     },
 }

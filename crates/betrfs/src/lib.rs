@@ -1,9 +1,9 @@
 //! A file system as a library, on the write-optimized dictionary [`betree`].
 //!
-//! A [`Volume`] offers what a mount needs, by identities of objects in memory ([`InodeId`]), and
-//! paths for programs that need no mount. Metadata, data and links are three dictionaries, keyed by
-//! whole paths: what is near in the tree of names is near on the disk. An update is one batch of
-//! messages, and asks the tree nothing that memory knows.
+//! A [`Volume`] has the operations that a mount needs, on identities of objects in memory ([`InodeId`]), and
+//! paths for programs without a mount. Metadata, data and links are three dictionaries, keyed by whole paths:
+//! entries close to each other in the tree of names are close on the disk. An update is one batch of
+//! messages; answers that are in memory take no query of the tree.
 //!
 //! ```
 //! # use std::sync::{Arc, Mutex};

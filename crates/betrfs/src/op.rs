@@ -1,4 +1,4 @@
-//! What operations ask of the engine, counted by kind.
+//! The engine's work for operations, counted by kind.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -70,23 +70,23 @@ op_kinds! {
     Internal = "internal",
 }
 
-/// What one kind of operation cost.
+/// The cost of one kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCount {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Point queries to the tree.
+    /// Number of point queries to the tree.
     pub queries: u64,
-    /// Range queries to the tree.
+    /// Number of range queries to the tree.
     pub scans: u64,
-    /// Batches committed.
+    /// Number of committed batches.
     pub commits: u64,
-    /// Inodes in memory and files that they looked at, one by one, while they held the names of the whole
-    /// volume and kept all others waiting.
+    /// Number of inodes in memory and files looked at one by one while the operation held the namespace alone
+    /// and all others waited.
     pub visited: u64,
 }
 
-/// What the file system has cost since it was opened, by kind of operation.
+/// The costs since the volume was opened, by kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     counts: [OpCount; OpKind::ALL.len()],
@@ -108,7 +108,7 @@ struct Counts {
     visited: AtomicU64,
 }
 
-/// The counters, as they are kept.
+/// The counters as they are counted.
 #[derive(Default)]
 pub(crate) struct AllCounts([Counts; OpKind::ALL.len()]);
 
@@ -137,32 +137,32 @@ impl AllCounts {
     }
 }
 
-/// One operation's way to the engine.
+/// One operation's access to the engine.
 pub(crate) struct Op<'v> {
     env: &'v Env,
     counts: Option<&'v Counts>,
     is_alone: Cell<bool>,
     /// Paths of directories that were found before.
     paths: RefCell<Vec<(Arc<Inode>, DirPath)>>,
-    /// Inodes that were dropped from memory to make room. They are torn down with the operation, when it
-    /// holds nothing any more: a directory may have known a million names.
+    /// Inodes evicted to make room. They are torn down at the end of the operation, when it holds no lock: a
+    /// directory may have known a million names.
     dropped: RefCell<Vec<Arc<Inode>>>,
 }
 
 impl<'v> Op<'v> {
-    /// Notes that it holds the namespace alone from now on, with these paths, which are right as long as it
+    /// Notes that the operation holds the namespace alone from now on; these paths are valid as long as it
     /// does.
     pub fn is_alone_with(&self, paths: Vec<(Arc<Inode>, DirPath)>) {
         self.paths.replace(paths);
         self.is_alone.set(true);
     }
 
-    /// Whether it holds the namespace alone.
+    /// Whether the operation holds the namespace alone.
     pub fn is_alone(&self) -> bool {
         self.is_alone.get()
     }
 
-    /// Counts what it looks at one by one, if all others wait for it.
+    /// Counts objects looked at one by one, if all others wait for the operation.
     pub fn visit(&self, count: usize) {
         if self.is_alone()
             && let Some(counts) = self.counts
@@ -171,21 +171,21 @@ impl<'v> Op<'v> {
         }
     }
 
-    /// The path of a directory, as long as the namespace is held.
+    /// The path of a directory; valid as long as the namespace is held.
     pub fn dir_path(&self, dir: &Inode) -> Result<DirPath> {
         let path = dir.climb(&self.paths.borrow())?;
         self.visit(path.steps);
         Ok(path)
     }
 
-    /// Whether an inode is found through an entry for snapshots, or is one.
+    /// Whether an inode is an entry for snapshots, or is below one.
     pub fn is_below_snapshots(&self, inode: &Inode) -> bool {
         let (is_below, steps) = inode.is_below_snapshots(&self.paths.borrow());
         self.visit(steps);
         is_below
     }
 
-    /// The key of an inode's record, as long as the namespace is held.
+    /// The key of an inode's record; valid as long as the namespace is held.
     pub fn own_key(&self, inode: &Inode) -> Result<Vec<u8>> {
         if matches!(inode.place(), Place::Named { .. })
             && let Some((_, path)) = self.paths.borrow().iter().find(|(dir, _)| core::ptr::eq(&**dir, inode))
@@ -195,7 +195,7 @@ impl<'v> Op<'v> {
         inode.own_key_by(&mut |dir| self.dir_path(dir))
     }
 
-    /// Keeps inodes that were dropped from memory until the operation ends.
+    /// Keeps evicted inodes until the operation ends.
     pub fn tear_down(&self, dropped: Vec<Arc<Inode>>) {
         self.dropped.borrow_mut().extend(dropped);
     }
@@ -218,7 +218,7 @@ impl<'v> Op<'v> {
         self.env.cursor(dict, lo, hi)
     }
 
-    /// Commits what there is to commit.
+    /// Commits a batch; an empty one costs nothing.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -228,12 +228,12 @@ impl<'v> Op<'v> {
     }
 }
 
-/// Whether an inode with this record is, or is in, a snapshot; `.betrfs-snapshots` counts as one.
+/// Whether an inode with this record is a snapshot or in one; `.betrfs-snapshots` counts as one.
 pub(crate) fn is_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> bool {
     record.flags.has(Flags::READ_ONLY) || op.is_below_snapshots(inode)
 }
 
-/// Refuses a change of what is in a snapshot.
+/// Refuses a change of an object in a snapshot.
 pub(crate) fn refuse_in_snapshot(op: &Op<'_>, inode: &Inode, record: &Record) -> Result<()> {
     if is_in_snapshot(op, inode, record) { Err(Error::InSnapshot) } else { Ok(()) }
 }

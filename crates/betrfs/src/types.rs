@@ -1,4 +1,4 @@
-//! What callers give and get.
+//! Arguments and results of the library's calls.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use betree_platform::Platform;
 
-/// The name under which a directory's snapshots are found. It is never listed, and no other entry can
-/// have it.
+/// The name of the entry with a directory's snapshots. It is never listed, and no other entry can have it.
 pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";
 
-/// An object in memory: one for each object, whatever its names. Never used twice while a volume is open.
+/// The identity of an object in memory: one for each object, however many names it has. None is used twice
+/// while a volume is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeId(pub u64);
 
@@ -19,7 +19,7 @@ impl InodeId {
     pub const ROOT: InodeId = InodeId(1);
 }
 
-/// What an entry is.
+/// The type of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// A file with bytes.
@@ -43,17 +43,17 @@ pub enum FileType {
 pub struct Attr {
     /// The inode number, stable over remounts and renames.
     pub ino: u64,
-    /// What it is.
+    /// The object's type.
     pub file_type: FileType,
     /// Permissions and set-id bits (07777).
     pub perm: u16,
-    /// Count of names; for a directory 2 + its subdirectories.
+    /// Number of names; for a directory, 2 and the number of its subdirectories.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number, of device files.
+    /// Device number, for device files.
     pub rdev: u32,
     /// Size in bytes.
     pub size: u64,
@@ -69,8 +69,8 @@ pub struct Attr {
     pub crtime_ns: i64,
 }
 
-/// An object that was looked up: giving one out counts one lookup, which
-/// [`Volume::forget`](crate::Volume::forget) gives back.
+/// An object that was looked up. Each one returned counts one lookup, until
+/// [`Volume::forget`](crate::Volume::forget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The object.
@@ -112,10 +112,10 @@ impl InodeFlags {
     }
 }
 
-/// What a new object is to be.
+/// The properties of a new object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode {
-    /// What it is.
+    /// The object's type.
     pub file_type: FileType,
     /// Permissions, with the umask applied already.
     pub perm: u16,
@@ -136,41 +136,41 @@ pub enum TimeSet {
     At(i64),
 }
 
-/// The attributes to change; what is `None` stays.
+/// The attributes to change; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permissions (07777).
     pub perm: Option<u16>,
-    /// Owner. A change clears set-id bits of what is no directory, unless `perm` is given.
+    /// Owner. A change clears the set-id bits of anything but a directory, unless `perm` is given.
     pub uid: Option<u32>,
     /// Group, likewise.
     pub gid: Option<u32>,
-    /// Size; truncates or extends by a hole.
+    /// Size in bytes; truncates, or extends by a hole.
     pub size: Option<u64>,
     /// Time of the last read.
     pub atime_ns: Option<TimeSet>,
     /// Time of the last change of the contents.
     pub mtime_ns: Option<TimeSet>,
-    /// Time of the last change; now, where it is not given.
+    /// Time of the last change; now if `None`.
     pub ctime_ns: Option<i64>,
-    /// Whether set-id bits, and the capabilities of a program, are to go: the caller is about to change the
-    /// contents, or changes the size, and has no privilege to keep them (`CAP_FSETID`).
+    /// Whether to clear set-id bits and a program's capabilities: the caller is about to change the contents,
+    /// or changes the size, and has no privilege to keep them (`CAP_FSETID`).
     pub kill_set_id: bool,
 }
 
-/// Which entries of a listing come with their objects.
+/// Which entries of a listing include their objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objects {
     /// None: names and types alone.
     None,
-    /// Those of directories: what it takes to go on below.
+    /// Directories only, for a walk of the tree.
     Directories,
-    /// All, except names of linked files that are not in memory.
+    /// All, except linked files that are not in memory.
     All,
 }
 
 impl Objects {
-    /// Whether an entry of this type comes with its object.
+    /// Whether an entry of this type includes its object.
     pub(crate) fn include(self, file_type: FileType) -> bool {
         match self {
             Objects::None => false,
@@ -187,11 +187,11 @@ pub struct DirEntry<'a> {
     pub ino: u64,
     /// The cookie that continues the listing behind this entry; at least 3 and below 2^63.
     pub cookie: u64,
-    /// What it is.
+    /// The object's type.
     pub file_type: FileType,
     /// Its name.
     pub name: &'a [u8],
-    /// The object, where it was asked for and is at hand.
+    /// The object, if it was asked for and is available.
     pub entry: Option<Entry>,
 }
 
@@ -209,20 +209,20 @@ pub struct RenameFlags {
 /// The room on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
-    /// What the volume can hold.
+    /// The volume's capacity.
     pub total_bytes: u64,
-    /// What nothing takes, on the device or of what is to be written there.
+    /// Bytes in use neither on the device nor by changes yet to be written.
     pub free_bytes: u64,
-    /// What of that can be given to writers: the rest is kept for deletes, as ext4 keeps some for root.
+    /// The part of `free_bytes` for writers: the rest is kept for deletes, as ext4 keeps some for root.
     pub available_bytes: u64,
-    /// How many objects there are and can be. How many there are is not kept: no more than were ever made, or
-    /// than there is room taken for.
+    /// Number of objects that exist or can be made. Existing objects are not counted exactly: the number of
+    /// ids ever used is taken, or of objects that fit into the used room if that is less.
     pub files: u64,
-    /// How many more objects there can be, from the room.
+    /// Number of objects that can still be made, from the available room.
     pub files_free: u64,
-    /// The longest name.
+    /// The longest name in bytes.
     pub name_bytes_max: u32,
-    /// The unit of file data.
+    /// The unit of file data in bytes.
     pub block_bytes: u32,
 }
 
@@ -241,8 +241,8 @@ pub enum XattrMode {
 /// What [`Volume::fallocate`](crate::Volume::fallocate) does to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
-    /// Makes sure that the range can be written. There is nothing to reserve in a copy-on-write
-    /// store; the file is extended unless `keep_size`.
+    /// Makes sure that the range can be written: room is set aside for it. The file is extended unless
+    /// `keep_size`.
     Allocate {
         /// Leave the size as it is.
         keep_size: bool,
@@ -277,61 +277,60 @@ pub enum AccessTimes {
     Always,
 }
 
-/// Whether what reads a file leaves a trace.
+/// Whether a read leaves a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It counts for the time of last access.
     Counts,
-    /// It was asked not to, as by O_NOATIME.
+    /// The reader asked for no trace, as with O_NOATIME.
     Unnoticed,
 }
 
-/// What is fixed when a volume is made.
+/// The properties fixed when a volume is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
-    /// The engine's geometry; by the size of the volume where `None`.
+    /// The engine's geometry; chosen by the size of the volume if `None`.
     pub geometry: Option<betree::Geometry>,
-    /// What its owner calls the volume: at most 255 bytes, no control characters.
+    /// The owner's name for the volume: at most 255 bytes, no control characters.
     pub label: String,
-    /// What the system calls it by; a random one where `None`.
+    /// The system's name for the volume; random if `None`.
     pub uuid: Option<betree::Uuid>,
     /// Owner of the root directory.
     pub root_uid: u32,
     /// Group of the root directory.
     pub root_gid: u32,
-    /// Permissions of the root directory; 0755 where `None`.
+    /// Permissions of the root directory; 0755 if `None`.
     pub root_perm: Option<u16>,
 }
 
-/// What is chosen each time a volume is opened.
+/// The properties chosen each time a volume is opened.
 #[derive(Clone)]
 pub struct OpenOptions {
     /// The engine's node cache in bytes.
     pub cache_bytes: usize,
     /// The clock and randomness.
     pub platform: Arc<dyn Platform>,
-    /// Who is told of troubles with the volume or its device.
+    /// Hears of troubles with the volume or its device.
     pub watcher: Option<Arc<dyn betree::Watcher>>,
-    /// How many inodes are kept that nobody has open or looked up.
+    /// Number of inodes kept in memory while nobody has them open or looked up.
     pub inodes_max: usize,
-    /// How many names of directories are kept that nobody has open.
+    /// Number of names kept in memory for directories that nobody has open.
     pub names_max: usize,
-    /// The most that contents of small files take in memory, in bytes: files of up to 4 KiB that were read.
+    /// The most bytes of memory for contents of small files: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,
     /// Which accesses count for the time of last access.
     pub access_times: AccessTimes,
-    /// Whether listing a directory is one of them.
+    /// Whether listing a directory counts too.
     pub listings_count: bool,
-    /// Whether whoever opens a file by its name and is told [`Stale`](crate::Error::Stale) looks the name up
-    /// again, once, as Linux does. A file that is replaced by a rename then need not be kept for those who
-    /// looked it up and have not opened it yet.
+    /// Whether a caller that opens a file by its name and gets [`Stale`](crate::Error::Stale) looks the name
+    /// up once more, as Linux does. A file replaced by a rename then need not be kept for callers that have
+    /// looked it up but not yet opened it.
     pub names_are_looked_up_again: bool,
 }
 
 impl OpenOptions {
-    /// Nobody who watches, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of small files'
-    /// contents; times of access as with `relatime`; what was looked up can be opened, though it was
-    /// replaced.
+    /// No watcher, a cache of 256 MiB, 65,536 inodes, a million names, 16 MiB of contents of small files;
+    /// times of access as with `relatime`; a replaced file can still be opened by a caller that looked it up.
     pub fn new(platform: Arc<dyn Platform>) -> OpenOptions {
         OpenOptions {
             cache_bytes: 256 << 20,
@@ -347,28 +346,28 @@ impl OpenOptions {
     }
 }
 
-/// What the removal of all that is below a directory does about snapshots, of the directory itself and of
-/// those below it.
+/// What the removal of everything below a directory does about snapshots of the directory itself and of
+/// directories below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotsBelow {
-    /// They hold it: where there is one, nothing is removed.
+    /// They hold the directory: if there is one, nothing is removed.
     Hold,
-    /// They go along.
+    /// They are removed too.
     Go,
 }
 
 /// The snapshots that hold a directory: its own and those of directories below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// How many they are, but no more than [`Held::COUNT_MAX`].
+    /// The number of snapshots, but no more than [`Held::COUNT_MAX`].
     pub count: usize,
-    /// The paths of the first of them, relative to the directory.
+    /// The paths of the first ones, relative to the directory.
     pub paths: Vec<Vec<u8>>,
 }
 
 impl Held {
-    /// Further than this they are not counted.
+    /// Snapshots beyond this number are not counted.
     pub const COUNT_MAX: usize = 1000;
-    /// No more paths than these are told.
+    /// Number of paths reported.
     pub const PATHS_MAX: usize = 10;
 }

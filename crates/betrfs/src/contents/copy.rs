@@ -1,4 +1,4 @@
-//! What an entry has in `data`, for a copy of it.
+//! Copies of an entry's keys in `data`.
 
 use betree::Batch;
 
@@ -9,7 +9,7 @@ use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, Record, damaged, key};
 use crate::types::FileType;
 
-/// Copies what `data` holds of an entry itself, blocks one by one where they are few.
+/// Copies an entry's own keys in `data`; a few blocks are copied one by one.
 pub(crate) fn copy_data(
     op: &Op<'_>,
     batch: &mut Batch,

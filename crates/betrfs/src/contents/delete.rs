@@ -1,4 +1,4 @@
-//! Blocks that go, whole or in part.
+//! Deletes of blocks, whole or in part.
 
 use betree::Batch;
 
@@ -6,10 +6,10 @@ use crate::schema::block::{self, BLOCK};
 use crate::schema::{DATA, Flags, Record, key};
 use crate::types::FileType;
 
-/// Up to so many blocks are deleted one by one: a range message costs every later query.
+/// Number of blocks that are deleted one by one: a range delete costs every later query.
 pub(crate) const POINT_DELETES_MAX: u64 = 8;
 
-/// Deletes the blocks `[first, end)`, of which the last is the last of the file.
+/// Deletes the blocks `[first, end)`, the last of which is the file's last.
 pub(crate) fn delete_blocks(batch: &mut Batch, own: &[u8], first: u64, end: u64) {
     if end.saturating_sub(first) > POINT_DELETES_MAX {
         let (lo, hi) = key::blocks_from(own, first);
@@ -21,7 +21,7 @@ pub(crate) fn delete_blocks(batch: &mut Batch, own: &[u8], first: u64, end: u64)
     }
 }
 
-/// Deletes all that `data` holds of an entry itself.
+/// Deletes an entry's own keys in `data`.
 pub(crate) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     if record.file_type == FileType::Regular {
         delete_blocks(batch, own, 0, record.size.div_ceil(BLOCK));
@@ -33,10 +33,10 @@ pub(crate) fn delete_data(batch: &mut Batch, own: &[u8], record: &Record) {
     }
 }
 
-/// Makes `[from, end)` read as zeros; `end` is not past the size. Gives the first of the whole blocks that
-/// go, and the one behind them.
+/// Makes `[from, end)` read as zeros; `end` is not past the size. Returns the range of the blocks deleted
+/// whole: its first block, and the one behind it.
 pub(crate) fn punch(batch: &mut Batch, own: &[u8], size: u64, from: u64, end: u64) -> (u64, u64) {
-    // Whole blocks go; the last block of the file counts as whole up to the size.
+    // Whole blocks are deleted; the last block of the file counts as whole up to the size.
     let first = from.div_ceil(BLOCK);
     let after = if end == size { size.div_ceil(BLOCK) } else { end / BLOCK };
     let mut zero = |at: u64, to: u64| {

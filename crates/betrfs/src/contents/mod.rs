@@ -1,5 +1,5 @@
-//! What `data` holds of an inode: the blocks of a file, and large extended attributes. Each function adds to
-//! a batch, or reads; locks, and the record that goes with it, are the callers'.
+//! An inode's keys in `data`: the blocks of a file, and large extended attributes. Each function adds to a
+//! batch, or reads; locks and the inode's record are up to the caller.
 
 mod copy;
 mod delete;

@@ -1,4 +1,4 @@
-//! Blocks to bytes.
+//! From blocks to bytes.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, Record, damaged, key};
 
-/// Fills `out`, which is not empty, with what is at `offset`, not past the size.
+/// Fills `out` with the bytes at `offset`. `out` is not empty and does not reach past the size.
 pub(crate) fn read_blocks(
     op: &Op<'_>,
     own: &[u8],
@@ -47,7 +47,7 @@ pub(crate) fn read_blocks(
     Ok(())
 }
 
-/// A block as it is stored: what is missing at its end, or all of it in a hole, reads as zeros.
+/// A block as it is stored, perhaps short: the rest reads as zeros. In a hole it is empty.
 pub(crate) fn read_block(op: &Op<'_>, at: &[u8], record: &Record) -> Result<Vec<u8>> {
     match op.get(DATA, at)? {
         Some(block) if block.len() > BLOCK_BYTES => Err(damaged(at, "the block is too long")),
@@ -57,13 +57,13 @@ pub(crate) fn read_block(op: &Op<'_>, at: &[u8], record: &Record) -> Result<Vec<
     }
 }
 
-/// Makes zeros of what no block has filled.
+/// Fills the rest of `out` with zeros.
 fn fill_up(out: &mut [u8], filled: usize) {
     out.iter_mut().skip(filled).for_each(|byte| *byte = 0);
 }
 
-/// Copies what a block has of the bytes from `offset` on. What lies between `filled` and that is a
-/// hole, or missing from a block that is stored short, and becomes zeros; `filled` moves on.
+/// Copies a block's bytes from `offset` on. The bytes between `filled` and the block are in a hole, or behind
+/// a block stored short, and become zeros; `filled` then is behind the copied bytes.
 fn copy_block(
     at: &[u8],
     number: u64,

@@ -1,4 +1,4 @@
-//! Bytes into blocks, by batches that read nothing.
+//! From bytes to blocks, in batches without a query.
 
 use betree::Batch;
 
@@ -6,7 +6,7 @@ use super::delete_blocks;
 use crate::schema::block::{self, BLOCK, BLOCK_BYTES};
 use crate::schema::{DATA, Record, key};
 
-/// About what the bytes of a file take in a batch.
+/// Bytes that a file's data take in a batch, about.
 pub(crate) fn contents_bytes(own: &[u8], data: &[u8]) -> usize {
     data.len() + (data.len() / BLOCK_BYTES + 2) * (own.len() + 64)
 }
@@ -29,7 +29,7 @@ pub(crate) fn put_bytes(batch: &mut Batch, own: &[u8], size: u64, offset: u64, d
     }
 }
 
-/// Lets a file reach to `end` at least, where everything from `from` on is present.
+/// Extends a file to `end` at least; all its blocks from `from` to `end` exist.
 pub(crate) fn grow(record: &mut Record, from: u64, end: u64) {
     if record.is_sparse() || from / BLOCK > record.size.div_ceil(BLOCK) {
         record.make_sparse().add(from / BLOCK, end.div_ceil(BLOCK));
@@ -37,7 +37,7 @@ pub(crate) fn grow(record: &mut Record, from: u64, end: u64) {
     record.size = record.size.max(end);
 }
 
-/// Sets the size: what is cut off is deleted, what is added is a hole.
+/// Sets the size: blocks beyond it are deleted, and added bytes are a hole.
 pub(crate) fn resize(batch: &mut Batch, own: &[u8], record: &mut Record, size: u64) {
     let (blocks, old_blocks) = (size.div_ceil(BLOCK), record.size.div_ceil(BLOCK));
     if size < record.size {

@@ -11,20 +11,19 @@ pub(crate) const INLINE_BYTES_MAX: usize = 256;
 /// as long as all of them take no more than this.
 pub(crate) const INLINE_TOTAL_MAX: usize = 1024;
 
-/// What a program may do beyond what its caller may.
+/// The attribute with a program's privileges beyond its caller's.
 const CAPABILITIES: &[u8] = b"security.capability";
 
 pub(crate) fn position(record: &Record, name: &[u8]) -> Option<usize> {
     record.xattrs.iter().position(|attr| attr.name == name)
 }
 
-/// Takes the privileges away that a program has by its file, as a change of the contents or the
-/// owner does, whoever makes it.
+/// Drops a program's privileges. Every change of a file's contents or owner does so, even the superuser's.
 pub(crate) fn drop_capabilities(batch: &mut Batch, inode: &Inode, record: &mut Record) -> Result<()> {
     position(record, CAPABILITIES).map_or(Ok(()), |at| take(batch, inode, record, at))
 }
 
-/// Takes one attribute out of the record, and its value out of where it is.
+/// Removes one attribute from the record, and a large value from `data`.
 pub(crate) fn take(batch: &mut Batch, inode: &Inode, record: &mut Record, at: usize) -> Result<()> {
     let old = record.xattrs.remove(at);
     if let XattrValue::Stored(_) = old.value {
@@ -36,8 +35,7 @@ pub(crate) fn take(batch: &mut Batch, inode: &Inode, record: &mut Record, at: us
     Ok(())
 }
 
-/// Puts the values that do not belong in the record where they do, for a file that had its record in
-/// memory only.
+/// Stores the large values in `data`, for a file whose record was in memory only.
 pub(crate) fn store_xattrs(batch: &mut Batch, own: &[u8], record: &mut Record) {
     let mut inlined = 0;
     for attr in &mut record.xattrs {

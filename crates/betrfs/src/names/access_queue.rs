@@ -1,4 +1,4 @@
-//! Which inodes have a time of access that is in memory only.
+//! The inodes with a time of access that is in memory only.
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -8,14 +8,14 @@ use betree_platform::sync::Mutex;
 use crate::names::Inode;
 use crate::types::InodeId;
 
-/// Those with a later time of access than their records: at a sync or a close these are put. An inode that
-/// is marked stands in it; some that stand in it are marked no longer, or are not in memory any more.
+/// Inodes with a later time of access than their records have; a sync or a close puts the times. Every marked
+/// inode is in the queue; some in the queue are no longer marked, or have left memory.
 #[derive(Default)]
 pub(crate) struct AccessQueue(Mutex<Vec<InodeId>>);
 
 impl AccessQueue {
-    /// Adds an inode, of the `inodes` that are in memory; those of which `is_marked` is false are dropped
-    /// when they become many.
+    /// Adds an inode. If the queue has become long for the number of `inodes` in memory, drops those whose
+    /// `is_marked` is false.
     pub fn add(&self, inode: &Inode, inodes: impl FnOnce() -> usize, is_marked: impl Fn(InodeId) -> bool) {
         if inode.accessed.swap(true, Relaxed) {
             return;
@@ -29,12 +29,12 @@ impl AccessQueue {
         }
     }
 
-    /// All that stand in it, which it then forgets.
+    /// Takes the whole queue.
     pub fn take(&self) -> Vec<InodeId> {
         core::mem::take(&mut *self.0.lock())
     }
 
-    /// Adds what was taken and is marked still.
+    /// Returns inodes that were taken and are still marked.
     pub fn give_back(&self, nodes: Vec<InodeId>) {
         self.0.lock().extend(nodes);
     }

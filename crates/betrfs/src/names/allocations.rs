@@ -1,5 +1,5 @@
-//! Room that fallocate has promised to files, block by block, until the block is written, punched or cut off,
-//! or the file goes. In memory alone: what is left when the volume is closed is promised no longer.
+//! Room that fallocate has set aside for files, block by block, until the block is written, punched or cut
+//! off, or the file is removed. Kept in memory only: it ends when the volume is closed.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -15,31 +15,31 @@ use crate::names::Inode;
 use crate::schema::block::BLOCK;
 use crate::types::InodeId;
 
-/// So many stretches are noted, of all files together: each costs memory.
+/// Number of stretches kept for all files together: each takes memory.
 const STRETCHES_MAX: usize = 1 << 16;
 
-/// The promises of a volume. What is noted of a file is changed by whoever has the file's state locked.
+/// The allocations of a volume. Those of a file are changed under the lock of the file's state.
 #[derive(Default)]
 pub(crate) struct Allocations {
     files: Mutex<HashMap<InodeId, Allocation>>,
-    /// How many stretches there are: without any, nobody looks.
+    /// Number of stretches: if it is 0, nothing is looked up.
     stretches: AtomicUsize,
 }
 
-/// What is promised to a file, which for that stays in memory.
+/// The blocks with room set aside for a file, which stays in memory for it.
 struct Allocation {
     _inode: Arc<Inode>,
     blocks: Stretches,
-    /// Where what was asked for ends, in bytes.
+    /// The end of the allocated range, in bytes.
     end: u64,
 }
 
-/// Stretches of blocks, by their first: where they end. No two touch.
+/// Stretches of blocks: first block → end. No two touch.
 #[derive(Default)]
 struct Stretches(BTreeMap<u64, u64>);
 
 impl Allocations {
-    /// The parts of these blocks that are not promised to a file.
+    /// The parts of these blocks without room set aside for the file.
     pub fn missing(&self, id: InodeId, blocks: &[Range<u64>]) -> Vec<Range<u64>> {
         match self.files.lock().get(&id) {
             None => blocks.to_vec(),
@@ -49,8 +49,8 @@ impl Allocations {
         }
     }
 
-    /// Promises blocks to a file that are not promised to it, for what ends at the byte `end`. `false`, and
-    /// nothing is noted, where there is too much to note.
+    /// Adds blocks without room set aside, for a range that ends at the byte `end`. Returns `false`, and adds
+    /// nothing, if there are too many stretches.
     pub fn add(&self, inode: &Arc<Inode>, blocks: &[Range<u64>], end: u64) -> bool {
         let mut files = self.files.lock();
         if self.stretches.load(Relaxed).saturating_add(blocks.len()) > STRETCHES_MAX {
@@ -70,7 +70,7 @@ impl Allocations {
         true
     }
 
-    /// How many of these blocks are promised to a file.
+    /// Number of these blocks with room set aside for a file.
     pub fn count(&self, id: InodeId, blocks: &Range<u64>) -> u64 {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
@@ -78,15 +78,15 @@ impl Allocations {
         self.files.lock().get(&id).map_or(0, |allocate_ahead| allocate_ahead.blocks.count(blocks))
     }
 
-    /// Of the blocks that a write of the bytes `[from, end)` touches, those to which nothing is to come any
-    /// more: which it fills, and the last if it goes to the end of what was asked for.
+    /// Of the blocks that a write of the bytes `[from, end)` touches, those without later writes to come: the
+    /// ones it fills, and the last one if the write reaches the end of the allocated range.
     pub fn filled(&self, id: InodeId, from: u64, end: u64) -> Range<u64> {
         let is_last = self.files.lock().get(&id).is_some_and(|allocate_ahead| allocate_ahead.end <= end);
         from / BLOCK..if is_last { end.div_ceil(BLOCK) } else { end / BLOCK }
     }
 
-    /// Ends the promise of these blocks to a file. Gives how many that are; where the rest would be too much
-    /// to note, more than these.
+    /// Ends the allocation of these blocks. Returns the number of blocks ended: more than these if the rest
+    /// of a stretch can no longer be kept.
     pub fn end(&self, id: InodeId, blocks: &Range<u64>) -> u64 {
         if self.stretches.load(Relaxed) == 0 {
             return 0;
@@ -101,14 +101,14 @@ impl Allocations {
         self.stretches.fetch_add(after, Relaxed);
         self.stretches.fetch_sub(before, Relaxed);
         drop(files);
-        // It may be the last to hold the inode.
+        // It may hold the last reference to the inode.
         drop(gone);
         ended
     }
 }
 
 impl Stretches {
-    /// Those that have a part of these blocks.
+    /// The stretches that overlap these blocks.
     fn of(&self, blocks: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let start = blocks.start;
         let before_end = self.0.range(..blocks.end).rev();
@@ -120,7 +120,7 @@ impl Stretches {
         self.of(blocks).map(part).sum()
     }
 
-    /// The parts of these blocks that are in none.
+    /// The parts of these blocks outside of all stretches.
     fn missing(&self, blocks: &Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut end = blocks.end;
@@ -148,8 +148,8 @@ impl Stretches {
         self.0.insert(all.start, all.end);
     }
 
-    /// Removes blocks; how many were there. Unless a stretch may become two, what lies behind them in it goes
-    /// too.
+    /// Removes blocks; returns the number removed. Unless a stretch may become two, its part behind the
+    /// blocks is removed too.
     fn remove(&mut self, blocks: &Range<u64>, may_split: bool) -> u64 {
         let found: Vec<_> = self.of(blocks).filter(|_| !blocks.is_empty()).collect();
         let mut removed = 0;

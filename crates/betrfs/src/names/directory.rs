@@ -1,15 +1,15 @@
-//! What is known of a directory's entries.
+//! The known entries of a directory.
 //!
-//! Only names that exist are kept. The directory's record counts its entries exactly, so the
-//! knowledge is *complete* when as many names are known, however they came: by creation, by
-//! lookups or by a scan. No flag could lie about it.
+//! Only names of existing entries are kept. The directory's record counts its entries exactly, so the
+//! directory is *complete* when that number of names is known, whether from creations, lookups or a scan. No
+//! flag could go wrong.
 //!
-//! **Cookies** of listings belong to the name, not to an open directory: they are given out in the
-//! order of keys to all names without one whenever a listing begins, ascending for ever. So they
-//! stay valid over other changes: a removed name only leaves a gap, a new one comes last.
-//! Names of a directory are not evicted while a listing has begun and has not come to its end, unless nobody
-//! has gone on with it for long. After an eviction cookies go on where they were, so an older cookie leads to
-//! the start of the new listing, which repeats entries and loses none.
+//! **Cookies** of listings belong to the name, not to an open directory. When a listing begins, each name
+//! without a cookie gets the next one, in the order of keys; they only ever ascend. So they stay valid over
+//! other changes: a removed name leaves a gap, a new one comes last. Names of a directory are not evicted
+//! between the beginning and the end of a listing, unless it has paused for long. After an eviction, cookies
+//! continue where they were, so an older cookie leads to the start of the new listing, which repeats entries
+//! and loses none.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -27,19 +27,19 @@ use crate::types::{FileType, InodeId};
 /// The first cookie: the smaller ones are left for `.` and `..`.
 pub(crate) const COOKIE_FIRST: u64 = 3;
 
-/// A directory has room for so many names at first.
+/// The first capacity for names.
 const NAMES_MIN: usize = 4;
 
-/// For more names than this no room is made before they are there, whatever a record says.
+/// The largest capacity made in advance, whatever a record counts.
 const ROOM_MAX: u64 = 1 << 16;
 
-/// After how long a listing that nobody goes on with is taken to be given up.
+/// A listing that has paused for longer counts as given up.
 const LISTING_IDLE_NS: i64 = 10 * 60 * 1_000_000_000;
 
-/// What is known of one entry.
+/// The known facts about one entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
-    /// The inode, if it was in memory when last seen; it may have been dropped since.
+    /// The inode, if it was in memory when last seen; it may have been evicted since.
     pub node: Option<InodeId>,
     pub ino: u64,
     pub file_type: FileType,
@@ -47,16 +47,16 @@ pub(crate) struct Name {
     pub oid: Option<u64>,
 }
 
-/// A name of which something is known, in few bytes: a mount may have a million of them in memory.
+/// A known name, in few bytes: a mount may have a million of them in memory.
 struct Known {
     text: Arc<[u8]>,
     ino: u64,
-    /// 0 for none: no inode has that identity.
+    /// 0 for none: no inode has this identity.
     node: u64,
     oid: u64,
-    /// 0 before it is given one.
+    /// 0 for none yet.
     cookie: u64,
-    /// A table that grows looks at no texts for it.
+    /// Kept so that the table can grow without a look at the texts.
     hash: u32,
     file_type: FileType,
     is_redirect: bool,
@@ -83,37 +83,37 @@ impl Known {
     }
 }
 
-/// A hash for the table, which looks at its first bits and at its last ones.
+/// A hash for the table, which uses its first and its last bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << u32::BITS | u64::from(hash)
 }
 
 /// The known entries of a directory.
 pub(crate) struct Directory {
-    /// In no order. It grows by a quarter: in a table that doubles half of a million names would be room.
+    /// In no order. Grows by a quarter: doubling would leave up to half of a million names' memory unused.
     names: Vec<Known>,
-    /// Where among the names one stands, by its hash.
+    /// The index of a name in `names`, by its hash.
     places: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Cookie → name, of all that have a cookie.
+    /// Cookie → name, for all names with a cookie.
     listed: BTreeMap<u64, Arc<[u8]>>,
     cookie_next: u64,
-    /// Listings that have begun and not come to their end.
+    /// Number of listings that have begun and not ended.
     listings: u32,
-    /// When somebody last went on with one.
+    /// The time of the last call of a listing.
     listed_ns: i64,
-    /// Whether its names were to be given up while it was listed: they are when that has come to its end.
+    /// Whether eviction was postponed because of a listing; it is done when the listing ends.
     pub is_due: bool,
-    /// The entry under which its snapshots are found, if it was in memory when last seen.
+    /// The entry with its snapshots, if it was in memory when last seen.
     pub snapshots: Option<InodeId>,
-    /// Queries that found nothing since the directory came into memory.
+    /// Number of queries for absent names since the directory came into memory.
     pub misses: u32,
-    /// Entries that were removed since the directory came into memory, and in directories that were removed
-    /// with them.
+    /// Number of entries removed since the directory came into memory, including those in removed
+    /// directories.
     pub removed: u64,
-    /// Whether it stands in the queue of those whose names may be given up.
+    /// Whether the directory is in the name LRU.
     pub queued: bool,
-    /// Names of all directories, with a budget.
+    /// Number of names of all directories, which has a budget.
     total: Arc<AtomicUsize>,
 }
 
@@ -154,7 +154,7 @@ impl Directory {
         self.known(name).map(Known::name)
     }
 
-    /// Makes room for so many names in all, of which nobody has to be sure.
+    /// Makes room for a number of names, which need not be exact.
     pub fn make_room(&mut self, names: u64) {
         let more = names.min(ROOM_MAX).saturating_sub(self.names.len() as u64) as usize;
         self.names.reserve_exact(more);
@@ -162,10 +162,10 @@ impl Directory {
         self.places.reserve(more, |at| names.get(*at as usize).map_or(0, |known| spread(known.hash)));
     }
 
-    /// Adds a name, or updates what is known of it.
+    /// Adds a name, or updates it.
     pub fn insert(&mut self, text: &Arc<[u8]>, name: Name) {
         let hash = self.hash(text);
-        // So many that their places have no number stay unknown, as those that were evicted are.
+        // Names beyond the range of an index stay unknown, like evicted ones.
         let Ok(next) = u32::try_from(self.names.len()) else { return };
         let (names, places) = (&mut self.names, &mut self.places);
         let known = |at: &u32| names.get(*at as usize);
@@ -208,7 +208,7 @@ impl Directory {
         let Ok(place) = self.places.find_entry(spread(hash), is_it) else { return };
         let at = place.remove().0;
         let known = names.swap_remove(at as usize);
-        // The last one stands there now.
+        // The last name has moved to this index.
         let last = names.len() as u32;
         if let Some(moved) = names.get(at as usize)
             && let Some(place) = self.places.find_mut(spread(moved.hash), |place| *place == last)
@@ -219,8 +219,8 @@ impl Directory {
         self.total.fetch_sub(1, Relaxed);
     }
 
-    /// Forgets the names for which `keep` is false, and gives back the memory; what is left is no longer
-    /// complete. Gives how many went.
+    /// Evicts the names for which `keep` returns false, and frees their memory; the directory is no longer
+    /// complete. Returns the number of names evicted.
     pub fn evict(&mut self, mut keep: impl FnMut(&Name) -> bool) -> usize {
         let (before, listed) = (self.names.len(), &mut self.listed);
         self.names.retain(|known| {
@@ -242,7 +242,7 @@ impl Directory {
         gone
     }
 
-    /// Forgets all names at once, at a cost that does not depend on how many they are: they are given back.
+    /// Takes all names at once, at a cost independent of their number, and returns them.
     pub fn take_names(&mut self) -> Directory {
         let mut rest = Directory::new(self.total.clone());
         (rest.cookie_next, rest.listings, rest.listed_ns) = (self.cookie_next, self.listings, self.listed_ns);
@@ -256,22 +256,22 @@ impl Directory {
         self.names.iter().filter_map(|known| known.name().node)
     }
 
-    /// Notes that somebody begins to list it.
+    /// Counts the beginning of a listing.
     pub fn begin_listing(&mut self) {
         self.listings = self.listings.saturating_add(1);
     }
 
-    /// Notes that somebody begins to list it or goes on.
+    /// Notes the time of a call of a listing.
     pub fn go_on_listing(&mut self, now_ns: i64) {
         self.listed_ns = now_ns;
     }
 
-    /// Notes that somebody has come to the end.
+    /// Counts the end of a listing.
     pub fn end_listing(&mut self) {
         self.listings = self.listings.saturating_sub(1);
     }
 
-    /// Whether somebody may go on listing it.
+    /// Whether a listing may be under way.
     pub fn is_being_listed(&mut self, now_ns: i64) -> bool {
         if now_ns.saturating_sub(self.listed_ns) > LISTING_IDLE_NS {
             self.listings = 0;
@@ -279,7 +279,7 @@ impl Directory {
         self.listings > 0
     }
 
-    /// Gives a cookie to each name that has none.
+    /// Gives a cookie to each name without one.
     pub fn number(&mut self) {
         if self.listed.len() == self.names.len() {
             return;

@@ -1,20 +1,20 @@
-//! When it is worth while to look for names to give up.
+//! How often to look for names to evict.
 //!
-//! A name stays whose inode is in memory. Where these alone are more than the budget, a look at all names
-//! frees none, however often it is repeated. So after one that freed little the next waits for what could
-//! make a difference: names that came, or inodes that were dropped from memory, so many that the names looked
-//! at are few for each.
+//! A name whose inode is in memory cannot be evicted. If these alone are over the budget, a look at all names
+//! frees none, however often it is repeated. So after a look that freed little, the next one waits for a
+//! change that could help: new names, or inodes evicted, in such a number that each pays for a few of the
+//! names looked at.
 
 use core::sync::atomic::Ordering::Relaxed;
 
 use betree_platform::sync::atomic::AtomicUsize;
 
-/// So many names may be looked at for one that is freed, or that came, or whose inode was dropped.
+/// Number of names that may be looked at for each one freed, each new one and each inode evicted.
 const LOOKS: usize = 8;
-/// What is waited for at least.
+/// The shortest wait, in new names or evicted inodes.
 const WAIT_MIN: usize = 8;
 
-/// What is waited for.
+/// The counts that end the wait.
 #[derive(Default)]
 pub(crate) struct EvictionBackoff {
     names: AtomicUsize,
@@ -22,12 +22,12 @@ pub(crate) struct EvictionBackoff {
 }
 
 impl EvictionBackoff {
-    /// Whether the wait is over, with so many names in memory and so many inodes dropped from it so far.
+    /// Whether the wait is over, given the numbers of names in memory and of inodes evicted so far.
     pub fn is_over(&self, names: usize, dropped: usize) -> bool {
         names >= self.names.load(Relaxed) || dropped >= self.dropped.load(Relaxed)
     }
 
-    /// Notes that names were looked at, and how many of them were freed.
+    /// Notes how many names were looked at, and how many of them were freed.
     pub fn looked_at(&self, looked_at: usize, freed: usize, names: usize, dropped: usize) {
         let was_worth_it = freed > 0 && freed.saturating_mul(LOOKS) >= looked_at;
         let wait = if was_worth_it { 0 } else { (looked_at / LOOKS).max(WAIT_MIN) };
@@ -40,7 +40,7 @@ impl EvictionBackoff {
 mod tests {
     use super::*;
 
-    /// Names of which some can be freed, and how many were looked at to keep them within a budget of 10.
+    /// Names, some of which can be freed, with the number looked at to keep them within a budget of 10.
     struct Names {
         held: usize,
         free: usize,
@@ -66,20 +66,20 @@ mod tests {
             Names { held: 1000, free: 0, dropped: 0, looked_at: 0, patience: EvictionBackoff::default() };
         (0..1_000_000).for_each(|_| names.keep());
         assert_eq!(names.looked_at, 1000);
-        // Each that comes is paid for once.
+        // A new name pays for one look.
         for _ in 0..10_000 {
             names.held += 1;
             names.keep();
         }
         assert!(names.looked_at <= 11 * 10_000, "{}", names.looked_at);
-        // Once they are let go they are found.
+        // Once they can be freed they are found.
         (names.held, names.free) = (0, names.held);
         for _ in 0..names.free {
             names.dropped += 1;
             names.keep();
         }
         assert_eq!(names.free, 0);
-        // And those that come and can be freed again are kept within the budget.
+        // New names that can be freed are kept within the budget.
         for _ in 0..10_000 {
             names.free += 1;
             names.keep();

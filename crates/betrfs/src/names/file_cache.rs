@@ -1,8 +1,8 @@
-//! Contents of small files, kept in memory as wholes.
+//! Contents of small files, kept whole in memory.
 //!
-//! A content belongs to the record beside which it was read: [`Recorded`] holds both, and a change of a
-//! file replaces the record, so nothing that changes a file can leave a content behind that was true
-//! before. There is no way to change a record in its place, but for the time of the last access.
+//! A content belongs to the record beside which it was read: [`Recorded`] holds both. Every change of a file
+//! replaces the record, and with it the content, so that no stale content can be left. Only the time of the
+//! last access can be changed in a record without replacing it.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,16 +17,16 @@ use crate::schema::Record;
 use crate::schema::block::BLOCK;
 use crate::types::{FileType, InodeId};
 
-/// What one content takes beside its bytes, about.
+/// Bytes that one content takes beside its own, about.
 const OVERHEAD_BYTES: usize = 64;
 
-/// A record, and perhaps what the file held when it was current, which it is still.
+/// A record, and perhaps the file's content as of this record.
 pub(crate) struct Recorded {
     record: Record,
     content: Option<Content>,
 }
 
-/// All bytes of a file; their count is in the budget as long as they are there.
+/// All bytes of a file; they count for the budget as long as they exist.
 struct Content {
     bytes: Box<[u8]>,
     total_bytes: Arc<AtomicUsize>,
@@ -59,27 +59,27 @@ impl Deref for Recorded {
 }
 
 impl Recorded {
-    /// All that the file holds, if that is in memory.
+    /// All bytes of the file, if they are in memory.
     pub fn content(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| &*content.bytes)
     }
 
-    /// Sets the time of the last access, which changes nothing that the content depends on.
+    /// Sets the time of the last access, on which the content does not depend.
     pub fn set_atime(&mut self, atime_ns: i64) {
         self.record.atime_ns = atime_ns;
     }
 
-    /// Lets go of the content.
+    /// Drops the content.
     pub fn drop_content(&mut self) {
         self.content = None;
     }
 }
 
-/// The budget of all contents, and the order in which they are given up.
+/// The budget of all contents, and the order in which they are dropped.
 pub(crate) struct FileCache {
     total_bytes: Arc<AtomicUsize>,
     bytes_max: usize,
-    /// Of each inode whose state says so, one entry; some have no content any more.
+    /// One entry for each inode whose state says that it is queued; some have no content any more.
     queue: Mutex<VecDeque<InodeId>>,
 }
 
@@ -96,15 +96,14 @@ impl FileCache {
             && record.size as usize + OVERHEAD_BYTES <= self.bytes_max
     }
 
-    /// Keeps what a file holds. The caller holds its state, under which it was read.
+    /// Keeps a file's bytes. The caller holds the state under which they were read.
     pub fn keep(&self, recorded: &mut Recorded, bytes: Box<[u8]>) {
         let content = Content { bytes, total_bytes: self.total_bytes.clone() };
         self.total_bytes.fetch_add(content.cost_bytes(), Relaxed);
         recorded.content = Some(content);
     }
 
-    /// Adds a file to those whose contents are given up in turn. Those for which `is_there` is false are not
-    /// in memory at all any more.
+    /// Adds a file to the queue. Files whose `is_there` is false have left memory.
     pub fn queue(&self, node: InodeId, inodes: usize, is_there: impl Fn(InodeId) -> bool) {
         let mut queue = self.queue.lock();
         queue.push_back(node);
@@ -113,7 +112,7 @@ impl FileCache {
         }
     }
 
-    /// The next file whose content is to be given up, while there is too much.
+    /// The next file whose content is to be dropped, while the contents are over the budget.
     pub fn next_to_drop(&self) -> Option<InodeId> {
         if self.total_bytes.load(Relaxed) <= self.bytes_max {
             return None;

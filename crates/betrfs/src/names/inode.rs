@@ -16,7 +16,7 @@ use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
 use crate::types::{Attr, Entry, FileType, InodeId};
 
-/// The room that a path has at first, in bytes.
+/// The first capacity of a path, in bytes.
 const PATH_BYTES: usize = 128;
 
 /// An object of the volume in memory.
@@ -24,80 +24,80 @@ pub(crate) struct Inode {
     pub id: InodeId,
     /// The inode number; it never changes while the inode is in memory.
     pub ino: u64,
-    /// Innermost lock, and of several the one further down first: held for no longer than it takes to copy
-    /// what is in it.
+    /// Innermost lock; of several, that of the inode further down comes first. Held only as long as it takes
+    /// to copy the place.
     pub(super) seat: Mutex<Place>,
     pub state: RwLock<State>,
-    /// Most inodes are files, which are not to have room for it.
+    /// Boxed: most inodes are files, which should not have room for it.
     pub(super) of_dir: Option<Box<OfDir>>,
-    /// How often the caller holds it, see [`Volume::forget`](crate::Volume::forget).
+    /// Number of lookups that the caller holds, see [`Volume::forget`](crate::Volume::forget).
     pub lookups: AtomicU64,
-    /// How often it is open; changed under the lock of its seat.
+    /// Number of openings; changed under the lock of the seat.
     pub(super) opens: AtomicU32,
-    /// The time of the last access, which the record may not have yet.
+    /// The time of the last access, perhaps later than the record's.
     pub atime_ns: AtomicI64,
-    /// Whether it stands among those whose time of access is to be put into their records.
+    /// Whether it is in the queue of inodes whose time of access is to be put.
     pub accessed: AtomicBool,
-    /// Whether it stands in the queue of those that may be dropped.
+    /// Whether it is in the queue of inodes that may be evicted.
     pub queued: AtomicBool,
     pub last_change: ChangeEpoch,
 }
 
-/// Where an object's record and data are stored. Never a key of a path: directories above move.
+/// Where an object's record and data are stored. Never the key of a path, because directories above move.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// The root directory.
     Root,
-    /// Under its only name, in its parent's turn `turn`: when all in the parent is removed at once, the next
-    /// begins.
+    /// Under its only name, in its parent's turn `turn`. A turn ends when everything in the parent is removed
+    /// at once.
     Named { parent: Arc<Inode>, name: Arc<[u8]>, turn: u32 },
     /// Under an object id; its names are redirects.
     Object { oid: u64 },
-    /// Unlinked while open: the record is in memory only, the blocks are still under the key `base`
-    /// and belong to the marker `marker`.
+    /// Unlinked while open: the record is in memory only; the blocks are still under the key `base` and
+    /// belong to the marker `marker`.
     Orphan { marker: u64, base: Arc<[u8]> },
-    /// In memory only: the entry of a directory under which its snapshots are found.
+    /// In memory only: the entry of a directory that has its snapshots.
     Snapshots { of: Arc<Inode> },
-    /// Nowhere: it was removed.
+    /// Nowhere: the object was removed.
     Gone,
 }
 
-/// What a directory has outside of its state, which those below it may not lock.
+/// The part of a directory outside of its state, whose lock inodes below it may not take.
 pub(crate) struct OfDir {
-    /// What it adds to the numbers below it.
+    /// The number added to the inode numbers below the directory.
     salt: AtomicU64,
-    /// How often all that was in it was removed at once.
+    /// How often everything in it was removed at once.
     turn: AtomicU32,
-    /// Taken with the lock of a seat below it held, too.
+    /// May be locked while the seat of an inode below is locked.
     pub(super) open_below: Mutex<OpenBelow>,
 }
 
-/// What an inode's lock protects.
+/// The part of an inode that its lock protects.
 pub(crate) struct State {
     /// As it is stored.
     pub record: Recorded,
-    /// Of a directory. Most inodes are files, which are not to have room for it.
+    /// Of a directory. Boxed: most inodes are files, which should not have room for it.
     pub dir: Option<Box<Directory>>,
-    /// Whether the file stands in the queue of those whose contents may be given up.
+    /// Whether the file is in the queue of those whose contents may be dropped.
     pub content_queued: bool,
 }
 
-/// A directory's path for the making of keys, and the sum of salts down to it.
+/// A directory's path, from which keys are made, and the sum of the salts down to it.
 #[derive(Clone)]
 pub(crate) struct DirPath {
     pub bytes: Vec<u8>,
     pub salts: u64,
-    /// How many inodes were looked at for it.
+    /// Number of inodes looked at for it.
     pub steps: usize,
 }
 
 impl Place {
-    /// Under a name in a directory, as that is now.
+    /// A name in the present turn of a directory.
     pub fn named(parent: &Arc<Inode>, name: Arc<[u8]>) -> Place {
         Place::Named { parent: parent.clone(), name, turn: parent.turn() }
     }
 
-    /// The directory above, or the one whose snapshots these are.
+    /// The directory above, or the directory of these snapshots.
     pub fn parent(&self) -> Option<&Arc<Inode>> {
         match self {
             Place::Named { parent, .. } | Place::Snapshots { of: parent } => Some(parent),
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Whether all that was in the directory above was removed since.
+    /// Whether everything in the directory above was removed since.
     pub fn is_cut_off(&self) -> bool {
         matches!(self, Place::Named { parent, turn, .. } if parent.turn() != *turn)
     }
@@ -139,16 +139,16 @@ impl Inode {
         self.seat.lock().clone()
     }
 
-    /// Moves it. The caller holds its state for writing, or the namespace alone.
+    /// Moves the inode. The caller holds its state for writing, or the namespace alone.
     pub fn set_place(&self, place: Place) {
         let mut seat = self.seat.lock();
-        // The old one is dropped outside of the lock: it may be the last holder of its parent.
+        // The old place is dropped outside of the lock: it may hold the last reference to the parent.
         let old = core::mem::replace(&mut *seat, place);
         self.moved(seat, &old);
         drop(old);
     }
 
-    /// Takes all that is in it from a directory at once.
+    /// Cuts off everything in a directory at once.
     pub fn cut_off_all(&self, _: &Exclusive<'_>) {
         if let Some(of_dir) = &self.of_dir {
             of_dir.turn.fetch_add(1, Relaxed);
@@ -163,14 +163,14 @@ impl Inode {
         self.of_dir.as_ref().map_or(0, |of_dir| of_dir.salt.load(Relaxed))
     }
 
-    /// Changes what a directory adds to the numbers below it.
+    /// Changes the number added to the inode numbers below a directory.
     pub fn set_salt(&self, _: &Exclusive<'_>, salt: u64) {
         if let Some(of_dir) = &self.of_dir {
             of_dir.salt.store(salt, Relaxed);
         }
     }
 
-    /// Whether it was removed or unlinked, for itself and not with a directory above.
+    /// Whether it was removed or unlinked by itself, not with a directory above.
     pub fn is_unlinked(&self) -> bool {
         matches!(*self.seat.lock(), Place::Gone | Place::Orphan { .. })
     }
@@ -180,7 +180,7 @@ impl Inode {
         matches!(*self.seat.lock(), Place::Gone)
     }
 
-    /// Whether anybody has it open.
+    /// Whether it has an opening.
     pub fn is_open(&self) -> bool {
         self.opens.load(Relaxed) > 0
     }
@@ -190,14 +190,14 @@ impl Inode {
         self.lookups.load(Relaxed) == 0 && self.opens.load(Relaxed) == 0
     }
 
-    /// The path of a directory, as long as the namespace is held.
+    /// The path of a directory; valid as long as the namespace is held.
     pub fn dir_path(&self) -> Result<DirPath> {
         self.climb(&[])
     }
 
-    /// The same, where the paths of some directories are known.
+    /// As [`dir_path`](Inode::dir_path), with some paths already known.
     pub fn climb(&self, known: &[(Arc<Inode>, DirPath)]) -> Result<DirPath> {
-        // Backwards, as the way leads up.
+        // Backwards, because the steps lead up.
         let mut bytes = Vec::with_capacity(PATH_BYTES);
         let (mut salts, mut steps) = (0u64, 0);
         let mut above: Option<Arc<Inode>> = None;
@@ -206,7 +206,7 @@ impl Inode {
             let here = above.as_deref().unwrap_or(self);
             let is_known = |(dir, _): &&(Arc<Inode>, DirPath)| core::ptr::eq(&**dir, here) && !here.is_gone();
             let path = known.iter().find(is_known).map(|(_, path)| path);
-            // The numbers in a snapshot do not change when its directory moves.
+            // Inode numbers in a snapshot do not change when its directory moves.
             if !is_snapshot {
                 salts = salts.wrapping_add(path.map_or(here.salt(), |path| path.salts));
             }
@@ -241,8 +241,8 @@ impl Inode {
         Ok(DirPath { bytes, salts, steps })
     }
 
-    /// Whether it is found through an entry for snapshots, or is one, and how many inodes were looked at for
-    /// that, where the paths of some directories are known.
+    /// Whether the inode is an entry for snapshots or below one, and the number of inodes looked at to find
+    /// out. Some paths of directories are known.
     pub fn is_below_snapshots(&self, known: &[(Arc<Inode>, DirPath)]) -> (bool, usize) {
         let mut above: Option<Arc<Inode>> = None;
         for steps in 0.. {
@@ -259,7 +259,7 @@ impl Inode {
         (false, 0)
     }
 
-    /// Whether a directory above was removed, and with it all that is below, of which this is one, as long as
+    /// Whether the inode was removed together with everything below a directory above it; valid as long as
     /// the namespace is held.
     pub fn is_cut_off(&self) -> bool {
         let mut place = self.place();
@@ -275,12 +275,12 @@ impl Inode {
         }
     }
 
-    /// The key of its record, and under which its data are, as long as the namespace is held.
+    /// The key of the record and of the data; valid as long as the namespace is held.
     pub fn own_key(&self) -> Result<Vec<u8>> {
         self.own_key_by(&mut |dir| dir.dir_path())
     }
 
-    /// The same, by the paths of directories that `path` gives.
+    /// As [`own_key`](Inode::own_key), with the paths of directories from `path`.
     pub fn own_key_by(&self, path: &mut dyn FnMut(&Inode) -> Result<DirPath>) -> Result<Vec<u8>> {
         let place = self.place();
         if place.is_cut_off() {
@@ -296,7 +296,7 @@ impl Inode {
         }
     }
 
-    /// What a look-up of it is answered with, which counts as one.
+    /// Counts a lookup and returns its result.
     pub fn looked_up(&self) -> Entry {
         self.lookups.fetch_add(1, Relaxed);
         let attr = self.attr(&self.state.read().record);
@@ -328,8 +328,8 @@ impl Inode {
     }
 }
 
-/// Units of 512 bytes. Of a sparse file it is not 0 unless the size is: what was written to a mapping may not
-/// have come yet, and archivers would skip it.
+/// Number of units of 512 bytes. For a sparse file with a size it is not 0: bytes written to a mapping may
+/// not have arrived yet, and archivers would skip the file.
 fn blocks_512(record: &Record) -> u64 {
     match record.file_type {
         FileType::Regular => {
@@ -340,8 +340,8 @@ fn blocks_512(record: &Record) -> u64 {
     }
 }
 
-/// The inode number of a stored id below directories whose salts sum up to `salts`. 0 and 1 are
-/// no numbers for a file.
+/// The inode number of a stored id below directories whose salts sum up to `salts`. A file cannot have the
+/// numbers 0 and 1.
 pub(crate) fn ino_of(id: u64, salts: u64) -> u64 {
     match id.wrapping_add(salts) {
         small @ (0 | 1) => small | 1 << 63,
@@ -350,24 +350,24 @@ pub(crate) fn ino_of(id: u64, salts: u64) -> u64 {
 }
 
 impl State {
-    /// What is known of a directory's entries.
+    /// The known entries of a directory.
     pub fn dir(&self) -> Result<&Directory> {
         self.dir.as_deref().ok_or(Error::NotADirectory)
     }
 
-    /// The same, to change it.
+    /// The known entries of a directory, for a change.
     pub fn dir_mut(&mut self) -> Result<&mut Directory> {
         self.dir.as_deref_mut().ok_or(Error::NotADirectory)
     }
 
-    /// Whether every entry's name is known: what is not known is not there.
+    /// Whether the name of every entry is known, so that an unknown name does not exist.
     pub fn is_complete(&self) -> bool {
         self.dir.as_ref().is_some_and(|dir| dir.len() as u64 == self.record.entries)
     }
 }
 
 impl Drop for Inode {
-    /// Lets go of the directories above in a loop: a deep path must not become a deep recursion.
+    /// Drops the directories above in a loop: a deep path must not become a deep recursion.
     fn drop(&mut self) {
         let mut place = core::mem::replace(&mut *self.seat.get_mut(), Place::Gone);
         while let Place::Named { parent, .. } | Place::Snapshots { of: parent } = place {
@@ -381,7 +381,7 @@ impl Drop for Inode {
 mod tests {
     use super::*;
 
-    /// The kernel holds hundreds of thousands of them.
+    /// The kernel can hold hundreds of thousands of inodes.
     #[test]
     fn a_file_takes_no_more_memory_than_five_lines_of_a_cache() {
         assert!(size_of::<Inode>() + 2 * size_of::<usize>() <= 5 * 64, "{} bytes", size_of::<Inode>());

@@ -1,10 +1,10 @@
 //! All inodes in memory.
 //!
-//! An inode stays as long as somebody holds it: the caller (lookups, opens) or an inode below it.
-//! Of the rest, the table keeps up to a bound, and drops those first that have been idle longest.
+//! An inode stays as long as it is held: by the caller (lookups, opens) or by an inode below it. The table
+//! keeps idle inodes up to a bound, and evicts those first that have been idle longest.
 //!
-//! An identity says where in the table its inode is, and how many were there before: the lower half is the
-//! slot, the upper one the turn. So it is found at one place in memory, and none is ever given twice.
+//! An identity consists of the slot in the table (lower half) and the number of inodes that were in the slot
+//! before, its turn (upper half). So an inode is found at one place in memory, and no identity is used twice.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use crate::names::{Inode, Place};
 use crate::types::InodeId;
 
-/// How many idle inodes are tried for each that comes in.
+/// Number of idle inodes tried for each new one.
 const TRIES: usize = 4;
 
 /// The inodes by identity, and those of linked files by object id.
@@ -27,20 +27,20 @@ pub(crate) struct InodeTable {
     inner: Mutex<Inner>,
     inodes_max: usize,
     dropped: AtomicUsize,
-    /// How many stand in `leaving`.
+    /// The length of `leaving`.
     leaving: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// The first is no inode's: no identity is 0, and the root's is 1.
+    /// The first is unused: no identity is 0, and the root's is 1.
     slots: Vec<Slot>,
     /// Slots without an inode.
     free: Vec<u32>,
     objects: HashMap<u64, InodeId>,
-    /// May hold inodes that are in use again; those are passed over.
+    /// May contain inodes that are in use again; these are skipped.
     idle: VecDeque<InodeId>,
-    /// Those that are to go when their times of access have been put.
+    /// Inodes that leave when their times of access have been put.
     leaving: Vec<InodeId>,
 }
 
@@ -75,8 +75,8 @@ impl InodeTable {
         inner.get(*inner.objects.get(&oid)?).cloned()
     }
 
-    /// Adds the inode that `make` makes of its identity; the first is the root. Gives also those that were
-    /// dropped to make room: to tear them down takes time, as directories are large.
+    /// Adds the inode that `make` makes for its identity; the first one is the root. Returns also the inodes
+    /// evicted to make room, for the caller to tear down, which takes time because directories are large.
     pub fn insert(&self, make: impl FnOnce(InodeId) -> Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
         let mut dropped = Vec::new();
         let mut inner = self.inner.lock();
@@ -105,21 +105,21 @@ impl InodeTable {
         self.inner.lock().slots.iter().filter_map(|slot| slot.inode.clone()).collect()
     }
 
-    /// Notes that a file lies under an object id from now on.
+    /// Notes that a file is stored under an object id from now on.
     pub fn set_object(&self, oid: u64, id: InodeId) {
         self.inner.lock().objects.insert(oid, id);
     }
 
-    /// Notes that an object id leads nowhere any more.
+    /// Notes that an object id is unused from now on.
     pub fn remove_object(&self, oid: u64) {
         self.inner.lock().objects.remove(&oid);
     }
 
-    /// Drops an inode that is not stored any more, if nobody holds it.
+    /// Drops the inode of a removed object, if nobody holds it.
     pub fn drop_gone(&self, inode: &Arc<Inode>) {
         let mut inner = self.inner.lock();
         if inode.is_idle() && inode.is_gone() {
-            // The caller holds it: nothing is torn down under the lock.
+            // The caller holds a reference, so nothing is torn down under the lock.
             inner.take(inode.id);
         }
     }
@@ -129,7 +129,7 @@ impl InodeTable {
         self.inner.lock().queue(inode);
     }
 
-    /// Takes up to `most` of those that are to go when their times of access have been put.
+    /// Takes up to `most` of the inodes that leave when their times of access have been put.
     pub fn take_leaving(&self, most: usize) -> Vec<InodeId> {
         if self.leaving.load(Relaxed) == 0 {
             return Vec::new();
@@ -141,12 +141,12 @@ impl InodeTable {
         taken
     }
 
-    /// How many were dropped since the volume was opened, to make room for others.
+    /// Number of inodes evicted since the volume was opened.
     pub fn dropped(&self) -> usize {
         self.dropped.load(Relaxed)
     }
 
-    /// How many there are.
+    /// Number of inodes.
     pub fn len(&self) -> usize {
         self.inner.lock().len()
     }
@@ -163,7 +163,7 @@ impl Inner {
         slot.inode.as_ref()
     }
 
-    /// An identity that was never given, in a slot that is free.
+    /// An unused identity, in a free slot.
     fn next_id(&mut self) -> InodeId {
         if let Some(free) = self.free.pop() {
             let turn = self.slots.get(free as usize).map_or(0, |slot| slot.turn);
@@ -179,12 +179,12 @@ impl Inner {
         }
     }
 
-    /// Takes an inode out; its slot's next turn begins.
+    /// Takes an inode out and begins the next turn of its slot.
     fn take(&mut self, id: InodeId) -> Option<Arc<Inode>> {
         let (at, turn) = place_of(id);
         let slot = self.slots.get_mut(at).filter(|slot| slot.turn == turn)?;
         let inode = slot.inode.take()?;
-        // A slot that has had all its turns stays empty.
+        // A slot after its last turn stays empty.
         if let Some(next) = turn.checked_add(1) {
             slot.turn = next;
             self.free.push(at as u32);
@@ -197,7 +197,7 @@ impl Inner {
             return;
         }
         self.idle.push_back(inode.id);
-        // Those that were removed meanwhile are still in it.
+        // The queue still has inodes that were removed meanwhile.
         if self.idle.len() > 2 * self.len() + 64 {
             let mut idle = core::mem::take(&mut self.idle);
             idle.retain(|id| self.get(*id).is_some());
@@ -209,8 +209,8 @@ impl Inner {
     fn evict_one(&mut self) -> Option<Arc<Inode>> {
         let id = self.idle.pop_front()?;
         let inode = self.get(id)?;
-        // Holders first: who was one may have counted a lookup before it let go. The fence pairs with
-        // its letting go.
+        // The references first: a holder may have counted a lookup before it released its reference. The
+        // fence pairs with that release.
         let is_held = Arc::strong_count(inode) > 1;
         fence(Acquire);
         if !inode.is_idle() || id == InodeId::ROOT {
@@ -218,8 +218,8 @@ impl Inner {
             return None;
         }
         let place = inode.place();
-        // One holder: the table. Others could come only through the table, which is locked. An
-        // inode with inodes below it comes here again.
+        // One reference: the table's. New ones come only through the table, which is locked. An inode with
+        // inodes below it comes here again.
         if is_held || matches!(place, Place::Orphan { .. }) {
             self.idle.push_back(id);
             return None;

@@ -1,5 +1,5 @@
-//! What is known of names and inodes in memory: the inode table, directories with their names, what is open,
-//! and the order in which all of it leaves memory.
+//! Names and inodes in memory: the inode table, directories with their names, open files, and the order of
+//! eviction.
 
 mod access_queue;
 mod allocations;

@@ -1,7 +1,7 @@
-//! The lock of the namespace as tokens.
+//! The namespace's lock as tokens.
 //!
 //! Every operation that makes a key holds the namespace, shared, until its batch is committed or its query
-//! answered; what moves keys holds it exclusively. A function that may be called only so takes the token as
+//! answered; one that moves keys holds it exclusively. A function that requires the lock takes the token as
 //! an argument: a call without the lock does not compile.
 
 use betree_platform::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -15,12 +15,12 @@ pub(crate) struct Shared<'n> {
     _guard: RwLockReadGuard<'n, ()>,
 }
 
-/// The namespace is held, and nobody else is in it.
+/// The namespace is held by this operation alone.
 pub(crate) struct Exclusive<'n> {
     _guard: RwLockWriteGuard<'n, ()>,
 }
 
-/// The namespace is held, in either way.
+/// The namespace is held, shared or alone.
 pub(crate) trait InNamespace {}
 
 impl InNamespace for Shared<'_> {}
@@ -32,8 +32,7 @@ impl Namespace {
         Shared { _guard: self.0.read() }
     }
 
-    /// Takes the namespace alone. Operations do it by `Volume::exclusive`, which finds before what they will
-    /// ask for.
+    /// Takes the namespace alone. Operations call `Volume::exclusive`, which first finds what they will need.
     pub fn exclusive(&self) -> Exclusive<'_> {
         Exclusive { _guard: self.0.write() }
     }

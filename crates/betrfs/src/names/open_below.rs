@@ -1,14 +1,15 @@
-//! Where below a directory files are open, so that they are found without a look at all that is in memory.
+//! Finding the open files below a directory without a look at everything in memory.
 //!
-//! Each directory notes those of its entries that are open, or below which something is: the notes lead from
-//! any directory to the open files below it. A file notes itself when it is opened, and on the way up each
-//! directory that was not noted itself yet; so where others are open already, that is one step. When it is
-//! closed it strikes its own note only. The notes of directories above stay until somebody who comes by finds
-//! that they lead nowhere ([`leave_if_closed`](Inode::leave_if_closed)), as they would be wanted again with
-//! the next file.
+//! Each directory notes its entries that are open, or that have something open below them: the notes lead
+//! from any directory to the open files below it. Opening a file notes it in its directory, and each
+//! directory on the way up that was not noted itself yet; if other files there are open already, that is one
+//! step. Closing it strikes its own note only. The notes of directories above stay until an operation that
+//! passes finds that they lead nowhere ([`leave_if_closed`](Inode::leave_if_closed)), because the next file
+//! needs them again.
 //!
-//! A note too many does no harm. One too few would: whoever notes holds the namespace until he has come to a
-//! directory that was noted, so that for who holds it alone no way is half noted.
+//! One note too many does no harm; a missing one would. So an opening holds the namespace until it has
+//! reached a directory that was noted, and an operation that holds the namespace alone sees no path half
+//! noted.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,14 +23,14 @@ use crate::names::inode::OfDir;
 use crate::names::{Inode, Place};
 use crate::types::InodeId;
 
-/// With room for more than so many notes a directory gives it back when the last is struck.
+/// A directory whose last note is struck frees the room for notes if it is larger than this number.
 const ROOM_KEPT: usize = 16;
 
 /// The notes of a directory.
 #[derive(Default)]
 pub(crate) struct OpenBelow {
     nodes: HashSet<InodeId>,
-    /// Whether the directory above has a note of this one, or somebody is about to make it.
+    /// Whether the directory above has a note of this one, or a thread is about to make it.
     is_noted: bool,
 }
 
@@ -42,7 +43,7 @@ impl Inode {
         }
     }
 
-    /// Counts a closing; whether that was the last.
+    /// Counts a closing; returns whether it was the last.
     pub fn close(&self) -> bool {
         let place = self.seat.lock();
         let opens = self.opens.load(Relaxed);
@@ -53,7 +54,7 @@ impl Inode {
         opens <= 1
     }
 
-    /// Moves its note along after it has left `old` for the place in its seat.
+    /// Moves the note along after the inode has moved from `old` to the place in its seat.
     pub(super) fn moved(&self, place: MutexGuard<'_, Place>, old: &Place) {
         if self.is_open() || self.has_notes() {
             self.strike_above(old);
@@ -61,7 +62,7 @@ impl Inode {
         }
     }
 
-    /// Strikes the note of an inode that is dropped from memory.
+    /// Strikes the note of an inode that leaves memory.
     pub(super) fn drop_note(&self) {
         let place = self.seat.lock();
         if self.has_notes() {
@@ -69,18 +70,18 @@ impl Inode {
         }
     }
 
-    /// The entries that are open, or below which something may be.
+    /// The noted entries: they are open, or something below them may be.
     pub fn noted(&self) -> Vec<InodeId> {
         let notes = |of_dir: &OfDir| of_dir.open_below.lock().nodes.iter().copied().collect();
         self.of_dir.as_deref().map_or_else(Vec::new, notes)
     }
 
-    /// Whether it may have notes, and is noted above for it.
+    /// Whether it may have notes, and so has a note above.
     pub fn has_notes(&self) -> bool {
         self.of_dir.as_ref().is_some_and(|of_dir| of_dir.open_below.lock().is_noted)
     }
 
-    /// Strikes its note in `parent`, if it is not open and nothing is noted below it.
+    /// Strikes the note in `parent`, unless the inode is open or has notes of its own.
     pub fn leave_if_closed(&self, parent: &Inode) {
         let _place = self.seat.lock();
         if self.is_open() {
@@ -98,10 +99,11 @@ impl Inode {
         parent.strike(self.id);
     }
 
-    /// Notes it in the directory above, and that in the next, up to one that is noted already.
+    /// Notes the inode in the directory above, that one in the next, and so on up to one that was noted
+    /// already.
     fn note_above(&self, place: MutexGuard<'_, Place>) {
         let Some(parent) = place.parent().cloned() else { return };
-        // In its own seat: who closes it at once strikes the note after that.
+        // Under its own lock: a thread that closes it at once strikes the note after that.
         let mut goes_on = parent.note(self.id);
         drop(place);
         let mut at: Arc<Inode> = parent;
@@ -118,7 +120,7 @@ impl Inode {
         }
     }
 
-    /// Whether the directory itself is still to be noted above.
+    /// Adds a note; returns whether the directory itself is still to be noted above.
     fn note(&self, node: InodeId) -> bool {
         let Some(of_dir) = &self.of_dir else { return false };
         let mut below = of_dir.open_below.lock();

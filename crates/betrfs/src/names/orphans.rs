@@ -1,14 +1,13 @@
 //! Files that were unlinked while they were open.
 //!
-//! Their blocks stay where they are, under the key of the name that is gone: so unlinking costs
-//! the same whatever the size, and works on a full volume. A marker under a reserved key names the
-//! place, so that a crash leaves nothing behind: they are deleted at the last close, or when the
-//! volume is opened next. The record is kept in memory alone.
+//! Their blocks stay under the key of the lost name: so unlinking costs the same at any size, and works on a
+//! full volume. A marker under a reserved key names that key, so that a crash leaves nothing behind: the
+//! blocks are deleted at the last close, or when the volume is opened next. The record is in memory only.
 //!
-//! Until then the name's block keys are occupied. A regular file that comes to be there, by
-//! creation or by rename, is stored under an object id instead, as a file with several names
-//! would be, with a redirect at the name. Entries of other types have no blocks and may be there.
-//! Before a directory above moves, is cloned or goes, they are moved to a key of their own.
+//! Until then the name's block keys are occupied. A regular file that is created there, or renamed to there,
+//! is stored under an object id instead, like a file with several names, with a redirect at the name. Entries
+//! of other types have no blocks and can take the name. Before a directory above moves, is cloned or is
+//! removed, the blocks are moved to a key of their own.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -22,11 +21,11 @@ use betree_platform::sync::atomic::AtomicUsize;
 use crate::names::Inode;
 use crate::schema::key;
 
-/// The unlinked files by the key under which their blocks are.
+/// The unlinked files by the key of their blocks.
 #[derive(Default)]
 pub(crate) struct Orphans {
     by_base: Mutex<BTreeMap<Arc<[u8]>, Arc<Inode>>>,
-    /// Their count, to be asked without the lock.
+    /// Their number, readable without the lock.
     count: AtomicUsize,
 }
 
@@ -45,12 +44,12 @@ impl Orphans {
         drop(removed);
     }
 
-    /// Whether the blocks of an unlinked file are under this key.
+    /// Whether an unlinked file's blocks are under this key.
     pub fn occupy(&self, own: &[u8]) -> bool {
         self.count.load(Acquire) != 0 && self.by_base.lock().contains_key(own)
     }
 
-    /// Those with blocks below a directory.
+    /// The unlinked files with blocks below a directory.
     pub fn below(&self, path: &[u8]) -> Vec<(Arc<[u8]>, Arc<Inode>)> {
         if self.count.load(Acquire) == 0 {
             return Vec::new();

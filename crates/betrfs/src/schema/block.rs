@@ -1,9 +1,8 @@
-//! Blocks of files, and changes to them that are described instead of made.
+//! Blocks of files, and the upserts that change them.
 //!
-//! A block is up to [`BLOCK_BYTES`] bytes; what is missing at its end reads as zeros. The three
-//! changes never read: WRITE fills with zeros up to its offset and creates the block if it is
-//! absent; CUT only shortens; ZERO stays within the stored length. Where there is no block, CUT
-//! and ZERO make none.
+//! A block has up to [`BLOCK_BYTES`] bytes; the rest reads as zeros. The three changes need no query: WRITE
+//! fills with zeros up to its offset and creates the block if it is absent; CUT only shortens; ZERO stays
+//! within the stored length. CUT and ZERO do not create a block.
 
 use alloc::vec::Vec;
 
@@ -11,7 +10,7 @@ use betree::Upsert;
 
 /// The unit of file data.
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// The same, for offsets in files.
+/// [`BLOCK_BYTES`], for offsets in files.
 pub(crate) const BLOCK: u64 = BLOCK_BYTES as u64;
 
 const WRITE: u8 = 1;
@@ -45,7 +44,7 @@ fn small(number: usize) -> [u8; 2] {
     (number as u16).to_le_bytes()
 }
 
-/// The meaning of the changes. What it does not understand leaves the block as it was.
+/// Applies the changes. An unknown one leaves the block as it was.
 pub(crate) struct BlockUpsert;
 
 impl Upsert for BlockUpsert {
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A block as an array of bytes with a length; `None` where it is absent.
+    /// A block as a vector of bytes; `None` if it is absent.
     type Model = Option<Vec<u8>>;
 
     #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
-//! Which blocks of a sparse file there are, as runs in its record.
+//! The existing blocks of a sparse file, as runs in its record.
 //!
-//! Nothing is read to keep them: a write adds its blocks, a hole takes some away. They are exact as long as
-//! they are few. When there are too many runs, those with the smallest holes between them become one, which
-//! still counts its blocks; of a write within it nobody knows any more how many of its blocks are new, and as
-//! many are counted as are to be expected. So the count may be off within such a run, but never past its
-//! ends. The record holds fewer runs than memory does.
+//! Keeping them takes no query: a write adds its blocks, a hole removes some. They are exact while they are
+//! few. If there are too many runs, those with the smallest holes between them are joined. The joined run
+//! still counts its blocks, but how many blocks of a later write inside it are new is unknown, and the
+//! expected number is counted. So the count may be wrong within such a run, but no block is outside of the
+//! runs. The record has fewer runs than memory has.
 
 use alloc::vec::Vec;
 
@@ -13,30 +13,30 @@ use crate::schema::block::BLOCK;
 
 /// The most runs in memory: 16 KiB, which each change of the file copies.
 const RUNS_MAX: usize = 512;
-/// The most runs in a record, of about four bytes each.
+/// The most runs in a record, about four bytes each.
 const STORED_RUNS_MAX: usize = 128;
-/// Blocks are counted in so small parts, so that expectations add up.
+/// Fractions of a block in which blocks are counted, so that expected numbers add up.
 const PARTS: u64 = 256;
-/// No file has more blocks.
+/// The most blocks of a file.
 const BLOCKS_MAX: u64 = FILE_BYTES_MAX / BLOCK;
 
 /// The blocks of a sparse file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extents {
-    /// In order, none empty, and none overlaps another.
+    /// In order, not empty, without overlaps.
     runs: Vec<Run>,
 }
 
-/// A part of a file outside of which there is no block.
+/// A part of a file. No block is outside of all runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     /// Its first block.
     first: u64,
-    /// How many blocks it would have without holes, at least 1.
+    /// Number of blocks it would have without holes, at least 1.
     span: u64,
-    /// How many [`PARTS`] of blocks it has.
+    /// Number of blocks in it, in [`PARTS`].
     parts: u64,
-    /// Whether that is not an expectation.
+    /// Whether the number is exact.
     is_exact: bool,
 }
 
@@ -50,7 +50,7 @@ impl Run {
         self.first + self.span
     }
 
-    /// Whether it is known to have no hole.
+    /// Whether it certainly has no hole.
     fn is_whole(&self) -> bool {
         self.is_exact && self.parts == self.span * PARTS
     }
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// The runs before and from a block inside it on, each with its share.
+    /// The run before a block inside it, and the run from that block on, each with its share of the blocks.
     fn split(self, at: u64) -> (Run, Run) {
         let span = at - self.first;
         let parts = (u128::from(self.parts) * u128::from(span) / u128::from(self.span)) as u64;
@@ -77,19 +77,19 @@ impl Run {
 }
 
 impl Extents {
-    /// Those of a file that has its first so many blocks.
+    /// The extents of a file with its first `blocks` blocks.
     pub fn of_blocks(blocks: u64) -> Extents {
         let mut extents = Extents::default();
         extents.add(0, blocks);
         extents
     }
 
-    /// How many blocks there are, about.
+    /// Number of blocks, about.
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|run| run.parts.div_ceil(PARTS)).fold(0, u64::saturating_add)
     }
 
-    /// Notes that the blocks `[first, end)` are there.
+    /// Adds the blocks `[first, end)`.
     pub fn add(&mut self, first: u64, end: u64) {
         let end = end.min(BLOCKS_MAX);
         if first >= end {
@@ -108,7 +108,7 @@ impl Extents {
         self.limit(RUNS_MAX);
     }
 
-    /// Notes that the blocks `[first, end)` are not there.
+    /// Removes the blocks `[first, end)`.
     pub fn remove(&mut self, first: u64, end: u64) {
         if first < end {
             self.take(first, end);
@@ -116,8 +116,8 @@ impl Extents {
         }
     }
 
-    /// Notes that `[first, end)` is shared with another file, which has these extents, or all blocks if it
-    /// has none.
+    /// Notes that `[first, end)` is shared with another file, which has these extents, or all its blocks if
+    /// `None`.
     pub fn share(&mut self, from: Option<&Extents>, first: u64, end: u64) {
         let Some(from) = from else { return self.add(first, end) };
         let at = self.take(first, end);
@@ -128,7 +128,7 @@ impl Extents {
         self.limit(RUNS_MAX);
     }
 
-    /// Takes out what is in `[first, end)`; where in the list it was.
+    /// Removes the runs in `[first, end)`; returns the index at which they were.
     fn take(&mut self, first: u64, end: u64) -> usize {
         self.cut(first);
         self.cut(end);
@@ -138,7 +138,7 @@ impl Extents {
         from
     }
 
-    /// Makes two of the run that a block is inside of.
+    /// Splits the run with this block inside.
     fn cut(&mut self, block: u64) {
         let at = self.runs.partition_point(|run| run.end() <= block);
         let Some(run) = self.runs.get_mut(at).filter(|run| run.first < block) else { return };
@@ -147,7 +147,7 @@ impl Extents {
         self.runs.insert(at + 1, behind);
     }
 
-    /// Joins a run to the next if there is nothing between them and no hole in them.
+    /// Joins a run to the next one if they touch and neither has a hole.
     fn join_whole(&mut self, at: usize) {
         let (Some(run), Some(next)) = (self.runs.get(at).copied(), self.runs.get(at + 1).copied()) else {
             return;
@@ -167,7 +167,7 @@ impl Extents {
         }
     }
 
-    /// As many runs, with the largest holes between them.
+    /// At most `most` runs, with the largest holes between them.
     fn joined_to(&self, most: usize) -> Vec<Run> {
         let Some(last_joined) = self.runs.len().saturating_sub(most).checked_sub(1) else {
             return self.runs.clone();
@@ -176,7 +176,7 @@ impl Extents {
         let mut holes: Vec<u64> = self.runs.iter().zip(self.runs.iter().skip(1)).map(hole).collect();
         let (smaller, largest, _) = holes.select_nth_unstable(last_joined);
         let largest = *largest;
-        // Of those of this size not all need go.
+        // Not all holes of this size need to be closed.
         let mut as_large = smaller.iter().filter(|hole| **hole == largest).count() + 1;
         let mut kept: Vec<Run> = Vec::with_capacity(most);
         for run in &self.runs {
@@ -193,7 +193,7 @@ impl Extents {
         kept
     }
 
-    /// Its bytes in a record.
+    /// Appends the bytes of the record.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         let stored = self.joined_to(STORED_RUNS_MAX);
         put(bytes, stored.len() as u64);
@@ -209,7 +209,7 @@ impl Extents {
         }
     }
 
-    /// Reads them from the front of `bytes`; `None` for what no file can have.
+    /// Takes extents off the front of `bytes`; `None` if no file can have them.
     pub fn parse(bytes: &mut &[u8]) -> Option<Extents> {
         let count = usize::try_from(get(bytes)?).ok().filter(|count| *count <= STORED_RUNS_MAX)?;
         let mut runs = Vec::with_capacity(count);
@@ -232,29 +232,29 @@ impl Extents {
         Some(Extents { runs })
     }
 
-    /// Compares them with the blocks that there are.
+    /// Begins a comparison with the blocks in the tree.
     pub fn recount(&self) -> Recount<'_> {
         Recount { runs: self.runs.iter(), run: None, found: 0, wrong: None }
     }
 }
 
-/// Kinds of runs, and how many a word can tell.
+/// Kinds of runs, and the number of kinds that a word has room for.
 const WHOLE: u64 = 0;
 const HOLEY: u64 = 1;
 const ESTIMATED: u64 = 2;
 const KINDS: u64 = 4;
 
-/// A comparison with the blocks that there are, given in order.
+/// A comparison with the blocks in the tree, in their order.
 pub(crate) struct Recount<'e> {
     runs: core::slice::Iter<'e, Run>,
     run: Option<&'e Run>,
     found: u64,
-    /// The first block of what does not agree.
+    /// The first block of a run with a difference.
     wrong: Option<u64>,
 }
 
 impl Recount<'_> {
-    /// The next block that there is.
+    /// The next block in the tree.
     pub fn found(&mut self, block: u64) {
         while self.run.is_none_or(|run| block >= run.end()) {
             self.end_run();
@@ -271,7 +271,7 @@ impl Recount<'_> {
         }
     }
 
-    /// The first block of what does not agree, once all were given.
+    /// The first block with a difference, after the last block was given.
     pub fn finish(mut self) -> Option<u64> {
         self.end_run();
         while let Some(run) = self.runs.next() {
@@ -301,7 +301,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Takes a number of up to 63 bits.
+/// Takes a number of up to 63 bits off the front.
 fn get(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..63).step_by(7) {
@@ -396,7 +396,7 @@ mod tests {
             let mut extents = Extents::default();
             for change in changes {
                 match change {
-                    // Single blocks: as many runs as there can be.
+                    // Single blocks, for as many runs as possible.
                     Change::Add(first, end) => (first..end).step_by(211).take(99).for_each(|at| extents.add(at, at + 1)),
                     Change::Remove(first, end) => extents.remove(first, end),
                     Change::Share(_, first, end) => extents.share(None, first, end),
@@ -420,7 +420,7 @@ mod tests {
         }
     }
 
-    /// What programs do that make many holes: every other block, in any order.
+    /// As programs do that make many holes: every other block, in any order.
     #[test]
     fn many_single_blocks_are_counted_as_they_are() {
         let mut in_order = Extents::default();

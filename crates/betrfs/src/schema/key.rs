@@ -1,22 +1,22 @@
 //! Keys of the dictionaries.
 //!
-//! The components of a path are joined by the byte 00, which no name holds, and the separator
-//! before the last is doubled: `/a/b/c` is `00 a 00 b 00 00 c`. So the entries of a directory are
-//! one prefix ([`entries`]), everything below it is one prefix ([`subtree`]), and an entry's key is
-//! above all that lies below its siblings. A *path* here is the key without the doubling
-//! (`00 a 00 b 00 c`; the root's is empty), from which the keys below it are made.
+//! The components of a path are joined by the byte 00, which no name contains, and the separator before the
+//! last is doubled: `/a/b/c` is `00 a 00 b 00 00 c`. So the entries of a directory have one prefix
+//! ([`entries`]), everything below it has one prefix ([`subtree`]), and an entry's key is above all keys
+//! below its siblings. A *path* here is the key without the doubling (`00 a 00 b 00 c`; the root's is empty),
+//! from which the keys below it are made.
 //!
-//! What is no name begins with another byte: 01 objects (files with several names), 02 markers of unlinked
-//! files, 03 snapshots, 05 the root's own record and the volume's record. 04, and 06 and above, are for later
-//! versions: a key there is told by a check, and never read as anything.
+//! Other keys begin with another byte: 01 objects (files with several names), 02 markers of unlinked files,
+//! 03 snapshots, 05 the root's own record and the volume's record. 04, and 06 and above, are for later
+//! versions: a check reports a key there, and nothing reads it.
 //!
-//! The snapshots of a directory are the entries of one of the path 03, the directory's path, 00: as no
-//! component is empty, these are none of the snapshots of its subdirectories, and all of them together
-//! are one prefix ([`snapshots_path`]). The snapshot `s` of `/a` has the key `03 00 a 00 00 00 s` and
-//! the path `03 00 a 00 00 s`.
+//! The snapshots of a directory are the entries of the path made of 03, the directory's path and 00. Because
+//! no component is empty, the snapshots of its subdirectories have other keys, and all of them together have
+//! one prefix ([`snapshots_path`]). The snapshot `s` of `/a` has the key `03 00 a 00 00 00 s` and the path
+//! `03 00 a 00 00 s`.
 //!
-//! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, whose
-//! first is below 80, or ff and the name of a large extended attribute. The tag fe is for later versions.
+//! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, the first of
+//! them below 80, or ff and the name of a large extended attribute. The tag fe is for later versions.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ use crate::types::SNAPSHOTS_NAME;
 
 /// The longest name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
-/// The longest own key: its data keys must fit as well.
+/// The longest own key: the keys made of it in `data` must fit as well.
 pub(crate) const OWN_KEY_BYTES_MAX: usize = KEY_BYTES_MAX - 2 - NAME_BYTES_MAX;
 
 const OBJECT: u8 = 0x01;
@@ -35,9 +35,9 @@ const MARKER: u8 = 0x02;
 const SNAPSHOT: u8 = 0x03;
 const ROOT: u8 = 0x05;
 const XATTR: u8 = 0xff;
-/// The tag of pairs beside a file, in a later version.
+/// The tag for pairs beside a file, in a later version.
 const PAIRS: u8 = 0xfe;
-/// Block numbers end below this first byte.
+/// The first byte of a block number is below this.
 const BLOCKS_END: u8 = 0x80;
 
 /// The key of the root's record.
@@ -81,7 +81,7 @@ pub(crate) fn split_entry(own: &[u8]) -> Option<(&[u8], &[u8])> {
     is_name.then_some((path, rest))
 }
 
-/// Splits at the doubled separator behind a well-formed path: the path, and what follows.
+/// Splits at the doubled separator behind a well-formed path: the path, and the rest.
 fn split_doubled(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let doubled = |from: usize| {
         let at = key.get(from..)?.windows(2).position(|two| two == [0, 0])?;
@@ -89,7 +89,7 @@ fn split_doubled(key: &[u8]) -> Option<(&[u8], &[u8])> {
     };
     let at = match *key.first()? {
         0 => doubled(0)?,
-        // Behind the directory's path comes an empty component, and then the snapshot's name.
+        // The directory's path is followed by an empty component, and that by the snapshot's name.
         SNAPSHOT => match doubled(1)? {
             at if key.get(at + 2) == Some(&0) => at + 1,
             at => doubled(at + 2)?,
@@ -99,13 +99,13 @@ fn split_doubled(key: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((key.get(..at)?, key.get(at + 2..)?))
 }
 
-/// Whether a key or path belongs to a snapshot; the path of snapshots counts as such.
+/// Whether a key or path belongs to a snapshot; the path of the snapshots themselves does.
 pub(crate) fn is_in_snapshot(key: &[u8]) -> bool {
     key.first() == Some(&SNAPSHOT)
 }
 
-/// The path whose entries are the snapshots of the directory of this path. What begins with it is all
-/// that belongs to snapshots of the directory and of those below it.
+/// The path whose entries are the snapshots of the directory of this path. It is the prefix of all keys in
+/// snapshots of the directory and of those below it.
 pub(crate) fn snapshots_path(path: &[u8]) -> Vec<u8> {
     let mut snapshots = Vec::with_capacity(path.len() + 2);
     snapshots.extend_from_slice(path);
@@ -113,28 +113,28 @@ pub(crate) fn snapshots_path(path: &[u8]) -> Vec<u8> {
     in_snapshots(snapshots)
 }
 
-/// The path in the space of snapshots of what would without it have this path.
+/// A path moved into the key space of snapshots.
 pub(crate) fn in_snapshots(mut path: Vec<u8>) -> Vec<u8> {
     path.insert(0, SNAPSHOT);
     path
 }
 
-/// Bounds of all that belongs to snapshots of a directory and of those below it.
+/// Bounds of all keys in snapshots of a directory and of those below it.
 pub(crate) fn snapshots(path: &[u8]) -> (Cut, Cut) {
     within(snapshots_path(path))
 }
 
-/// Bounds of the names, of all snapshots too, and of no objects or markers.
+/// Bounds of all names, those in snapshots too, without objects and markers.
 pub(crate) fn names() -> [(Cut, Cut); 2] {
     [(Cut::LOW, Cut::before([OBJECT])), within(alloc::vec![SNAPSHOT])]
 }
 
-/// The path of the directory of which this path's entries are the snapshots.
+/// The path of the directory whose snapshots are the entries of this path.
 pub(crate) fn snapshots_of(path: &[u8]) -> Option<&[u8]> {
     path.strip_prefix(&[SNAPSHOT])?.strip_suffix(&[0])
 }
 
-/// The path of the directory in one of whose snapshots something is, by its key or path.
+/// The path of the directory whose snapshot contains this key or path.
 pub(crate) fn snapshots_holder(key: &[u8]) -> Option<&[u8]> {
     let inside = key.strip_prefix(&[SNAPSHOT])?;
     let end = inside.windows(2).position(|two| two == [0, 0])?;
@@ -204,7 +204,7 @@ pub(crate) fn block(own: &[u8], number: u64) -> Vec<u8> {
     key
 }
 
-/// The prefix of all that `data` holds of the entry with this own key itself.
+/// The prefix of the entry's own keys in `data`.
 pub(crate) fn data(own: &[u8]) -> Vec<u8> {
     let mut prefix = Vec::with_capacity(own.len() + 1);
     prefix.extend_from_slice(own);
@@ -212,8 +212,8 @@ pub(crate) fn data(own: &[u8]) -> Vec<u8> {
     prefix
 }
 
-/// The prefix of all blocks of a file: a file of [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) has none whose
-/// number begins with another byte.
+/// The prefix of all blocks of a file: no block number up to [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) begins
+/// with another byte.
 pub(crate) fn all_blocks(own: &[u8]) -> Vec<u8> {
     let mut prefix = block(own, 0);
     prefix.truncate(own.len() + 2);
@@ -234,7 +234,7 @@ pub(crate) fn blocks(own: &[u8], first: u64, end: u64) -> (Cut, Cut) {
     (Cut::before(block(own, first)), Cut::before(block(own, end)))
 }
 
-/// Bounds of the blocks `[first, end)` of any file, in what follows the prefix of [`data`].
+/// Bounds of the blocks `[first, end)` of any file, in the bytes behind the prefix of [`data`].
 pub(crate) fn block_numbers(first: u64, end: u64) -> (Cut, Cut) {
     (Cut::before(first.to_be_bytes()), Cut::before(end.to_be_bytes()))
 }
@@ -253,19 +253,19 @@ pub(crate) fn xattrs(own: &[u8]) -> (Cut, Cut) {
     within(xattr(own, b""))
 }
 
-/// The first byte of a key of which only later versions know the meaning.
+/// The first byte of a key that only later versions understand.
 pub(crate) fn reserved_space(key: &[u8]) -> Option<u8> {
     key.first().copied().filter(|first| *first == SNAPSHOT + 1 || *first > ROOT)
 }
 
-/// What a key of `data` belongs to.
+/// The meaning of a key in `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataTag<'k> {
     /// A block by its number.
     Block(u64),
     /// A large extended attribute by its name.
     Xattr(&'k [u8]),
-    /// Something of a tag that only later versions know.
+    /// A tag that only later versions know.
     Reserved(u8),
 }
 
@@ -290,7 +290,7 @@ pub(crate) fn split_data(key: &[u8]) -> Option<(&[u8], DataTag<'_>)> {
     }
 }
 
-/// A key for messages: a path where it is one.
+/// A key for messages: its path if it has one.
 pub(crate) fn describe(key: &[u8]) -> String {
     if key == ROOT_KEY {
         return String::from("/");
@@ -324,12 +324,12 @@ pub(crate) fn describe(key: &[u8]) -> String {
     }
 }
 
-/// A place between keys of `meta` for messages; the last of them, behind all that begins so, is said so.
+/// A place between keys of `meta` for messages; `end` describes the place behind the last key.
 pub(crate) fn describe_cut(cut: &Cut, end: &str) -> String {
     match cut.bytes() {
         [] => String::from(end),
         [first @ (0 | SNAPSHOT), ..] if split_entry(cut.bytes()).is_none() => {
-            // A part of a key: of a path, as far as it goes.
+            // A part of a key: the path as far as it goes.
             let mut text = String::from(if *first == SNAPSHOT { "the snapshots of " } else { "" });
             for component in cut.bytes().split(|b| *b == 0).skip(1).filter(|component| !component.is_empty())
             {
@@ -344,7 +344,7 @@ pub(crate) fn describe_cut(cut: &Cut, end: &str) -> String {
     }
 }
 
-/// The number of the first block of a file that is behind a cut: `u64::MAX` where no block of it is.
+/// The number of the first block of a file behind a cut; `u64::MAX` if there is none.
 pub(crate) fn first_block_behind(own: &[u8], cut: &Cut) -> u64 {
     let Some(number) = cut.bytes().strip_prefix(data(own).as_slice()) else { return u64::MAX };
     if number.first().is_some_and(|first| *first >= BLOCKS_END) || number.is_empty() && cut.is_after() {
@@ -354,7 +354,7 @@ pub(crate) fn first_block_behind(own: &[u8], cut: &Cut) -> u64 {
     for (to, from) in whole.iter_mut().zip(number) {
         *to = *from;
     }
-    // Behind the key of a block, of which there may be more in it.
+    // The cut is behind the key of a block, or inside it.
     let is_past = cut.is_after() || number.len() > 8;
     u64::from_be_bytes(whole).saturating_add(u64::from(is_past))
 }
@@ -466,7 +466,7 @@ mod tests {
     fn the_layout_is_siblings_first_then_each_subtree_whole() {
         let mut keys: Vec<_> = paths().into_iter().skip(1).collect();
         keys.sort_by_key(|path| own(&path_bytes(path)));
-        // The same order, made by walking: the entries of a directory, then what is below each.
+        // The same order from a walk: the entries of a directory, then everything below each.
         fn walk<'a>(
             dir: &[&'static [u8]],
             all: &'a [Vec<&'static [u8]>],

@@ -4,7 +4,7 @@
 //! marker: version u8 | kind u8 (0: an unlinked file) | reserved u16 | own key of the file
 //! volume: schema u32 | reserved u32 | features u64 | ids u64 | oids u64 | 32 bytes that are kept
 //! ```
-//! A kind or a feature that is not known is refused.
+//! An unknown kind or feature is refused.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -16,13 +16,13 @@ use crate::error::{Error, Result};
 use crate::schema::{damaged, key, unknown};
 
 const MARKER_VERSION: u8 = 1;
-/// The kind of marker that there is.
+/// The only kind of marker.
 const UNLINKED: u8 = 0;
 
-/// A file that was unlinked while it was open: whose blocks are to be deleted.
+/// A file that was unlinked while it was open: its blocks are to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marker {
-    /// The own key under which its blocks are.
+    /// The own key of the blocks.
     pub base: Vec<u8>,
 }
 
@@ -65,30 +65,30 @@ struct VolumeBytes {
 
 const _: () = assert!(size_of::<VolumeBytes>() == 64);
 
-/// The version of keys and records that this library writes. Versions 1 and 2 were those of earlier formats.
+/// The version of keys and records that this library writes. Versions 1 and 2 were earlier formats.
 const SCHEMA: u32 = 3;
 
-/// Numbers are counted up one by one, and never come near the end of their type.
+/// Limit of the ids. They are used one by one, and never come near the end of their type.
 pub(crate) const NUMBERS_MAX: u64 = 1 << 62;
-/// The lowest inode id, and object id, that are ever given out.
+/// The lowest inode id and object id in use.
 const FIRST_ID: u64 = 2;
 const FIRST_OID: u64 = 1;
 
 /// The volume's own record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VolumeRecord {
-    /// Properties without whose knowledge the volume must not be opened.
+    /// Properties that a version has to know to open the volume.
     pub features: u64,
-    /// No inode id from here on was given out.
+    /// Inode ids from here on are unused.
     pub ids: u64,
-    /// No object id from here on was given out.
+    /// Object ids from here on are unused.
     pub oids: u64,
-    /// What later versions have noted: kept.
+    /// Values of later versions: kept.
     pub kept: [u8; 32],
 }
 
 impl VolumeRecord {
-    /// Its bytes in `meta`.
+    /// The record's bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
         let bytes = VolumeBytes {
             schema: U32::new(SCHEMA),
@@ -101,7 +101,7 @@ impl VolumeRecord {
         bytes.as_bytes().to_vec()
     }
 
-    /// Reads it; a volume of another version is refused.
+    /// Decodes the record; a volume of another version is refused.
     pub fn decode(bytes: &[u8]) -> Result<VolumeRecord> {
         let parsed = VolumeBytes::ref_from_bytes(bytes)
             .map_err(|_| damaged(&key::VOLUME_KEY, "it is not of its size"))?;

@@ -1,4 +1,4 @@
-//! What is stored: keys, records, blocks. Nothing else makes or reads bytes of the dictionaries.
+//! The stored keys, records and blocks. Nothing else makes or reads bytes of the dictionaries.
 
 pub(crate) mod block;
 mod extents;
@@ -25,17 +25,17 @@ pub(crate) const DATA: DictId = DictId(1);
 /// Path key of each name of a linked file → its object id.
 pub(crate) const LINKS: DictId = DictId(2);
 
-/// For pairs of users beside their files, in a later version: nothing is in it.
+/// For users' pairs beside their files, in a later version: now empty.
 pub(crate) const USER: DictId = DictId(3);
-/// How many dictionaries a volume has.
+/// Number of dictionaries of a volume.
 pub(crate) const DICTS: u8 = 4;
 
-/// What is stored at `key` is of a kind that only later versions know.
+/// The error for a stored kind at `key` that only later versions know.
 pub(crate) fn unknown(key: &[u8], what: &'static str, kind: u8) -> Error {
     Error::UnknownKind { at: key::describe(key), what, kind }
 }
 
-/// What is stored at `key` cannot be right.
+/// The error for stored data at `key` that cannot be right.
 pub(crate) fn damaged(key: &[u8], why: impl Into<String>) -> Error {
     Error::Damaged { what: key::describe(key), why: why.into() }
 }

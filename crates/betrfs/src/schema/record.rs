@@ -1,4 +1,4 @@
-//! What `meta` holds under a name: an inode record, or a redirect to the object of a file with several names.
+//! The values of `meta`: inode records, and redirects to the object of a file with several names.
 //!
 //! ```text
 //! inode record: head, 128 bytes | target of a symbolic link | extents of a sparse file
@@ -9,9 +9,9 @@
 //!               | snapshots u32 | generation u32 | inode flags u32 | project u32 | blocks u64
 //! redirect:     version u8 | kind u8 | reserved u16 | mode u32 | oid u64 | inode number u64 | reserved u64
 //! ```
-//! A flag that is not known makes a record damage; an inode flag and a tag that are not known are kept
-//! through every rewrite. `blocks` is room for an exact count of a sparse file's blocks: 0 says that there is
-//! none, and whoever keeps no count writes 0.
+//! An unknown flag makes a record damage; an unknown inode flag or tag is kept through every rewrite.
+//! `blocks` has room for an exact count of a sparse file's blocks; 0 means that there is none, and a version
+//! without a count writes 0.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -127,31 +127,31 @@ pub(crate) struct Record {
     pub crtime_ns: i64,
     /// The inode number, less the salts of the directories above.
     pub id: u64,
-    /// What a directory adds to the inode numbers below it.
+    /// The number that a directory adds to the inode numbers below it.
     pub salt: u64,
-    /// Of a directory: how many entries it has.
+    /// Of a directory: number of entries.
     pub entries: u64,
-    /// Of a directory: how many of these are directories.
+    /// Of a directory: number of entries that are directories.
     pub subdirs: u64,
-    /// Of a directory: how many snapshots of it there are.
+    /// Of a directory: number of snapshots.
     pub snapshots: u32,
     /// Of a symbolic link.
     pub target: Box<[u8]>,
     pub xattrs: Vec<Xattr>,
-    /// `None` for the default, which most have.
+    /// `None` for the default, as in most inodes.
     rare: Option<Box<Rare>>,
 }
 
-/// What few inodes have, out of the way of the others.
+/// The fields that few inodes use; the others take no memory for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rare {
-    /// Which inode of its number it is, for handles of files.
+    /// The generation of its inode number, for handles of files.
     pub generation: u32,
     /// What its owner wants of it.
     pub flags: InodeFlags,
     /// The project that it counts for.
     pub project: u32,
-    /// What later versions have noted of it: kept.
+    /// Values of later versions: kept.
     pub tail: TaggedTail,
     /// Of a sparse file; in any other an absent block is damage.
     extents: Option<Extents>,
@@ -161,12 +161,12 @@ pub(crate) struct Rare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub oid: u64,
-    /// The inode number itself: objects are below no salt.
+    /// The inode number itself: there is no salt above objects.
     pub ino: u64,
     pub file_type: FileType,
 }
 
-/// What is stored under a name.
+/// A value of `meta`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     Inode(Record),
@@ -210,8 +210,8 @@ impl Record {
         self.extents().is_some()
     }
 
-    /// The same, to change it, of a file that becomes sparse by this if it is not. To be called before its
-    /// size is changed.
+    /// The extents of a file, for a change; a dense file becomes sparse. To be called before its size is
+    /// changed.
     pub fn make_sparse(&mut self) -> &mut Extents {
         let blocks = self.size.div_ceil(BLOCK);
         let rare = self.rare.get_or_insert_default();
@@ -226,12 +226,12 @@ impl Record {
         self.rare.take_if(|rare| **rare == Rare::default());
     }
 
-    /// How many blocks a file has: of one with very many holes, about.
+    /// Number of blocks of a file, about if it has very many holes.
     pub fn blocks(&self) -> u64 {
         self.extents().map_or(self.size.div_ceil(BLOCK), Extents::blocks)
     }
 
-    /// What few inodes have.
+    /// The fields that few inodes use.
     pub fn rare(&self) -> &Rare {
         static DEFAULT: Rare = Rare {
             generation: 0,
@@ -243,7 +243,7 @@ impl Record {
         self.rare.as_deref().unwrap_or(&DEFAULT)
     }
 
-    /// The same, to change it.
+    /// The fields that few inodes use, for a change.
     #[cfg(test)]
     pub fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
@@ -254,7 +254,7 @@ impl Record {
         self.file_type == FileType::Directory
     }
 
-    /// Its bytes in `meta`.
+    /// The record's bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
         let rare = self.rare();
         let head = InodeHead {
@@ -300,7 +300,7 @@ impl Record {
 }
 
 impl Redirect {
-    /// Its bytes in `meta`.
+    /// The redirect's bytes in `meta`.
     pub fn encode(&self) -> Vec<u8> {
         let head = RedirectHead {
             version: VERSION,
@@ -316,7 +316,7 @@ impl Redirect {
 }
 
 impl Stored {
-    /// Reads what `meta` holds at `key`.
+    /// Decodes the value of `meta` at `key`.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Stored> {
         let parsed = match bytes {
             [VERSION, INODE, ..] => parse_inode(bytes).map(Stored::Inode),

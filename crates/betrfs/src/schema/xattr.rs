@@ -10,7 +10,7 @@ pub(crate) struct Xattr {
     pub value: XattrValue,
 }
 
-/// Where the value of an extended attribute is.
+/// The value of an extended attribute, or its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum XattrValue {
     /// In the record.
@@ -20,7 +20,7 @@ pub(crate) enum XattrValue {
 }
 
 impl XattrValue {
-    /// How many bytes it has.
+    /// The value's length in bytes.
     pub fn len(&self) -> usize {
         match self {
             XattrValue::Inline(value) => value.len(),
@@ -28,7 +28,7 @@ impl XattrValue {
         }
     }
 
-    /// How many bytes it takes in the record.
+    /// Bytes of the value in the record.
     pub fn inline_len(&self) -> usize {
         match self {
             XattrValue::Inline(value) => value.len(),
@@ -37,7 +37,7 @@ impl XattrValue {
     }
 }
 
-/// A length with this bit is that of a stored value.
+/// The bit that marks the length of a stored value.
 const STORED: u32 = 1 << 31;
 
 /// Appends name length, value length, name, value.

@@ -23,7 +23,7 @@ impl Volume {
     /// Counts an access to a file that is not a read. Returns whether its time of access moved.
     ///
     /// # Errors
-    /// [`Error::Stale`].
+    /// [`Error::Stale`](crate::Error::Stale).
     pub fn note_access(&self, node: InodeId) -> Result<bool> {
         let inode = self.inode(node)?;
         let state = inode.state.read();
