@@ -1,7 +1,7 @@
-//! Walks everything: what is promised of a volume, compared with what is there.
+//! The check of a volume: walks everything and compares it with the format's rules.
 //!
-//! What cannot be read is told and passed over: the walk goes on beside it. What can only be judged by
-//! what could not be read is told as such, and not as a problem.
+//! Unreadable parts are reported and skipped. Checks that would need them are reported as not done, not as
+//! problems.
 
 mod damaged;
 mod finding;
@@ -19,9 +19,9 @@ pub use finding::{Finding, FindingCode, Place};
 use walk::Walk;
 
 impl Env {
-    /// Walks everything on the device: structure, checksums, references, space. What is found is given to
-    /// `tell`; `progress` hears (nodes done, nodes in all). What is in memory is written first, so that the
-    /// device has all of it.
+    /// Walks everything on the device: structure, checksums, references, space. Calls `tell` with each
+    /// finding and `progress` with (nodes done, nodes in all). Writes a checkpoint first, so that the device
+    /// has all changes.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -35,17 +35,17 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// What hinders the walk itself; a problem found is not an error.
+    /// Those of [`checkpoint`](Env::checkpoint); a problem found is not an error.
     pub fn check(&self, tell: &mut dyn FnMut(Finding), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         if self.opened.is_damaged {
             self.walk(&self.checkpoint.lock(), tell, progress);
             return Ok(());
         }
         if self.opened.for_reading {
-            // What the log holds is in memory alone, and what the features are about nobody here knows.
+            // The log's changes are in memory alone, and this version does not know the volume's features.
             self.engine.store.disk.health.refuse_if_read_only()?;
         }
-        // As they are before anything is written.
+        // Before anything is written.
         self.check_superblocks(tell);
         self.checkpoint()?;
         while self.engine.free_one()? {}
@@ -61,7 +61,7 @@ impl Env {
         }
     }
 
-    /// The copies as they are, and those that opening has written anew.
+    /// The copies as they are now, and those that opening has repaired.
     fn check_superblocks(&self, tell: &mut dyn FnMut(Finding)) {
         let mut bad_copies = self.opened.bad_copies.clone();
         match slots::load(&self.engine.store.disk) {
@@ -90,7 +90,7 @@ impl Env {
         }
     }
 
-    /// Every block is free or part of one thing that the table names.
+    /// Every block must be free or part of an extent that the table names.
     fn check_space(&self, committed: &Committed, tell: &mut dyn FnMut(Finding)) {
         let table = self.engine.table.lock();
         let directory = committed.directory.as_ref().map_or(0, |e| e.len_blocks());

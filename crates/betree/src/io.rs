@@ -18,20 +18,20 @@ pub(crate) mod asked;
 #[cfg(test)]
 pub(crate) mod mem;
 
-/// The operating system's error number of what can only be read.
+/// The operating system's error number for writing to a read-only device.
 const EROFS: i32 = 30;
 
 /// A device with counters and a poison flag.
 ///
-/// After a failed write or sync nothing is known of what was written since the last good sync, so
-/// every later write and sync is refused; reads go on. A write that finds the disk under the device full is
-/// another thing: what was written before it is not touched, and it can be done again.
+/// After a failed write or sync, the fate of all writes since the last good sync is unknown, so every later
+/// write and sync is refused; reads continue. A write that finds the disk under the device full is different:
+/// earlier writes are intact, and it can be repeated.
 pub(crate) struct Disk {
     device: Arc<dyn Device>,
     pub(crate) health: Health,
-    /// Why nothing is written any more.
+    /// The reason why nothing is written any more.
     poison: Mutex<Option<String>>,
-    /// Held over a sync: of two at once, the system may report a lost write to only one of them.
+    /// Held over a sync: the system may report a lost write to only one of two syncs at once.
     sync_turn: Mutex<()>,
     reads: AtomicU64,
     read_bytes: AtomicU64,
@@ -40,8 +40,7 @@ pub(crate) struct Disk {
     syncs: AtomicU64,
 }
 
-/// What was asked of a [`Disk`] so far: calls, and the bytes in them. Failed calls count too,
-/// refused ones do not.
+/// The calls of a [`Disk`] so far, and their bytes. Failed calls count too, refused ones do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskCounts {
     pub reads: u64,
@@ -56,7 +55,7 @@ impl Disk {
         Disk::watched(device, None)
     }
 
-    /// As [`new`](Disk::new), with somebody who is told of failures.
+    /// As [`new`](Disk::new), with a watcher that receives failures.
     pub(crate) fn watched(device: Arc<dyn Device>, watcher: Option<Arc<dyn Watcher>>) -> Disk {
         Disk {
             device,
@@ -150,7 +149,7 @@ impl Disk {
         }
     }
 
-    /// The counters. They are read one after the other, so under traffic they need not fit together.
+    /// The counters. They are read one after the other, so they may not match each other while calls go on.
     pub(crate) fn counts(&self) -> DiskCounts {
         DiskCounts {
             reads: self.reads.load(Ordering::Relaxed),
@@ -166,7 +165,7 @@ impl Disk {
         self.poison.lock().get_or_insert_with(|| why.into());
     }
 
-    /// Takes a write that found no room for a failed one, where it cannot be done again.
+    /// Treats a write that found the disk full as a failed one, where it cannot be repeated.
     pub(crate) fn poison_if_full(&self, error: Error) -> Error {
         match error {
             Error::DeviceFull(error) => self.poison(error),
@@ -209,7 +208,7 @@ impl AlignedBuf {
         Ok(buf)
     }
 
-    /// Appends zeros up to `len_blocks` blocks; shortens nothing. On an error it is as it was.
+    /// Appends zeros up to `len_blocks` blocks, never shortens. After an error it is as it was.
     pub(crate) fn grow_to(&mut self, len_blocks: usize) -> Result<()> {
         let Some(missing) = len_blocks.checked_sub(self.blocks.len()) else { return Ok(()) };
         #[cfg(test)]
@@ -233,7 +232,7 @@ impl AlignedBuf {
         self.blocks.len() * BLOCK_BYTES
     }
 
-    /// How many bytes it holds memory for.
+    /// Its allocated memory in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.blocks.capacity() * BLOCK_BYTES
     }
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_finds_the_disk_full_can_be_done_again() {
+    fn a_write_that_finds_the_disk_full_can_be_repeated() {
         let device = MemDevice::new(8);
         let disk = Disk::new(device.clone());
         let buf = AlignedBuf::zeroed(1).unwrap();
@@ -295,7 +294,9 @@ mod tests {
         for _ in 0..2 {
             let error = disk.write_at(0, buf.as_slice()).unwrap_err();
             assert!(matches!(&error, Error::DeviceFull(_)), "{error}");
-            let State::DeviceFull(trouble) = disk.health.state() else { panic!("nobody knows") };
+            let State::DeviceFull(trouble) = disk.health.state() else {
+                panic!("the state is not DeviceFull")
+            };
             assert_eq!(trouble.why, error.to_string());
         }
         device.fill_up(false);
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_write_or_sync_only_reads_go_on() {
+    fn only_reads_work_after_a_failed_write_or_sync() {
         for failing_sync in [false, true] {
             let device = MemDevice::new(8);
             let disk = Disk::new(device.clone());

@@ -1,4 +1,4 @@
-//! Looking at a volume that cannot be opened.
+//! Looking at a volume that does not open.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -20,15 +20,15 @@ use crate::settings::Options;
 use crate::table::Table;
 
 impl Env {
-    /// Opens what can be read of a volume that [`open`](Env::open) refuses, for reading and a
-    /// [`check`](Env::check). Nothing is written to the device, then and later. It shows the last checkpoint:
-    /// the log is looked at, and not replayed. What is wrong with superblocks, log and node table is given to
-    /// `tell`; `check` tells the rest.
+    /// Opens the readable parts of a volume that [`open`](Env::open) refuses, for reading and a
+    /// [`check`](Env::check). Nothing is ever written to the device. It shows the last checkpoint: the log is
+    /// checked but not replayed. Calls `tell` with the damage of superblocks, log and node table; `check`
+    /// reports the rest.
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
-    /// [`Error::OtherUpsert`]; [`Error::Corrupt`] where no superblock is good, of which
-    /// `tell` has heard all by then; [`Error::NoMemory`].
+    /// [`Error::OtherUpsert`]; [`Error::Corrupt`] if no superblock is good, after `tell` was called with
+    /// each; [`Error::NoMemory`].
     pub fn open_damaged(
         device: Arc<dyn Device>,
         options: Options,
@@ -75,7 +75,7 @@ impl Env {
     }
 }
 
-/// Reads the log, if there is one to replay.
+/// Checks the log, if there is one to replay.
 fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)) {
     if superblock.clean {
         return;

@@ -1,4 +1,4 @@
-//! What a check reports: a code for programs, a place, and a sentence for people.
+//! The findings of a check: a code for programs, a place, and a sentence for people.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -9,7 +9,7 @@ use crate::node::NodeId;
 /// Declares [`FindingCode`] with the names of its values.
 macro_rules! codes {
     ($($(#[$doc:meta])* $code:ident = $name:literal,)*) => {
-        /// What kind of finding it is.
+        /// The kind of a finding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum FindingCode {
@@ -35,7 +35,7 @@ codes! {
     BadSuperblock = "bad-superblock",
     /// The newest checkpoint cannot be read, and an older one was checked.
     OldCheckpoint = "old-checkpoint",
-    /// The node table, or what it says of a node, cannot be believed.
+    /// The node table, or an entry of it, cannot be believed.
     BadNodeTable = "bad-node-table",
     /// The log cannot be replayed to its end.
     BadLog = "bad-log",
@@ -43,7 +43,7 @@ codes! {
     LogNotChecked = "log-not-checked",
     /// The header of a node cannot be read.
     BadNode = "bad-node",
-    /// A node is not what the node table says of it.
+    /// A node does not match its entry in the node table.
     NodeMismatch = "node-mismatch",
     /// A basement or partition cannot be read.
     BadPiece = "bad-piece",
@@ -87,17 +87,17 @@ pub enum Place {
     Volume,
     /// A copy of the superblock, or all of them (`None`).
     Superblock {
-        /// Where the copy stands.
+        /// The copy's offset.
         offset: Option<u64>,
     },
     /// The node table.
     NodeTable {
-        /// Where the page or the extent in question stands, if it is known.
+        /// The offset of the page or extent, if it is known.
         offset: Option<u64>,
     },
     /// The log.
     Log {
-        /// Where the segment, or else the log, begins.
+        /// The offset of the segment or, if unknown, of the log.
         offset: u64,
     },
     /// A node.
@@ -106,7 +106,7 @@ pub enum Place {
         slot: u32,
         /// Which user of the slot it is.
         generation: u32,
-        /// Where it begins, if the node table holds it.
+        /// Its offset, if the node table holds it.
         offset: Option<u64>,
     },
 }
@@ -127,7 +127,7 @@ impl Place {
         }
     }
 
-    /// Where it begins on the device, if that is known.
+    /// Its offset on the device, if that is known.
     pub fn offset(&self) -> Option<u64> {
         match self {
             Place::Volume => None,
@@ -153,16 +153,16 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What kind of finding it is.
+    /// The kind of a finding.
     pub code: FindingCode,
     /// The structure that it is about.
     pub place: Place,
     /// A sentence that names the place.
     pub what: String,
-    /// Whether the volume is damaged by it. Otherwise it is a note: what could not be checked, and why.
+    /// Whether it means damage. Otherwise it is a note: a check that could not be done, and why.
     pub is_problem: bool,
-    /// The error that readers of the damaged data get, if the damage keeps anything from being read. It tells
-    /// a reader which problem it has met.
+    /// The error that readers of the damaged data get, if the damage makes anything unreadable. By it a
+    /// reader's error can be matched with the finding.
     pub hides: Option<Error>,
 }
 
@@ -175,7 +175,7 @@ impl Finding {
         Finding { code, place, what, is_problem: false, hides: None }
     }
 
-    /// Damage that keeps data from being read: readers get `hides`.
+    /// Damage that makes data unreadable: readers get `hides`.
     pub(super) fn unreadable(code: FindingCode, place: Place, what: String, hides: Error) -> Finding {
         Finding { code, place, what, is_problem: true, hides: Some(hides) }
     }

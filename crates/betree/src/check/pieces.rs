@@ -1,4 +1,4 @@
-//! What is promised of the messages of a partition and of what a basement holds.
+//! The rules for the messages of a partition and the contents of a basement.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! From the roots to every node that can be read, each once.
+//! The walk from the roots to every readable node, each once.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,27 +18,28 @@ use crate::node::{Body, Edge, Goto, Node, NodeId};
 use crate::store::ReadScope;
 use crate::tree::{astray, dangling, fits};
 
-/// A node to visit, and what its parent says of it.
+/// A node to visit, and its description in the parent.
 struct Visit {
     id: NodeId,
-    /// The dictionary whose tree it stands in.
+    /// The dictionary of its tree.
     dict: u8,
     lo: Cut,
     hi: Cut,
-    /// Above every height where that has been told of the parent.
+    /// The parent's height; 256, above every height, if the parent was reported as not fitting the node
+    /// table.
     below_height: u16,
     longest_key: Option<u32>,
 }
 
-/// How often a node was come to, and what it is.
+/// The number of references to a node found so far, and its shape.
 #[derive(Default)]
 struct Found {
     references: u32,
-    /// Of one to which more than one edge or GOTO leads: each shows it by another window.
+    /// Kept if more than one edge or GOTO leads to the node: each has a window of its own.
     shape: Option<Shape>,
 }
 
-/// What an edge or a GOTO to a node has to agree with.
+/// The properties that each edge or GOTO to a node has to match.
 struct Shape {
     height: u8,
     lo: Cut,
@@ -50,11 +51,12 @@ struct Shape {
 pub(super) struct Walk<'e, 't> {
     engine: &'e Engine,
     tell: &'t mut dyn FnMut(Finding),
-    /// What the node table says: height and references.
+    /// Height and references by the node table.
     known: HashMap<NodeId, (u8, u32)>,
     found: HashMap<NodeId, Found>,
     stack: Vec<Visit>,
-    /// How many nodes may lead to others and could not be read, or freed; and one of them.
+    /// The number of nodes that may lead to others and could not be read, or not freed; and the first of
+    /// them.
     unread: u64,
     first_unread: Option<NodeId>,
 }
@@ -107,7 +109,7 @@ impl<'e, 't> Walk<'e, 't> {
         }
     }
 
-    /// What of a visit does not agree with the node that was come to.
+    /// Reports where a visit does not match the node's shape.
     fn compare(&mut self, shape: &Shape, visit: &Visit) {
         let id = visit.id;
         if u16::from(shape.height) >= visit.below_height {
@@ -146,7 +148,7 @@ impl<'e, 't> Walk<'e, 't> {
         };
         let Some(place) = place else {
             self.lacks(id);
-            // Of what the node table lost it was told when that was read.
+            // A slot that the node table lost was reported when the table was read.
             if lost.is_none() {
                 let what = format!("node {id}: an edge leads to it, but the node table does not hold it");
                 self.unreadable(Code::DanglingEdge, id, what, dangling(id));
@@ -164,7 +166,7 @@ impl<'e, 't> Walk<'e, 't> {
             }
         };
         let unfit = fits(&engine.table.lock(), &node, &place).err();
-        // Of children that are no lower it is not told again.
+        // Its children are not reported for their height too.
         let height = if unfit.is_some() { 256 } else { u16::from(node.height) };
         if let Some(error) = unfit {
             self.unreadable(Code::NodeMismatch, id, format!("node {id}: {error}"), error);
@@ -180,7 +182,8 @@ impl<'e, 't> Walk<'e, 't> {
         Some(shape)
     }
 
-    /// Gives the longest key that may lie behind the edge, in the node's coordinates.
+    /// Checks an edge. Returns the length of the longest key that may lie behind it, in the node's
+    /// coordinates.
     fn edge(&mut self, dict: u8, node: &Node, below_height: u16, edge: &Edge) -> usize {
         let to = &edge.translation;
         if to.strip_len > shared_len(&edge.lo, &edge.hi) {
@@ -226,7 +229,7 @@ impl<'e, 't> Walk<'e, 't> {
     fn goto(&mut self, dict: u8, id: NodeId, below_height: u16, edge: &Edge, goto: &Goto) {
         let height = self.known.get(&goto.target).map(|(height, _)| *height);
         let above = edge.child.and_then(|child| self.known.get(&child)).map(|(height, _)| *height);
-        // Of a node that the table does not hold, or has lost, it is told where the walk comes to it.
+        // A node that the table does not hold, or has lost, is reported when the walk visits it.
         let is_known = height.is_some() && edge.child.is_none_or(|_| above.is_some());
         if is_known && height >= above {
             let what = format!("the GOTO from {:?} leads to a node no lower than the child", goto.lo);
@@ -246,7 +249,7 @@ impl<'e, 't> Walk<'e, 't> {
         });
     }
 
-    /// Gives the longest key.
+    /// Checks a leaf. Returns the length of its longest key.
     fn leaf(&mut self, node: &Node) -> usize {
         let basements = node.basements();
         let mut longest = 0;
@@ -271,7 +274,7 @@ impl<'e, 't> Walk<'e, 't> {
         longest
     }
 
-    /// A piece that cannot be read: each of its runs is looked at.
+    /// Reports each bad run of an unreadable piece.
     fn bad_piece(&mut self, id: NodeId, place: &str, piece: &Arc<Piece>, error: &Error) {
         let mut all = self.engine.store.bad_runs(piece);
         if all.is_empty() {
@@ -282,9 +285,9 @@ impl<'e, 't> Walk<'e, 't> {
         }
     }
 
-    /// Each node has as many references as lead to it.
+    /// Compares each node's references with the edges and GOTOs to it.
     pub fn references(&mut self) {
-        // What is to be freed leads to others as long as it is there.
+        // A node that is still to be freed leads to others.
         let unfreed: Vec<NodeId> =
             self.known.iter().filter(|(_, (_, refs))| *refs == 0).map(|(id, _)| *id).collect();
         unfreed.into_iter().for_each(|id| self.lacks(id));
@@ -318,7 +321,7 @@ impl<'e, 't> Walk<'e, 't> {
         }
     }
 
-    /// All that is dead was freed before, but for what could not be read.
+    /// Reports nodes without references that could not be freed because something is unreadable.
     pub fn unfreed(&mut self, dead: &HashSet<NodeId>) {
         let mut unfreed: Vec<NodeId> =
             self.known.iter().filter(|(_, (_, refs))| *refs == 0).map(|(id, _)| *id).collect();

@@ -78,8 +78,7 @@ impl Engine {
     /// called whenever nodes have become clean.
     ///
     /// # Errors
-    /// Those of the device, [`Error::NoSpace`], [`Error::NoMemory`]; the next checkpoint writes what is
-    /// missing.
+    /// Any error of the work; the next checkpoint writes what is missing.
     pub fn write_checkpoint(
         &self,
         committed: &mut Committed,

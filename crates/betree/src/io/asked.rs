@@ -1,4 +1,4 @@
-//! The largest buffer that a test's thread was asked for: by numbers from the disk, as a rule.
+//! The largest buffer that the code asked for in a test's thread; its size usually comes from the disk.
 
 use std::cell::Cell;
 
@@ -6,12 +6,12 @@ std::thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A buffer of so many bytes is asked for.
+/// Notes a request for a buffer of `bytes` bytes.
 pub(crate) fn note(bytes: usize) {
     LARGEST.set(LARGEST.get().max(bytes));
 }
 
-/// The largest since this was asked last, in bytes.
+/// The largest request since the last call, in bytes.
 pub(crate) fn largest() -> usize {
     LARGEST.replace(0)
 }

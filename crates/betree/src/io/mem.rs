@@ -18,7 +18,7 @@ struct State {
     durable: Vec<u8>,
     unsynced: Vec<Range<usize>>,
     bad_reads: Vec<Range<usize>>,
-    /// The error number of every write, where they fail.
+    /// The error number of every write, if writes fail.
     write_errno: Option<i32>,
     fail_syncs: bool,
     seeks: bool,
@@ -49,22 +49,22 @@ impl MemDevice {
         self.state.lock().unwrap()
     }
 
-    /// From now on every write fails without effect, or no longer.
+    /// Makes every write fail without effect, or succeed again.
     pub(crate) fn fail_writes(&self, fail: bool) {
         self.state().write_errno = fail.then_some(5);
     }
 
-    /// From now on every write finds no room, or does again.
+    /// Makes every write find no room, or succeed again.
     pub(crate) fn fill_up(&self, full: bool) {
         self.state().write_errno = full.then_some(28);
     }
 
-    /// From now on every sync fails and makes nothing durable, or no longer.
+    /// Makes every sync fail and make nothing durable, or succeed again.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         self.state().fail_syncs = fail;
     }
 
-    /// From now on it says that it does not seek.
+    /// Makes [`Device::seeks`] return `false`.
     pub(crate) fn do_not_seek(&self) {
         self.state().seeks = false;
     }
@@ -74,17 +74,17 @@ impl MemDevice {
         self.state().bad_reads.push(bytes);
     }
 
-    /// What a reader sees now.
+    /// The bytes that a reader sees now.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.state().bytes.clone()
     }
 
-    /// What is left after a crash that loses every unsynced write.
+    /// The bytes after a crash that loses every unsynced write.
     pub(crate) fn durable_bytes(&self) -> Vec<u8> {
         self.state().durable.clone()
     }
 
-    /// What is left after a crash that keeps those unsynced blocks for which `keeps` says so.
+    /// The bytes after a crash that keeps the unsynced blocks for which `keeps` returns `true`.
     pub(crate) fn crashed_bytes(&self, mut keeps: impl FnMut() -> bool) -> Vec<u8> {
         let state = self.state();
         let mut left = state.durable.clone();

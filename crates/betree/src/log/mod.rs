@@ -1,13 +1,13 @@
 //! The redo log: a circular area of the volume to which batches are appended.
 //!
-//! What is promised: when [`Log::sync_to`] has returned `Ok`, a replay after any crash gives every
-//! record up to that MSN; and what a replay gives is always, in order and without a gap, what was
-//! appended since the start that the superblock names, up to some record.
+//! Promise: when [`Log::sync_to`] has returned `Ok(true)`, a replay after any crash returns every record up
+//! to that MSN. A replay always returns the records since the start that the superblock names, in order and
+//! without a gap, up to some record.
 //!
-//! How: each write is a segment that carries the log's epoch and its own number in it. A reader goes
-//! from one segment to the next and stops where the next number does not stand. What older laps and
-//! epochs have left never carries that number. No segment is overwritten before a superblock that
-//! starts behind it is durable ([`Log::trim_to`]).
+//! How: each write is a segment that carries the log's epoch and its own number within it. A reader goes from
+//! segment to segment and stops where the next number is missing. Segments of older laps and epochs never
+//! carry that number. No segment is overwritten before a superblock that starts behind it is durable
+//! ([`Log::trim_to`]).
 
 mod replay;
 mod ring;

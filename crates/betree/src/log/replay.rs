@@ -12,16 +12,16 @@ use crate::format::segment::{Header, volume_hash};
 use crate::format::superblock::LogStart;
 use crate::io::{AlignedBuf, Disk};
 
-/// How much is read at once, in bytes, where that much is left of the log area.
+/// The size of a read in bytes, if that much of the log area is left.
 const READ_BYTES: u64 = 1 << 20;
-/// How far behind the end of the log proof is sought that it is not its true end, in bytes: twice
-/// the size of most segments.
+/// How far behind the end of the log a replay looks for proof that the log went on, in bytes: twice the size
+/// of most segments.
 const PROOF_BYTES: u64 = 16 << 20;
 
 /// Where and why a replay ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Where the next segment of the same epoch would stand; a new epoch may begin at its position.
+    /// The place of the next segment of the same epoch; a new epoch may begin at its position.
     pub next: LogStart,
     /// Segments replayed.
     pub segments: u64,
@@ -29,19 +29,19 @@ pub(crate) struct End {
     pub records: u64,
     /// The last MSN replayed; 0 if none was.
     pub last_msn: u64,
-    /// [`Error::Corrupt`] where it is proved that durable records stood at the end and beyond: not a
-    /// write that a crash cut short, but rot.
+    /// [`Error::Corrupt`] if durable records are proved to have stood at the end or beyond: not a write that
+    /// a crash cut short, but damage.
     pub lost: Option<Error>,
 }
 
-/// What takes a record: its first MSN, its number of changes, the batch's bytes.
+/// Receives a record: its first MSN, its number of changes, its bytes.
 pub(crate) type EachRecord<'e> = dyn FnMut(u64, u32, &[u8]) -> Result<()> + 'e;
 
 /// Calls `each` with the records from `start` on, up to the first missing, torn or damaged segment.
 ///
 /// # Errors
-/// Those of `each`; [`Error::Device`] where the log cannot be read: that is not its end;
-/// [`Error::Corrupt`] for a segment that is whole and makes no sense.
+/// Those of `each`; [`Error::Device`] if the log cannot be read, which is not its end; [`Error::Corrupt`] for
+/// a segment that is whole and makes no sense.
 pub(crate) fn replay(
     disk: &Disk,
     log_area: LogArea,
@@ -131,7 +131,7 @@ impl Window<'_> {
             position >= self.start && position.saturating_add(need) <= self.start.saturating_add(self.len);
         if !has {
             let ahead = need.max(READ_BYTES).min(self.log_area.len.saturating_sub(position));
-            // What was read ahead may never have been written; only what is needed must be readable.
+            // The bytes ahead may never have been written; only the needed ones must be readable.
             if ahead <= need || self.read(position, ahead).is_err() {
                 self.read(position, need)?;
             }
@@ -153,8 +153,8 @@ impl Window<'_> {
         Ok(())
     }
 
-    /// Looks behind the end of the log for a segment that was written when the missing one was
-    /// durable. Finding none proves nothing; a failed read ends the search.
+    /// Looks behind the end of the log for a segment that was written after the missing one was durable.
+    /// Finding none proves nothing; a failed read ends the search.
     fn proof_of_loss(&mut self, volume_hash: u64, missing: &LogStart) -> Option<Error> {
         let block = BLOCK_BYTES as u64;
         let mut position = missing.position;

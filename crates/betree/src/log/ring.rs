@@ -1,4 +1,4 @@
-//! Where segments stand in the circle, and which of them are still needed.
+//! The places of segments in the circle, and which of them are still needed.
 
 use alloc::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::format::superblock::LogStart;
 pub(super) struct Ring {
     len: u64,
     epoch: u64,
-    /// Where the next segment stands, if there is room for it up to the circle's end.
+    /// The next segment's position, if it fits before the circle's end.
     head: u64,
     next_seq: u64,
     /// From the oldest to the newest, numbered without a gap.
@@ -29,7 +29,7 @@ pub(super) struct Place {
 }
 
 impl Ring {
-    /// One without live segments, whose first one will stand at `start`.
+    /// A circle without live segments, whose first one will stand at `start`.
     pub fn new(len: u64, start: &LogStart) -> Ring {
         let head = if start.position < len { start.position } else { 0 };
         Ring { len, epoch: start.epoch, head, next_seq: start.seq, live: VecDeque::new() }
@@ -39,13 +39,13 @@ impl Ring {
         self.epoch
     }
 
-    /// The number after that of the last placed segment.
+    /// The next segment's number.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
 
-    /// Finds room for the next segment: at the head, or at the circle's start if it does not fit
-    /// before the end. `None`, and nothing changed, where it would reach into a live one.
+    /// Finds room for the next segment: at the head, or at the circle's start if it does not fit before the
+    /// end. `None`, without a change, if it would overlap a live one.
     pub fn place(&mut self, bytes: u64, last_msn: u64) -> Option<Place> {
         let fits_at = |from: u64, limit: u64| limit.checked_sub(from).is_some_and(|room| bytes <= room);
         let position = match self.tail() {
@@ -64,7 +64,7 @@ impl Ring {
         Some(Place { seq, position })
     }
 
-    /// From the oldest live segment to the head, what was left out before the circle's end included.
+    /// The bytes from the oldest live segment to the head, with those left out before the circle's end.
     pub fn used_bytes(&self) -> u64 {
         match self.tail() {
             None => 0,
@@ -73,7 +73,7 @@ impl Ring {
         }
     }
 
-    /// Where a replay begins that needs all changes from `msn` on.
+    /// The start of a replay that needs all changes from `msn` on.
     pub fn start_for(&self, msn: u64) -> LogStart {
         let (seq, position) = match self.live.iter().find(|l| l.last_msn >= msn) {
             Some(oldest) => (oldest.seq, oldest.position),
@@ -111,11 +111,11 @@ mod tests {
 
     use super::*;
 
-    /// Random placing and trimming on a full and an empty circle against a list of what is live: a
-    /// segment stands at the head or at the start, never in a live one, and is refused only if it
-    /// fits at neither.
+    /// Random placing and trimming on a full and an empty circle, checked against a list of live segments: a
+    /// segment is placed at the head or at the start, never over a live one, and is refused only if it fits
+    /// at neither.
     #[test]
-    fn no_segment_is_placed_in_a_live_one() {
+    fn no_segment_is_placed_over_a_live_one() {
         let mut refused = 0;
         for seed in 0..200 {
             let mut rng = Rng::new(seed);

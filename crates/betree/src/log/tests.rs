@@ -53,7 +53,7 @@ fn record(bytes: &[u8]) -> Arc<Vec<u8>> {
     Arc::new(bytes.to_vec())
 }
 
-/// Appends a record whose bytes say its MSN.
+/// Appends a record that holds its MSN.
 fn append(log: &Log, msn: u64) {
     log.append(msn, 1, &record(&msn.to_le_bytes())).unwrap();
 }
@@ -62,8 +62,8 @@ fn msns(all: &[Written]) -> Vec<u64> {
     all.iter().map(|w| w.first_msn).collect()
 }
 
-/// Many laps with random sizes, checkpoints, crashes that keep any subset of unsynced blocks, and a
-/// new epoch after each: a replay gives everything durable and nothing but a prefix of the rest.
+/// Many laps with random sizes, checkpoints, crashes that keep any subset of unsynced blocks, and a new epoch
+/// after each: a replay returns every durable record, and only a prefix of the others.
 #[test]
 fn random_laps_and_crashes_lose_nothing_durable() {
     let mut laps = 0;
@@ -73,7 +73,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
         let mut start = LogStart { epoch: 1, seq: 0, position: BLOCK * dice.below_u64(32) };
         let (mut log, _) = open(&device, &start);
         let mut msn = 1;
-        // Since the durable start: all that was appended, and how much of it is durable.
+        // All records since the durable start, and how many of them are durable.
         let mut all: Vec<Written> = Vec::new();
         let mut durable_msn = 0;
         for step in 0..400 {
@@ -118,7 +118,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
                     assert!(end.lost.is_none(), "{case}: {:?}", end.lost);
                     let lost = all.get(read.len()).map_or(u64::MAX, |w| w.first_msn);
                     assert!(lost > durable_msn, "{case}: lost {lost} of {durable_msn}");
-                    // Recovery applies what was read, and the superblock begins a new epoch.
+                    // Recovery applies the records, and the superblock begins a new epoch.
                     device = MemDevice::holding(left);
                     start = LogStart { epoch: start.epoch + 1, seq: 0, position: end.next.position };
                     (log, _) = open(&device, &start);
@@ -127,7 +127,7 @@ fn random_laps_and_crashes_lose_nothing_durable() {
                 }
                 _ => {}
             }
-            // Nothing live was overwritten: what is written is there from the start on.
+            // Nothing live was overwritten: all written records are there from the start on.
             let (end, read) = replayed(device.bytes(), &start);
             assert_eq!(read[..], all[..read.len()], "{case}");
             assert!(end.lost.is_none(), "{case}");
@@ -165,7 +165,7 @@ fn a_sync_costs_one_write_and_one_sync_and_a_second_nothing() {
 }
 
 #[test]
-fn what_is_pending_is_split_into_segments_but_no_record_is() {
+fn pending_records_are_split_into_segments_but_no_record_is() {
     let device = device();
     let (log, disk) = open(&device, &START);
     let large = vec![7; 15_600];
@@ -186,7 +186,7 @@ fn what_is_pending_is_split_into_segments_but_no_record_is() {
 }
 
 #[test]
-fn a_full_region_is_an_error_and_not_overwritten() {
+fn a_full_log_is_an_error_and_not_overwritten() {
     let device = device();
     let (log, _) = open(&device, &START);
     for msn in 1..=17 {
@@ -245,7 +245,7 @@ fn five_segments() -> Arc<MemDevice> {
 }
 
 #[test]
-fn every_flip_ends_the_replay_there_and_rot_is_told_from_a_torn_tail() {
+fn every_flip_ends_the_replay_there_and_rot_differs_from_a_torn_tail() {
     let whole = five_segments();
     for segment in 0..5 {
         for bit in (0..4096 * 8).step_by(61) {
@@ -255,7 +255,7 @@ fn every_flip_ends_the_replay_there_and_rot_is_told_from_a_torn_tail() {
             assert_eq!(msns(&all), (1..=segment).collect::<Vec<_>>(), "segment {segment} bit {bit}");
             let next = LogStart { epoch: 1, seq: segment, position: segment * BLOCK };
             assert_eq!((end.next, end.segments), (next, segment));
-            // Segment 4 was written when 0 to 3 were durable; nothing says that of 4.
+            // Segment 4 was written when 0 to 3 were durable; no segment proves that 4 was.
             match end.lost {
                 Some(Error::Corrupt { offset, .. }) => {
                     assert!(segment < 4);
@@ -319,7 +319,7 @@ fn an_unreadable_segment_is_an_error_and_not_the_end() {
     assert_eq!(seen, 5 + 3);
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::NoSpace) };
     assert_eq!(replay(&disk, LOG_AREA, &ID, &START, &mut fails), Err(Error::NoSpace));
-    // A record that is none is told with its place.
+    // A malformed record is reported with its place.
     let mut fails = |_, _, _: &[u8]| -> Result<()> { Err(Error::BadRecord) };
     let told = replay(&disk, LOG_AREA, &ID, &START, &mut fails);
     assert!(
@@ -328,7 +328,7 @@ fn an_unreadable_segment_is_an_error_and_not_the_end() {
 }
 
 #[test]
-fn after_a_failure_nothing_is_called_durable() {
+fn after_a_failure_nothing_becomes_durable() {
     for failing_sync in [false, true] {
         let device = device();
         let (log, disk) = open(&device, &START);
@@ -365,7 +365,7 @@ fn a_failure_elsewhere_on_the_volume_closes_the_log() {
 }
 
 #[test]
-fn what_is_much_is_given_up_until_a_checkpoint_holds_it() {
+fn too_many_pending_records_are_given_up_until_a_checkpoint_holds_them() {
     let device = device();
     let log = open_with(&device, &START, 3 * BLOCK).0;
     let append = |msn: u64, bytes: usize| log.append(msn, 1, &Arc::new(vec![msn as u8; bytes])).unwrap();
@@ -377,8 +377,8 @@ fn what_is_much_is_given_up_until_a_checkpoint_holds_it() {
     append(4, 100);
     assert_eq!(log.pending_bytes(), 0, "a small one behind a gap is of no use either");
     assert!(!log.sync_to(4).unwrap());
-    assert!(log.sync_to(1).unwrap(), "what was durable before is so still");
-    // A checkpoint captures 2 to 4; what comes after is kept, and waits for it.
+    assert!(log.sync_to(1).unwrap(), "an earlier durable record is still durable");
+    // A checkpoint captures 2 to 4; later records are kept, and wait for it.
     log.keep_again();
     append(5, 100);
     assert!(log.pending_bytes() > 0);
@@ -393,8 +393,8 @@ fn what_is_much_is_given_up_until_a_checkpoint_holds_it() {
     assert_eq!(msns(&written), [5], "nothing was written that has a gap before it");
 }
 
-/// Random sizes under a small bound, syncs that ask for checkpoints, checkpoints during which more comes,
-/// and crashes: what was called durable is replayed, and what is replayed has no gap.
+/// Random sizes under a small bound, syncs that need checkpoints, checkpoints during which more comes, and
+/// crashes: records reported as durable are replayed, and a replay has no gap.
 #[test]
 fn random_gaps_lose_nothing_durable() {
     let (mut gaps, mut replays) = (0, 0);
@@ -448,7 +448,7 @@ fn random_gaps_lose_nothing_durable() {
 }
 
 #[test]
-fn a_segment_that_finds_no_room_on_the_disk_is_written_where_it_belongs_once_there_is() {
+fn a_segment_that_found_the_disk_full_is_written_to_its_place_later() {
     let device = device();
     let (log, _) = open(&device, &START);
     append(&log, 1);
@@ -459,7 +459,7 @@ fn a_segment_that_finds_no_room_on_the_disk_is_written_where_it_belongs_once_the
         assert!(matches!(log.sync_to(msn), Err(Error::DeviceFull(_))), "{msn}");
         assert_eq!(msns(&replayed(device.durable_bytes(), &START).1), [1]);
     }
-    assert!(log.sync_to(1).unwrap(), "what is durable is so still");
+    assert!(log.sync_to(1).unwrap(), "it is still durable");
     device.fill_up(false);
     append(&log, 6);
     assert!(log.sync_to(6).unwrap());
@@ -468,7 +468,7 @@ fn a_segment_that_finds_no_room_on_the_disk_is_written_where_it_belongs_once_the
 }
 
 #[test]
-fn a_segment_that_found_no_room_is_let_go_of_when_a_checkpoint_holds_what_is_in_it() {
+fn a_segment_that_found_the_disk_full_is_dropped_once_a_checkpoint_holds_it() {
     for is_over in [false, true] {
         let device = device();
         let (log, _) = open(&device, &START);

@@ -1,4 +1,4 @@
-//! Appending to the log, and making it durable for all who wait at once.
+//! Appending to the log, and making it durable for all waiting threads at once.
 
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -17,12 +17,12 @@ use crate::planted;
 
 /// A segment gets no further record beyond this size, in bytes.
 const SEGMENT_BYTES_MAX: usize = 8 << 20;
-/// A record of at least this part of a segment is copied into one when that is written, and not
-/// before: a checkpoint may come first.
+/// A record of at least a segment's size divided by this is copied only when its segment is written: a
+/// checkpoint may come first.
 const SHARED_PARTS: usize = 128;
 
-/// The log of an open volume. It has no thread: whoever needs something durable writes and syncs for
-/// all others that wait meanwhile.
+/// The log of an open volume. It has no thread of its own: a caller that needs durability writes and syncs
+/// for all others that wait meanwhile.
 ///
 /// Its lock is held for copies in memory only, never over a device call.
 pub(crate) struct Log {
@@ -30,7 +30,7 @@ pub(crate) struct Log {
     log_area: LogArea,
     volume_hash: u64,
     segment_bytes_max: usize,
-    /// What is pending is given up beyond this.
+    /// Pending records are given up beyond this size.
     pending_bytes_max: u64,
     shared: Mutex<Shared>,
     /// Notified whenever `writing` or `syncing` ends.
@@ -39,20 +39,20 @@ pub(crate) struct Log {
 
 struct Shared {
     ring: Ring,
-    /// Appended and not given to the device; the last one still grows.
+    /// Appended and not yet written; the last one still grows.
     pending: VecDeque<Pending>,
     pending_bytes: u64,
-    /// Of the records up to this MSN some were given up, if it is more than `written_msn`: only a
-    /// checkpoint makes them durable, and none behind them is written before.
+    /// If it is more than `written_msn`, some records up to this MSN were given up: only a checkpoint makes
+    /// them durable, and no later record is written before that.
     given_up_msn: u64,
-    /// Whether appended records are kept; not between giving up and the next checkpoint's moment.
+    /// Whether appended records are kept. They are not between giving up and the next checkpoint's capture.
     keeping: bool,
-    /// A segment that found no room on the disk under the device. It has its place and number, so it is the
-    /// next to be written there, unless nobody needs it any more.
+    /// A segment that found no room on the disk under the device. It has its place and number, so it must be
+    /// the next one written, unless a checkpoint makes it unnecessary.
     stuck: Option<(SegmentBuf, Place)>,
     /// The memory of the last segment written, for the next.
     spare: Option<SegmentBuf>,
-    /// The last MSN appended; of it, written; of it, durable.
+    /// The last MSN appended; the last one written; the last one durable.
     appended_msn: u64,
     written_msn: u64,
     durable_msn: u64,
@@ -60,23 +60,23 @@ struct Shared {
     durable_seq: u64,
     /// One thread at a time writes, so that segments reach the device in order.
     writing: bool,
-    /// One thread at a time syncs; others that need a sync wait for it and are mostly served by it.
+    /// One thread at a time syncs; others that need a sync wait for it, and it mostly serves them too.
     syncing: bool,
     /// Set once; from then on nothing becomes durable.
     failure: Option<Error>,
     counts: LogCounts,
 }
 
-/// Records that no device write has taken.
+/// Records that are not written yet.
 enum Pending {
-    /// Small ones, in the form of a segment.
+    /// Small records, in the form of a segment.
     Filled(SegmentBuf),
-    /// A large one, shared with the batch that it came in.
+    /// A large record, shared with its batch.
     Shared { first_msn: u64, changes: u32, record: Arc<Vec<u8>> },
 }
 
 impl Pending {
-    /// What it takes in the log area in bytes, as a segment of its own.
+    /// Its size in the log area in bytes, as a segment of its own.
     fn bytes(&self) -> usize {
         match self {
             Pending::Filled(segment) => segment.bytes(),
@@ -92,7 +92,7 @@ impl Pending {
     }
 }
 
-/// What was written to the log since it was opened.
+/// The writes to the log since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogCounts {
     pub segments: u64,
@@ -100,9 +100,9 @@ pub(crate) struct LogCounts {
 }
 
 impl Log {
-    /// An empty log whose first segment will be `start`. The superblock names that start, or an
-    /// earlier one that a replay reads through to it, before anything is appended. When more than
-    /// `pending_bytes_max` is in memory for it alone, that is given up.
+    /// An empty log whose first segment will be `start`. Before anything is appended, the superblock must
+    /// name that start, or an earlier one from which a replay reads through to it. Records are given up when
+    /// more than `pending_bytes_max` bytes are in memory for the log alone.
     pub(crate) fn open_at(
         disk: Arc<Disk>,
         log_area: LogArea,
@@ -127,7 +127,7 @@ impl Log {
             failure: None,
             counts: LogCounts::default(),
         };
-        // A segment of an eighth leaves little unused before the log area's end.
+        // With segments of an eighth, little is unused at the log area's end.
         let eighth = usize::try_from(log_area.len / 8).unwrap_or(usize::MAX);
         Log {
             disk,
@@ -140,12 +140,12 @@ impl Log {
         }
     }
 
-    /// Keeps a record to be written later: small ones are copied. Its MSNs are above all appended
-    /// before, so it is called where MSNs are given out. Room in the log area is not looked at.
+    /// Keeps a record to be written later; small ones are copied. Its MSNs are above all appended before, so
+    /// this is called under the lock that numbers changes. Does not check for room in the log area.
     ///
-    /// Where so much is pending that writing it here and then in nodes would be dearer than a
-    /// checkpoint, it is given up, and with it what comes until the next checkpoint's moment (*late
-    /// binding*, TOS §3.4, without a binding: a large write is written once, by the checkpoint).
+    /// If so much is pending that a checkpoint is cheaper than writing it here and again in nodes, all of it
+    /// is given up, with the records until the next checkpoint's capture (*late binding*, TOS §3.4, without a
+    /// binding: the checkpoint alone writes a large write, once).
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::TooLarge`]: nothing was appended.
@@ -173,20 +173,20 @@ impl Log {
         Ok(())
     }
 
-    /// Keeps again what is appended from now on. A checkpoint that holds all that came before is to
-    /// follow; until it has come, nothing is written.
+    /// Keeps records again from now on. The caller is capturing a checkpoint that holds all earlier ones;
+    /// until it is durable, nothing is written.
     pub(crate) fn keep_again(&self) {
         self.shared.lock().keeping = true;
     }
 
-    /// Returns when every record appended before the call, up to `msn`, is durable. Where they are
-    /// already, the device is not asked; else it costs one write and one sync, shared by all who wait.
-    /// `false` where only a checkpoint can make them so, because some were given up.
+    /// Returns when every record appended before the call, up to `msn`, is durable. If they are already, this
+    /// calls no device; else it costs one write and one sync, shared by all waiting threads. `false` if only
+    /// a checkpoint can make them durable, because some were given up.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where the log area has no room: the records stay in memory, and the call may
-    /// be repeated after a [`trim_to`](Log::trim_to). [`Error::Device`] or [`Error::ReadOnly`] after
-    /// a failure: nothing becomes durable any more.
+    /// [`Error::NoSpace`] if the log area has no room: the records stay in memory, and the call may be
+    /// repeated after a [`trim_to`](Log::trim_to). [`Error::Device`] or [`Error::ReadOnly`] after a failure:
+    /// nothing becomes durable any more.
     pub(crate) fn sync_to(&self, msn: u64) -> Result<bool> {
         let mut shared = self.shared.lock();
         let msn = msn.min(shared.appended_msn);
@@ -214,7 +214,7 @@ impl Log {
         result.map(|()| is_durable)
     }
 
-    /// Gives what is pending to the device without a sync, as it is between the two.
+    /// Writes all pending records without a sync: the state between the two.
     #[cfg(test)]
     pub(crate) fn write_out(&self) -> Result<()> {
         self.write_pending(self.shared.lock()).1
@@ -227,13 +227,13 @@ impl Log {
     ) -> (MutexGuard<'s, Shared>, Result<()>) {
         let (shared, written) = self.write_pending(shared);
         match written {
-            // Later records found no room; those that this caller needs did.
+            // Only later records found no room.
             Err(Error::NoSpace | Error::DeviceFull(_)) if shared.written_msn >= msn => {}
             Err(e) => return (shared, Err(e)),
             Ok(()) => {}
         }
-        // Only what was written before the sync began counts: a write-out may go on beside it.
-        // Nobody is writing at this moment, so every segment that has a number is written.
+        // Only segments written before the sync began count, because another thread may write meanwhile. No
+        // thread is writing at this moment, so every numbered segment is written.
         let written = (shared.written_msn, shared.ring.next_seq());
         drop(shared);
         let synced = if planted::is(planted::Bug::LogNotSynced) { Ok(()) } else { self.disk.sync() };
@@ -248,8 +248,8 @@ impl Log {
         (shared, synced)
     }
 
-    /// Writes what is pending at the time of the call, in order, one segment after the other, as far
-    /// as it is not given up meanwhile.
+    /// Writes the records that are pending at the time of the call, in order, one segment after the other,
+    /// unless they are given up meanwhile.
     fn write_pending<'s>(
         &'s self,
         mut shared: MutexGuard<'s, Shared>,
@@ -303,8 +303,8 @@ impl Log {
         (shared, written)
     }
 
-    /// Where a replay begins that needs all changes from `first_unapplied_msn` on: for the
-    /// superblock of a checkpoint that holds everything before it.
+    /// The start of a replay that needs all changes from `first_unapplied_msn` on: for the superblock of a
+    /// checkpoint that holds everything before it.
     pub(crate) fn start_for(&self, first_unapplied_msn: u64) -> LogStart {
         self.shared.lock().ring.start_for(first_unapplied_msn)
     }
@@ -315,8 +315,8 @@ impl Log {
         self.shared.lock().ring.trim_to(start);
     }
 
-    /// Drops what is pending before `first_unapplied_msn`: a durable superblock names a checkpoint
-    /// that holds it all, so it need not be written here any more.
+    /// Drops pending records before `first_unapplied_msn`: a durable superblock names a checkpoint that holds
+    /// them.
     pub(crate) fn forget_before(&self, first_unapplied_msn: u64) {
         let shared = &mut *self.shared.lock();
         while shared.pending.front().is_some_and(|pending| pending.last_msn() < first_unapplied_msn) {
@@ -337,15 +337,14 @@ impl Log {
         self.log_area.len
     }
 
-    /// Bytes of the log area that are in use or will be by what is pending.
+    /// Bytes of the log area that are in use, or will be when the pending records are written.
     pub(crate) fn used_bytes(&self) -> u64 {
         let shared = self.shared.lock();
         shared.ring.used_bytes() + shared.pending_bytes
     }
 
-    /// What is left of the log area. While it is at least half of it, a record of
-    /// almost a quarter finds room: of the two parts into which the log area's end may cut that half,
-    /// one is a quarter at least.
+    /// The free bytes of the log area. While they are at least half of it, a record of almost a quarter finds
+    /// room: the log area's end may cut that half in two parts, and the larger one is at least a quarter.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.log_area.len.saturating_sub(self.used_bytes())
     }
@@ -356,25 +355,25 @@ impl Log {
         self.shared.lock().pending_bytes
     }
 
-    /// The last MSN that is durable by this log; 0 before its first sync.
+    /// The last MSN that this log has made durable; 0 before its first sync.
     #[cfg(test)]
     pub(crate) fn durable_msn(&self) -> u64 {
         self.shared.lock().durable_msn
     }
 
-    /// What was written since it was opened.
+    /// The writes since it was opened.
     pub(crate) fn counts(&self) -> LogCounts {
         self.shared.lock().counts
     }
 }
 
 impl Shared {
-    /// Whether something was given up that no checkpoint holds yet.
+    /// Whether records were given up that no checkpoint holds yet.
     fn has_gap(&self) -> bool {
         self.given_up_msn > self.written_msn
     }
 
-    /// Lets go of all that is pending.
+    /// Gives up all pending records.
     fn abort(&mut self) {
         self.given_up_msn = self.appended_msn;
         self.keeping = false;
@@ -400,7 +399,7 @@ impl Shared {
         pushed
     }
 
-    /// The segment that is to be written next, with its place. On an error everything is as it was.
+    /// The next segment to write, and its place. After an error everything is as it was.
     fn next_segment(&mut self, bytes_max: usize) -> Result<(SegmentBuf, Place)> {
         if let Some((segment, place)) = self.stuck.take()
             && self.ring.is_live(place.seq)
@@ -419,8 +418,8 @@ impl Shared {
         }
     }
 
-    /// Takes what the next segment is to hold: what is pending first, and large records behind it as
-    /// far as there is room. On an error everything is pending still.
+    /// Takes the records of the next segment: the first pending ones, and large ones behind them while there
+    /// is room. After an error everything is still pending.
     fn take_segment(&mut self, bytes_max: usize) -> Result<SegmentBuf> {
         let mut segment = match self.pending.pop_front() {
             Some(Pending::Filled(segment)) => {
@@ -431,7 +430,7 @@ impl Shared {
                 self.pending.push_front(large);
                 self.spare.take().unwrap_or_default()
             }
-            // Never while `written_msn` trails: a segment leaves the list to be written or to fail.
+            // Cannot be while `written_msn` trails: a segment leaves the list only to be written or to fail.
             None => return Err(Error::ReadOnly { why: String::from("a segment of the log is gone") }),
         };
         while let Some(Pending::Shared { first_msn, changes, record }) = self.pending.front() {

@@ -1,4 +1,4 @@
-//! What threads see of one log.
+//! Several threads on one log.
 
 use std::boxed::Box;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use super::*;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A device that runs something in the middle of a sync and notices two writes or syncs at once.
+/// A device that runs a hook in the middle of a sync, and notices two writes or syncs at once.
 struct Watched {
     inner: Arc<MemDevice>,
     during_sync: Mutex<Option<Hook>>,
@@ -71,7 +71,7 @@ impl Device for Watched {
 }
 
 #[test]
-fn what_is_appended_or_written_during_a_sync_is_not_durable_by_it() {
+fn a_sync_makes_no_record_durable_that_was_written_after_it_began() {
     let device = Watched::new(device());
     let disk = Arc::new(Disk::new(device.clone()));
     let log = Arc::new(Log::open_at(disk, LOG_AREA, &ID, &START, u64::MAX));
@@ -89,9 +89,9 @@ fn what_is_appended_or_written_during_a_sync_is_not_durable_by_it() {
     assert_eq!(msns(&replayed(device.inner.durable_bytes(), &START).1), [1, 2, 3]);
 }
 
-/// Two that come during a sync share the next one, however they are scheduled.
+/// Two threads that come during a sync share the next one, however they are scheduled.
 #[test]
-fn those_who_come_during_a_sync_share_the_next() {
+fn threads_that_come_during_a_sync_share_the_next() {
     for _ in 0..20 {
         let device = Watched::new(device());
         let disk = Arc::new(Disk::new(device.clone()));
@@ -114,8 +114,8 @@ fn those_who_come_during_a_sync_share_the_next() {
     }
 }
 
-/// Threads append and sync; whenever one is told that its record is durable, it is. In the end
-/// everything is there in order, and syncs were shared or at least not more than the calls.
+/// Threads append and sync; each record is durable when `sync_to` returns. In the end all records are there
+/// in order, and there were not more syncs than calls.
 #[test]
 fn threads_share_writes_and_syncs() {
     const EACH: u64 = 60;
@@ -143,7 +143,7 @@ fn threads_share_writes_and_syncs() {
                         calls.fetch_add(1, Ordering::Relaxed);
                         assert!(log.durable_msn() >= msn);
                     }
-                    // Half of the log area at most, by checkpoints that know every durable record.
+                    // At most half of the log area is in use, by checkpoints that hold every durable record.
                     if log.free_bytes() < log.capacity_bytes() / 2 {
                         let start = log.start_for(log.durable_msn() + 1);
                         log.trim_to(&start);
@@ -164,9 +164,9 @@ fn threads_share_writes_and_syncs() {
     assert!(disk.counts().syncs <= calls.load(Ordering::Relaxed) + 1);
 }
 
-/// All threads that wait on a sync that fails are told so.
+/// All threads that wait for a failed sync get its error.
 #[test]
-fn a_failed_sync_fails_all_who_wait() {
+fn a_failed_sync_fails_all_waiting_threads() {
     let device = device();
     let (log, _) = open(&device, &START);
     (1..=8).for_each(|msn| append(&log, msn));
