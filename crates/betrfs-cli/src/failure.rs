@@ -1,4 +1,4 @@
-//! Why a command fails, and what is told of it.
+//! Failures of commands, and their messages.
 
 use std::error::Error;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::io::{self, Write};
 
 use rustix::io::Errno;
 
-/// A sentence for whoever gave the command: what failed, where, and what to do about it.
+/// A failure with a sentence for the user: what failed, where, and what to do about it.
 #[derive(Debug)]
 pub struct Failure {
     sentence: String,
     kind: Kind,
 }
 
-/// What a failure is about, as far as exit codes tell.
+/// The kinds of failure that exit codes distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A volume was found damaged, and nothing else failed.
     Damage,
-    /// The user may not do it.
+    /// The user lacks permission.
     Permission,
-    /// The system has too little of something: memory, processes, open files.
+    /// The system is out of memory, processes or open files.
     System,
-    /// The user has interrupted it.
+    /// The user interrupted it.
     Interrupted,
     /// The command line is wrong.
     Usage,
@@ -31,12 +31,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, each told by its place.
+    /// All kinds; a server's announcement names one by its index.
     pub const ALL: [Kind; 6] =
         [Kind::Damage, Kind::Permission, Kind::System, Kind::Interrupted, Kind::Usage, Kind::Other];
 }
 
-/// How a command ends.
+/// The outcome of a command.
 pub type Outcome = Result<(), Failure>;
 
 impl Failure {
@@ -45,17 +45,17 @@ impl Failure {
         Failure::of(Kind::Other, sentence)
     }
 
-    /// A failure of a kind.
+    /// A failure of this kind.
     pub fn of(kind: Kind, sentence: impl Into<String>) -> Failure {
         Failure { sentence: sentence.into(), kind }
     }
 
-    /// A volume was found damaged.
+    /// The volume was found damaged.
     pub fn damage(sentence: impl Into<String>) -> Failure {
         Failure::of(Kind::Damage, sentence)
     }
 
-    /// What it is about.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -75,7 +75,7 @@ impl<E: Error + 'static> From<E> for Failure {
     }
 }
 
-/// The system's error number in an error, or in what has caused it.
+/// The system's error number in an error or its causes.
 fn errno_in(error: &(dyn Error + 'static)) -> Option<Errno> {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     let number = |error: &(dyn Error + 'static)| match error.downcast_ref::<io::Error>() {
@@ -85,7 +85,7 @@ fn errno_in(error: &(dyn Error + 'static)) -> Option<Errno> {
     causes.into_iter().find_map(number)
 }
 
-/// What an error number is about, and what to do where there is too little of something.
+/// The kind for an error number, and the advice to add to the sentence.
 fn judge(errno: Errno) -> (Kind, &'static str) {
     match errno {
         Errno::MFILE => (Kind::System, "; raise the limit of open files (`ulimit -n`)"),
@@ -99,9 +99,9 @@ fn judge(errno: Errno) -> (Kind, &'static str) {
     }
 }
 
-/// Tells on standard error what is not as it should be, and no reason to stop.
+/// Prints a warning on standard error.
 pub fn warn(sentence: &str) {
-    // Whoever cannot be told is not.
+    // A failure to print is ignored.
     let _ = writeln!(std::io::stderr(), "betrfs: warning: {sentence}");
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_system_lacks_is_told_with_the_way_out() {
+    fn a_lack_of_resources_is_named_with_the_way_out() {
         let failure = Failure::from(io::Error::from(Errno::MFILE));
         assert!(failure.kind() == Kind::System && failure.to_string().contains("ulimit -n"));
         let inner = betrfs_fuse::MountError::Io { doing: "start threads", source: Errno::AGAIN.into() };

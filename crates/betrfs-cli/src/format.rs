@@ -1,4 +1,4 @@
-//! How data is printed.
+//! Output: text or JSON on standard output.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// The forms of what is printed on standard output.
+/// The forms of output on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
@@ -23,8 +23,7 @@ pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     print(serde_json::to_string_pretty(document)?)
 }
 
-/// Prints a line, or several, on standard output. That whoever reads it has seen enough is no failure; that
-/// it cannot be written anywhere is one.
+/// Prints one or more lines on standard output. A closed pipe is no failure; any other write error is one.
 pub fn print(text: impl Display) -> Result<(), Failure> {
     match writeln!(io::stdout().lock(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

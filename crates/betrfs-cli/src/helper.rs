@@ -1,12 +1,12 @@
-//! The names and command lines by which mkfs(8), mount(8) and fsck(8) call a file system's helper, and the
-//! exit codes that they expect of it.
+//! Helpers of mkfs(8), mount(8), umount(8) and fsck(8): the program's other names, their command lines, and
+//! the exit codes expected of them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::failure::Kind;
 
-/// How the program's end is told to whoever called it.
+/// The program's exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExitCodes {
     /// A volume was found damaged.
@@ -15,19 +15,19 @@ pub struct ExitCodes {
     pub failed: u8,
     /// The command line is wrong.
     pub usage: u8,
-    /// The user may not do it.
+    /// The user lacks permission.
     pub permission: u8,
-    /// The system has too little of something.
+    /// The system is out of a resource.
     pub system: u8,
-    /// The user has interrupted it.
+    /// The user interrupted it.
     pub interrupted: u8,
 }
 
 impl ExitCodes {
-    /// Those of a program that was called so.
+    /// The exit codes of the program under this name.
     pub fn of_program(program: &OsStr) -> ExitCodes {
         match helper_of(program) {
-            // 1 would be damage that is no more.
+            // Not 1: that would mean repaired damage.
             Some("fsck") => {
                 ExitCodes { damaged: 4, failed: 8, usage: 16, permission: 8, system: 8, interrupted: 32 }
             }
@@ -38,7 +38,7 @@ impl ExitCodes {
         }
     }
 
-    /// The code for a failure of a kind.
+    /// The code for a kind of failure.
     pub fn of_kind(&self, kind: Kind) -> u8 {
         match kind {
             Kind::Damage => self.damaged,
@@ -51,11 +51,10 @@ impl ExitCodes {
     }
 }
 
-/// The types of file system by which helpers are called, beside our own name those that mount(8) finds in
-/// /proc/self/mountinfo.
+/// File system types in the names of helpers: our own, and those that mount(8) finds in /proc/self/mountinfo.
 const TYPES: [&str; 3] = ["betrfs", "fuse.betrfs", "fuseblk.betrfs"];
 
-/// The names under which the program is a helper of mkfs(8), fsck(8), mount(8) and umount(8).
+/// The program's names as a helper of mkfs(8), fsck(8), mount(8) and umount(8).
 pub const HELPERS: [&str; 8] = [
     "mkfs.betrfs",
     "fsck.betrfs",
@@ -67,19 +66,19 @@ pub const HELPERS: [&str; 8] = [
     "umount.fuseblk.betrfs",
 ];
 
-/// What a helper's name begins with: `mount` of `/sbin/mount.betrfs`.
+/// The first part of a helper's name: `mount` of `/sbin/mount.betrfs`.
 fn helper_of(program: &OsStr) -> Option<&str> {
     let name = Path::new(program).file_name().and_then(OsStr::to_str)?;
     name.split_once('.').filter(|(_, fs_type)| TYPES.contains(fs_type)).map(|(helper, _)| helper)
 }
 
-/// The command line with the command that the program's name stands for.
+/// Inserts the command that the program's name stands for into a command line.
 pub fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_else(|| "betrfs".into());
     let rest: Vec<_> = arguments.collect();
     let (command, rest) = match helper_of(&program) {
-        // The flags of mount(8) and umount(8) the commands have themselves.
+        // The commands themselves accept the flags of mount(8) and umount(8).
         Some("mkfs") => ("mkfs", rest),
         Some("mount") => ("mount", rest),
         Some("umount") => ("umount", rest),
@@ -89,7 +88,7 @@ pub fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStri
     [program, command.into()].into_iter().chain(rest).collect()
 }
 
-/// Leaves out flags that fsck(8) passes on whatever the file system.
+/// Leaves out the flags that fsck(8) passes to every helper.
 fn without(arguments: Vec<OsString>, flags: &[&str]) -> Vec<OsString> {
     arguments.into_iter().filter(|argument| !flags.iter().any(|flag| argument == flag)).collect()
 }

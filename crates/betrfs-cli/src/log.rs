@@ -1,20 +1,19 @@
-//! Where the log goes: to standard error, which a server in the background has on its log file; or, where it
-//! has none, to the system's log.
+//! The log: to standard error, which for a server in the background is its log file; or, if it has none, to
+//! the system's log.
 
 use std::io::IsTerminal;
 
 use syslog_tracing::{Facility, Options, Syslog};
 use tracing::Level;
 
-/// Whose log it is, and where it goes.
+/// The writer and the place of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A command's, on standard error: warnings, and more the more often `--verbose` was given.
+    /// A command's, on standard error: warnings, and more with each `--verbose`.
     Command,
-    /// A server's, in its file: the few lines of a mount's life, too.
+    /// A server's, in its file: also the few lines of a mount's life.
     File,
-    /// A server's, in the journal or whatever else takes what is sent to syslog(3); where nothing does,
-    /// nowhere.
+    /// A server's, by syslog(3), to the journal or another receiver; without a receiver it is lost.
     System,
 }
 
@@ -25,10 +24,10 @@ pub fn start(verbose: u8, place: Place) {
         (Place::Command, 1) | (_, 0) => Level::INFO,
         _ => Level::DEBUG,
     };
-    // Of a line that cannot be written nobody can be told: that goes to standard error, and panics there.
+    // By default a line that cannot be written is reported on standard error, which may panic.
     let log = tracing_subscriber::fmt().with_max_level(level).log_internal_errors(false);
     match (place, Syslog::new(c"betrfs", Options::LOG_PID, Facility::Daemon)) {
-        // It has times and levels of its own.
+        // The system's log has times and levels of its own.
         (Place::System, Some(system)) => {
             log.with_ansi(false)
                 .without_time()

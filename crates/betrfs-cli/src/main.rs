@@ -20,21 +20,21 @@ use commands::{check, clone, install_helpers, mkfs, mount, rm_tree, snapshot, st
 use helper::ExitCodes;
 use log::Place;
 
-/// The C library's allocator either maps what is as large as a basement anew each time, and has the
-/// kernel clear it, or keeps holes that nothing fits into.
+/// Jemalloc, because the C library's allocator either maps every allocation of a basement's size anew, to be
+/// cleared by the kernel, or keeps holes too small to use.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, nothing wrong
-  1  failed, or a problem was found; what and where is on standard error
+  1  failed, or a problem was found; standard error says what and where
   2  the command line is wrong
 
 Called as mkfs.betrfs, fsck.betrfs, mount.betrfs, umount.betrfs, or with `fuse.` or `fuseblk.` before `betrfs`, \
 it is `betrfs mkfs`, `check`, `mount` or `umount`. fsck.betrfs ends with the exit codes of fsck(8): 4 for a \
 damaged volume, 8 if it failed, 16 for a wrong command line; mount.betrfs and umount.betrfs with those of \
-mount(8): 1 for a wrong command line or a lack of rights, 2 if the system has too little of something, 8 if it \
+mount(8): 1 for a wrong command line or a lack of rights, 2 if the system is out of a resource, 8 if it \
 was interrupted, 32 for any other failure.";
 
 /// A file system in which every directory can be renamed, cloned or deleted in a bounded number of
@@ -42,7 +42,7 @@ was interrupted, 32 for any other failure.";
 #[derive(Parser)]
 #[command(name = "betrfs", bin_name = "betrfs", version, after_help = EXIT_CODES)]
 struct Arguments {
-    /// Tell on standard error what is done (twice: everything)
+    /// Log to standard error (twice: in detail)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     let codes = ExitCodes::of_program(line.first().map(OsString::as_os_str).unwrap_or_default());
     let arguments = match Arguments::try_parse_from(line) {
         Ok(arguments) => arguments,
-        // The help that was asked for comes so, too.
+        // A request for help is an error here too.
         Err(told) => {
             let _ = told.print();
             return if told.use_stderr() { ExitCode::from(codes.usage) } else { ExitCode::SUCCESS };
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Whoever cannot be told has the exit code.
+            // If standard error is closed, the exit code remains.
             let _ = writeln!(std::io::stderr(), "betrfs: {failure}");
             ExitCode::from(codes.of_kind(failure.kind()))
         }
@@ -111,8 +111,8 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
-    /// Lines are broken where the terminal ends; only lists and examples, which are indented, have lines of
-    /// their own.
+    /// The terminal's width breaks lines; only lists and examples, which are indented, have lines of their
+    /// own.
     #[test]
     fn help_has_no_line_breaks_of_its_own() {
         use clap::CommandFactory;

@@ -1,15 +1,15 @@
-//! How much memory there is for this process and its kin.
+//! The memory available to this process.
 
 use std::path::Path;
 
-/// Where control groups are: those of the second version, those of the first for memory, and the file
-/// with a group's limit in bytes.
+/// Control groups, of version 2 and version 1: the controller's name, the mount point, and the file with a
+/// group's limit in bytes.
 const HIERARCHIES: [(&str, &str, &str); 2] =
     [("", "/sys/fs/cgroup", "memory.max"), ("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
 
-/// How much memory a mount takes for nodes where nobody says: a quarter of what there is, for the
-/// kernel's pages of the same files need some too, but not less than a usual checkpoint needs, nor so
-/// much that one takes long.
+/// The default budget of a mount's node cache: a quarter of the available memory, as the kernel's pages of
+/// the same files need memory too; but at least what a usual checkpoint needs, and not so much that a
+/// checkpoint takes long.
 pub fn default_cache_bytes() -> u64 {
     cache_bytes_of(available_bytes())
 }
@@ -18,7 +18,7 @@ fn cache_bytes_of(available_bytes: u64) -> u64 {
     (available_bytes / 4).clamp(64 << 20, 1 << 30)
 }
 
-/// The machine's memory, or the least limit of the control groups that this process is in.
+/// The machine's memory, or the least limit of this process's control groups.
 fn available_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine_bytes = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
@@ -27,8 +27,8 @@ fn available_bytes() -> u64 {
     group_limit_bytes(&groups, limit).map_or(machine_bytes, |bytes| bytes.min(machine_bytes))
 }
 
-/// The least limit of the groups that a process is in, those above them included. What `limit` does not
-/// have, or is no number, limits nothing: in a container the groups above are not to be seen.
+/// The least limit of a process's groups and their parents. Groups for which `limit` returns `None` or no
+/// number count as unlimited: in a container the parents are not visible.
 fn group_limit_bytes(groups: &str, limit: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let of_line = |line: &str| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_first_version_the_group_for_memory_counts() {
+    fn in_version_1_the_memory_group_counts() {
         let first = "5:cpu,cpuacct:/a\n4:memory:/b\n0::/\n";
         let limits = [
             ("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1000\n"),

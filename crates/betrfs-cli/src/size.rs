@@ -2,7 +2,7 @@
 
 const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 
-/// Reads `4096`, `256M`, `8G`, `1GiB`: powers of 1024.
+/// Parses `4096`, `256M`, `8G`, `1GiB`: powers of 1024.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("`{text}` is not a size: write a number of bytes, or one with K, M, G or T, as in 8G");
@@ -14,7 +14,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     count.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is larger than any volume can be"))
 }
 
-/// As [`parse`], where 0 makes no sense.
+/// As [`parse`]; refuses 0.
 pub fn parse_positive(text: &str) -> Result<u64, String> {
     match parse(text)? {
         0 => Err("it has to be more than 0".to_owned()),
@@ -22,7 +22,7 @@ pub fn parse_positive(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Writes a size for people: `4096 B`, `256.0 MiB`.
+/// Formats a size for people: `4.0 KiB`, `256.0 MiB`.
 pub fn show(bytes: u64) -> String {
     match UNITS.iter().rev().find(|(_, shift)| bytes >> shift > 0) {
         Some((unit, shift)) => format!("{:.1} {unit}iB", bytes as f64 / (1u64 << shift) as f64),
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_with_an_example() {
+    fn a_wrong_size_is_refused_with_an_example() {
         for text in ["", "G", "8X", "-1", "1.5G", "8GG", "0x10", "99999999999999999999", "20000000T"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! `betrfs check`: walks everything on a volume.
+//! `betrfs check`: reads and verifies a whole volume.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::format::{Format, print, print_json};
 /// Check a volume: read all of it and verify it
 #[derive(clap::Args)]
 #[command(after_help = "\
-The volume must not be mounted. Changes that were in its log are replayed first, as a mount would. A \
-volume that cannot be opened is checked as far as it can be read, and not changed. \
-Every problem is one line on standard output, with its place, the files of which something cannot be \
-read, and its kind in brackets; the exit code is then 1. Lines that begin with `not checked` say what could not be judged.
+The volume must not be mounted. Changes in its log are replayed first, as by a mount. A volume that cannot \
+be opened is checked as far as it can be read, and not changed. \
+Every problem is one line on standard output, with its place, the files it makes unreadable in part, and its \
+kind in brackets; the exit code is then 1. Lines that begin with `not checked` name parts that could not be judged.
 
 Example:
   betrfs check data.betrfs")]
@@ -31,7 +31,7 @@ pub struct Arguments {
     format: Format,
 }
 
-/// The result for programs: there is one whatever happens.
+/// The result for programs, printed in any case.
 #[derive(Serialize)]
 struct Document<'a> {
     volume: &'a str,
@@ -41,7 +41,7 @@ struct Document<'a> {
     notes: &'a [String],
     files: &'a BTreeSet<String>,
     files_more: u64,
-    /// Why the volume, or its device, could not be opened (or, at the end, closed).
+    /// Why the volume or its device could not be opened, or closed at the end.
     error: Option<String>,
 }
 
@@ -103,7 +103,7 @@ fn failed(shown: &str, error: &betrfs::Error) -> Failure {
     if is_damage(error) { Failure::damage(sentence) } else { Failure::new(sentence) }
 }
 
-/// How the command ends by what was found.
+/// The outcome of the command for a report.
 fn verdict(shown: &str, report: &Report) -> Option<Failure> {
     let found = report.problems.len() as u64 + report.problems_more;
     match &report.refused {

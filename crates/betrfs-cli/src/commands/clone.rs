@@ -1,4 +1,4 @@
-//! `betrfs clone`: a copy of a file or directory that shares what it holds.
+//! `betrfs clone`: copies a file or directory by sharing its contents.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use betree_std::StdPlatform;
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 
-/// Copy a file or a directory on a mount, whatever it holds, at once
+/// Copy a file or a directory on a mount at once, whatever its size
 #[derive(clap::Args)]
 #[command(after_help = "\
 The copy holds every write that has returned, and appears whole or not at all. Both can be changed \
-afterwards, and neither sees the other's changes; what neither changes takes space once. Files with \
-several names inside the source are one file with as many names inside the copy. Root and whoever \
-mounted the volume may do it.
+afterwards, and neither sees the other's changes; unchanged data takes space once. A file with several names \
+inside the source is one file with as many names inside the copy. Only root and the user who mounted the \
+volume may clone.
 
 Example:
   betrfs clone /mnt/tree /mnt/copy")]
@@ -38,7 +38,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
             }
             Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
             Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),
-            Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may clone".to_owned(),
+            Some(betrfs_fuse::Errno::PERM) => {
+                "only root and the user who mounted the volume may clone".to_owned()
+            }
             _ => error.to_string(),
         };
         Failure::new(format!("cannot clone {from} to {to}: {why}"))

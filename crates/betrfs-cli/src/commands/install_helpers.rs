@@ -1,4 +1,5 @@
-//! `betrfs install-helpers`: the names by which mkfs(8), fsck(8), mount(8) and umount(8) find the program.
+//! `betrfs install-helpers`: links under the names by which mkfs(8), fsck(8), mount(8) and umount(8) find the
+//! program.
 
 use std::fs;
 use std::io;
@@ -9,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::format::print;
 use crate::helper::HELPERS;
 
-/// Types that mount(8) tries where it is given none, one a line; `*` stands for those of the kernel.
+/// Types that mount(8) tries if it is given none, one a line; `*` stands for the kernel's own.
 const FILESYSTEMS: &str = "etc/filesystems";
 const OWN_LINE: &str = "betrfs";
 const KERNELS_LINE: &str = "*";
@@ -19,14 +20,14 @@ const KERNELS_LINE: &str = "*";
 #[command(after_help = "\
 Examples:
   betrfs install-helpers              links in /sbin, and a line in /etc/filesystems
-  betrfs install-helpers --remove     takes both away
-With the links, `mount -t betrfs` and lines of /etc/fstab work, and umount(8) ends a mount by the program. With the line, \
-`mount FILE DIR` finds the type by itself. What is there and is not the program's own is never changed.")]
+  betrfs install-helpers --remove     removes both
+With the links, `mount -t betrfs` and lines of /etc/fstab work, and umount(8) unmounts by this program. With the line, \
+`mount FILE DIR` finds the type by itself. Files and links that are not the program's own are never changed.")]
 pub struct Arguments {
-    /// Take the links and the line away
+    /// Remove the links and the line
     #[arg(long)]
     remove: bool,
-    /// Do it below this directory instead of /, as for a package
+    /// Use this directory instead of /, as for a package
     #[arg(long, default_value = "/", hide_default_value = true)]
     root: PathBuf,
 }
@@ -40,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if arguments.remove {
         return remove(&names, &program, &arguments.root);
     }
-    // Nothing is done if a part could not be.
+    // Changes nothing if one of the links could not be made.
     for name in &names {
         if let Some(other) = other_than(name, &program)? {
             return Err(Failure::new(format!(
@@ -66,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 fn remove(names: &[PathBuf], program: &Path, root: &Path) -> Outcome {
     for name in names {
-        // What another has put there since stays.
+        // Keeps another program's link.
         if fs::read_link(name).is_ok_and(|target| target == program) {
             fs::remove_file(name).map_err(|error| failed("remove", name, &error))?;
             print(format_args!("removed {}", name.display()))?;
@@ -78,7 +79,7 @@ fn remove(names: &[PathBuf], program: &Path, root: &Path) -> Outcome {
     Ok(())
 }
 
-/// What stands at a name, if that is something else than a link to the program.
+/// Describes the file at a path, unless it is absent or a link to the program.
 fn other_than(name: &Path, program: &Path) -> Result<Option<String>, Failure> {
     let kind = match fs::symlink_metadata(name) {
         Ok(found) => found.file_type(),
@@ -92,7 +93,7 @@ fn other_than(name: &Path, program: &Path) -> Result<Option<String>, Failure> {
     Ok((target != program).then(|| format!("a link to {}", target.display())))
 }
 
-/// Writes the list of types anew if it changes; `true` if it did. A list that would be empty is removed.
+/// Applies `change` to the list of types; returns whether it changed. Removes the file if the list is empty.
 fn change_filesystems(root: &Path, change: fn(&str) -> String) -> Result<bool, Failure> {
     let path = root.join(FILESYSTEMS);
     let old = match fs::read_to_string(&path) {
@@ -110,13 +111,13 @@ fn change_filesystems(root: &Path, change: fn(&str) -> String) -> Result<bool, F
     }
     let dir = root.join("etc");
     fs::create_dir_all(&dir).map_err(|error| failed("make", &dir, &error))?;
-    // mount(8) reads the old list or the new one, and never a half.
+    // By rename, so that mount(8) reads the old list or the new one.
     let beside = dir.join("filesystems.betrfs-new");
     let written = fs::write(&beside, new).and_then(|()| fs::rename(&beside, &path));
     written.map(|()| true).map_err(|error| failed("write", &path, &error))
 }
 
-/// The list with our type before the kernel's, which it begins with if there was none.
+/// The list with our type before the kernel's; for an empty list, just these two.
 fn with_own_line(list: &str) -> String {
     if list.lines().any(|line| line.trim() == OWN_LINE) {
         return list.to_owned();
@@ -130,7 +131,7 @@ fn with_own_line(list: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The list without our type; none if nothing is left but the kernel's, which are tried without a list too.
+/// The list without our type; empty if only the kernel's would be left, which mount(8) tries without a list.
 fn without_own_line(list: &str) -> String {
     let own = |line: &&str| line.trim() == OWN_LINE;
     if !list.lines().any(|line| own(&line)) {

@@ -17,8 +17,7 @@ use crate::format::{Format, print, print_json};
 use crate::path::absolute;
 use crate::size;
 
-/// How much of what is there already is looked at: every common file system and partition table
-/// has left a mark by then.
+/// Bytes examined for existing data: every common file system and partition table has a mark within them.
 const HEAD_BYTES: usize = 128 << 10;
 /// The first bytes of a volume.
 const MAGIC: &[u8] = b"BetrFS";
@@ -28,7 +27,7 @@ const MAGIC: &[u8] = b"BetrFS";
 #[command(after_help = "\
 Examples:
   betrfs mkfs data.betrfs --size 8G    a volume in a file, which grows as it fills
-  betrfs mkfs /dev/sdb1 -L photos      a volume that takes a whole block device, with a label
+  betrfs mkfs /dev/sdb1 -L photos      a volume on a whole block device, with a label
 Then: betrfs mount data.betrfs /mnt")]
 pub struct Arguments {
     /// The file to make, or the block device to use
@@ -39,10 +38,10 @@ pub struct Arguments {
     /// The volume's label: at most 255 bytes of text
     #[arg(short = 'L', long, default_value = "", hide_default_value = true, value_parser = parse_label)]
     label: String,
-    /// The volume's UUID; a random one if it is not given
+    /// The volume's UUID; random by default
     #[arg(short = 'U', long, value_parser = parse_uuid)]
     uuid: Option<Uuid>,
-    /// Overwrite what is there: all of it is lost
+    /// Overwrite existing data, all of which is lost
     #[arg(long)]
     force: bool,
     /// How to print the result
@@ -78,7 +77,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// Makes a volume; its size.
+/// Makes a volume; returns its size in bytes.
 pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions) -> Result<u64, Failure> {
     let shown = path.display();
     let mut is_new = false;
@@ -98,7 +97,7 @@ pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions
         }
         Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             if is_among_devices(path) {
-                let sentence = format!("there is no device {shown}: `lsblk -p` lists those that are there");
+                let sentence = format!("there is no device {shown}: `lsblk -p` lists the devices");
                 return Err(Failure::new(sentence));
             }
             let size = size.ok_or_else(|| {
@@ -112,7 +111,7 @@ pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions
     let device = Arc::new(device);
     let size_bytes = device.len();
     format(Arc::clone(&device), options).map_err(|error| {
-        // Without a volume in it, it would be in the way of the next try.
+        // An empty file would be in the way of the next attempt.
         if is_new {
             device.unmake();
         }
@@ -121,25 +120,24 @@ pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions
     Ok(size_bytes)
 }
 
-/// Whether a path is where the system keeps its devices: a file there would be in memory, under a name that
-/// was meant for a disk.
+/// Whether a path is among the system's devices: a file there would be in memory, under the name of a disk.
 fn is_among_devices(path: &Path) -> bool {
     absolute(path).is_ok_and(|path| path.starts_with("/dev") && !path.starts_with("/dev/shm"))
 }
 
-/// Tells whoever makes or mounts a volume in a file that others can read: they read all files of all users
-/// in it. Of a block device the system decides that.
+/// Warns if other users can read or write a volume's file: they could then read all files of all users in it.
+/// For a block device the permissions are the system's.
 pub fn warn_if_open_to_others(path: &Path) {
     let is_open = |found: fs::Metadata| found.is_file() && found.mode() & 0o066 != 0;
     if path.metadata().is_ok_and(is_open) {
         let shown = path.display();
         warn(&format!(
-            "others can read or write {shown}, and so all that is in it: `chmod 600 {shown}` ends that"
+            "others can read or write {shown}, and so everything in it: `chmod 600 {shown}` ends that"
         ));
     }
 }
 
-/// Makes the volume; its root belongs to whoever makes it.
+/// Makes the volume; its root belongs to the calling user.
 fn format(device: Arc<FileDevice>, options: &FormatOptions) -> betrfs::Result<()> {
     let platform = Arc::new(StdPlatform::new());
     Volume::format(device.clone(), options, &*platform)?;
@@ -168,5 +166,5 @@ fn refuse_to_overwrite(device: &FileDevice, force: bool) -> Outcome {
     } else {
         return Ok(());
     };
-    Err(Failure::new(format!("{shown} {what}: choose another, or give --force to lose all that is in it")))
+    Err(Failure::new(format!("{shown} {what}: choose another, or overwrite it with --force")))
 }

@@ -22,56 +22,56 @@ use crate::size;
 /// Mount a volume on a directory
 #[derive(clap::Args)]
 #[command(after_help = "\
-Returns when the mount answers; the server then goes on in the background. What a server that was \
-killed has left at the directory is replaced, and the volume recovered.
+Returns when the mount answers; the server goes on in the background. The mount of a server that was \
+killed is replaced, and the volume recovered.
 
 Examples:
   betrfs mount data.betrfs /mnt
-  betrfs mount data.betrfs /mnt --create 8G      makes the volume first if it is not there
-  betrfs mount data.betrfs /mnt --foreground     stays, and ends with Ctrl-C
-To undo it: betrfs umount /mnt")]
+  betrfs mount data.betrfs /mnt --create 8G      makes the volume first if it does not exist
+  betrfs mount data.betrfs /mnt --foreground     runs until the unmount, or Ctrl-C
+To unmount: betrfs umount /mnt")]
 pub struct Arguments {
     /// The volume's file or block device
     volume: PathBuf,
     /// The directory to mount it on
     dir: PathBuf,
-    /// Stay in the foreground until it is unmounted
+    /// Stay in the foreground until the unmount
     #[arg(long)]
     foreground: bool,
-    /// The memory for the tree's nodes, as in 256M or 2G; by default a quarter of what the machine or the
-    /// control group has, from 64M to 1G
+    /// The memory for the tree's nodes, as in 256M or 2G; by default a quarter of the memory of the machine
+    /// or the control group, from 64M to 1G
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     cache_size: Option<u64>,
-    /// Make the volume, this large, if it is not there
+    /// Make the volume with this size if it does not exist
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     create: Option<u64>,
-    /// Where the server in the background writes its log; by default to the system's, by syslog(3)
+    /// The log file of the server in the background; by default it logs to the system, by syslog(3)
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
     /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, remount, cache_size=SIZE
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<Options>,
-    /// What mount(8) gives its helpers.
+    /// Flags of mount(8) for its helpers.
     #[command(flatten)]
     helper: HelperFlags,
-    /// The server itself, which tells on its standard output when it is ready
+    /// Be the server, and report on standard output when it is ready
     #[arg(long, hide = true)]
     server: bool,
-    /// Its standard error is no log
+    /// Log to the system instead of standard error
     #[arg(long, hide = true)]
     to_syslog: bool,
 }
 
-/// The flags that mount(8) gives its helpers.
+/// The flags that mount(8) passes to its helpers.
 #[derive(clap::Args)]
 struct HelperFlags {
-    /// Do all but mount
+    /// Do everything but mount
     #[arg(short = 'f', hide = true)]
     fake: bool,
-    /// Pass over options that are not known
+    /// Ignore unknown options
     #[arg(short = 's', hide = true)]
     sloppy: bool,
-    /// Write no mtab, which nobody does here
+    /// Write no mtab; none is written anyway
     #[arg(short = 'n', hide = true)]
     no_mtab: bool,
     /// As `-o ro`
@@ -80,16 +80,16 @@ struct HelperFlags {
     /// As `-o rw`
     #[arg(short = 'w', hide = true, conflicts_with = "read_only")]
     read_write: bool,
-    /// The name space of mounts, which mount(8) has entered
+    /// The mount namespace, which mount(8) has entered
     #[arg(short = 'N', hide = true)]
     name_space: Option<OsString>,
-    /// The type, which is ours
+    /// The type, always ours
     #[arg(short = 't', hide = true)]
     fs_type: Option<OsString>,
 }
 
 impl Arguments {
-    /// Where to log.
+    /// The place of the log.
     pub fn log_place(&self) -> Place {
         match (self.server, self.to_syslog) {
             (false, _) => Place::Command,
@@ -98,7 +98,7 @@ impl Arguments {
         }
     }
 
-    /// All options in one.
+    /// All options and flags, joined.
     fn all_options(&self) -> Result<Options, Failure> {
         let given = self.options.iter().map(|options| options.text.as_str());
         let flags = [(self.helper.read_only, "ro"), (self.helper.read_write, "rw")];
@@ -113,7 +113,7 @@ impl Arguments {
     }
 }
 
-/// Gives what is mounted on a directory other options; those that are not named stay.
+/// Changes the options of the mount on a directory; options that are not named stay.
 fn remount(dir: &Path, options: &Options) -> Outcome {
     let dir = absolute(dir)?;
     let mount = stats::mount_at(&dir)?;
@@ -123,7 +123,7 @@ fn remount(dir: &Path, options: &Options) -> Outcome {
     Ok(mount_point::remount(&dir, options.flags)?)
 }
 
-/// How tests choose the way of requests, so that both are tried; `io_uring` or `device`.
+/// Variable by which tests choose the transport: `io_uring` or `device`.
 const TRANSPORT: &str = "BETRFS_TRANSPORT";
 
 /// Runs the command.
@@ -141,7 +141,7 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     if let Some(size) = arguments.create
         && !arguments.volume.exists()
     {
-        // No volume is made for a directory on which it cannot be mounted.
+        // Checked first, so that no volume is made that cannot be mounted there.
         mount_point::examine(&absolute(&arguments.dir)?).map_err(MountError::from)?;
         mkfs::make(&arguments.volume, Some(size), false, &FormatOptions::default())?;
     } else {
@@ -154,10 +154,10 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     background::start(arguments, verbose)
 }
 
-/// The server of a mount in the background: one line tells whoever started it how it went.
+/// Runs the server of a mount in the background; announces the outcome to its starter in one line.
 fn serve_in_background(arguments: &Arguments) -> Outcome {
     rustix::process::setsid()?;
-    // A working directory could keep another file system from being unmounted; all paths are absolute.
+    // A working directory would keep its file system from being unmounted; all paths are absolute.
     std::env::set_current_dir("/")?;
     let announced = background::Announcement::new()?;
     let ready = announced.clone();

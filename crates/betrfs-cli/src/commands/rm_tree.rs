@@ -1,4 +1,4 @@
-//! `betrfs rm-tree`: removes a directory with all that is below it at once.
+//! `betrfs rm-tree`: removes a directory with everything below it at once.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -13,20 +13,20 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::path;
 
-/// Remove a directory on a mount with all that is below it, whatever it holds, at once
+/// Remove a directory on a mount with everything below it at once, whatever its size
 #[derive(clap::Args)]
 #[command(after_help = "\
-What is below the directory is removed in one operation, and after a crash it is there or not; then \
+Everything below the directory is removed in one operation: after a crash all of it is there or nothing. Then \
 the empty directory is removed. Open files live on until they are closed. Permissions inside are not \
-looked at, so only root and whoever mounted the volume may do it.
+checked, so only root and the user who mounted the volume may do it.
 
-Where it has snapshots, or a directory below it has, nothing is removed, unless they are to go along.
+If snapshots of the directory or of directories below it exist, nothing is removed without --snapshots.
 
 Examples:
   betrfs rm-tree /mnt/copy
   betrfs rm-tree --snapshots /mnt/old")]
 pub struct Arguments {
-    /// Remove the snapshots of the directory, and of all below it, with it
+    /// Remove the snapshots of the directory and of directories below it as well
     #[arg(long)]
     snapshots: bool,
     /// The directory
@@ -51,24 +51,25 @@ pub fn run(arguments: &Arguments) -> Outcome {
 fn why(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
-        Some(Errno::INVAL) => "name it, not as `.` or `..`".to_owned(),
+        Some(Errno::INVAL) => "give its name, not as `.` or `..`".to_owned(),
         Some(Errno::NOTDIR) => "it is no directory; a symbolic link is not followed".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
         Some(Errno::PERM) => {
-            "only root and whoever mounted the volume may, in a sticky directory only as its owner".to_owned()
+            "only root and the user who mounted the volume may, in a sticky directory only as its owner"
+                .to_owned()
         }
         _ => error.to_string(),
     }
 }
 
-/// Names the snapshots that hold a directory, and how to do without them.
+/// A sentence that names the snapshots that hold a directory, and the way out.
 fn why_held(dir: &Path, held: &Held) -> String {
     let count = match held.count {
         1 => "a snapshot holds".to_owned(),
         Held::COUNT_MAX.. => format!("{} snapshots or more hold", Held::COUNT_MAX),
         count => format!("{count} snapshots hold"),
     };
-    let mut text = format!("{count} it; `betrfs rm-tree --snapshots` takes them along:");
+    let mut text = format!("{count} it; `betrfs rm-tree --snapshots` removes them too:");
     for path in &held.paths {
         let _ = write!(text, "\n  {}", dir.join(OsStr::from_bytes(path)).display());
     }

@@ -16,11 +16,11 @@ use crate::path;
 /// Make, list and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
 #[command(after_help = "\
-A snapshot is a read-only copy of a directory as it stands, made at once whatever it holds, and taking \
-space only for what changes afterwards. It is found as DIR/.betrfs-snapshots/NAME, which is never \
-listed; `mkdir` and `rmdir` there do the same, but for what processes have just written to mappings. \
-Only root and whoever mounted the volume may. A directory with snapshots cannot be removed before \
-them, but with them: see `betrfs rm-tree --snapshots`.
+A snapshot is a read-only copy of a directory, made at once whatever its size; only later changes take \
+space. Its path is DIR/.betrfs-snapshots/NAME, which no listing shows; `mkdir` and `rmdir` there do the same, \
+without data just written to mappings of files. \
+Only root and the user who mounted the volume may make or remove snapshots. A directory with snapshots cannot \
+be removed before them, but together with them: see `betrfs rm-tree --snapshots`.
 
 Examples:
   betrfs snapshot create /mnt/tree monday
@@ -40,12 +40,12 @@ enum Action {
         /// The snapshot's name
         name: OsString,
     },
-    /// List the snapshots of a directory, one name a line
+    /// List the snapshots of a directory, one name per line
     List {
         /// The directory
         dir: PathBuf,
     },
-    /// Remove a snapshot with all it holds
+    /// Remove a snapshot with everything in it
     Delete {
         /// The directory
         dir: PathBuf,
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// A snapshot's name. A path would lead elsewhere.
+/// Checks a snapshot's name: a path would lead elsewhere.
 fn checked(name: &OsStr) -> Result<&OsStr, Failure> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
@@ -111,9 +111,9 @@ fn refused(doing: &str, dir: &Path, error: &io::Error) -> Failure {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
         Some(Errno::NOTDIR) => "it is no directory".to_owned(),
-        Some(Errno::EXIST) => "there is one of that name".to_owned(),
+        Some(Errno::EXIST) => "a snapshot with that name exists".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
-        Some(Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+        Some(Errno::PERM) => "only root and the user who mounted the volume may".to_owned(),
         _ => error.to_string(),
     };
     Failure::new(format!("cannot {doing} {}: {why}", dir.display()))

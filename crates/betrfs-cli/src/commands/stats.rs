@@ -14,9 +14,9 @@ use crate::size;
 /// Show what a live mount has done: kernel requests, tree queries, device I/O
 #[derive(clap::Args)]
 #[command(after_help = "\
-Requests are counted by the kernel's names for them, operations by the library's: `queries` and \
-`scans` are what they asked of the tree (what memory answers costs none), `commits` the changes. Only \
-root and whoever mounted the volume may ask.
+Requests have the kernel's names, operations the library's: `queries` and `scans` count their reads of the \
+tree (answers from memory need none), `commits` their changes. Only root and the user who mounted the volume \
+may ask.
 
 Example:
   betrfs stats /mnt --format json")]
@@ -45,13 +45,13 @@ pub fn mount_at(dir: &Path) -> Result<MountEntry, Failure> {
         MountEntry::at(dir).map_err(|error| Failure::new(format!("cannot examine {shown}: {error}")))?;
     found.filter(MountEntry::is_betrfs).ok_or_else(|| {
         Failure::new(format!(
-            "no BetrFS volume is mounted on {shown}: `findmnt -t {}` lists those that are",
+            "no BetrFS volume is mounted on {shown}: `findmnt -t {}` lists all mounts",
             FS_TYPES.join(",")
         ))
     })
 }
 
-/// What to say of a server that is not heard.
+/// The failure for a server that gave no answer.
 pub fn unheard(dir: &Path, why: &Unheard) -> Failure {
     let shown = dir.display();
     Failure::new(match why {
@@ -59,19 +59,19 @@ pub fn unheard(dir: &Path, why: &Unheard) -> Failure {
             "the server of {shown} is dead: mount the volume again, or free the directory with `betrfs umount {shown}`"
         ),
         Unheard::Silent { .. } => format!(
-            "cannot ask the server of {shown}: {why}; let it go on (`kill -CONT`), or take the mount out of sight with \
+            "cannot ask the server of {shown}: {why}; let it go on (`kill -CONT`), or detach the mount with \
              `betrfs umount --lazy {shown}`"
         ),
         _ => format!("cannot ask the server of {shown}: {why}"),
     })
 }
 
-/// Makes sure that a mount that a path leads to answers, and lets us in.
+/// Makes sure that the mount of a path answers and lets this process in.
 pub fn approach(path: &Path) -> Outcome {
     betrfs_fuse::approach(path).map_err(|why| unheard(path, &why))
 }
 
-/// Whether the volume takes changes, and if not since when and why.
+/// The volume's state in words: whether it takes changes, and if not, since when and why.
 fn told_of(state: &VolumeState) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let since = |since: i64| format!(" for {} s", now.saturating_sub(since.try_into().unwrap_or(0)));

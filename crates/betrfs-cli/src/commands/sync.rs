@@ -1,4 +1,4 @@
-//! `betrfs sync`: makes durable what was written to a mount.
+//! `betrfs sync`: makes writes to a mount durable.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::path;
 
-/// Make durable all that was written to a volume, where sync(1) does not reach it
+/// Make all writes to a volume durable, where sync(1) does not reach it
 #[derive(clap::Args)]
 #[command(after_help = "\
-The kernel tells a server of sync(1) and syncfs(2) from Linux 6.18 on, and only where root mounted with loop \
-devices at hand (findmnt shows the type fuseblk.betrfs). This works everywhere, for root and whoever mounted.
+The kernel passes sync(1) and syncfs(2) on to a server from Linux 6.18 on, and only if root mounted with loop \
+devices at hand (findmnt shows the type fuseblk.betrfs). This command always works, for root and the user who mounted.
 
 Example:
   betrfs sync /mnt")]
 pub struct Arguments {
-    /// The directory on which the volume is mounted, or one below: what was written to mappings of files in
-    /// it is made durable too
+    /// The directory on which the volume is mounted, or one below: data written to mappings of files in it
+    /// becomes durable too
     dir: PathBuf,
 }
 
@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
             Some(Errno::LOOP) => path::LOOPS.to_owned(),
-            Some(Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+            Some(Errno::PERM) => "only root and the user who mounted the volume may".to_owned(),
             _ => error.to_string(),
         };
         Failure::new(format!("cannot make {shown} durable: {why}"))

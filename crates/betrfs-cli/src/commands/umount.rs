@@ -14,17 +14,16 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::path::absolute;
 
-/// How long to wait for the end of a server that has closed its volume and told so.
+/// How long to wait for the end of a server that has reported the close of its volume.
 const END_TIME_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-/// How often to look whether a mount is out of sight.
+/// Interval between two checks whether a mount is detached.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Unmount a volume; returns when it is closed and clean
 #[derive(clap::Args)]
 #[command(after_help = "\
-With --lazy the mount is taken out of sight at once, also where something uses it or its server does not \
-answer; the volume is closed when nothing uses it any more. Only root and whoever mounted the volume may \
-unmount it.
+With --lazy the mount is detached at once, even if it is in use or its server does not answer; the volume is \
+closed when nothing uses it any more. Only root and the user who mounted the volume may unmount it.
 
 Examples:
   betrfs umount /mnt
@@ -32,10 +31,10 @@ Examples:
 pub struct Arguments {
     /// The directory on which the volume is mounted
     dir: PathBuf,
-    /// Take it out of sight at once, and wait for nobody
+    /// Detach it at once, and do not wait
     #[arg(short, long)]
     lazy: bool,
-    /// What umount(8) gives its helpers, and has no meaning here
+    /// A flag of umount(8) for its helpers, without an effect here
     #[arg(short = 'f', hide = true)]
     force: bool,
     #[arg(short = 'n', hide = true)]
@@ -46,7 +45,7 @@ pub struct Arguments {
     name_space: Option<OsString>,
     #[arg(short = 't', hide = true)]
     fs_type: Option<OsString>,
-    /// Only that, by a process that may have to wait for the server
+    /// Detach only, in a process that may have to wait for the server
     #[arg(long, hide = true, conflicts_with = "lazy")]
     detach: bool,
 }
@@ -84,18 +83,18 @@ pub fn run(arguments: &Arguments) -> Outcome {
         ))
     })?;
     if let Some(server) = server {
-        // It has told that all is well: that it ends is waited for, and not for ever.
+        // The volume is closed: the wait for the server's end is bounded.
         let _ = rustix::event::poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&END_TIME_MAX));
     }
     Ok(())
 }
 
-/// Takes a mount out of sight by a process of its own: where nothing uses the mount the kernel may have that
-/// process wait until the server has closed the volume.
+/// Detaches a mount in a process of its own: if nothing uses the mount, the kernel may keep that process
+/// waiting until the server has closed the volume.
 fn detach(mount: &MountEntry) -> Outcome {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("umount").arg("--detach").arg("--").arg(&mount.path);
-    // Nothing of ours is kept by it, so that whoever waits for our end does not wait for its.
+    // It inherits none of our streams, so that a program that waits for our output does not wait for it.
     let mut detaching = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let start = Instant::now();
     while start.elapsed() < ANSWER_TIME_MAX {

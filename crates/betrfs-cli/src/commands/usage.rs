@@ -1,4 +1,4 @@
-//! `betrfs usage`: what a file or a directory takes.
+//! `betrfs usage`: the space taken by a file or a directory.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::format::{Format, print, print_json};
 use crate::path;
 use crate::size;
 
-/// Show what a file or a directory takes on its volume, and what its removal would free
+/// Show the space a file or a directory takes, and the space its removal would free
 #[derive(clap::Args)]
 #[command(after_help = "\
-`stored` is all that is below it, as it is stored: compressed, and each thing once. `shared` is what of \
-that clones and snapshots have too; `freed` is what its removal would give back. What is in memory or \
-in the log alone is written to its place first. Only root and whoever mounted the volume may ask.
+`stored` is the size of everything below it on the volume: compressed, and shared data counted once. `shared` \
+is the part that clones or snapshots have too; `freed` is the space that its removal would free. Data in memory \
+or only in the log is first written to its place. Only root and the user who mounted the volume may ask.
 
 Example:
   betrfs usage /mnt/tree")]
@@ -43,10 +43,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Some(betrfs_fuse::Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
             Some(betrfs_fuse::Errno::NODEV) => "it is neither a file nor a directory".to_owned(),
             Some(betrfs_fuse::Errno::LOOP) => path::LOOPS.to_owned(),
-            Some(betrfs_fuse::Errno::PERM) => "only root and whoever mounted the volume may".to_owned(),
+            Some(betrfs_fuse::Errno::PERM) => "only root and the user who mounted the volume may".to_owned(),
             _ => error.to_string(),
         };
-        Failure::new(format!("cannot tell the usage of {shown}: {why}"))
+        Failure::new(format!("cannot determine the usage of {shown}: {why}"))
     })?;
     let usage = Usage { stored_bytes, shared_bytes: stored_bytes.saturating_sub(freed_bytes), freed_bytes };
     match arguments.format {

@@ -141,7 +141,7 @@ fn others_than_root_and_the_owner_are_told_nothing() {
     let outputs = [as_nobody(&["stats"]), as_nobody(&["umount"])];
     fs::remove_file(&copy).unwrap();
     for output in outputs {
-        refused(&output, &["only root and whoever mounted the volume"]);
+        refused(&output, &["only root and the user who mounted the volume"]);
     }
     assert!(is_mounted(&mounted));
 }

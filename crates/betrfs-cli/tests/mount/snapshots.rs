@@ -46,7 +46,7 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     assert_eq!(list(&dir), "one\ntwo\n");
     assert_eq!(names(&dir), Vec::<String>::new());
     assert_eq!(names(&dir.join(".betrfs-snapshots/one")), ["inner"]);
-    refused(&snapshot("create", &dir, &["one"]), &["there is one of that name"]);
+    refused(&snapshot("create", &dir, &["one"]), &["a snapshot with that name exists"]);
     // Under another name of the directory, and after a remount, they are the same.
     fs::rename(&dir, mounted.path("moved")).unwrap();
     let dir = mounted.path("moved");

@@ -1,7 +1,7 @@
-//! The server in the background: this program once more, in a session of its own.
+//! The server in the background: a second process of this program, in a session of its own.
 //!
-//! A process with threads cannot be forked safely, so it is started anew. What it says on its
-//! standard output, a pipe, is how starting it went; then it lets go of the pipe.
+//! A process with threads cannot be forked safely, so the program is started anew. It announces on its
+//! standard output, a pipe, whether the start succeeded, and then closes the pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,11 +24,11 @@ use super::Arguments;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::path::absolute;
 
-/// What a server says when its mount answers. Else it says of which kind the failure is, and why.
+/// The announcement when the mount answers. Else it is the kind of the failure and its sentence.
 const READY: &str = "ready\n";
 
-/// Makes sure that this process, which is to be the server itself, has its allocator so: that asks
-/// once, at the start, so the program is run anew in its place.
+/// Makes sure that this process, the server itself, has the allocator's settings in its environment. The
+/// allocator reads them once, at the start, so this replaces the process if they are missing.
 pub fn set_allocator() -> Outcome {
     if ALLOCATOR.iter().all(|(name, _)| std::env::var_os(name).is_some()) {
         return Ok(());
@@ -36,7 +36,7 @@ pub fn set_allocator() -> Outcome {
     let mut arguments = std::env::args_os();
     let mut command = Command::new(std::env::current_exe()?);
     if let Some(name) = arguments.next() {
-        // It tells which command this is.
+        // The program's name may stand for a command.
         command.arg0(name);
     }
     Err(command.args(arguments).envs(ALLOCATOR).exec().into())
@@ -83,12 +83,12 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     }
 }
 
-/// Ends a server that is starting when this process is told to end; whether it was.
+/// Ends the starting server when a signal asks this process to end. The flag returned is set by the signal.
 fn interrupt_with_us(server: &Child) -> io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let (noted, server) = (Arc::clone(&interrupted), Pid::from_child(server));
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    // It ends with the process, which waits for the server before it ends.
+    // The thread ends with the process, which waits for the server first.
     thread::Builder::new().name("betrfs-signals".into()).spawn(move || {
         for _ in signals.forever() {
             noted.store(true, Ordering::Release);
@@ -100,8 +100,9 @@ fn interrupt_with_us(server: &Child) -> io::Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// Opens a log to add to it; a new one is for its owner alone, for it has names of files. Where others may
-/// change names, a link would have root write to a file of their choice; a pipe would be waited for.
+/// Opens a log for appending. A new one is for its owner alone, because it names files. Links are refused:
+/// where other users may change names, root would write to a file of their choice. Pipes are refused: opening
+/// one can block.
 fn open_log(path: &Path) -> Result<File, String> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -123,13 +124,13 @@ fn open_log(path: &Path) -> Result<File, String> {
 #[derive(Clone)]
 pub struct Announcement {
     said: Arc<Mutex<bool>>,
-    /// What takes the pipe's place. It is open from the start on: later there may be no room for it, and
-    /// whoever started the server would wait for the pipe's end for ever.
+    /// /dev/null, which replaces the pipe. Opened in advance: later a descriptor may be lacking, and the
+    /// starter would wait for the pipe's end for ever.
     null: Arc<File>,
 }
 
 impl Announcement {
-    /// Nothing has been said.
+    /// An announcement still to be made.
     ///
     /// # Errors
     /// The operating system's.
@@ -138,12 +139,12 @@ impl Announcement {
         Ok(Announcement { said: Arc::new(Mutex::new(false)), null: Arc::new(null) })
     }
 
-    /// The mount answers.
+    /// Announces that the mount answers.
     pub fn ready(&self) {
         self.say(READY);
     }
 
-    /// There will be no mount.
+    /// Announces that the mount failed.
     pub fn failed(&self, why: &Failure) {
         let kind = Kind::ALL.iter().position(|kind| *kind == why.kind()).unwrap_or_default();
         self.say(&format!("{kind} {why}"));

@@ -1,4 +1,4 @@
-//! The value of `-o`, as mount(8) and /etc/fstab have it.
+//! The value of `-o`, in the form of mount(8) and /etc/fstab.
 
 use std::str::FromStr;
 
@@ -6,26 +6,26 @@ use betrfs_fuse::mount_point::MountFlags;
 
 use crate::size;
 
-/// What `-o` says.
+/// The options given with `-o`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// As it was given.
+    /// The text as given.
     pub text: String,
     /// mount(2)'s flags.
     pub flags: MountFlags,
     /// `cache_size=`
     pub cache_bytes: Option<u64>,
-    /// `remount`: what is mounted is to have other options.
+    /// `remount`: change the options of an existing mount.
     pub remount: bool,
-    /// Those that mean nothing here.
+    /// Unknown options.
     pub unknown: Vec<String>,
 }
 
 impl Options {
-    /// Several in one, as if they had been given behind each other.
+    /// Joins several values, in order.
     ///
     /// # Errors
-    /// Which value is wrong.
+    /// A sentence that names the wrong value.
     pub fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Options, String> {
         texts.into_iter().collect::<Vec<_>>().join(",").parse()
     }
@@ -73,7 +73,7 @@ fn flags(option: &str) -> Option<MountFlags> {
         "sync" => MountFlags::SYNCHRONOUS,
         "dirsync" => MountFlags::DIRSYNC,
         "nosymfollow" => NO_SYMLINKS,
-        // Whom mount(8) lets mount, and what that means for what is on the volume.
+        // They let users mount, by mount(8), and imply these flags.
         "user" | "users" => MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
         "owner" | "group" => MountFlags::NOSUID | MountFlags::NODEV,
         _ => return None,
@@ -83,7 +83,7 @@ fn flags(option: &str) -> Option<MountFlags> {
 /// MS_NOSYMFOLLOW
 const NO_SYMLINKS: MountFlags = MountFlags::from_bits_retain(256);
 
-/// The flags that an option takes back.
+/// The flags that an option clears.
 fn cleared(option: &str) -> Option<MountFlags> {
     Some(match option {
         "rw" => MountFlags::RDONLY,
@@ -100,9 +100,8 @@ fn cleared(option: &str) -> Option<MountFlags> {
     })
 }
 
-/// What has no effect here: what those mean who read /etc/fstab; what is done anyway, or for what there is
-/// nothing to be done; and what /proc/self/mountinfo tells of a mount, which mount(8) gives back on a
-/// remount.
+/// Options without an effect here: those for readers of /etc/fstab; those that ask for what is done anyway or
+/// does not apply; and those that /proc/self/mountinfo shows of a mount, which mount(8) passes on a remount.
 const PASSED_OVER: &[&str] = &[
     "defaults",
     "auto",
@@ -114,10 +113,10 @@ const PASSED_OVER: &[&str] = &[
     "noowner",
     "nogroup",
     "loop",
-    // Access times are written when there is something else to write, whatever is said.
+    // Access times are always written lazily, with other changes.
     "lazytime",
     "nolazytime",
-    // A volume's file has its free blocks taken from it, and the kernel has no versions of inodes here.
+    // Free blocks of a volume's file are always discarded; the kernel has no inode versions for FUSE.
     "discard",
     "nodiscard",
     "iversion",
@@ -134,7 +133,7 @@ const PASSED_OVER: &[&str] = &[
     "allow_other",
 ];
 
-/// The same, of those with a value or a name that goes on.
+/// As [`PASSED_OVER`], by prefix: options with a value or a longer name.
 const PASSED_OVER_PREFIXES: &[&str] = &[
     "x-",
     "X-",
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_8_has_for_all_file_systems_is_taken() {
+    fn options_of_mount_8_for_all_file_systems_are_accepted() {
         let all = "async,atime,noatime,auto,noauto,defaults,dev,nodev,diratime,nodiratime,dirsync,exec,noexec,group,\
             iversion,noiversion,mand,nomand,_netdev,nofail,relatime,norelatime,strictatime,nostrictatime,lazytime,\
             nolazytime,suid,nosuid,silent,loud,owner,remount,ro,rw,sync,user,nouser,users,X-mount.mkdir,x-systemd.idle,\
@@ -182,7 +181,7 @@ mod tests {
         assert_eq!(flags("user,exec"), nosuid | nodev);
         assert_eq!(flags("owner"), nosuid | nodev);
         assert!("remount,ro".parse::<Options>().unwrap().remount);
-        // As the kernel tells it of a mount.
+        // As in /proc/self/mountinfo.
         let told = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096,ro,remount";
         let options = Options::joined([told, "noatime"]).unwrap();
         assert_eq!(options.flags, MountFlags::RELATIME | MountFlags::RDONLY | MountFlags::NOATIME);
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_not_known_is_named() {
+    fn an_unknown_option_is_named() {
         assert_eq!("ro,compress=zstd".parse::<Options>().unwrap().unknown, ["compress=zstd"]);
         assert!("cache_size=lots".parse::<Options>().is_err());
     }

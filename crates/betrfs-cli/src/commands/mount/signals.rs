@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP unmount.
+//! Signals: SIGTERM, SIGINT and SIGHUP unmount.
 
 use std::io;
 use std::thread;
@@ -7,11 +7,11 @@ use betrfs_fuse::mount_point::{MountPointError, OwnMount};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Unmounts when a signal asks for it; the server then ends by itself. What uses the mount keeps it
-/// until it is done, out of sight.
+/// Unmounts on a signal; the server then ends by itself. A mount in use is detached, and lasts until its
+/// users are done.
 pub fn unmount_on_request(mount: OwnMount) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    // It ends with the process.
+    // The thread ends with the process.
     thread::Builder::new().name("betrfs-signals".into()).spawn(move || {
         for signal in signals.forever() {
             let shown = mount.path().display();
