@@ -1,10 +1,9 @@
-//! The node table: what each node id stands for.
+//! The node table: place, height and references of each node id.
 //!
-//! Three versions of it matter: the *committed* one that the superblock points to, the one *in
-//! flight* while a checkpoint is written, and the *current* one in memory. An extent is free when
-//! none of them names it; that is done by counting holders: the current version holds the extents it
-//! names, and what it lets go of is held by a list until the checkpoint that no longer names it is
-//! committed (`retired`).
+//! Three versions of it matter: the *committed* one that the superblock points to, the one *in flight* while
+//! a checkpoint is written, and the *current* one in memory. An extent is free when none of them names it, by
+//! counting holders: the current version holds the extents that it names, and a list (`retired`) holds the
+//! extents that it drops until the checkpoint that no longer names them is committed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -18,7 +17,7 @@ use crate::node::NodeId;
 use crate::space::{BlockRange, Extent};
 use crate::store::NodePlace;
 
-/// What the table knows of a slot.
+/// A slot of the table.
 #[derive(Clone, Default)]
 struct Slot {
     generation: u32,
@@ -128,7 +127,7 @@ impl Table {
         (id.slot < *end).then(|| why.clone())
     }
 
-    /// The next checkpoint writes the node's place.
+    /// Makes the next checkpoint write the slot's page.
     pub fn touch(&mut self, slot: u32) {
         self.dirty_pages.insert(slot / self.slots_per_page);
     }
@@ -147,7 +146,7 @@ impl Table {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             let slot = self.slots.len() as u32 - 1;
-            // Even if nothing is added under the name: a page on the device is whole where another follows.
+            // Even if no node gets the name: a page on the device must be complete if another follows.
             self.touch(slot);
             slot
         });
@@ -155,7 +154,7 @@ impl Table {
         NodeId { slot, generation: generation.wrapping_add(1) }
     }
 
-    /// Takes a reserved name back that nothing was added under.
+    /// Takes back a reserved name under which no node was added.
     pub fn release_reserved(&mut self, id: NodeId) {
         if self.slots.get(id.slot as usize).is_some_and(|slot| !slot.used) {
             self.free_slots.push(id.slot);
@@ -181,12 +180,13 @@ impl Table {
         self.touch(id.slot);
     }
 
-    /// Adds to a node's references, or takes from them, and returns their number; `None` where the table does
-    /// not hold the node. A node without references stays in the table: so recovery finds what is still to be
-    /// freed.
+    /// Changes the number of a node's references by `more` and returns it; `None` if the table does not hold
+    /// the node. A node without references stays in the table: so recovery finds the nodes that are still to
+    /// be freed.
     ///
     /// A number below zero or beyond the type means that the table and the edges do not agree. The node then
-    /// keeps a reference for ever, for it may still be named, and [`miscounted`](Table::miscounted) tells.
+    /// keeps a reference for ever, because it may still be named, and [`miscounted`](Table::miscounted)
+    /// returns it.
     pub fn count(&mut self, id: NodeId, more: i64) -> Option<u32> {
         let slot = self.slot_mut(id)?;
         let sum = i64::from(slot.references).checked_add(more).and_then(|sum| u32::try_from(sum).ok());
@@ -199,12 +199,12 @@ impl Table {
         Some(references)
     }
 
-    /// The first node whose references were not what the edges said, since this was asked last.
+    /// The first node since the last call whose references did not match the edges.
     pub fn miscounted(&mut self) -> Option<NodeId> {
         self.miscounted.take()
     }
 
-    /// How many references there are to a node.
+    /// The number of references to a node.
     pub fn references(&self, id: NodeId) -> u32 {
         self.slot(id).map_or(0, |slot| slot.references)
     }
@@ -232,8 +232,7 @@ impl Table {
         })
     }
 
-    /// How many bytes a checkpoint would write of the table now, at most, but for further parts of
-    /// extents.
+    /// The most bytes of the table that a checkpoint would write now, without further parts of extents.
     pub fn dirty_page_bytes(&self, page_bytes: u32) -> u64 {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
     }
@@ -270,7 +269,7 @@ impl Table {
         }
     }
 
-    /// A checkpoint has written a page.
+    /// Records where a checkpoint has written a page.
     pub fn page_written(&mut self, page: u32, place: PagePlace, captured: &mut CapturedTable) {
         if self.pages.len() <= page as usize {
             self.pages.resize(page as usize + 1, None);
@@ -320,7 +319,7 @@ impl CapturedTable {
         }
     }
 
-    /// Whether there is nothing to write and nothing to give back.
+    /// Whether there are no pages to write and no extents to free.
     pub fn is_clean(&self) -> bool {
         self.pages.is_empty() && self.retired.is_empty()
     }
@@ -367,7 +366,7 @@ mod tests {
 
     const PER_PAGE: u32 = 4;
 
-    /// What is read of a table whose checkpoints were written one after the other.
+    /// Reads a table back from the pages of checkpoints that were written one after the other.
     fn read(written: &[Option<Vec<u8>>]) -> Table {
         let space = Space::new(0, 64);
         let extent = || space.allocate(1, 1).unwrap();
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn references_below_zero_are_heard_and_the_node_is_kept() {
+    fn references_below_zero_are_reported_and_the_node_is_kept() {
         let mut table = Table::new(PER_PAGE);
         let id = table.reserve();
         table.add(id, 0);
@@ -403,8 +402,8 @@ mod tests {
         assert_eq!(table.miscounted(), Some(id));
     }
 
-    /// Names that come to nothing are used again from the last on, so a page may get its first node while the
-    /// page before it is not full.
+    /// Unused names are reused from the last one on, so a page may get its first node while the page before
+    /// it is not full.
     #[test]
     fn names_given_up_across_pages_leave_every_page_whole() {
         for names in [2, 6, 11] {

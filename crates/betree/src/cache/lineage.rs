@@ -10,7 +10,7 @@ use crate::format::node::RunRef;
 use crate::message::Msn;
 use crate::space::Extent;
 
-/// The last written of a piece and of its successors by newer messages alone, one after the other.
+/// The last written piece of a lineage, in which each piece is the one before it with newer messages alone.
 #[derive(Default)]
 pub(super) struct Lineage(Mutex<Option<LastWritten>>);
 
@@ -37,7 +37,8 @@ impl Lineage {
         }
     }
 
-    /// The last written of its pieces with that one's newest message, while a piece still holds the extent.
+    /// The last written of its pieces and that piece's newest message, while any piece still holds the
+    /// extent.
     pub fn last_written(&self) -> Option<(OnDevice, Msn)> {
         let last = self.0.lock();
         let LastWritten { extent, runs, last_msn } = last.as_ref()?;

@@ -1,4 +1,4 @@
-//! The node cache's budget: what is in memory, and what may leave it.
+//! The node cache's budget: data in memory, and its eviction.
 //!
 //! Everything that a node holds is charged here: pieces (partitions and basements) while they are
 //! in memory, and headers. (Memtables are bounded apart, by their number and size.) Pieces that are on the
@@ -20,24 +20,24 @@ pub(crate) use on_device::OnDevice;
 pub(crate) use on_device::RUNS_MAX;
 pub(crate) use piece::{Piece, Residency};
 
-/// The part of the budget that headers may take before those that nobody used are forgotten.
+/// Headers may take one part in this many of the budget before unused ones are dropped.
 const HEADER_PARTS: usize = 8;
 /// Dropped pieces are swept from the clock once it holds this many entries.
 const SWEEP_LEN_MIN: usize = 1024;
 
-/// How many bytes are in memory, shared by all that is charged.
+/// The bytes in memory, summed over all charges.
 #[derive(Default)]
 pub(crate) struct Account {
     resident_bytes: AtomicUsize,
     header_bytes: AtomicUsize,
     dirty_bytes: AtomicUsize,
-    /// What versions of nodes that are in memory alone may take on the device.
+    /// The most bytes on the device of node versions that are in memory alone.
     unwritten_bytes: AtomicU64,
-    /// What pending GOTOs may take there once they are edges.
+    /// The most bytes on the device of pending GOTOs, once they are edges.
     promised_bytes: AtomicU64,
 }
 
-/// What one piece is charged in bytes.
+/// The charge of one piece in bytes.
 #[derive(Clone, Copy, Default)]
 struct Charged {
     resident_bytes: usize,
@@ -46,7 +46,7 @@ struct Charged {
 }
 
 impl Account {
-    /// Puts a new charge of a piece in the place of its last one.
+    /// Replaces the charge of a piece.
     fn recharge(&self, before: Charged, after: Charged) {
         let change = |counter: &AtomicUsize, before: usize, after: usize| match after.checked_sub(before) {
             Some(more) => counter.fetch_add(more, Ordering::Relaxed),
@@ -60,11 +60,11 @@ impl Account {
 /// The budget and the clock.
 pub(crate) struct Cache {
     budget_bytes: usize,
-    /// What a pending GOTO may add to the device when it turns into an edge.
+    /// The bytes that a pending GOTO may add to the device when it turns into an edge.
     goto_bytes: u64,
     account: Arc<Account>,
     clock: Mutex<Clock>,
-    /// What headers may take until they are gone through again, in bytes, if that is more than their share.
+    /// The bytes of headers at which they are swept again, if that is more than their share.
     headers_bytes_max: AtomicUsize,
 }
 
@@ -87,7 +87,7 @@ impl Clock {
     }
 }
 
-/// The bytes of a version's header, charged to the budget for as long as it lives, and what it owes
+/// The bytes of a version's header, charged to the budget while it lives, and the bytes that the version owes
 /// to the device.
 pub(crate) struct Charge {
     account: Arc<Account>,
@@ -99,12 +99,12 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// What the version is to take on the device, with what its GOTOs will, in bytes.
+    /// The bytes that the version and its GOTOs will take on the device.
     pub fn to_come_bytes(&self) -> u64 {
         self.device_bytes + self.promised_bytes
     }
 
-    /// The part of [`to_come_bytes`](Charge::to_come_bytes) that counts in what is owed now.
+    /// The part of [`to_come_bytes`](Charge::to_come_bytes) that is owed now.
     pub fn owed_bytes(&self) -> u64 {
         let unwritten = if self.is_unwritten.load(Ordering::Relaxed) { self.device_bytes } else { 0 };
         unwritten + if self.is_current.load(Ordering::Relaxed) { self.promised_bytes } else { 0 }
@@ -124,7 +124,7 @@ impl Charge {
         }
     }
 
-    /// Notes whether it is the version that the tree has.
+    /// Notes whether it is the tree's current version.
     pub fn set_current(&self, is_current: bool) {
         if self.is_current.swap(is_current, Ordering::Relaxed) == is_current {
             return;
@@ -167,50 +167,49 @@ impl Cache {
         self.budget_bytes
     }
 
-    /// What is in memory now in bytes.
+    /// The bytes in memory now.
     pub fn resident_bytes(&self) -> usize {
         self.account.resident_bytes.load(Ordering::Relaxed)
     }
 
-    /// What of it is headers of nodes in bytes.
+    /// The bytes of node headers in memory.
     pub fn header_bytes(&self) -> usize {
         self.account.header_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether it is time to look for headers that nobody uses.
+    /// Whether it is time to sweep unused headers.
     pub fn has_too_many_headers(&self) -> bool {
         let most = self.headers_bytes_max.load(Ordering::Relaxed).max(self.budget_bytes / HEADER_PARTS);
         self.header_bytes() > most
     }
 
-    /// Notes that unused headers were evicted. The rest is in use: the next look is due when it has grown by
+    /// Notes that unused headers were evicted. The rest is in use: the next sweep is due when it has grown by
     /// an eighth.
     pub fn headers_were_evicted(&self) {
         let left = self.header_bytes();
         self.headers_bytes_max.store(left + left / 8, Ordering::Relaxed);
     }
 
-    /// What of it is not on the device in bytes.
+    /// The bytes in memory that are not on the device.
     pub fn dirty_bytes(&self) -> usize {
         self.account.dirty_bytes.load(Ordering::Relaxed)
     }
 
-    /// About the most that is still to be written, in bytes: unwritten versions, and the edges of pending
-    /// GOTOs.
+    /// About the most bytes that are still to be written: unwritten versions, and the edges of pending GOTOs.
     pub fn owed_bytes(&self) -> u64 {
         let account = &self.account;
         account.unwritten_bytes.load(Ordering::Relaxed) + account.promised_bytes.load(Ordering::Relaxed)
     }
 
-    /// Charges a version of a node: the bytes of its header in memory, of its content before compression, and
-    /// what its pending GOTOs turn into.
+    /// Charges a version of a node: its header's bytes in memory, its content's bytes before compression, and
+    /// the edges that its pending GOTOs turn into.
     pub fn charge(&self, header_bytes: usize, content_bytes: usize, gotos: u64) -> Charge {
         self.account.header_bytes.fetch_add(header_bytes, Ordering::Relaxed);
         self.account.resident_bytes.fetch_add(header_bytes, Ordering::Relaxed);
         Charge {
             account: self.account.clone(),
             header_bytes,
-            // With a block that is not filled.
+            // With an unfilled last block.
             device_bytes: (header_bytes + content_bytes + BLOCK_BYTES) as u64,
             promised_bytes: gotos * self.goto_bytes,
             is_unwritten: AtomicBool::new(false),
@@ -227,12 +226,12 @@ impl Cache {
         self.clock.lock().push(Arc::downgrade(piece));
     }
 
-    /// Drops pieces from memory until the budget holds or nothing more can go. What is dirty stays.
+    /// Drops pieces from memory until the budget holds or none can go. Dirty pieces stay.
     pub fn evict(&self) {
         if self.resident_bytes() <= self.budget_bytes {
             return;
         }
-        // Two rounds at most: the first takes the mark from what was touched.
+        // Two rounds at most: the first clears the touched marks.
         let mut steps_left = self.clock.lock().pieces.len() * 2;
         while steps_left > 0 && self.resident_bytes() > self.budget_bytes {
             steps_left -= 1;
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_evicted_while_its_node_was_written_stays_out_of_memory() {
+    fn a_piece_evicted_while_its_node_is_written_stays_out_of_memory() {
         let cache = Cache::new(0, 16);
         let extent = Space::new(0, 16).allocate(2, 2).unwrap();
         let piece = piece(&cache, &extent);
@@ -275,12 +274,12 @@ mod tests {
         cache.evict();
         assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
         let stored = OnDevice { extent, runs: Vec::from([RunRef::default()]) };
-        assert!(!piece.written(stored, pairs), "nobody watches it");
+        assert!(!piece.written(stored, pairs), "it is not watched again");
         assert_eq!((piece.is_resident(), cache.resident_bytes()), (false, 0));
     }
 
     #[test]
-    fn what_is_gone_does_not_pile_up_under_the_hand_while_the_budget_holds() {
+    fn dropped_pieces_do_not_pile_up_in_the_clock_while_the_budget_holds() {
         let cache = Cache::new(usize::MAX, 16);
         let extent = Space::new(0, 16).allocate(1, 1).unwrap();
         for alive in [0, SWEEP_LEN_MIN * 3] {
@@ -292,7 +291,7 @@ mod tests {
             let len = clock.pieces.len();
             assert!(len <= SWEEP_LEN_MIN.max(alive * 2), "{len} pieces stand there, {alive} are alive");
             let alive_len = clock.pieces.iter().filter(|piece| piece.strong_count() > 0).count();
-            assert_eq!(alive_len, pieces.len(), "what is alive is still there");
+            assert_eq!(alive_len, pieces.len(), "live pieces are still there");
         }
     }
 }

@@ -11,17 +11,16 @@ use crate::space::Extent;
 /// less. A piece in too many runs is read, and written as one.
 pub(crate) const RUNS_MAX: usize = 12;
 
-/// Where a piece is stored: parts of a node's extent, whose blocks nobody else gets while a piece refers to
-/// it.
+/// Where a piece is stored: parts of a node's extent, whose blocks are not reused while a piece refers to it.
 #[derive(Clone)]
 pub(crate) struct OnDevice {
     pub extent: Arc<Extent>,
-    /// One run, or several, each of messages that are newer than all in those before.
+    /// One run or several, each with messages newer than all in the runs before.
     pub runs: Vec<RunRef>,
 }
 
 impl OnDevice {
-    /// The sequence number of its newest message; 0 of pairs.
+    /// The sequence number of its newest message; 0 for pairs.
     pub(super) fn last_msn(&self) -> Msn {
         self.runs.iter().map(|run| run.last_msn).max().unwrap_or(0)
     }

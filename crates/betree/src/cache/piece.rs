@@ -31,14 +31,14 @@ pub(crate) struct Piece {
 
 struct State {
     contents: Contents,
-    /// Of a piece that others came of, or that came of another.
+    /// Set once another piece was made of this one, or this one of another.
     lineage: Option<Arc<Lineage>>,
 }
 
 /// The places in which the contents of a piece may be.
 #[derive(Clone)]
 enum Contents {
-    /// In memory alone. Readers may find several runs, which nobody has put together yet.
+    /// In memory alone, perhaps in several runs that no reader has joined yet.
     Memory(Layers),
     /// On the device, and in memory while `cached`.
     OnDevice { at: OnDevice, cached: Option<Layers> },
@@ -46,7 +46,7 @@ enum Contents {
     Over { below: Arc<Piece>, newer: Arc<Run> },
 }
 
-/// The size of a piece; of several runs, the sum, which is the most that they come to in one.
+/// The size of a piece; for several runs the sum, an upper bound of their size as one run.
 #[derive(Clone, Copy, Default)]
 struct Size {
     /// Before compression.
@@ -54,11 +54,11 @@ struct Size {
     ranges: u32,
 }
 
-/// What of a piece's contents was in memory at one moment.
+/// The part of a piece's contents that was in memory at one moment.
 pub(crate) enum Residency {
     /// All of it.
     Memory(Layers),
-    /// Newer messages at most. The rest is stored `at` a place; `piece` takes it once it is read.
+    /// At most the newer messages. The rest is stored `at` a place; `piece` keeps it once it is read.
     OnDevice { piece: Arc<Piece>, at: OnDevice, newer: Option<Arc<Run>> },
 }
 
@@ -122,7 +122,7 @@ impl Contents {
         }
     }
 
-    /// What the cache's budget is charged for it. The piece below has a charge of its own.
+    /// Its charge to the cache's budget. The piece below has a charge of its own.
     fn charged(&self) -> Charged {
         let resident_bytes = match self {
             Contents::Memory(layers) | Contents::OnDevice { cached: Some(layers), .. } => {
@@ -134,7 +134,7 @@ impl Contents {
         Charged { resident_bytes, dirty_bytes: if self.is_dirty() { resident_bytes } else { 0 } }
     }
 
-    /// Puts layers that are all of the contents in the place of those in memory.
+    /// Replaces the layers in memory by `layers`, which are the whole contents.
     fn set_layers(&mut self, layers: Layers) {
         match self {
             Contents::OnDevice { cached, .. } => *cached = Some(layers),
@@ -144,7 +144,7 @@ impl Contents {
 }
 
 impl State {
-    /// The lineage that the piece begins, or goes on with.
+    /// The lineage that the piece begins or continues.
     fn lineage(&mut self) -> Arc<Lineage> {
         let lineage = self.lineage.get_or_insert_default();
         if let Contents::OnDevice { at, .. } = &self.contents {
@@ -182,14 +182,14 @@ impl Piece {
             _ => return None,
         };
         let lineage = state.lineage();
-        // Readers of the older piece are not to wait for the merge.
+        // Readers of the older piece must not wait for the merge.
         drop(state);
         let newer = Arc::new(with_newer(newer.as_deref(), points, ranges));
         Some(Piece::of(cache, Contents::Over { below, newer }, Some(lineage)))
     }
 
     /// A new piece: the pairs of a basement in memory alone, with newer messages over them in a run of their
-    /// own. `None` of any other piece.
+    /// own. `None` for any other piece.
     pub fn layered(cache: &Cache, older: &Piece, points: &[Point<'_>]) -> Option<Arc<Piece>> {
         let mut state = older.state.lock();
         let Contents::Memory(layers) = &state.contents else { return None };
@@ -201,7 +201,7 @@ impl Piece {
         Some(Piece::of(cache, Contents::Memory(layers), Some(lineage)))
     }
 
-    /// The same piece with all its contents as one `run`, and of the size of that.
+    /// The same piece with its contents as one `run`, and with that run's size.
     pub fn as_one_run(&self, cache: &Cache, run: Arc<Run>) -> Arc<Piece> {
         let mut state = self.state.lock();
         let (lineage, mut contents) = (state.lineage(), state.contents.clone());
@@ -246,22 +246,22 @@ impl Piece {
         piece
     }
 
-    /// Its size before compression in bytes; of a piece in several runs, at most.
+    /// Its size before compression in bytes; an upper bound for a piece in several runs.
     pub fn raw_bytes(&self) -> usize {
         self.size.raw_bytes as usize
     }
 
-    /// How many range deletes it holds; of a piece in several runs, at most.
+    /// The number of range deletes in it; an upper bound for a piece in several runs.
     pub fn ranges(&self) -> usize {
         self.size.ranges as usize
     }
 
-    /// The sequence number of its newest message; 0 of a basement without messages.
+    /// The sequence number of its newest message; 0 for a basement without messages.
     pub fn last_msn(&self) -> Msn {
         self.state.lock().contents.last_msn()
     }
 
-    /// Whether it is more than the pairs of a basement.
+    /// Whether it holds messages, not only pairs.
     pub fn has_messages(&self) -> bool {
         self.last_msn() > 0
     }
@@ -275,8 +275,8 @@ impl Piece {
         layers
     }
 
-    /// Its contents, or what has to be read for them and the newer messages over that. One look tells both:
-    /// another reader may bring the missing part into memory and put all together at the next moment.
+    /// Its contents, or the place of the missing part and the newer messages over it. Both come from one
+    /// look: another reader may read the missing part and join everything at the next moment.
     ///
     /// # Errors
     /// [`Internal`](crate::error::Error::Internal) if a piece that others are over is not on the device.
@@ -308,8 +308,8 @@ impl Piece {
         }
     }
 
-    /// The runs of it on the device, all in one extent, and the messages that have come since. `None` if
-    /// there are no such runs, or too many.
+    /// Its runs on the device, all in one extent, and the messages newer than those. `None` if there are no
+    /// such runs, or too many.
     pub fn reusable_runs(&self) -> Option<(OnDevice, Option<Arc<Run>>)> {
         let state = self.state.lock();
         let (below, newest) = match &state.contents {
@@ -321,15 +321,15 @@ impl Piece {
         drop(state);
         if let Some((at, last_msn)) = last.filter(|(at, _)| at.may_grow()) {
             let newer = newer_than(&newest, last_msn);
-            // Of runs that were put together since, without a new message, one run takes the place.
+            // Without newer messages the runs were only joined since: the piece is written as one run.
             return (!newer.is_empty()).then_some((at, Some(newer)));
         }
         let at = below?.stored().filter(OnDevice::may_grow)?;
         Some((at, Some(newest)))
     }
 
-    /// Keeps the contents of a piece on the device in memory. Returns those in memory afterwards, for another
-    /// reader may have been faster; `true` if they are the given ones.
+    /// Keeps contents that were read from the device in memory. Returns those in memory afterwards, because
+    /// another reader may have been faster; `true` if they are the given ones.
     pub fn fill(&self, read: Layers) -> (Layers, bool) {
         let mut state = self.state.lock();
         if !matches!(state.contents, Contents::OnDevice { cached: None, .. }) {
@@ -353,8 +353,8 @@ impl Piece {
         run
     }
 
-    /// Records where it was written, and its pairs if its messages were folded into them for that. `true` if
-    /// it was dirty and can be evicted from now on.
+    /// Records where it was written, and its pairs if its messages were folded into them for the write.
+    /// `true` if it was dirty and can be evicted from now on.
     pub fn written(&self, at: OnDevice, folded: Option<Arc<Run>>) -> bool {
         let mut state = self.state.lock();
         if let Some(lineage) = &state.lineage {
@@ -385,12 +385,12 @@ impl Piece {
         true
     }
 
-    /// Whether it was touched since this was last asked.
+    /// Whether it was touched since the last call.
     pub fn take_touched(&self) -> bool {
         self.touched.swap(false, Ordering::Relaxed)
     }
 
-    /// Moves the contents to another place, and charges the difference.
+    /// Changes the contents, and charges the difference.
     fn change(&self, state: &mut State, change: impl FnOnce(&mut Contents)) {
         let before = state.contents.charged();
         change(&mut state.contents);

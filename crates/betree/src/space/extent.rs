@@ -25,17 +25,17 @@ pub(crate) struct Space {
     blocks: Mutex<Blocks>,
     first_block: u64,
     total_blocks: u64,
-    /// How many parts all extents have beyond their first.
+    /// The number of parts of all extents beyond their first ones.
     further_parts: AtomicU64,
 }
 
-/// What is free, and what more than one extent holds.
+/// The free blocks, and those that several extents hold.
 struct Blocks {
     free: FreeMap,
     refcounts: RefCounts,
 }
 
-/// Blocks in use, in one part wherever that can be had; dropping it gives back those that no other holds.
+/// Blocks in use, in one part if possible; dropping it frees the blocks that no other extent holds.
 ///
 /// Bytes of an extent are counted through its parts in their order.
 pub(crate) struct Extent {
@@ -45,7 +45,7 @@ pub(crate) struct Extent {
 }
 
 impl Space {
-    /// `total_blocks` free blocks from `first_block` on (what lies before holds superblocks and log).
+    /// `total_blocks` free blocks from `first_block` on (superblocks and log lie before).
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
         let free = FreeMap::new(first_block, total_blocks);
@@ -53,15 +53,15 @@ impl Space {
         Arc::new(Space { blocks, first_block, total_blocks, further_parts: AtomicU64::new(0) })
     }
 
-    /// Takes `blocks` blocks: in a row, right after the last ones taken if that can be, or in a gap
-    /// that has them; else in as few parts as the gaps allow, at most `parts_max`. `None` where that
-    /// many blocks are not free (or none were asked for), or only in more parts.
+    /// Allocates `blocks` blocks: in one part, right behind the last allocation or in another gap, if a gap
+    /// is large enough; else in as few parts as the gaps allow, at most `parts_max`. `None` if too few blocks
+    /// are free, if they would need more parts, or if `blocks` is 0.
     pub(crate) fn allocate(self: &Arc<Space>, blocks: u64, parts_max: usize) -> Option<Arc<Extent>> {
         self.allocate_before(blocks, parts_max, &[])
     }
 
-    /// As [`allocate`](Space::allocate), and behind those blocks the extent has the `kept` ones, which
-    /// another extent holds that the caller has.
+    /// As [`allocate`](Space::allocate); behind those blocks the extent has the `kept` ones, which an extent
+    /// of the caller holds.
     pub(crate) fn allocate_before(
         self: &Arc<Space>,
         blocks: u64,
@@ -86,7 +86,7 @@ impl Space {
         Some(self.extent(parts))
     }
 
-    /// Takes exactly these parts: at mount, what the table says is in use.
+    /// Claims exactly these parts, which the node table names, while a volume is opened.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the place in bytes, if any of them is outside or in use already.
@@ -108,7 +108,7 @@ impl Space {
         Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), inheritance: Mutex::default() })
     }
 
-    /// How many parts the extents in use have beyond their first.
+    /// The number of parts of all extents in use beyond their first ones.
     pub(crate) fn further_parts(&self) -> u64 {
         self.further_parts.load(Ordering::Relaxed)
     }
@@ -154,8 +154,8 @@ impl Extent {
         self.parts.iter().map(|p| p.len_blocks).sum()
     }
 
-    /// Where on the volume a range of its bytes stands: (first byte, length) of each piece that is
-    /// in a row. What lies beyond its end is left out.
+    /// The places on the volume of a range of its bytes: (first byte, length) of each contiguous piece. Bytes
+    /// beyond its end are left out.
     pub(crate) fn places(&self, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = offset.saturating_add(len);
         let mut next = 0u64;
@@ -188,7 +188,7 @@ impl Extent {
         self.inheritance.lock().release(blocks);
     }
 
-    /// Where on the volume one of its bytes stands; its start, if it has no such byte.
+    /// The place on the volume of one of its bytes; its start, if it has no such byte.
     pub(crate) fn place(&self, offset: u64) -> u64 {
         let start = self.parts.first().map_or(0, |p| p.start_block * BLOCK_BYTES as u64);
         self.places(offset, 1).next().map_or(start, |(at, _)| at)
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allocated_in_turn_stands_in_turn() {
+    fn consecutive_allocations_are_adjacent() {
         let space = Space::new(10, 100);
         let all: Vec<_> = (0..10).map(|_| space.allocate(10, 1).unwrap()).collect();
         let starts: Vec<_> = all.iter().map(|e| e.parts()[0].start_block).collect();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_gap_is_large_enough_the_largest_are_taken_and_bytes_go_through_them() {
+    fn without_a_large_enough_gap_the_largest_are_used_and_bytes_run_through_them() {
         let space = Space::new(0, 100);
         // Free: 0..4, 10..16, 30..33.
         let walls = [(4, 6), (16, 14), (33, 67)];

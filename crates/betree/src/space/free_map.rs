@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::block_range::BlockRange;
 
-/// How many gaps beyond the cursor are looked at before the best fit is taken. On a volume full of
-/// small gaps a longer search would cost more than the contiguity that it finds.
+/// The number of gaps beyond the cursor to look at before the best fit is used. On a volume full of small
+/// gaps a longer search would cost more than the contiguity that it finds.
 const GAPS_SEARCHED_MAX: usize = 32;
 
 /// Free ranges in blocks. No two of them touch.
@@ -43,8 +43,8 @@ impl FreeMap {
         self.by_start.iter().map(|(&start, &len)| (start, len))
     }
 
-    /// Takes `len` blocks where the last allocation ended or in the next gap that has them, so that
-    /// what is written together stands together; else in the smallest gap that has them.
+    /// Allocates `len` blocks where the last allocation ended or in the next gap that has them, so that data
+    /// written together lies together; else in the smallest gap that has them.
     pub fn allocate(&mut self, len: u64) -> Option<u64> {
         if len == 0 || len > self.largest() {
             return None;
@@ -57,8 +57,8 @@ impl FreeMap {
         Some(start)
     }
 
-    /// Takes `len` blocks in the largest gaps, so in as few parts as can be, at most `parts_max`.
-    /// `None`, and nothing changed, if these do not have so many.
+    /// Allocates `len` blocks in the largest gaps, so in as few parts as possible, at most `parts_max`.
+    /// `None`, without a change, if these gaps are too small.
     pub fn gather(&mut self, len: u64, parts_max: usize) -> Option<Vec<BlockRange>> {
         let mut parts = Vec::new();
         let mut missing = len;
@@ -81,7 +81,7 @@ impl FreeMap {
         Some(parts)
     }
 
-    /// The cursor itself, when it stands in a gap that goes on for `len`.
+    /// The cursor, if it is in a gap with `len` blocks left.
     fn at_cursor(&self, len: u64) -> Option<u64> {
         let (&start, &gap) = self.by_start.range(..=self.cursor).next_back()?;
         (start + gap >= self.cursor.saturating_add(len)).then_some(self.cursor)
@@ -96,7 +96,7 @@ impl FreeMap {
         self.by_len.range((len, 0)..).next().map(|&(_, start)| start)
     }
 
-    /// Makes `[start, start + len)` used; `false`, and nothing changed, if not all of it was free.
+    /// Makes `[start, start + len)` used; `false`, without a change, if not all of it was free.
     pub fn take(&mut self, start: u64, len: u64) -> bool {
         let Some(end) = start.checked_add(len) else { return false };
         let Some((&gap_start, &gap_len)) = self.by_start.range(..=start).next_back() else { return false };

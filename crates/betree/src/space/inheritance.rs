@@ -37,7 +37,7 @@ impl Inheritance {
         got
     }
 
-    /// Gives back a range that was given by [`take`](Inheritance::take).
+    /// Gives back a range that [`take`](Inheritance::take) returned.
     pub fn release(&mut self, got: &Range<u64>) {
         self.taken.retain(|taken| taken != got);
     }

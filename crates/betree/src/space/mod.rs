@@ -1,8 +1,8 @@
 //! Which blocks of the volume are in use.
 //!
-//! Nothing of this is on the disk: at mount the map is made from what the node table names. A place
-//! is held by an [`Extent`], and it is free exactly when the last holder of that extent's `Arc` (a
-//! version of the table, a list of a checkpoint, a reader) has let go of it.
+//! Nothing of this is on the disk: the map is made from the node table when a volume is opened. An [`Extent`]
+//! holds its blocks, and they are free exactly when the last `Arc` of the last extent that holds them is
+//! dropped (by a version of the table, a list of a checkpoint, a reader).
 
 mod block_range;
 mod extent;

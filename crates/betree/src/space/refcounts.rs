@@ -1,27 +1,26 @@
-//! Blocks that several extents hold at once: what a new version of a node keeps of the old one's.
+//! Blocks that several extents hold at once: those that a new version of a node keeps from an old one.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::block_range::BlockRange;
 
-/// Ranges of blocks with how many hold them beyond the first. Empty but for as long as something
-/// names the old version.
+/// Ranges of blocks with their number of holders beyond the first. Empty unless an old version is still held.
 #[derive(Default)]
 pub(super) struct RefCounts {
-    /// Start → length and further holders, of which there is at least one. None overlaps another.
+    /// Start → length and number of further holders, at least one. Ranges do not overlap.
     by_start: BTreeMap<u64, (u64, u32)>,
 }
 
 impl RefCounts {
-    /// One more holds these blocks, which somebody holds.
+    /// Adds a holder of these blocks, which have one already.
     pub fn add(&mut self, part: BlockRange) {
         for (range, further) in self.cut_out(part) {
             self.by_start.insert(range.start_block, (range.len_blocks, further + 1));
         }
     }
 
-    /// One fewer holds these blocks. Gives those that nobody holds any more.
+    /// Removes a holder of these blocks. Returns those without a holder now.
     pub fn release(&mut self, part: BlockRange) -> Vec<BlockRange> {
         let mut free = Vec::new();
         for (range, further) in self.cut_out(part) {
@@ -34,7 +33,8 @@ impl RefCounts {
         free
     }
 
-    /// Takes out what is known of a range: all of it in ranges with their further holders, in order.
+    /// Takes a range out of the map. Returns all of it as ranges with their number of further holders, in
+    /// order.
     fn cut_out(&mut self, part: BlockRange) -> Vec<(BlockRange, u32)> {
         let (mut at, end) = (part.start_block, part.start_block + part.len_blocks);
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Holders come and go at random against a count for each block.
+    /// Holders come and go at random, checked against a count for each block.
     #[test]
     fn random_sharing_agrees_with_a_count_for_each_block() {
         for seed in 0..100u64 {
@@ -89,10 +89,10 @@ mod tests {
                 let case = std::format!("seed {seed} step {step}");
                 if below(2) == 0 || held.is_empty() {
                     let part = match held.len() {
-                        // Somebody new, where nobody is.
+                        // A first holder.
                         0 => BlockRange { start_block: below(30), len_blocks: 1 + below(30) },
                         n => {
-                            // A part of what somebody holds.
+                            // A part of a held range.
                             let of = held[below(n as u64) as usize];
                             let skipped = below(of.len_blocks);
                             let len_blocks = 1 + below(of.len_blocks - skipped);

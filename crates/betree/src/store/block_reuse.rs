@@ -31,12 +31,13 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The runs of a piece in blocks that its node may keep.
 pub(super) struct Unchanged {
     pub stored: OnDevice,
-    /// The messages that have come since.
+    /// The messages newer than those runs.
     pub newer: Option<Arc<Run>>,
 }
 
 impl Unchanged {
-    /// Of a piece of a node at `last`, if the node has a place. Other extents may be another node's.
+    /// The reusable runs of a piece; `last` is its node's last extent, if there is one. Blocks of other
+    /// extents count only if other nodes may inherit them.
     pub fn of(piece: &Piece, last: Option<&Arc<Extent>>) -> Option<Unchanged> {
         let (stored, newer) = piece.reusable_runs()?;
         let is_ours = last.is_some_and(|last| Arc::ptr_eq(last, &stored.extent));
@@ -54,7 +55,7 @@ pub(super) struct BlockReuse {
     from: Vec<OldExtent>,
 }
 
-/// What is kept of one extent.
+/// The kept blocks of one extent.
 struct OldExtent {
     extent: Arc<Extent>,
     /// In blocks of the extent, in order.
@@ -156,8 +157,8 @@ impl BlockReuse {
     }
 }
 
-/// Leaves the longest stretches that lie in [`PARTS_MAX`] parts together, and of the first that does not fit
-/// what does: an extent of many parts may be one stretch. Of those that are alike, the first are left.
+/// Keeps the longest stretches that lie in [`PARTS_MAX`] parts together, and the beginning of the first that
+/// does not fit: one stretch may be an extent of many parts. Of equally long stretches the first are kept.
 fn retain_longest(old_extents: &mut [OldExtent]) {
     let mut stretches: Vec<(usize, Range<u64>)> = Vec::new();
     for (number, old) in old_extents.iter_mut().enumerate() {
@@ -221,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn of_an_extent_in_too_many_parts_as_many_are_kept_as_an_extent_may_have() {
+    fn of_an_extent_in_too_many_parts_only_the_allowed_number_is_kept() {
         let space = Space::new(0, 4096);
         let parts = PARTS_MAX as u64 + 12;
-        // Two blocks are free between each two that are not.
+        // Two free blocks lie between each two used ones.
         let mut all: Vec<Arc<Extent>> = (0..4096).map(|_| space.allocate(1, 1).unwrap()).collect();
         let mut number = 0;
         all.retain(|_| {
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn of_more_stretches_than_an_extent_may_have_parts_the_longest_are_kept() {
+    fn the_longest_of_too_many_stretches_are_kept() {
         let space = Space::new(0, 4096);
         let old = |lens: &[u64]| {
             let extent = space.allocate(lens.iter().map(|len| len + 1).sum(), 1).unwrap();
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(
             alike.map(|old| old.stretches.len()),
             [PARTS_MAX - 1, 1],
-            "the first of those that are alike"
+            "the first of equally long ones"
         );
     }
 }

@@ -40,13 +40,13 @@ pub(crate) struct Store {
     pub limits: Limits,
     /// No message on the device has this number or a later one.
     pub next_msn: AtomicU64,
-    /// What each node carries of the volume.
+    /// The volume id that each node carries.
     pub volume_id: [u8; 16],
     /// The generation of the superblock for which nodes are written: no node on the device is of a later one.
     pub generation: AtomicU64,
     pub cache: Cache,
     pub compression: Compression,
-    /// zstd, where the platform has brought it.
+    /// The zstd codec, if the platform brings one.
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
     pub upsert: Arc<dyn Upsert>,
@@ -94,7 +94,7 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
 }
 
 impl Store {
-    /// From now on messages before `next_msn` may be written.
+    /// Allows messages before `next_msn` on the device.
     pub fn expect_messages_before(&self, next_msn: Msn) {
         self.next_msn.fetch_max(next_msn, Ordering::Relaxed);
     }

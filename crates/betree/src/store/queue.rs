@@ -1,13 +1,13 @@
-//! A queue of jobs that threads of the platform do, several at once, where one part of each job is done in
-//! the order in which the jobs were given.
+//! A queue of jobs for threads of the platform: several jobs at once, but one part of each job in the order
+//! of submission.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use betree_platform::sync::{Condvar, Mutex};
 
-/// Jobs that wait or are being done at once, at most: one for each of two threads, and one ready for
-/// whoever is done first.
+/// The most jobs that wait or are being done: one for each of two threads, and one ready for the first to
+/// finish.
 const IN_FLIGHT_MAX: usize = 3;
 
 struct State<J, D> {
@@ -15,13 +15,13 @@ struct State<J, D> {
     waiting: VecDeque<(u64, J)>,
     being_done: usize,
     next_ticket: u64,
-    /// Whose part in order is next.
+    /// The ticket whose ordered part is next.
     turn: u64,
     done: Vec<D>,
     stop: bool,
 }
 
-/// Jobs `J` on their way, and what came of them, `D`.
+/// Jobs `J` and their results `D`.
 pub(super) struct Queue<J, D> {
     state: Mutex<State<J, D>>,
     wanted: Condvar,
@@ -50,8 +50,8 @@ impl<J, D> State<J, D> {
 }
 
 impl<J, D> Queue<J, D> {
-    /// Gives a job away, when there is room for it. Gives it back where nobody serves: those who do may leave
-    /// while somebody waits for room.
+    /// Submits a job once there is room for it. Returns it if no thread serves: threads may stop while this
+    /// waits for room.
     pub fn give(&self, job: J) -> Option<J> {
         let mut state = self.state.lock();
         while state.threads > 0 && state.in_flight() >= IN_FLIGHT_MAX {
@@ -67,17 +67,17 @@ impl<J, D> Queue<J, D> {
         None
     }
 
-    /// Adds what came of a job that was given back.
+    /// Adds the result of a job that [`give`](Queue::give) returned.
     pub fn add_done(&self, done: D) {
         self.state.lock().done.push(done);
     }
 
-    /// What was done since this was last asked.
+    /// The results since the last call.
     pub fn take_done(&self) -> Vec<D> {
         core::mem::take(&mut self.state.lock().done)
     }
 
-    /// Waits for all that was given. What was done since [`take_done`](Queue::take_done) was last asked.
+    /// Waits for all submitted jobs. Returns the results since the last [`take_done`](Queue::take_done).
     pub fn finish(&self) -> Vec<D> {
         let mut state = self.state.lock();
         while state.in_flight() > 0 {
@@ -86,9 +86,9 @@ impl<J, D> Queue<J, D> {
         core::mem::take(&mut state.done)
     }
 
-    /// Does what is given, until [`stop`](Queue::stop) and until nothing waits any more: of each job
-    /// `before`, then `in_order`, then `after`. `in_order` is done by one thread at a time, in the order in
-    /// which the jobs were given. The scratch is kept from job to job while there are some.
+    /// Does submitted jobs until [`stop`](Queue::stop) is called and none waits: `before`, `in_order` and
+    /// `after` of each. One thread at a time runs `in_order`, in the order of submission. The scratch memory
+    /// is kept while jobs follow each other.
     pub fn serve<B: Default, P, Q>(
         &self,
         before: impl Fn(J, &mut B) -> P,
@@ -120,7 +120,7 @@ impl<J, D> Queue<J, D> {
                 }
                 None if state.stop => break,
                 None => {
-                    // Memory that is of use only while there are jobs.
+                    // The scratch memory is of use only while there are jobs.
                     scratch = B::default();
                     state = self.wanted.wait(state);
                 }
@@ -152,7 +152,7 @@ mod schedules {
         shuttle::check_pct(once, 2000, 4);
     }
 
-    /// A queue with two threads that serve it. What they do in order goes into the list.
+    /// A queue with two serving threads. `order` lists the jobs as their ordered parts run.
     fn served(order: &Arc<Mutex<Vec<usize>>>) -> (Arc<Queue<usize, usize>>, Vec<thread::JoinHandle<()>>) {
         let queue = Arc::new(Queue::default());
         let serve = || {
@@ -173,7 +173,7 @@ mod schedules {
         (queue, threads)
     }
 
-    /// Gives all jobs, does those that come back, and waits for the rest.
+    /// Submits all jobs, does the returned ones, and waits for the rest.
     fn give_all(queue: &Queue<usize, usize>) {
         for job in 0..JOBS {
             if let Some(job) = queue.give(job) {
@@ -186,7 +186,7 @@ mod schedules {
     }
 
     #[test]
-    fn every_job_is_done_once_and_in_order_by_those_who_serve() {
+    fn serving_threads_do_every_job_once_and_in_order() {
         under_any_schedule(|| {
             let order = Arc::default();
             let (queue, threads) = served(&order);
@@ -199,14 +199,14 @@ mod schedules {
     }
 
     #[test]
-    fn every_job_is_done_once_when_those_who_serve_are_stopped_meanwhile() {
+    fn every_job_is_done_once_when_the_serving_threads_stop() {
         under_any_schedule(|| {
             let (queue, threads) = served(&Arc::default());
             let stopper = {
                 let queue = queue.clone();
                 thread::spawn(move || queue.stop())
             };
-            // A job that waits where nobody serves any more is a deadlock, which the model checker tells.
+            // A job that waits without a serving thread is a deadlock, which the model checker reports.
             give_all(&queue);
             threads.into_iter().chain([stopper]).for_each(|t| {
                 t.join().unwrap_or_else(|_| panic!("a thread ended badly"));

@@ -18,15 +18,15 @@ use crate::key::Cut;
 use crate::node::{Basement, Body, Edge, Node, NodeId};
 use crate::run::{Layers, Run};
 
-/// Pieces this near to each other are read in one go, with what lies between.
+/// Pieces at most this far apart are read in one go, with the bytes between them.
 const READ_GAP_BYTES: u64 = 32 << 10;
-/// The same where the device seeks: in the time of half a turn it reads as much.
+/// The same for a device that seeks: it reads this much in about half a turn.
 const READ_GAP_SEEKING_BYTES: u64 = 512 << 10;
-/// A read is not made longer than this.
+/// Reads are not joined beyond this length.
 const READ_BYTES_MAX: u64 = 8 << 20;
 /// The memory of a read is kept for the next one up to this size: a leaf read ahead fits.
 const SPARE_BYTES_MAX: usize = 5 << 20;
-/// A node's header is read together with the whole node when that is no more than this.
+/// A node of at most this size is read whole with its header.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
 const READ_IS_THERE: &str = "a piece that was read is in memory";
@@ -35,12 +35,12 @@ const READ_IS_THERE: &str = "a piece that was read is in memory";
 struct Wanted {
     at: u64,
     len: u64,
-    /// The run's index, and where in it the bytes belong.
+    /// The run's index, and the offset of the bytes in it.
     run: usize,
     into: usize,
 }
 
-/// The nodes whose pieces somebody is reading ahead, so that nobody reads the same a second time.
+/// The nodes that a thread is reading whole, so that no other thread reads them too.
 #[derive(Default)]
 pub(crate) struct Reading {
     nodes: Mutex<HashSet<NodeId>>,
@@ -52,15 +52,15 @@ pub(crate) struct Reading {
 /// How much of a node is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadScope {
-    /// Its header, and of a small node everything.
+    /// Its header; everything if the node is small.
     Header,
     /// Everything, unless it is larger than any usual node.
     Whole,
 }
 
 impl Store {
-    /// As [`load`](Store::load), for pieces of one node that others may want at the same time: those
-    /// who come later wait, and find them in memory.
+    /// As [`load`](Store::load), for pieces of one node that other threads may want at the same time: later
+    /// ones wait, and find the pieces in memory.
     pub fn load_together(&self, node: NodeId, pieces: &[Arc<Piece>]) -> Result<()> {
         loop {
             match self.read_alone(node, || self.load(pieces)) {
@@ -70,7 +70,7 @@ impl Store {
         }
     }
 
-    /// Does a read of a node if nobody else is reading it whole; `None` otherwise.
+    /// Calls `read`, unless another thread is reading the node whole; then `None`.
     pub fn read_alone<T>(&self, node: NodeId, read: impl FnOnce() -> T) -> Option<T> {
         if !self.reading.nodes.lock().insert(node) {
             return None;
@@ -81,13 +81,13 @@ impl Store {
         Some(done)
     }
 
-    /// Whether somebody is reading a node whole.
+    /// Whether a thread is reading a node whole.
     pub fn is_being_read(&self, node: NodeId) -> bool {
         self.reading.nodes.lock().contains(&node)
     }
 
-    /// Waits while somebody reads a node whole: what comes of that need not be read again. `false` if
-    /// nobody did.
+    /// Waits while a thread reads a node whole; the caller need not read it again. `false` if no thread was
+    /// reading it.
     pub fn wait_for_reader(&self, node: NodeId) -> bool {
         let mut nodes = self.reading.nodes.lock();
         let was_read = nodes.contains(&node);
@@ -102,8 +102,7 @@ impl Store {
         self.runs(core::slice::from_ref(piece))?.pop().ok_or_else(|| internal!(READ_IS_THERE))
     }
 
-    /// The contents of a piece, from memory or from the device. Whoever only looks need not have them in one
-    /// run.
+    /// The contents of a piece, from memory or from the device. Lookups do not need them in one run.
     pub fn layers(&self, piece: &Arc<Piece>) -> Result<Layers> {
         match piece.layers() {
             Some(layers) => Ok(layers),
@@ -118,8 +117,8 @@ impl Store {
         self.all_layers(pieces).map(|_| ())
     }
 
-    /// The contents of pieces, in their order, each as one run. Whoever holds them is sure of them: the
-    /// cache may let go of what was read before this returns.
+    /// The contents of pieces, in their order, each as one run. The returned references keep them in memory:
+    /// the cache may evict pieces before this returns.
     pub fn runs(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Arc<Run>>> {
         let all = self.all_layers(pieces)?;
         Ok(pieces.iter().zip(&all).map(|(piece, layers)| piece.join(layers)).collect())
@@ -154,7 +153,7 @@ impl Store {
         all.into_iter().map(|layers| layers.ok_or_else(|| internal!(READ_IS_THERE))).collect()
     }
 
-    /// What is wrong with each run of a piece that cannot be read as it is stored.
+    /// The errors of the runs of a piece that cannot be read as they are stored.
     pub fn bad_runs(&self, piece: &Piece) -> Vec<Error> {
         let Some(OnDevice { extent, runs }) = piece.stored() else { return Vec::new() };
         let alone = |run| OnDevice { extent: extent.clone(), runs: alloc::vec![run] };
@@ -197,7 +196,7 @@ impl Store {
             let together = wanted.get(from..next).unwrap_or_default();
             if let Err(error) = self.read_wanted(together, &runs, &mut out) {
                 let [_, _, ..] = together else { return Err(error) };
-                // What cannot be read may lie between them.
+                // The unreadable place may lie between them.
                 for alone in together.chunks(1) {
                     self.read_wanted(alone, &runs, &mut out)?;
                 }
@@ -206,7 +205,7 @@ impl Store {
         Ok(out)
     }
 
-    /// Reads what is in order on the device, with what lies between, to where it belongs in `out`.
+    /// Reads bytes that are in order on the device, with those between them, into their places in `out`.
     fn read_wanted(
         &self,
         wanted: &[Wanted],
@@ -239,7 +238,7 @@ impl Store {
         Ok(())
     }
 
-    /// Memory for a read of at least so many blocks. It holds what it held.
+    /// Memory for a read of at least `blocks` blocks. Its contents are old.
     fn buffer_of(&self, blocks: usize) -> Result<AlignedBuf> {
         let mut buffer = self.reading.spare.lock().pop().unwrap_or_default();
         buffer.grow_to(blocks)?;
@@ -253,7 +252,7 @@ impl Store {
         }
     }
 
-    /// Reads a node's header, or more. Whoever knows the dictionary gives it, and the node is to be of it.
+    /// Reads a node's header, or more by `scope`. If `dict` is given, the node must be of that dictionary.
     pub fn read_node(
         &self,
         id: NodeId,
@@ -288,7 +287,7 @@ impl Store {
             if blocks == header_blocks {
                 return Err(error);
             }
-            // A piece that cannot be read is no reason to do without the header.
+            // An unreadable piece must not hide the header.
             has_pieces = false;
             read(header_blocks)?;
         }
@@ -306,7 +305,7 @@ impl Store {
         if volume_id != self.volume_id {
             return Err(corrupt("it is of another volume"));
         }
-        // Both superblocks of a new volume name the nodes of the second.
+        // The superblock of generation 0 of a new volume names nodes of generation 1.
         if checkpoint > self.generation.load(Ordering::Relaxed).max(1) {
             return Err(corrupt("it is of a later checkpoint than the volume's"));
         }
@@ -326,7 +325,7 @@ impl Store {
                     let at = run.offset as usize;
                     buffer.as_slice().get(at..at + run.stored_len as usize).unwrap_or_default().to_vec()
                 });
-                // A piece that is not what it should be stays where it is: whoever wants it is told.
+                // A bad piece is not filled in: its readers get the error.
                 if let Ok(layers) = self.contents(&stored, bytes)
                     && piece.fill(layers).1
                 {
@@ -418,7 +417,7 @@ mod schedules {
     }
 
     #[test]
-    fn a_piece_is_read_whoever_puts_it_together_meanwhile() {
+    fn a_piece_is_read_while_another_thread_joins_it() {
         shuttle::check_random(a_reader_beside_another, 1000);
         shuttle::check_pct(a_reader_beside_another, 1000, 3);
     }

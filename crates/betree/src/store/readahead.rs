@@ -24,14 +24,14 @@ pub(crate) const LEAVES_AHEAD: usize = 2;
 pub(crate) struct Readahead {
     state: Mutex<State>,
     wanted: Condvar,
-    /// Threads that read ahead; while there is none, nothing is asked for.
+    /// Threads that read ahead; without one, nothing is requested.
     threads: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     requests: VecDeque<Request>,
-    /// Leaves that were read because a scan was coming.
+    /// Leaves that were read ahead and not reached yet.
     expecting: VecDeque<NodeId>,
     stop: bool,
 }
@@ -41,7 +41,7 @@ struct State {
 pub(crate) struct Request {
     pub dict: usize,
     pub at: Cut,
-    /// How many leaves behind that one are wanted too.
+    /// The number of further leaves wanted behind that one.
     pub more: usize,
 }
 
@@ -89,7 +89,7 @@ impl Readahead {
         taken_back || was_read
     }
 
-    /// Gives each request to `read`, until [`stop`](Readahead::stop).
+    /// Calls `read` with each request, until [`stop`](Readahead::stop).
     pub fn serve(&self, mut read: impl FnMut(Request)) {
         self.threads.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();

@@ -23,23 +23,23 @@ pub(crate) struct Encoded {
     pieces: Vec<WrittenPiece>,
     header_len: u32,
     header_checksum: u64,
-    /// How many blocks are to be written.
+    /// The number of blocks to write.
     blocks: usize,
-    /// The blocks of earlier extents that are a part of the next.
+    /// The kept blocks of earlier extents.
     kept: BlockReuse,
 }
 
-/// A node that has its place.
+/// A node with its place, ready to be written.
 pub(crate) struct Outgoing {
     pub node: Arc<Node>,
     pub place: NodePlace,
-    /// What of the place is not written, in whole blocks.
+    /// The bytes of the place that are kept, not written, in whole blocks.
     pub kept_bytes: u64,
     blocks: usize,
     pieces: Vec<WrittenPiece>,
 }
 
-/// A piece of a node that is written.
+/// A piece of a node with its runs in the new extent.
 struct WrittenPiece {
     piece: Arc<Piece>,
     runs: Vec<RunRef>,
@@ -48,13 +48,13 @@ struct WrittenPiece {
 
 /// How a piece is stored in its node's next extent.
 struct Form {
-    /// Runs that stay, first of all; their offsets count in the blocks that are kept.
+    /// Runs in kept blocks, before all others; their offsets count from the first kept block.
     staying: Vec<RunRef>,
     /// Runs that are copied as they are stored elsewhere.
     copied: Option<OnDevice>,
-    /// What comes from memory.
+    /// The run that is encoded from memory.
     encoded: Option<Arc<Run>>,
-    /// That is all of it, pairs and messages put together.
+    /// The encoded run is the whole piece, with its messages folded into its pairs.
     is_folded: bool,
 }
 
@@ -74,7 +74,7 @@ impl Form {
         {
             return Ok(Form { staying, copied: None, encoded: newer, is_folded: false });
         }
-        // What is written anew is written as it is read best.
+        // A piece that is written whole is stored in the form that reads best.
         if let Some(pairs) = piece.layers().and_then(|layers| only_folded(layers, upsert)) {
             return Ok(Form { staying: Vec::new(), copied: None, encoded: Some(pairs), is_folded: true });
         }
@@ -85,7 +85,7 @@ impl Form {
         Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
     }
 
-    /// Of how many runs the piece will be.
+    /// The number of runs of the stored piece.
     fn runs(&self) -> usize {
         let copied = self.copied.as_ref().map_or(0, |stored| stored.runs.len());
         self.staying.len() + copied + usize::from(self.encoded.is_some())
@@ -93,7 +93,7 @@ impl Form {
 }
 
 impl Store {
-    /// Encodes a node and its pieces for a new extent into a buffer, and overwrites what that held. `last` is
+    /// Encodes a node and its pieces for a new extent into a buffer, and overwrites its contents. `last` is
     /// the node's present place, if it has one.
     ///
     /// Pieces in memory are compressed; the others are copied as stored, their checksums verified. On a
@@ -101,7 +101,7 @@ impl Store {
     /// a node that is gone. Of a piece with newer messages only these are written.
     ///
     /// # Errors
-    /// Where a piece cannot be read, or there is no memory.
+    /// A piece cannot be read, or there is no memory.
     pub fn encode_node(
         &self,
         dict: u8,
@@ -193,7 +193,7 @@ impl Store {
         !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8
     }
 
-    /// Gives a node that is ready an extent: new blocks, and behind them those that it keeps.
+    /// Allocates the extent of an encoded node: new blocks, followed by the kept ones.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if that many blocks are not free.
@@ -209,14 +209,14 @@ impl Store {
     /// Writes the new blocks of a node from the buffer in which it was made ready.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub fn write_node(&self, outgoing: Outgoing, buffer: &AlignedBuf) -> Result<Outgoing> {
         let bytes = buffer.as_slice().get(..outgoing.blocks * BLOCK_BYTES).unwrap_or_default();
         self.disk.write_extent(&outgoing.place.extent, bytes)?;
         Ok(outgoing)
     }
 
-    /// A node has been written: from now on its pieces can be evicted.
+    /// Notes that a node was written: its pieces can be evicted from now on.
     pub fn node_written(&self, outgoing: &Outgoing) {
         for WrittenPiece { piece, runs, folded } in &outgoing.pieces {
             let stored = OnDevice { extent: outgoing.place.extent.clone(), runs: runs.clone() };
