@@ -1,6 +1,6 @@
-//! `betrfs check` of volumes of which places were smashed: what it lists, with no mount and without one.
+//! `betrfs check` of damaged volumes, which can be opened or not: the problems that it lists.
 #![forbid(unsafe_code)]
-// Also outside of `#[test]` functions, in what they share.
+// Also in helpers outside of `#[test]` functions.
 #![allow(clippy::unwrap_used)]
 
 mod versions;
@@ -35,7 +35,7 @@ fn contents(file: u64) -> Vec<u8> {
     noise(file, 200_000)
 }
 
-/// A name of a file in `/many`, of which no part is like one of another.
+/// A name of a file in `/many`; names have no parts in common.
 fn many_name(number: u64) -> String {
     noise(number, 24)
         .iter()
@@ -70,12 +70,12 @@ impl Sample {
         Sample { _temp: temp, path }
     }
 
-    /// Where on the volume some bytes are stored.
+    /// The offset on the volume at which some bytes are stored.
     fn find(&self, bytes: &[u8]) -> u64 {
         self.find_one_of([bytes]).unwrap()
     }
 
-    /// Where one of these is stored as it is.
+    /// The offset of the first of these that is stored uncompressed.
     fn find_one_of<B: AsRef<[u8]>>(&self, all: impl IntoIterator<Item = B>) -> Option<u64> {
         let whole = fs::read(&self.path).unwrap();
         let find = |bytes: B| {
@@ -114,7 +114,7 @@ fn several_smashed_places_are_each_listed_with_their_files() {
         sample.smash(sample.find(&contents(file)[at..at + 32]), 16);
     }
     sample.smash(4096 + 64, 512);
-    // A name among many: most are stored as they are.
+    // A name among many: most are stored uncompressed.
     sample.smash(sample.find_one_of((1000..1020).map(many_name)).unwrap(), 8);
     let whole = fs::read(&sample.path).unwrap();
     let (report, output) = sample.check();
@@ -156,8 +156,8 @@ fn several_smashed_places_are_each_listed_with_their_files() {
     }
 }
 
-/// Smashes what opening needs: each time there is a document, with the error, and what else is smashed is
-/// told.
+/// Damages structures that opening needs: each time check prints a document with the error and the other
+/// damage.
 #[test]
 fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
     let sample = Sample::new();
@@ -192,7 +192,7 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
 }
 
 #[test]
-fn there_is_a_document_whatever_happens() {
+fn a_document_is_printed_whatever_happens() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("volume");
     let check = || {

@@ -1,4 +1,4 @@
-//! Labels, and volumes of other versions: what the commands say.
+//! Labels, and the commands' messages on volumes of other versions.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn a_volume_has_the_label_and_the_uuid_that_mkfs_is_given() {
 }
 
 #[test]
-fn a_volume_of_another_version_is_told_as_such() {
+fn a_volume_of_another_version_is_reported_as_such() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("volume");
     assert_eq!(said(&["mkfs", "--size", "16M"], &path).0, Some(0));

@@ -1,4 +1,4 @@
-//! Times of access, as stat(2) shows them.
+//! Times of access in stat(2).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -33,7 +33,7 @@ fn list(dir: &Path) -> usize {
 }
 
 #[test]
-fn what_stat_has_shown_survives_a_remount() {
+fn access_times_seen_by_stat_survive_a_remount() {
     let mounted = Mounted::new();
     let [dir, small, large, link] = ["d", "d/small", "d/large", "d/link"].map(|name| mounted.path(name));
     fs::create_dir(&dir).unwrap();
@@ -57,7 +57,7 @@ fn what_stat_has_shown_survives_a_remount() {
 
 /// Mail programs tell new mail from read mail by this.
 #[test]
-fn a_file_that_was_read_after_its_last_change_says_so_however_it_was_read() {
+fn reading_a_changed_file_moves_its_access_time_however_it_is_read() {
     let mounted = Mounted::new();
     let path = mounted.path("mbox");
     fs::write(&path, b"From a\n").unwrap();
@@ -76,7 +76,7 @@ fn a_file_that_was_read_after_its_last_change_says_so_however_it_was_read() {
     append(&vec![b'\n'; 3 * 4096 - 14]);
     fs::read(&path).unwrap();
     is_read("READs");
-    // The pages of this are in memory.
+    // The kernel has this file's pages.
     append(&vec![b'c'; 4096]);
     let requests = mounted.requests_of(|| {
         let mut last = [0; 4096];
@@ -105,7 +105,7 @@ fn a_file_that_was_read_after_its_last_change_says_so_however_it_was_read() {
 }
 
 #[test]
-fn reading_again_and_again_costs_no_request_more() {
+fn repeated_reading_costs_no_more_requests() {
     let mounted = Mounted::new();
     let path = mounted.path("f");
     fs::write(&path, b"x").unwrap();
@@ -113,7 +113,7 @@ fn reading_again_and_again_costs_no_request_more() {
         fs::read(&path).unwrap();
     };
     let requests = |of: &[&str]| of.iter().map(|name| ((*name).to_owned(), 1)).collect();
-    // The kernel does not know what its own READ, or a write past its pages, has made of the attributes.
+    // The kernel's own READ, and writes past its pages, make its attributes stale.
     assert_eq!(mounted.requests_of(read), requests(&["open", "statx", "read", "release"]));
     assert_eq!(mounted.requests_of(read), requests(&["open", "statx", "release"]));
     assert_eq!(mounted.requests_of(read), requests(&["open", "release"]));
@@ -128,7 +128,7 @@ fn reading_again_and_again_costs_no_request_more() {
 }
 
 #[test]
-fn nobody_is_traced_who_asked_not_to_be() {
+fn access_times_follow_o_noatime_and_the_mount_options() {
     let mounted = Mounted::unmounted();
     let (file, dir) = (mounted.path("d/f"), mounted.path("d"));
     let all = || {
@@ -167,7 +167,7 @@ fn nobody_is_traced_who_asked_not_to_be() {
 }
 
 #[test]
-fn a_snapshot_stays_as_it_was_however_it_is_read() {
+fn reading_a_snapshot_does_not_change_it() {
     let mounted = Mounted::new();
     let dir = mounted.path("d");
     fs::create_dir(&dir).unwrap();

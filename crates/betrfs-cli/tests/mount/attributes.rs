@@ -50,7 +50,7 @@ fn permissions_are_kept_and_obeyed() {
     assert!(as_nobody("echo more >> \"$1\"", &file));
     let seen = fs::metadata(&file).unwrap();
     assert_eq!((seen.uid(), seen.gid(), seen.mode() & 0o7777, seen.len()), (NOBODY, NOBODY, 0o600, 11));
-    // In a sticky directory others' files stay.
+    // In a sticky directory nobody can remove others' files.
     chmod(&mounted.dir, 0o1777);
     fs::write(mounted.path("roots"), b"").unwrap();
     assert!(!as_nobody("rm -f \"$1\"", &mounted.path("roots")));
@@ -83,7 +83,7 @@ fn a_set_group_id_directory_passes_its_group_on() {
 }
 
 #[test]
-fn set_id_bits_fall_by_a_write_a_truncation_and_a_chown() {
+fn set_id_bits_are_cleared_by_write_truncation_and_chown() {
     let mounted = Mounted::new();
     open_to_all(&mounted);
     let file = mounted.path("f");
@@ -141,7 +141,7 @@ fn a_time_at_the_end_of_its_type_does_no_harm() {
     for tv_sec in [i64::MAX, i64::MIN, i64::MIN + 1] {
         let time = Timespec { tv_sec, tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
-        // Accepted or refused: what matters is that the mount answers after it.
+        // Accepted or refused: the mount must answer afterwards.
         let _ = rustix::fs::utimensat(CWD, mounted.path("f"), &times, AtFlags::empty());
         assert_eq!(fs::read(mounted.path("f")).unwrap(), b"");
     }

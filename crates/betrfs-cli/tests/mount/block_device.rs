@@ -1,4 +1,4 @@
-//! A volume that takes a whole block device: a loop device, as root.
+//! A volume on a whole block device: a loop device, as root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        // If it is still in use, the kernel frees it when that ends.
+        // The kernel frees a device in use at its last close.
         let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
     }
 }
@@ -47,7 +47,7 @@ fn a_block_device_is_made_mounted_and_checked_like_a_file() {
     refused(&mkfs(&["--force"]), &["in use"]);
     mounted.remount();
     assert!(fs::read(mounted.path("dir/f")).unwrap() == vec![7; 20 << 20]);
-    // What it read and wrote went through the device.
+    // Its reads and writes went through the device.
     let stats = mounted.stats();
     assert!(stats["engine"]["device_read_bytes"].as_u64().unwrap() > 0);
     mounted.umount();

@@ -1,4 +1,4 @@
-//! A mount by root is one of a block device: what sync(2) and umount(2) promise holds there.
+//! A mount by root is a mount of a block device: sync(2) and umount(2) keep their promises there.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn loop_devices_of(file: &Path) -> Vec<String> {
     String::from_utf8(attached.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// What findmnt(8) tells of a mount.
+/// A column of findmnt(8) for a mount.
 fn findmnt(dir: &Path, column: &str) -> String {
     let output =
         Command::new("findmnt").args(["--noheadings", "--output", column, "--mountpoint"]).arg(dir).output();
@@ -29,7 +29,7 @@ fn syncs(mounted: &Mounted) -> u64 {
 }
 
 #[test]
-fn what_syncfs_has_returned_for_survives_the_server() {
+fn data_synced_by_syncfs_survives_the_server() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"data").unwrap();
     let before = syncs(&mounted);
@@ -43,11 +43,10 @@ fn what_syncfs_has_returned_for_survives_the_server() {
 }
 
 #[test]
-fn where_the_kernel_tells_of_no_sync_the_command_does() {
+fn the_sync_command_works_where_syncfs_does_not() {
     let alone = alone();
     let mounted = Mounted::beside_none(&alone);
-    // As it is for others than root, or without loop devices; the server lives on in this test's view of
-    // mounts.
+    // As for users other than root: without loop devices, in a mount namespace that hides them.
     let script = r#"
         set -e
         mount --bind /dev/null /dev/loop-control
@@ -75,7 +74,7 @@ fn umount_returns_when_the_volume_is_free() {
     for round in 0..5 {
         fs::write(mounted.path("f"), vec![round; 20 << 20]).unwrap();
         mounted.umount_plainly();
-        // Nobody waits in here: it is locked, or it is not.
+        // No waiting: it is locked, or it is not.
         let lock = File::options().read(true).write(true).open(&mounted.volume).unwrap();
         lock.try_lock().expect("the volume is still in use");
         drop(lock);
@@ -87,7 +86,7 @@ fn umount_returns_when_the_volume_is_free() {
 }
 
 #[test]
-fn the_device_goes_with_the_mount_however_it_ends() {
+fn the_loop_device_goes_with_the_mount_however_it_ends() {
     let mounted = Mounted::new();
     let device = findmnt(&mounted.dir, "SOURCE");
     assert_eq!(loop_devices_of(&mounted.volume), [device.as_str()]);
@@ -95,7 +94,7 @@ fn the_device_goes_with_the_mount_however_it_ends() {
     let server = mounted.server();
     kill_process(server, Signal::KILL).unwrap();
     wait_for_end(server);
-    // Its dead mount is replaced, and the device of that is gone.
+    // The dead mount is replaced, and its loop device is gone.
     mounted.mount();
     assert_eq!(loop_devices_of(&mounted.volume).len(), 1);
     mounted.umount();
@@ -103,7 +102,7 @@ fn the_device_goes_with_the_mount_however_it_ends() {
 }
 
 #[test]
-fn where_there_are_no_loop_devices_it_is_mounted_all_the_same() {
+fn a_volume_is_mounted_even_without_loop_devices() {
     let alone = alone();
     let mounted = Mounted::beside_none(&alone);
     let script = r#"
@@ -123,7 +122,7 @@ fn where_there_are_no_loop_devices_it_is_mounted_all_the_same() {
 }
 
 #[test]
-fn read_ahead_is_as_far_as_the_mount_wants() {
+fn the_mount_sets_the_read_ahead() {
     let mounted = Mounted::new();
     let device = rustix::fs::stat(&mounted.dir).unwrap().st_dev;
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -131,8 +130,8 @@ fn read_ahead_is_as_far_as_the_mount_wants() {
     assert_eq!(read_ahead.unwrap().trim(), "1024");
 }
 
-/// A service manager asks a server to end, and kills it when that takes too long: it must not wait for an
-/// answer that only itself could give.
+/// A service manager asks a server to end, and kills it if that takes too long: the server must not wait for
+/// its own answer.
 #[test]
 fn a_server_that_is_killed_while_it_unmounts_itself_ends() {
     let mounted = Mounted::unmounted();
@@ -146,7 +145,7 @@ fn a_server_that_is_killed_while_it_unmounts_itself_ends() {
         let server = mounted.server();
         kill_process(server, Signal::TERM).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(3 + 6 * u64::from(round)));
-        // It may have ended.
+        // The server may have ended already.
         let _ = kill_process(server, Signal::KILL);
         wait_for_end(server);
         mounted.mount();

@@ -1,5 +1,6 @@
-//! The scripts of `tests/cases`: what programs and administrators do on a mount, and what they may expect.
-//! Each can be run by hand on the mount of any file system (`CASE MOUNT`, or as its head says); 0 is right.
+//! The scripts of `tests/cases`: actions of programs and administrators on a mount, with the expected
+//! results. Each can be run by hand on a mount of any file system (`CASE MOUNT`, or as its head says); exit
+//! code 0 is right.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +9,14 @@ use std::time::Duration;
 
 use crate::mounted::{Mounted, told};
 
-/// What a case may take.
+/// The time limit of a case.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// What a script is given.
+/// The argument of a script.
 enum On {
     /// A mount.
     Mount,
-    /// The path of a volume that is not there.
+    /// The path of a volume that does not exist.
     NewVolume,
 }
 
@@ -31,7 +32,7 @@ fn run(name: &str, on: On) {
     match on {
         On::Mount => {
             mounted.mount();
-            // Others than root come to it as well.
+            // Users other than root must reach it too.
             let open = |mode| <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(mode);
             fs::set_permissions(mounted.dir.parent().unwrap(), open(0o755)).unwrap();
             script.arg(&mounted.dir);

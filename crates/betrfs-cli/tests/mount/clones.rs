@@ -1,4 +1,4 @@
-//! Copies that share what they hold, and what the kernel then sees.
+//! Clones, removals of trees and usage, as processes see them.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -32,7 +32,7 @@ fn sample(mounted: &Mounted) {
 }
 
 #[test]
-fn a_directory_and_its_clone_are_the_same_and_go_their_own_ways() {
+fn a_clone_of_a_directory_is_the_same_and_changes_apart() {
     let mounted = Mounted::new();
     sample(&mounted);
     let (source, copy) = (mounted.path("source"), mounted.path("copy"));
@@ -86,7 +86,7 @@ fn a_clone_of_a_file_has_its_size_and_bytes_at_once() {
 }
 
 #[test]
-fn what_was_written_to_a_mapping_is_in_the_clone() {
+fn data_written_to_a_mapping_is_in_the_clone() {
     let mounted = Mounted::new();
     let dir = mounted.path("source");
     fs::create_dir(&dir).unwrap();
@@ -104,7 +104,7 @@ fn what_was_written_to_a_mapping_is_in_the_clone() {
 }
 
 #[test]
-fn cp_shares_what_it_can() {
+fn cp_shares_data() {
     let mounted = Mounted::new();
     let (source, copy) = (mounted.path("source"), mounted.path("copy"));
     fs::write(&source, vec![9; 100 << 20]).unwrap();
@@ -120,7 +120,7 @@ fn cp_shares_what_it_can() {
 }
 
 #[test]
-fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
+fn a_tree_is_removed_at_once_and_open_files_in_it_live_on() {
     let mounted = Mounted::new();
     sample(&mounted);
     let dir = mounted.path("source");
@@ -147,7 +147,7 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
     let mut bytes = vec![0; 3 << 20];
     open.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes[..5] == *b"still" && bytes[5..] == [7; (3 << 20) - 5]);
-    // What comes to be at the same names is new.
+    // New files with the same names are new.
     fs::create_dir_all(dir.join("inner")).unwrap();
     fs::write(dir.join("inner/large"), b"new").unwrap();
     drop((open, bytes));
@@ -160,7 +160,7 @@ fn a_tree_goes_at_once_and_open_files_in_it_live_on() {
 }
 
 #[test]
-fn what_a_mount_shows_of_another_directory_is_not_removed() {
+fn a_bind_mount_is_not_removed() {
     let mounted = Mounted::new();
     let (shown, over) = (mounted.path("shown"), mounted.path("over"));
     let remove = || betrfs().arg("rm-tree").arg(&over).output().unwrap();
@@ -180,7 +180,7 @@ fn what_a_mount_shows_of_another_directory_is_not_removed() {
 fn a_directory_below_which_something_is_mounted_is_not_removed() {
     let mounted = Mounted::new();
     let (shown, over) = (mounted.path("shown"), mounted.path("over"));
-    // The kernel tells of such a name in an escaped form.
+    // The kernel escapes such a name in its list of mounts.
     let below = over.join("a b\\ü");
     let remove = || betrfs().arg("rm-tree").arg(&over).output().unwrap();
     fs::create_dir_all(&below).unwrap();
@@ -208,7 +208,7 @@ fn on_a_read_only_mount_nothing_is_filled_or_emptied() {
     ok(&mounted.try_mount(&["-o", "ro"]));
     let (source, copy) =
         (File::open(mounted.path("source")).unwrap(), File::open(mounted.path("copy")).unwrap());
-    // SAFETY: the numbers say what is read and written, and that is what is given.
+    // SAFETY: the arguments have the types that the ioctls read and write.
     let (filled, emptied) = unsafe {
         let token = ioctl(&source, Getter::<SOURCE, u64>::new()).unwrap();
         (ioctl(&copy, Setter::<FILL, u64>::new(token)), ioctl(&source, NoArg::<EMPTY>::new()))
@@ -220,14 +220,14 @@ fn on_a_read_only_mount_nothing_is_filled_or_emptied() {
 }
 
 #[test]
-fn whoever_removed_a_tree_finds_the_names_that_remain_counted() {
+fn after_a_removal_the_remaining_names_are_counted_right() {
     const MAPPED_BYTES: usize = 16 << 20;
     let mounted = Mounted::new();
     let (dir, outside) = (mounted.path("source"), mounted.path("outside"));
     fs::create_dir(&dir).unwrap();
     fs::write(&outside, b"").unwrap();
     fs::hard_link(&outside, dir.join("name")).unwrap();
-    // The kernel takes its time to write back what a process has changed in a mapping.
+    // The kernel takes time to write back a mapping's dirty pages.
     let file = File::create_new(dir.join("mapped")).unwrap();
     file.set_len(MAPPED_BYTES as u64).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(dir.join("mapped")).unwrap();
@@ -240,7 +240,7 @@ fn whoever_removed_a_tree_finds_the_names_that_remain_counted() {
 }
 
 #[test]
-fn what_a_directory_takes_and_shares_is_told() {
+fn usage_shows_stored_shared_and_freed_space() {
     let mounted = Mounted::new();
     let (source, copy) = (mounted.path("source"), mounted.path("copy"));
     fs::create_dir_all(source.join("inner")).unwrap();

@@ -1,4 +1,4 @@
-//! Each command, and what it says to bad input.
+//! Each command, and its messages for bad input.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -58,7 +58,7 @@ fn mkfs_does_not_overwrite_without_force() {
     assert_eq!(fs::read(&volume).unwrap(), b"a letter");
 }
 
-/// Whoever can read the file reads all files of all users in it.
+/// A user who can read the file reads all files of all users in it.
 #[test]
 fn a_new_volume_is_for_its_owner_alone_whatever_the_umask() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn a_new_volume_is_for_its_owner_alone_whatever_the_umask() {
         ok(&made);
         assert_eq!((mode(&volume), told(&made).as_str()), (0o600, ""), "umask {umask}");
     }
-    // One that was there keeps its mode, and whoever leaves it so is told.
+    // An existing file keeps its mode, with a warning.
     let volume = dir.path().join("022");
     for (kept, is_told) in [(0o640, true), (0o602, true), (0o600, false)] {
         fs::set_permissions(&volume, fs::Permissions::from_mode(kept)).unwrap();
@@ -93,7 +93,7 @@ fn mkfs_makes_no_file_among_the_devices() {
 }
 
 #[test]
-fn what_is_printed_may_go_unread_but_not_be_lost() {
+fn output_may_go_unread_but_not_be_lost() {
     let dir = tempfile::tempdir().unwrap();
     let volume = dir.path().join("v");
     ok(&betrfs().arg("mkfs").arg(&volume).args(["--size", "256M"]).output().unwrap());
@@ -110,7 +110,7 @@ fn what_is_printed_may_go_unread_but_not_be_lost() {
 }
 
 #[test]
-fn mkfs_refuses_what_cannot_hold_a_volume() {
+fn mkfs_refuses_places_that_cannot_hold_a_volume() {
     let dir = tempfile::tempdir().unwrap();
     let mkfs = |path: &std::path::Path, size: &str| {
         betrfs().arg("mkfs").arg(path).args(["--size", size]).output().unwrap()
@@ -118,7 +118,7 @@ fn mkfs_refuses_what_cannot_hold_a_volume() {
     refused(&mkfs(dir.path(), "1G"), &["is a directory"]);
     refused(&mkfs(&dir.path().join("no/such"), "1G"), &["no/such"]);
     refused(&mkfs(&dir.path().join("small"), "4K"), &["small", "4.0 KiB"]);
-    // What was there stays, what was made does not.
+    // An existing file stays, a new one does not.
     assert!(!dir.path().join("small").exists());
     let empty = dir.path().join("empty");
     fs::write(&empty, b"").unwrap();
@@ -137,7 +137,7 @@ fn check_finds_a_new_volume_clean() {
 }
 
 #[test]
-fn what_is_no_volume_is_refused_by_mount_and_check() {
+fn mount_and_check_refuse_files_that_are_no_volumes() {
     let mounted = Mounted::unmounted();
     for contents in [Vec::new(), b"a letter".to_vec(), vec![0; 1 << 20], vec![0xa5; 1 << 20]] {
         fs::write(&mounted.volume, contents).unwrap();
@@ -170,7 +170,7 @@ fn a_truncated_volume_is_refused_and_said_to_be_one() {
 fn a_volume_whose_head_is_overwritten_is_reported_with_the_place() {
     let mounted = Mounted::unmounted();
     let file = fs::OpenOptions::new().write(true).open(&mounted.volume).unwrap();
-    // The four superblocks, each behind its magic and version.
+    // The four superblocks, after magic and version.
     for slot in 0..4 {
         file.write_all_at(&[0x5a; 2048], slot * 4096 + 64).unwrap();
     }
@@ -182,7 +182,7 @@ fn a_volume_whose_head_is_overwritten_is_reported_with_the_place() {
 }
 
 #[test]
-fn mount_points_that_will_not_do_are_named_with_the_way_out() {
+fn unfit_mount_points_are_named_with_the_way_out() {
     let mounted = Mounted::unmounted();
     let mount = |dir: &std::path::Path| betrfs().arg("mount").arg(&mounted.volume).arg(dir).output().unwrap();
     let missing = mounted.dir.join("no");
@@ -190,7 +190,7 @@ fn mount_points_that_will_not_do_are_named_with_the_way_out() {
     let file = mounted.dir.join("file");
     fs::write(&file, b"").unwrap();
     refused(&mount(&file), &["is not a directory"]);
-    // One that is not empty will do.
+    // A directory that is not empty is fit.
     mounted.mount();
     assert!(!file.exists());
     mounted.umount();
@@ -198,7 +198,7 @@ fn mount_points_that_will_not_do_are_named_with_the_way_out() {
 }
 
 #[test]
-fn stats_and_umount_refuse_what_is_not_mounted() {
+fn stats_and_umount_refuse_directories_without_a_mount() {
     let dir = tempfile::tempdir().unwrap();
     for command in ["stats", "umount"] {
         let on = |path: &std::path::Path| betrfs().arg(command).arg(path).output().unwrap();
@@ -208,7 +208,7 @@ fn stats_and_umount_refuse_what_is_not_mounted() {
 }
 
 #[test]
-fn mount_makes_the_volume_where_it_is_told_to() {
+fn mount_with_create_makes_the_volume() {
     let mounted = Mounted::unmounted();
     fs::remove_file(&mounted.volume).unwrap();
     let create = |size: &str| {
@@ -220,18 +220,18 @@ fn mount_makes_the_volume_where_it_is_told_to() {
             .output()
             .unwrap()
     };
-    // Nothing is made for a directory that is not there.
+    // No volume is made for a missing directory.
     let missing = mounted.dir.join("missing");
     let output =
         betrfs().arg("mount").arg(&mounted.volume).arg(&missing).args(["--create", "64M"]).output().unwrap();
     refused(&output, &["does not exist", "mkdir -p"]);
     assert!(!mounted.volume.exists());
-    // What does not become a volume is not taken for one the next time.
+    // A failed attempt leaves no file that would be taken for a volume.
     refused(&create("4K"), &["4.0 KiB"]);
     ok(&create("512M"));
     fs::write(mounted.path("kept"), b"x").unwrap();
     mounted.umount();
-    // Only if it is not there.
+    // Only if it does not exist.
     ok(&create("256M"));
     assert_eq!(fs::read(mounted.path("kept")).unwrap(), b"x");
     let made = fs::metadata(&mounted.volume).unwrap();
@@ -243,7 +243,7 @@ fn mount_makes_the_volume_where_it_is_told_to() {
     assert!(told(&output).contains("others can read or write"), "{}", told(&output));
 }
 
-/// As root, and where others may change names.
+/// As root, in a directory where others may change names.
 #[test]
 fn a_log_is_written_to_no_file_of_anothers_choice() {
     let mounted = Mounted::unmounted();
@@ -282,7 +282,7 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
     assert_eq!(code("--help".as_ref()), Some(0));
     assert_eq!(code("--nonsense".as_ref()), Some(16));
     assert_eq!(code("no such volume".as_ref()), Some(8));
-    // A byte of the file, and then one of each block behind the superblocks.
+    // A byte of the file, and then one of each block after the superblocks.
     let stored = fs::read(volume).unwrap();
     let at = stored.windows(16).position(|bytes| *bytes == noise[400_000..400_016]).unwrap();
     let file = fs::OpenOptions::new().write(true).open(volume).unwrap();
@@ -295,9 +295,9 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
     assert_eq!(betrfs().arg("check").arg(volume).output().unwrap().status.code(), Some(1));
 }
 
-/// In a name space of mounts of its own, with a `/dev` that has nothing but `null`.
+/// In a mount namespace of its own, with a `/dev` that has nothing but `null`.
 #[test]
-fn a_machine_without_dev_fuse_is_told_what_is_missing() {
+fn a_missing_dev_fuse_is_reported_with_the_way_out() {
     let alone = alone();
     let mounted = Mounted::beside_none(&alone);
     let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
@@ -315,13 +315,13 @@ fn a_machine_without_dev_fuse_is_told_what_is_missing() {
     ]);
     let output = command.arg(&mounted.volume).arg(&mounted.dir).output().unwrap();
     refused(&output, &["cannot open /dev/fuse", "modprobe fuse"]);
-    // Nothing is left behind: where there is a device it can be mounted.
+    // Nothing is left behind: with a device it can be mounted.
     mounted.mount();
     mounted.umount();
 }
 
 #[test]
-fn links_that_lead_nowhere_are_told_in_a_sentence() {
+fn symbolic_link_loops_are_reported_in_a_sentence() {
     let mounted = Mounted::new();
     std::os::unix::fs::symlink("two", mounted.path("one")).unwrap();
     std::os::unix::fs::symlink("one", mounted.path("two")).unwrap();

@@ -84,7 +84,7 @@ fn an_unlinked_file_lives_as_long_as_it_is_open() {
     assert_eq!(contents, "before and after");
     let seen = file.metadata().unwrap();
     assert_eq!((seen.nlink(), seen.len()), (0, 16));
-    // Another of that name is another.
+    // A new file with that name is another file.
     fs::write(mounted.path("f"), b"new").unwrap();
     assert_ne!(fs::metadata(mounted.path("f")).unwrap().ino(), seen.ino());
     fs::rename(mounted.path("f"), mounted.path("g")).unwrap();
@@ -143,7 +143,7 @@ fn data_and_holes_are_found() {
 }
 
 #[test]
-fn what_was_written_to_a_mapping_is_in_no_hole() {
+fn data_written_to_a_mapping_is_in_no_hole() {
     use rustix::fs::{SeekFrom, seek};
     const AT: usize = 512 << 10;
     const BYTES: usize = 1 << 20;
@@ -152,7 +152,7 @@ fn what_was_written_to_a_mapping_is_in_no_hole() {
     file.set_len(BYTES as u64).unwrap();
     let other = File::open(mounted.path("f")).unwrap();
     let mut mapping = Mapping::of(&file, BYTES);
-    // It keeps the descriptor open.
+    // The mapping keeps the file open.
     drop(file);
     mapping[AT..AT + 4].copy_from_slice(b"data");
     let data = seek(&other, SeekFrom::Data(0)).unwrap();
@@ -163,7 +163,7 @@ fn what_was_written_to_a_mapping_is_in_no_hole() {
     assert!(copy.args([mounted.path("f"), mounted.path("copy")]).status().unwrap().success());
     assert!(fs::read(mounted.path("copy")).unwrap() == *mapping);
     drop(mapping);
-    // The kernel releases it in its own time.
+    // The kernel sends the RELEASE later.
     let holes = || seek(&other, SeekFrom::Hole(0)).unwrap() == 0;
     let start = std::time::Instant::now();
     while !holes() {
@@ -198,8 +198,8 @@ fn programs_run_from_a_mount() {
     // Running one maps it into memory, shared libraries and all.
     let mounted = Mounted::new();
     let program = mounted.path("true");
-    // By another process: what this one had open for writing, a child that another test is starting may have
-    // too, and then it is "busy" for who wants to run it.
+    // Copied by another process: a child that another test starts inherits a descriptor open for writing
+    // here, and then the program is "busy" for execve(2).
     let mut copy = std::process::Command::new("cp");
     assert!(copy.arg("/bin/true").arg(&program).status().unwrap().success());
     assert!(std::process::Command::new(&program).status().unwrap().success());
@@ -207,7 +207,7 @@ fn programs_run_from_a_mount() {
 
 #[test]
 fn a_mapping_reads_and_writes_the_file() {
-    // Python maps memory without this test being unsafe.
+    // By Python, so that this test needs no unsafe code.
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), seeded::bytes(3, 0, 100_000)).unwrap();
     let script = "

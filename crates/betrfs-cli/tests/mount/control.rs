@@ -1,5 +1,4 @@
-//! Asking and ending a server that does not answer, that is another user's, or that others want to be in the
-//! way.
+//! Asking and ending a server that does not answer, is another user's, or is disturbed by other users.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -12,7 +11,7 @@ use rustix::process::{Gid, Signal, Uid};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, wait_for_end};
 
-/// Somebody who may do nothing here.
+/// A user without rights.
 const NOBODY: u32 = 65_534;
 
 fn become_nobody() {
@@ -27,7 +26,7 @@ fn is_mounted(mounted: &Mounted) -> bool {
     String::from_utf8_lossy(&told).contains(mounted.dir.to_str().unwrap())
 }
 
-/// The abstract sockets of a mount that are listened on.
+/// The listening abstract sockets of a mount.
 fn sockets(mounted: &Mounted) -> Vec<String> {
     let number = rustix::fs::stat(&mounted.dir).unwrap().st_dev;
     let begin = format!("@betrfs-{}:{}-", rustix::fs::major(number), rustix::fs::minor(number));
@@ -39,7 +38,7 @@ fn sockets(mounted: &Mounted) -> Vec<String> {
 }
 
 #[test]
-fn of_a_server_that_is_stopped_every_command_tells_before_long_and_lazy_umount_frees_the_directory() {
+fn commands_report_a_stopped_server_before_long_and_lazy_umount_frees_the_directory() {
     let mounted = Mounted::new();
     fs::create_dir(mounted.path("d")).unwrap();
     let server = mounted.server();
@@ -77,7 +76,7 @@ fn of_a_server_that_is_stopped_every_command_tells_before_long_and_lazy_umount_f
 }
 
 #[test]
-fn a_lazy_umount_leaves_those_who_use_the_mount_alone() {
+fn a_lazy_umount_does_not_disturb_users_of_the_mount() {
     let mounted = Mounted::new();
     let server = mounted.server();
     let file = fs::File::create(mounted.path("open")).unwrap();
@@ -90,9 +89,9 @@ fn a_lazy_umount_leaves_those_who_use_the_mount_alone() {
     assert_eq!(fs::read(mounted.path("open")).unwrap(), b"still");
 }
 
-/// As another user: sockets of the same name, and connections until no more are taken, that say nothing.
+/// Another user makes sockets with the same name, and silent connections until no more are accepted.
 #[test]
-fn others_are_neither_believed_nor_in_the_way() {
+fn other_users_are_neither_believed_nor_in_the_way() {
     let mounted = Mounted::new();
     let name = sockets(&mounted).remove(0);
     let in_the_way = thread::spawn({
@@ -126,9 +125,9 @@ fn others_are_neither_believed_nor_in_the_way() {
 }
 
 #[test]
-fn others_than_root_and_the_owner_are_told_nothing() {
+fn other_users_than_root_and_the_owner_get_no_answer() {
     let mounted = Mounted::new();
-    // Where the way to the binary is closed to others, a copy of it is not.
+    // A copy of the binary in a place that other users can reach.
     let copy = std::env::temp_dir().join(format!("betrfs-{}", std::process::id()));
     fs::copy(env!("CARGO_BIN_EXE_betrfs"), &copy).unwrap();
     fs::set_permissions(mounted.dir.parent().unwrap(), std::os::unix::fs::PermissionsExt::from_mode(0o755))

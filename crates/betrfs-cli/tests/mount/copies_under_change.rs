@@ -1,6 +1,6 @@
-//! Clones, snapshots and removals by the command while other processes write, rename and map: each
-//! copy is the source as it stood at one moment. As in the tests of the library, a writer goes round
-//! files in a fixed order, so that what a copy holds tells how many writes are in it.
+//! Clones, snapshots and removals by the command while other processes write, rename and map: each copy is
+//! the source as it was at one moment. As in the library's tests, a writer goes round files in a fixed order,
+//! so that a copy's contents show the number of writes in it.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ const ROUNDS: u64 = 12;
 /// Copies at once.
 const AT_ONCE: usize = 8;
 
-/// Sets what it holds when it is dropped, so that nobody goes on after a thread that failed.
+/// Sets the flag when it is dropped, so that all threads stop after a failure.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -45,7 +45,7 @@ fn path_of(file: u64) -> PathBuf {
     Path::new(if file.is_multiple_of(2) { "x" } else { "y" }).join(file.to_string())
 }
 
-/// How many writes a copy holds; panics if it is the source at no moment. Nobody changes it now.
+/// The number of writes in a copy, which nobody changes now; panics if it is the source at no moment.
 fn moment(copy: &Path) -> u64 {
     let value = |file: u64| {
         let bytes = fs::read(copy.join(path_of(file))).unwrap();
@@ -61,7 +61,7 @@ fn moment(copy: &Path) -> u64 {
     writes
 }
 
-/// Runs the binary so often at once, each with arguments that tell its number.
+/// Runs [`AT_ONCE`] commands at once; `arguments` returns those for each number.
 fn at_once(command: &[&str], arguments: impl Fn(usize) -> Vec<PathBuf>) {
     let start = |i| {
         let mut process = betrfs();
@@ -89,8 +89,8 @@ fn write(files: &[File], writes: &Writes, over: &AtomicBool) {
     }
 }
 
-/// Takes, reads and deletes snapshots of the source while the directory above may be moved away, in
-/// which case nothing is there under its name. How many there were.
+/// Takes, reads and deletes snapshots of the source while the directory above it may be renamed, so that the
+/// source's path may be missing. Returns the number of snapshots taken.
 fn snapshot(source: &Path, writes: &Writes, over: &AtomicBool) -> u64 {
     let _over = Over(over);
     let run =
@@ -103,7 +103,7 @@ fn snapshot(source: &Path, writes: &Writes, over: &AtomicBool) -> u64 {
             continue;
         }
         let begun = writes.begun.load(SeqCst);
-        // A handle leads there whatever the path is by now.
+        // A descriptor stays valid when the path changes.
         let open =
             || [source, &moved].iter().find_map(|dir| File::open(dir.join(".betrfs-snapshots/s")).ok());
         let dir = std::iter::repeat_with(open).find_map(|dir| dir).unwrap();

@@ -1,4 +1,4 @@
-//! Reads by the kernel's pages beside writes that go past them: what has ended is seen.
+//! Reads through the kernel's pages beside writes past them: a write that has ended is seen.
 #![allow(unsafe_code)] // io_submit(2) has no safe wrapper, and its buffer is the kernel's until it has ended.
 
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use crate::mounted::Mounted;
 const BYTES: usize = 256 << 10;
 const ROUNDS: usize = 400;
 
-/// What io_submit(2) is told, and io_getevents(2) tells: `linux/aio_abi.h`.
+/// The argument of io_submit(2), as in `linux/aio_abi.h`.
 #[repr(C)]
 #[derive(Default)]
 struct Iocb {
@@ -48,13 +48,13 @@ struct Aio(usize);
 impl Aio {
     fn new() -> Aio {
         let mut context = 0usize;
-        // SAFETY: the context is written to a variable that lives on.
+        // SAFETY: the call writes the context to a live variable.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
         Aio(context)
     }
 
-    /// Writes, and waits for what io_getevents(2) says of it.
+    /// Writes, and waits for io_getevents(2) to report the end.
     fn write(&self, file: &File, bytes: &[u8]) {
         let mut control = Iocb {
             opcode: PWRITE,
@@ -66,8 +66,8 @@ impl Aio {
         let mut list = [&raw mut control];
         let mut event = IoEvent::default();
         let none: *const libc::timespec = std::ptr::null();
-        // SAFETY: the control block and the bytes live until the write has ended, which the second call waits
-        // for.
+        // SAFETY: the control block and the bytes live until the write has ended; the second call waits for
+        // that.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_io_submit, self.0, 1, list.as_mut_ptr()), 1);
             assert_eq!(libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, none), 1);
@@ -78,13 +78,13 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: nothing of it is under way.
+        // SAFETY: no write is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }
 
-/// Has a file written again and again, each time whole with another byte, while two others read it by way of
-/// the kernel's pages, and a mapping is looked at; each time the next read sees what was written.
+/// Overwrites a file repeatedly, each time whole with another byte, while two threads read it through the
+/// kernel's pages; after each write the next read must see it.
 fn is_seen(path: &Path, write: impl Fn(&[u8])) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn open(path: &Path, flags: i32) -> File {
 }
 
 #[test]
-fn what_an_asynchronous_direct_write_has_ended_is_read() {
+fn an_ended_asynchronous_direct_write_is_read() {
     let mounted = Mounted::new();
     let path = mounted.path("f");
     fs::write(&path, vec![0; BYTES]).unwrap();
@@ -125,7 +125,7 @@ fn what_an_asynchronous_direct_write_has_ended_is_read() {
 }
 
 #[test]
-fn what_a_direct_write_has_written_is_read() {
+fn a_direct_write_is_read() {
     let mounted = Mounted::new();
     let path = mounted.path("f");
     fs::write(&path, vec![0; BYTES]).unwrap();
@@ -134,10 +134,10 @@ fn what_a_direct_write_has_written_is_read() {
 }
 
 #[test]
-fn what_goes_past_the_pages_of_a_new_file_is_read() {
+fn writes_past_the_pages_of_a_new_file_are_read() {
     let mounted = Mounted::new();
     let path = mounted.path("new");
-    // Made for writing alone: the server has it written past the pages.
+    // Created for writing alone, so that writes go past the pages.
     let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
     file.write_all_at(&[0; BYTES], 0).unwrap();
     is_seen(&path, |bytes| file.write_all_at(bytes, 0).unwrap());

@@ -25,7 +25,7 @@ fn ten_thousand_entries_are_listed_once_each_with_deletes_between() {
     mounted.remount();
     assert_eq!(listed(&mounted, "d"), all);
     mounted.remount();
-    // Each entry that was not deleted before its turn comes exactly once; those that were, at most once.
+    // An entry that was not deleted before its turn comes exactly once, others at most once.
     let mut seen = Vec::new();
     for (i, entry) in fs::read_dir(mounted.path("d")).unwrap().enumerate() {
         seen.push(entry.unwrap().file_name().into_string().unwrap());

@@ -1,4 +1,4 @@
-//! What is on the disk when a write returns: all of it, where that was asked for.
+//! Synchronous writes: on the disk when the write returns.
 
 use std::fs;
 use std::io::IoSlice;
@@ -9,11 +9,11 @@ use rustix::process::{Signal, kill_process};
 
 use crate::mounted::{Mounted, ok, wait_for_end};
 
-/// As the kernel has it; `OFlags` has the bits of O_SYNC by this name.
+/// The kernel's O_DSYNC; in `OFlags` this name has the bits of O_SYNC.
 const O_DSYNC: OFlags = OFlags::from_bits_retain(0o10_000);
 
-/// Writes two bytes to a new file opened with these flags too, one at a time, each in this way, and ends the
-/// server; what is there afterwards, and how often the device was synced.
+/// Writes two bytes to a new file, one at a time, with these open flags and write flags, and kills the
+/// server. Returns the contents afterwards and the number of device syncs.
 fn written(options: &[&str], flags: OFlags, way: ReadWriteFlags) -> (Vec<u8>, u64) {
     let mounted = Mounted::unmounted();
     ok(&mounted.try_mount(options));
@@ -34,7 +34,7 @@ fn written(options: &[&str], flags: OFlags, way: ReadWriteFlags) -> (Vec<u8>, u6
 }
 
 #[test]
-fn what_was_written_synchronously_survives_the_server() {
+fn synchronous_writes_survive_the_server() {
     let (none, usual) = (OFlags::empty(), ReadWriteFlags::empty());
     let ways: [(&str, &[&str], OFlags, ReadWriteFlags); 4] = [
         ("O_DSYNC", &[], O_DSYNC, usual),

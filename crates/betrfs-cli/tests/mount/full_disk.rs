@@ -1,4 +1,4 @@
-//! A volume file that takes space as it fills, on a disk that has less than it: a tmpfs, as root.
+//! A sparse volume file on a disk smaller than the volume: a tmpfs, as root.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::mounted::{Mounted, betrfs, ok};
 
 const FILE_BYTES: usize = 1 << 20;
 
-/// A disk of its own, gone when it is dropped.
+/// A tmpfs, unmounted when it is dropped.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -45,7 +45,7 @@ fn write_durably(mounted: &Mounted, number: u64) -> io::Result<()> {
 }
 
 #[test]
-fn a_disk_that_is_full_below_the_volume_is_told_as_such_and_the_volume_goes_on_once_there_is_room() {
+fn a_full_disk_below_the_volume_is_reported_and_changes_resume_once_it_has_room() {
     let mut mounted = Mounted::of_size("256M");
     let disk = Disk::of_size(mounted.volume.with_file_name("disk"), "48M");
     let volume = disk.0.join("volume");

@@ -30,7 +30,7 @@ fn options_of(mounted: &Mounted) -> String {
 }
 
 #[test]
-fn options_of_fstab_and_flags_of_helpers_are_taken() {
+fn options_of_fstab_and_flags_of_helpers_are_accepted() {
     let mounted = Mounted::unmounted();
     ok(&mount(&mounted, &["-f", "-o", "rw"]));
     assert_eq!(options_of(&mounted), "", "a fake mount mounts");
@@ -63,7 +63,7 @@ fn exit_codes_are_those_of_mount_8() {
         let (code, told) = code(mount(&mounted, arguments));
         assert_eq!(code, Some(expected), "{arguments:?}: {told}");
     }
-    // How many files it takes is not said here; where they do not suffice the system lacks something.
+    // With too few files the exit code is that of a lacking resource, whatever the limit.
     let with_files = |files_max: u32| {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {files_max} && exec \"$@\""), "sh"]);
@@ -78,7 +78,7 @@ fn exit_codes_are_those_of_mount_8() {
     });
     assert!(codes.filter(|code| *code == Some(2)).count() > 0);
     mounted.mount();
-    // It is mounted there already.
+    // Already mounted there.
     assert_eq!(code(mount(&mounted, &[])).0, Some(32));
     mounted.umount();
     let umount = Command::new(helper(&mounted, "umount.betrfs")).arg(&mounted.dir).output();
@@ -86,7 +86,7 @@ fn exit_codes_are_those_of_mount_8() {
     refused(&betrfs().arg("umount").arg(&mounted.dir).output().unwrap(), &["no BetrFS volume"]);
 }
 
-/// While the server waits for the volume, which another has.
+/// While the server waits for a volume that another process has locked.
 #[test]
 fn an_interrupted_mount_mounts_nothing_and_its_code_is_8() {
     let mounted = Mounted::unmounted();
@@ -95,7 +95,7 @@ fn an_interrupted_mount_mounts_nothing_and_its_code_is_8() {
     let mut command = Command::new(helper(&mounted, "mount.betrfs"));
     let mut mount = command.arg(&mounted.volume).arg(&mounted.dir).spawn().unwrap();
     let children = format!("/proc/{0}/task/{0}/children", mount.id());
-    // The thread that takes signals is started behind the server.
+    // The signal thread starts after the server.
     let threads = format!("/proc/{}/task", mount.id());
     while fs::read_to_string(&children).unwrap().is_empty()
         || !fs::read_dir(&threads).unwrap().any(|task| {
@@ -115,7 +115,7 @@ fn an_interrupted_mount_mounts_nothing_and_its_code_is_8() {
 }
 
 #[test]
-fn a_remount_changes_what_it_names_and_the_server_heeds_it() {
+fn a_remount_changes_the_named_options_and_the_server_heeds_it() {
     use rustix::io::Errno;
     use rustix::ioctl::{NoArg, ioctl, opcode};
     const EMPTY: u32 = opcode::none(b'B', 3);
@@ -127,7 +127,7 @@ fn a_remount_changes_what_it_names_and_the_server_heeds_it() {
         let mut command = Command::new(helper(&mounted, "mount.fuse.betrfs"));
         command.arg(&mounted.volume).arg(&mounted.dir).args(["-o", options]).output().unwrap()
     };
-    // SAFETY: the number says that there is no argument.
+    // SAFETY: the ioctl takes no argument.
     let empty = || unsafe { ioctl(&dir, NoArg::<EMPTY>::new()) };
     ok(&remount("remount,ro"));
     let options = options_of(&mounted);
@@ -142,14 +142,14 @@ fn a_remount_changes_what_it_names_and_the_server_heeds_it() {
     fs::write(mounted.path("f"), b"x").unwrap();
     assert_eq!(empty(), Ok(()));
     assert!(!mounted.path("d/e").exists());
-    // mount(8) itself, by whatever it finds.
+    // By mount(8) itself.
     let by_mount =
         |options: &str| Command::new("mount").args(["-i", "-o", options]).arg(&mounted.dir).output();
     ok(&by_mount("remount,ro").unwrap());
     assert!(options_of(&mounted).starts_with("ro,"));
 }
 
-/// In a namespace of its own the test has a /sbin and an /etc to write to.
+/// In a mount namespace with a /sbin and an /etc that the test may write to.
 #[test]
 fn installed_helpers_let_mount_find_the_type_of_a_file() {
     let others = alone();
@@ -193,7 +193,7 @@ fn installed_helpers_let_mount_find_the_type_of_a_file() {
 }
 
 #[test]
-fn helpers_of_others_are_left_alone() {
+fn other_programs_helpers_are_left_alone() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
     let install = |more: &[&str]| {
@@ -212,7 +212,7 @@ fn helpers_of_others_are_left_alone() {
         fs::read_link(at("sbin/fsck.betrfs")).unwrap(),
         PathBuf::from(env!("CARGO_BIN_EXE_betrfs")).canonicalize().unwrap()
     );
-    // What another has put there since stays.
+    // Another program's file stays.
     fs::remove_file(at("sbin/mkfs.betrfs")).unwrap();
     fs::write(at("sbin/mkfs.betrfs"), "theirs").unwrap();
     ok(&install(&["--remove"]));

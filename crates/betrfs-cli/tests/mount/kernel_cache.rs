@@ -1,5 +1,5 @@
-//! What the kernel remembers of an object is what the server has: by stat(2), and by what the kernel does
-//! with it. The rows are those of the table in `betrfs-fuse`'s `transport/kernel_cache.rs`.
+//! The kernel's cache of an object agrees with the server: by stat(2), and by the kernel's behaviour. The
+//! rows are those of the table in `betrfs-fuse`'s `protocol/kernel_cache.rs`.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -13,13 +13,13 @@ use rustix::process::{Gid, Uid};
 
 use crate::mounted::{Mounted, betrfs, ok};
 
-/// Who owns the program, and who changes it.
+/// The owner of the program, and the user who changes it.
 const OWNER: u32 = 1;
 const OTHER: u32 = 65_534;
 /// Prints its effective user.
 const PROGRAM: &str = "/usr/bin/id";
 
-/// A way to change a file's contents, where the program's bytes are at hand.
+/// A way to change a file's contents; the second argument is the program's bytes.
 type Change = fn(&Path, &[u8]);
 
 fn to_write(path: &Path) -> File {
@@ -51,7 +51,7 @@ const WAYS: [(&str, Change); 12] = [
     ("direct write", |path, program| {
         let direct = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::DIRECT;
         let file = File::from(rustix::fs::open(path, direct, rustix::fs::Mode::empty()).unwrap());
-        // Aligned by the allocator's page or not at all: FUSE takes both.
+        // FUSE accepts any alignment of the buffer.
         file.write_all_at(&program[..4096], 0).unwrap();
     }),
     ("O_TRUNC", |path, _| drop(File::create(path).unwrap())),
@@ -67,7 +67,7 @@ const WAYS: [(&str, Change); 12] = [
     ("splice", by_splice),
 ];
 
-/// Does something as another user: a thread has an identity of its own for the kernel.
+/// Runs `work` as another user, in a thread with an identity of its own.
 fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -85,10 +85,10 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// As whom a program runs for a user.
+/// The effective user of a program run by `user`.
 fn runs_as(path: &Path, user: u32) -> String {
     let run = || Command::new(path).arg("-u").uid(user).gid(user).output();
-    // A process that another test is starting holds this one's descriptor to write until it executes.
+    // A child that another test starts holds this process's descriptor for writing until it executes.
     let is_busy = |tried: &std::io::Result<_>| {
         tried
             .as_ref()
@@ -105,7 +105,7 @@ fn runs_as(path: &Path, user: u32) -> String {
     String::from_utf8(ran.unwrap().unwrap().stdout).unwrap().trim().to_owned()
 }
 
-/// A set-id program of [`OWNER`] that all may write to, of which the kernel knows that.
+/// A set-id program of [`OWNER`], writable by all, with its attributes in the kernel's cache.
 fn program(mounted: &Mounted) -> (std::path::PathBuf, Vec<u8>) {
     let bytes = fs::read(PROGRAM).unwrap();
     fs::set_permissions(mounted.dir.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
@@ -130,7 +130,7 @@ fn set_id_bits_do_not_outlive_another_users_change() {
     for (way, change) in WAYS {
         make_set_id(&path, &bytes);
         as_user(OTHER, || change(&path, &bytes));
-        // The superuser, who may leave the bits, puts the program in place again: only now it is looked at.
+        // The superuser, whose writes keep the bits, restores the program; the bits are first checked now.
         to_write(&path).write_all_at(&bytes, 0).unwrap();
         assert_eq!(runs_as(&path, OTHER), OTHER.to_string(), "by {way}");
         assert_eq!(mode(&path), 0o777, "by {way}");
@@ -138,7 +138,7 @@ fn set_id_bits_do_not_outlive_another_users_change() {
 }
 
 #[test]
-fn set_id_bits_stay_where_the_privileged_change_a_file() {
+fn set_id_bits_survive_changes_by_privileged_users() {
     let mounted = Mounted::new();
     let (path, bytes) = program(&mounted);
     for (way, change) in WAYS {
@@ -151,7 +151,7 @@ fn set_id_bits_stay_where_the_privileged_change_a_file() {
 }
 
 #[test]
-fn a_program_that_its_open_descriptor_runs_has_no_more_rights() {
+fn a_changed_program_run_by_descriptor_has_no_more_rights() {
     let mounted = Mounted::new();
     let (path, bytes) = program(&mounted);
     make_set_id(&path, &bytes);
@@ -182,13 +182,13 @@ fn capabilities_do_not_outlive_a_change() {
     }
 }
 
-/// One attribute alone, as far as the kernel has it.
+/// The status with one attribute requested, from the kernel's cache if it is valid there.
 fn only(path: &Path, what: StatxFlags) -> rustix::fs::Statx {
     rustix::fs::statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, what).unwrap()
 }
 
 #[test]
-fn counts_of_names_are_told() {
+fn counts_of_names_are_up_to_date() {
     let mounted = Mounted::new();
     let nlink = |name: &str| only(&mounted.path(name), StatxFlags::NLINK).stx_nlink;
     fs::create_dir(mounted.path("d")).unwrap();
@@ -230,7 +230,7 @@ fn counts_of_names_are_told() {
 }
 
 #[test]
-fn sizes_blocks_and_times_are_told() {
+fn sizes_blocks_and_times_are_up_to_date() {
     let mounted = Mounted::new();
     let (path, from) = (mounted.path("f"), mounted.path("from"));
     fs::write(&from, vec![1; 2 << 20]).unwrap();
@@ -250,7 +250,7 @@ fn sizes_blocks_and_times_are_told() {
         let before = only(&path, StatxFlags::BASIC_STATS);
         thread::sleep(std::time::Duration::from_millis(15));
         change();
-        // One by one first: a request for all would bring them all.
+        // First one by one: a request for all would refresh all.
         let parts = [StatxFlags::SIZE, StatxFlags::BLOCKS, StatxFlags::MTIME, StatxFlags::CTIME];
         let [size, blocks, mtime, ctime] = parts.map(|part| only(&path, part));
         mounted.remount();
@@ -265,7 +265,7 @@ fn sizes_blocks_and_times_are_told() {
 }
 
 #[test]
-fn a_filled_copy_is_told() {
+fn a_filled_copy_is_up_to_date() {
     let mounted = Mounted::new();
     let (path, bytes) = program(&mounted);
     make_set_id(&path, &bytes);

@@ -1,4 +1,4 @@
-//! Mounting, unmounting, dying, and what others see of it.
+//! Mounting, unmounting and death of servers, as other processes see them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 fn mounts() -> String {
-    // Some have names that are no UTF-8.
+    // Some mounts have names that are not UTF-8.
     String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").unwrap()).into_owned()
 }
 
@@ -32,15 +32,15 @@ fn a_mount_answers_when_the_command_returns_and_is_gone_after_umount() {
     let server = mounted.server();
     mounted.umount();
     assert!(!mounts().contains(&shown));
-    // What is left of it, if anything, is a process that nobody has waited for yet.
+    // At most a zombie is left, which nobody has waited for yet.
     let server = fs::read_to_string(format!("/proc/{}/status", server.as_raw_nonzero()));
     assert!(server.is_err() || server.is_ok_and(|status| status.contains("zombie")), "the server lives on");
-    // It is closed: nobody has it locked, and check finds nothing.
+    // The volume is closed: not locked, and clean.
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
 
 #[test]
-fn what_was_written_is_there_after_a_remount() {
+fn contents_survive_a_remount() {
     let mounted = Mounted::new();
     fs::create_dir_all(mounted.path("a/b")).unwrap();
     fs::write(mounted.path("a/b/f"), vec![7; 300_000]).unwrap();
@@ -70,9 +70,9 @@ fn a_volume_in_use_is_refused() {
     fs::write(mounted.path("still"), b"alive").unwrap();
 }
 
-/// As scripts have it that unmount by umount(8) and mount at once.
+/// As in scripts that run umount(8) and mount at once.
 #[test]
-fn a_volume_that_is_still_being_closed_is_waited_for() {
+fn opening_waits_for_a_volume_that_is_still_being_closed() {
     let mounted = Mounted::new();
     for round in 0..3 {
         fs::write(mounted.path(round.to_string()), vec![round; 20 << 20]).unwrap();
@@ -83,7 +83,7 @@ fn a_volume_that_is_still_being_closed_is_waited_for() {
     let taken = fs::File::open(&mounted.volume).unwrap();
     mounted.umount();
     taken.lock().unwrap();
-    // Whoever has it lets go of it while it is waited for.
+    // The lock is released while check waits.
     let check = betrfs().arg("check").arg(&mounted.volume).stdout(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     drop(taken);
@@ -107,7 +107,7 @@ fn the_mount_of_a_killed_server_is_replaced_by_the_next() {
     let server = mounted.server();
     rustix::process::kill_process(server, Signal::KILL).unwrap();
     wait_for_end(server);
-    // Nothing that the kernel remembers. While the last of the server ends, requests are taken back.
+    // A name that is not cached. While the server is dying, requests are cancelled.
     let answers = std::iter::repeat_with(|| rustix::fs::stat(mounted.path("absent")).unwrap_err());
     let last = answers.into_iter().find(|errno| ![Errno::CANCELED, Errno::CONNABORTED].contains(errno));
     assert_eq!(last, Some(Errno::NOTCONN));
@@ -171,7 +171,7 @@ fn a_signal_unmounts_nothing_but_the_servers_own_mount() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(mounted.path("alive").exists());
-    // It ends with the last that uses it.
+    // The server ends with the mount's last user.
     drop(file);
     wait_for_end(server);
     assert!(mounted.path("alive").exists());
@@ -179,9 +179,9 @@ fn a_signal_unmounts_nothing_but_the_servers_own_mount() {
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
 
-/// Whatever it lacks, and however far it has come.
+/// For every resource, and however far the mount has come.
 #[test]
-fn a_mount_that_fails_leaves_nothing_mounted_and_says_what_it_lacks() {
+fn a_failed_mount_leaves_nothing_mounted_and_names_the_lacking_resource() {
     let mounted = Mounted::unmounted();
     let mut failed = 0;
     for files_max in 4..60 {
@@ -195,7 +195,7 @@ fn a_mount_that_fails_leaves_nothing_mounted_and_says_what_it_lacks() {
         }
         failed += 1;
         assert!(!mounts().contains(mounted.dir.to_str().unwrap()), "{files_max}: {}", told(&output));
-        // With fewer the program does not even start, or cannot start its server.
+        // With fewer, the program or its server does not start.
         if files_max >= 12 {
             refused(&output, &["ulimit -n"]);
         }
@@ -211,7 +211,7 @@ fn has_the_lines_of_a_life(log: &str) {
 }
 
 #[test]
-fn a_log_tells_a_mounts_life() {
+fn the_log_has_a_mounts_life() {
     let mounted = Mounted::new();
     mounted.umount();
     has_the_lines_of_a_life(&mounted.log());
@@ -226,9 +226,9 @@ fn a_log_tells_a_mounts_life() {
     assert!(!last.contains(" 0 batches"), "{last}");
 }
 
-/// In a name space of mounts of its own, in which the system's log is this test.
+/// In a mount namespace of its own, where the test receives the system's log.
 #[test]
-fn without_a_file_the_system_has_the_log() {
+fn without_a_file_the_log_goes_to_the_system() {
     let alone = alone();
     let mounted = Mounted::beside_none(&alone);
     let path = mounted.volume.with_file_name("system-log");
@@ -241,7 +241,7 @@ fn without_a_file_the_system_has_the_log() {
     let had_one = Path::new("/dev/log").exists();
     let output = command.output().unwrap();
     if !had_one {
-        // What it mounted its own over.
+        // The file that was made as a mount point.
         fs::remove_file("/dev/log").unwrap();
     }
     ok(&output);
@@ -255,7 +255,7 @@ fn without_a_file_the_system_has_the_log() {
 }
 
 #[test]
-fn a_log_that_takes_nothing_does_not_end_the_server() {
+fn a_full_log_does_not_end_the_server() {
     let mounted = Mounted::unmounted();
     let mut mount = betrfs();
     ok(&mount
@@ -275,7 +275,7 @@ fn a_log_that_takes_nothing_does_not_end_the_server() {
 }
 
 #[test]
-fn in_the_foreground_it_outlives_whoever_reads_its_log() {
+fn a_foreground_server_outlives_the_reader_of_its_log() {
     let mounted = Mounted::unmounted();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -285,14 +285,14 @@ fn in_the_foreground_it_outlives_whoever_reads_its_log() {
     assert!(!mounts().contains(mounted.dir.to_str().unwrap()));
 }
 
-/// A panic of a thread with such a name ends the server, so that nobody waits for what it did.
+/// A panic of a thread with such a name ends the server, so that nobody waits for the thread's work.
 #[test]
 fn every_thread_of_a_server_is_named_as_one() {
     let mounted = Mounted::new();
     let server = mounted.server().as_raw_nonzero();
     let tasks = fs::read_dir(format!("/proc/{server}/task")).unwrap().map(|task| task.unwrap());
     let others = tasks.filter(|task| task.file_name() != OsStr::new(&server.to_string()));
-    // One may have ended meanwhile.
+    // A thread may have ended meanwhile.
     let names: Vec<_> = others.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
@@ -323,7 +323,7 @@ fn a_volume_may_have_any_name() {
     }
 }
 
-/// Mounts a volume by a child of this process.
+/// Mounts a volume in a child of this process.
 fn in_the_foreground(mounted: &Mounted, log: Stdio) -> Child {
     let mut server = betrfs()
         .args(["mount", "--foreground", "-v"])
@@ -342,7 +342,7 @@ fn in_the_foreground(mounted: &Mounted, log: Stdio) -> Child {
 }
 
 #[test]
-fn in_the_foreground_it_stays_until_it_is_unmounted() {
+fn a_foreground_server_stays_until_the_unmount() {
     let mounted = Mounted::unmounted();
     let mut server = in_the_foreground(&mounted, Stdio::piped());
     assert_eq!(mounted.stats()["pid"].as_i64(), Some(i64::from(server.id())));

@@ -1,6 +1,6 @@
-//! The binary `betrfs` as users meet it: its commands, and what processes see on a mount. Needs
-//! /dev/fuse and the right to mount.
-#![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
+//! The binary `betrfs` from outside: its commands, and mounts as processes see them. Needs /dev/fuse and the
+//! right to mount.
+#![allow(clippy::unwrap_used)] // Also in helpers outside of `#[test]` functions.
 
 mod access;
 mod attributes;

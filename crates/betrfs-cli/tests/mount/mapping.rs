@@ -1,4 +1,4 @@
-//! A file in memory, by mmap(2).
+//! Mappings of files, by mmap(2).
 
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
@@ -9,10 +9,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 pub struct Mapping(&'static mut [u8]);
 
 impl Mapping {
-    /// Maps as many bytes of a file, which must be as long at least.
+    /// Maps the first `len` bytes of a file, which must be at least as long.
     pub fn of(file: &File, len: usize) -> Self {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: nothing else knows the mapping, the file is as long, and it goes with the slice.
+        // SAFETY: nothing else knows the mapping, the file is long enough, and the mapping ends with the
+        // slice.
         Mapping(unsafe {
             let start = mmap(std::ptr::null_mut(), len, protection, flags, file, 0).unwrap();
             std::slice::from_raw_parts_mut(start.cast(), len)
@@ -36,7 +37,7 @@ impl DerefMut for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was mapped above, and whoever borrowed of it is gone.
+        // SAFETY: it was mapped above, and no borrow of it is left.
         unsafe { munmap(self.0.as_mut_ptr().cast(), self.0.len()).unwrap() };
     }
 }

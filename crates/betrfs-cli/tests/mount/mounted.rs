@@ -1,4 +1,4 @@
-//! A volume on a mount by the real binary, which no test can leave hanging.
+//! A volume on a mount by the real binary; a test that hangs is ended.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, PidfdFlags};
 use tempfile::TempDir;
 
-/// After this long a test is taken to hang: its mount is torn down and the process ended.
+/// Time after which a test counts as hanging: its mount is removed and the process ended.
 const TEST_TIME_MAX: Duration = Duration::from_secs(100);
 
-/// Who makes a namespace of mounts copies those of all other tests, which are then not gone when these
-/// unmount them.
+/// Lock for tests with a mount namespace: a new namespace copies the mounts of all other tests, which would
+/// then outlive their unmounts.
 static MOUNTS: RwLock<()> = RwLock::new(());
 
-/// Held by a test that makes a namespace of mounts: no other has a volume mounted meanwhile.
+/// For a test that makes a mount namespace: no other test has a volume mounted meanwhile.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MOUNTS.write()
 }
@@ -37,7 +37,7 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     betrfs().args(arguments).output().unwrap()
 }
 
-/// What a command printed on standard error.
+/// A command's standard error.
 pub fn told(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -47,7 +47,7 @@ pub fn ok(output: &Output) {
     assert!(output.status.success(), "{}: {}", output.status, told(output));
 }
 
-/// Asserts that a command failed with exit code 1 and said each of the words.
+/// Asserts that a command failed with exit code 1 and a message with each of the words.
 pub fn refused(output: &Output, words: &[&str]) {
     assert_eq!(output.status.code(), Some(1), "{}", told(output));
     for word in words {
@@ -62,7 +62,7 @@ pub struct Mounted {
     pub dir: PathBuf,
     temp: TempDir,
     _watchdog: Sender<()>,
-    // Given back last, when all is unmounted.
+    // Released last, after the unmount.
     _shared: Option<RwLockReadGuard<'static, ()>>,
 }
 
@@ -79,7 +79,7 @@ impl Mounted {
 
     /// A volume of a size, not mounted yet, for a test that may take this long.
     pub fn lasting(size: &str, time_max: Duration) -> Mounted {
-        // A test may have several.
+        // Recursive, as a test may have several volumes.
         Mounted::made(size, time_max, Some(MOUNTS.read_recursive()))
     }
 
@@ -109,12 +109,12 @@ impl Mounted {
         ok(&self.try_mount(&[]));
     }
 
-    /// Mounts it with as much memory for nodes.
+    /// Mounts it with a node cache of this size.
     pub fn mount_with_cache(&self, size: &str) {
         ok(&self.try_mount(&["--cache-size", size]));
     }
 
-    /// Mounts it, or not.
+    /// Tries to mount it.
     pub fn try_mount(&self, arguments: &[&str]) -> Output {
         let log = self.temp.path().join("log");
         let mut command = betrfs();
@@ -122,10 +122,10 @@ impl Mounted {
         command.output().unwrap()
     }
 
-    /// Unmounts it; it is closed then.
+    /// Unmounts and closes it.
     pub fn umount(&self) {
         let umount = || betrfs().arg("umount").arg(&self.dir).output().unwrap();
-        // A process that another test is starting holds this one's descriptors until it executes.
+        // A child that another test starts holds this process's descriptors until it executes.
         let busy = |output: &Output| told(output).contains("in use");
         let tries = std::iter::repeat_with(umount).take(50);
         let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
@@ -152,21 +152,21 @@ impl Mounted {
         self.dir.join(name)
     }
 
-    /// What the server has logged.
+    /// The server's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.temp.path().join("log")).unwrap_or_default()
     }
 
-    /// What `betrfs stats` tells.
+    /// The output of `betrfs stats`.
     pub fn stats(&self) -> serde_json::Value {
         let output = betrfs().arg("stats").arg(&self.dir).args(["--format", "json"]).output().unwrap();
         ok(&output);
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// How many kernel requests of each kind a piece of work takes.
+    /// The number of kernel requests of each kind during `work`.
     pub fn requests_of(&self, work: impl FnOnce()) -> std::collections::BTreeMap<String, u64> {
-        // Whoever comes first has the kernel ask for the root's attributes.
+        // The first access makes the kernel ask for the root's attributes.
         rustix::fs::stat(&self.dir).unwrap();
         let before = self.stats();
         work();
@@ -178,7 +178,7 @@ impl Mounted {
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// How many queries and scans of the tree a piece of work takes.
+    /// The number of queries and scans of the tree during `work`.
     pub fn tree_queries_of(&self, work: impl FnOnce()) -> u64 {
         let total = |stats: &serde_json::Value| -> u64 {
             let kinds = stats["operations"].as_object().unwrap().values();
@@ -195,7 +195,7 @@ impl Mounted {
         Pid::from_raw(pid as i32).unwrap()
     }
 
-    /// The most memory that the server has had resident so far, in KiB.
+    /// The server's peak resident memory, in KiB.
     pub fn server_memory_kib_max(&self) -> u64 {
         let status = format!("/proc/{}/status", self.server().as_raw_nonzero());
         let status = std::fs::read_to_string(status).unwrap();
@@ -224,7 +224,7 @@ impl Drop for Mounted {
 
 fn detach(dir: &Path) {
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-    // Where nothing is mounted there is nothing to do.
+    // Fails if nothing is mounted, which is no error.
     let _ = rustix::mount::unmount(dir, flags);
 }
 

@@ -134,7 +134,7 @@ fn rename_replaces_moves_and_keeps_identity() {
 }
 
 #[test]
-fn the_flags_of_renameat2_are_kept() {
+fn the_flags_of_renameat2_are_obeyed() {
     let mounted = Mounted::new();
     let (a, b) = (mounted.path("a"), mounted.path("b"));
     fs::write(&a, b"file").unwrap();
@@ -154,7 +154,7 @@ fn the_flags_of_renameat2_are_kept() {
 }
 
 #[test]
-fn removing_tells_directories_from_files() {
+fn unlink_and_rmdir_distinguish_files_and_directories() {
     let mounted = Mounted::new();
     fs::create_dir_all(mounted.path("d/e")).unwrap();
     fs::write(mounted.path("f"), b"").unwrap();
@@ -173,12 +173,12 @@ fn a_deep_tree_is_reached_step_by_step() {
     let mounted = Mounted::new();
     let name = "d".repeat(200);
     let mut at = rustix::fs::open(&mounted.dir, rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
-    // Over PATH_MAX, below the limit of a key.
+    // Longer than PATH_MAX, within the limit of a key.
     for _ in 0..100 {
         rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
         at = rustix::fs::openat(&at, &name, rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    // Far over it.
+    // Far beyond it.
     let refused = (0..400).find_map(|_| {
         let made = rustix::fs::mkdirat(&at, &name, Mode::RWXU);
         if made.is_ok() {
@@ -211,7 +211,7 @@ fn a_file_without_a_name_gets_one_or_is_gone() {
     assert_eq!(fs::read_dir(mounted.path("d")).unwrap().count(), 1);
 }
 
-/// Between looking a name up and opening it another file may take its place, again and again.
+/// Between the lookup of a name and the open, another file may take its place, again and again.
 #[test]
 fn a_name_that_is_replaced_all_the_time_can_be_opened_at_any_time() {
     const ROUNDS: usize = 3000;
@@ -241,7 +241,7 @@ fn a_name_that_is_replaced_all_the_time_can_be_opened_at_any_time() {
         readers.into_iter().map(|reader| reader.join().unwrap()).sum::<usize>()
     });
     assert!(opens > 0);
-    // What nobody opened at the time went at once: nothing is left of the files that were replaced.
+    // Nothing is left of the replaced files.
     mounted.umount();
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }

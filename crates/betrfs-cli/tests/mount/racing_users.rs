@@ -1,4 +1,4 @@
-//! Another user who may change the names in a directory while root's command works in it.
+//! Races with another user who changes names in a directory while root's command works in it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use betree_platform::Platform;
 
 use crate::mounted::Mounted;
 
-/// Whose random number the other knows.
+/// A platform whose random numbers the other user knows.
 struct Guessed;
 
 impl Platform for Guessed {
@@ -23,7 +23,7 @@ impl Platform for Guessed {
 }
 
 #[test]
-fn a_clone_fills_what_it_made_and_nothing_that_took_its_place() {
+fn a_clone_fills_its_own_file_and_none_in_its_place() {
     const TRIES: usize = 300;
     let mounted = Mounted::new();
     let (source, victim, theirs) = (mounted.path("source"), mounted.path("victim"), mounted.path("theirs"));

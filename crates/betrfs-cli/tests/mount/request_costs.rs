@@ -1,4 +1,4 @@
-//! What work costs, in kernel requests and in tree queries.
+//! Costs of operations in kernel requests and tree queries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn counts<const N: usize>(expected: [(&str, u64); N]) -> BTreeMap<String, u64> {
     expected.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// Without what the kernel sends when it pleases: some of it comes while the next work is counted.
+/// Removes requests that the kernel sends at any later time, even while the next work is counted.
 fn awaited(mut requests: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     for name in ["forget", "batch_forget", "release"] {
         requests.remove(name);
@@ -34,11 +34,11 @@ fn making_a_small_file_takes_five_requests_and_no_query() {
     let mut requests = BTreeMap::new();
     let queries = mounted.tree_queries_of(|| requests = mounted.requests_of(work));
     assert_eq!(queries, 0);
-    // The kernel asks for the parent's attributes anew before it judges a permission in it.
+    // The kernel asks for the parent's attributes again before it checks a permission in it.
     let getattr = requests.remove("getattr").unwrap_or(0);
     assert!(getattr <= FILES + 1, "{getattr} getattr");
-    // The fifth is a RELEASE, for which nobody waits. It does not ask for capabilities; one question is that
-    // for the counts.
+    // The fifth is a RELEASE, for which nobody waits. There is no request for capabilities. One getattr comes
+    // from the counting itself.
     let expected = [("lookup", FILES), ("create", FILES), ("write", FILES)];
     assert_eq!(awaited(requests), counts(expected));
 }
@@ -49,7 +49,7 @@ fn unpacking_a_file_takes_nine_requests_and_no_query() {
     fs::create_dir(mounted.path("d")).unwrap();
     let work = || {
         for i in 0..FILES {
-            // What tar does.
+            // As tar does it.
             let mut file = fs::File::options();
             let mut file =
                 file.write(true).create_new(true).mode(0o600).open(mounted.path(format!("d/f{i}"))).unwrap();
@@ -64,8 +64,8 @@ fn unpacking_a_file_takes_nine_requests_and_no_query() {
     assert_eq!(queries, 0);
     let getattr = requests.remove("getattr").unwrap_or(0);
     assert!(getattr <= FILES + 1, "{getattr} getattr");
-    // The kernel asks for capabilities before it changes the owner; before a write it need not. One
-    // question is that for the counts.
+    // The kernel asks for capabilities before it changes the owner, but not before a write. One getattr comes
+    // from the counting itself.
     assert_eq!(
         awaited(requests),
         counts([
@@ -106,7 +106,7 @@ fn an_absent_name_is_asked_for_once_and_costs_no_query() {
 }
 
 #[test]
-fn what_was_seen_is_not_asked_for_again() {
+fn cached_objects_are_not_requested_again() {
     let mounted = Mounted::new();
     fs::create_dir(mounted.path("d")).unwrap();
     let name = |i| mounted.path(format!("d/f{i}"));
@@ -115,12 +115,12 @@ fn what_was_seen_is_not_asked_for_again() {
     stat();
     assert_eq!(awaited(mounted.requests_of(stat)), counts([]));
     let read = || (0..FILES).for_each(|i| assert_eq!(fs::read(name(i)).unwrap(), b"contents"));
-    // The first reading makes the kernel forget the time of the last one, the second asks for it.
+    // The first read makes the kernel drop the access time, the second asks for it.
     read();
     read();
     let mut requests = mounted.requests_of(read);
-    // The kernel may have had better use for a page, now or in the second reading, which then was the first
-    // of that file.
+    // The kernel may have evicted a page, now or in the second read, which then was the first read of that
+    // file.
     for rarely in ["read", "statx"] {
         let asked = requests.remove(rarely).unwrap_or(0);
         assert!(asked <= FILES / 10, "{asked} {rarely}");
@@ -146,7 +146,7 @@ fn listing_with_attributes_needs_no_lookups() {
     assert!(requests.contains_key("readdirplus"));
 }
 
-/// All below a directory, depth first; each file is given to `each`.
+/// Walks a directory depth first; calls `each` with every file.
 fn walk(dir: &Path, each: &mut dyn FnMut(&Path)) {
     for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
@@ -172,18 +172,18 @@ const DIRS: u64 = 20;
 const FILES_EACH: u64 = 10;
 
 #[test]
-fn a_walk_takes_two_requests_a_directory_and_brings_no_files_that_nobody_asks_for() {
+fn a_walk_takes_two_requests_for_each_directory_and_brings_no_files() {
     let mounted = cold_directories();
     let mut files = Vec::new();
     let mut names = || walk(&mounted.path(""), &mut |file| files.push(file.to_owned()));
     let mut requests = mounted.requests_of(&mut names);
     assert!(requests.remove("opendir").unwrap_or(0) <= 1);
-    // The end of a directory is asked for in the one way or the other.
+    // Either request may find the end of a directory.
     let listings = ["readdirplus", "readdir"].map(|name| requests.remove(name).unwrap_or(0));
     assert_eq!(listings.iter().sum::<u64>(), 2 * (DIRS + 1));
     assert_eq!(awaited(requests), counts([]));
     assert_eq!(files.len() as u64, DIRS * FILES_EACH);
-    // What did not come along is looked up when somebody wants it.
+    // Objects that did not come along are looked up on access.
     let stat = || files.iter().for_each(|file| assert_eq!(fs::metadata(file).unwrap().len(), 1));
     assert_eq!(mounted.requests_of(stat).get("lookup"), Some(&(DIRS * FILES_EACH)));
 }
@@ -195,7 +195,7 @@ fn a_walk_that_asks_for_files_gets_them_with_the_listings() {
     let mut sizes = || walk(&mounted.path(""), &mut |file| bytes += fs::metadata(file).unwrap().len());
     let requests = mounted.requests_of(&mut sizes);
     assert_eq!(bytes, DIRS * FILES_EACH);
-    // Those of the first directory below the root show what is wanted.
+    // Lookups in the first directory below the root show that the task wants files.
     assert_eq!(requests.get("lookup"), Some(&FILES_EACH), "{requests:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A server that may not do all that it would like to.
+//! A server under restrictions.
 #![allow(unsafe_code)] // A filter of system calls is set between fork and exec.
 
 use std::fs;
@@ -6,13 +6,13 @@ use std::os::unix::process::CommandExt;
 
 use crate::mounted::{Mounted, betrfs, ok};
 
-/// Has a process and its children refused a system call, as sandboxes do.
+/// Forbids this process and its children a system call, as sandboxes do.
 fn refuse(call: libc::c_long) -> std::io::Result<()> {
     let statement = |code: u32, jt: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf: 0, k };
     let mut filter = [
-        // The number of the call,
+        // Load the call's number;
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        // if it is that one,
+        // if it is `call`, skip the return that allows it.
         statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, call as u32),
         statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
         statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
@@ -26,12 +26,12 @@ fn refuse(call: libc::c_long) -> std::io::Result<()> {
 }
 
 #[test]
-fn where_rings_take_no_commands_requests_come_by_dev_fuse() {
+fn if_io_uring_is_forbidden_requests_come_by_dev_fuse() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter] {
         let mounted = Mounted::unmounted();
         let mut mount = betrfs();
         mount.arg("mount").arg(&mounted.volume).arg(&mounted.dir);
-        // SAFETY: it calls prctl(2) alone, and allocates nothing.
+        // SAFETY: the closure only calls prctl(2), and does not allocate.
         unsafe { mount.pre_exec(move || refuse(call)) };
         ok(&mount.output().unwrap());
         assert_eq!(mounted.stats()["transport"], "device");

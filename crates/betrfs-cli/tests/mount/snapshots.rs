@@ -47,7 +47,7 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     assert_eq!(names(&dir), Vec::<String>::new());
     assert_eq!(names(&dir.join(".betrfs-snapshots/one")), ["inner"]);
     refused(&snapshot("create", &dir, &["one"]), &["a snapshot with that name exists"]);
-    // Under another name of the directory, and after a remount, they are the same.
+    // The snapshots stay when the directory is renamed, and after a remount.
     fs::rename(&dir, mounted.path("moved")).unwrap();
     let dir = mounted.path("moved");
     for _ in 0..2 {
@@ -120,7 +120,7 @@ fn a_path_is_not_the_name_of_a_snapshot() {
 }
 
 #[test]
-fn the_command_refuses_what_is_no_directory_of_a_mount() {
+fn the_command_refuses_paths_that_are_no_directories_of_a_mount() {
     let mounted = Mounted::new();
     fs::write(mounted.path("file"), b"").unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ fn the_command_refuses_what_is_no_directory_of_a_mount() {
 }
 
 #[test]
-fn a_tree_that_holds_the_usual_name_of_snapshots_is_stored_as_any_other() {
+fn a_tree_with_a_directory_dot_snapshots_is_stored_like_any_other() {
     let mounted = Mounted::new();
     let source = tempfile::tempdir().unwrap();
     let inside = source.path().join(".snapshots/1/snapshot");
@@ -191,7 +191,7 @@ fn the_entry_of_snapshots_cannot_be_made_moved_or_replaced() {
 }
 
 #[test]
-fn only_root_and_who_mounted_make_and_remove_snapshots() {
+fn only_root_and_the_mounting_user_make_and_remove_snapshots() {
     let mounted = Mounted::new();
     open_to_all(&mounted);
     let dir = mounted.path("shared");
@@ -207,7 +207,7 @@ fn only_root_and_who_mounted_make_and_remove_snapshots() {
 }
 
 #[test]
-fn a_removal_tells_the_snapshots_that_hold_a_tree_or_takes_them_along() {
+fn a_removal_names_the_snapshots_that_hold_a_tree_or_removes_them() {
     let mounted = Mounted::new();
     let dir = mounted.path("tree");
     fs::create_dir_all(dir.join("inner")).unwrap();

@@ -1,4 +1,4 @@
-//! The room on a volume: how it is told, and a volume that is full.
+//! The space on a volume: statfs(2), usage, and a full volume.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::mounted::{Mounted, betrfs, ok};
 
-/// What df(1) calls used: blocks and inodes, these in parts of a million.
+/// Used blocks and inodes as in df(1), the inodes in millionths.
 fn used(mounted: &Mounted) -> (u64, u64) {
     let stat = rustix::fs::statfs(&mounted.dir).unwrap();
     assert!(stat.f_bavail <= stat.f_bfree && stat.f_bfree <= stat.f_blocks);
@@ -18,7 +18,7 @@ fn used(mounted: &Mounted) -> (u64, u64) {
     (bytes, (stat.f_files - stat.f_ffree) * 1_000_000 / stat.f_files)
 }
 
-/// What `betrfs usage` tells that a file takes.
+/// A file's stored bytes by `betrfs usage`.
 fn usage(path: &Path) -> u64 {
     let output = betrfs().arg("usage").arg(path).args(["--format", "json"]).output().unwrap();
     ok(&output);
@@ -26,13 +26,13 @@ fn usage(path: &Path) -> u64 {
     told["stored_bytes"].as_u64().unwrap()
 }
 
-/// Bytes that no compression makes fewer.
+/// Incompressible bytes.
 fn noise(len: usize) -> Vec<u8> {
     seeded::bytes(1, 0, len)
 }
 
 #[test]
-fn what_is_told_to_be_used_is_what_files_take() {
+fn used_space_is_the_space_of_files() {
     const MIB: u64 = 1 << 20;
     for size in ["256M", "1G", "8G"] {
         let mounted = Mounted::of_size(size);
@@ -68,7 +68,7 @@ fn what_is_told_to_be_used_is_what_files_take() {
 }
 
 #[test]
-fn usage_tells_of_what_was_written_a_moment_ago() {
+fn usage_includes_data_just_written() {
     let mounted = Mounted::new();
     let path = mounted.path("d/f");
     fs::create_dir(mounted.path("d")).unwrap();
@@ -94,7 +94,7 @@ fn a_full_volume_says_so_and_deleting_makes_room() {
     let block = vec![0xee; 1 << 20];
     let full = (0..).find_map(|i| {
         let written = File::create(mounted.path(format!("f{i}"))).and_then(|mut f| {
-            // Noise, so that no compression stretches the volume.
+            // Noise, which does not compress.
             let block: Vec<u8> = block
                 .iter()
                 .zip(0u64..)
@@ -116,15 +116,15 @@ fn a_full_volume_says_so_and_deleting_makes_room() {
     assert_eq!(fs::read(mounted.path("again")).unwrap().len(), 32 << 20);
 }
 
-/// A request may be carried out in part: what a program is told that it wrote is what the file has.
+/// A request may be carried out in part: the file holds as many bytes as write(2) returned.
 #[test]
-fn a_write_that_meets_the_end_of_space_tells_how_much_was_written() {
+fn a_write_at_the_end_of_space_returns_the_number_of_bytes_written() {
     let mounted = Mounted::of_size("256M");
     mounted.mount();
     let mut file = File::create(mounted.path("f")).unwrap();
     let mut written = 0;
     let error = loop {
-        // Noise; most requests reach across a border of what one batch takes, the one that meets the end too.
+        // Noise; most requests need more than one batch, the last one too.
         let noise = seeded::bytes(1, written, 700_000);
         match file.write(&noise) {
             Ok(0) => panic!("nothing was written, and no error was told"),
@@ -140,9 +140,9 @@ fn a_write_that_meets_the_end_of_space_tells_how_much_was_written() {
     assert_eq!(fs::metadata(mounted.path("f")).unwrap().len(), written);
 }
 
-/// What du(1) and archivers go by.
+/// By st_blocks, as in du(1) and archivers.
 #[test]
-fn a_sparse_file_takes_what_is_written_of_it() {
+fn a_sparse_file_takes_space_for_its_data_only() {
     let mounted = Mounted::new();
     let path = mounted.path("f");
     let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -173,7 +173,7 @@ fn a_sparse_file_takes_what_is_written_of_it() {
     assert_eq!(blocks(), 8 + 10 * 8);
     File::options().write(true).open(&path).unwrap().set_len(500 << 20).unwrap();
     assert!(blocks() <= 1);
-    // As many holes as an image of a disk has.
+    // As many holes as a disk image has.
     let file = File::options().write(true).open(&path).unwrap();
     for i in 0..3000 {
         file.write_all_at(&[1; 4096], i * 3 * 4096).unwrap();

@@ -92,7 +92,7 @@ fn trusted_attributes_are_listed_to_the_superuser_alone() {
         setxattr(&path, "trusted.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
         setxattr(&path, "security.note", b"n", XattrFlags::empty()).unwrap();
         setxattr(&path, "user.a", b"a", XattrFlags::empty()).unwrap();
-        // Of `security.` the kernel hides nothing on any file system. Ownership gives no view of `trusted.`.
+        // The kernel hides no `security.` names on any file system. An owner does not see `trusted.` names.
         assert_eq!(seen_by(NOBODY, &path), ["security.note", "user.a"]);
         chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
         assert_eq!(seen_by(NOBODY, &path), ["security.note", "user.a"]);
@@ -100,7 +100,7 @@ fn trusted_attributes_are_listed_to_the_superuser_alone() {
     }
 }
 
-/// The kernel knows these rules, for all file systems.
+/// The kernel enforces these rules for all file systems.
 #[test]
 fn attributes_of_users_are_for_files_and_directories() {
     let mounted = Mounted::new();

@@ -1,4 +1,4 @@
-//! What people do in a directory of sources: build it, keep it in git.
+//! Work in a directory of sources: a build, and git.
 
 use std::fmt::Write;
 use std::fs;
@@ -45,15 +45,15 @@ fn write_part(dir: &Path, part: u32, value: u32) {
     fs::write(dir.join(format!("part_{part}.c")), text).unwrap();
 }
 
-/// Puts a tree into git, whose own files go into a new directory, and has git pack and verify all that
-/// it stored and find the tree unchanged.
+/// Puts a tree into git, with git's own files in a new directory `own`, and has git pack and verify all it
+/// stored and find the tree unchanged.
 pub fn keep_in_git(tree: &Path, own: &Path) {
     let git = |arguments: &[&str]| {
         let settings = ["-c", "user.name=Test", "-c", "user.email=test@invalid", "-c", "gc.auto=0"];
         let mut command: Command = program(1200, ["git"]);
         command.args(settings).args(arguments).current_dir(tree);
         command.env("GIT_DIR", own).env("GIT_WORK_TREE", tree);
-        // Nothing that the machine's own settings of git would change.
+        // Ignores the machine's git settings.
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         succeed(&mut command)
     };

@@ -1,5 +1,5 @@
-//! A hundred clones of a real source tree, each changed a little and compared with a model that is kept
-//! on another file system; and the space when they are gone.
+//! A hundred clones of a real source tree, each changed a little and compared with a model on another file
+//! system; and the space after their removal.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,17 +14,16 @@ use crate::mounted::{Mounted, betrfs, ok};
 use crate::programs::{check_is_clean, linux_tar, program, setting, succeed, unpack};
 
 const CLONES: usize = 100;
-/// How many files are changed in each clone.
+/// Files changed in each clone.
 const CHANGES: usize = 100;
-/// Each of them by so many bytes.
+/// Bytes changed in each of these files.
 const CHANGE_BYTES: usize = 1000;
-/// No clone takes longer, whatever it holds.
+/// Time limit of a clone.
 const CLONE_TIME_MAX: Duration = Duration::from_secs(1);
-/// The space for each change: the leaf in which it lies, or a good part of it, and its way from the
-/// root are no longer shared.
+/// Limit of the space for each change: most of its leaf and the path to the leaf are no longer shared.
 const CHANGE_SPACE_BYTES_MAX: u64 = 256 << 10;
 
-/// The used space of a mount, once everything is written.
+/// The used space of a mount after a sync.
 fn used_bytes(mounted: &Mounted) -> u64 {
     let root = fs::File::open(&mounted.dir).unwrap();
     rustix::fs::syncfs(&root).unwrap();
@@ -41,7 +40,7 @@ fn files_below(top: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The files that are changed in a clone, and what is written into each.
+/// The files to change in a clone, each with an offset and the bytes to write.
 fn changes(clone: usize, files: &[PathBuf]) -> Vec<(&Path, u64, Vec<u8>)> {
     let mut rng = Rng::new(clone as u64);
     let changes = (0..CHANGES).map(|_| {
@@ -59,7 +58,7 @@ fn apply(top: &Path, changes: &[(&Path, u64, Vec<u8>)]) {
     }
 }
 
-/// Asserts that changed files are the same in both trees, and takes the changes in the model back.
+/// Asserts that changed files are equal in both trees, and reverts the changes in the model.
 fn assert_changed(model: &Path, pristine: &Path, clone: &Path, changes: &[(&Path, u64, Vec<u8>)]) {
     for (file, ..) in changes {
         let (left, right) = (fs::read(model.join(file)).unwrap(), fs::read(clone.join(file)).unwrap());
@@ -75,7 +74,7 @@ fn quietly(command: &mut Command) {
 }
 
 #[test]
-fn a_hundred_clones_of_a_tree_go_their_own_ways_and_give_the_space_back() {
+fn a_hundred_clones_of_a_tree_change_apart_and_their_space_is_freed() {
     let tar = linux_tar();
     let elsewhere = tempfile::tempdir().unwrap();
     let (pristine, model) = (elsewhere.path().join("pristine"), elsewhere.path().join("model"));
@@ -115,7 +114,7 @@ fn a_hundred_clones_of_a_tree_go_their_own_ways_and_give_the_space_back() {
     assert!(changed < (CLONES * CHANGES) as u64 * CHANGE_SPACE_BYTES_MAX, "{changed} bytes");
 
     mounted.remount();
-    // All of a clone is compared for as many of them as there is time for, the changes for each.
+    // The changes of every clone are compared; whole clones only as many as time allows.
     let whole = setting("BETRFS_CLONES_COMPARED", 2) as usize;
     for clone in 0..CLONES {
         let changes = changes(clone, &files);

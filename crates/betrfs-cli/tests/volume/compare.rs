@@ -1,4 +1,4 @@
-//! Two trees that have to be the same.
+//! Comparison of two trees.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 use crate::programs::{program, succeed};
 
-/// What lstat and readlink tell of an object, but what two file systems may differ in.
+/// An object's attributes by lstat and readlink, except those in which file systems may differ.
 #[derive(Debug, PartialEq, Eq)]
 struct Attributes {
     mode: u32,
     owner: (u32, u32),
     mtime: (i64, i64),
-    /// Of all but directories.
+    /// `None` for directories.
     size: Option<u64>,
-    /// Of all but directories.
+    /// `None` for directories.
     links: Option<u64>,
     target: Option<PathBuf>,
 }
@@ -38,7 +38,7 @@ fn list(dir: &Path) -> BTreeMap<OsString, Metadata> {
     entries.map(|entry| (entry.file_name(), entry.path().symlink_metadata().unwrap())).collect()
 }
 
-/// Asserts that two directories hold the same names with the same attributes, and gives how many.
+/// Asserts that two trees have the same names with the same attributes; returns their number.
 fn assert_same_attributes(left: &Path, right: &Path) -> u64 {
     let (in_left, in_right) = (list(left), list(right));
     assert!(in_left.keys().eq(in_right.keys()), "the names in {} differ", left.display());
@@ -51,7 +51,7 @@ fn assert_same_attributes(left: &Path, right: &Path) -> u64 {
     counts.sum()
 }
 
-/// Asserts that two trees are the same: names, attributes, contents; and gives how many objects.
+/// Asserts that two trees are equal in names, attributes and contents; returns the number of objects.
 pub fn assert_same(left: &Path, right: &Path) -> u64 {
     let told = succeed(program(900, ["diff", "--recursive", "--no-dereference"]).arg(left).arg(right));
     assert_eq!(told, "");

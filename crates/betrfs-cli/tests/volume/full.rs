@@ -1,4 +1,4 @@
-//! A volume that is filled to its end, again and again.
+//! A volume that is filled completely, again and again.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use crate::programs::{check_is_clean, noise};
 
 const VOLUME_BYTES: u64 = 256 << 20;
 
-/// The room there is when all that was deleted has been carried out.
+/// The available space when all deletes have been carried out.
 fn available(mounted: &Mounted) -> u64 {
     rustix::fs::syncfs(File::open(&mounted.dir).unwrap()).unwrap();
     let stat = rustix::fs::statvfs(&mounted.dir).unwrap();
     stat.f_bavail * stat.f_frsize
 }
 
-/// Large files and small ones, in turns.
+/// The size of a file: every eighth is large.
 fn size_of(number: u64) -> usize {
     if number.is_multiple_of(8) { 3 << 20 } else { 5000 }
 }
@@ -29,7 +29,7 @@ fn write(mounted: &Mounted, number: u64) -> io::Result<()> {
     File::create(mounted.path(format!("f{number}")))?.write_all(&noise(number, size_of(number)))
 }
 
-/// Writes files until there is no room for one, and gives how many were written whole.
+/// Writes files until the volume is full; returns the number of files written whole.
 fn fill(mounted: &Mounted) -> u64 {
     let failed = (0..).find_map(|number| Some((number, write(mounted, number).err()?)));
     let (whole, error) = failed.unwrap();
@@ -48,7 +48,7 @@ fn remove(mounted: &Mounted, numbers: impl Iterator<Item = u64>) {
     numbers.for_each(|number| fs::remove_file(mounted.path(format!("f{number}"))).unwrap());
 }
 
-/// Gives every other file another name and back, and changes its attributes.
+/// Renames every other file there and back, and changes its attributes.
 fn rename_and_touch(mounted: &Mounted, whole: u64) {
     fs::create_dir_all(mounted.path("elsewhere")).unwrap();
     for number in (0..whole).step_by(2) {
@@ -62,7 +62,7 @@ fn rename_and_touch(mounted: &Mounted, whole: u64) {
 }
 
 #[test]
-fn what_fallocate_allocates_is_there_for_the_file_and_not_for_others() {
+fn fallocated_space_is_there_for_the_file_and_not_for_others() {
     let mounted = Mounted::of_size("256M");
     mounted.mount();
     let allocate = |name: &str, len| {
@@ -84,7 +84,7 @@ fn what_fallocate_allocates_is_there_for_the_file_and_not_for_others() {
 }
 
 #[test]
-fn a_full_volume_keeps_what_it_has_and_gives_back_what_is_deleted() {
+fn a_full_volume_keeps_its_files_and_frees_deleted_space() {
     let mounted = Mounted::lasting("256M", Duration::from_secs(600));
     mounted.mount();
     let empty = available(&mounted);
@@ -100,7 +100,7 @@ fn a_full_volume_keeps_what_it_has_and_gives_back_what_is_deleted() {
         rename_and_touch(&mounted, whole);
         assert_whole(&mounted, 0..whole);
 
-        // Every other file goes; the others stay whole, and there is room for as much again.
+        // Half of the files are deleted; the others stay whole, and half of the space is filled again.
         remove(&mounted, (0..whole).filter(|number| number % 16 < 8));
         let half = available(&mounted);
         assert!(half > full + bytes_of(whole) / 4, "{full} bytes were free and now {half} are");

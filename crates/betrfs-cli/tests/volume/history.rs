@@ -1,5 +1,5 @@
-//! What one thread did in a directory of its own, as a list of system calls, and which prefixes of it
-//! a directory found after a crash is the result of.
+//! The history of one thread in a directory of its own: a list of system calls, of which a prefix must
+//! explain the directory found after a crash.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use crate::programs::noise;
 const RECORDS: usize = 64;
 const RECORD_BYTES: usize = 512;
 const BLOCK_BYTES: u64 = 4096;
-/// No file grows beyond this many bytes, each a prefix of the noise of its number.
+/// The largest file. A file's contents are a prefix of the noise of its number.
 const FILE_BYTES_MAX: u64 = 200_000;
 
 /// A system call that changes something.
@@ -42,16 +42,16 @@ enum Change {
         index: usize,
         version: u8,
     },
-    /// Renames the directory in which the files are.
+    /// Renames the directory that holds the files.
     RenameBox,
 }
 
-/// What the directory holds.
+/// The contents of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// How often the directory of the files was renamed, which its name tells.
+    /// Number of renames of the files' directory, as in its name.
     box_renames: u64,
-    /// Of each file: how often it was renamed, which its name tells, and its length.
+    /// For each file: its number of renames, as in its name, and its length.
     files: BTreeMap<u64, (u64, u64)>,
     records: Vec<u8>,
 }
@@ -78,7 +78,7 @@ impl State {
         box_path(dir, self.box_renames).join(format!("{file}.{}", self.files[&file].0))
     }
 
-    /// What of this is not so in another state.
+    /// Describes the parts of this state that differ in another.
     fn beyond(&self, other: &State) -> String {
         let files: Vec<_> =
             self.files.iter().filter(|(file, is)| other.files.get(file) != Some(is)).collect();
@@ -87,7 +87,7 @@ impl State {
         format!("box {}, files {files:?}, records {records:?}", self.box_renames)
     }
 
-    /// Reads the directory, whose every byte has to be of a file's noise or of a whole record.
+    /// Reads the directory; every byte must be a file's noise or part of a whole record.
     fn read(dir: &Path) -> State {
         let mut state = State { records: fs::read(dir.join("records")).unwrap(), ..State::default() };
         state.records = state.records.chunks(RECORD_BYTES).map(whole_record).collect();
@@ -128,7 +128,7 @@ fn whole_record(bytes: &[u8]) -> u8 {
     bytes[0]
 }
 
-/// What a thread did since its directory was last known to the byte.
+/// A thread's changes since the last known state of its directory.
 pub struct History {
     dir: PathBuf,
     rng: Rng,
@@ -137,7 +137,7 @@ pub struct History {
     /// The base with all changes.
     newest: State,
     changes: Vec<Change>,
-    /// So many of the changes were made before an fsync that succeeded.
+    /// Number of changes made before the last successful fsync.
     synced: usize,
 }
 
@@ -152,7 +152,7 @@ impl History {
             File::open(synced).unwrap().sync_all().unwrap();
         }
         let base = State { records: vec![0; RECORDS], ..State::default() };
-        // Noise is by the number of the file, and no two threads' files have the same.
+        // The noise depends on the file's number, and threads have distinct numbers.
         let files = seed << 32;
         History {
             dir,
@@ -169,7 +169,7 @@ impl History {
     pub fn until_failure(&mut self) -> io::Error {
         loop {
             let change = self.choose();
-            // Known before it is made: if it fails, it may have been made all the same.
+            // Noted before it is made: a change that fails may still have been made.
             self.push(change);
             let made = self.make(change).and_then(|()| {
                 self.newest.apply(change);
@@ -183,7 +183,8 @@ impl History {
 
     fn push(&mut self, change: Change) {
         match change {
-            // The kernel may send what a write puts into a block that it does not know whole by itself.
+            // The kernel may send the part of a write in a block that it has not cached as a request of its
+            // own.
             Change::Append { file, bytes } => {
                 let first = (BLOCK_BYTES - self.newest.files[&file].1 % BLOCK_BYTES).min(bytes);
                 self.changes.push(Change::Append { file, bytes: first });
@@ -220,7 +221,7 @@ impl History {
         }
     }
 
-    /// One system call that changes something, and what it needs.
+    /// Makes a change by one system call, with the calls that it needs.
     fn make(&self, change: Change) -> io::Result<()> {
         let path = |file| self.newest.path(&self.dir, file);
         let open = |file| OpenOptions::new().write(true).open(path(file));
@@ -252,8 +253,8 @@ impl History {
         }
     }
 
-    /// Syncs what was changed, a file or a directory. All that this thread did before is durable then,
-    /// since a crash keeps a prefix of what was done.
+    /// Syncs the changed file or directory. All earlier changes of this thread are durable then too, since a
+    /// crash keeps a prefix of the history.
     fn sync(&mut self, change: Change) -> io::Result<()> {
         let changed = match change {
             Change::Create { file } | Change::Append { file, .. } | Change::Truncate { file, .. } => {
@@ -268,9 +269,9 @@ impl History {
         Ok(())
     }
 
-    /// Asserts that the directory is what some prefix of the changes makes of it, none of those before
-    /// the last sync missing, and goes on from there. Tells how many changes were kept, of how many,
-    /// and how many of them had to be.
+    /// Asserts that the directory is the result of a prefix of the changes with at least those before the
+    /// last sync, and goes on from there. Returns the number of changes kept, of all changes, and of those
+    /// that had to be kept.
     pub fn assert_a_prefix_survived(&mut self) -> (usize, usize, usize) {
         let found = State::read(&self.dir);
         let mut state = self.base.clone();

@@ -1,4 +1,4 @@
-//! A real source tree, as large as they come, through all that is done with one.
+//! A large source tree: unpacked, compared, built in, kept in git.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use crate::compare::assert_same;
 use crate::mounted::Mounted;
 use crate::programs::{check_is_clean, linux_tar, unpack};
 
-/// The tree has at least this many objects, or it is not the one meant.
+/// Minimum number of objects; with fewer it is the wrong tree.
 const OBJECTS_MIN: u64 = 70_000;
 
 #[test]
-fn a_linux_tree_comes_back_whole_and_is_worked_in() {
+fn a_linux_tree_is_stored_whole_and_can_be_worked_in() {
     let tar = linux_tar();
     let elsewhere = tempfile::tempdir().unwrap();
     unpack(&tar, elsewhere.path());
@@ -40,7 +40,7 @@ fn a_linux_tree_comes_back_whole_and_is_worked_in() {
     build_and_git::keep_in_git(&top, &mounted.path("git"));
     lap("kept in git");
     mounted.remount();
-    // Git touches no file that it only stores.
+    // Git does not change the files that it stores.
     assert_eq!(assert_same(elsewhere.path(), &mounted.path("tree")), objects);
     lap("compared again");
     fs::remove_dir_all(&top).unwrap();

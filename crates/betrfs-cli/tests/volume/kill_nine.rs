@@ -1,4 +1,4 @@
-//! Servers that are killed at any moment.
+//! Servers killed at random moments.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,13 +33,13 @@ fn a_killed_server_loses_nothing_that_was_synced_and_leaves_nothing_half_done() 
             thread::sleep(Duration::from_millis(rng.between(20, 2500) as u64));
             kill_process(server, Signal::KILL).unwrap();
             for error in threads.into_iter().map(|thread| thread.join().unwrap()) {
-                // Until the connection breaks, nothing fails.
+                // Calls fail only when the connection breaks.
                 let raw = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
                 assert!(DEAD.iter().any(|dead| raw == Some(*dead)), "{error}");
             }
         });
         wait_for_end(server);
-        // The same command as ever, on the directory that the dead server left.
+        // The usual command, on the dead server's mount.
         mounted.mount();
         for history in &mut histories {
             let (kept, made, synced) = history.assert_a_prefix_survived();
@@ -56,5 +56,5 @@ fn a_killed_server_loses_nothing_that_was_synced_and_leaves_nothing_half_done() 
     check_is_clean(&mounted.volume);
 }
 
-/// What calls fail with when the server of a mount is dead.
+/// Errors of calls on a mount with a dead server.
 const DEAD: [Errno; 4] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::NODEV];

@@ -1,8 +1,8 @@
-//! Whole volumes under load: a real source tree, servers that are killed, memory, a full disk, rot.
-//! They take minutes and gigabytes, and the tree that `setup/test` gets for them; none of them is
-//! skipped for want of a mount or of the tree.
+//! Whole volumes under load: a real source tree, killed servers, memory, full volumes, rot. The tests take
+//! minutes and gigabytes, and the source tree that `setup/test` fetches; none is skipped if the mount or the
+//! tree is missing.
 #![forbid(unsafe_code)]
-// Also outside of `#[test]` functions, in what they share.
+// Also in helpers outside of `#[test]` functions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[expect(dead_code, reason = "the tests of single commands and requests use the rest")]

@@ -1,4 +1,4 @@
-//! What the server keeps in memory, whatever goes through it.
+//! The server's memory under load.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ fn block(file: u64, index: u64) -> Vec<u8> {
 }
 
 #[test]
-fn the_server_stays_small_whatever_goes_through_it() {
+fn the_servers_memory_stays_small_under_load() {
     let gib = setting("BETRFS_MEMORY_GIB", 8);
     let mounted = Mounted::lasting(&format!("{}G", gib + gib / 4 + 4), Duration::from_secs(1800));
     mounted.mount_with_cache("256M");
@@ -47,7 +47,7 @@ fn the_server_stays_small_whatever_goes_through_it() {
     check_is_clean(&mounted.volume);
 }
 
-/// So many directories, with so many names each that tables which double have just done so.
+/// Numbers of directories and of files in each: just after the doubling of tables that double.
 const DIRS: u64 = 2500;
 const FILES_EACH: u64 = 120;
 
@@ -57,7 +57,7 @@ fn names_and_files_that_the_kernel_holds_take_little_memory() {
     mounted.mount_with_cache("64M");
     let dir = |number: u64| mounted.path(format!("directory{number:04}"));
     (0..DIRS).for_each(|number| std::fs::create_dir(dir(number)).unwrap());
-    // All at the same time, as where files are spread by a hash.
+    // All directories grow at the same time, as when files are spread by a hash.
     for file in 0..FILES_EACH {
         for number in 0..DIRS {
             File::create_new(dir(number).join(format!("{:016x}", number << 32 | file))).unwrap();

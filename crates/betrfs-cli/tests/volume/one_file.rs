@@ -1,4 +1,4 @@
-//! One file beside a byte array, through every call that changes or reads a file's contents.
+//! One file compared with a byte array, through every call that changes or reads contents.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -18,8 +18,8 @@ const REMOUNT_EVERY: u64 = 2_500;
 const FILE_BYTES_MAX: usize = 1 << 20;
 const PART_BYTES_MAX: usize = 100_000;
 
-/// Maps a file into memory, which takes another language here: `mapped r FILE OFFSET LENGTH` prints the
-/// bytes, `mapped w FILE OFFSET LENGTH` stores those that it is given.
+/// A C program that maps a file, as this crate has no unsafe code: `mapped r FILE OFFSET LENGTH` prints the
+/// bytes, `mapped w FILE OFFSET LENGTH` stores its input.
 const MAPPED: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The file and what it has to hold.
+/// The file and its expected contents.
 struct Subject {
     path: PathBuf,
     file: File,
@@ -55,13 +55,13 @@ fn open(path: &Path) -> File {
 }
 
 impl Subject {
-    /// A range that begins and ends within the file.
+    /// A range within the file.
     fn range_within(&mut self) -> (usize, usize) {
         let start = self.rng.below(self.model.len() + 1);
         (start, self.rng.below((self.model.len() - start).min(PART_BYTES_MAX) + 1))
     }
 
-    /// A range that may reach beyond the file's end, and is not empty.
+    /// A range that is not empty and may reach beyond the file's end.
     fn range(&mut self) -> (usize, usize) {
         let start = self.rng.below((self.model.len() + 50_000).min(FILE_BYTES_MAX - 1));
         (start, self.rng.between(1, PART_BYTES_MAX.min(FILE_BYTES_MAX - start)))
@@ -95,7 +95,7 @@ impl Subject {
         output.stdout
     }
 
-    /// Does one operation to both, and tells which.
+    /// Applies one operation to both; returns its description.
     fn step(&mut self) -> String {
         match self.rng.below(100) {
             0..30 => {
@@ -166,7 +166,7 @@ impl Subject {
         }
     }
 
-    /// Copies a range of the file to another place in it.
+    /// Copies a range of the file to another place.
     fn copy(&mut self) -> String {
         let (start, len) = self.range_within();
         let to = self.rng.below(FILE_BYTES_MAX - len);
@@ -215,7 +215,7 @@ fn mapped(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_file_is_the_byte_array_that_is_written_to_it() {
+fn a_file_holds_the_bytes_written_to_it() {
     let seed = setting("BETRFS_SEED", 1);
     let tools = tempfile::tempdir().unwrap();
     let mounted = Mounted::lasting("1G", Duration::from_secs(900));
@@ -244,7 +244,7 @@ fn a_file_is_the_byte_array_that_is_written_to_it() {
     check_is_clean(&mounted.volume);
 }
 
-/// The steps so far, the last of which are told if one fails.
+/// The steps so far; the last ones are printed after a failure.
 struct Trace {
     seed: u64,
     steps: Vec<String>,

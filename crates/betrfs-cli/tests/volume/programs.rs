@@ -1,4 +1,4 @@
-//! Other programs, run to their end or to a time limit; and the bytes and the tree to run them on.
+//! Other programs with time limits, and data for them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::{Command, Output, Stdio};
 
 use betrfs_sim::Rng;
 
-/// A program that is ended if it takes longer than this many seconds.
+/// A program with a time limit in seconds.
 pub fn program<A: AsRef<OsStr>>(seconds_max: u32, arguments: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &seconds_max.to_string()]).args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Runs a program that has to succeed, and gives its output.
+/// Runs a program that must succeed; returns its output.
 pub fn succeed(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let stdout = String::from_utf8_lossy(&stdout).into_owned();
-    // Of what a failing diff or make prints, the beginning tells enough.
+    // The beginning of the output of a failed diff or make is enough.
     let shown: String = stdout.chars().take(4000).collect();
     assert!(status.success(), "{command:?}: {status}\n{shown}\n{}", String::from_utf8_lossy(&stderr));
     stdout
@@ -30,7 +30,7 @@ pub fn check_is_clean(volume: &Path) {
     assert!(told.contains("no problem found"), "{told}");
 }
 
-/// Unpacks a tar file into a directory, with the times of all directories as they were.
+/// Unpacks a tar file into a directory, with the original times of directories.
 pub fn unpack(tar: &Path, into: &Path) {
     let mut unpack = program(900, ["tar", "--extract", "--delay-directory-restore", "--file"]);
     succeed(unpack.arg(tar).arg("--directory").arg(into));
@@ -44,7 +44,7 @@ pub fn linux_tar() -> PathBuf {
     path
 }
 
-/// Bytes that no compression makes smaller, the same for the same seed.
+/// Incompressible bytes, a function of the seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -55,7 +55,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A number that the environment may set.
+/// A number that an environment variable may set.
 pub fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),

@@ -1,4 +1,4 @@
-//! Volumes of which a byte is not what was written.
+//! Volumes with damaged bytes.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ const BLOCK_BYTES: usize = 4096;
 const SUPERBLOCKS: u64 = 4;
 const FILES: u64 = 300;
 
-/// The contents of a file: some of it compresses.
+/// The contents of a file, compressible in part.
 fn contents(file: u64) -> Vec<u8> {
     let mut bytes = noise(file, (file as usize * 37) % 9000);
     bytes.extend(b"all alike ".repeat(file as usize % 700));
@@ -46,13 +46,13 @@ fn check(volume: &Path) -> Output {
     program(20, arguments).output().unwrap()
 }
 
-/// Asserts that a check ended by itself, with a verdict in words.
+/// Asserts that a check ended by itself, with a verdict in words; returns whether it is clean.
 fn assert_verdict(output: &Output, place: usize) -> bool {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), told(output));
     assert!(!said.contains("panicked"), "byte {place} flipped: {said}");
     match output.status.code() {
         Some(0) => assert!(said.contains("no problem found"), "byte {place} flipped: {said}"),
-        // Which structure, and where: a byte of the volume, a block or a key.
+        // The verdict names a structure and a place: a byte of the volume, a block or a key.
         Some(1) => assert!(
             said.lines().any(|line| line.contains("volume") && line.contains(|c: char| c.is_ascii_digit())),
             "byte {place} flipped: {said}"
@@ -62,8 +62,8 @@ fn assert_verdict(output: &Output, place: usize) -> bool {
     output.status.success()
 }
 
-/// Flips bytes of a volume, one at a time, one in each block that holds anything (or in a part of
-/// those), and gives for each the verdict of `betrfs check` to a judge.
+/// Flips a byte in each used block of a volume (or in some of these), one at a time, and passes the verdict
+/// of `betrfs check` on each to `judge`.
 fn flip_each(volume: &Path, seed: u64, blocks_max: usize, mut judge: impl FnMut(usize, bool)) {
     let whole = fs::read(volume).unwrap();
     let mut rng = Rng::new(seed);
@@ -83,7 +83,7 @@ fn flip_each(volume: &Path, seed: u64, blocks_max: usize, mut judge: impl FnMut(
     }
 }
 
-/// Writes back what differs from the volume as it was: a check or a mount has written too.
+/// Restores the volume, to which a check or a mount has also written.
 fn restore(volume: &Path, file: &File, whole: &[u8]) {
     let now = fs::read(volume).unwrap();
     assert_eq!(now.len(), whole.len());
@@ -104,7 +104,7 @@ fn a_flipped_byte_is_reported_or_does_no_harm() {
     flip_each(&mounted.volume, seed, 400, |place, clean| {
         if clean {
             clean_count += 1;
-            // What check calls clean has to be so.
+            // Clean for check means readable.
             println!("byte {place} flipped: clean");
             mounted.mount();
             assert_files(&mounted);
@@ -128,7 +128,7 @@ fn a_flipped_byte_of_a_volume_that_was_not_closed_gets_a_verdict() {
     let server = mounted.server();
     kill_process(server, Signal::KILL).unwrap();
     wait_for_end(server);
-    // What is left at the directory is not needed again.
+    // The dead mount is not needed any more.
     let _ = betrfs().arg("umount").arg(&mounted.dir).output().unwrap();
     let mut verdicts = 0;
     flip_each(&mounted.volume, seed, 200, |_, _| verdicts += 1);
@@ -175,7 +175,7 @@ fn a_volume_cut_anywhere_is_refused_and_not_changed() {
     ok(&check(&mounted.volume));
 }
 
-/// However many places are smashed: what cannot be read on a mount is listed.
+/// Every file that cannot be read on a mount is listed, whatever the number of damaged places.
 #[test]
 fn every_file_that_cannot_be_read_is_listed_by_the_check() {
     let seed = setting("BETRFS_SEED", 1);
