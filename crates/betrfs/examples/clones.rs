@@ -19,7 +19,7 @@ fn contents(volume: &Volume, path: &[u8]) -> betrfs::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Does it all on a new file at `path`, and reports to `out`.
+/// Runs the example on a new file at `path`, and reports to `out`.
 pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let device = Arc::new(FileDevice::create(path, VOLUME_BYTES)?);
     let platform = Arc::new(StdPlatform::new());
@@ -47,7 +47,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let usage = volume.usage(volume.resolve(b"/copy")?.node)?;
     writeln!(out, "the copy shares most of it: {}", usage.exclusive_bytes < usage.stored_bytes / 2)?;
 
-    // Empties the original at once, whatever it holds; then its name goes.
+    // Empties the original at once, however much it holds; then removes its name.
     volume.remove_below(project, SnapshotsBelow::Hold)?;
     volume.rmdir(root, b"project")?;
     writeln!(out, "copy: {}", contents(&volume, b"/copy/readme")?)?;

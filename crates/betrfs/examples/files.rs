@@ -12,7 +12,7 @@ use betrfs::{FileType, FormatOptions, NewNode, Objects, OpenOptions, Volume};
 
 const VOLUME_BYTES: u64 = 64 << 20;
 
-/// Does it all on a new file at `path`, and reports to `out`.
+/// Runs the example on a new file at `path`, and reports to `out`.
 pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let device = Arc::new(FileDevice::create(path, VOLUME_BYTES)?);
     let platform = Arc::new(StdPlatform::new());
@@ -28,7 +28,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let file = volume.create(dir.node, b"to-ada", &new_file)?;
     volume.write(file.node, 0, b"Dear Ada,\n")?;
     volume.create_with(dir.node, b"to-bob", &new_file, b"Dear Bob,\n")?;
-    // What was done before a sync that returned survives a crash.
+    // A crash keeps every change before the sync.
     volume.sync()?;
 
     volume.readdir(dir.node, 0, Objects::None, &mut |entry| {

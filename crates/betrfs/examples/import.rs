@@ -14,10 +14,10 @@ use betree_std::{FileDevice, StdPlatform, Workers, WorkersOptions};
 use betrfs::{FileType, FormatOptions, InodeId, NewNode, OpenOptions, Volume};
 
 const VOLUME_BYTES: u64 = 1 << 30;
-/// How much of a file is in memory at once.
+/// Number of bytes of a file in memory at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Copies what is in `from` into the directory `into`, and returns how many entries there were.
+/// Copies the entries of `from` into the directory `into`, and returns their number.
 fn import(volume: &Volume, from: &Path, into: InodeId) -> Result<u64, Box<dyn Error>> {
     let mut entries = 0;
     for found in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! Takes a snapshot of a directory, changes the directory, and reads how it was.
+//! Takes a snapshot of a directory, changes the directory, and reads its earlier state.
 //!
 //!     cargo run -p betrfs --example snapshots -- /tmp/snapshots.betrfs
 
@@ -18,7 +18,7 @@ fn contents(volume: &Volume, path: &[u8]) -> betrfs::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Does it all on a new file at `path`, and reports to `out`.
+/// Runs the example on a new file at `path`, and reports to `out`.
 pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let device = Arc::new(FileDevice::create(path, VOLUME_BYTES)?);
     let platform = Arc::new(StdPlatform::new());
@@ -31,7 +31,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let notes = volume.create(root, b"notes", &new_dir)?.node;
     let file = volume.create_with(notes, b"plan", &new_file, b"Monday")?.node;
 
-    // A directory that is made in this place is the snapshot.
+    // Making a directory here takes the snapshot.
     let snapshots = volume.lookup(notes, SNAPSHOTS_NAME)?.node;
     volume.create(snapshots, b"first", &new_dir)?;
 

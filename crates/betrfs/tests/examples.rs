@@ -1,4 +1,4 @@
-//! The examples do what they say, on volumes in temporary files.
+//! Runs the examples on volumes in temporary files, and checks their output.
 #![allow(clippy::unwrap_used)]
 // The tests call `run` of each example; its `main` is for `cargo run --example`.
 #![allow(dead_code)]
@@ -18,7 +18,7 @@ mod import;
 #[path = "../examples/snapshots.rs"]
 mod snapshots;
 
-/// What an example prints.
+/// The output of an example.
 macro_rules! printed {
     ($run:path) => {{
         let dir = tempfile::tempdir().unwrap();

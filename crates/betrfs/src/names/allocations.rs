@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_noted_than_there_is_memory_for() {
+    fn the_number_of_stretches_is_bounded() {
         let (allocations, inode) = (Allocations::default(), file(7));
         let end = 4 * STRETCHES_MAX as u64;
         assert!(allocations.add(&inode, from_ref(&(0..end)), 0));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_filled_once_nothing_is_to_come_to_it() {
+    fn a_block_is_filled_once_no_write_to_it_is_left() {
         let (allocations, inode) = (Allocations::default(), file(7));
         assert!(allocations.add(&inode, from_ref(&(0..3)), 10_000));
         let filled = |from, end| allocations.filled(inode.id, from, end);

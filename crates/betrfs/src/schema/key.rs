@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_snapshots_is_told_apart_and_gives_back_its_path() {
+    fn keys_in_snapshots_are_told_apart_and_give_back_their_paths() {
         let mut keys = BTreeMap::new();
         for of in paths().into_iter().filter(|path| path.len() < 3) {
             let of_bytes = path_bytes(&of);

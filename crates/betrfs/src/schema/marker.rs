@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_come_back_and_other_bytes_are_refused() {
+    fn markers_and_the_volume_record_come_back_and_other_bytes_are_refused() {
         let marker = Marker { base: key::entry(b"", b"f") };
         assert_eq!(Marker::decode(b"m", &marker.encode()), Ok(marker));
         for bad in [&b""[..], b"\x01", b"\x01\0\0\0", b"\x01\0\0\0xyz", b"\x01\0\x01\0\0\0f"] {

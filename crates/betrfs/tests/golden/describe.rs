@@ -1,11 +1,11 @@
-//! All that a volume holds, as a text: a line for each name, and one for each of its extended attributes.
+//! The contents of a volume as a text: a line for each name, and one for each of its extended attributes.
 
 use std::fmt::Write;
 
 use betrfs::{Attr, Entry, FileType, InodeId, Objects, SNAPSHOTS_NAME, Volume};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is read of a file at once, in bytes.
+/// Number of bytes read of a file at once.
 const READ_BYTES: usize = 1 << 20;
 
 /// The text of a volume.
@@ -21,7 +21,7 @@ pub fn volume(volume: &Volume) -> String {
     out
 }
 
-/// Gives `each` the entries of a directory, in the order of their names.
+/// Calls `each` with the entries of a directory, in the order of their names.
 pub fn children(volume: &Volume, dir: InodeId, each: &mut dyn FnMut(&[u8], &Entry)) {
     let mut names = Vec::new();
     let mut from = 0;

@@ -1,5 +1,5 @@
-//! Golden volumes: what a release has written is read by every later one. `fixtures/README.md` tells how one
-//! is added.
+//! Golden volumes: every later version reads the volumes of a release. `fixtures/README.md` says how to add
+//! one.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use betrfs::{InodeId, NewNode, RenameFlags, Report, SetAttr, Volume};
 use memory::{Disk, NEW_DIR, NEW_FILE};
 
-/// How many golden volumes there are at least.
+/// The least number of golden volumes.
 const FIXTURES_MIN: usize = 13;
 
 fn fixtures() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
 }
 
-/// The images, one a golden volume.
+/// The images, one for each golden volume.
 fn images() -> Vec<PathBuf> {
     let formats = fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().path());
     let folders = formats.filter(|path| path.is_dir());
@@ -31,7 +31,7 @@ fn images() -> Vec<PathBuf> {
     images
 }
 
-/// Changes what every volume can be asked to change.
+/// Makes changes that are possible on every volume.
 fn change(volume: &Volume) {
     let new_name = |name: &[u8], new: &NewNode| volume.create(InodeId::ROOT, name, new).unwrap().node;
     let dir = new_name(b"golden test", &NEW_DIR);
@@ -41,7 +41,7 @@ fn change(volume: &Volume) {
     volume.rename(dir, b"file", InodeId::ROOT, b"golden file", RenameFlags::default()).unwrap();
     volume.clone_inode(dir, InodeId::ROOT, b"golden clone").unwrap();
     volume.setattr(InodeId::ROOT, &SetAttr { perm: Some(0o700), ..SetAttr::default() }).unwrap();
-    // All that was there is cloned too, and one of the clones goes.
+    // Everything is cloned, and one of the clones is removed.
     let mut dirs = Vec::new();
     describe::children(volume, InodeId::ROOT, &mut |name, entry| {
         if entry.attr.file_type == betrfs::FileType::Directory && !name.starts_with(b"golden") {
@@ -80,7 +80,7 @@ fn every_golden_volume_is_what_its_manifest_says_and_can_be_changed() {
     }
 }
 
-/// Makes the volumes that are missing, if it is asked to, and never changes one that is there.
+/// Makes the missing volumes, if asked to; never changes an existing one.
 #[test]
 fn missing_golden_volumes_are_made_on_demand() {
     if std::env::var_os("BETRFS_MAKE_FIXTURES").is_none() {

@@ -1,4 +1,4 @@
-//! How the golden volumes were made, one for each feature of the format.
+//! The making of the golden volumes, one for each feature of the format.
 
 use betree::Compression;
 use betrfs::{
@@ -11,10 +11,10 @@ use crate::memory::{Disk, NEW_DIR, NEW_FILE};
 const ROOT: InodeId = InodeId::ROOT;
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
-/// A golden volume's name, and what makes it.
+/// A golden volume's name, and the function that makes it.
 type Named = (&'static str, fn() -> Disk);
 
-/// All of them.
+/// All golden volumes.
 pub const ALL: [Named; 13] = [
     ("plain", plain),
     ("names", names),
@@ -204,7 +204,7 @@ fn xattrs() -> Disk {
     })
 }
 
-/// Clones of clones that have been changed, and that still stand in the trees as GOTOs and windows.
+/// Changed clones of clones that are still in the trees as GOTOs and windows.
 fn clones() -> Disk {
     closed(|volume| {
         let top = tree(volume, "tree");
@@ -243,7 +243,7 @@ fn snapshots() -> Disk {
     })
 }
 
-/// Files that were unlinked and still open: the next opening deletes them.
+/// Files unlinked and still open: the next opening deletes them.
 fn orphans() -> Disk {
     crashed(|volume| {
         for number in 0..5 {
@@ -284,7 +284,7 @@ fn log() -> Disk {
     })
 }
 
-/// Text and noise in nodes that are compressed in one way.
+/// Text and noise in nodes with one kind of compression.
 fn compressed(compression: Compression) -> Disk {
     let disk = Disk::new(compression, &FormatOptions::default());
     let volume = disk.open();

@@ -1,4 +1,4 @@
-//! A volume in memory, with a clock and dice that are the same each time.
+//! A volume in memory, with the same clock and dice each time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ pub const NEW_FILE: NewNode =
     NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 100, rdev: 0 };
 pub const NEW_DIR: NewNode = NewNode { file_type: FileType::Directory, perm: 0o755, ..NEW_FILE };
 
-/// Nodes so small that little is needed for all that a tree does.
+/// Nodes so small that few changes need every operation of a tree.
 const GEOMETRY: Geometry =
     Geometry { node_bytes: 16 << 10, basement_bytes: 4 << 10, fanout_max: 4, log_bytes: 1 << 20, dicts: 4 };
 const VOLUME_BYTES: u64 = 6 << 20;
@@ -47,7 +47,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new volume, of which new nodes are compressed in this way.
+    /// A new volume whose new nodes have this compression.
     pub fn new(compression: Compression, options: &FormatOptions) -> Disk {
         let disk = Disk { compression, ..Disk::holding(MemDevice::new(VOLUME_BYTES)) };
         let options = FormatOptions { geometry: Some(GEOMETRY), ..options.clone() };

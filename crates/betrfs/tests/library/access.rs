@@ -1,4 +1,4 @@
-//! Times of access: which accesses count, and that they are kept without a commit for each.
+//! Times of access: which accesses count, and that none takes a commit of its own.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn make_tree(volume: &Volume) {
 
 const PATHS: [&str; 5] = ["/d", "/d/small", "/d/large", "/d/linked", "/d/symlink"];
 
-/// Accesses everything of `make_tree` below a directory.
+/// Accesses every object of `make_tree` below a directory.
 fn access_all(volume: &Volume, dir: &str) {
     list(volume, node(volume, dir));
     for name in ["small", "large", "linked"] {
@@ -47,7 +47,7 @@ fn access_all(volume: &Volume, dir: &str) {
 }
 
 #[test]
-fn what_was_accessed_is_kept_by_a_close_and_no_access_commits_anything() {
+fn a_close_keeps_times_of_access_and_no_access_commits() {
     let (disk, volume) = volume();
     make_tree(&volume);
     let before = PATHS.map(|path| attr(&volume, path));
@@ -84,7 +84,7 @@ fn a_day_later_an_access_counts_although_nothing_changed() {
     assert!(first.iter().zip(&second).all(|(first, second)| second - first >= 24 * 3600 * 1_000_000_000));
 }
 
-/// A disk of which a crash leaves what was synced, and an open volume.
+/// The volume after `work` and a crash, opened again: only synced changes are there.
 fn crash_after(work: impl FnOnce(&Volume)) -> Volume {
     let (disk, volume) = volume();
     make_tree(&volume);
@@ -119,7 +119,7 @@ fn a_sync_keeps_the_times_of_all_and_an_fsync_that_of_its_file() {
 }
 
 #[test]
-fn what_leaves_memory_keeps_its_time_at_the_cost_of_a_commit_each() {
+fn an_evicted_inode_keeps_its_time_at_the_cost_of_a_commit() {
     const FILES: usize = 200;
     let mut disk = Disk::new();
     disk.options.inodes_max = 20;
@@ -154,7 +154,7 @@ fn what_leaves_memory_keeps_its_time_at_the_cost_of_a_commit_each() {
 }
 
 #[test]
-fn nothing_in_a_snapshot_changes_by_being_accessed() {
+fn an_access_changes_nothing_in_a_snapshot() {
     let (disk, volume) = volume();
     make_tree(&volume);
     let large = node(&volume, "/d/large");
@@ -187,14 +187,14 @@ fn nothing_in_a_snapshot_changes_by_being_accessed() {
     }
     assert_eq!(now(&volume), before);
     volume.sync().unwrap();
-    // The copies take a creation, a write or two, and a removal each.
+    // The copies take one creation, one or two writes and one removal each.
     assert!(volume.env().stats().commits - commits <= 10);
     volume.close().unwrap();
     assert_eq!(now(&disk.open()), before);
 }
 
 #[test]
-fn who_is_not_to_leave_a_trace_leaves_none() {
+fn an_unnoticed_read_leaves_no_trace() {
     let mut disk = Disk::new();
     let all = |disk: &Disk| {
         let volume = disk.open();
@@ -227,7 +227,7 @@ fn who_is_not_to_leave_a_trace_leaves_none() {
     assert_eq!(all(&disk), [true; 5]);
 }
 
-/// A time that was set is not overtaken by an access from before.
+/// An access from before does not overwrite a time that was set.
 #[test]
 fn a_time_that_is_set_after_an_access_stays() {
     let (disk, volume) = volume();
@@ -242,9 +242,9 @@ fn a_time_that_is_set_after_an_access_stays() {
     assert_eq!(PATHS.map(|path| attr(&volume, path).atime_ns), [-7; 5]);
 }
 
-/// Those that were removed meanwhile are in nobody's way.
+/// Inodes removed meanwhile block nothing.
 #[test]
-fn what_was_accessed_and_then_removed_is_passed_over() {
+fn inodes_accessed_and_then_removed_are_skipped() {
     let (disk, volume) = volume();
     make_tree(&volume);
     let dir = mkdir(&volume, ROOT, "other").node;

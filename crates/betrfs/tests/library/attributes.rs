@@ -15,7 +15,7 @@ const SET: SetAttr = SetAttr {
 };
 
 #[test]
-fn set_id_bits_go_when_posix_says_so() {
+fn set_id_bits_are_cleared_when_posix_says_so() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f").node;
     let perm = || volume.getattr(file).unwrap().perm;
@@ -23,7 +23,7 @@ fn set_id_bits_go_when_posix_says_so() {
     set(0o6755);
     volume.write(file, 0, b"by its owner with privilege").unwrap();
     assert_eq!(perm(), 0o6755);
-    // By another.
+    // A write by another user.
     volume.setattr(file, &SetAttr { kill_set_id: true, ..SET }).unwrap();
     assert_eq!(perm(), 0o755);
     set(0o6745);
@@ -47,7 +47,7 @@ fn set_id_bits_go_when_posix_says_so() {
 }
 
 #[test]
-fn a_set_group_id_directory_gives_its_group() {
+fn a_set_group_id_directory_passes_on_its_group() {
     let (_disk, volume) = volume();
     let dir = volume.create(ROOT, b"d", &NewNode { perm: 0o2775, gid: 42, ..new_dir() }).unwrap();
     let file = mkfile(&volume, dir.node, "f").attr;
@@ -58,7 +58,7 @@ fn a_set_group_id_directory_gives_its_group() {
 }
 
 #[test]
-fn without_times_of_access_a_read_leaves_them() {
+fn with_noatime_a_read_leaves_the_time_of_access() {
     let mut disk = Disk::new();
     disk.options.access_times = AccessTimes::Never;
     let volume = disk.open();
@@ -126,7 +126,7 @@ fn limits_and_spaces_of_extended_attributes() {
 }
 
 #[test]
-fn a_large_attribute_of_the_root_goes_without_the_tree() {
+fn removing_a_large_attribute_of_the_root_leaves_the_tree() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     let file = mkfile(&volume, dir.node, "f").node;

@@ -1,12 +1,12 @@
-//! What operations look at one by one while they hold the names of the whole volume, as counts: nothing of
-//! what others have in memory.
+//! Numbers of objects that operations look at while they hold the namespace alone: none of others' objects in
+//! memory.
 
 use crate::support::*;
 use betrfs::{Error, InodeId, OpKind, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, no_replace: false, whiteout: false };
 
-/// An operation with its kind, under a directory of its own.
+/// An operation, its kind, and its run in a directory of its own.
 type Case = (&'static str, OpKind, fn(&Volume, InodeId));
 
 fn at(volume: &Volume, dir: InodeId, name: &str) -> InodeId {
@@ -19,7 +19,7 @@ fn snapshots(volume: &Volume, dir: InodeId) -> InodeId {
     volume.lookup(dir, SNAPSHOTS_NAME).unwrap().node
 }
 
-/// Every operation that holds the namespace alone, in an order in which each can be done.
+/// Every operation that holds the namespace alone, in an order in which all succeed.
 const CASES: [Case; 12] = [
     ("rename of a file", OpKind::Rename, |volume, dir| {
         volume.rename(dir, b"file", dir, b"renamed", RenameFlags::default()).unwrap();
@@ -66,7 +66,7 @@ const CASES: [Case; 12] = [
     }),
 ];
 
-/// Makes what the cases need in a directory.
+/// Makes the entries that the cases need in a directory.
 fn prepare(volume: &Volume, dir: InodeId) {
     let tree = mkdir(volume, dir, "tree").node;
     mkfile(volume, mkdir(volume, tree, "inner").node, "file");
@@ -76,7 +76,7 @@ fn prepare(volume: &Volume, dir: InodeId) {
     (0..2).for_each(|i| _ = volume.write(large, i << 20, &[7; 1 << 20]).unwrap());
 }
 
-/// What each case looks at in a directory.
+/// The number of objects that each case looks at in a directory.
 fn visited(volume: &Volume, dir: InodeId) -> Vec<(&'static str, u64)> {
     prepare(volume, dir);
     let mut all = Vec::new();
@@ -88,13 +88,13 @@ fn visited(volume: &Volume, dir: InodeId) -> Vec<(&'static str, u64)> {
     all
 }
 
-/// A chain of directories in memory, as deep as that; the last of them.
+/// Makes a chain of `depth` directories in memory; returns the last one.
 fn deep(volume: &Volume, parent: InodeId, depth: usize) -> InodeId {
     (0..depth).fold(parent, |dir, _| mkdir(volume, dir, "d").node)
 }
 
 #[test]
-fn nothing_that_others_have_in_memory_is_looked_at_while_all_wait() {
+fn exclusive_operations_look_at_no_object_of_others() {
     let (_disk, volume) = volume();
     let alone = visited(&volume, mkdir(&volume, ROOT, "mine").node);
     assert!(alone.iter().all(|(_, count)| *count <= 12), "{alone:?}");
@@ -119,7 +119,7 @@ fn nothing_that_others_have_in_memory_is_looked_at_while_all_wait() {
 }
 
 #[test]
-fn ways_up_are_gone_before_all_have_to_wait() {
+fn long_paths_are_found_before_others_have_to_wait() {
     let (_disk, volume) = volume();
     let shallow = visited(&volume, mkdir(&volume, ROOT, "mine").node);
     let end = deep(&volume, ROOT, 2000);
@@ -128,7 +128,7 @@ fn ways_up_are_gone_before_all_have_to_wait() {
 }
 
 #[test]
-fn what_is_removed_with_a_tree_is_told_after_all_may_go_on() {
+fn inodes_removed_with_a_tree_are_marked_while_others_go_on() {
     let (_disk, volume) = volume();
     let tree = mkdir(&volume, ROOT, "tree").node;
     let mut nodes = Vec::new();
@@ -137,7 +137,7 @@ fn what_is_removed_with_a_tree_is_told_after_all_may_go_on() {
         nodes.push(dir);
         for i in 0..40 {
             let file = mkfile(&volume, dir, &format!("f{i}")).node;
-            // The notes of these lead nowhere.
+            // The notes of these files lead nowhere.
             volume.open_inode(file).unwrap();
             volume.release_node(file);
             nodes.push(file);
@@ -161,7 +161,7 @@ fn what_is_removed_with_a_tree_is_told_after_all_may_go_on() {
     }
     assert_eq!(read_all(&volume, open), b"still");
     assert_eq!(names(&volume, tree), Vec::<String>::new());
-    // What comes there now is new.
+    // Objects made there now are new.
     mkfile(&volume, mkdir(&volume, tree, "d1").node, "f1");
     assert_eq!(volume.resolve(b"/tree/d1/f1").unwrap().attr.size, 0);
     nodes.iter().for_each(|node| volume.forget(*node, 1));

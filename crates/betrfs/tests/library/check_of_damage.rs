@@ -1,5 +1,5 @@
-//! What a check says of volumes of which blocks are not what was written: all of it, with the files, and
-//! nothing that only follows from it.
+//! Reports of checks of volumes with changed blocks: all damage, with the files, and no problem that only
+//! follows from other damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ const DIRS: usize = 6;
 const FILES: usize = 14;
 const SUPERBLOCKS: u64 = 4 * BLOCK_BYTES as u64;
 
-/// What does not compress.
+/// Bytes that do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     (0..len).map(|_| rng.below(256) as u8).collect()
 }
 
-/// A closed volume with small nodes: files of up to some blocks, linked ones, attributes, a copy of a
-/// directory and a snapshot.
+/// A closed volume with small nodes: files of up to some blocks, files with several names, attributes, a copy
+/// of a directory and a snapshot.
 fn sample() -> Disk {
     let disk = Disk::of_tiny_nodes(48 << 20);
     let volume = disk.open();
@@ -44,7 +44,7 @@ fn sample() -> Disk {
     volume.clone_inode(first, ROOT, b"copy").unwrap();
     let snapshots = volume.lookup(first, betrfs::SNAPSHOTS_NAME).unwrap().node;
     mkdir(&volume, snapshots, "monday");
-    // Some changes wait above the leaves.
+    // Some messages wait above the leaves.
     for path in all_paths().iter().step_by(9) {
         let node = volume.resolve(path.as_bytes()).unwrap().node;
         volume.write(node, 100, &noise(1, 1500)).unwrap();
@@ -71,7 +71,7 @@ fn examine(disk: &Disk, blocks: &[u64]) -> (Report, Arc<MemDevice>) {
     (report, Arc::new(before))
 }
 
-/// The places that a report names: where something begins on the device.
+/// The places on the device that a report names.
 fn places(report: &Report) -> BTreeSet<u64> {
     let of = |problem: &Problem| {
         let words: Vec<_> = problem
@@ -85,7 +85,7 @@ fn places(report: &Report) -> BTreeSet<u64> {
     report.problems.iter().flat_map(of).collect()
 }
 
-/// Nothing is told that only follows from what cannot be read.
+/// Fails if a problem only follows from an unreadable part.
 fn assert_no_consequences(report: &Report, what: &str) {
     for problem in &report.problems {
         let is_cause = problem.what.contains(" is damaged: ") || problem.what.contains("copy at byte");
@@ -93,7 +93,7 @@ fn assert_no_consequences(report: &Report, what: &str) {
     }
 }
 
-/// The paths of everything in a volume with what can be read there; `None` of what cannot.
+/// The contents of all paths; `None` for an unreadable one.
 fn read_everything(volume: &Volume, paths: &[String]) -> BTreeMap<String, Option<Vec<u8>>> {
     let read = |path: &String| {
         let entry = volume.resolve(path.as_bytes()).ok()?;
@@ -119,14 +119,14 @@ fn all_paths() -> Vec<String> {
     all
 }
 
-/// The blocks of which the smashing is noticed, each with what is told then.
+/// The blocks whose damage is noticed, with the reports.
 fn noticed(disk: &Disk) -> BTreeMap<u64, Report> {
     let blocks = disk.device.written_blocks().into_iter().map(|block| (block, examine(disk, &[block]).0));
     blocks.filter(|(_, report)| !report.problems.is_empty()).collect()
 }
 
 #[test]
-fn each_smashed_block_is_told_with_all_files_that_cannot_be_read() {
+fn each_smashed_block_is_reported_with_all_unreadable_files() {
     let disk = sample();
     let paths = all_paths();
     let whole = read_everything(&disk.open(), &paths);
@@ -162,7 +162,7 @@ fn each_smashed_block_is_told_with_all_files_that_cannot_be_read() {
                 Some(read) => assert_eq!(Some(read), whole[&path], "{path}"),
                 None => {
                     losing += 1;
-                    // What is below a directory that is lost cannot be come to.
+                    // An object below a lost directory is out of reach.
                     let above = path.match_indices('/').skip(1).map(|(at, _)| &path[..at]);
                     let is_named = above.chain([path.as_str()]).any(|path| report.files.contains(path));
                     assert!(is_named, "block {block}, {path}: {report:#?}");
@@ -179,10 +179,10 @@ fn each_smashed_block_is_told_with_all_files_that_cannot_be_read() {
 }
 
 #[test]
-fn what_is_told_of_each_of_several_smashed_blocks_is_told_of_all() {
+fn several_smashed_blocks_are_reported_as_each_alone() {
     let disk = sample();
     let alone = noticed(&disk);
-    // What lies below what cannot be read is not come to: these are looked at alone.
+    // Damage hides everything below it: these blocks are checked alone.
     let hides = |report: &Report| {
         report.refused.is_some() || report.problems.iter().any(|p| p.what.contains("header"))
     };
@@ -194,7 +194,7 @@ fn what_is_told_of_each_of_several_smashed_blocks_is_told_of_all() {
         for _ in 0..2 + round % 9 {
             chosen.insert(*rng.pick(&others).0);
         }
-        // Both copies of a generation are another thing.
+        // Damage of both copies of a generation is another case.
         chosen.retain(|block| *block >= SUPERBLOCKS || *block == 0);
         let chosen: Vec<u64> = chosen.into_iter().collect();
         let (report, _) = examine(&disk, &chosen);
@@ -203,7 +203,7 @@ fn what_is_told_of_each_of_several_smashed_blocks_is_told_of_all() {
         let files: BTreeSet<_> = chosen.iter().flat_map(|block| alone[block].files.clone()).collect();
         assert_eq!(report.files, files, "{chosen:?}");
         assert_no_consequences(&report, &format!("{chosen:?}"));
-        // With something that hides others, that is told too.
+        // Damage that hides other damage is itself still reported.
         let block = *rng.pick(&hiding).0;
         let (report, _) = examine(&disk, &[&chosen[..], &[block]].concat());
         assert!(places(&alone[&block]).is_subset(&places(&report)), "{chosen:?}, {block}: {report:#?}");
@@ -212,7 +212,7 @@ fn what_is_told_of_each_of_several_smashed_blocks_is_told_of_all() {
 }
 
 #[test]
-fn a_volume_that_is_smashed_all_over_is_told_in_bounds() {
+fn the_report_of_a_volume_smashed_all_over_is_bounded() {
     let disk = sample();
     let blocks: Vec<u64> =
         disk.device.written_blocks().into_iter().filter(|block| *block >= SUPERBLOCKS).collect();

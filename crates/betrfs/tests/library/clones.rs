@@ -1,4 +1,4 @@
-//! Copies of files and directories that share what they hold.
+//! Copies of files and directories that share their contents.
 
 use crate::support::*;
 use betrfs::{
@@ -7,7 +7,7 @@ use betrfs::{
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 
-/// A directory with a bit of everything; gives its node.
+/// Makes a directory with an entry of each kind; returns it.
 fn sample(volume: &Volume) -> InodeId {
     let dir = mkdir(volume, ROOT, "d").node;
     let inner = mkdir(volume, dir, "e").node;
@@ -87,7 +87,7 @@ fn names_of_one_file_inside_are_names_of_one_copy_and_of_nothing_outside() {
     assert_sound(&volume);
 }
 
-/// What lies below a copy has numbers that differ from the stored ones; what becomes an object has not.
+/// Below a copy, inode numbers differ from the stored ids; those of objects do not.
 #[test]
 fn an_open_file_that_lost_its_name_below_a_copy_keeps_its_number_under_a_new_one() {
     for is_unlinked in [true, false] {
@@ -114,7 +114,7 @@ fn an_open_file_that_lost_its_name_below_a_copy_keeps_its_number_under_a_new_one
     }
 }
 
-/// Their contents are more than one batch of a small log.
+/// The contents are more than one batch of a small log.
 #[test]
 fn many_small_files_are_copied_and_kept_on_a_small_volume() {
     let (disk, volume) = volume();
@@ -179,7 +179,7 @@ fn a_clone_below_its_source_holds_the_source_as_it_was() {
     assert_eq!(names(&volume, volume.resolve(b"/d/e/c").unwrap().node), ["e", "s", "small"]);
     assert_eq!(names(&volume, volume.resolve(b"/d/e/c/e").unwrap().node), ["f"]);
     assert!(contents(&volume, "/d/e/c/e/f") == [1; 200_000]);
-    // And of the whole volume, twice.
+    // And copies of the whole volume, twice.
     volume.clone_inode(ROOT, dir, b"all").unwrap();
     volume.clone_inode(ROOT, dir, b"again").unwrap();
     assert_sound(&volume);
@@ -210,7 +210,7 @@ fn the_rules_of_clones() {
     volume.rmdir(ROOT, b"empty").unwrap_err();
     volume.rename(ROOT, b"empty", dir, b"moved", PLAIN).unwrap();
     assert_sound(&volume);
-    // Where keys would grow over the limit, nothing changes.
+    // If a key would get too long, nothing changes.
     let mut deep = ROOT;
     for _ in 0..254 {
         deep = volume.create(deep, &[b'n'; 255], &new_dir()).unwrap().node;
@@ -237,7 +237,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     assert!(matches!(copy("longer", 0, 0, 3_000_001), (_, 3_000_001, true)));
     let (shifted, copied, shared) = copy("shifted", 4096, 8192, 2_000_000);
     assert_eq!((copied, shared), (2_000_000, false));
-    // Whole blocks are shared, and the caller asks again for what is left.
+    // Whole blocks are shared; the caller asks again for the rest.
     let shared_bytes = 2_000_000 / 4096 * 4096;
     let (part, copied, shared) = copy("part", 0, 0, 2_000_000);
     assert_eq!((copied, shared), (shared_bytes, true));
@@ -247,7 +247,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     assert!(contents(&volume, "/part") == data[..2_000_000]);
     assert_eq!(volume.getattr(shifted).unwrap().size, 2_008_192);
     assert!(read_all(&volume, shifted)[8192..] == data[4096..2_004_096]);
-    // Over what a longer file holds, only what was asked for.
+    // In a longer file, only the requested range is replaced.
     let long = mkfile(&volume, ROOT, "long").node;
     volume.write(long, 0, &[9; 4_000_000]).unwrap();
     assert_eq!(volume.copy_range(from, 0, long, 0, 3_000_001).unwrap(), 3_000_001 / 4096 * 4096);
@@ -256,7 +256,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     let mut expected = data.clone();
     expected.resize(4_000_000, 9);
     assert!(read_all(&volume, long) == expected);
-    // In the midst of both, and of neither what the other writes there later.
+    // A range in the middle of both. Later writes of one do not show in the other.
     let (at, len) = (409_600, 1_228_800);
     volume.write(long, 0, &[7; 4_000_000]).unwrap();
     assert_eq!(volume.copy_range(from, at, long, at, len).unwrap(), len);
@@ -266,7 +266,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
     expected[at as usize..(at + len) as usize].copy_from_slice(&data[at as usize..(at + len) as usize]);
     expected[at as usize + 50_000..at as usize + 60_000].fill(1);
     assert!(read_all(&volume, long) == expected);
-    // Past the end there is a gap.
+    // A gap past the end.
     let gap = mkfile(&volume, ROOT, "gap").node;
     assert_eq!(volume.copy_range(from, 1_638_400, gap, 1_638_400, 1_228_800).unwrap(), 1_228_800);
     assert!(read_all(&volume, gap)[..1_638_400].iter().all(|byte| *byte == 0));
@@ -281,7 +281,7 @@ fn a_copy_of_a_range_at_the_same_place_shares_it_and_any_other_is_copied() {
 }
 
 #[test]
-fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
+fn a_clone_takes_the_same_queries_at_any_size() {
     let (_disk, volume) = volume();
     let mut costs = Vec::new();
     for size in [10, 1000, 5000] {
@@ -310,7 +310,7 @@ fn a_clone_asks_the_tree_the_same_whatever_it_holds() {
 }
 
 #[test]
-fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() {
+fn a_cold_clone_rename_and_removal_read_and_write_the_same_at_any_size() {
     let disk = Disk::of_tiny_nodes(256 << 20);
     let sizes = [10, 1000, 20_000];
     {
@@ -325,7 +325,7 @@ fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() 
         }
         volume.close().unwrap();
     }
-    // What a change reads, and what it and the checkpoint after it write.
+    // Blocks that a change reads, and that it and the next checkpoint write.
     let cost = |change: &dyn Fn(&Volume)| {
         let volume = disk.open();
         let before = disk.device.counts();
@@ -351,7 +351,7 @@ fn a_cold_clone_rename_and_removal_read_and_write_the_same_whatever_they_hold() 
 }
 
 #[test]
-fn removing_a_tree_asks_the_tree_the_same_whatever_it_holds() {
+fn removing_a_tree_takes_the_same_queries_at_any_size() {
     let (_disk, volume) = volume();
     let mut costs = Vec::new();
     for size in [10, 1000, 5000] {
@@ -394,7 +394,7 @@ fn a_target_below_its_source_is_not_in_the_copy() {
 }
 
 #[test]
-fn a_full_volume_refuses_copies_and_still_takes_removals() {
+fn a_full_volume_refuses_copies_and_allows_removals() {
     let disk = Disk::of_tiny_nodes(48 << 20);
     let volume = disk.open();
     let small = mkfile(&volume, ROOT, "small").node;
@@ -432,7 +432,7 @@ fn a_full_volume_refuses_copies_and_still_takes_removals() {
     }
     let copied = targets.iter().take_while(|target| volume.clone_onto(small, **target).is_ok()).count();
     assert!(copied < 100, "{copied} copies on a full volume");
-    // Each of what follows finds no room for the least change that is not there to free.
+    // Before each case the volume is so full that only a change that frees has room.
     let fill = |name: &str| {
         let refused =
             (0..20_000).find_map(|i| volume.create(ROOT, format!("{name}{i}").as_bytes(), &new_file()).err());

@@ -104,7 +104,7 @@ fn holes_are_found_and_counted() {
     assert_sound(&volume);
 }
 
-/// Others are let in between.
+/// Others can go on between the steps.
 #[test]
 fn a_hole_behind_many_blocks_is_looked_for_in_steps() {
     const MIB: u64 = 1 << 20;
@@ -166,7 +166,7 @@ fn a_large_write_is_cut_into_batches_that_the_log_can_hold() {
     assert_sound(&volume);
 }
 
-/// Each block of a file bears the key of the whole path.
+/// Each block of a file has the whole path in its key.
 #[test]
 fn a_file_that_lies_deep_is_written_on_a_small_volume() {
     let disk = Disk::of_bytes(16 << 20);

@@ -1,9 +1,9 @@
-//! Many threads that clone, snapshot, move and remove what another is writing: each copy is the
-//! source as it stood at one moment.
+//! Threads clone, snapshot, move and remove a directory while another thread writes in it: each copy is the
+//! source as it was at one moment.
 //!
-//! The writer goes round eight files in a fixed order and counts up what each holds, so that what a
-//! copy holds tells how many writes are in it: these have to be the first so many, among them all
-//! that had returned when the copy was begun, and none that began after it was there.
+//! The writer goes round eight files in a fixed order and counts up the number in each. So a copy's contents
+//! show which writes are in it: they must be a prefix of all writes, with every write that had returned when
+//! the copy was begun, and none that began after the copy was made.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -19,16 +19,16 @@ const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whi
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
 
 const FILES: u64 = 8;
-/// Every third is as large as this, so that its blocks go by range.
+/// Size of every third file, whose blocks are so many that they move as a range.
 const LARGE_BYTES: usize = 70_000;
-/// Files come to `churn` in the order of their names and go all at once.
+/// Number of files in `churn`: made in the order of their names, removed all at once.
 const CHURN_FILES: u64 = 5;
-/// Copies that each thread makes.
+/// Number of copies that each thread makes.
 const COPIES: u64 = 40;
-/// After this long without any progress the threads are taken to wait for each other.
+/// Time without progress after which the threads count as deadlocked.
 const STALL: Duration = Duration::from_secs(60);
 
-/// The source, and how far the writer is.
+/// The source, and the writer's progress.
 struct Scene<'a> {
     volume: &'a Volume,
     above: InodeId,
@@ -41,7 +41,7 @@ struct Scene<'a> {
     steps: &'a AtomicU64,
 }
 
-/// A copy that is kept to the end, under its path, and the writes that it holds.
+/// The path of a copy that is kept to the end, and the number of writes in it.
 type Kept = (String, u64);
 
 fn bytes_of(file: u64, value: u64) -> Vec<u8> {
@@ -49,7 +49,7 @@ fn bytes_of(file: u64, value: u64) -> Vec<u8> {
     if value == 0 { Vec::new() } else { value.to_le_bytes().into_iter().cycle().take(len).collect() }
 }
 
-/// How often a file has been written after so many writes.
+/// Number of writes of a file among the first `writes` writes.
 fn value_after(file: u64, writes: u64) -> u64 {
     (writes + FILES - 1 - file) / FILES
 }
@@ -69,7 +69,7 @@ impl<'a> Scene<'a> {
         Scene { volume, above, source, churn, files, writes_begun, writes_done, is_over, steps }
     }
 
-    /// Whether there is another round for a thread that has no end of its own.
+    /// Counts a step; returns whether a thread without an end of its own makes another round.
     fn goes_on(&self) -> bool {
         self.steps.fetch_add(1, SeqCst);
         !self.is_over.load(SeqCst)
@@ -89,14 +89,15 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Runs what makes a copy; between which counts of writes the copy has to be.
+    /// Runs the making of a copy; returns also the bounds for the number of writes in the copy.
     fn during<T>(&self, make: impl FnOnce() -> T) -> (T, RangeInclusive<u64>) {
         let done = self.writes_done.load(SeqCst);
         let made = make();
         (made, done..=self.writes_begun.load(SeqCst))
     }
 
-    /// The directory above, the source in it, the directories in that, and a large file in them.
+    /// Renames the directory above, the source in it, the directories in the source, and a large file in
+    /// these.
     fn rename(&self) {
         let (volume, mut turn) = (self.volume, 0u64);
         let move_to = |from: InodeId, name: &str, to: InodeId, new: &str, flags| {
@@ -116,7 +117,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Makes directories full in the source and empties them at once.
+    /// Fills a directory in the source and empties it at once, over and over.
     fn churn(&self) {
         while self.goes_on() {
             for i in 0..CHURN_FILES {
@@ -128,7 +129,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Opens what may go at any moment: what could be opened can be read.
+    /// Opens files that may be removed at any moment: a file that could be opened can be read.
     fn open(&self) {
         let (mut dice, mut out) = (Dice(1), Vec::new());
         while self.goes_on() {
@@ -148,7 +149,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Entries that come and go beside all this, and listings of it.
+    /// Makes and removes entries beside the source, and lists the source.
     fn come_and_go(&self) {
         while self.goes_on() {
             let dir = mkdir(self.volume, ROOT, "dir").node;
@@ -163,7 +164,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Clones of the source and of those clones, which are changed and removed by turns; one is kept.
+    /// Clones the source and the clones, and changes and removes them in turn; keeps one.
     fn clone(&self, thread: u64) -> Vec<Kept> {
         let volume = self.volume;
         for i in 0..COPIES {
@@ -186,7 +187,7 @@ impl<'a> Scene<'a> {
         Vec::new()
     }
 
-    /// Snapshots of the source, of which the last is kept, and clones of them.
+    /// Takes snapshots of the source, keeps the last, and clones them.
     fn snapshot(&self, thread: u64) -> Vec<Kept> {
         let volume = self.volume;
         let snapshots = volume.lookup(self.source, SNAPSHOTS_NAME).unwrap().node;
@@ -210,7 +211,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// How many writes a copy of the source holds, which has to be the source at one moment.
+/// The number of writes in a copy of the source. Fails unless the copy is the source at one moment.
 fn moment(volume: &Volume, copy: InodeId) -> u64 {
     let mut values: Vec<Vec<u64>> = vec![Vec::new(); FILES as usize];
     let mut value_of = |dir: InodeId, name: &str| {
@@ -243,7 +244,7 @@ fn moment(volume: &Volume, copy: InodeId) -> u64 {
     writes
 }
 
-/// Changes all that a clone holds.
+/// Changes every file in a clone.
 fn deface(volume: &Volume, copy: InodeId) {
     for name in ["x", "y"] {
         let dir = volume.lookup(copy, name.as_bytes()).unwrap().node;
@@ -267,7 +268,7 @@ fn remove(volume: &Volume, name: &str, copy: InodeId) {
     volume.forget(copy, 1);
 }
 
-/// Ends the process when nothing moves any more: nobody can end threads that wait for each other.
+/// Ends the process when no thread makes progress: deadlocked threads cannot be ended.
 fn watch(steps: &'static AtomicU64) -> Sender<()> {
     let (alive, ended) = mpsc::channel();
     thread::spawn(move || {
@@ -304,7 +305,7 @@ fn each_copy_is_its_source_at_one_moment() {
         for work in [Scene::write, Scene::rename, Scene::churn, Scene::open, Scene::come_and_go] {
             scope.spawn(move || work(scene));
         }
-        // However it ends for one, all have to end.
+        // If one fails, all others have to end too.
         let results: Vec<_> = copiers.into_iter().map(|copier| copier.join()).collect();
         scene.is_over.store(true, SeqCst);
         volume.env().stop();

@@ -1,11 +1,11 @@
-//! What operations cost, as counts: no update asks the tree what memory knows.
+//! Costs of operations, as counts: no update queries the tree for an answer that is in memory.
 
 use crate::support::*;
 use betrfs::{Error, FileType, InodeId, Objects, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
 
 use crate::model::Dice;
 
-/// Runs something and gives the queries and commits that it caused for operations of a kind.
+/// Runs `run`; returns the numbers of queries and of commits by operations of a kind.
 fn cost(volume: &Volume, kind: OpKind, run: impl FnOnce()) -> (u64, u64) {
     let before = (queries(volume, kind), volume.counters().of(kind).commits);
     run();
@@ -13,7 +13,7 @@ fn cost(volume: &Volume, kind: OpKind, run: impl FnOnce()) -> (u64, u64) {
 }
 
 #[test]
-fn in_a_directory_that_was_made_here_nothing_asks_the_tree() {
+fn operations_in_a_new_directory_take_no_query() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     let creates = cost(&volume, OpKind::Create, || {
@@ -125,7 +125,7 @@ fn after_a_remount_a_few_misses_lead_to_one_scan() {
 }
 
 #[test]
-fn a_listing_plus_brings_the_inodes_in_one_range_query() {
+fn a_listing_with_objects_loads_them_in_one_range_query() {
     let (disk, volume) = volume();
     for i in 0..200 {
         mkfile(&volume, ROOT, &format!("f{i}"));
@@ -172,7 +172,7 @@ fn renaming_a_small_file_and_linking_again_query_little() {
     assert_sound(&volume);
 }
 
-/// As `rm -r` removes: one by one, and each directory when it is empty.
+/// Removes entries one by one, and each directory when it is empty, as `rm -r` does.
 fn remove_one_by_one(volume: &Volume, parent: InodeId, name: &str) {
     let dir = volume.lookup(parent, name.as_bytes()).unwrap();
     if dir.attr.file_type == FileType::Directory {
@@ -185,7 +185,7 @@ fn remove_one_by_one(volume: &Volume, parent: InodeId, name: &str) {
 }
 
 #[test]
-fn a_tree_removed_one_by_one_reads_little_of_what_goes() {
+fn removing_a_tree_one_by_one_reads_little_of_it() {
     let disk = Disk::of_tiny_nodes(256 << 20);
     let volume = disk.open();
     let tree = mkdir(&volume, ROOT, "tree").node;
@@ -207,8 +207,8 @@ fn a_tree_removed_one_by_one_reads_little_of_what_goes() {
     remove_one_by_one(&volume, ROOT, "tree");
     volume.close().unwrap();
     let cost = disk.device.counts().since(&before);
-    // The names, and one range. With a delete of each name and block alone three times as many reads, and 136
-    // writes.
+    // The names, and one range. Separate deletes of each name and block would take three times as many reads,
+    // and 136 writes.
     assert!(cost.reads <= 60 && cost.writes <= 20, "{cost:?}");
     let volume = disk.open();
     assert_eq!(contents(&volume, "/file"), b"stays");

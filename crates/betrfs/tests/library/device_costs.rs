@@ -1,11 +1,11 @@
-//! What operations cost the device, as counts.
+//! Costs of operations on the device, as counts.
 
 use betrfs::{InodeId, Objects, Volume};
 use betrfs_sim::{Counts, Rng};
 
 use crate::support::*;
 
-/// What the device is asked for while `run` runs.
+/// The calls to the device during `run`.
 fn device_cost(disk: &Disk, run: impl FnOnce()) -> Counts {
     let before = disk.device.counts();
     run();
@@ -55,7 +55,7 @@ fn random_small_writes_into_a_large_file_on_the_disk_read_nothing() {
     assert_eq!((cost.reads, cost.read_bytes), (0, 0));
     assert_eq!(volume.getattr(file.node).unwrap().size, FILE_BYTES);
 
-    // They are there, and nothing beside them has changed, also after the messages went down.
+    // They are there and nothing else has changed, also after the messages were flushed.
     volume.close().unwrap();
     let volume = disk.open();
     let file = volume.resolve(b"/large").unwrap();
@@ -80,7 +80,7 @@ fn an_fsync_is_one_log_write_and_one_device_sync() {
     assert_eq!((cost.writes, cost.syncs), (0, 0), "there was nothing to make durable");
 }
 
-/// Lists and reads all that is below a directory; gives the bytes of the files.
+/// Lists and reads everything below a directory; returns the number of bytes in files.
 fn read_below(volume: &Volume, dir: InodeId) -> u64 {
     let mut entries = Vec::new();
     let mut list = |entry: &betrfs::DirEntry<'_>| {

@@ -1,4 +1,4 @@
-//! Contents of small files that are kept in memory: what changes a file is seen, and they are in use.
+//! Contents of small files in memory: they are in use, and every change of a file is seen.
 
 use crate::support::*;
 use betrfs::{
@@ -7,7 +7,7 @@ use betrfs::{
 
 const BYTES: usize = 1000;
 
-/// A file of the name and a byte, read so that its content is in memory.
+/// Makes a file of one byte and reads it, so that its content is in memory.
 fn kept(volume: &Volume, name: &str, byte: u8) -> InodeId {
     let node = mkfile(volume, ROOT, name).node;
     volume.write(node, 0, &[byte; BYTES]).unwrap();
@@ -16,7 +16,7 @@ fn kept(volume: &Volume, name: &str, byte: u8) -> InodeId {
     node
 }
 
-/// The queries that reading a file takes.
+/// Number of queries for a read of a file.
 fn read_queries(volume: &Volume, node: InodeId) -> u64 {
     let before = queries(volume, OpKind::Read);
     read_all(volume, node);
@@ -49,7 +49,7 @@ fn a_small_file_is_read_from_the_tree_once() {
 }
 
 #[test]
-fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
+fn every_change_of_a_file_is_seen_in_its_cached_content() {
     type Change = fn(&Volume, InodeId);
     let changes: [(&str, Change); 16] = [
         ("write", |volume, node| volume.write(node, 10, b"new").map(drop).unwrap()),
@@ -109,7 +109,7 @@ fn what_changes_a_file_is_seen_in_what_was_kept_of_it() {
 }
 
 #[test]
-fn what_moves_a_file_leaves_its_content_as_it_was() {
+fn moving_a_file_keeps_its_cached_content() {
     type Move = fn(&Volume, InodeId);
     let moves: [(&str, Move); 8] = [
         ("rename", |volume, _| volume.rename(ROOT, b"file", ROOT, b"moved", RenameFlags::default()).unwrap()),
@@ -159,7 +159,7 @@ fn what_moves_a_file_leaves_its_content_as_it_was() {
 }
 
 #[test]
-fn what_is_kept_stays_within_its_budget() {
+fn cached_contents_stay_within_their_budget() {
     const FILES: usize = 50;
     let mut disk = Disk::new();
     disk.options.contents_bytes_max = 10 * 1100;

@@ -19,7 +19,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
+fn a_full_volume_refuses_writes_cleanly_and_keeps_its_files() {
     let disk = Disk::of_bytes(32 << 20);
     let volume = disk.open();
     let mut sizes = Vec::new();
@@ -33,7 +33,7 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
         match volume.write(file.node, 0, &noise(i as u64, 200_000)) {
             Ok(written) => {
                 sizes[i] = written as u64;
-                // Whole pieces of what did not fit may be there.
+                // Whole pieces of a write without room may be there.
                 assert!(written == 200_000 || written.is_multiple_of(128 << 10), "{written}");
                 assert_eq!(volume.getattr(file.node).unwrap().size, sizes[i]);
             }
@@ -60,7 +60,7 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
     let volume = disk.open();
     compare(&volume);
 
-    // What frees or only changes attributes is taken, and gives room again.
+    // Deletes and changes of attributes are allowed, and make room again.
     let cut = volume.resolve(b"/f0").unwrap();
     let shorter = SetAttr { size: Some(100), perm: Some(0o600), ..SetAttr::default() };
     assert_eq!(volume.setattr(cut.node, &shorter).unwrap().size, 100);
@@ -75,9 +75,9 @@ fn it_refuses_writes_cleanly_and_keeps_what_it_has() {
     assert_sound(&volume);
 }
 
-/// Whoever looks for the reason of a failure asks `df` first.
+/// After a failure users ask `df` first.
 #[test]
-fn a_volume_whose_disk_fails_still_says_what_room_it_has() {
+fn a_volume_whose_disk_fails_still_reports_its_room() {
     let (disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");
     let piece = vec![7; 1 << 20];
@@ -85,14 +85,14 @@ fn a_volume_whose_disk_fails_still_says_what_room_it_has() {
     volume.unlink(ROOT, b"f").unwrap();
     let write = Fault { at_call: 1, op: Some(DeviceOp::Write), errno: EIO, lasting: true };
     disk.device.set_fault(Some(write));
-    // What was deleted cannot be carried out.
+    // The pending delete cannot be carried out.
     let total = volume.statfs().unwrap().total_bytes;
     assert!(disk.device.counts().failed > 0, "there was something to write");
     assert_eq!(volume.statfs().unwrap().total_bytes, total);
     assert!(volume.create(ROOT, b"g", &new_file()).is_err(), "it takes no change any more");
 }
 
-/// Writes files and then makes empty ones until neither can be.
+/// Writes files, and then makes empty ones, until neither has room.
 fn fill(volume: &Volume) {
     let dir = mkdir(volume, ROOT, "filling");
     let mut number = 0;
@@ -118,7 +118,7 @@ fn fill(volume: &Volume) {
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, ..PLAIN };
 
-/// Two directories, with an entry of each kind in the first: which it is, by name.
+/// Two directories and the names of the entries in the first, one of each kind.
 fn entries_of_each_kind(volume: &Volume) -> (InodeId, InodeId, Vec<&'static str>) {
     let (a, b) = (mkdir(volume, ROOT, "a").node, mkdir(volume, ROOT, "b").node);
     let file = |parent, name: &str, len| {
@@ -191,7 +191,7 @@ fn renames_work_on_a_full_volume_again_and_again() {
             rename(a, pair[0], a, pair[1], EXCHANGE);
         }
     }
-    // Over others.
+    // Renames over other entries.
     for (i, name) in victims.iter().cycle().take(60).enumerate() {
         let victim = format!("victim {i} for {name}");
         rename(a, name, ROOT, &victim, PLAIN);
@@ -215,7 +215,7 @@ fn renames_work_on_a_full_volume_again_and_again() {
 }
 
 #[test]
-fn what_changes_attributes_alone_or_frees_works_on_a_full_volume() {
+fn changes_of_attributes_and_deletes_work_on_a_full_volume() {
     let disk = Disk::of_bytes(32 << 20);
     let volume = disk.open();
     let (a, _, names) = entries_of_each_kind(&volume);
@@ -265,7 +265,7 @@ fn available(volume: &Volume) -> u64 {
 }
 
 #[test]
-fn no_more_is_allocated_than_is_free_also_by_many_calls() {
+fn many_calls_allocate_no_more_than_is_free() {
     let volume = Disk::of_bytes(64 << 20).open();
     let free = available(&volume);
     let sizes = |node| volume.getattr(node).unwrap().size;
@@ -276,14 +276,14 @@ fn no_more_is_allocated_than_is_free_also_by_many_calls() {
         }
         assert_eq!(sizes(file), 0, "nothing was changed");
         volume.fallocate(file, mode, 0, free / 10 * 6).unwrap();
-        // It is there once, and for the same range it need not be there twice.
+        // The room is there once. The same range again needs no more room.
         let other = mkfile(&volume, ROOT, "g").node;
         assert_eq!(volume.fallocate(other, mode, 0, free / 10 * 6), Err(Error::NoSpace), "{mode:?}");
         assert!(available(&volume) < free / 10 * 4, "{mode:?}");
         volume.fallocate(file, mode, 0, free / 10 * 6).unwrap();
         volume.fallocate(file, mode, 1000, free / 10 * 6).unwrap();
         volume.fallocate(other, mode, 1 << 30, free / 10 * 3).unwrap();
-        // What is cut off, punched or removed gives it back.
+        // A cut, a punch or a removal returns the room.
         volume.setattr(file, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
         volume.fallocate(other, mode, 0, free / 10 * 6).unwrap();
         volume.fallocate(other, FallocateMode::PunchHole, 0, 1 << 40).unwrap();
@@ -300,11 +300,11 @@ fn no_more_is_allocated_than_is_free_also_by_many_calls() {
 }
 
 #[test]
-fn what_was_allocated_can_be_written_whatever_others_do() {
+fn allocated_room_can_be_written_on_a_full_volume() {
     let volume = Disk::of_bytes(64 << 20).open();
     let len = available(&volume) / 2;
     let data = noise(5, len as usize);
-    // By large writes in order, by small ones in order, and in any order.
+    // Large writes in order, small ones in order, and writes in random order.
     let pieces = [1 << 20, 1000, 4096, 12_000];
     let files: Vec<_> = pieces.iter().map(|piece| mkfile(&volume, ROOT, &format!("f{piece}")).node).collect();
     let each = len / pieces.len() as u64;
@@ -329,13 +329,13 @@ fn what_was_allocated_can_be_written_whatever_others_do() {
 }
 
 #[test]
-fn what_lies_there_already_needs_no_room_again() {
+fn stored_blocks_need_no_room_again() {
     let volume = Disk::of_bytes(64 << 20).open();
     let len = available(&volume) / 10 * 6;
     let file = mkfile(&volume, ROOT, "f").node;
     volume.write(file, 0, &noise(1, len as usize)).unwrap();
     volume.fallocate(file, ALLOCATE, 0, len).unwrap();
-    // A hole before its end, and another behind it.
+    // A hole before the file's end, and another behind it.
     volume.fallocate(file, FallocateMode::PunchHole, 1 << 20, 1 << 20).unwrap();
     let before = available(&volume);
     volume.fallocate(file, ALLOCATE, 0, len + (1 << 20)).unwrap();

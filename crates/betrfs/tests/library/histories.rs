@@ -1,4 +1,4 @@
-//! The library against a map of paths, by random histories with the volume opened anew midway.
+//! Random histories compare the library with a map of paths; the volume is reopened midway.
 
 mod compare;
 
@@ -11,7 +11,7 @@ use betrfs::{
 
 const STEPS: usize = 200;
 
-/// A file that is held open, perhaps without a name by now.
+/// An open file, perhaps without a name.
 struct Handle {
     node: InodeId,
     id: usize,
@@ -24,7 +24,7 @@ struct World {
     handles: Vec<Handle>,
     dice: Dice,
     is_short_of_memory: bool,
-    /// Where files are changed, up to there mostly: so that some histories are of small files.
+    /// Most changes of files are below this offset, so that some histories have small files only.
     offsets_max: u64,
 }
 
@@ -34,7 +34,7 @@ impl World {
     fn new(seed: u64) -> World {
         let mut dice = Dice(seed);
         let mut disk = if dice.roll(2) == 0 { Disk::new() } else { Disk::of_tiny_nodes(48 << 20) };
-        // Often so little memory that inodes and names are dropped all the time.
+        // Often with so little memory that inodes and names are evicted all the time.
         let is_short_of_memory = dice.roll(2) == 0;
         if is_short_of_memory {
             disk.options.inodes_max = 1;
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// A path that may be there or not: up to three names below what is a directory, mostly.
+    /// A path that may exist: up to three names, mostly below a directory.
     fn path(&mut self) -> String {
         let mut path = String::new();
         loop {
@@ -67,13 +67,13 @@ impl World {
         }
     }
 
-    /// A path that is there, if any is.
+    /// An existing path, if there is one.
     fn known_path(&mut self) -> String {
         let all: Vec<String> = self.model.paths.keys().cloned().collect();
         if all.is_empty() || self.dice.roll(8) == 0 { self.path() } else { self.dice.pick(&all).clone() }
     }
 
-    /// A file, by its path or one that is open.
+    /// A file, by its path or from the open ones.
     fn file(&mut self) -> Option<(InodeId, usize, bool)> {
         if !self.handles.is_empty() && self.dice.roll(3) == 0 {
             let handle = &self.handles[self.dice.roll(self.handles.len() as u64) as usize];
@@ -89,7 +89,7 @@ impl World {
         Some((entry.node, id, true))
     }
 
-    /// Runs something with the node of a path's directory.
+    /// Runs `run` with the inode of a path's directory.
     fn in_dir<T>(
         &self,
         path: &str,
@@ -414,7 +414,7 @@ impl World {
             Ok(entry) => {
                 assert!(to_is_free, "{text}");
                 self.volume.forget(entry.node, 1);
-                // A target inside of its source is not in the copy.
+                // The copy leaves out a target inside of its source.
                 self.model.copy(&from, &to);
                 self.number_copies(&to);
             }
@@ -423,7 +423,7 @@ impl World {
         text
     }
 
-    /// Takes over the inode numbers below a path that was cloned: they belong to nothing else.
+    /// Takes the inode numbers below a cloned path into the model: no other object has them.
     fn number_copies(&mut self, top: &str) {
         let below = format!("{top}/");
         let inside = |path: &String| path == top || path.starts_with(&below);
@@ -517,7 +517,7 @@ impl World {
         format!("chmod {path}")
     }
 
-    /// Opens the volume again, as after a crash: what was open and unlinked is gone.
+    /// Opens the volume again, as after a crash: open files without a name are gone.
     fn reopen(&mut self) {
         self.handles.clear();
         if self.dice.roll(2) == 0 {

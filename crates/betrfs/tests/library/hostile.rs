@@ -1,5 +1,5 @@
-//! Volumes that somebody has made: every number of every kind of record is another. They are refused or not;
-//! nothing panics, and nothing goes on for ever.
+//! Forged volumes: every number of every kind of record is replaced. They are refused or not; nothing panics,
+//! and nothing runs for ever.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ const DATA: DictId = DictId(1);
 const LINKS: DictId = DictId(2);
 const VOLUME_KEY: &[u8] = b"\x05\x01";
 const NUMBERS: [u64; 4] = [0, 1, 1 << 63, u64::MAX];
-/// What a listing gives at most, and how much is read of a file.
+/// Bounds of the entries listed in a directory and of the bytes read of a file.
 const ENTRIES_MAX: usize = 1000;
 const READ_BYTES: usize = 64 << 10;
 
-/// Every kind of record.
+/// A volume with every kind of record.
 fn sample() -> Disk {
     let geometry = Geometry {
         node_bytes: 16 << 10,
@@ -51,7 +51,7 @@ fn sample() -> Disk {
     disk
 }
 
-/// All of a dictionary.
+/// All pairs of a dictionary.
 fn pairs(disk: &Disk, dict: DictId) -> Vec<(Vec<u8>, Vec<u8>)> {
     let env = Env::open(disk.device.clone(), Volume::engine_options(4 << 20)).unwrap();
     let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
@@ -62,7 +62,7 @@ fn pairs(disk: &Disk, dict: DictId) -> Vec<(Vec<u8>, Vec<u8>)> {
     all
 }
 
-/// A copy of the volume with another value.
+/// A copy of the volume with another value under a key.
 fn with(disk: &Disk, dict: DictId, key: &[u8], value: &[u8]) -> Disk {
     let device = Arc::new(disk.device.copy());
     let env = Env::open(device.clone(), Volume::engine_options(4 << 20)).unwrap();
@@ -73,7 +73,7 @@ fn with(disk: &Disk, dict: DictId, key: &[u8], value: &[u8]) -> Disk {
     Disk::holding(device, disk.options.clone())
 }
 
-/// Whether anybody is told of something.
+/// Whether opening, checking or using the volume reports an error or a problem.
 fn is_refused(disk: &Disk) -> bool {
     let Ok(volume) = Volume::open(disk.device.clone(), disk.options.clone()) else { return true };
     let checked = volume.check(&mut |_, _| ());
@@ -105,7 +105,7 @@ fn use_path(volume: &Volume, path: &str) -> Result<()> {
     volume.usage(node).map(|_| ())
 }
 
-/// Each change may be refused.
+/// Makes changes; each may be refused.
 fn change_all(volume: &Volume) -> Result<()> {
     let dir = volume.resolve(b"/d")?.node;
     let _ = volume.create(dir, b"new", &new_file());
@@ -175,7 +175,7 @@ fn a_volume_whose_numbers_are_near_the_end_of_their_type_is_refused() {
             );
         }
     }
-    // The last that is believed: when the numbers are used up, that is an error.
+    // The last number that is accepted: an error when it is used up.
     let mut hostile = record.clone();
     hostile[16..24].copy_from_slice(&(1u64 << 62).to_le_bytes());
     let volume = with(&disk, META, VOLUME_KEY, &hostile).open();
@@ -184,7 +184,7 @@ fn a_volume_whose_numbers_are_near_the_end_of_their_type_is_refused() {
 }
 
 #[test]
-fn values_that_are_too_long_are_told() {
+fn values_that_are_too_long_are_reported() {
     let disk = sample();
     let all = pairs(&disk, DATA);
     for (key, value) in &all {

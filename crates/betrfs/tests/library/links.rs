@@ -36,7 +36,7 @@ fn all_names_are_one_file_before_and_after_a_remount() {
 }
 
 #[test]
-fn a_name_of_a_linked_file_over_a_plain_file_leaves_no_bytes_of_that() {
+fn a_linked_name_renamed_over_a_plain_file_leaves_none_of_its_bytes() {
     let (disk, volume) = volume();
     let plain = mkfile(&volume, ROOT, "plain");
     volume.write(plain.node, 0, &[9; 50_000]).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::*;
 use betrfs::{Error, InodeId, Objects, OpKind, RenameFlags, Volume};
 
-/// Takes up to `most` entries behind a cookie; gives the last cookie and the names.
+/// Takes up to `most` entries behind a cookie; returns the last cookie and the names.
 fn page(volume: &Volume, dir: InodeId, cookie: u64, most: usize) -> (u64, Vec<String>) {
     let (mut last, mut names) = (cookie, Vec::new());
     volume
@@ -43,7 +43,7 @@ fn two_readers_see_every_name_once_while_others_are_deleted() {
             reader.1.extend(names);
         }
         if deleted < 1000 {
-            // One that both have seen, and one that neither has.
+            // One that both readers have seen, and one that neither has.
             let name = format!("f{deleted:05}");
             deleted += 1;
             if one.1.contains(&name) && other.1.contains(&name) {
@@ -64,7 +64,7 @@ fn two_readers_see_every_name_once_while_others_are_deleted() {
 }
 
 #[test]
-fn names_stay_while_they_are_listed_and_are_not_lost_when_they_are_given_up() {
+fn names_stay_during_a_listing_and_are_not_lost_by_eviction() {
     let mut disk = Disk::new();
     (disk.options.names_max, disk.options.inodes_max) = (10, 10);
     let volume = disk.open();
@@ -73,27 +73,27 @@ fn names_stay_while_they_are_listed_and_are_not_lost_when_they_are_given_up() {
         let file = mkfile(&volume, dir, &format!("f{i:02}"));
         volume.forget(file.node, 1);
     }
-    // Each operation gives up names where they are too many; but not while somebody lists them.
+    // Each operation evicts names over the budget, but not during a listing.
     let (cookie, first) = page(&volume, dir, 0, 50);
     assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
     let (end, rest) = page(&volume, dir, cookie, 1000);
     assert_eq!((first.len(), rest.len()), (50, 50), "cookies lead on exactly");
-    // Another has come to the end: he who is not there yet keeps the names.
+    // Another listing has ended; the one still under way keeps the names.
     let (cookie, _) = page(&volume, dir, 0, 50);
     assert_eq!(page(&volume, dir, end, 1000), (end, Vec::new()));
     assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
     assert_eq!(page(&volume, dir, cookie, 1000).1.len(), 50);
-    // Once nobody lists them they go. An old cookie leads to all of them again.
+    // After the last listing they are evicted. An old cookie leads to all of them again.
     assert_eq!(page(&volume, dir, end, 1000), (end, Vec::new()));
     assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
     assert_eq!(page(&volume, dir, cookie, 1000).1.len(), 100);
-    // A name that was given up still exists for a creation.
+    // A creation finds an evicted name.
     assert_eq!(volume.create(dir, b"f07", &new_file()), Err(Error::Exists));
     assert_sound(&volume);
 }
 
 #[test]
-fn an_entry_that_is_not_taken_is_not_held() {
+fn an_entry_that_a_listing_does_not_take_is_not_held() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");
     volume.forget(file.node, 1);
@@ -110,7 +110,7 @@ fn an_entry_that_is_not_taken_is_not_held() {
 }
 
 #[test]
-fn renaming_each_entry_that_is_read_comes_to_an_end() {
+fn renaming_each_listed_entry_comes_to_an_end() {
     let (_disk, volume) = volume();
     for i in 0..10 {
         mkfile(&volume, ROOT, &format!("f{i}"));
@@ -128,7 +128,7 @@ fn renaming_each_entry_that_is_read_comes_to_an_end() {
     assert_eq!(page(&volume, ROOT, 0, 100).1.len(), 10);
 }
 
-/// Makes and forgets so many files that what nobody holds is dropped from memory.
+/// Makes and releases so many files that idle inodes are evicted.
 fn drop_idle(volume: &Volume, dir: InodeId, prefix: &str) {
     for i in 0..20 {
         let file = mkfile(volume, dir, &format!("{prefix}{i}"));
@@ -136,10 +136,10 @@ fn drop_idle(volume: &Volume, dir: InodeId, prefix: &str) {
     }
 }
 
-/// A listing reads many records at once. One that it comes to later may have been changed since, and dropped
-/// from memory, and is then read again.
+/// A listing reads many records at once. If an inode is changed and evicted before the listing reaches it,
+/// its record is read again.
 #[test]
-fn a_listing_does_not_bring_an_old_record_into_memory() {
+fn a_listing_never_loads_a_stale_record() {
     let mut disk = Disk::new();
     disk.options.inodes_max = 4;
     let volume = disk.open();
@@ -194,7 +194,7 @@ fn a_listing_does_not_bring_an_old_record_into_memory() {
 }
 
 #[test]
-fn a_name_that_another_file_takes_is_listed_to_who_is_under_way() {
+fn a_listing_under_way_finds_a_name_taken_by_another_file() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d").node;
     (0..6).for_each(|i| _ = mkfile(&volume, dir, &format!("f{i}")));
@@ -214,7 +214,7 @@ fn a_name_that_another_file_takes_is_listed_to_who_is_under_way() {
 }
 
 #[test]
-fn names_that_are_kept_for_a_listing_go_when_it_was_given_up() {
+fn names_kept_for_a_listing_are_evicted_when_it_is_given_up() {
     let platform = TestPlatform::new();
     let mut disk = Disk::new();
     disk.options.platform = platform.clone();
@@ -225,7 +225,7 @@ fn names_that_are_kept_for_a_listing_go_when_it_was_given_up() {
         let file = mkfile(&volume, dir, &format!("f{i:02}"));
         volume.forget(file.node, 1);
     }
-    // As long as all names are known, one that is not there costs nothing.
+    // While all names are known, a lookup of an absent one takes no query.
     let cost_of_miss = || {
         let before = queries(&volume, OpKind::Lookup);
         assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
@@ -239,7 +239,7 @@ fn names_that_are_kept_for_a_listing_go_when_it_was_given_up() {
     platform.pass(Duration::from_secs(6 * 60));
     drop_idle(&volume, other, "two");
     assert_eq!(cost_of_miss(), 1);
-    // Who comes back all the same misses none.
+    // A caller that still continues the listing misses no name.
     let mut names = page(&volume, dir, cookie, 1000).1;
     names.sort();
     assert_eq!((names.len(), names[50].as_str()), (100, "f50"));

@@ -1,4 +1,4 @@
-//! What `check` says of volumes that were damaged on purpose.
+//! Reports of `check` on volumes damaged on purpose.
 
 use crate::support::*;
 use betree::{Batch, DictId};
@@ -90,7 +90,7 @@ fn each_kind_of_damage_is_a_sentence_that_names_the_place() {
 }
 
 #[test]
-fn damaged_records_are_errors_for_those_who_meet_them_only() {
+fn damaged_records_fail_only_the_operations_that_read_them() {
     let (disk, volume) = sample();
     let mut batch = Batch::new();
     batch.put(META, b"\0d\0\0f", &[1, 1, 2]);
@@ -103,9 +103,9 @@ fn damaged_records_are_errors_for_those_who_meet_them_only() {
     assert!(matches!(volume.readdir(dir.node, 0, Objects::None, &mut |_| true), Err(Error::Damaged { .. })));
 }
 
-/// Who finds names missing again and again has all of them read in one pass, which a damaged one ends.
+/// Repeated lookups of absent names read all names in one pass, which a damaged record ends.
 #[test]
-fn a_damaged_record_hides_no_other_name_from_who_asks_for_absent_ones() {
+fn a_damaged_record_hides_no_other_name_after_misses() {
     let (disk, volume) = sample();
     let dir = volume.resolve(b"/d").unwrap();
     let other = mkfile(&volume, dir.node, "z");

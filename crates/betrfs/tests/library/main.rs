@@ -1,4 +1,4 @@
-//! The library as a whole, one topic a module.
+//! The library's tests, one topic a module.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;

@@ -22,7 +22,7 @@ impl Dice {
     }
 }
 
-/// What an object is in the model. The number is the inode number that the volume gave.
+/// An object in the model. Its number is the inode number in the volume.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
     pub dir: bool,
@@ -39,7 +39,7 @@ pub struct Object {
 pub struct Model {
     pub paths: BTreeMap<String, usize>,
     pub objects: Vec<Object>,
-    /// What was below a directory, with its paths from there, by the directory and the snapshot's name.
+    /// Everything below a directory, with paths relative to it, by the directory and the snapshot's name.
     pub snapshots: BTreeMap<(usize, String), BTreeMap<String, Object>>,
 }
 
@@ -72,7 +72,7 @@ impl Model {
         self.paths.insert(path, self.objects.len() - 1);
     }
 
-    /// Copies a path and all below it; names of one file below it become names of one copy.
+    /// Copies a path and everything below it; the names of one file below it become names of one copy.
     pub fn copy(&mut self, from: &str, to: &str) {
         let below = format!("{from}/");
         let inside = |path: &String| path == from || path.starts_with(&below);
@@ -106,7 +106,7 @@ impl Model {
         self.snapshots.insert((self.paths[path], name.to_owned()), frozen);
     }
 
-    /// Moves a path and all below it.
+    /// Moves a path and everything below it.
     pub fn shift(&mut self, from: &str, to: &str) {
         let below = format!("{from}/");
         let moved: Vec<String> =

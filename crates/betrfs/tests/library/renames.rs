@@ -1,4 +1,4 @@
-//! Renaming: directories with what is below, exchange, refusals.
+//! Renames: of directories with their contents, exchanges, refusals.
 
 use crate::support::*;
 use betrfs::{Error, FileType, RenameFlags, XattrMode};
@@ -45,7 +45,7 @@ fn a_directory_moves_with_all_it_has() {
 }
 
 #[test]
-fn exchange_swaps_whatever_the_two_are() {
+fn exchange_swaps_entries_of_any_two_types() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "file");
     volume.write(file.node, 0, &[1; 9000]).unwrap();
@@ -177,7 +177,7 @@ fn a_deep_tree_ends_at_the_key_limit_and_can_still_be_deleted() {
     };
     assert_eq!(error, Error::NameTooLong);
     assert!(path.len() > 200);
-    // The top cannot be moved to where keys would grow.
+    // A top directory cannot be moved if keys below it would get too long.
     let other = mkdir(&volume, ROOT, "other");
     let deep = volume.create(other.node, &[b'm'; 255], &new_dir()).unwrap();
     assert_eq!(volume.rename(ROOT, &name, deep.node, &name, PLAIN), Err(Error::NameTooLong));

@@ -1,4 +1,4 @@
-//! Snapshots: what they hold, that they cannot be changed, and where they go with their directory.
+//! Snapshots: their contents, their protection from changes, and their moves with the directory.
 
 use crate::support::*;
 use betrfs::{
@@ -96,7 +96,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
     }
     assert_eq!(volume.create(taken, b"new", &new_dir()).map(|_| ()), refused);
     assert_eq!(volume.rmdir(taken, b"f").map(|_| ()), refused);
-    // The name itself is nobody else's.
+    // No other entry can have the name.
     assert_eq!(volume.create(dir, SNAPSHOTS_NAME, &new_dir()).map(|_| ()), Err(Error::Busy));
     assert_eq!(volume.rmdir(dir, SNAPSHOTS_NAME), Err(Error::Busy));
     assert_eq!(volume.rename(ROOT, b"o", dir, SNAPSHOTS_NAME, PLAIN), Err(Error::Busy));
@@ -141,7 +141,7 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     }
     assert_eq!(volume.resolve(b"/o/moved/e/.betrfs-snapshots/t/f").unwrap().attr.ino, ino);
     assert_eq!(volume.resolve(b"/d/.betrfs-snapshots").map(|_| ()), Err(Error::NotFound));
-    // What has snapshots is not empty; a copy of it has none.
+    // A directory with snapshots is not removed; a copy of it has none.
     let moved = volume.resolve(b"/o/moved").unwrap().node;
     let inner = volume.resolve(b"/o/moved/e").unwrap().node;
     let copy = volume.clone_inode(moved, ROOT, b"copy").unwrap().node;
@@ -156,7 +156,7 @@ fn snapshots_go_with_their_directory_and_hold_it() {
     volume.rmdir(moved, b"e").unwrap();
     volume.unlink(volume.resolve(b"/copy/e").unwrap().node, b"f").unwrap();
     volume.rmdir(copy, b"e").unwrap();
-    // The whole tree goes with the snapshots that are in it.
+    // The whole tree moves with the snapshots in it.
     assert!(contents(&volume, "/o/moved/.betrfs-snapshots/s/e/f") == [7; 100_000]);
     let o = volume.resolve(b"/o").unwrap().node;
     for dir in [moved, o] {
@@ -190,7 +190,7 @@ fn the_root_has_snapshots_too() {
 }
 
 #[test]
-fn the_usual_name_of_snapshots_is_any_others() {
+fn the_name_dot_snapshots_is_an_ordinary_name() {
     let (disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, ".snapshots").node;
     let inner = mkdir(&volume, dir, "1").node;
@@ -208,12 +208,12 @@ fn the_usual_name_of_snapshots_is_any_others() {
 }
 
 #[test]
-fn what_holds_a_directory_is_told_and_goes_with_it() {
+fn snapshots_that_hold_a_directory_are_reported_and_removed_with_it() {
     let (disk, volume) = volume();
     let top = mkdir(&volume, ROOT, "top").node;
     let dir = mkdir(&volume, top, "d").node;
     let inner = mkdir(&volume, dir, "e").node;
-    // What stands beside it in the order of keys holds nothing.
+    // Its neighbours in the order of keys have no snapshots.
     for beside in ["d!", "d.", "d0", "c", "e"] {
         let beside = mkdir(&volume, top, beside).node;
         snapshot(&volume, beside, "beside");
@@ -257,7 +257,7 @@ fn what_holds_a_directory_is_told_and_goes_with_it() {
 }
 
 #[test]
-fn a_directory_with_snapshots_gives_way_to_no_other() {
+fn a_directory_with_snapshots_is_not_replaced() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d").node;
     let other = mkdir(&volume, ROOT, "other").node;

@@ -1,4 +1,4 @@
-//! What of a sparse file is told to take space.
+//! The space of sparse files as reported.
 
 use betrfs::{Attr, FallocateMode, InodeId, OpKind, SetAttr, Volume};
 
@@ -30,7 +30,7 @@ fn all_queries(volume: &Volume) -> u64 {
 }
 
 #[test]
-fn every_change_of_a_sparse_file_keeps_the_count_and_asks_nothing() {
+fn every_change_of_a_sparse_file_keeps_the_count_without_a_query() {
     let (disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f").node;
     let before = all_queries(&volume);
@@ -74,9 +74,9 @@ fn every_change_of_a_sparse_file_keeps_the_count_and_asks_nothing() {
     assert_sound(&volume);
 }
 
-/// It is set aside for the volume's room, and no block of the file.
+/// Room set aside is no block of the file until it is written.
 #[test]
-fn what_is_allocated_counts_when_it_is_written() {
+fn allocated_blocks_count_once_they_are_written() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f").node;
     resize(&volume, file, 1 << 30);
@@ -108,7 +108,7 @@ fn copies_take_what_they_share() {
     let copy = mkfile(&volume, ROOT, "copy").node;
     volume.copy_range(source, 0, copy, 0, 64 << 20).unwrap();
     assert_eq!(blocks(&volume, copy), 768);
-    // From a file without holes into one with some, and the other way round.
+    // From a file without holes into one with some, and back.
     let dense = mkfile(&volume, ROOT, "dense").node;
     write(&volume, dense, 0, 8 << 20);
     volume.copy_range(dense, 2 << 20, copy, 2 << 20, 4 << 20).unwrap();
@@ -116,7 +116,7 @@ fn copies_take_what_they_share() {
     volume.copy_range(source, 2 << 20, dense, 2 << 20, 4 << 20).unwrap();
     assert_eq!(blocks(&volume, dense), 2048 - 768);
     assert_eq!(attr(&volume, dense).size, 8 << 20);
-    // What is copied byte by byte is written, zeros and all, behind a hole of a block.
+    // A copy byte by byte writes all bytes, zeros too, behind a hole of a block.
     let shifted = mkfile(&volume, ROOT, "shifted").node;
     volume.copy_range(source, 0, shifted, 4096, 8 << 20).unwrap();
     assert_eq!(blocks(&volume, shifted), 2048);
@@ -124,7 +124,7 @@ fn copies_take_what_they_share() {
 }
 
 #[test]
-fn the_count_goes_with_the_file_wherever_it_goes() {
+fn renames_links_and_clones_of_a_file_keep_its_count() {
     let (disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d").node;
     let file = mkfile(&volume, dir, "f").node;
@@ -149,10 +149,10 @@ fn the_count_goes_with_the_file_wherever_it_goes() {
     assert_sound(&volume);
 }
 
-/// As many holes as an image of a disk has: they do not fit into the record, and opening the volume again
-/// forgets where the smallest are.
+/// As many holes as in a disk image: they do not fit into the record, and reopening the volume forgets the
+/// places of the smallest.
 #[test]
-fn very_many_holes_are_counted_well_enough_without_asking() {
+fn very_many_holes_are_counted_closely_without_a_query() {
     const BLOCKS: u64 = 50_000;
     let disk = Disk::of_bytes(256 << 20);
     let (mut there, mut dice) = (std::collections::BTreeSet::new(), Dice(5));

@@ -59,7 +59,7 @@ impl Disk {
         Disk::with(bytes, &FormatOptions::default())
     }
 
-    /// One whose nodes are so small that little is needed for all that a tree does.
+    /// A disk with nodes so small that few changes need every operation of a tree.
     pub fn of_tiny_nodes(bytes: usize) -> Disk {
         let geometry = Geometry {
             node_bytes: 16 << 10,
@@ -78,12 +78,12 @@ impl Disk {
         Disk::holding(device, OpenOptions { cache_bytes: 16 << 20, ..OpenOptions::new(platform) })
     }
 
-    /// One whose device has a volume.
+    /// A disk on a device that already has a volume.
     pub fn holding(device: Arc<MemDevice>, options: OpenOptions) -> Disk {
         Disk { device, options, last: Mutex::new(Weak::new()) }
     }
 
-    /// Opens the volume. If an earlier one was neither closed nor dropped, it has crashed.
+    /// Opens the volume. An earlier one that was neither closed nor dropped counts as crashed.
     pub fn open(&self) -> Volume {
         let mut last = self.last.lock().unwrap();
         if let Some(env) = last.upgrade() {
@@ -144,12 +144,12 @@ pub fn names(volume: &Volume, dir: InodeId) -> Vec<String> {
     all
 }
 
-/// Fails with the problems that a check finds.
+/// Fails if a check finds problems.
 pub fn assert_sound(volume: &Volume) {
     assert_eq!(volume.check(&mut |_, _| ()).unwrap(), Report::default());
 }
 
-/// Queries of the tree by operations of a kind since `before`.
+/// Number of queries of the tree by operations of a kind.
 pub fn queries(volume: &Volume, kind: OpKind) -> u64 {
     let count = volume.counters().of(kind);
     count.queries + count.scans

@@ -51,8 +51,8 @@ fn an_open_file_is_read_and_written_while_the_directories_above_are_renamed() {
     assert_sound(&volume);
 }
 
-/// Lists a directory with its objects. Files that grow are as large in memory as the threads have made them,
-/// in so many rounds each.
+/// Lists a directory with its objects. Checks that files that grow are in memory at least as large as after
+/// the rounds that their threads have completed.
 fn list(volume: &Volume, dir: InodeId, rounds: &[AtomicUsize]) -> Result<(), Error> {
     let (mut found, mut last) = (Vec::new(), 0);
     let mut read_from = |cookie| {
@@ -63,7 +63,7 @@ fn list(volume: &Volume, dir: InodeId, rounds: &[AtomicUsize]) -> Result<(), Err
         })?;
         Ok(last)
     };
-    // The second time finds nothing more, after which the names may be given up.
+    // The second call finds no more entries, after which the names may be evicted.
     let listed = read_from(0).and_then(&mut read_from).map(drop);
     for (name, node) in found {
         let thread = (0..rounds.len()).find(|thread| Own::names(*thread)[0].as_bytes() == name);
@@ -76,8 +76,8 @@ fn list(volume: &Volume, dir: InodeId, rounds: &[AtomicUsize]) -> Result<(), Err
     listed
 }
 
-/// The write comes each time a bit later, at any moment of the listing. What nobody holds is dropped from
-/// memory before the listing comes to its end, and the file first.
+/// Each round writes a bit later, at any moment of the listing. Idle inodes are evicted before the listing
+/// ends, the file first.
 #[test]
 fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_written() {
     let mut disk = Disk::new();
@@ -121,8 +121,7 @@ fn a_file_that_is_written_while_its_directory_is_read_is_in_memory_as_it_was_wri
     }
 }
 
-/// What one thread alone changes, in directories that others list: a file that grows, and a directory that
-/// fills.
+/// A file that grows and a directory that fills: only one thread changes them, and others list the directory.
 struct Own<'a> {
     volume: &'a Volume,
     dir: InodeId,
@@ -149,7 +148,7 @@ impl Own<'_> {
         format!("n{round:03}")
     }
 
-    /// Looks at both as they are after so many rounds, and makes one more.
+    /// Checks both after the given number of rounds, and makes one more round.
     fn go_on(&self, rounds: usize) {
         let volume = self.volume;
         let [file, inner] =
@@ -167,7 +166,7 @@ impl Own<'_> {
         [new, inner, file].iter().for_each(|entry| volume.forget(entry.node, 1));
     }
 
-    /// Whether all is there that a thread has made in so many rounds in the directory of this path.
+    /// Checks that everything a thread made in its rounds exists in the directory at this path.
     fn compare(volume: &Volume, path: &str, thread: usize, rounds: usize) {
         let [file, inner] = Own::names(thread).map(|name| format!("{path}/{name}"));
         assert!(contents(volume, &file) == Own::bytes(rounds));
@@ -182,7 +181,7 @@ fn everything_at_once_with_little_memory_stays_sound() {
     (disk.options.names_max, disk.options.inodes_max) = (8, 4);
     let volume = disk.open();
     let dirs: Vec<_> = (0..3).map(|i| mkdir(&volume, ROOT, &format!("d{i}")).node).collect();
-    // A listing takes some time before it comes to what the threads change.
+    // A listing takes some time until it reaches the entries that the threads change.
     for dir in &dirs {
         for i in 0..60 {
             volume.forget(mkfile(&volume, *dir, &format!("a{i}")).node, 1);
@@ -249,9 +248,9 @@ fn everything_at_once_with_little_memory_stays_sound() {
     compare(&disk.open());
 }
 
-/// Both by an unlink and by a rename over it.
+/// The name is removed by an unlink, and by a rename over it.
 #[test]
-fn a_file_that_is_let_go_of_while_its_name_goes_leaves_nothing_behind() {
+fn a_file_released_while_its_name_is_removed_leaves_nothing_behind() {
     let (_disk, volume) = volume();
     for round in 0..3000 {
         let file = mkfile(&volume, ROOT, "f").node;

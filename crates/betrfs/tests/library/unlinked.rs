@@ -18,7 +18,7 @@ fn close(volume: &Volume, node: InodeId) {
     volume.forget(node, 1);
 }
 
-/// How many keys there are in `data`.
+/// Number of keys in `data`.
 fn data_keys(volume: &Volume) -> usize {
     let mut cursor = volume.env().cursor(DictId(1), Cut::LOW, Cut::HIGH);
     let mut count = 0;
@@ -29,7 +29,7 @@ fn data_keys(volume: &Volume) -> usize {
 }
 
 #[test]
-fn it_is_read_and_written_until_the_last_close() {
+fn an_unlinked_file_is_read_and_written_until_its_last_close() {
     let (_disk, volume) = volume();
     let node = open_file(&volume, ROOT, "f", &[1; 10_000]);
     volume.unlink(ROOT, b"f").unwrap();
@@ -51,7 +51,7 @@ fn it_is_read_and_written_until_the_last_close() {
 }
 
 #[test]
-fn without_an_opening_it_is_gone_at_once() {
+fn an_unlinked_file_that_is_not_open_is_gone_at_once() {
     let (_disk, volume) = volume();
     let file = mkfile(&volume, ROOT, "f");
     volume.write(file.node, 0, &[1; 100_000]).unwrap();
@@ -63,7 +63,7 @@ fn without_an_opening_it_is_gone_at_once() {
 }
 
 #[test]
-fn a_new_file_of_the_name_is_another() {
+fn a_new_file_of_the_same_name_is_another_file() {
     let (disk, volume) = volume();
     let old = open_file(&volume, ROOT, "f", &[1; 10_000]);
     volume.unlink(ROOT, b"f").unwrap();
@@ -93,7 +93,7 @@ fn a_file_renamed_over_an_open_one_leaves_that_readable() {
     assert_eq!(read_all(&volume, old), [1; 10_000]);
     assert_eq!(read_all(&volume, new), [2; 9000]);
     assert_sound(&volume);
-    // The one that came is itself replaced while it is open, by a third.
+    // The new file is itself replaced while it is open, by a third.
     let third = open_file(&volume, ROOT, "new", &[3; 100]);
     volume.rename(ROOT, b"new", ROOT, b"old", RenameFlags::default()).unwrap();
     close(&volume, old);
@@ -104,8 +104,8 @@ fn a_file_renamed_over_an_open_one_leaves_that_readable() {
     assert_sound(&volume);
 }
 
-/// A rename is atomic for whoever opens the name: between the lookup and the opening the file may be
-/// replaced, and must not be gone.
+/// A rename is atomic for a program that opens the name: the file may be replaced between its lookup and its
+/// opening, and must not be gone.
 #[test]
 fn a_file_that_was_looked_up_and_then_replaced_can_still_be_opened() {
     let (_disk, volume) = volume();
@@ -129,12 +129,12 @@ fn a_file_that_was_looked_up_and_then_replaced_can_still_be_opened() {
 }
 
 #[test]
-fn directories_of_the_name_come_and_move_and_leave_it_alone() {
+fn directories_of_the_same_name_leave_an_unlinked_open_file_alone() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     let file = open_file(&volume, dir.node, "f", &[1; 10_000]);
     volume.unlink(dir.node, b"f").unwrap();
-    // A directory at the very place, with a large attribute.
+    // A directory under the same name, with a large attribute.
     let inner = mkdir(&volume, dir.node, "f");
     volume.set_xattr(inner.node, b"user.x", &[7; 3000], XattrMode::Any).unwrap();
     mkfile(&volume, inner.node, "below");
@@ -144,7 +144,7 @@ fn directories_of_the_name_come_and_move_and_leave_it_alone() {
     volume.rename(ROOT, b"d", ROOT, b"e", RenameFlags::default()).unwrap();
     assert_eq!(read_all(&volume, file), [1; 10_000]);
     assert_sound(&volume);
-    // Its old place is free again, the new one is not.
+    // Its old key is free again, the new one is not.
     let at_old = mkdir(&volume, ROOT, "d");
     open_file(&volume, at_old.node, "f", b"old place");
     open_file(&volume, dir.node, "f", b"new place");
@@ -183,7 +183,7 @@ fn a_directory_made_anew_does_not_inherit_its_blocks() {
 }
 
 #[test]
-fn what_is_open_outlives_the_directories_above_it() {
+fn open_files_outlive_the_directories_above_them() {
     for depth in [1, 2] {
         let (disk, volume) = volume();
         let path: Vec<InodeId> = (0..depth).fold(vec![ROOT], |mut path, i| {
@@ -199,7 +199,7 @@ fn what_is_open_outlives_the_directories_above_it() {
         }
         volume.unlink(dir, b"f").unwrap();
         for parent in path[..depth].iter().rev() {
-            // A second entry, so that each of them had some.
+            // A second entry in each of them.
             mkfile(&volume, *parent, "x");
             volume.unlink(*parent, b"x").unwrap();
             volume.rmdir(*parent, b"d").unwrap();
@@ -232,7 +232,7 @@ fn linked_files_live_on_too() {
 }
 
 #[test]
-fn what_a_crash_leaves_is_deleted_at_the_next_opening() {
+fn unlinked_files_left_by_a_crash_are_deleted_at_the_next_opening() {
     let (disk, volume) = volume();
     for i in 0..20 {
         open_file(&volume, ROOT, &format!("f{i}"), &[1; 10_000]);
@@ -249,7 +249,7 @@ fn what_a_crash_leaves_is_deleted_at_the_next_opening() {
 }
 
 #[test]
-fn a_working_directory_that_was_removed_is_empty_and_takes_nothing() {
+fn a_removed_working_directory_is_empty_and_refuses_entries() {
     let (_disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d");
     volume.open_inode(dir.node).unwrap();
@@ -264,7 +264,7 @@ fn a_working_directory_that_was_removed_is_empty_and_takes_nothing() {
 }
 
 #[test]
-fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
+fn a_file_without_a_name_is_deleted_at_its_last_close_unless_linked() {
     let (disk, volume) = volume();
     let dir = mkdir(&volume, ROOT, "d").node;
     let unnamed = || {
@@ -289,7 +289,7 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
     volume.write(named, 10_000, b"after").unwrap();
     close(&volume, named);
     assert_sound(&volume);
-    // Never closed, never named: its blocks go when the volume is opened next.
+    // Never closed, never named: its blocks are deleted when the volume is opened next.
     volume.write(forgotten, 0, b"x").unwrap();
     volume.close().unwrap();
     drop(volume);
@@ -311,9 +311,9 @@ fn a_file_without_a_name_goes_with_its_last_close_or_gets_one() {
     assert_sound(&volume);
 }
 
-/// Whoever looked a file up may hold it for as long as memory allows: its space must not wait for that.
+/// A caller may hold a looked-up file as long as memory allows: its space must not wait for that.
 #[test]
-fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
+fn a_file_removed_while_open_frees_its_space_at_its_last_close() {
     let mut disk = Disk::new();
     disk.options.names_are_looked_up_again = true;
     let volume = disk.open();
@@ -336,7 +336,7 @@ fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
     volume.rename(dir, b"new", dir, b"replaced", RenameFlags::default()).unwrap();
     open.push(replaced);
     for node in &open {
-        // Opened twice: not before the last.
+        // Opened twice: it stays until the last close.
         volume.open_inode(*node).unwrap();
         volume.release_node(*node);
         assert!(!read_all(&volume, *node).is_empty());
@@ -355,16 +355,16 @@ fn what_was_removed_while_open_gives_its_space_back_with_the_last_close() {
     assert_sound(&disk.open());
 }
 
-/// How many names there are of files with several.
+/// Number of names of files with several names.
 fn links(volume: &Volume) -> usize {
     let mut cursor = volume.env().cursor(DictId(2), Cut::LOW, Cut::HIGH);
     std::iter::from_fn(|| cursor.next().unwrap().map(drop)).count()
 }
 
-/// Where whoever is told that a file is gone looks its name up again, what is replaced goes at once, unless
-/// it is open: else what comes there would have to be stored elsewhere.
+/// Where a caller that gets `Stale` looks the name up again, a replaced file is deleted at once unless it is
+/// open; otherwise the new file would have to be stored elsewhere.
 #[test]
-fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_again() {
+fn a_replaced_file_that_is_not_open_is_deleted_at_once_where_names_are_looked_up_again() {
     let mut disk = Disk::new();
     let platform = TestPlatform::new();
     disk.options.platform = platform.clone();
@@ -382,13 +382,13 @@ fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_a
         assert_eq!((links(&volume), data_keys(&volume)), (0, 3));
         assert_eq!(contents(&volume, "/f"), vec![round; 9000]);
     }
-    // One that is open lives on.
+    // An open file lives on.
     volume.open_inode(held[4]).unwrap();
     held.push(replace(5));
     assert!(read_all(&volume, held[4]) == [4; 9000]);
     volume.release_node(held[4]);
-    // Who opens one that is gone is told so once. What he then looks up he can open, even if it is replaced
-    // before.
+    // A late opening is refused once. The file found by the next lookup can be opened, even if it is replaced
+    // before that.
     held.push(replace(6));
     assert_eq!(volume.open_inode(held[5]), Err(Error::Stale));
     let again = volume.lookup(ROOT, b"f").unwrap().node;
@@ -398,7 +398,7 @@ fn a_file_that_is_replaced_and_not_open_goes_at_once_where_names_are_looked_up_a
         assert!(read_all(&volume, again) == [6; 9000]);
         volume.release_node(again);
     }
-    // Some time later nobody is about to do so any more.
+    // Some time later no second try is waited for.
     platform.pass(Duration::from_secs(60));
     replace(8);
     assert_eq!(volume.open_inode(*held.last().unwrap()), Err(Error::Stale));

@@ -1,4 +1,4 @@
-//! Volumes of other versions, as the file system sees them.
+//! Volumes of other versions, seen by the file system.
 
 use betree::{Batch, Cut, DictId, Env};
 use betree_platform::Device;
@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::support::*;
 
-/// Where the feature word `ro_compat` stands in a superblock.
+/// The offset of the feature word `ro_compat` in a superblock.
 const RO_COMPAT: usize = 512;
 
 /// Changes a byte of all four superblocks.
@@ -39,7 +39,7 @@ fn a_volume_with_an_unknown_read_only_feature_is_read_and_left_as_it_is() {
         let file = mkfile(&volume, dir, "f").node;
         volume.write(file, 0, b"in the tree").unwrap();
         volume.env().checkpoint().unwrap();
-        // An orphan, and what only the log has.
+        // An orphan, and a change that is only in the log.
         let orphan = mkfile(&volume, ROOT, "orphan").node;
         volume.write(orphan, 0, &[1; 10_000]).unwrap();
         volume.open_inode(orphan).unwrap();
@@ -105,7 +105,7 @@ const USER: DictId = DictId(3);
 /// A tagged tail of a later version: tag 0x1234, five bytes.
 const TAIL: &[u8] = b"\x34\x12\x05\0later";
 
-/// Commits to a volume that is not open.
+/// Commits a batch to a closed volume.
 fn change(disk: &Disk, batch: &Batch) {
     let env = Env::open(disk.device.clone(), Volume::engine_options(4 << 20)).unwrap();
     env.commit(batch).unwrap();
@@ -117,7 +117,7 @@ fn record(volume: &Volume, key: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_later_version_noted_of_an_inode_is_kept_through_every_change_of_its_record() {
+fn values_of_a_later_version_survive_every_change_of_a_record() {
     let disk = Disk::of_bytes(16 << 20);
     let volume = disk.open();
     let dir = mkdir(&volume, ROOT, "d").node;
@@ -164,7 +164,7 @@ fn what_a_later_version_noted_of_an_inode_is_kept_through_every_change_of_its_re
 }
 
 #[test]
-fn keys_that_are_for_later_versions_are_told_by_a_check_and_read_as_nothing() {
+fn a_check_reports_keys_of_later_versions_and_nothing_reads_them() {
     let cases: [(DictId, &[u8], &str); 6] = [
         (META, b"\x04\0\0\0\0\0\0\0\x01", "a key of the space 0x04"),
         (META, b"\x06d", "a key of the space 0x06"),

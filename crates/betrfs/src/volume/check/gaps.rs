@@ -96,7 +96,7 @@ mod tests {
 
     /// Compares with an array of keys.
     #[test]
-    fn gaps_are_what_was_added_whatever_the_order() {
+    fn gaps_cover_what_was_added_in_any_order() {
         let mut rng = Rng::new(1);
         let mut below = |end: u64| rng.below_u64(end);
         for _ in 0..500 {

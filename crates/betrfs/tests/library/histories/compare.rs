@@ -1,4 +1,4 @@
-//! What the library holds beside what the map does.
+//! The comparison of the library with the map.
 
 use super::*;
 
@@ -58,7 +58,7 @@ impl World {
             Some(target) => assert_eq!(&self.volume.readlink(node).unwrap(), target),
             None if file_type == FileType::Regular => {
                 assert!(read_all(&self.volume, node) == object.bytes, "contents of {path}");
-                // Of a small file, once more from memory.
+                // A small file is read again, from memory.
                 let before = queries(&self.volume, OpKind::Read);
                 assert!(read_all(&self.volume, node) == object.bytes, "contents of {path}, kept");
                 let is_kept = object.bytes.len() <= 4096 && !self.is_short_of_memory;
