@@ -1,9 +1,9 @@
-//! The mutable head of the root's buffer.
+//! The memtable: the mutable head of the root's buffer.
 //!
-//! A message first comes to stand here, in an ordered map that takes it without copying anything
-//! else. A full memtable is frozen and then arrives at the root as one sorted batch. It holds every
-//! message of its dictionary from its first sequence number to its last, so that one number per
-//! dictionary ("everything up to here is in the tree") says where replay begins.
+//! A message comes here first, into an ordered map that takes it without copying others. A full memtable is
+//! frozen and then flushed to the root as one sorted batch. It holds every message of its dictionary from its
+//! first sequence number to its last, so one number per dictionary ("everything up to here is in the tree")
+//! determines the start of replay.
 
 mod map;
 
@@ -24,8 +24,8 @@ struct Pending {
     value: Bytes,
 }
 
-/// All that is pending for one key, oldest first: a put or a delete alone, or upserts whose base is
-/// elsewhere.
+/// The pending changes of one key, oldest first: a put or a delete alone, or upserts whose base is in older
+/// buffers.
 enum Chain {
     One(Pending),
     Upserts(Vec<Pending>),
@@ -40,7 +40,7 @@ impl Chain {
     }
 }
 
-/// What a buffer says of a key.
+/// A buffer's answer for a key.
 pub(crate) enum Found {
     /// The value, and no older buffer matters.
     Value(Vec<u8>),
@@ -56,7 +56,8 @@ pub(crate) struct Memtable {
     points: KeyMap<Chain>,
     ranges: RangeSet,
     point_bytes: usize,
-    /// Records that values are a part of, each as long as one of these is here, and the last of them.
+    /// The bytes of the records that values were a part of, replaced values included; and the last such
+    /// record.
     records_bytes: usize,
     last_record: Option<Arc<Vec<u8>>>,
     first_msn: Option<Msn>,
@@ -100,8 +101,8 @@ impl Memtable {
         self.point_bytes -= replaced_bytes;
     }
 
-    /// Changes a key's value; `msn` is newer than all before. Where the base is known here, the
-    /// function is applied at once.
+    /// Changes a key's value; `msn` is newer than all before. If the base is here, the function is applied at
+    /// once.
     pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert) {
         self.stamp(msn);
         let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
@@ -137,8 +138,8 @@ impl Memtable {
         self.point_bytes = self.point_bytes + added_bytes - replaced_bytes;
     }
 
-    /// Removes every key in `[lo, hi)`; `msn` is newer than all before. What it covers here is
-    /// dropped at once.
+    /// Removes every key in `[lo, hi)`; `msn` is newer than all before. Covered points here are dropped at
+    /// once.
     pub fn delete_range(&mut self, lo: &Cut, hi: &Cut, msn: Msn) {
         self.stamp(msn);
         let covered: Vec<Vec<u8>> = match key_bounds(lo, hi) {
@@ -155,8 +156,7 @@ impl Memtable {
         self.ranges.insert(lo, hi, msn);
     }
 
-    /// What is known here of a key. Upserts whose base is elsewhere are pushed to `pending`, newest
-    /// first.
+    /// Looks up a key. Pushes upserts whose base is in older buffers to `pending`, newest first.
     pub fn get(&self, key: &[u8], pending: &mut Vec<Vec<u8>>) -> Found {
         match self.points.get(key) {
             Some(Chain::One(one)) if one.kind == Kind::Put => return Found::Value(one.value.to_vec()),
@@ -185,7 +185,7 @@ impl Memtable {
         self.ranges.within(lo, hi)
     }
 
-    /// The range that covers the keys next to a place, those behind it or those `before` it.
+    /// The range delete that covers the keys right behind a place, or right before it (`before`).
     pub fn range_around(&self, at: &Cut, before: bool) -> Option<RangeDelete> {
         self.ranges.around(at, before)
     }
@@ -200,7 +200,7 @@ impl Memtable {
         self.last_msn
     }
 
-    /// Whether nothing ever arrived.
+    /// Whether no message ever arrived.
     pub fn is_empty(&self) -> bool {
         self.first_msn.is_none()
     }
@@ -210,8 +210,8 @@ impl Memtable {
         self.point_bytes + self.ranges.bytes()
     }
 
-    /// Whether it is as large as a memtable may be that is allowed so many bytes as a buffer. The
-    /// records that it keeps may take twice as many: what was written and written again is in them.
+    /// Whether it has `bytes_max` bytes as a buffer, or keeps records of twice as many: a key that is written
+    /// again and again adds only records.
     pub fn is_full(&self, bytes_max: usize) -> bool {
         self.bytes() >= bytes_max || self.records_bytes >= bytes_max * 2
     }
@@ -234,7 +234,8 @@ mod tests {
     const VALUE_BYTES: usize = 4096;
     const BYTES_MAX: usize = 64 << 10;
 
-    /// How many values of their own records fit, each under the key that is asked for.
+    /// The number of values that fit, each in a record of its own and under a key by `key`, and the full
+    /// memtable.
     fn values_until_full(key: impl Fn(u64) -> Vec<u8>) -> (usize, Memtable) {
         let mut memtable = Memtable::default();
         let mut count = 0;
@@ -247,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_by_what_it_holds() {
+    fn it_is_full_by_the_bytes_of_its_messages() {
         let (count, memtable) = values_until_full(|number| number.to_be_bytes().to_vec());
         assert_eq!(count, BYTES_MAX / VALUE_BYTES);
         assert!(memtable.bytes() >= BYTES_MAX);
     }
 
     #[test]
-    fn one_key_that_is_written_again_and_again_fills_it_by_the_records_behind() {
+    fn repeated_writes_of_one_key_fill_it_by_their_records() {
         let (count, memtable) = values_until_full(|_| b"key".to_vec());
         assert_eq!(count, 2 * BYTES_MAX / VALUE_BYTES);
         assert!(memtable.bytes() < 2 * VALUE_BYTES);

@@ -1,8 +1,8 @@
 //! The header of a node on the device.
 //!
-//! A node is one extent: the header, then its pieces one after the other. The header tells where the node
-//! belongs, and has its own length and checksum, so that a scan of a damaged volume knows it without the node
-//! table. The table holds the same length and checksum.
+//! A node is one extent: the header, then its pieces one after the other. The header names the node's volume,
+//! dictionary and id, and has its own length and checksum, so that a scan of a damaged volume recognizes it
+//! without the node table. The table holds the same length and checksum.
 //!
 //! ```text
 //! header:   magic u32 | header length u32 | checksum u64 | volume id u8 × 16 | checkpoint u64 | slot u32
@@ -22,14 +22,14 @@
 //! which the node was written. Offsets of runs and sections count from the extent's start; their checksums
 //! are over the stored bytes.
 //!
-//! The runs of an interior entry are its partition: each has messages that are newer than all in those
-//! before. Those of a leaf's entry are a basement: the first has its pairs, with last msn 0 unless messages
-//! stand among them, the others messages over them. The count of range deletes in a run says what it weighs
-//! before anybody has read it; a greater count stands as the greatest.
+//! The runs of an interior entry are its partition: each has messages newer than all in the runs before. The
+//! runs of a leaf's entry are its basement: the first has its pairs, with last msn 0 unless messages are
+//! among them; the others have messages over them. The count of range deletes in a run is its weight before
+//! it is read; a count that does not fit is stored as the greatest.
 //!
-//! Sections are for what later versions store beside the pieces; this one writes none. A kind with the top
-//! bit must be known by whoever reads the node. Any other is passed over, and gone when the node is written
-//! anew.
+//! Sections are for data that later versions store beside the pieces; this version writes none. A reader must
+//! know every kind with the top bit set. It ignores any other unknown kind, and drops it when the node is
+//! written anew.
 
 use alloc::vec::Vec;
 
@@ -43,9 +43,9 @@ use crate::node::{Goto, NodeId};
 
 const MAGIC: u32 = 0x6e72_7462;
 const NO_CHILD: u32 = u32::MAX;
-/// What a byte of a block stands for at most: 255 bytes more of a match.
+/// The most raw bytes per stored byte of LZ4: one byte stands for 255 bytes more of a match.
 const LZ4_RATIO_MAX: u64 = 255;
-/// A block of at most 128 KiB takes four bytes at least.
+/// The same for zstd: a block of at most 128 KiB takes at least four bytes.
 const ZSTD_RATIO_MAX: u64 = (128 << 10) / 4;
 
 /// The greatest count of range deletes that a run's reference holds.
@@ -73,7 +73,7 @@ impl StoredAs {
         }
     }
 
-    /// No run is longer, in bytes, of which so many are stored: what claims to be is not given the memory.
+    /// The most raw bytes in `stored_len` stored ones. A run that claims more gets no memory.
     fn raw_len_max(self, stored_len: u32) -> u64 {
         let stored_len = u64::from(stored_len);
         match self {
@@ -91,10 +91,10 @@ pub(crate) struct RunRef {
     pub stored_len: u32,
     pub raw_len: u32,
     pub stored_as: StoredAs,
-    /// How many range deletes are in it; no more than are counted.
+    /// The number of range deletes in it, at most [`RANGES_MAX`].
     pub ranges: u32,
     pub checksum: u64,
-    /// The newest message in it; 0 of pairs.
+    /// The newest message in it; 0 for pairs.
     pub last_msn: Msn,
 }
 
@@ -105,12 +105,12 @@ pub(crate) struct StoredEdge {
     pub translation: Translation,
     pub child: Option<NodeId>,
     pub longest_key: u32,
-    /// None where nothing is pending.
+    /// Empty if nothing is pending.
     pub partition: Vec<RunRef>,
     pub gotos: Vec<Goto>,
 }
 
-/// Where a node belongs.
+/// The volume, dictionary and checkpoint of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub volume_id: [u8; 16],
@@ -120,7 +120,7 @@ pub(crate) struct Origin {
     pub checkpoint: u64,
 }
 
-/// The place of what a later version stores beside the pieces.
+/// The place of data that a later version stores beside the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
     pub kind: u16,
@@ -130,16 +130,16 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// The bit of the kinds that must be known by whoever reads the node.
+    /// The bit of the kinds that a reader of the node must know.
     pub const MUST_BE_KNOWN: u16 = 1 << 15;
 }
 
-/// What stands in a header.
+/// The contents of a header.
 #[derive(Clone)]
 pub(crate) struct Header {
     pub origin: Origin,
     pub id: NodeId,
-    /// How many blocks the node's extent has.
+    /// The number of blocks of the node's extent.
     pub extent_blocks: u32,
     pub height: u8,
     pub lo: Cut,
@@ -151,7 +151,7 @@ pub(crate) struct Header {
 /// Why a header cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {
-    /// What does not fit, in words.
+    /// The mismatch, in words.
     Wrong(&'static str),
     /// It has something of a kind that only later versions know.
     Unknown { what: &'static str, number: u64 },
@@ -164,7 +164,7 @@ impl From<&'static str> for BadHeader {
 }
 
 impl BadHeader {
-    /// The error for it, in a header at byte `offset`; `wrong` makes that of what is wrong.
+    /// The error for a header at byte `offset`; `wrong` makes the error of a mismatch.
     pub fn into_error(self, offset: u64, wrong: impl FnOnce(&str) -> Error) -> Error {
         match self {
             BadHeader::Wrong(why) => wrong(why),
@@ -173,9 +173,9 @@ impl BadHeader {
     }
 }
 
-/// What of a header tells only where the node belongs, and is not kept in memory, in bytes.
+/// The bytes of a header that only name the node's origin, and are not kept in memory.
 pub(crate) const ORIGIN_BYTES: usize = 46;
-/// What stands before the checksummed bytes of a header, in bytes: magic, length, checksum.
+/// The bytes before the checksummed ones of a header: magic, length, checksum.
 const CHECKED_FROM: usize = 16;
 
 /// The parts of a node as stored.
@@ -188,7 +188,7 @@ pub(crate) enum Entries {
 }
 
 impl Header {
-    /// The header's bytes. How many they are does not depend on where the runs are.
+    /// The header's bytes. Their number does not depend on the places of the runs.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer { out: Vec::new() };
         out.u32(MAGIC);
@@ -247,7 +247,8 @@ impl Header {
         header
     }
 
-    /// The checksum in a header's bytes; `None` if they are not as long as they say, or not what was written.
+    /// The checksum in a header's bytes; `None` if the length in them is another, or the checksum does not
+    /// match.
     pub fn checksum(bytes: &[u8]) -> Option<u64> {
         let (head, checked) = bytes.split_at_checked(CHECKED_FROM)?;
         let (magic, rest) = head.split_first_chunk::<4>()?;
@@ -257,12 +258,12 @@ impl Header {
         (is_one && xxh3_64(checked) == sum).then_some(sum)
     }
 
-    /// Reads a header back from exactly its bytes, of a node in an extent of `extent_bytes`, which has no
-    /// more than the limits allow and no message of `next_msn` or later. That the checksum fits is for the
-    /// caller to see.
+    /// Decodes a header from exactly its bytes, for a node in an extent of `extent_bytes`. Refuses contents
+    /// over the limits, and messages with the number `next_msn` or a later one. The caller verifies the
+    /// checksum.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The mismatch.
     pub fn decode(
         bytes: &[u8],
         extent_bytes: u64,
@@ -407,8 +408,7 @@ impl Writer {
 struct Reader<'b> {
     rest: &'b [u8],
     extent_bytes: u64,
-    /// What the runs that are still to come may be at most, all together, in bytes: as they are stored, and
-    /// before that.
+    /// The most bytes that the remaining runs may have together: as stored, and before compression.
     stored_left: u64,
     raw_left: u64,
     next_msn: Msn,

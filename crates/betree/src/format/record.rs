@@ -13,7 +13,7 @@
 //! | 5 | clone of a prefix | from | to |
 //! | 6 | clone of a part of a prefix | from | lengths of to and lower cut u32, to, lower cut, upper cut |
 //!
-//! A record with another kind is refused by its number, and never passed over in part.
+//! A record with another kind is refused with the kind's number, and never skipped in part.
 
 use alloc::vec::Vec;
 
@@ -32,7 +32,7 @@ pub(crate) const CLONE_PART: u8 = 6;
 const KINDS_END: u8 = CLONE_PART;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
-/// What a change takes beside key and value, in bytes.
+/// The bytes of a change before key and value.
 pub(crate) const HEAD_BYTES: usize = 12;
 /// One change of a batch, borrowed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) fn append(
     record.extend_from_slice(value);
 }
 
-/// On which sides of their bytes the cuts of a range stand.
+/// The code for the sides of a range's cuts.
 pub(crate) fn sides(lo: &Cut, hi: &Cut) -> u8 {
     let lo = if lo.is_after() { LO_AFTER } else { 0 };
     let hi = if hi.is_after() { HI_AFTER } else { 0 };
@@ -77,7 +77,7 @@ impl<'b> Changes<'b> {
         Changes { rest: record }
     }
 
-    /// How much of the record is left behind the change that came last, which ends with its value.
+    /// The number of bytes behind the last returned change, which ends with its value.
     pub fn rest_len(&self) -> usize {
         self.rest.len()
     }
@@ -128,7 +128,7 @@ impl<'b> Changes<'b> {
     }
 }
 
-/// Whether it is no longer than any key that was ever committed.
+/// Whether it is short enough for a key.
 fn is_key(bytes: &[u8]) -> bool {
     bytes.len() <= KEY_BYTES_MAX
 }
@@ -151,7 +151,7 @@ impl<'b> Iterator for Changes<'b> {
         }
         Some(taken.ok_or_else(|| match kind {
             0..=KINDS_END => Error::BadRecord,
-            // The place is for the replay to say.
+            // The replay adds the place.
             kind => Error::UnknownKind { what: "a log record of kind", number: kind.into(), offset: 0 },
         }))
     }
@@ -163,7 +163,7 @@ mod tests {
     use crate::batch::Batch;
 
     #[test]
-    fn a_record_gives_back_the_changes_in_order() {
+    fn a_record_returns_its_changes_in_order() {
         let (a, b) = (DictId(0), DictId(1));
         let mut batch = Batch::new();
         batch.put(a, b"k", b"v");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_a_later_version_is_named_and_other_room_is_not_in_use() {
+    fn an_unknown_kind_is_named_and_reserved_bytes_must_be_zero() {
         let mut batch = Batch::new();
         batch.put(DictId(0), b"k", b"v");
         let whole = batch.record().as_slice();

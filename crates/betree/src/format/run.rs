@@ -18,20 +18,20 @@ use crate::message::{Kind, Msn, RangeDelete};
 pub(crate) const COUNTS_BYTES: usize = 8;
 /// The end of an entry, in bytes.
 pub(crate) const END_BYTES: usize = 4;
-/// What stands before an entry's key, in bytes.
+/// The bytes of an entry before its key.
 pub(crate) const HEAD_BYTES: usize = 13;
 const KIND_AT: usize = 8;
 const KEY_LEN_AT: usize = 9;
 const LO_AFTER: u8 = 1;
 const HI_AFTER: u8 = 2;
 
-/// The number at a place, if all of it is there.
+/// The number at an offset, if all of it is there.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_le_bytes(*b))
 }
 
-/// What stands before the key of an entry: the number and kind of a point, or the number and sides of a
-/// range.
+/// The bytes of an entry before its key: sequence number and kind of a point, or sequence number and sides of
+/// a range; then the key's length.
 pub(crate) fn entry_head(msn: Msn, code: u8, key_len: u32) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     let [m0, m1, m2, m3, m4, m5, m6, m7, c, l0, l1, l2, l3] = &mut head;
@@ -47,12 +47,12 @@ pub(crate) fn sides_of(range: &RangeDelete) -> u8 {
     side(&range.lo, LO_AFTER) | side(&range.hi, HI_AFTER)
 }
 
-/// The number of an entry; 0 of what is too short.
+/// The sequence number of an entry; 0 if it is too short.
 pub(crate) fn msn_of(entry: &[u8]) -> Msn {
     entry.first_chunk().map_or(0, |b| u64::from_le_bytes(*b))
 }
 
-/// The kind of a point; `None` of a code without one.
+/// The kind of a point; `None` for an unknown code.
 pub(crate) fn kind_of(entry: &[u8]) -> Option<Kind> {
     entry.get(KIND_AT).copied().and_then(Kind::from_code)
 }
@@ -63,7 +63,7 @@ pub(crate) fn key_and_value(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     entry.get(HEAD_BYTES..)?.split_at_checked(key_len)
 }
 
-/// A range.
+/// The range of an entry; `None` if it does not parse.
 fn range_of(entry: &[u8]) -> Option<RangeDelete> {
     let sides = *entry.get(KIND_AT)?;
     let (lo, hi) = key_and_value(entry)?;
@@ -78,11 +78,11 @@ fn range_of(entry: &[u8]) -> Option<RangeDelete> {
     })
 }
 
-/// What the bytes of a run say, all of them looked at.
+/// The structure of a run, all bytes of which were verified.
 pub(crate) struct Parsed {
     /// The number of points.
     pub points: usize,
-    /// Where the entries' ends stand.
+    /// The offset of the entries' ends.
     pub ends_at: usize,
     /// The ranges, in order.
     pub ranges: Vec<RangeDelete>,
@@ -90,10 +90,10 @@ pub(crate) struct Parsed {
     pub last_msn: Msn,
 }
 
-/// Parses bytes from the device that are a run in every respect.
+/// Parses the bytes of a run from the device, and verifies them in every respect.
 ///
 /// # Errors
-/// What does not fit, in words.
+/// The mismatch, in words.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
     let counts_at = bytes.len().checked_sub(COUNTS_BYTES).ok_or("too short for its counts")?;
     let points = u32_at(bytes, counts_at).unwrap_or(0) as usize;

@@ -1,8 +1,8 @@
-//! A segment of the log: what one write puts there.
+//! A segment of the log: the unit in which it is written.
 //!
-//! A header, then records one after the other, then zeros up to a whole block. The header has a
-//! checksum of its own, so that its lengths can be believed before anything else is read; the
-//! payload's covers the zeros too.
+//! A header, then records one after the other, then zeros up to a whole block. The header has a checksum of
+//! its own, so that its lengths are verified before anything else is read; the payload's checksum covers the
+//! zeros too.
 
 use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
@@ -14,9 +14,9 @@ use crate::format::superblock::COUNTER_MAX;
 use crate::io::AlignedBuf;
 
 const MAGIC: [u8; 8] = *b"BetrLog\x01";
-/// What a segment takes besides its records, in bytes.
+/// The bytes of a segment besides its records.
 pub(crate) const HEADER_BYTES: usize = size_of::<RawHeader>();
-/// What a record takes besides its own bytes.
+/// The bytes before a record.
 pub(crate) const RECORD_HEAD_BYTES: usize = size_of::<RawRecord>();
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -47,17 +47,17 @@ struct RawRecord {
 
 const _: () = assert!(size_of::<RawHeader>() == 80 && size_of::<RawRecord>() == 16);
 
-/// What a log writes into its segments to tell them from all others.
+/// The identity of a segment, by which a log recognizes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentId {
     /// [`volume_hash`] of the volume.
     pub volume_hash: u64,
-    /// The life of the log; each recovery begins a new one.
+    /// The epoch of the log; each recovery begins a new one.
     pub epoch: u64,
     /// The segment's number within its epoch.
     pub seq: u64,
-    /// Every segment of its epoch below this one was durable before this one was written, so one
-    /// that is missing has rotted.
+    /// Every segment of its epoch below this number was durable before this one was written, so a missing one
+    /// is damaged.
     pub durable_seq: u64,
 }
 
@@ -82,12 +82,12 @@ pub(crate) struct Record<'s> {
     pub bytes: &'s [u8],
 }
 
-/// What stands for the volume in its segments.
+/// The hash that stands for the volume in its segments.
 pub(crate) fn volume_hash(volume_id: &[u8; 16]) -> u64 {
     xxh3_64(volume_id)
 }
 
-/// The MSN of the last of `changes` changes. A record without changes takes one all the same.
+/// The MSN of the last of `changes` changes. A record without changes takes one MSN too.
 pub(crate) fn last_msn(first_msn: u64, changes: u32) -> u64 {
     first_msn.saturating_add(u64::from(changes.max(1)) - 1)
 }
@@ -144,12 +144,12 @@ impl SegmentBuf {
         Ok(())
     }
 
-    /// How long it is with the records that it has, in whole blocks, in bytes.
+    /// Its length with the present records, in bytes; whole blocks.
     pub(crate) fn bytes(&self) -> usize {
         self.buf.len()
     }
 
-    /// How long it would be with a record of `len` bytes more.
+    /// Its length with another record of `len` bytes, in bytes.
     pub(crate) fn bytes_with(&self, len: usize) -> usize {
         let bytes = HEADER_BYTES + self.len + RECORD_HEAD_BYTES;
         bytes.saturating_add(len).div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
@@ -171,7 +171,7 @@ impl SegmentBuf {
         (self.len, self.records, self.first_msn, self.last_msn) = (0, 0, 0, 0);
     }
 
-    /// Puts the header in and gives the bytes to be written. It holds a record at least.
+    /// Adds the header and returns the bytes to write. It must hold at least one record.
     pub(crate) fn seal(&mut self, id: &SegmentId) -> &[u8] {
         let payload_checksum = self.buf.as_slice().get(HEADER_BYTES..).map_or(0, xxh3_64);
         let mut header = RawHeader {
@@ -182,7 +182,7 @@ impl SegmentBuf {
             durable_seq: id.durable_seq.into(),
             first_msn: self.first_msn.into(),
             last_msn: self.last_msn.into(),
-            // `push` has seen to it that it fits.
+            // `push` has checked that it fits.
             payload_len: (self.len as u32).into(),
             records: self.records.into(),
             payload_checksum: payload_checksum.into(),
@@ -229,8 +229,8 @@ impl Header {
             && segment.get(HEADER_BYTES..).map(xxh3_64) == Some(self.payload_checksum)
     }
 
-    /// The records of a segment that [fits](Header::fits), in order; a `None` ends them where they
-    /// are not what the header says, or have numbers that no volume comes to.
+    /// The records of a segment that [fits](Header::fits), in order; `None` ends them if they do not match
+    /// the header, or have numbers that no volume reaches.
     pub(crate) fn records<'s>(&self, segment: &'s [u8]) -> Records<'s> {
         let end = HEADER_BYTES.saturating_add(self.payload_len as usize);
         Records {
@@ -246,9 +246,9 @@ impl Header {
 pub(crate) struct Records<'s> {
     rest: &'s [u8],
     left: u32,
-    /// No record to come has a lower number; the first has the header's.
+    /// The lowest first MSN of the next record; the header's for the first record.
     next_msn: u64,
-    /// The header's: that of the last change.
+    /// The header's MSN of the last change.
     last_msn: u64,
 }
 
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_gives_back_its_records() {
+    fn a_segment_returns_its_records() {
         let large = vec![5; 9000];
         let written: [(u64, u32, &[u8]); 4] = [(7, 3, b"abc"), (10, 1, b""), (11, 2, &large), (20, 0, b"z")];
         let bytes = sealed(&written);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_seen() {
+    fn every_flipped_bit_is_found() {
         let mut bytes = sealed(&[(7, 3, b"abc"), (10, 1, &[9; 4100])]);
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_not_what_the_header_says_end_in_none() {
+    fn records_that_do_not_match_the_header_end_in_none() {
         let bytes = sealed(&[(7, 3, b"abc"), (10, 1, b"defg")]);
         let header = Header::decode(&bytes).unwrap();
         let ends_badly = |h: Header| h.records(&bytes).last() == Some(None);

@@ -1,6 +1,6 @@
 //! The superblock: what a volume is and where its last checkpoint stands.
 //!
-//! One block, kept in four copies at the volume's start; [`slots`] says which copy is believed.
+//! One block, kept in four copies at the volume's start; [`slots`] decides which copy counts.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,11 +30,11 @@ pub(crate) const DICTS_MAX: usize = 8;
 /// The smallest log in bytes.
 pub(crate) const LOG_BYTES_MIN: u64 = 16 * BLOCK_BYTES as u64;
 
-/// No node, basement or table page is larger, in bytes.
+/// The largest node, basement or table page, in bytes.
 const PART_BYTES_MAX: u32 = 1 << 28;
-/// No volume is larger, in bytes.
+/// The largest volume, in bytes.
 const VOLUME_BYTES_MAX: u64 = 1 << 60;
-/// So many nodes fit on a volume beside its log.
+/// The least number of nodes that fit on a volume beside its log.
 pub(crate) const NODES_MIN: u64 = 16;
 /// Counters that grow by one or by a record's length never come near the end of their type.
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
@@ -42,15 +42,15 @@ pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 /// A superblock in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// Which volume it is.
+    /// The volume's identity.
     pub identity: Identity,
-    /// What the volume has that not every version knows.
+    /// The volume's features that not every version knows.
     pub features: Features,
     /// One more than that of the superblock before it.
     pub generation: u64,
     /// Whether the volume was closed with everything in the checkpoint and nothing in the log.
     pub clean: bool,
-    /// What mkfs chose. `geometry.dicts` is the number of valid entries of `dicts`.
+    /// The parameters from mkfs. `geometry.dicts` is the number of valid entries of `dicts`.
     pub geometry: Geometry,
     /// The volume's size in bytes, which may grow; the device may be larger.
     pub volume_bytes: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Superblock {
     pub log_start: LogStart,
     /// The MSN after the last one in the checkpoint.
     pub next_msn: u64,
-    /// What later versions have noted; kept whoever writes the superblock.
+    /// Values of later versions, kept by every write of the superblock.
     pub tail: TaggedTail,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct DictRoot {
     pub applied_msn: u64,
 }
 
-/// The most parts that the node table's directory stands in.
+/// The most parts of the node table's directory.
 pub(crate) const DIRECTORY_PARTS_MAX: usize = 16;
 
 /// The place of the node table's directory: all zero while there is none.
@@ -110,7 +110,7 @@ impl TablePlace {
         place
     }
 
-    /// The parts of its extent; the first has the blocks that the others have not.
+    /// The parts of its extent; the first has the blocks that are not in the others.
     pub(crate) fn parts(&self) -> Vec<BlockRange> {
         let further: Vec<BlockRange> =
             self.further_parts.iter().take_while(|p| p.len_blocks > 0).copied().collect();
@@ -123,10 +123,10 @@ impl TablePlace {
     }
 }
 
-/// A place in the log: the segment that stands there or will.
+/// A place in the log: of a segment that is there or will be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogStart {
-    /// The life of the log that it belongs to; each recovery begins a new one.
+    /// The epoch of the log; each recovery begins a new one.
     pub epoch: u64,
     /// The segment's number within its epoch.
     pub seq: u64,
@@ -134,13 +134,13 @@ pub(crate) struct LogStart {
     pub position: u64,
 }
 
-/// What the bytes of a slot turned out to be.
+/// The result of decoding a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decoded {
     Good(Box<Superblock>),
     /// It does not begin as a superblock.
     NotOurs,
-    /// It is whole, and of another format version.
+    /// It is whole, with another format version.
     OfVersion {
         version: u32,
     },
@@ -155,8 +155,8 @@ pub(crate) enum Decoded {
 }
 
 impl Superblock {
-    /// Gives the upsert function to each dictionary that has had none, and refuses any other than a
-    /// dictionary had.
+    /// Sets the upsert function of each dictionary that has none, and refuses one that differs from a
+    /// dictionary's.
     ///
     /// # Errors
     /// [`Error::OtherUpsert`]; [`Error::BadIdentity`] for a name that cannot be stored.
@@ -173,7 +173,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// What every superblock fulfils, so that arithmetic on its fields need not be checked again:
+    /// Checks the rules for every superblock, so that arithmetic on its fields needs no further checks:
     /// places are whole blocks inside the volume, sizes and counters are far from overflow.
     fn validate(&self) -> core::result::Result<(), &'static str> {
         let Superblock { geometry, volume_bytes, log_offset, log_start, table, .. } = self;
@@ -221,7 +221,7 @@ impl Superblock {
                 self.upserts.iter().all(|u| u.name.len() <= identity::UPSERT_NAME_BYTES_MAX),
                 "the name of an upsert function is too long",
             ),
-            (self.identity.validate().is_ok(), "the label is none"),
+            (self.identity.validate().is_ok(), "the label cannot be stored"),
             (self.tail.as_bytes().len() <= raw::TAIL_BYTES_MAX, "there are too many tagged values"),
             (
                 self.dicts.iter().all(|d| d.applied_msn <= self.next_msn),

@@ -1,9 +1,9 @@
 //! Pages of the node table, and the directory that lists them.
 //!
-//! A page is a head and one fixed entry per slot; the directory is a head and one fixed entry per
-//! page. An entry has the first part of its extent; the further parts of all extents follow the
-//! entries, in their order. Both are copy-on-write extents; a page's checksum stands in the
-//! directory, the directory's in the superblock.
+//! A page is a head and one fixed entry per slot; the directory is a head and one fixed entry per page. An
+//! entry has the first part of its extent; the further parts of all extents follow the entries, in their
+//! order. Both are copy-on-write extents; a page's checksum is in the directory, the directory's in the
+//! superblock.
 
 use alloc::vec::Vec;
 
@@ -68,12 +68,12 @@ pub(crate) struct Entries<T> {
 }
 
 impl<T> Entries<T> {
-    /// None.
+    /// No entries.
     pub(crate) fn new() -> Entries<T> {
         Entries { entries: Vec::new(), further_parts: Vec::new() }
     }
 
-    /// Appends an entry; the first of its `parts` stands in itself.
+    /// Appends an entry. It holds the first of its `parts` itself.
     pub(crate) fn push(&mut self, entry: T, parts: &[BlockRange]) {
         let index = U32::new(self.entries.len() as u32);
         self.entries.push(entry);
@@ -84,7 +84,7 @@ impl<T> Entries<T> {
         }));
     }
 
-    /// The parts of an entry's extent, the `first` of them as the entry has it.
+    /// The parts of an entry's extent; `first` is the one in the entry itself.
     pub(crate) fn parts_of(&self, index: usize, first: BlockRange) -> Vec<BlockRange> {
         let from = self.further_parts.partition_point(|p| (p.entry.get() as usize) < index);
         let further = self.further_parts.iter().skip(from).take_while(|p| p.entry.get() as usize == index);
@@ -110,7 +110,7 @@ impl StoredPage {
     }
 }
 
-/// What a further part of an extent takes in a page or the directory, in bytes.
+/// The bytes of a further part of an extent in a page or the directory.
 pub(crate) const PART_BYTES: u64 = size_of::<StoredPart>() as u64;
 
 const _: () = assert!(size_of::<Head>() == 16);
@@ -118,18 +118,18 @@ const _: () = assert!(size_of::<StoredPart>() == 16);
 const _: () = assert!(size_of::<StoredSlot>() == 40);
 const _: () = assert!(size_of::<StoredPage>() == 24);
 
-/// How many slots a page of that size holds.
+/// The number of slots in a page of `page_bytes` bytes.
 pub(crate) fn slots_per_page(page_bytes: u32) -> u32 {
     (page_bytes.saturating_sub(size_of::<Head>() as u32) / size_of::<StoredSlot>() as u32).max(1)
 }
 
-/// The longest page of so many slots in bytes, on a volume of so many blocks: each further part of an extent
-/// has one.
+/// The longest page of `slots` slots in bytes, on a volume of `blocks` blocks: each further part of an extent
+/// has at least one of them.
 pub(crate) fn page_bytes_max(slots: u32, blocks: u64) -> u64 {
     longest(size_of::<StoredSlot>(), slots.into(), blocks)
 }
 
-/// The longest directory of so many pages in bytes, on a volume of so many blocks.
+/// The longest directory of `pages` pages in bytes, on a volume of `blocks` blocks.
 pub(crate) fn directory_bytes_max(pages: u64, blocks: u64) -> u64 {
     longest(size_of::<StoredPage>(), pages, blocks)
 }

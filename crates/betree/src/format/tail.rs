@@ -1,14 +1,14 @@
-//! Tagged values behind a record: room for what later versions know.
+//! Tagged values behind a record: room for values of later versions.
 //!
 //! ```text
 //! (tag u16 | length u16 | value) of each, in ascending order of tags
 //! ```
-//! Whoever does not know a tag keeps its value through every rewrite of the record. What must be understood
-//! by whoever reads the record is no tag: it takes a feature bit or a flag.
+//! A program that does not know a tag keeps its value through every rewrite of the record. A value that every
+//! reader must understand is no tag: it takes a feature bit or a flag.
 
 use alloc::vec::Vec;
 
-/// What a value takes beside its own bytes.
+/// The bytes before a value: tag and length.
 const HEAD_BYTES: usize = 4;
 
 /// Tagged values, as they are stored.
@@ -28,12 +28,12 @@ fn first(bytes: &[u8]) -> Option<(Tagged<'_>, &[u8])> {
 }
 
 impl TaggedTail {
-    /// One without values.
+    /// A tail without values.
     pub const fn new() -> TaggedTail {
         TaggedTail { bytes: Vec::new() }
     }
 
-    /// Takes the bytes of a tail; `None` where they are cut off or their tags out of order.
+    /// Parses the bytes of a tail; `None` if they are cut off or their tags are out of order.
     pub fn parse(bytes: &[u8]) -> Option<TaggedTail> {
         let mut rest = bytes;
         let mut last = None;
@@ -62,7 +62,7 @@ impl TaggedTail {
         })
     }
 
-    /// Gives a tag a value. `false`, and nothing is changed, where the value or the tail would be over 65535
+    /// Sets the value of a tag. `false`, without a change, if the value or the tail would be over 65535
     /// bytes.
     #[must_use]
     pub fn set(&mut self, tag: u16, value: &[u8]) -> bool {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_out_of_order_is_none() {
+    fn a_tail_that_is_cut_off_or_out_of_order_is_none() {
         let mut tail = TaggedTail::default();
         assert!(tail.set(1, b"one") && tail.set(2, b""));
         let whole = tail.as_bytes();

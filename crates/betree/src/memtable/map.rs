@@ -1,15 +1,15 @@
-//! An ordered map for keys that have much in common, as the paths of a directory's files have.
+//! An ordered map for keys with long common prefixes, such as paths of one directory's files.
 //!
-//! A search in a tree that compares whole keys follows some thirty pointers, and most of what it then
-//! compares is what all those keys share. Here a node knows how many bytes its keys share, and has the eight
-//! bytes behind these of each key side by side, as numbers: a search looks at a key itself only where these
-//! are the same (a B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001).
+//! A search in a tree that compares whole keys follows some thirty pointers, and mostly compares bytes that
+//! all these keys share. Here a node knows the bytes that its keys share, and keeps the next eight bytes of
+//! each key side by side, as numbers: a search reads a key itself only where these *heads* are equal (a
+//! B+-tree with key heads: Graefe and Larson, *B-Tree Indexes and CPU Caches*, ICDE 2001).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// How many entries a leaf has, and children an inner node, at most.
+/// The most entries of a leaf, and the most children of an inner node.
 const FANOUT: usize = 64;
 
 /// The bytes of a head.
@@ -19,21 +19,21 @@ const _: () = assert!(FANOUT <= 1 << u8::BITS, "a slot is a byte");
 
 /// The sorted keys of a node.
 ///
-/// Who comes in between moves nine bytes of each key behind: keys, and what belongs to them, stand where they
-/// came, in *slots*.
+/// An insertion moves nine bytes for each key behind it: the keys themselves, and their values, stay in
+/// *slots* in the order of their arrival.
 #[derive(Default)]
 struct Keys {
-    /// All of them begin with it. A copy: looking for it in a key is a miss of the processor's cache more.
+    /// The common prefix. A copy, because reading it from a key is another miss of the processor's cache.
     shared: Vec<u8>,
     heads: Vec<u64>,
     /// The slot of each key, in the keys' order.
     slots: Vec<u8>,
-    /// By slots.
+    /// The keys by slot.
     keys: Vec<Box<[u8]>>,
 }
 
-/// The first bytes of what is behind the shared ones, as a number that is in the same order. Where there are
-/// fewer, as if zeros followed: keys with the same head have to be compared.
+/// The first bytes behind the shared ones, as a number of the same order. Shorter rests are padded with
+/// zeros, so keys with equal heads have to be compared.
 fn head_of(rest: &[u8]) -> u64 {
     let mut head = [0; HEAD_BYTES];
     let len = rest.len().min(HEAD_BYTES);
@@ -51,13 +51,13 @@ fn shared_part<'k>(a: &'k [u8], b: &[u8]) -> &'k [u8] {
     a.get(..shared_bytes(a, b)).unwrap_or_default()
 }
 
-/// What stands in slots, in the order in which these are told.
+/// The items of slots, in the order of `slots`.
 fn in_order<T>(slots: &[u8], items: Vec<T>) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     slots.iter().filter_map(|slot| items.get_mut(usize::from(*slot))?.take()).collect()
 }
 
-/// Takes items from a place on. Both parts will fill up, in few steps.
+/// Splits off the items from a place on. Both parts get room for a full node, because they will fill up.
 fn split_items<T>(items: &mut Vec<T>, at: usize) -> Vec<T> {
     let mut behind = Vec::with_capacity(FANOUT);
     behind.extend(items.drain(at.min(items.len())..));
@@ -83,7 +83,7 @@ impl Keys {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// Where a key is in the order, or where it would be.
+    /// The place of a key in the order or, as an error, the place where it would be.
     fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let (start, rest) = key.split_at(self.shared.len().min(key.len()));
         match start.cmp(&self.shared) {
@@ -103,8 +103,8 @@ impl Keys {
         same.binary_search_by(behind).map(|at| from + at).map_err(|at| from + at)
     }
 
-    /// Adds a key where [`search`](Keys::search) says that it belongs, in the next slot. There are fewer than
-    /// [`FANOUT`].
+    /// Inserts a key at the place from [`search`](Keys::search), in the next slot. There must be fewer than
+    /// [`FANOUT`] keys.
     fn insert(&mut self, at: usize, key: Box<[u8]>) {
         if self.keys.is_empty() {
             self.shared = key.to_vec();
@@ -118,7 +118,7 @@ impl Keys {
         self.keys.push(key);
     }
 
-    /// Removes the key at a place; the slot in which it was, which the last one takes.
+    /// Removes the key at a place. Returns its slot, which the key of the last slot takes.
     fn remove(&mut self, at: usize) -> Option<usize> {
         let slot = self.slot(at)?;
         self.heads.remove(at);
@@ -130,12 +130,12 @@ impl Keys {
         Some(slot)
     }
 
-    /// Takes the keys from a place on. In both parts each then has the slot of its place.
+    /// Splits off the keys from a place on. In both parts the slots are then in the keys' order.
     fn split_off(&mut self, at: usize) -> Keys {
         self.keys = in_order(&self.slots, core::mem::take(&mut self.keys));
         let mut behind = Keys { keys: split_items(&mut self.keys, at), ..Keys::default() };
         for half in [self, &mut behind] {
-            // Sorted keys share what the first and the last of them do.
+            // Sorted keys share the common prefix of the first and the last.
             let ends = half.keys.first().zip(half.keys.last());
             half.shared = ends.map_or(&[][..], |(first, last)| shared_part(first, last)).to_vec();
             half.slots = Vec::with_capacity(FANOUT);
@@ -157,7 +157,7 @@ impl Keys {
 
 struct Leaf<V> {
     keys: Keys,
-    /// One for each key, in its slot.
+    /// The value of each key, by slot.
     values: Vec<V>,
     before: Option<usize>,
     behind: Option<usize>,
@@ -165,8 +165,8 @@ struct Leaf<V> {
 
 #[derive(Default)]
 struct Inner {
-    /// What a child holds is not below the key before it, and below the one behind it: one key less than
-    /// there are children.
+    /// Separators, one fewer than children: a child's keys are not below the separator before it, and below
+    /// the one behind it.
     keys: Keys,
     children: Vec<usize>,
 }
@@ -178,13 +178,13 @@ impl Inner {
     }
 }
 
-/// The map. What was removed leaves its leaf as it is: a memtable does not live long.
+/// The map. A removal never merges leaves: a memtable does not live long.
 pub(super) struct KeyMap<V> {
     leaves: Vec<Leaf<V>>,
     inner: Vec<Inner>,
-    /// A leaf where there is no level of inner nodes.
+    /// A leaf if `height` is 0.
     root: usize,
-    /// How many levels of inner nodes there are.
+    /// The number of levels of inner nodes.
     height: usize,
     /// The leaf with the highest keys.
     last: usize,
@@ -211,8 +211,8 @@ impl<V> KeyMap<V> {
         leaf.values.get(leaf.keys.slot(leaf.keys.search(key).ok()?)?)
     }
 
-    /// Has `change` change the value of a key, or, where there is none, give it; else what it gives is
-    /// dropped.
+    /// Calls `change` with the value of a key, to be changed in place. Without a value, the returned one
+    /// becomes the value; otherwise it is dropped.
     pub fn change(&mut self, key: &[u8], change: impl FnOnce(Option<&mut V>) -> Option<V>) {
         if self.leaves.is_empty() {
             self.leaves.push(Leaf { keys: Keys::default(), values: Vec::new(), before: None, behind: None });
@@ -243,7 +243,7 @@ impl<V> KeyMap<V> {
         }
     }
 
-    /// Removes a key; its value.
+    /// Removes a key. Returns its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         let id = self.leaf_of(key);
         let leaf = self.leaves.get_mut(id)?;
@@ -252,8 +252,8 @@ impl<V> KeyMap<V> {
         (slot < leaf.values.len()).then(|| leaf.values.swap_remove(slot))
     }
 
-    /// Splits every full node on the way to a key, from the root on: so a parent has room for what comes of
-    /// its child.
+    /// Splits every full node on the path to a key, from the root down: so a parent has room for the second
+    /// half of its child.
     fn make_room(&mut self, key: &[u8]) {
         if self.is_full(self.root, self.height) {
             self.inner.push(Inner { keys: Keys::default(), children: alloc::vec![self.root] });
@@ -288,7 +288,7 @@ impl<V> KeyMap<V> {
         len.is_some_and(|len| len >= FANOUT)
     }
 
-    /// Splits a node that is full: the least key that belongs to the new one, behind it, and that.
+    /// Splits a full node. Returns the separator and the new node, which comes right behind it.
     fn split(&mut self, id: usize, height: usize, key: &[u8]) -> Option<(Box<[u8]>, usize)> {
         if height > 0 {
             let inner = self.inner.get_mut(id)?;
@@ -301,7 +301,7 @@ impl<V> KeyMap<V> {
         }
         let new = self.leaves.len();
         let leaf = self.leaves.get_mut(id)?;
-        // Who adds at the end goes on there.
+        // Insertions at the end mostly continue there.
         let is_end = leaf.keys.last().is_some_and(|last| key > last);
         let at = if is_end { FANOUT / 8 * 7 } else { FANOUT / 2 };
         leaf.values = in_order(&leaf.keys.slots, core::mem::take(&mut leaf.values));
@@ -317,7 +317,7 @@ impl<V> KeyMap<V> {
         Some((between, new))
     }
 
-    /// The entries from a key on and below another, in order.
+    /// The entries from `from` on and below `to`, in order.
     pub fn range(&self, from: &[u8], to: Option<&[u8]>) -> Range<'_, V> {
         let place = |key: &[u8]| {
             let id = self.leaf_of(key);
@@ -332,8 +332,7 @@ impl<V> KeyMap<V> {
 /// Entries in order, from both ends.
 pub(super) struct Range<'m, V> {
     map: &'m KeyMap<V>,
-    /// The leaf and the place in it of the next one from the front, and of the one behind the next one from
-    /// the back.
+    /// Leaf and place of the next entry from the front, and of the end of the entries left at the back.
     front: (usize, usize),
     back: (usize, usize),
 }

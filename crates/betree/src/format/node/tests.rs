@@ -67,7 +67,7 @@ fn range_deletes_are_counted_up_to_what_fits() {
 }
 
 #[test]
-fn no_run_claims_to_be_longer_than_what_is_stored_can_hold() {
+fn a_run_longer_than_its_stored_bytes_can_hold_is_refused() {
     let stored_len = 10;
     for stored_as in [StoredAs::Raw, StoredAs::Lz4, StoredAs::Zstd] {
         let most = stored_as.raw_len_max(stored_len) as u32;
@@ -106,7 +106,7 @@ fn no_message_is_newer_than_the_volume() {
 }
 
 #[test]
-fn what_compresses_best_is_not_too_long() {
+fn the_best_compression_is_within_the_ratio() {
     for raw_len in [64, 4096, 1 << 20] {
         let raw = alloc::vec![0; raw_len];
         let stored = lz4_flex::block::compress(&raw);
@@ -116,7 +116,7 @@ fn what_compresses_best_is_not_too_long() {
 }
 
 #[test]
-fn a_header_tells_where_its_node_belongs_and_is_verified_by_itself() {
+fn a_header_names_its_node_s_origin_and_is_verified_by_itself() {
     let header = header_of(Vec::from([edge_to_child()]), Vec::new());
     let mut bytes = header.encode();
     assert_eq!(bytes[..4], MAGIC.to_le_bytes());
@@ -140,7 +140,7 @@ fn a_header_tells_where_its_node_belongs_and_is_verified_by_itself() {
 }
 
 #[test]
-fn unknown_sections_are_passed_over_unless_they_must_be_known() {
+fn unknown_sections_are_ignored_unless_they_must_be_known() {
     let section = |kind, offset, len| Section { kind, offset, len, checksum: 1 };
     let read = |sections: &[Section]| {
         decode(&header_of(Vec::from([edge_to_child()]), sections.to_vec()).encode()).map(|h| h.sections)

@@ -1,4 +1,4 @@
-//! What a volume has that not every version of this program knows: a bit of a word for each.
+//! Feature words: a bit for each property of a volume that not every version of this program knows.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 /// The feature words of a volume. This version knows no bit of any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Features {
-    /// Whoever does not know such a bit may read and change the volume, and keeps the bit.
+    /// A program that does not know such a bit may read and change the volume, and keeps the bit.
     pub compat: u64,
-    /// Whoever does not know such a bit may read the volume, and changes nothing.
+    /// A program that does not know such a bit may read the volume, and changes nothing.
     pub ro_compat: u64,
-    /// Whoever does not know such a bit refuses the volume.
+    /// A program that does not know such a bit refuses the volume.
     pub incompat: u64,
 }
 
@@ -20,12 +20,12 @@ impl Features {
     /// The bits of `incompat` that this version knows.
     const INCOMPAT_KNOWN: u64 = 0;
 
-    /// The features for whose sake this version changes nothing.
+    /// The features because of which this version changes nothing.
     pub fn unknown_ro_compat(self) -> u64 {
         self.ro_compat & !Features::RO_COMPAT_KNOWN
     }
 
-    /// The features for whose sake this version refuses the volume.
+    /// The features because of which this version refuses the volume.
     pub fn unknown_incompat(self) -> u64 {
         self.incompat & !Features::INCOMPAT_KNOWN
     }

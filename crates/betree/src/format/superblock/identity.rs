@@ -1,4 +1,4 @@
-//! Which volume it is, and what its dictionaries need to be understood.
+//! The identity of a volume, and the upsert functions of its dictionaries.
 
 use alloc::string::String;
 
@@ -14,23 +14,23 @@ pub(crate) const MADE_BY_BYTES_MAX: usize = 31;
 /// The longest name of an upsert function in bytes.
 pub(crate) const UPSERT_NAME_BYTES_MAX: usize = 27;
 
-/// Which volume it is.
+/// The identity of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What its log and its nodes carry: random, and never changed.
+    /// The id in its log and its nodes: random, and never changed.
     pub volume_id: [u8; 16],
-    /// What the system calls it by (RFC 9562).
+    /// The system's name for it (RFC 9562).
     pub uuid: Uuid,
-    /// What its owner calls it: see [`check_label`](Identity::check_label).
+    /// The owner's name for it: see [`check_label`](Identity::check_label).
     pub label: String,
-    /// When it was made: nanoseconds since 1970-01-01 00:00 UTC; 0 where nobody knows.
+    /// When it was made, in nanoseconds since 1970-01-01 00:00 UTC; 0 if unknown.
     pub made_ns: i64,
     /// The program that made it, with its version, in at most 31 bytes.
     pub made_by: String,
 }
 
 impl Identity {
-    /// That of a new volume without a label, from 16 random bytes for each of its two names.
+    /// The identity of a new volume without a label, from 16 random bytes each for id and UUID.
     pub fn new(volume_id: [u8; 16], uuid: [u8; 16]) -> Identity {
         Identity {
             volume_id,
@@ -41,7 +41,7 @@ impl Identity {
         }
     }
 
-    /// Whether a text can be a label: at most 255 bytes, none of them of a control character.
+    /// Refuses a text that cannot be a label: more than 255 bytes, or control characters.
     ///
     /// # Errors
     /// [`Error::BadIdentity`].
@@ -55,7 +55,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether all of it can be stored.
+    /// Refuses an identity that cannot be stored.
     ///
     /// # Errors
     /// [`Error::BadIdentity`].
@@ -67,14 +67,14 @@ impl Identity {
     }
 }
 
-/// Of volumes that only tests and embedders know: the two names are one.
+/// For volumes of tests and embedders: id and UUID from the same bytes.
 impl From<[u8; 16]> for Identity {
     fn from(volume_id: [u8; 16]) -> Identity {
         Identity::new(volume_id, volume_id)
     }
 }
 
-/// Which upsert function a dictionary's upserts are for. Without a name: none has been used yet.
+/// The upsert function of a dictionary. Without a name, none was used yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpsertId {
     pub name: String,
@@ -82,7 +82,7 @@ pub(crate) struct UpsertId {
 }
 
 impl UpsertId {
-    /// That of a function.
+    /// The id of a function.
     ///
     /// # Errors
     /// [`Error::BadIdentity`] for a name that cannot be stored.

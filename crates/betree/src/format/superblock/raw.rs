@@ -1,4 +1,4 @@
-//! The layout of a superblock: one block. docs/format.md has it as a picture.
+//! The layout of a superblock: one block. docs/format.md shows it.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -26,8 +26,8 @@ const FLAG_CLEAN: u32 = 1;
 /// The room for tagged values in bytes.
 pub(super) const TAIL_BYTES_MAX: usize = 2990;
 
-/// Of every version, `magic`, `version` and `checksum` have these places and this meaning, so that any
-/// program can tell a volume of another version from a rotten one.
+/// In every version, `magic`, `version` and `checksum` have these places and this meaning, so that any
+/// program can tell a volume of another version from a damaged one.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Raw {
@@ -95,7 +95,7 @@ struct RawUpsert {
 const _: () = assert!(size_of::<Raw>() == BLOCK_BYTES && size_of::<RawDict>() == 16);
 const _: () = assert!(size_of::<RawUpsert>() == 32);
 
-/// The generation in what begins as a superblock, whether it is whole or not.
+/// The generation in a block that begins as a superblock, whole or not.
 pub(super) fn generation_of(block: &[u8]) -> Option<u64> {
     let raw = Raw::ref_from_bytes(block).ok()?;
     (raw.magic == MAGIC).then(|| raw.generation.get())
@@ -105,8 +105,8 @@ impl Superblock {
     /// Fills one block. On an error its contents are unspecified.
     ///
     /// # Errors
-    /// [`Error::BadGeometry`] and [`Error::BadIdentity`] for what [`decode`](Superblock::decode) would not
-    /// take back.
+    /// [`Error::BadGeometry`] and [`Error::BadIdentity`] for values that [`decode`](Superblock::decode) would
+    /// refuse.
     pub(crate) fn encode(&self, block: &mut [u8]) -> Result<()> {
         self.identity.validate()?;
         self.validate().map_err(Error::BadGeometry)?;
@@ -161,7 +161,7 @@ impl Superblock {
         Ok(())
     }
 
-    /// What one block holds.
+    /// Decodes one block.
     pub(crate) fn decode(block: &[u8]) -> Decoded {
         let Ok(raw) = Raw::ref_from_bytes(block) else { return Decoded::NotOurs };
         if raw.magic != MAGIC {
@@ -261,7 +261,7 @@ impl Superblock {
     }
 }
 
-/// Puts a text at the start of its room, and returns its length. What does not fit is refused before.
+/// Copies a text to the start of its room, and returns its length. The caller has checked that it fits.
 fn put_text(room: &mut [u8], text: &str) -> u8 {
     if let Some(room) = room.get_mut(..text.len()) {
         room.copy_from_slice(text.as_bytes());
@@ -269,7 +269,7 @@ fn put_text(room: &mut [u8], text: &str) -> u8 {
     text.len() as u8
 }
 
-/// The text of that length in a room that holds nothing else; `None` if there is none.
+/// The text of `len` bytes at the start of a room; `None` if it is not UTF-8, or not followed by zeros only.
 fn text(room: &[u8], len: u8) -> Option<String> {
     let (text, rest) = room.split_at_checked(len.into())?;
     let text = core::str::from_utf8(text).ok()?;

@@ -1,11 +1,10 @@
-//! The four copies of the superblock, and which of them is believed.
+//! The four copies of the superblock, and the choice of the one that counts.
 //!
-//! Generation g is written to the slots 2p and 2p + 1 of its pair p = g & 1: copy A, sync, copy B,
-//! sync. So while one pair is being written the other stands untouched, and a crash leaves in the
-//! pair being written at most one copy that is not good: the first while the second still holds
-//! generation g - 2, or the second while the first holds g. A pair without a good copy is therefore
-//! never the trace of a crash. It may have been the newest, so it ends the mount: to go on from the
-//! other pair would show an old state of which blocks have been used again.
+//! Generation g is written to the slots 2p and 2p + 1 of its pair p = g & 1: copy A, sync, copy B, sync.
+//! While one pair is being written the other is untouched, and a crash leaves at most one bad copy in the
+//! pair being written: the first while the second still holds generation g - 2, or the second while the first
+//! holds g. So a pair without a good copy is never the trace of a crash. It may have been the newest, so
+//! opening fails: the other pair names an old state, and some of its blocks have been reused.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -18,18 +17,18 @@ use super::{Decoded, Superblock, VERSION, generation_of};
 use crate::error::{Error, Result};
 use crate::io::{AlignedBuf, Disk};
 
-/// How many slots there are.
+/// The number of slots.
 const COUNT: usize = 4;
-/// What a device writes whole, in bytes.
+/// The unit that a device writes whole, in bytes.
 const SECTOR_BYTES: usize = 512;
-/// What all slots take at the volume's start, in bytes.
+/// The bytes of all slots at the volume's start.
 pub(crate) const BYTES: u64 = (COUNT * BLOCK_BYTES) as u64;
 
 /// The superblock that counts, and the state of the copies.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub superblock: Superblock,
-    /// The copies that hold nothing good. After a crash one may be there without any rot.
+    /// The bad copies. A crash may leave one without any damage.
     pub bad_slots: Vec<BadSlot>,
     /// Slots of the superblock's own pair that do not hold it.
     missing: Vec<usize>,
@@ -48,7 +47,7 @@ pub(crate) struct BadSlot {
 enum Found {
     Good(Box<Superblock>),
     NotOurs,
-    /// With what stands there.
+    /// With the slot's bytes.
     Bad(String, AlignedBuf),
     Unreadable(Error),
 }
@@ -57,8 +56,8 @@ enum Found {
 ///
 /// # Errors
 /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`];
-/// [`Error::Corrupt`] where both copies of a generation that was complete have rotted; [`Error::Device`] if
-/// no copy can be read.
+/// [`Error::Corrupt`] if both copies of a complete generation are damaged; [`Error::Device`] if no copy can
+/// be read.
 pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
     let found = read_all(disk)?;
     let good = || found.iter().enumerate().filter_map(|(slot, f)| Some((slot, f.good()?)));
@@ -93,8 +92,8 @@ pub(crate) fn load(disk: &Disk) -> Result<Loaded> {
     Ok(Loaded { superblock: newest, bad_slots: all_bad(&found), missing })
 }
 
-/// The newest good superblock, whatever may have been newer: for who looks at a volume that cannot be opened,
-/// and changes nothing. `None` if no copy is good. And the copies that are not.
+/// The newest good superblock (`None` if no copy is good), even if there may have been a newer one, and the
+/// bad copies: for looking at a volume that cannot be opened, without changing it.
 ///
 /// # Errors
 /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`].
@@ -117,8 +116,8 @@ fn all_bad(found: &[Found]) -> Vec<BadSlot> {
     found.iter().enumerate().filter_map(|(slot, f)| f.bad(slot, sibling(slot))).collect()
 }
 
-/// Whether a crash may have left a copy so: sectors of two superblocks, of which the other copy of the pair
-/// is one. The generation stands in the first sector.
+/// Whether a crash may have left a copy like this: sectors of two superblocks, one of which is the other copy
+/// of the pair. The generation is in the first sector.
 fn may_be_torn(block: &[u8], sibling: &Superblock) -> bool {
     let Ok(mut good) = AlignedBuf::zeroed(1) else { return false };
     if sibling.encode(good.as_mut_slice()).is_err() {
@@ -130,9 +129,10 @@ fn may_be_torn(block: &[u8], sibling: &Superblock) -> bool {
 }
 
 impl Loaded {
-    /// Completes an unfinished write of the loaded superblock and replaces a rotten copy of it.
-    /// After this it has two good copies. To be done before anything is written: blocks that only
-    /// the older generation uses count as free, and until now rot of one copy could lead back to it.
+    /// Completes an unfinished write of the loaded superblock and replaces a damaged copy of it. Afterwards
+    /// it has two good copies. Must run before anything else is written: blocks that only the older
+    /// generation uses count as free, and before the repair damage of one copy could lead back to that
+    /// generation.
     pub(crate) fn repair_slots(&self, disk: &Disk) -> Result<()> {
         for &slot in &self.missing {
             write_slot(disk, slot, &self.superblock)?;
@@ -142,27 +142,27 @@ impl Loaded {
     }
 }
 
-/// Makes `superblock` the volume's newest. Everything that it points to has been synced before, and
-/// what only the older one uses is freed after. Its generation follows that of the last one stored.
+/// Makes `superblock` the volume's newest. Everything that it points to must be synced before, and blocks
+/// that only the older one uses are freed afterwards. Its generation follows that of the last one stored.
 pub(crate) fn store(disk: &Disk, superblock: &Superblock) -> Result<()> {
     let pair = pair_of(superblock.generation);
     for slot in [pair, pair + 1] {
-        // What may have been written of it names blocks that nothing else would spare.
+        // A part of it may have been written, naming blocks that nothing else keeps from reuse.
         write_slot(disk, slot, superblock).map_err(|error| disk.poison_if_full(error))?;
         disk.sync()?;
     }
     Ok(())
 }
 
-/// Makes the device no volume: first thing when a new one is made, so that an interrupted mkfs
-/// leaves no old superblock that points into the new contents.
+/// Erases the superblocks: the first step of making a volume, so that an interrupted mkfs leaves no old one
+/// that points into the new contents.
 pub(crate) fn erase(disk: &Disk) -> Result<()> {
     disk.write_at(0, AlignedBuf::zeroed(COUNT)?.as_slice())?;
     disk.sync()
 }
 
-/// Fills all slots of an [erased](erase) device with generations 0 and 1 of `superblock`: the last
-/// thing when a new volume is made. Everything that it points to has been synced before.
+/// Fills all slots of an [erased](erase) device with generations 0 and 1 of `superblock`: the last step of
+/// making a volume. Everything that it points to must be synced before.
 pub(crate) fn format(disk: &Disk, superblock: &Superblock) -> Result<()> {
     for generation in [0, 1] {
         store(disk, &Superblock { generation, ..superblock.clone() })?;
@@ -215,7 +215,7 @@ fn corrupt(slot: usize, slots: usize, why: String) -> Error {
 fn nothing_good(found: Vec<Found>) -> Error {
     for (slot, f) in found.iter().enumerate() {
         if let Found::Bad(why, _) = f {
-            return corrupt(slot, 1, format!("no copy is good; of this one {why}"));
+            return corrupt(slot, 1, format!("no copy is good; in this one {why}"));
         }
     }
     let unreadable = found.into_iter().find_map(|f| match f {
@@ -248,7 +248,7 @@ impl Found {
         }
     }
 
-    /// What is wrong with a copy, beside the other one of its pair if that is good.
+    /// The reason why a copy is bad; `sibling` is the other copy of its pair, if that is good.
     fn bad(&self, slot: usize, sibling: Option<&Superblock>) -> Option<BadSlot> {
         let may_be_torn = match (self, sibling) {
             (Found::Bad(_, block), Some(sibling)) => may_be_torn(block.as_slice(), sibling),

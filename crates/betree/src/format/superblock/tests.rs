@@ -60,7 +60,7 @@ fn encoded(superblock: &Superblock) -> Vec<u8> {
     block
 }
 
-/// Bytes with a checksum that fits, for what `encode` refuses to write.
+/// A block with a fitting checksum, for contents that `encode` refuses to write.
 fn resealed(mut block: Vec<u8>) -> Vec<u8> {
     let sum = xxh3_64(&block[..BLOCK_BYTES - 8]);
     block[BLOCK_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
@@ -68,7 +68,7 @@ fn resealed(mut block: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn every_field_comes_back() {
+fn every_field_is_read_back() {
     let all = sample();
     assert_eq!(Superblock::decode(&encoded(&all)), Decoded::Good(Box::new(all.clone())));
     let other = Superblock {
@@ -121,7 +121,7 @@ fn fields_stand_at_their_documented_places() {
 }
 
 #[test]
-fn every_flipped_bit_is_seen() {
+fn every_flipped_bit_is_found() {
     let mut block = encoded(&sample());
     for bit in 0..BLOCK_BYTES * 8 {
         block[bit / 8] ^= 1 << (bit % 8);
@@ -135,7 +135,7 @@ fn every_flipped_bit_is_seen() {
 }
 
 #[test]
-fn other_versions_and_unknown_features_are_told_from_rot() {
+fn other_versions_and_unknown_features_differ_from_damage() {
     for version in [1, 2, 3, 4, 5, 7, 255] {
         let mut block = encoded(&sample());
         block[8] = version;
@@ -156,7 +156,7 @@ fn other_versions_and_unknown_features_are_told_from_rot() {
 }
 
 #[test]
-fn senseless_fields_are_neither_written_nor_believed() {
+fn senseless_fields_are_neither_written_nor_read() {
     type Spoil = fn(&mut Superblock);
     let spoilers: &[Spoil] = &[
         |s| s.volume_bytes += 1,
@@ -210,7 +210,7 @@ fn senseless_fields_are_neither_written_nor_believed() {
         let refused = spoiled.encode(&mut block);
         assert!(matches!(refused, Err(Error::BadGeometry(_) | Error::BadIdentity(_))), "spoiler {i}");
     }
-    // The same from the other side: each number of the block replaced by an extreme one.
+    // The same from the other side: each number of the block is replaced by an extreme one.
     for at in (12..1120).step_by(4).filter(|at| !(16..32).contains(at)) {
         for word in [0, 1, u32::MAX] {
             let mut block = encoded(&sample());

@@ -43,7 +43,7 @@ fn same(map: &KeyMap<u64>, model: &Model, from: &[u8], to: Option<&[u8]>) {
     assert!(front == expected, "from both ends, from {from:?} to {to:?}");
 }
 
-/// Puts, removals and ranges as a model has them.
+/// Random puts, removals and ranges, compared with a model.
 fn history(seed: u64, steps: u32, key: impl Fn(&mut u64) -> Vec<u8>) {
     let (mut map, mut model, mut state) = (KeyMap::default(), Model::new(), seed);
     for step in 0..steps {
@@ -66,7 +66,7 @@ fn history(seed: u64, steps: u32, key: impl Fn(&mut u64) -> Vec<u8>) {
 }
 
 #[test]
-fn short_keys_of_few_bytes_are_as_in_a_model() {
+fn short_keys_agree_with_a_model() {
     for seed in 1..20 {
         history(seed, 5000, |state| {
             let len = random(state) % 12;
@@ -76,7 +76,7 @@ fn short_keys_of_few_bytes_are_as_in_a_model() {
 }
 
 #[test]
-fn paths_that_share_their_beginnings_are_as_in_a_model() {
+fn paths_with_common_prefixes_agree_with_a_model() {
     for seed in 1..5 {
         history(seed, 40_000, |state| {
             let (dir, file) = (random(state) % 50, random(state) % 2000);
@@ -87,7 +87,7 @@ fn paths_that_share_their_beginnings_are_as_in_a_model() {
 }
 
 #[test]
-fn any_order_of_coming_gives_the_same() {
+fn any_order_of_insertion_makes_the_same_map() {
     const KEYS: u64 = 20_000;
     let orders: [fn(u64) -> u64; 4] = [
         |number| number,
@@ -105,7 +105,7 @@ fn any_order_of_coming_gives_the_same() {
 }
 
 #[test]
-fn whoever_comes_in_order_fills_the_leaves() {
+fn insertions_in_order_fill_the_leaves() {
     let mut map = KeyMap::default();
     for number in 0..100_000_u64 {
         map.change(&number.to_be_bytes(), |_| Some(()));

@@ -43,7 +43,7 @@ fn mkfs_fills_all_slots_and_a_store_costs_two_writes_and_two_syncs() {
     assert_eq!(loaded(&disk), 2);
 }
 
-/// How far a store gets before the crash.
+/// The progress of a store before the crash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ends {
     Whole,
@@ -52,9 +52,9 @@ enum Ends {
     SecondTorn,
 }
 
-/// Every history of four stores with crashes, a mount after each crash, and rot of every subset of
-/// slots after the last: what loads is never older than what was believed before, without rot it
-/// always loads, and one rotten slot after a whole store loses nothing.
+/// Every history of four stores with crashes, an opening after each crash, and damage to every subset of
+/// slots after the last: the loaded superblock is never older than one loaded before; without damage one
+/// always loads; one damaged slot after a complete store loses nothing.
 #[test]
 fn crashes_and_rot_never_bring_back_an_older_generation() {
     let ends = [Ends::Whole, Ends::FirstTorn, Ends::FirstWritten, Ends::SecondTorn];
@@ -117,7 +117,7 @@ fn store_until(device: &MemDevice, disk: &Disk, g: u64, end: Ends) {
     let mut block = vec![0; BLOCK_BYTES];
     generation(g).encode(&mut block).unwrap();
     let pair = pair_of(g) * BLOCK_BYTES;
-    // The first half of the block is new, the second as it was: the checksum does not fit.
+    // The first half of the block is new, the second is old: the checksum does not fit.
     let torn = &block[..512];
     match end {
         Ends::Whole => store(disk, &generation(g)).unwrap(),
@@ -131,7 +131,7 @@ fn store_until(device: &MemDevice, disk: &Disk, g: u64, end: Ends) {
 }
 
 #[test]
-fn a_whole_pair_that_rotted_is_named_and_not_passed_over() {
+fn a_lost_pair_is_an_error_and_not_passed_over() {
     for last in [4, 5] {
         for pair in [0, 2] {
             let (device, disk) = volume(last);
@@ -144,7 +144,7 @@ fn a_whole_pair_that_rotted_is_named_and_not_passed_over() {
 }
 
 #[test]
-fn a_lost_copy_is_reported_and_settled() {
+fn a_lost_copy_is_reported_and_repaired() {
     for slot in 0..4 {
         for unreadable in [false, true] {
             let (device, disk) = volume(5);
@@ -168,7 +168,7 @@ fn a_lost_copy_is_reported_and_settled() {
 }
 
 #[test]
-fn what_is_no_volume_is_told_from_what_is_a_lost_one() {
+fn a_device_without_a_volume_differs_from_a_lost_volume() {
     let not_a_volume = |disk: &Disk, part: &str| match load(disk) {
         Err(Error::NotAVolume { why }) => assert!(why.contains(part), "{why}"),
         other => panic!("{other:?}"),
@@ -192,7 +192,7 @@ fn what_is_no_volume_is_told_from_what_is_a_lost_one() {
 }
 
 #[test]
-fn a_newer_format_in_any_slot_is_said() {
+fn a_newer_format_in_any_slot_is_reported() {
     for slot in 0..4 {
         let (device, disk) = volume(5);
         let mut block = device.bytes()[slot * 4096..][..4096].to_vec();
