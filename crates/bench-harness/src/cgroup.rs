@@ -1,4 +1,4 @@
-//! Control groups: processes that have a limit on memory together, and whose CPU time is counted.
+//! Control groups: they limit the memory of a set of processes, and count their CPU time.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -84,11 +84,11 @@ fn add_self(dir: &Path) -> Result<()> {
         .with_context(|| format!("cannot enter the control group {}", dir.display()))
 }
 
-/// What a memory limit changed on the machine, and how to restore it.
+/// The changes of a memory limit to the machine, to be restored.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Restore {
     pub(crate) groups: Vec<Group>,
-    /// A sysctl's path and its value of before.
+    /// A sysctl's path and its former value.
     pub(crate) sysctl: Option<(PathBuf, String)>,
 }
 
@@ -131,7 +131,7 @@ fn end_members(dir: &Path) {
     let members = std::fs::read_to_string(dir.join(MEMBERS)).unwrap_or_default();
     let members = members.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?));
     for pid in members.filter(|pid| *pid != rustix::process::getpid()) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::teardown::Teardown;
 
-/// Starts the running program with one argument, which names the work.
+/// Starts the running program with one argument, the name of the work.
 ///
 /// # Errors
 /// It cannot be started.
@@ -24,7 +24,7 @@ pub fn start(name: &str) -> Result<Child> {
 /// Sends a task to a child and waits for its result.
 ///
 /// # Errors
-/// The child fails, or prints something else.
+/// The child fails, or its output is no result.
 pub fn finish<R: DeserializeOwned>(
     mut child: Child,
     task: &impl Serialize,

@@ -1,8 +1,8 @@
-//! What benchmarks share: disks ([`disk`]), a limit on memory ([`memory_limit`]), cold caches, other programs
-//! ([`tool`]), and a machine that is left as it was ([`teardown`]).
+//! Common parts of benchmarks: disks ([`disk`]), a limit on memory ([`memory_limit`]), cold caches, other
+//! programs ([`tool`]), and cleaning up ([`teardown`]).
 //!
-//! The program under measurement starts itself again for what must be a process of its own; [`child`] is how,
-//! and [`touch::OPTION`] and [`disk::emulated::OPTION`] are options that its `main` must answer.
+//! Work that needs a process of its own runs in another process of the same program ([`child`]).
+//! [`touch::OPTION`] and [`disk::emulated::OPTION`] are options that its `main` must handle.
 #![forbid(unsafe_code)]
 
 pub mod cgroup;

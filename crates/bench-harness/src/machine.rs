@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 
 use crate::output::tell;
 
-/// What runs lock while they measure: the sysctl that a memory limit sets.
+/// The file that runs lock while they measure: the sysctl that a memory limit sets.
 pub(crate) const DIRTY_BYTES: &str = "/proc/sys/vm/dirty_bytes";
 
-/// Waits until no other run measures, and keeps others waiting as long as the result lives. Two runs would
-/// disturb each other, and each would restore what the other had set.
+/// Waits until no other run measures, and blocks other runs while the result lives. Two runs would disturb
+/// each other, and each would restore the other's settings.
 ///
 /// # Errors
 /// The lock cannot be taken.

@@ -1,4 +1,4 @@
-//! The median of what rounds came to.
+//! The median of rounds.
 
 /// The median; 0 without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {

@@ -1,5 +1,4 @@
-//! A limit on memory: client, server and page cache together have so many bytes, and their CPU time is
-//! counted.
+//! A limit on the memory of client, server and page cache together, and a count of their CPU time.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,8 +10,8 @@ use crate::machine::{self, DIRTY_BYTES};
 use crate::output::tell;
 use crate::teardown::Teardown;
 
-/// The share of the memory that may be dirty: one part in so many. The kernel throttles writers by the
-/// machine's memory, and in a small group would rather kill them.
+/// Divisor for the part of the memory that may be dirty. The kernel throttles writers by the machine's
+/// memory; in a small group it would kill them before.
 const DIRTY_SHARE: u64 = 5;
 /// The other sysctl for dirty memory; setting one of the two clears the other.
 const DIRTY_RATIO: &str = "/proc/sys/vm/dirty_ratio";
@@ -74,7 +73,7 @@ impl MemoryLimit {
         done
     }
 
-    /// The CPU time of all that ran within it, if there is a group to count it.
+    /// The CPU time of all processes within it, if there is a group to count it.
     ///
     /// # Errors
     /// The kernel does not report it.
@@ -105,11 +104,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn within_it_memory_is_limited_and_time_counted_and_then_all_is_as_before() {
+    fn memory_is_limited_and_time_counted_and_then_everything_is_restored() {
         let read = |path: &str| std::fs::read_to_string(path).unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let teardown = Teardown::new(scratch.path()).unwrap();
-        // The others wait until the first is done.
+        // The lock waits until other runs are done.
         let machine = machine::lock().unwrap();
         let before = (read(DIRTY_BYTES), read(DIRTY_RATIO), read("/proc/self/cgroup"));
         drop(machine);
@@ -132,7 +131,7 @@ mod tests {
         let name = groups[0].file_name().unwrap().to_str().unwrap();
         assert_eq!(inside.unwrap().matches(name).count(), groups.len());
         assert!(limit.cpu_seconds().unwrap() > cpu_before);
-        // A process that is left in it ends with it.
+        // A process left in the limit ends with it.
         let sleep = || Ok(std::process::Command::new("sleep").arg("1000").spawn()?);
         let mut left = limit.within(sleep).unwrap();
         drop(limit);

@@ -16,7 +16,7 @@ pub fn print(text: impl Display) -> Result<()> {
     }
 }
 
-/// Prints a line on standard error. Cleaning up, and saving figures, goes on where nobody reads it.
+/// Prints a line on standard error. Errors are ignored: cleaning up, and saving figures, must go on.
 pub fn tell(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -1,9 +1,9 @@
-//! How much workloads do, and how results are printed.
+//! The scale of workloads and the format of results.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// How much each workload does.
+/// The amount of work of each workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
@@ -11,7 +11,7 @@ pub enum Scale {
     Tiny,
     /// A quarter of the data in a quarter of the memory
     Quarter,
-    /// What the figures are for
+    /// The amount of the published figures
     Full,
 }
 

@@ -1,7 +1,7 @@
-//! What a run must not leave behind: servers, mounts, loop devices, files.
+//! Cleaning up: a run must leave no servers, mounts, loop devices or files behind.
 //!
-//! Each owner cleans up when it is dropped. This does it where no owner is dropped: after a signal, or when a
-//! workload hangs. A run that is killed leaves a record, and the next run cleans up by it: a dead server's
+//! Each owner cleans up when it is dropped. This module cleans up when no owner is dropped: after a signal,
+//! or when a workload hangs. A killed run leaves a record, by which the next run cleans up: a dead server's
 //! mount would hang programs that walk the mounts, and the limit on dirty memory would stay.
 
 use std::fs::{File, TryLockError};
@@ -25,11 +25,11 @@ use crate::cgroup::Restore;
 use crate::machine;
 use crate::output::tell;
 
-/// The directory of records, one for each run, locked while the run lives. What they record is gone after a
-/// reboot, as are files here.
+/// The directory of records, one for each run, locked while the run lives. A reboot removes the records and
+/// the recorded things alike.
 const RECORDS: &str = "/run/betrfs-bench";
 
-/// What there is to clean up now.
+/// The things to clean up.
 #[derive(Default, Serialize, Deserialize)]
 struct Held {
     /// Not in the record: after the run, another process may have the number.
@@ -41,13 +41,13 @@ struct Held {
     scratch: PathBuf,
 }
 
-/// What there is to clean up, and the record of it.
+/// The things to clean up, and their record.
 struct Recorded {
     held: Held,
     record: NamedTempFile,
 }
 
-/// What there is to clean up, shared by all that add to it.
+/// The things to clean up, shared by their owners.
 #[derive(Clone)]
 pub struct Teardown(Arc<Mutex<Recorded>>);
 
@@ -57,7 +57,7 @@ pub struct Watched {
 }
 
 impl Teardown {
-    /// A new one, for a directory. From now on a signal cleans up.
+    /// For a directory of files. From now on a signal cleans up.
     ///
     /// # Errors
     /// The record cannot be written, or signals cannot be caught.
@@ -73,7 +73,7 @@ impl Teardown {
         Ok(teardown)
     }
 
-    /// A new one with its record.
+    /// With a new record; signals are not handled.
     fn recorded(scratch: &Path) -> Result<Teardown> {
         std::fs::create_dir_all(RECORDS).with_context(|| format!("cannot make {RECORDS}"))?;
         let mut named = tempfile::Builder::new();
@@ -93,7 +93,7 @@ impl Teardown {
         let _ = std::fs::remove_file(recorded.record.path());
     }
 
-    /// Changes what there is to clean up, and the record.
+    /// Changes the things to clean up, and the record.
     fn held<T>(&self, change: impl FnOnce(&mut Held) -> T) -> T {
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut recorded.held);
@@ -158,12 +158,12 @@ impl Teardown {
         Watched { _alive: alive }
     }
 
-    /// Cleans up as far as that goes, and ends the process.
+    /// Cleans up as far as possible, and ends the process.
     fn undo_and_exit(&self, why: &str) -> ! {
         tell(format_args!("betrfs-bench: {why}"));
         let recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for server in &recorded.held.servers {
-            // It may have ended by itself.
+            // The server may have ended by itself.
             let _ = rustix::process::kill_process(*server, Signal::KILL);
         }
         if let Some(restore) = &recorded.held.memory_limit {
@@ -187,7 +187,7 @@ impl Recorded {
 }
 
 impl Held {
-    /// Cleans up as far as that goes, but for the servers, and this process's place in groups.
+    /// Cleans up as far as possible, except for the servers and this process's place in groups.
     fn undo(&self) {
         for mount in &self.mounts {
             detach(mount);
@@ -240,6 +240,6 @@ pub fn undo_dead_runs() -> Result<()> {
 
 /// Unmounts a directory at once, even if it is in use.
 pub fn detach(dir: &Path) {
-    // Where nothing is mounted there is nothing to do.
+    // Fails if nothing is mounted, which is no error.
     let _ = rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
 }

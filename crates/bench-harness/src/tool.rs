@@ -9,7 +9,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 /// Runs a program to its end and returns its output.
 ///
 /// # Errors
-/// It cannot be run, or fails; then with what it printed to standard error.
+/// It cannot be run, or fails; then with its standard error.
 pub fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output =
@@ -60,7 +60,7 @@ pub fn count_lines_and_reads(command: &mut Command, found_none: Option<i32>) -> 
         stdout.read_to_end(&mut printed)?;
         errors.join().unwrap_or(Ok(0))
     })?;
-    // Between its end and the wait for it: after that its counters are gone.
+    // Read after its end and before it is reaped, when its counters are gone.
     let pid = Pid::from_child(&child);
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
     let io = std::fs::read_to_string(format!("/proc/{}/io", pid.as_raw_nonzero()));
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_reads_is_counted() {
+    fn bytes_read_by_a_program_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "a line\n".repeat(100_000)).unwrap();

@@ -1,8 +1,8 @@
 //! Memory that the host has already given to this virtual machine.
 //!
-//! A host takes back memory that has been free for some seconds, and gives it again at the next touch, which
-//! then takes thirty to fifty times as long. Without touching it before, a measurement would pay for that or
-//! not by how long ago another program freed memory, and programs that use huge pages would pay more often.
+//! A host takes back memory that was free for some seconds, and returns it at the next touch, which then
+//! takes thirty to fifty times as long. Without a touch in advance, a measurement's time would depend on how
+//! long ago another program freed memory, and programs with huge pages would pay more often.
 
 use std::hint::black_box;
 use std::process::Command;
@@ -15,10 +15,10 @@ use crate::tool;
 /// The option by which this program runs itself; the end of that process gives all memory back at once.
 pub const OPTION: &str = "--touch";
 
-/// Touches so many bytes of memory, in huge pages if there are any, and frees them.
+/// Touches `bytes` of memory, in huge pages if there are any, and frees them.
 ///
 /// # Errors
-/// There is not so much memory.
+/// There is too little memory.
 pub fn touch(bytes: u64) -> Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(OPTION).arg(bytes.to_string()).envs(ALLOCATOR);
@@ -28,7 +28,7 @@ pub fn touch(bytes: u64) -> Result<()> {
 /// [`touch`] in this process.
 ///
 /// # Errors
-/// There is not so much memory.
+/// There is too little memory.
 pub fn touch_here(bytes: u64) -> Result<()> {
     let bytes = usize::try_from(bytes)?;
     let mut memory = Vec::new();

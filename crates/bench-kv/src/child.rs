@@ -17,13 +17,13 @@ use crate::workloads;
 pub enum Phase {
     /// Puts all pairs into an empty store.
     Load,
-    /// Runs the workload, for at most so many seconds.
+    /// Runs the workload, for at most this number of seconds.
     Run(u64),
-    /// Checks the contents after so many operations.
+    /// Checks the contents after this number of operations.
     Check(u64),
 }
 
-/// A phase with all that it needs.
+/// A phase with its parameters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The engine.
@@ -44,10 +44,10 @@ pub struct Task {
     pub device: PathBuf,
 }
 
-/// About how many pairs a check looks at.
+/// The approximate number of pairs that a check compares.
 const CHECK_SAMPLE: u64 = 20_000;
 
-/// Does a phase.
+/// Runs a phase.
 pub fn run(task: Task) -> Result<Sample> {
     let workload = workloads::all(task.scale, task.data_bytes)
         .into_iter()

@@ -1,4 +1,4 @@
-//! Keys and values, made from numbers: a check makes them again, in any order.
+//! Keys and values, functions of numbers: a check computes them again, in any order.
 
 use std::iter;
 
@@ -84,7 +84,7 @@ impl Data {
         mix(number ^ 0x5bd1_e995) % self.pairs
     }
 
-    /// The ranks that a check looks at: about `count`, evenly spread, or all.
+    /// The ranks that a check compares: about `count`, evenly spread, or all.
     pub fn sample(&self, count: u64) -> impl Iterator<Item = u64> {
         let step = (self.pairs / count).max(1);
         (0..self.pairs).step_by(step as usize)
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shuffle_gives_every_rank_once() {
+    fn a_shuffle_has_every_rank_once() {
         for pairs in [1, 2, 3, 100, 1024, 1025] {
             let data = Data { pairs, value_bytes: 100 };
             let seen: BTreeSet<u64> = (0..pairs).map(|number| data.shuffled(number)).collect();

@@ -68,7 +68,7 @@ impl Choice {
     }
 }
 
-/// What to run, and where.
+/// The workloads to run, and their environment.
 pub struct Settings<'a> {
     /// [`ALL`], or names of workloads, separated by commas.
     pub what: &'a str,
@@ -100,7 +100,7 @@ pub fn list(scale: Scale, choice: &Choice) -> Result<()> {
     workloads.iter().try_for_each(|each| print(format_args!("{:<22}{}", each.name(), each.about())))
 }
 
-/// Does the phase that standard input describes.
+/// Runs the phase described on standard input.
 ///
 /// # Errors
 /// Those of the store, or of a check.
@@ -148,7 +148,7 @@ pub fn run(settings: &Settings<'_>) -> Result<()> {
     }
 }
 
-/// What all workloads share.
+/// The settings of all workloads.
 struct Bench<'r> {
     scale: Scale,
     memory_bytes: u64,

@@ -73,7 +73,7 @@ fn print_table(result: &Results) -> Result<()> {
     Ok(())
 }
 
-/// How far a workload came that was cut short. Its rate is too good: more of its data was still in memory
+/// The part done of a workload that was cut short. Its rate is too good: more of its data was still in memory
 /// than at the end of a whole run.
 fn cut(samples: &Samples, operations: u64) -> String {
     let done = median(samples, |sample| sample.operations as f64 / operations as f64);

@@ -1,4 +1,4 @@
-//! What runs came to.
+//! The results of runs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Sample {
     pub device_read_bytes: u64,
     /// Bytes written to the device in that time.
     pub device_write_bytes: u64,
-    /// The time that closing took after that: work that was put off.
+    /// The time of closing after that: deferred work.
     pub close_seconds: f64,
     /// Bytes written to the device by closing.
     pub close_write_bytes: u64,

@@ -1,4 +1,4 @@
-//! Figures of ext4 on the emulated disk, beside those that the papers on BetrFS give for a 7200 rpm disk.
+//! Figures of ext4 on the emulated disk, beside those of the BetrFS papers for a 7200 rpm disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! Clones of directories, by what each file system has for it.
+//! Clones of directories, by the best method of each file system.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ enum Method {
     Reflinks,
     /// A snapshot of a subvolume.
     Snapshot,
-    /// A copy, where there is nothing else.
+    /// A copy, if there is no other method.
     Copy,
 }
 

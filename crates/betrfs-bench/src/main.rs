@@ -61,7 +61,7 @@ Examples:
   betrfs-bench --disk hdd --plots plots          all of them on an emulated 7200 rpm disk, with plots
   betrfs-bench find,grep --rounds 5 --format json   two of them
   betrfs-bench --scale quarter                   all of them with a quarter of the data, in less than a quarter of the time
-  betrfs-bench --save rounds                     all of them; once more, it goes on where it ended
+  betrfs-bench --save rounds                     all of them; run again, it resumes where it ended
   betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked
   betrfs-bench plot fast.json hdd.json           all ratios, cost by size, and aging, as three pictures
@@ -74,7 +74,7 @@ struct Arguments {
     what: String,
     /// For `plot`: reports, as `--format json` prints them
     reports: Vec<PathBuf>,
-    /// The disk that they run on
+    /// The disk to run on
     #[arg(long, value_enum, default_value_t = DiskKind::Fast)]
     disk: DiskKind,
     /// The file systems to compare with
@@ -83,19 +83,19 @@ struct Arguments {
     /// How often each workload runs on each file system
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// How much each workload does
+    /// The scale of the workloads
     #[arg(long, value_enum, default_value_t = Scale::Full)]
     scale: Scale,
     /// How to print the results
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// A directory for plots, made if it does not exist: one of each figure
+    /// A directory for plots, one for each figure; made if it does not exist
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Where the backing files live while it runs: a directory on the disk to measure
+    /// The directory of the backing files during the run, on the disk to measure
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// A directory that saves each round: an interrupted run goes on there
+    /// A directory to save each round in; an interrupted run resumes there
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// The tree to unpack, a .tar or .tar.xz; without it one is generated
@@ -106,10 +106,10 @@ struct Arguments {
     betrfs: Option<PathBuf>,
     #[command(flatten)]
     kv: bench_kv::Choice,
-    /// The server of an emulated disk: its image, and where it appears
+    /// Serve an emulated disk: its image, and the directory for it
     #[arg(long, hide = true, num_args = 2)]
     emulate: Vec<PathBuf>,
-    /// Touches so many bytes of memory, and ends
+    /// Touch this number of bytes of memory, and end
     #[arg(long, hide = true)]
     touch: Option<u64>,
 }

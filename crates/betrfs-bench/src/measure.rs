@@ -36,7 +36,7 @@ pub fn measure(
     let mut all: Vec<Samples> =
         testbed.systems.iter().map(|system| Samples { system: system.name(), rounds: Vec::new() }).collect();
     for round in 0..rounds {
-        // Each system finds the disk as the one before left it: the order alternates.
+        // The order alternates, because each system finds the disk as the one before left it.
         let mut turns: Vec<_> = all.iter_mut().zip(&testbed.systems).collect();
         if round % 2 == 1 {
             turns.reverse();

@@ -41,7 +41,8 @@ pub struct LibraryTest {
     pub warm_files: u64,
 }
 
-/// A file's path, and the seed of its content. Paths are made before the time begins: a program has them.
+/// A file's path, and the seed of its content. Paths are made before the time begins, as programs have them
+/// already.
 struct NamedFile {
     dir: Arc<str>,
     name: String,
@@ -74,14 +75,14 @@ pub struct Rates {
 pub struct LibraryFigure {
     /// Its name.
     pub workload: String,
-    /// What it does.
+    /// Its work.
     pub about: String,
     /// The rates of each round.
     pub rounds: Vec<Rates>,
 }
 
 impl LibraryTest {
-    /// What it does, in a line.
+    /// Its work in one line.
     pub fn about(&self) -> String {
         format!(
             "through the library, on one CPU: create {} files of 200 bytes, open and read {} warm ones, scan",
@@ -213,7 +214,7 @@ impl LibraryTest {
     }
 }
 
-/// Runs the round that standard input describes, and prints its rates.
+/// Runs the round described on standard input, and prints its rates.
 ///
 /// # Errors
 /// The library fails, or a file is wrong.

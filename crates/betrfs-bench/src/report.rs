@@ -17,7 +17,7 @@ use crate::workloads::Workload;
 pub struct Report {
     /// The disk that everything ran on.
     pub disk: DiskKind,
-    /// How much each workload did.
+    /// The scale of the workloads.
     pub scale: Scale,
     /// One for each workload on file systems.
     pub figures: Vec<Figure>,
@@ -31,7 +31,7 @@ pub struct Report {
 pub struct Figure {
     /// The workload.
     pub workload: String,
-    /// What it does.
+    /// Its work.
     pub about: String,
     /// The memory that client, server and page cache had together, if it was limited.
     pub memory_bytes: Option<u64>,

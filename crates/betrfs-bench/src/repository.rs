@@ -18,7 +18,7 @@ use crate::tree::Tree;
 pub const MAIN: &str = "main";
 /// The branch with a later version of a tree.
 pub const LATER: &str = "later";
-/// How many files of a hundred the later version has changed.
+/// Per cent of the files that the later version has changed.
 const CHANGED_PERCENT: u64 = 4;
 /// The executable bit of the owner.
 const EXECUTABLE: u32 = 0o100;
@@ -52,12 +52,12 @@ impl Repository {
         Repository { dir: scratch.join(name) }
     }
 
-    /// Where it is.
+    /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Brings it into the page cache, so that reading it is not what is timed.
+    /// Brings it into the page cache, so that reading it is not timed.
     pub fn warm(&self) -> Result<()> {
         for name in walk(&self.dir, "")? {
             let path = self.dir.join(name);
@@ -127,7 +127,7 @@ impl Repository {
     }
 }
 
-/// How git calls the mode of a file or symbolic link.
+/// Git's name for the mode of a file or symbolic link.
 fn mode_of(path: &Path) -> Result<&'static str> {
     let metadata = fs::symlink_metadata(path)?;
     Ok(match metadata.is_symlink() {
@@ -155,7 +155,7 @@ impl Import {
         Ok(Import { git, to: BufWriter::with_capacity(1 << 20, to), commits: 0 })
     }
 
-    /// Begins a commit on a branch, on what that has.
+    /// Begins a commit on top of a branch.
     fn commit(&mut self, branch: &str) -> Result<()> {
         self.commits += 1;
         let (number, seconds) = (self.commits, 1_600_000_000 + self.commits * 60);

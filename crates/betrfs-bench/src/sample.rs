@@ -1,4 +1,4 @@
-//! What rounds came to.
+//! The results of rounds.
 
 use bench_harness::disk::Counters;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct Sample {
     /// The same for each earlier run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub younger_grown_bytes: Vec<i64>,
-    /// The time that unmounting took after that: work that was put off.
+    /// The time of unmounting after that: deferred work.
     #[serde(default)]
     pub unmount_seconds: f64,
     /// CPU time of client and server, without the kernel's threads, if it was counted.

@@ -1,4 +1,4 @@
-//! Finished rounds in files, so that an interrupted run goes on where it ended.
+//! Finished rounds in files, so that an interrupted run resumes where it ended.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 /// The file that describes the run of a directory.
 const RUN: &str = "run.json";
 
-/// What all rounds of a run have in common.
+/// The common settings of all rounds of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The kind of disk.
     pub disk: DiskKind,
-    /// How much each workload does.
+    /// The scale of the workloads.
     pub scale: Scale,
     /// The tree to unpack, if one was named: its file's name and size in bytes.
     pub tree: Option<(PathBuf, u64)>,

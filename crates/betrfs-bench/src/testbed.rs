@@ -13,7 +13,7 @@ use crate::system::{Betrfs, Kernel, Peer, System};
 /// Space that must stay free beside the image, for the tree's archive and the repositories.
 const SPARE_BYTES: u64 = 2 << 30;
 
-/// What a testbed is made of.
+/// The parts of a testbed.
 pub struct Parts<'a> {
     /// The kind of disk.
     pub disk: DiskKind,
@@ -58,7 +58,7 @@ impl Parts<'_> {
 /// Checks that there is room for the image of a disk.
 ///
 /// # Errors
-/// There is not.
+/// There is too little.
 pub fn ensure_room(scratch: &Path, workload: &str, size_bytes: u64) -> Result<()> {
     let stat = rustix::fs::statvfs(scratch).with_context(|| format!("cannot ask {}", scratch.display()))?;
     let (free_bytes, needed_bytes) = (stat.f_bavail * stat.f_frsize, size_bytes + SPARE_BYTES);

@@ -17,7 +17,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// No archive, to list what could be done with one.
+    /// No archive, to list the workloads that need one.
     pub fn none() -> Tree {
         Tree { archive: PathBuf::new() }
     }

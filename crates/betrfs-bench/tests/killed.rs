@@ -1,5 +1,5 @@
-//! A run that is killed at once, and what the next one finds of it.
-#![allow(clippy::unwrap_used)] // Also outside of `#[test]` functions, in what they share.
+//! A killed run, and the cleaning up by the next one.
+#![allow(clippy::unwrap_used)] // Also in helpers outside of `#[test]` functions.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// It may have to wait for the figure of another run on this machine.
+/// Time limit of a run, which may have to wait for another run's figure on this machine.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// What runs have a lock on while they measure.
+/// The file that runs lock while they measure.
 const DIRTY_BYTES: &str = "/proc/sys/vm/dirty_bytes";
 
-/// A run on ext4 on an emulated disk. What it has in place of `betrfs` fails there.
+/// A run on ext4 on an emulated disk. Its `betrfs` is a program that fails.
 fn run_in(dir: &Path) -> Command {
     let mut run = Command::new(env!("CARGO_BIN_EXE_betrfs-bench"));
     run.args(["create", "--scale", "tiny", "--rounds", "1", "--disk", "hdd", "--peers", "ext4"]);
@@ -44,10 +44,10 @@ fn file_of_loop_device(device: &str) -> Option<PathBuf> {
     Some(PathBuf::from(file.trim()))
 }
 
-/// The state of each process or thread listed in a directory of `/proc`, and who its parent is.
+/// The state and the parent of each process or thread listed in a directory of `/proc`.
 fn states(dir: &Path) -> Vec<(char, u32)> {
     let stats = std::fs::read_dir(dir).unwrap();
-    // One that has ended meanwhile cannot be read.
+    // Processes that have ended meanwhile cannot be read.
     let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path().join("stat")).ok());
     let state = |stat: String| {
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -56,12 +56,12 @@ fn states(dir: &Path) -> Vec<(char, u32)> {
     stats.filter_map(state).collect()
 }
 
-/// Whether a run that is to stop has come to a halt while it works on ext4 itself: it has one child, the
-/// emulated disk. Another, just forked, would not have let go of its record yet, or might unmount ext4.
+/// Whether a stopped run has come to a halt while it works on ext4 itself: it has one child, the emulated
+/// disk. Another child, just forked, would still hold its record, or might unmount ext4.
 fn is_halted_at_work(run: &Child, dir: &Path) -> bool {
     let start = Instant::now();
     let tasks = PathBuf::from(format!("/proc/{}/task", run.id()));
-    // Who waits for a child to start stops only after that; who has ended does not.
+    // A thread that waits for a child to start stops only after that; an ended thread never stops.
     while !states(&tasks).iter().all(|(state, _)| matches!(state, 'T' | 'Z')) {
         assert!(start.elapsed() < PATIENCE, "the run does not stop");
         thread::sleep(Duration::from_millis(1));
@@ -103,7 +103,7 @@ fn the_next_run_undoes_what_a_killed_one_left() {
     assert_eq!(file_of_loop_device(device), None);
     assert!(record_of_run_in(dir.path()).is_none());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    // Nobody else sets it meanwhile.
+    // No other run sets it meanwhile.
     let alone = File::open(DIRTY_BYTES).unwrap();
     alone.lock().unwrap();
     if let [path, value] = held["memory_limit"]["sysctl"].as_array().map_or(&[][..], Vec::as_slice) {

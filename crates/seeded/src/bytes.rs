@@ -1,4 +1,4 @@
-//! Contents of files that are made again when they are checked.
+//! Contents of files, computed again for checks.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ mod tests {
 
     /// Computed apart from this code.
     #[test]
-    fn a_seed_gives_the_same_text_for_ever() {
+    fn a_seed_has_the_same_text_for_ever() {
         let text =
             [0x87, 0xe7, 0x70, 0xa6, 0x38, 0x9f, 0x8b, 0xb7, 0x4f, 0xbd, 0x0a, 0x4c, 0x1f, 0x89, 0x3b, 0x86];
         assert_eq!(bytes(7, 0, 16), text);

@@ -1,7 +1,7 @@
-//! Numbers and bytes that a seed alone decides, for tests, simulations and benchmarks.
+//! Numbers and bytes as functions of a seed, for tests, simulations and benchmarks.
 //!
-//! A seed is a bug report: the numbers of [`Rng`] and the text of [`bytes`] never change. Histories, and
-//! lists of seeds to replay, rest on them.
+//! A seed is a bug report: the numbers of [`Rng`] and the text of [`bytes`] never change, because histories
+//! and lists of seeds to replay depend on them.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ impl Rng {
 }
 
 impl Rng<SplitMix64> {
-    /// One of many independent generators: `seed` tells users apart, `stream` for instance threads.
+    /// One of many independent generators: `seed` distinguishes users, `stream` for instance threads.
     pub fn of_stream(seed: u64, stream: u64) -> Rng<SplitMix64> {
         Rng { source: SplitMix64::of_stream(seed, stream) }
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_given_by_seed_and_number() {
+    fn streams_depend_on_seed_and_number() {
         let first = |seed, stream| Rng::of_stream(seed, stream).next_u64();
         assert_eq!(first(1, 2), first(1, 2));
         let mut all = [first(1, 2), first(2, 1), first(1, 1), first(0, 0), first(0, 1), first(1, 0)];
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_below_a_bound_comes_as_often() {
+    fn each_number_below_a_bound_comes_equally_often() {
         let mut rng = Rng::of_stream(1, 1);
         let mut counts = [0; 10];
         (0..10_000).for_each(|_| counts[rng.below(10)] += 1);

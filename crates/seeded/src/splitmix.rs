@@ -44,7 +44,7 @@ mod tests {
     const FIRST_OF_42: [u64; 3] = [0xbdd7_3226_2feb_6e95, 0x28ef_e333_b266_f103, 0x4752_6757_130f_9f52];
 
     #[test]
-    fn a_seed_gives_the_same_numbers_for_ever() {
+    fn a_seed_has_the_same_numbers_for_ever() {
         let mut rng = SplitMix64::new(42);
         assert_eq!([(); 3].map(|()| rng.next()), FIRST_OF_42);
     }

@@ -33,7 +33,7 @@ mod tests {
     const FIRST_OF_42: [u64; 3] = [0x1578_0b2e_0c2e_c716, 0x6104_d986_6d11_3a7e, 0xae17_5332_39e4_99a1];
 
     #[test]
-    fn a_seed_gives_the_same_numbers_for_ever() {
+    fn a_seed_has_the_same_numbers_for_ever() {
         let mut rng = Xoshiro256::new(42);
         assert_eq!([(); 3].map(|()| rng.next()), FIRST_OF_42);
     }

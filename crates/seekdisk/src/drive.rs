@@ -1,4 +1,4 @@
-//! A drive at work: any thread sends requests, and each is answered at the time that the model gives.
+//! A drive at work: any thread sends requests, and each is answered at the time of the model.
 //!
 //! One thread is the drive's electronics and its arm. It sleeps until the next answer is due, until the head
 //! is free for a waiting request, or until a request comes.
@@ -16,7 +16,7 @@ use crate::model::{Counters, Model, Nanos};
 
 /// How long the drive is without a request before it writes back its cache.
 const IDLE_NS: Nanos = 10_000_000;
-/// How long a read waits at most before it comes before those that are nearer to the head.
+/// A read that has waited longer precedes reads nearer to the head.
 const READ_WAIT_NS_MAX: Nanos = 100_000_000;
 
 /// Sends the answer to a request.
@@ -60,7 +60,7 @@ impl PartialOrd for Due {
 }
 
 impl Ord for Due {
-    /// The earliest is the greatest: a heap gives that first.
+    /// The earliest is the greatest, because a heap pops the greatest first.
     fn cmp(&self, other: &Due) -> std::cmp::Ordering {
         other.at.cmp(&self.at)
     }
@@ -101,8 +101,7 @@ impl Electronics {
         self.flushes.first().map_or(Nanos::MAX, |(arrived, _)| *arrived)
     }
 
-    /// Does all that is due at a moment. Returns when there is something to do again, unless a request comes
-    /// before.
+    /// Does everything due at `now`. Returns the time of the next work, unless a request comes before.
     fn work(&mut self, now: Nanos) -> Option<Nanos> {
         loop {
             self.answer_from_memory(now);
@@ -125,7 +124,7 @@ impl Electronics {
     fn answer_from_memory(&mut self, now: Nanos) {
         let flush_arrived = self.flush_arrived();
         while let Some(write) = self.writes.front().filter(|write| write.arrived <= flush_arrived) {
-            // Where the cache has no room for one, those behind it wait too.
+            // If the cache has no room for one write, later ones wait too.
             let Some(at) = self.model.write(now, &write.range) else { break };
             self.due.extend(self.writes.pop_front().map(|write| Due { at, answer: write.answer }));
         }
@@ -162,7 +161,7 @@ impl Electronics {
         self.write_is_next = false;
         let is_idle = self.reads.is_empty() && now >= self.asked_at + IDLE_NS;
         if wants_room {
-            // It has waited for the head, so no time was lost since that was free.
+            // The data was waiting for the head, so the write-back starts when the head became free.
             let since = self.model.free_at().max(self.asked_at.min(now));
             self.model.destage(since).is_some()
         } else {

@@ -14,10 +14,10 @@ use betree_platform::{AlignedBuf, BLOCK_BYTES};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-/// What direct I/O wants places and lengths to be multiples of.
+/// The alignment of offsets and lengths for direct I/O.
 const ALIGN_BYTES: u64 = BLOCK_BYTES as u64;
 
-/// Bytes that were read, somewhere in an aligned buffer.
+/// Bytes read, as a part of an aligned buffer.
 pub(crate) struct Read {
     blocks: AlignedBuf,
     range: Range<usize>,
@@ -64,7 +64,7 @@ impl Image {
         Ok(Read { blocks, range: start..start + len })
     }
 
-    /// The blocks of a range, and where they begin on the disk.
+    /// The blocks of a range, and their offset on the disk.
     fn read_blocks(&self, range: &Range<u64>) -> io::Result<(u64, AlignedBuf)> {
         let from = range.start / ALIGN_BYTES * ALIGN_BYTES;
         let len =
@@ -74,11 +74,11 @@ impl Image {
         Ok((from, blocks))
     }
 
-    /// Writes at a place of the disk; all of it must lie within the disk.
+    /// Writes at an offset; all of the data must lie within the disk.
     pub fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let range = offset..offset + data.len() as u64;
         let is_whole = range.start.is_multiple_of(ALIGN_BYTES) && range.end.is_multiple_of(ALIGN_BYTES);
-        // Of two writers of parts of one block, the second must see what the first wrote.
+        // Writers of parts of one block take turns, so that none overwrites the other's part.
         let _alone = (!is_whole).then(|| self.partial_writes.lock());
         let (from, mut blocks) = match is_whole {
             true => (offset, AlignedBuf::of_bytes(data.len()).map_err(io::Error::other)?),
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_at_any_place_is_read_and_discarded() {
+    fn writes_at_any_offset_are_read_and_discarded() {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let image = Image::open(file.path()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_block_that_are_written_at_once_are_all_there() {
+    fn concurrent_writes_to_parts_of_a_block_are_all_there() {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let image = Image::open(file.path()).unwrap();

@@ -1,6 +1,6 @@
-//! An emulated 7200 rpm disk: a file over FUSE whose answers take as long as a disk's.
+//! An emulated 7200 rpm disk: a file over FUSE with the response times of a disk.
 //!
-//! [`Model`] says how long each request takes, [`Drive`] queues requests and answers each at its time, and
+//! [`Model`] computes the time of each request, [`Drive`] queues requests and answers each at its time, and
 //! [`serve`] exposes an image as the file [`DISK`] of a directory, with [`STATS`] and [`PACE`] beside it. A
 //! process of its own should call [`serve`], so that its memory and work are not counted as those of the
 //! program under test; that program uses a [`Client`].
@@ -23,8 +23,7 @@ pub use server::serve;
 pub const DISK: &str = "disk";
 /// The file with the drive's [`Counters`] as JSON.
 pub const STATS: &str = "stats";
-/// The file that says whether the drive is in fast-forward: [`FAST_FORWARD`] or [`REAL_TIME`] is written to
-/// it.
+/// The file that controls fast-forward: write [`FAST_FORWARD`] or [`REAL_TIME`] to it.
 pub const PACE: &str = "pace";
 /// Written to [`PACE`], starts fast-forward.
 pub const FAST_FORWARD: &[u8] = b"1";

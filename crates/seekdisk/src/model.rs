@@ -29,7 +29,7 @@ const FAST_FORWARD_SEEK_NS: Nanos = 1_200_000;
 const ROUNDING_NS: Nanos = 10_000;
 /// The rate of the interface.
 const INTERFACE_BYTES_PER_S: u64 = 550_000_000;
-/// How far the drive reads ahead after a request.
+/// The drive's read-ahead after a request.
 const READ_AHEAD_BYTES: u64 = 4 << 20;
 /// The size of a segment of the cache.
 const SEGMENT_BYTES: u64 = 4 << 20;
@@ -37,10 +37,10 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 const SEGMENTS: usize = 12;
 /// The most dirty data.
 const DIRTY_BYTES_MAX: u64 = 16 << 20;
-/// How much of a run is written back at a time.
+/// The most of a run that is written back at a time.
 const DESTAGE_BYTES: u64 = 512 << 10;
 
-/// What a drive was asked to do, and did.
+/// Requests to a drive, and its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Requests to read.
@@ -175,7 +175,7 @@ impl Model {
         Approach { takes: moving + turn, passes, seeks }
     }
 
-    /// Where the first byte after `place` is that neither the segments nor the dirty runs hold.
+    /// The first byte from `place` on that neither the segments nor the dirty runs hold.
     fn in_memory_until(&self, now: Nanos, mut place: u64) -> u64 {
         let now_read = self.read_ahead.map(|read_ahead| read_ahead.place(now));
         loop {
@@ -200,8 +200,8 @@ impl Model {
         self.counters.read_bytes += range.end - range.start;
     }
 
-    /// Answers a read from the cache, if all of it is there. Returns when the bytes are across the interface.
-    /// A head that reads ahead goes on from there.
+    /// Answers a read from the cache, if all of it is there. Returns the time when the bytes are across the
+    /// interface. A head that reads ahead goes on.
     pub fn read_from_memory(&mut self, now: Nanos, range: &Range<u64>) -> Option<Nanos> {
         if self.in_memory_until(now, range.start) < range.end {
             return None;
@@ -212,7 +212,7 @@ impl Model {
         {
             read_ahead.limit = read_ahead.limit.max(range.end.saturating_add(READ_AHEAD_BYTES));
         }
-        // What the head is reading now is there once it is done.
+        // Data that the head is reading now is in the cache once it is done.
         let being_read = self.segments.back().is_some_and(|segment| segment.end > range.start);
         let there_at = if being_read { self.free_at.max(now) } else { now };
         Some(there_at + interface_ns(range.end - range.start))
@@ -223,8 +223,8 @@ impl Model {
         self.approach(now, self.in_memory_until(now, range.start)).takes
     }
 
-    /// Reads from the surface, from a time on at which the head is free. Returns when it is done; the head
-    /// then reads ahead.
+    /// Reads from the surface, from a time on at which the head is free. Returns the time when it is done;
+    /// the head then reads ahead.
     pub fn read(&mut self, now: Nanos, range: &Range<u64>) -> Nanos {
         let from = self.in_memory_until(now, range.start).min(range.end);
         let approach = self.approach(now, from);
@@ -250,7 +250,7 @@ impl Model {
         self.free_at
     }
 
-    /// Ends reading ahead; what the head has read by now stays in the cache.
+    /// Ends reading ahead; the data read by now stays in the cache.
     fn stop_read_ahead(&mut self, now: Nanos) {
         if let (Some(read_ahead), Some(segment)) = (self.read_ahead.take(), self.segments.back_mut()) {
             self.place = read_ahead.place(now);
@@ -259,7 +259,8 @@ impl Model {
         }
     }
 
-    /// Takes a write into the cache, if it has room. Returns when the bytes are across the interface.
+    /// Takes a write into the cache, if it has room. Returns the time when the bytes are across the
+    /// interface.
     pub fn write(&mut self, now: Nanos, range: &Range<u64>) -> Option<Nanos> {
         let len = range.end - range.start;
         if self.dirty_bytes > 0 && self.dirty_bytes + len > DIRTY_BYTES_MAX {
@@ -269,7 +270,7 @@ impl Model {
         self.counters.fast_forwarded += u64::from(self.fast_forward);
         self.counters.write_bytes += len;
         let (mut start, mut end) = (range.start, range.end);
-        // Runs that it overlaps or touches become one with it.
+        // Runs that overlap or touch it are merged.
         while let Some((other, other_end)) = self.dirty.range(..=end).next_back().map(|(s, e)| (*s, *e)) {
             if other_end < start {
                 break;
@@ -284,7 +285,7 @@ impl Model {
     }
 
     /// Writes back a piece of the dirty data, from a time on at which the head is free: the next run upwards,
-    /// and the lowest after the highest. Returns when it is done; `None` without dirty data.
+    /// or the lowest after the highest. Returns the time when it is done; `None` without dirty data.
     pub fn destage(&mut self, now: Nanos) -> Option<Nanos> {
         // Without dirty data the head goes on reading ahead.
         self.dirty.first_key_value()?;

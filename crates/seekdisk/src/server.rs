@@ -178,8 +178,8 @@ impl Filesystem for Server {
         self.drive.ask(arrival, drive::Request::Flush, Box::new(move || reply.ok()));
     }
 
-    /// Punching holes discards what is there: a real disk has no such request, but a new round on this one
-    /// frees its blocks so.
+    /// Punching holes discards data: a real disk has no such request, but a new round on this one frees its
+    /// blocks so.
     fn fallocate(
         &self,
         _: &Request,
@@ -201,13 +201,13 @@ impl Filesystem for Server {
     }
 }
 
-/// Serves an image as an emulated disk in a directory until standard input ends; prints [`READY`] once it is
-/// there. `warn` is told what makes the disk less exact.
+/// Serves an image as an emulated disk in a directory until standard input ends; prints [`READY`] once the
+/// disk is there. Calls `warn` with the causes that make the disk less exact.
 ///
 /// # Errors
 /// The image cannot be opened, the directory cannot be mounted on, or the connection to the kernel breaks.
 pub fn serve(image: &Path, dir: &Path, warn: &dyn Fn(&str)) -> io::Result<()> {
-    // On a busy machine answers would be late. The server hardly works.
+    // On a busy machine answers would be late. The server needs little CPU time.
     if let Err(error) = rustix::process::nice(-20) {
         warn(&format!("the emulated disk has no precedence: {error}"));
     }
@@ -233,9 +233,9 @@ pub fn serve(image: &Path, dir: &Path, warn: &dyn Fn(&str)) -> io::Result<()> {
 /// Ends the process, and the mount, once standard input ends: then the program that wanted the disk is gone.
 fn end_with_standard_input(dir: PathBuf) -> io::Result<()> {
     let ended = move || {
-        // Whatever ends it.
+        // An error ends it too.
         let _ = io::stdin().read_to_end(&mut Vec::new());
-        // Where nothing is mounted any more there is nothing to unmount.
+        // Fails if nothing is mounted any more, which is no error.
         let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
         std::process::exit(0);
     };

@@ -28,7 +28,7 @@ pub enum DiskKind {
     Hdd,
 }
 
-/// What a disk was asked to do.
+/// Requests to a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Read requests.
@@ -85,8 +85,8 @@ impl Disk {
                 let device = LoopDevice::attach(&emulated.file(), teardown)?;
                 device.set("rotational", "1")?;
                 device.set("scheduler", "mq-deadline")?;
-                // Its answers come a little later than a drive's, by the way through its server; more
-                // readahead makes up for that.
+                // Its answers come a little later than a drive's, because of its server; more readahead makes
+                // up for that.
                 device.set("read_ahead_kb", READ_AHEAD_KIB)?;
                 Ok(Disk { device, emulated: Some(emulated), size_bytes })
             }

@@ -1,4 +1,4 @@
-//! The workloads, one a file.
+//! The workloads, one in each file.
 
 mod insert;
 mod point;
@@ -14,7 +14,7 @@ use super::data::Data;
 use super::stores::{Engine, Store};
 use bench_harness::scale::Scale;
 
-/// What a run did until its end, or until its time was over.
+/// The work of a run until its end, or until its time was over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// The number of operations, in the order of the workload.

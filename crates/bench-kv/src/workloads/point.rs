@@ -8,7 +8,7 @@ use super::{Done, Workload};
 use crate::data::Data;
 use crate::stores::Store;
 
-/// Of all pairs, one in so many is queried with warm caches.
+/// With warm caches, one pair in this number is queried.
 const WARM_PART: u64 = 64;
 
 /// Queries random existing keys, one after the other.

@@ -33,7 +33,7 @@ pub struct FileSet {
 /// An existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Existing {
-    /// Its number, which gives the path.
+    /// Its number, which determines the path.
     pub number: u64,
     /// The seed of its content.
     pub seed: u64,
@@ -148,7 +148,7 @@ fn has_size(expected: u64, found: u64) -> Result<()> {
     Ok(())
 }
 
-/// The share of one thread, after the steps given out so far.
+/// The share of one thread, after the steps drawn so far.
 #[derive(Clone, Debug)]
 pub struct Share {
     rng: Rng,

@@ -6,27 +6,27 @@ use super::layout::Layout;
 use super::random::{Rng, gamma_size};
 use super::source::Source;
 
-/// What a commit does to one file.
+/// The change of one file by a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has this content from now on.
+    /// The new content.
     Write(PathBuf, Vec<u8>),
-    /// It is gone.
+    /// The file is deleted.
     Delete(PathBuf),
 }
 
 /// A history: its first commit makes all files, each later one changes some.
 #[derive(Clone, Copy, Debug)]
 pub struct History {
-    /// How many files there are, at any time.
+    /// The number of files, at any time.
     pub files: u64,
     /// Their mean size.
     pub mean_bytes: u64,
-    /// How many commits follow on the first.
+    /// The number of commits after the first.
     pub commits: u64,
 }
 
-/// How many files a commit changes; besides it makes one and deletes one.
+/// The number of files that a commit changes; it also makes one and deletes one.
 const CHANGED_FILES: u64 = 6;
 const SEED: u64 = 0x6869_7374;
 
@@ -61,7 +61,7 @@ impl History {
                 let at = rng.below(files.len());
                 if let Some((path, source)) = files.get_mut(at) {
                     source.edit(&mut rng);
-                    // Who changes a file twice in a commit has changed it once.
+                    // A file changed twice in a commit counts once.
                     changes.retain(|change| !matches!(change, Change::Write(same, _) if same == path));
                     changes.push(Change::Write(path.clone(), source.text()));
                 }

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Numbered files in directories of which none has more than so many entries, all files at one depth.
+/// Numbered files in directories with a maximum number of entries, all files at one depth.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// How many files.
+    /// The number of files.
     pub files: u64,
     /// The most entries of a directory; at least 2.
     pub fanout: u64,
 }
 
 impl Layout {
-    /// How many directories have files.
+    /// The number of directories with files.
     pub fn leaves(&self) -> u64 {
         self.files.div_ceil(self.fanout).max(1)
     }
@@ -29,7 +29,7 @@ impl Layout {
         levels
     }
 
-    /// A directory that has files, by its number.
+    /// A directory with files, by its number.
     pub fn leaf(&self, number: u64) -> PathBuf {
         let digits = (0..self.levels()).rev().map(|level| number / self.fanout.pow(level) % self.fanout);
         digits.map(|digit| format!("d{digit:03}")).collect()

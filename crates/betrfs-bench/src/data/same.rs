@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// All that is below a directory, as paths from it: sorted, each directory before what is in it.
-/// What is named `except` is left out, with what is below it.
+/// Everything below a directory, as sorted paths from it, each directory before its contents. Entries named
+/// `except` are left out, with everything below them.
 pub fn walk(root: &Path, except: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut dirs = vec![PathBuf::new()];
@@ -48,7 +48,7 @@ pub fn ensure_same(one: &Path, other: &Path) -> Result<()> {
     Ok(())
 }
 
-/// In what two entries differ.
+/// The difference of two entries.
 fn differs(one: &Path, other: &Path) -> Result<Option<&'static str>> {
     let (a, b) = (fs::symlink_metadata(one)?, fs::symlink_metadata(other)?);
     if a.file_type() != b.file_type() {

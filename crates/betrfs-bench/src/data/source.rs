@@ -23,7 +23,7 @@ const NOUNS: [&str; 16] = [
 ];
 
 impl Source {
-    /// A new file of about so many bytes.
+    /// A new file of about this number of bytes.
     pub fn new(rng: &mut Rng, about_bytes: u64) -> Source {
         Source((0..about_bytes / LINE_BYTES + 1).map(|_| rng.next_u64() as u32).collect())
     }

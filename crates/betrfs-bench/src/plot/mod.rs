@@ -36,9 +36,8 @@ pub fn plot_figures(report: &Report, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Plots what whole reports say into a directory: all ratios (ratios.svg), the cost by size of renames,
-/// clones and deletes (sizes.svg), and aging (aging.svg). Of a workload on a disk, the first report that has
-/// it counts.
+/// Plots whole reports into a directory: all ratios (ratios.svg), the cost by size of renames, clones and
+/// deletes (sizes.svg), and aging (aging.svg). For a workload on a disk, the first report with it counts.
 ///
 /// # Errors
 /// A report is not readable, or the files cannot be written.

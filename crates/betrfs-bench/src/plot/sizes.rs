@@ -1,4 +1,4 @@
-//! The cost of a rename, a clone and a delete against the size of what they take.
+//! The cost of renames, clones and deletes by size.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ struct Panel {
     unit: &'static str,
     /// The least and the most size of the axis.
     sizes: (f64, f64),
-    /// The size that a workload's name says.
+    /// The size in a workload's name.
     size_of: fn(&str) -> Option<f64>,
 }
 

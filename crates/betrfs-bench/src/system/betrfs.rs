@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{OURS, System, Work};
 
-/// The part that is read of `betrfs stats --format json`.
+/// The parts of `betrfs stats --format json` in use here.
 #[derive(Deserialize)]
 struct Stats {
     pid: i32,
@@ -120,7 +120,7 @@ impl Drop for Betrfs {
             return;
         }
         if let Some(server) = self.server.get() {
-            // It may have ended by itself.
+            // The server may have ended by itself.
             let _ = rustix::process::kill_process(server, Signal::KILL);
         }
         detach(&self.dir);

@@ -60,7 +60,7 @@ impl Workload for CloneTree<'_> {
         for (name, text) in &edits {
             std::fs::write(clone.join(name), text)?;
         }
-        // The kernel's caches of both would hide what the file system has of them.
+        // The kernel's caches of both would hide the contents on the file system.
         rustix::fs::syncfs(std::fs::File::open(dir)?)?;
         drop_caches()?;
         for (name, text) in &edits {

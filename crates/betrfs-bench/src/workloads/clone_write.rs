@@ -44,7 +44,7 @@ impl CloneSet {
         Ok(())
     }
 
-    /// Makes the next clone. Counting those that exist is timed, and takes next to nothing.
+    /// Makes the next clone. Counting the existing clones is timed, and takes next to no time.
     fn clone_source(&self, dir: &Path) -> Result<()> {
         let clone = clone_path(dir, clones(dir)? + 1);
         self.cloner.clone_dir(&dir.join(SOURCE), &clone)
@@ -69,8 +69,7 @@ impl CloneSet {
         Ok(())
     }
 
-    /// Fails unless the source is as it was made, and so are its clones but for what was written in so
-    /// many of them.
+    /// Fails unless the source is unchanged, and the clones too except for the writes to the first `written`.
     fn check(&self, dir: &Path, written: u64) -> Result<()> {
         let clones = clones(dir)?;
         ensure!(clones == self.clones, "there are {clones} clones");

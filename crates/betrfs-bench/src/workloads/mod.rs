@@ -1,4 +1,4 @@
-//! The workloads, one a file.
+//! The workloads, one in each file.
 
 mod age_fileserver;
 mod age_git;
@@ -41,7 +41,7 @@ use crate::tree::Tree;
 
 pub use tokubench::Microfiles;
 
-/// Work on a file system, which is timed.
+/// Timed work on a file system.
 pub trait Workload {
     /// The name on the command line and in tables.
     fn name(&self) -> &'static str;
@@ -82,12 +82,12 @@ pub trait Workload {
     /// Does the work; its time is the figure.
     fn run(&self, dir: &Path) -> Result<()>;
 
-    /// Checks after each run, on a cold mount, that it has read all. Not timed.
+    /// Checks after each run, on a cold mount, that it has read everything. Not timed.
     fn check_run(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }
 
-    /// Checks once, on a cold mount, what it has written or found. Not timed.
+    /// Checks its writes or findings once, on a cold mount. Not timed.
     fn check(&self, _dir: &Path) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How much a reading workload has read: a run that read less than there is has no figure.
+//! The amount read by a reading workload: a run that read less than everything has no figure.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::data::walk;
 
-/// A count of what the last run read.
+/// The amount read by the last run.
 #[derive(Default)]
 pub struct Seen(AtomicU64);
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# An access time that stat(1) has shown survives a clean unmount. Needs BETRFS (the command) to remount; finds
-# the volume by findmnt.
+# An access time seen by stat(1) survives a clean unmount. Needs BETRFS (the command) to remount; finds the
+# volume by findmnt.
 B=${BETRFS:-betrfs}; M=$1; V=$(findmnt -n -o SOURCE -M "$M"); case $V in /dev/loop*) V=$(losetup -n -O BACK-FILE "$V");; esac; f=$M/atime-remount.$$
 echo x > "$f"; sleep 1.1; cat "$f" >/dev/null; a=$(stat -c %x "$f")
 case $(findmnt -n -o FSTYPE -M "$M") in

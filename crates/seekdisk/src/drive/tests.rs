@@ -3,7 +3,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// A drive without a clock: each step goes to the next moment at which there is something to do.
+/// A drive without a clock: each step goes to the time of the next work.
 struct Stepped {
     electronics: Electronics,
     now: Nanos,
@@ -27,7 +27,7 @@ impl Stepped {
         self.electronics.ask(self.now, request, Box::new(answer));
     }
 
-    /// Until nothing more happens by itself: who was answered when.
+    /// Runs until nothing more happens; returns the requests answered, with the times.
     fn settle(&mut self) -> Vec<(u32, Nanos)> {
         for _ in 0..100_000 {
             let next = self.electronics.work(self.now);
@@ -49,7 +49,7 @@ fn order(answered: &[(u32, Nanos)]) -> Vec<u32> {
 }
 
 #[test]
-fn of_reads_that_wait_the_one_nearest_to_the_head_is_next() {
+fn the_waiting_read_nearest_to_the_head_is_next() {
     let mut drive = Stepped::new();
     drive.ask(0, Request::Read(0..BLOCK));
     drive.electronics.work(0);
@@ -70,7 +70,7 @@ fn a_write_is_answered_at_once_while_the_head_is_busy() {
 }
 
 #[test]
-fn a_flush_waits_for_all_that_was_written_and_what_comes_later_waits_for_it() {
+fn a_flush_waits_for_earlier_writes_and_later_requests_wait_for_it() {
     let mut drive = Stepped::new();
     for number in 0..10 {
         drive.ask(
@@ -93,7 +93,7 @@ fn a_flush_waits_for_all_that_was_written_and_what_comes_later_waits_for_it() {
 }
 
 #[test]
-fn a_full_cache_lets_writes_wait_and_reads_come_between() {
+fn a_full_cache_delays_writes_and_lets_reads_come_between() {
     let mut drive = Stepped::new();
     for number in 0..30 {
         drive.ask(number, Request::Write(u64::from(number) * MIB..u64::from(number + 1) * MIB));
@@ -119,7 +119,7 @@ fn a_drive_at_work_answers_no_earlier_than_it_can() {
     for _ in 0..10 {
         heard.recv_timeout(Duration::from_secs(10)).unwrap();
     }
-    // At the least ten short seeks, whatever the platter does.
+    // At least ten short seeks, wherever the platter stands.
     assert!(start.elapsed() > Duration::from_millis(11), "{:?}", start.elapsed());
     assert_eq!((drive.counters().reads, drive.counters().read_bytes), (10, 10 * BLOCK));
 }

@@ -16,7 +16,7 @@ fn random_reads_come_at_about_150_a_second() {
     let count = 2000;
     for _ in 0..count {
         let at = rng.below_u64(4 * GIB / BLOCK) * BLOCK;
-        // The host takes a little to ask for the next one.
+        // The host takes a little time to ask for the next one.
         now = model.read(now, &(at..at + BLOCK)) + 200_000;
     }
     let per_second = f64::from(count) * 1e9 / now as f64;
@@ -24,7 +24,7 @@ fn random_reads_come_at_about_150_a_second() {
 }
 
 #[test]
-fn what_is_read_in_order_comes_at_the_rate_of_the_media() {
+fn sequential_reads_come_at_the_rate_of_the_media() {
     let mut model = Model::default();
     let piece = 128 << 10;
     let first = model.read(0, &(0..piece));
@@ -39,19 +39,19 @@ fn what_is_read_in_order_comes_at_the_rate_of_the_media() {
 }
 
 #[test]
-fn a_reader_who_thinks_between_reads_loses_nothing_as_the_drive_reads_on() {
+fn pauses_between_sequential_reads_cost_nothing_as_the_drive_reads_ahead() {
     let mut model = Model::default();
     let now = model.read(0, &(0..BLOCK));
-    // And a little for what is rounded.
+    // With a little for rounding.
     let later = now + media_ns(8 * BLOCK) + 10;
     assert_eq!(model.read_from_memory(later, &(BLOCK..9 * BLOCK)), Some(later + interface_ns(8 * BLOCK)));
-    // What is not there yet passes in time.
+    // Data that is not in the cache yet passes under the head in time.
     let next = 9 * BLOCK..10 * BLOCK;
     assert_eq!(model.read_from_memory(later, &next), None);
     assert!(model.read(later, &next).abs_diff(later + media_ns(BLOCK)) < 100);
-    // Nor when it looks for something to write and finds nothing.
+    // A write-back without dirty data does not interrupt it.
     assert_eq!(model.destage(later), None);
-    // It does not read on for ever: not further from what was asked for last.
+    // It stops reading ahead at a limit after the last request.
     let last = later + media_ns(20 * BLOCK);
     assert!(model.read_from_memory(last, &(10 * BLOCK..20 * BLOCK)).is_some());
     let end = 20 * BLOCK + READ_AHEAD_BYTES;
@@ -61,7 +61,7 @@ fn a_reader_who_thinks_between_reads_loses_nothing_as_the_drive_reads_on() {
 }
 
 #[test]
-fn what_passes_while_it_waits_for_its_sector_is_kept() {
+fn data_that_passes_while_the_head_waits_for_its_sector_is_kept() {
     let mut model = Model::default();
     let at = GIB;
     // So that the head arrives half a turn early.
@@ -166,7 +166,7 @@ fn far_seeks_take_longer_than_near_ones() {
 }
 
 #[test]
-fn in_fast_forward_only_a_seek_to_read_takes_time_and_later_all_is_as_before() {
+fn in_fast_forward_only_seeks_of_reads_take_time() {
     let mut model = Model::default();
     model.set_fast_forward(0, true);
     let at = 5 * GIB;
@@ -175,7 +175,7 @@ fn in_fast_forward_only_a_seek_to_read_takes_time_and_later_all_is_as_before() {
     assert_eq!(model.read(there, &(at + BLOCK..at + 100 * BLOCK)), there);
     model.write(there, &(0..BLOCK)).unwrap();
     assert_eq!(model.destage(there), Some(there));
-    // It reads nothing on of its own: what follows is in no segment.
+    // It does not read ahead: the following data is in no segment.
     assert_eq!(model.read_from_memory(there + 1_000_000_000, &(at + 100 * BLOCK..at + 101 * BLOCK)), None);
     assert_eq!(model.counters().fast_forwarded, 1, "the reads were not announced");
     model.asked_to_read(&(at..at + BLOCK));

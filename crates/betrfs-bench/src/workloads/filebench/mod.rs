@@ -59,7 +59,7 @@ pub fn servers(scale: Scale) -> [Filebench; 3] {
 /// A server's load.
 #[derive(Clone, Copy, Debug)]
 pub struct Filebench {
-    /// What each thread does.
+    /// The work of each thread.
     pub personality: &'static Personality,
     /// The files.
     pub set: FileSet,

@@ -21,7 +21,7 @@ pub enum Op {
     Log,
 }
 
-/// What the threads of a server do.
+/// The work of a server's threads.
 #[derive(Debug)]
 pub struct Personality {
     /// Its name on the command line and in tables.
@@ -61,7 +61,7 @@ pub const WEB_SERVER: Personality = Personality {
 };
 
 impl Op {
-    /// What it does to a file, for people.
+    /// The operation on a file in words.
     fn verb(self) -> Option<&'static str> {
         match self {
             Op::DrawSize => None,
@@ -86,7 +86,7 @@ impl Personality {
         self.ops.iter().any(|op| !matches!(op, Op::DrawSize | Op::Read | Op::Stat | Op::Log))
     }
 
-    /// What a number of loops does, for people.
+    /// The work of a number of loops in words.
     pub fn about(&self, loops: u64) -> String {
         let mut counts: Vec<(&str, u64)> = Vec::new();
         for verb in self.ops.iter().filter_map(|op| op.verb()) {

@@ -78,7 +78,7 @@ pub enum Operation {
     },
 }
 
-/// A client, and its messages after the operations given out so far.
+/// A client, and its messages after the operations drawn so far.
 pub struct Client {
     rng: Rng,
     number: u64,
