@@ -20,7 +20,7 @@ impl AlignedBuf {
     /// A buffer of at least `len` bytes.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is not enough memory.
     pub fn of_bytes(len: usize) -> Result<AlignedBuf, TryReserveError> {
         let count = len.div_ceil(BLOCK_BYTES);
         let mut blocks = Vec::new();

@@ -6,10 +6,9 @@ pub const BLOCK_BYTES: usize = 4096;
 
 /// A disk: a fixed number of bytes that are read and written in blocks.
 ///
-/// What the engine assumes of it: a write that has returned is seen by later reads; what was
-/// written before a [`sync`](Device::sync) that returned `Ok` survives a crash; what was written
-/// since may survive wholly, partly (in any subset of its 512-byte sectors) or not at all, in any
-/// order.
+/// Assumptions of the engine: later reads see a write that has returned; writes before a
+/// [`sync`](Device::sync) that returned `Ok` survive a crash; later writes may survive wholly, partly (in any
+/// subset of the device's 512-byte sectors) or not at all, in any order.
 pub trait Device: Send + Sync {
     /// Fills `buf` from byte `offset` on. Both are multiples of [`BLOCK_BYTES`].
     ///
@@ -26,7 +25,7 @@ pub trait Device: Send + Sync {
     /// Makes durable every write that returned before this call began.
     ///
     /// # Errors
-    /// The device's own; nothing is then known of what was written since the last sync.
+    /// The device's own; the fate of the writes since the last sync is then unknown.
     fn sync(&self) -> Result<(), DeviceError>;
 
     /// The size in bytes.
@@ -37,18 +36,18 @@ pub trait Device: Send + Sync {
         self.len() == 0
     }
 
-    /// Whether it takes as long to go from place to place as to read a good deal. Where it does not, what
-    /// changes in part is written in part.
+    /// Whether a jump to another place takes as long as reading much data. If not, the engine writes only the
+    /// changed parts of nodes.
     fn seeks(&self) -> bool;
 
     /// Tells the device that a range is no longer needed; its contents are unspecified after it.
     ///
     /// # Errors
-    /// The device's own; nothing is lost by one.
+    /// The device's own; no data is lost by it.
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError>;
 }
 
-/// What a device was asked to do when it failed.
+/// The operation of a failed device call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceOp {
     /// [`Device::read_at`]
@@ -61,12 +60,12 @@ pub enum DeviceOp {
     Discard,
 }
 
-/// The numbers of Linux for a disk, and for a quota, that is full.
+/// Linux's error numbers for a full disk and a full quota.
 const ENOSPC: i32 = 28;
 const EDQUOT: i32 = 122;
 
 impl DeviceError {
-    /// Whether what lies under the device has no room: a file system on which it is a file, a pool.
+    /// Whether the storage under the device is full: the file system that holds it as a file, or a pool.
     pub fn is_full(&self) -> bool {
         matches!(self.errno, ENOSPC | EDQUOT)
     }
@@ -83,16 +82,16 @@ impl core::fmt::Display for DeviceOp {
     }
 }
 
-/// A failed device call: what, where, and the operating system's error number.
+/// A failed device call: operation, place, and the operating system's error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("device {op} of {len} bytes at byte {offset} failed (errno {errno})")]
 pub struct DeviceError {
-    /// What was asked.
+    /// The operation.
     pub op: DeviceOp,
     /// Byte offset of the call.
     pub offset: u64,
     /// Length of the call in bytes.
     pub len: u64,
-    /// The operating system's error number (5, EIO, where there is none).
+    /// The operating system's error number (5, EIO, if there is none).
     pub errno: i32,
 }

@@ -1,4 +1,4 @@
-//! What the dictionary engine needs of its platform, and nothing else.
+//! The interface of the dictionary engine to its platform.
 //!
 //! The engine and the file system are `no_std`; everything that depends on where they run comes
 //! from here: locks ([`sync`]), the disk ([`device`], and [`aligned`]
@@ -19,7 +19,7 @@ pub mod device;
 pub mod platform;
 pub mod sync;
 
-/// Whether the calling thread unwinds from a panic, in a platform whose threads can.
+/// Whether the calling thread is unwinding from a panic; `false` on platforms without unwinding.
 pub fn is_unwinding() -> bool {
     #[cfg(any(feature = "std", feature = "shuttle"))]
     return std::thread::panicking();

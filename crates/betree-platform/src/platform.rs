@@ -1,6 +1,6 @@
-//! The clock and the dice.
+//! The clock and the random numbers.
 
-/// The time and the randomness of the place where the file system runs.
+/// Time and randomness of the place where the file system runs.
 pub trait Platform: Send + Sync {
     /// Nanoseconds since 1970-01-01 00:00 UTC.
     fn now_ns(&self) -> i64;

@@ -1,7 +1,7 @@
 //! Locks, condition variables and atomics, under one set of names for every platform.
 //!
-//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. In the platform
-//! of an ordinary program a thread can say what it does before it waits at any of them.
+//! The interface is parking_lot's: `lock`, `read` and `write` return guards and cannot fail. With `std`, a
+//! thread can set a hook that runs before each of its waits.
 
 #[cfg(all(feature = "std", not(feature = "shuttle")))]
 mod chosen {
@@ -14,21 +14,21 @@ mod chosen {
         static BEFORE_WAITING: Cell<fn()> = const { Cell::new(|| {}) };
     }
 
-    /// Has this thread do something before each wait at a lock that another holds and for a condition: give
-    /// up what others need meanwhile. It must not wait for what the thread may hold.
+    /// Sets a hook that this thread calls before each wait for a held lock or for a condition, to give up
+    /// resources that others need meanwhile. The hook must not wait for anything that the thread may hold.
     pub fn before_waiting(hook: fn()) {
         BEFORE_WAITING.set(hook);
     }
 
     #[cold]
     fn wait_begins() {
-        // A thread whose memory is being torn down answers nobody any more.
+        // A thread whose thread-locals are being destroyed has no hook any more.
         if let Ok(hook) = BEFORE_WAITING.try_with(Cell::get) {
             hook();
         }
     }
 
-    /// parking_lot's mutex, at which a thread that has to wait says so first.
+    /// parking_lot's mutex, with the hook before waits.
     #[derive(Default)]
     pub struct Mutex<T>(parking_lot::Mutex<T>);
 
@@ -51,18 +51,18 @@ mod chosen {
             self.0.try_lock()
         }
 
-        /// The value, when nobody else can hold the lock.
+        /// The value: `&mut` shows that the lock is free.
         pub fn get_mut(&mut self) -> &mut T {
             self.0.get_mut()
         }
     }
 
-    /// parking_lot's readers-writer lock, at which a thread that has to wait says so first.
+    /// parking_lot's readers-writer lock, with the hook before waits.
     #[derive(Default)]
     pub struct RwLock<T>(parking_lot::RwLock<T>);
 
     impl<T> RwLock<T> {
-        /// An unlocked one.
+        /// An unlocked lock.
         pub const fn new(value: T) -> Self {
             RwLock(parking_lot::RwLock::new(value))
         }
@@ -89,12 +89,12 @@ mod chosen {
     pub struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        /// A new one with nobody waiting.
+        /// A condition variable without waiters.
         pub const fn new() -> Self {
             Condvar(parking_lot::Condvar::new())
         }
 
-        /// Gives up the lock, waits to be notified (or wakes without cause), takes the lock again.
+        /// Releases the lock, waits to be notified (or wakes without cause), and takes the lock again.
         pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             wait_begins();
             self.0.wait(&mut guard);
@@ -126,7 +126,7 @@ mod chosen {
             static SAYS: Cell<Option<Sender<()>>> = const { Cell::new(None) };
         }
 
-        /// Does `work` as a thread that says, once, that it is about to wait.
+        /// Does `work` with a hook that reports the first wait.
         fn saying<T>(says: Sender<()>, work: impl FnOnce() -> T) -> T {
             SAYS.set(Some(says));
             before_waiting(|| SAYS.take().map_or((), |says| says.send(()).unwrap()));
@@ -135,7 +135,8 @@ mod chosen {
             done
         }
 
-        /// Has a thread do `work` while this one holds what that wants, until it says that it waits.
+        /// Does `work` in another thread while this one holds a lock that it needs. Returns whether the
+        /// thread reported its wait.
         fn says_that_it_waits<G>(held: G, work: impl FnOnce() + Send) -> bool {
             let (says, said): (_, Receiver<()>) = mpsc::channel();
             thread::scope(|scope| {
@@ -147,7 +148,7 @@ mod chosen {
         }
 
         #[test]
-        fn who_finds_a_lock_taken_says_so_before_it_waits() {
+        fn a_held_lock_calls_the_hook_before_the_wait() {
             let (mutex, shared) = (Mutex::new(()), RwLock::new(()));
             assert!(says_that_it_waits(mutex.lock(), || drop(mutex.lock())));
             assert!(says_that_it_waits(shared.write(), || drop(shared.read())));
@@ -155,7 +156,7 @@ mod chosen {
         }
 
         #[test]
-        fn who_finds_a_lock_free_says_nothing() {
+        fn a_free_lock_does_not_call_the_hook() {
             let (mutex, shared) = (Mutex::new(()), RwLock::new(()));
             let work = || {
                 drop(mutex.lock());
@@ -167,7 +168,7 @@ mod chosen {
         }
 
         #[test]
-        fn who_waits_for_a_condition_says_so() {
+        fn a_wait_for_a_condition_calls_the_hook() {
             let (ready, changed) = (Mutex::new(false), Condvar::new());
             let (says, said) = mpsc::channel();
             thread::scope(|scope| {
@@ -214,7 +215,7 @@ mod chosen {
             self.0.try_lock().ok()
         }
 
-        /// The value, when nobody else can hold the lock.
+        /// The value: `&mut` shows that the lock is free.
         pub fn get_mut(&mut self) -> &mut T {
             self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
         }
@@ -225,7 +226,7 @@ mod chosen {
     pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
     impl<T> RwLock<T> {
-        /// An unlocked one.
+        /// An unlocked lock.
         pub fn new(value: T) -> Self {
             RwLock(shuttle::sync::RwLock::new(value))
         }
@@ -246,12 +247,12 @@ mod chosen {
     pub struct Condvar(shuttle::sync::Condvar);
 
     impl Condvar {
-        /// A new one with nobody waiting.
+        /// A condition variable without waiters.
         pub fn new() -> Self {
             Condvar(shuttle::sync::Condvar::new())
         }
 
-        /// Gives up the lock, waits to be notified, takes the lock again.
+        /// Releases the lock, waits to be notified, and takes the lock again.
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
@@ -275,23 +276,23 @@ mod chosen {
     pub use core::sync::atomic;
     pub use spin::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    /// A condition variable that spins: a platform without threads never waits on one.
+    /// A condition variable without waiting: a platform without threads never needs to wait on one.
     #[derive(Default)]
     pub struct Condvar(AtomicU32);
 
     impl Condvar {
-        /// A new one with nobody waiting.
+        /// A condition variable without waiters.
         pub const fn new() -> Self {
             Condvar(AtomicU32::new(0))
         }
 
-        /// Gives up the lock, spins until notified, takes the lock again.
+        /// Returns at once: a wake without cause.
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T>
         where
             T: 'a,
         {
-            // The guard keeps its mutex to itself, so the lock cannot be let go and taken again
-            // here. Without threads nobody else could notify: a wake without cause is allowed.
+            // The guard hides its mutex, so the lock cannot be released and taken again here. Without threads
+            // nothing else could notify, and a wake without cause is allowed.
             let _ = self.0.load(Ordering::Acquire);
             guard
         }

@@ -73,7 +73,7 @@ impl FileDevice {
     /// is opened, even if its names change meanwhile.
     ///
     /// # Errors
-    /// [`OpenError::InUse`] if another has it open, [`OpenError::WrongKind`], or the system's own.
+    /// [`OpenError::InUse`] if another process has it open, [`OpenError::WrongKind`], or the system's own.
     pub fn open(path: &Path) -> Result<FileDevice, OpenError> {
         // This open has no effect: it does not rewind a tape, or wait for a pipe.
         let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
@@ -185,7 +185,7 @@ impl FileDevice {
         Ok(head.bytes_mut().get(..len).unwrap_or_default().to_vec())
     }
 
-    /// Like [`open`](FileDevice::open), but waits up to `timeout` while another has it open and
+    /// Like [`open`](FileDevice::open), but waits up to `timeout` while another process has it open and
     /// `is_worth_it`.
     ///
     /// # Errors
@@ -295,7 +295,7 @@ impl Device for FileDevice {
     }
 
     fn sync(&self) -> Result<(), DeviceError> {
-        // Not retried on EINTR: after a failed sync nothing is known about the writes.
+        // Not retried on EINTR: after a failed sync the fate of the writes is unknown.
         self.file()
             .and_then(|file| file.sync_data())
             .map_err(|e| device_error(DeviceOp::Sync, 0, self.len, &e))

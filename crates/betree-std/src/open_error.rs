@@ -23,7 +23,7 @@ pub enum OpenError {
     WrongKind {
         /// The path.
         path: PathBuf,
-        /// The kind of what is there.
+        /// The kind of the existing file.
         what: &'static str,
     },
     /// The operating system refused.

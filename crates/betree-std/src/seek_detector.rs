@@ -18,7 +18,7 @@ const PLACES: usize = 16;
 const SMALL_BYTES: usize = 128 << 10;
 /// The time of a quick jump, which no moving head reaches: half a turn of the platter alone takes 4 ms.
 const QUICK: Duration = Duration::from_millis(1);
-/// One quick jump in so many proves that there is no head.
+/// One quick jump in this many proves that there is no head.
 const QUICK_PART: u64 = 16;
 /// The number of jumps before they count.
 const JUMPS_MIN: u64 = 16;
@@ -106,10 +106,10 @@ mod tests {
     const SLOW: Duration = Duration::from_millis(8);
 
     #[test]
-    fn a_disk_that_says_so_seeks_until_it_shows_that_it_does_not() {
+    fn a_disk_that_reports_rotation_seeks_until_it_shows_that_it_does_not() {
         let seek_detector = SeekDetector::that_says(false);
         jump(&seek_detector, 1000, |_| SLOW);
-        assert!(!seek_detector.seeks(), "it must know");
+        assert!(!seek_detector.seeks(), "the report counts");
 
         let seek_detector = SeekDetector::that_says(true);
         jump(&seek_detector, JUMPS_MIN - 1, |_| FAST);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_in_order_or_where_it_was_lately_and_long_ones_show_nothing() {
+    fn near_reads_and_long_reads_prove_nothing() {
         let seek_detector = SeekDetector::that_says(true);
         for number in 0..1000 {
             seek_detector.was_read(number * 4096, 4096, FAST);

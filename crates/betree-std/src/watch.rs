@@ -29,7 +29,7 @@ impl Watcher for TroubleLog {
     fn state_changed(&self, state: &State) {
         let volume = self.volume.display();
         match state {
-            State::Writable => tracing::info!("{volume}: there is room again, all is written"),
+            State::Writable => tracing::info!("{volume}: there is room again, and all data is written"),
             State::DeviceFull(trouble) => tracing::error!(
                 "{volume}: {}: nothing becomes durable until there is room, and then it goes on by itself",
                 trouble.why
@@ -44,9 +44,6 @@ impl Watcher for TroubleLog {
     }
 
     fn work_failed(&self, error: &Error) {
-        tracing::error!(
-            "{}: background work left alone what it could not read: {error}",
-            self.volume.display()
-        );
+        tracing::error!("{}: background work skipped unreadable data: {error}", self.volume.display());
     }
 }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_compressed_comes_back() {
+    fn compressed_bytes_are_restored() {
         let codec = Zstd::default();
         for raw in [Vec::new(), vec![7; 100_000], (0..9000u32).map(|i| ((i * i) >> 3) as u8).collect()] {
             let mut stored = vec![1, 2, 3];

@@ -20,8 +20,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let device = Arc::new(FileDevice::create(path, VOLUME_BYTES)?);
     Env::format(device.clone(), &Geometry::for_volume(VOLUME_BYTES, 2), [7; 16])?;
     let env = Arc::new(Env::open(device, Options::new(16 << 20, Arc::new(Replace)))?);
-    // Without these threads the calls themselves do the work, and nothing is synced by itself every five
-    // seconds.
+    // Without these threads the calls do the work themselves, and nothing is synced every five seconds.
     let workers = Workers::start(Arc::clone(&env), WorkersOptions::default())?;
 
     let mut batch = Batch::new();
@@ -29,7 +28,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     batch.put(BY_CUSTOMER, b"ada/order 1", b"");
     // Both, or neither: for readers, and after a crash.
     env.commit(&batch)?;
-    // What was committed before a sync that returned survives a crash.
+    // Commits before a sync that returned survive a crash.
     env.sync()?;
     workers.stop();
     // The process may end here without a close: opening replays the log.

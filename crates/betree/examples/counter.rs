@@ -1,5 +1,5 @@
-//! A counter that is never read to be changed: each addition is an upsert, a message that waits in the tree
-//! until somebody reads the value.
+//! A counter that additions do not read: each addition is an upsert, a message that waits in the tree until a
+//! reader wants the value.
 //!
 //!     cargo run -p betree --example counter -- /tmp/counters.betree
 
@@ -44,7 +44,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
         batch.upsert(COUNTERS, page.as_bytes(), &1_u64.to_le_bytes());
         env.commit(&batch)?;
     }
-    // Not one of these additions looked at the value that it adds to.
+    // None of these additions read the value that it adds to.
     writeln!(out, "queries of the additions: {}", env.stats().point_queries)?;
     let visits = env.get(COUNTERS, b"page 0")?.unwrap_or_default();
     writeln!(out, "visits of page 0: {}", number(&visits))?;

@@ -1,5 +1,5 @@
-//! Clones a range of keys under another prefix, and deletes one, each at a cost that does not depend on how
-//! much it holds.
+//! Clones a range of keys under another prefix, and deletes one, each at a cost that does not depend on the
+//! range's size.
 //!
 //!     cargo run -p betree --example ranges -- /tmp/ranges.betree
 
@@ -38,7 +38,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     env.checkpoint()?;
     let written_bytes = env.stats().device_write_bytes;
 
-    // One message: what begins with "src/" appears as "copy/" too, and both share it.
+    // One message: keys below "src/" appear below "copy/" too, and both share the data.
     let mut batch = Batch::new();
     batch.clone_range(FILES, b"src/", b"copy/");
     env.commit(&batch)?;
@@ -47,7 +47,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     writeln!(out, "src/ has {}, copy/ has {}", count(&env, "src/")?, count(&env, "copy/")?)?;
     writeln!(out, "the clone wrote less than 300 kB of 2 MB: {is_small}")?;
 
-    // One message again; the copy keeps what it has.
+    // One message again; the copy keeps its keys.
     let mut batch = Batch::new();
     batch.delete_range(FILES, &Cut::before("src/"), &Cut::after("src/"));
     env.commit(&batch)?;

@@ -1,6 +1,6 @@
-//! Images that somebody has made, not rot: every number of every structure is another, and its checksum fits.
-//! Opened, read, checked and changed they may be refused or not; nothing panics, nothing goes on for ever,
-//! and nobody is given more memory than the volume is large.
+//! Forged images, not damaged ones: each number of each structure is replaced, with a fitting checksum.
+//! Opening, reading, checking and changing them may fail or not; but no call panics, runs for ever, or asks
+//! for more memory than the volume's size.
 
 mod image;
 mod versions;
@@ -26,11 +26,11 @@ const DICTS: u8 = 2;
 const GEOMETRY: Geometry =
     Geometry { node_bytes: 2048, basement_bytes: 512, fanout_max: 4, log_bytes: 256 << 10, dicts: DICTS };
 const BLOCKS: usize = 320;
-/// What numbers become.
+/// The replacements of numbers of four bytes.
 const WORDS: [u32; 4] = [0, 1, 0x8000_0000, u32::MAX];
-/// The same, of eight bytes.
+/// The replacements of numbers of eight bytes.
 const LONG_WORDS: [u64; 3] = [0, 1 << 62, u64::MAX];
-/// No cursor of a sound volume gives so many pairs.
+/// More pairs than any cursor of the sound volume returns.
 const PAIRS_MAX: usize = 10_000;
 
 struct Append;
@@ -74,7 +74,7 @@ fn fill(env: &Env, numbers: core::ops::Range<u32>) {
     }
 }
 
-/// A volume of a few levels, with something in the log.
+/// A volume of a few levels, with records in the log.
 fn sound() -> Image {
     let device = MemDevice::new(BLOCKS);
     Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
@@ -89,7 +89,7 @@ fn sound() -> Image {
     Image { bytes: device.durable_bytes() }
 }
 
-/// Uses an image for all that a volume is for. Gives whether anybody was told that something is wrong.
+/// Uses an image in every way. Returns whether any call reported a problem.
 fn is_refused(image: &Image, what: &str) -> bool {
     asked::largest();
     let refused = use_all(image);
@@ -126,12 +126,12 @@ fn use_all(image: &Image) -> bool {
     let mut steps = 0;
     while let Ok(true) = env.run_due_work() {
         steps += 1;
-        assert!(steps < 10_000, "background work comes to no end");
+        assert!(steps < 10_000, "background work does not end");
     }
     refused | env.sync().is_err() | env.close().is_err()
 }
 
-/// What a check does with an image that cannot be opened.
+/// Checks and reads an image that cannot be opened.
 fn look_at(image: &Image) {
     if let Ok(env) = Env::open_damaged(image.device(), options(), &mut |_| ()) {
         let _ = env.check(&mut |_| (), &mut |_, _| ());
@@ -157,8 +157,8 @@ fn walk(env: &Env, dict: DictId) -> Result<()> {
     Ok(())
 }
 
-/// Tries every number that may begin at a multiple of `step` in a structure of so many bytes. How many images
-/// were refused, of how many.
+/// Replaces the number at every multiple of `step` in a structure of `len` bytes. Returns how many images
+/// were refused, and how many were tried.
 fn try_all(
     what: &str,
     len: usize,
@@ -277,7 +277,7 @@ fn change_run(image: &mut Image, slot: u32, chosen: usize, stored: &[u8], change
     image.patch_header(slot, &|bytes| bytes.copy_from_slice(&header));
 }
 
-/// The runs of nodes as they are before compression: one of pairs and one of messages at least.
+/// Runs of nodes before compression: at least one of pairs and one of messages.
 fn some_runs(image: &Image) -> Vec<(u32, usize, Vec<u8>)> {
     let mut found: Vec<(u8, u32, Vec<u8>)> = Vec::new();
     for (slot, ..) in image.nodes() {
@@ -305,7 +305,7 @@ fn every_number_of_runs() {
     let runs = some_runs(&image);
     assert!(runs.len() >= 2);
     for (slot, chosen, raw) in runs {
-        // The first bytes and the last hold every field.
+        // The first and the last bytes hold every field.
         let whole = raw.len();
         let fits = |raw: &[u8]| lz4_flex::block::compress(raw).len();
         let places: Vec<usize> = (0..whole.min(120)).chain(whole.saturating_sub(60)..whole).collect();
@@ -331,7 +331,7 @@ fn every_number_of_runs() {
 }
 
 #[test]
-fn a_run_that_says_it_is_255_times_as_long_gets_no_memory_beyond_the_limits_of_a_node() {
+fn a_run_that_claims_255_times_its_length_gets_no_memory_beyond_the_limits_of_a_node() {
     let image = sound();
     let limit = image.limits().contents_bytes as usize;
     for (slot, chosen, _) in some_runs(&image) {
@@ -341,7 +341,7 @@ fn a_run_that_says_it_is_255_times_as_long_gets_no_memory_beyond_the_limits_of_a
         set_run(&mut hostile, slot, chosen, &bomb, StoredAs::Lz4);
         asked::largest();
         assert!(use_all(&hostile), "{} bytes that are {}", stored.len(), bomb.len());
-        // The log is read in parts that are as long as all of it here.
+        // One read of this log may be as long as the whole log.
         let (asked, limit) = (asked::largest(), limit.max(GEOMETRY.log_bytes as usize));
         assert!(asked <= limit && limit < bomb.len(), "{asked} bytes, of {limit}");
     }
@@ -360,7 +360,7 @@ fn every_number_of_the_log() {
     }
 }
 
-/// The error of an image whose log is changed.
+/// The error of opening an image with a changed log.
 fn opened(image: &Image) -> String {
     match open(image.device()) {
         Err(error @ Error::Corrupt { what: "log segment", .. }) => format!("{error}"),
@@ -370,7 +370,7 @@ fn opened(image: &Image) -> String {
 }
 
 #[test]
-fn numbers_of_changes_that_no_volume_comes_to_are_refused_with_their_place() {
+fn sequence_numbers_that_no_volume_reaches_are_refused_with_their_place() {
     let image = sound();
     let first = image.segments()[0].clone();
     let (first_msn, header_first, header_last) = (80, 40, 48);
@@ -383,7 +383,7 @@ fn numbers_of_changes_that_no_volume_comes_to_are_refused_with_their_place() {
         });
         assert!(opened(&hostile).contains("its records are not what its header says"));
     }
-    // More changes than it says, and fewer.
+    // More changes than the record says, and fewer.
     for changes in [1u32, 3] {
         let mut hostile = image.clone();
         hostile.patch_segment(&first, &|bytes| bytes[88..92].copy_from_slice(&changes.to_le_bytes()));

@@ -1,4 +1,4 @@
-//! The examples do what they say, on volumes in temporary files.
+//! The examples run on volumes in temporary files, and print the expected lines.
 #![allow(clippy::unwrap_used)]
 // The tests call `run` of each example; its `main` is for `cargo run --example`.
 #![allow(dead_code)]
@@ -18,7 +18,7 @@ mod ranges;
 
 type Run = fn(&Path, &mut dyn Write) -> Result<(), Box<dyn Error>>;
 
-/// What an example prints.
+/// The output of an example.
 fn printed(run: Run) -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut out = Vec::new();

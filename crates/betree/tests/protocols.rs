@@ -1,6 +1,6 @@
-//! The protocols between threads that matter, under a model checker that chooses the schedule:
-//! group commit, eviction against use, checkpoint capture against flushes.
-// A test that cannot go on says so by panicking.
+//! The important protocols between threads, under a model checker that chooses the schedule: group commit,
+//! eviction against use, checkpoint capture against flushes.
+// A test that cannot continue panics.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ const D: DictId = DictId(0);
 const OTHER: DictId = DictId(1);
 const BLOCKS: usize = 1024;
 
-/// A disk in memory that knows what of it is durable. Its lock is never held where the model
-/// checker could switch threads.
+/// A disk in memory that knows which of its bytes are durable. Its lock is never held where the model checker
+/// could switch threads.
 struct Disk {
     now: Mutex<Vec<u8>>,
     durable: Mutex<Vec<u8>>,
-    /// How many writes go well from now on; all, if nothing is said.
+    /// The number of writes that succeed from now on; `None` for all.
     writes_left: Mutex<Option<usize>>,
 }
 
@@ -28,7 +28,7 @@ impl Disk {
         Arc::new(Disk { now: Mutex::new(bytes), durable, writes_left: Mutex::new(None) })
     }
 
-    /// What a crash at this moment is sure to leave.
+    /// The bytes that are sure to survive a crash now.
     fn durable(&self) -> Vec<u8> {
         self.durable.lock().unwrap().clone()
     }
@@ -102,13 +102,13 @@ fn problems(env: &Env) -> Vec<String> {
     all
 }
 
-/// How many schedules to try; more by `BETRFS_SCHEDULES`.
+/// The number of schedules to try; `BETRFS_SCHEDULES` overrides it.
 fn schedules(usual: usize) -> usize {
     std::env::var("BETRFS_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
 #[test]
-fn what_a_sync_returned_for_is_durable_whoever_wrote_it() {
+fn synced_changes_are_durable_whichever_thread_wrote_them() {
     shuttle::check_random(
         || {
             let disk = Disk::holding(formatted());
@@ -177,7 +177,7 @@ fn readers_see_each_key_s_last_value_while_nodes_are_flushed_and_evicted() {
 }
 
 #[test]
-fn a_checkpoint_holds_a_moment_whatever_is_flushed_meanwhile() {
+fn a_checkpoint_holds_one_moment_during_flushes() {
     shuttle::check_random(
         || {
             let disk = Disk::holding(formatted());
@@ -224,7 +224,7 @@ fn a_checkpoint_holds_a_moment_whatever_is_flushed_meanwhile() {
 }
 
 #[test]
-fn what_other_threads_write_for_a_checkpoint_is_durable_when_it_returns() {
+fn nodes_that_other_threads_write_for_a_checkpoint_are_durable_when_it_returns() {
     shuttle::check_random(
         || {
             let disk = Disk::holding(formatted());
@@ -247,7 +247,7 @@ fn what_other_threads_write_for_a_checkpoint_is_durable_when_it_returns() {
             }
             env.stop();
             helpers.into_iter().for_each(|t| t.join().unwrap());
-            // Now it writes by itself.
+            // Without these threads the checkpoint writes its nodes itself.
             put(&env, &key(2, 0), b"last");
             env.close().unwrap();
             let after = open(&Disk::holding(disk.durable()), 1 << 20);
@@ -272,7 +272,7 @@ fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
             *disk.writes_left.lock().unwrap() = Some(1);
             (0..8).for_each(|n| put(&env, &key(1, n), &[n as u8; 100]));
             assert!(env.checkpoint().is_err());
-            assert!(env.checkpoint().is_err(), "what was not written is not forgotten");
+            assert!(env.checkpoint().is_err(), "unwritten nodes are still to be written");
             let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
             for n in 0..8 {
                 let found = after_crash.get(D, &key(0, n)).unwrap();
@@ -286,7 +286,7 @@ fn a_write_that_fails_in_another_thread_fails_the_checkpoint() {
 }
 
 #[test]
-fn writers_that_wait_for_room_go_on_whoever_makes_it() {
+fn waiting_writers_go_on_whichever_thread_makes_room() {
     shuttle::check_pct(
         || {
             let env = Arc::new(open(&Disk::holding(formatted()), 64 << 10));
@@ -294,7 +294,7 @@ fn writers_that_wait_for_room_go_on_whoever_makes_it() {
                 let env = env.clone();
                 thread::spawn(move || env.run_worker())
             };
-            // These bring what is in memory to the trees themselves.
+            // Clones flush the memtables themselves.
             let others = {
                 let env = env.clone();
                 thread::spawn(move || {
@@ -311,7 +311,7 @@ fn writers_that_wait_for_room_go_on_whoever_makes_it() {
                     thread::spawn(move || (0..8).for_each(|n| put(&env, &key(t, n), &[b'a'; 400])))
                 })
                 .collect();
-            // A writer that nobody wakes is a deadlock, which the model checker tells.
+            // A writer that no thread wakes is a deadlock, which the model checker reports.
             writers.into_iter().chain([others]).for_each(|t| t.join().unwrap());
             env.stop();
             worker.join().unwrap();

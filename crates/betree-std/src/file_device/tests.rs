@@ -11,7 +11,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_through_any_alignment() {
+fn written_bytes_are_read_back_through_any_alignment() {
     let dir = tempdir().unwrap();
     let device = FileDevice::create(&dir.path().join("v"), 8 * MIB).unwrap();
     assert_eq!(device.len(), 8 * MIB);
@@ -46,7 +46,7 @@ fn contents_survive_close_and_open() {
 }
 
 #[test]
-fn outside_its_range_or_off_its_blocks_it_answers_with_errors() {
+fn calls_outside_its_range_or_off_its_blocks_are_errors() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
     let device = FileDevice::create(&path, MIB).unwrap();
@@ -74,7 +74,7 @@ fn a_file_that_shrank_under_it_is_an_error() {
 }
 
 #[test]
-fn a_second_open_is_told_that_it_is_in_use() {
+fn a_second_open_is_refused_as_in_use() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
     let device = FileDevice::create(&path, MIB).unwrap();
@@ -131,7 +131,7 @@ fn an_existing_file_is_emptied_only_on_demand_and_keeps_its_mode() {
 }
 
 #[test]
-fn what_was_made_is_unmade_and_nothing_that_took_its_place() {
+fn unmake_removes_the_made_file_and_nothing_in_its_place() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
     let device = FileDevice::create(&path, MIB).unwrap();
@@ -151,14 +151,14 @@ fn what_was_made_is_unmade_and_nothing_that_took_its_place() {
     fs::rename(dir.path().join("away"), &path).unwrap();
     device.unmake();
     assert!(!path.exists());
-    // A failure on the way leaves nothing either.
+    // A failure in between leaves no file either.
     assert!(FileDevice::create(&path, u64::MAX).is_err());
     assert!(!path.exists());
 }
 
-/// The name is a link to another file, and becomes another's, as often as the other can make it.
+/// The path is a link that another thread keeps switching between two files.
 #[test]
-fn what_was_looked_at_is_what_is_opened() {
+fn the_file_that_is_examined_is_the_file_that_is_opened() {
     let dir = tempdir().unwrap();
     let (path, ours, victim) = (dir.path().join("v"), dir.path().join("ours"), dir.path().join("victim"));
     fs::write(&ours, b"").unwrap();
@@ -200,7 +200,7 @@ fn refusals_name_the_path_and_the_way_out() {
 }
 
 #[test]
-fn discarded_blocks_give_their_room_back_and_the_rest_stays() {
+fn discarding_frees_blocks_and_keeps_the_rest() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");
     let device = FileDevice::create(&path, 4 * MIB).unwrap();
@@ -221,7 +221,7 @@ fn discarded_blocks_give_their_room_back_and_the_rest_stays() {
 
 #[test]
 fn a_file_system_without_direct_io_is_used_through_the_page_cache() {
-    // tmpfs took direct I/O up only lately; either way it works and says which way it went.
+    // tmpfs supports direct I/O only in recent kernels; both ways must work.
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
     let device = FileDevice::create(&dir.path().join("v"), MIB).unwrap();
     device.write_at(4096, &pattern(4096, 5)).unwrap();

@@ -21,7 +21,7 @@ fn put(env: &Env, key: &[u8]) {
     env.commit(&batch).unwrap();
 }
 
-/// Waits for something that must come, and fails when it has not after a long time.
+/// Waits until `done`, and fails after a long time.
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -39,7 +39,7 @@ fn fast(sync_ms: u64, checkpoint_ms: u64) -> WorkersOptions {
 }
 
 #[test]
-fn what_is_committed_is_synced_before_long_and_once() {
+fn commits_are_synced_soon_and_once() {
     let (device, env) = volume();
     let workers = Workers::start(Arc::clone(&env), fast(5, 1 << 30)).unwrap();
     for i in 0..3u8 {
@@ -47,7 +47,7 @@ fn what_is_committed_is_synced_before_long_and_once() {
         put(&env, &[i]);
         wait_until("a sync", || device.counts().syncs > before);
     }
-    // Ten periods in which nothing is committed: nothing is synced.
+    // Ten periods without a commit: nothing is synced.
     thread::sleep(Duration::from_millis(10));
     let idle = device.counts().syncs;
     thread::sleep(Duration::from_millis(50));
@@ -87,7 +87,7 @@ fn a_failing_device_leaves_the_threads_alive_and_stoppable() {
     assert!(!timer.reported);
     timer.tick(Instant::now());
     assert!(timer.reported, "the failure is reported");
-    assert_eq!(timer.synced_commits, 0, "what failed does not count as synced");
+    assert_eq!(timer.synced_commits, 0, "failed syncs do not count");
     let workers = Workers::start(Arc::clone(&env), fast(5, 20)).unwrap();
     thread::sleep(Duration::from_millis(50));
     let start = Instant::now();
@@ -103,7 +103,7 @@ fn a_volume_that_is_dropped_with_its_threads_is_closed() {
     put(&env, b"a");
     let before = device.counts().syncs;
     drop(env);
-    assert_eq!(device.counts().syncs, before, "the threads have it still");
+    assert_eq!(device.counts().syncs, before, "the threads still have it");
     drop(workers);
     let left = Arc::new(device.copy()) as Arc<dyn betree_platform::Device>;
     let env = Env::open(left, Options::new(4 << 20, Arc::new(Replace))).unwrap();

@@ -1,4 +1,4 @@
-//! An image whose structures are changed, each with a checksum that fits what it holds then.
+//! An image whose structures can be changed, with checksums that fit the new contents.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Image {
         self.patch_directory(&|bytes| bytes.copy_from_slice(&directory));
     }
 
-    /// Where each node stands: its parts, and its header's length.
+    /// Slot, parts and header length of each node.
     pub fn nodes(&self) -> Vec<(u32, Vec<BlockRange>, usize)> {
         let mut all = Vec::new();
         let mut slot = 0;
@@ -148,7 +148,7 @@ impl Image {
         self.put_header(slot, &bytes);
     }
 
-    /// Gives a node another header, which may be longer: its runs move behind it, which is to fit in the
+    /// Replaces a node's header by one that may be longer: its runs move behind it, and must fit into the
     /// extent.
     pub fn set_header(&mut self, slot: u32, header: &Header) {
         let (_, parts, old_len) = self.nodes().into_iter().find(|(other, ..)| *other == slot).unwrap();

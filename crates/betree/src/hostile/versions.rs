@@ -1,5 +1,5 @@
-//! Volumes of other versions, earlier and later: each unknown bit, tag and kind does what docs/format.md says
-//! of it.
+//! Volumes of other versions, earlier and later: each unknown bit, tag and kind has the effect that
+//! docs/format.md defines.
 
 use std::string::{String, ToString};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::key::Cut;
 use crate::settings::{DictId, Options};
 use crate::upsert::{Replace, Upsert};
 
-/// Where the feature words stand in a superblock: compat, ro_compat, incompat.
+/// The offset of the feature words in a superblock: compat, ro_compat, incompat.
 const COMPAT: usize = 504;
 const RO_COMPAT: usize = 512;
 const INCOMPAT: usize = 520;
 
-/// A sound volume whose superblocks have a byte of another value.
+/// A sound volume with another value of one byte in its superblocks.
 fn with_byte(at: usize, value: u8) -> Image {
     let mut image = sound();
     image.patch_superblock(&|block| block[at] = value);
@@ -50,7 +50,7 @@ fn put(env: &Env) -> Result<()> {
 }
 
 #[test]
-fn a_volume_of_an_earlier_version_is_refused_with_how_to_copy_its_contents() {
+fn a_volume_of_an_earlier_version_is_refused_with_advice_to_copy_its_contents() {
     for version in 1..VERSION {
         let image = with_byte(8, version as u8);
         let older = Error::OlderFormat { found: version, known: VERSION };
@@ -99,7 +99,7 @@ fn an_unknown_read_only_feature_opens_for_reading_and_nothing_is_written() {
 }
 
 #[test]
-fn unknown_compatible_features_and_tags_are_kept_by_whoever_writes_the_superblock() {
+fn every_write_of_the_superblock_keeps_unknown_compatible_features_and_tags() {
     let mut tail = TaggedTail::default();
     assert!(tail.set(1, b"one") && tail.set(40_000, &[9; 300]));
     let mut image = sound();
@@ -139,7 +139,7 @@ impl Upsert for Other {
 }
 
 #[test]
-fn a_volume_is_opened_with_the_upsert_function_that_it_was_used_with_and_no_other() {
+fn a_volume_opens_only_with_the_upsert_function_that_it_was_used_with() {
     let image = sound();
     let made_with = || String::from("`append 64` version 1");
     for (other, opened_with) in
@@ -183,7 +183,7 @@ fn label_and_uuid_are_kept_and_can_be_changed() {
     env.set_label(&label).unwrap();
     env.set_uuid(uuid::Uuid::max()).unwrap();
     let changed = Identity { label, uuid: uuid::Uuid::max(), ..made };
-    // It is durable without anything more.
+    // It is durable without another call.
     let crashed = MemDevice::holding(device.durable_bytes());
     assert_eq!(open(crashed).unwrap().identity(), changed);
     device.fail_writes(true);
@@ -193,7 +193,7 @@ fn label_and_uuid_are_kept_and_can_be_changed() {
 
 #[test]
 fn superblocks_of_one_volume_may_differ_in_label_and_size() {
-    // The other pair is of the checkpoint before.
+    // The other pair is of the previous checkpoint.
     let device = MemDevice::new(super::BLOCKS);
     Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
     let env = open(device.clone()).unwrap();
@@ -211,7 +211,7 @@ fn superblocks_of_one_volume_may_differ_in_label_and_size() {
 }
 
 #[test]
-fn a_log_record_of_a_later_version_is_refused_by_its_kind_and_not_passed_over() {
+fn a_log_record_of_a_later_version_is_refused_by_its_kind_and_not_skipped() {
     let mut image = sound();
     let place = image.segments()[1].clone();
     // The kind of the first change: behind the headers of segment and record.
@@ -240,7 +240,7 @@ fn with_headers(change: impl Fn(&mut Header)) -> Image {
     image
 }
 
-/// What a check of an image's last checkpoint says is wrong.
+/// The problems that a check of an image's last checkpoint reports.
 fn problems(image: &Image) -> Vec<String> {
     let mut all = Vec::new();
     let env = Env::open_damaged(image.device(), options(), &mut |_| ()).unwrap();
@@ -248,7 +248,7 @@ fn problems(image: &Image) -> Vec<String> {
     all
 }
 
-/// A sound volume of which one leaf's header has a section of this kind, and that leaf.
+/// A sound volume with a section of this kind in one leaf's header.
 fn with_section(kind: u16) -> Image {
     let mut image = sound();
     let nodes = image.nodes();
@@ -260,7 +260,7 @@ fn with_section(kind: u16) -> Image {
 }
 
 #[test]
-fn a_section_of_a_later_version_is_passed_over_or_refuses_its_node_as_its_kind_says() {
+fn the_kind_of_an_unknown_section_decides_whether_its_node_is_readable() {
     let expected = pairs(&open(sound().device()).unwrap());
     let image = with_section(0x7abc);
     assert_eq!(problems(&image), [""; 0]);
@@ -284,7 +284,7 @@ fn a_section_of_a_later_version_is_passed_over_or_refuses_its_node_as_its_kind_s
 }
 
 #[test]
-fn a_check_tells_of_a_header_that_does_not_belong_where_it_stands() {
+fn a_check_reports_a_header_in_the_wrong_place() {
     assert_eq!(problems(&with_headers(|_| ())), [""; 0]);
     for (change, what) in [
         ((|header| header.origin.volume_id[0] ^= 1) as fn(&mut Header), "it is of another volume"),
@@ -294,7 +294,7 @@ fn a_check_tells_of_a_header_that_does_not_belong_where_it_stands() {
         (|header| header.id.generation += 1, "should"),
         (|header| header.height = header.height.max(1) + 1, "height"),
     ] {
-        // A leaf's entries are others: it takes no height.
+        // A leaf's entries have another form, so only interior nodes get another height.
         let image = with_headers(|header| {
             if (header.height == 0) != (what == "height") {
                 change(header);
