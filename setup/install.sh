@@ -1,12 +1,12 @@
-# Sourced by the commands beside it: installs what they need on a Debian machine, and nothing that is
-# there already.
+# Sourced by the commands beside it: installs the missing packages and toolchains they need on a Debian
+# machine.
 
 # Runs a command as root.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# Installs those of the named Debian packages that are missing.
+# Installs the missing ones of the named Debian packages.
 need_packages() {
     local missing=() package
     for package in "$@"; do
@@ -18,10 +18,10 @@ need_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-# Makes sure that the toolchain of rust-toolchain.toml is there, with all that it names.
+# Makes sure that the toolchain of rust-toolchain.toml is there, with its components and targets.
 need_rust() {
     if ! command -v rustup >/dev/null; then
-        echo "rustup is missing: install it as the home page of Rust tells, then run this again" >&2
+        echo "rustup is missing: install it as described on https://rustup.rs, then run this again" >&2
         exit 1
     fi
     local channel
