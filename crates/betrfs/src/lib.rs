@@ -6,33 +6,11 @@
 //! messages; answers that are in memory take no query of the tree.
 //!
 //! ```
-//! # use std::sync::{Arc, Mutex};
-//! # use betree_platform::{Device, DeviceError, Platform};
-//! # struct Memory(Mutex<Vec<u8>>);
-//! # impl Device for Memory {
-//! #     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-//! #         buf.copy_from_slice(&self.0.lock().unwrap()[offset as usize..][..buf.len()]);
-//! #         Ok(())
-//! #     }
-//! #     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-//! #         self.0.lock().unwrap()[offset as usize..][..buf.len()].copy_from_slice(buf);
-//! #         Ok(())
-//! #     }
-//! #     fn sync(&self) -> Result<(), DeviceError> { Ok(()) }
-//! #     fn len(&self) -> u64 { self.0.lock().unwrap().len() as u64 }
-//! #     fn seeks(&self) -> bool { false }
-//! #     fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> { Ok(()) }
-//! # }
-//! # struct Still;
-//! # impl Platform for Still {
-//! #     fn now_ns(&self) -> i64 { 0 }
-//! #     fn random_u64(&self) -> u64 { 4 }
-//! # }
+//! # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
 //! use betrfs::{FileType, FormatOptions, NewNode, OpenOptions, Volume};
 //!
 //! # fn main() -> betrfs::Result<()> {
-//! # let device = Arc::new(Memory(Mutex::new(vec![0; 32 << 20])));
-//! # let platform = Arc::new(Still);
+//! # let (device, platform) = doc::device();
 //! Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
 //! let volume = Volume::open(device, OpenOptions::new(platform))?;
 //!

@@ -19,6 +19,19 @@ use crate::volume::Volume;
 impl Volume {
     /// The attributes of an object, also of a removed one that the caller still holds.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// let attr = volume.getattr(file)?;
+    /// assert_eq!((attr.size, attr.perm, attr.nlink), (4, 0o644, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Stale`] if the caller does not hold it.
     pub fn getattr(&self, node: InodeId) -> Result<Attr> {
@@ -28,6 +41,25 @@ impl Volume {
     }
 
     /// Changes attributes.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{InodeId, SetAttr, TimeSet};
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// let set = SetAttr {
+    ///     perm: Some(0o600),
+    ///     size: Some(2),
+    ///     mtime_ns: Some(TimeSet::At(0)),
+    ///     ..SetAttr::default()
+    /// };
+    /// let attr = volume.setattr(file, &set)?;
+    /// assert_eq!((attr.perm, attr.size, attr.mtime_ns), (0o600, 2, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::FileTooLarge`]; with a size, [`Error::IsADirectory`] or [`Error::Invalid`] for anything but a

@@ -56,6 +56,19 @@ impl Volume {
     /// Checks the volume from the device up, and skips unreadable parts; `progress` gets the number of the
     /// engine's nodes done, and of all. Nothing is changed, and other operations on the volume wait.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?;
+    /// let report = volume.check(&mut |done, all| assert!(done <= all))?;
+    /// assert!(report.problems.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The engine could not write its changes in memory before the check.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
@@ -68,6 +81,26 @@ impl Volume {
 
     /// Opens the volume on a device, checks it and closes it. If damage keeps the engine from opening, the
     /// volume is checked as far as it can be read, and not changed.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (device, platform) = doc::device();
+    /// use betrfs::{FormatOptions, OpenOptions, Volume};
+    ///
+    /// Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+    /// let options = OpenOptions::new(platform);
+    /// let report = Volume::examine(device.clone(), options.clone(), &mut |_, _| ())?;
+    /// assert!(report.problems.is_empty() && report.refused.is_none());
+    ///
+    /// // One bit of the first superblock flips.
+    /// device.rot(100, 3);
+    /// let report = Volume::examine(device, options, &mut |_, _| ())?;
+    /// assert_eq!(report.problems.len(), 1);
+    /// assert!(report.problems[0].what.contains("superblock"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// There is nothing to check: no volume, a volume of a later version, or no memory.

@@ -50,6 +50,24 @@ impl Volume {
     /// Makes `name` a copy of an object as it is now, with everything below it. Both can be changed
     /// afterwards, and neither sees the other's changes.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// let file = volume.create_with(dir, b"file", &new_file, b"text")?.node;
+    /// volume.clone_inode(dir, InodeId::ROOT, b"copy")?;
+    ///
+    /// volume.write(file, 0, b"changed")?;
+    /// let mut bytes = Vec::new();
+    /// volume.read(volume.resolve(b"/copy/file")?.node, 0, 100, &mut bytes)?;
+    /// assert_eq!(bytes, b"text");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Exists`] if the name is taken; [`Error::NameTooLong`] also if a key below the copy might
     /// become too long.
@@ -104,6 +122,21 @@ impl Volume {
     /// Makes an empty file or directory a copy of another, as [`clone_inode`](Volume::clone_inode) does:
     /// contents, owner, permissions, times of changes, extended attributes. The copy leaves out a target
     /// below its source.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// let from = volume.create_with(InodeId::ROOT, b"from", &new_file, b"text")?.node;
+    /// let to = volume.create(InodeId::ROOT, b"to", &new_file)?.node;
+    /// volume.clone_onto(from, to)?;
+    /// assert_eq!(volume.getattr(to)?.size, 4);
+    /// assert_eq!(volume.clone_onto(from, to), Err(Error::NotEmpty));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotEmpty`] if the target has contents; [`Error::HeldBySnapshots`]; [`Error::Invalid`] if the

@@ -21,6 +21,20 @@ impl Volume {
     /// Makes an entry of any type but a symbolic link. A directory made in `.betrfs-snapshots` is a snapshot
     /// of the directory of that entry.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::{Error, FileType, InodeId, NewNode};
+    ///
+    /// let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 1000, gid: 1000, rdev: 0 };
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?;
+    /// assert_eq!((dir.attr.file_type, dir.attr.perm), (FileType::Directory, 0o755));
+    /// assert_eq!(volume.create(InodeId::ROOT, b"dir", &new_dir), Err(Error::Exists));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Exists`] if the name is taken.
     pub fn create(&self, parent: InodeId, name: &[u8], new: &NewNode) -> Result<Entry> {
@@ -32,6 +46,18 @@ impl Volume {
 
     /// Makes a file with its contents, at a lower cost than [`create`](Volume::create) and
     /// [`write`](Volume::write). After a crash it has all of them or does not exist.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"greeting", &new_file, b"hello")?;
+    /// assert_eq!(file.attr.size, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Exists`] if the name is taken; [`Error::Invalid`] for anything but a regular file;
@@ -47,6 +73,18 @@ impl Volume {
     }
 
     /// Makes a symbolic link.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let link = volume.symlink(InodeId::ROOT, b"link", b"some/file", 1000, 1000)?;
+    /// assert_eq!(volume.readlink(link.node)?, b"some/file");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Exists`] if the name is taken.
@@ -79,6 +117,24 @@ impl Volume {
 
     /// Makes a file without a name, for the caller to open. Like a file that was unlinked while open, it is
     /// deleted with its last close unless [`Volume::link`] has named it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create_unnamed(InodeId::ROOT, &new_file)?.node;
+    /// volume.open_inode(file)?;
+    /// volume.write(file, 0, b"complete")?;
+    ///
+    /// // The name appears with all contents.
+    /// volume.link(file, InodeId::ROOT, b"file")?;
+    /// volume.release_node(file);
+    /// assert_eq!(volume.resolve(b"/file")?.attr.size, 8);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::Invalid`] for anything but a regular file.

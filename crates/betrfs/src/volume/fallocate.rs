@@ -28,6 +28,22 @@ impl Volume {
     /// Allocated or zeroed blocks that are not stored yet have room set aside, which no other file gets,
     /// until they are written, cut off or punched, or the volume is closed.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{FallocateMode, InodeId};
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, &[7; 12_288])?.node;
+    /// volume.fallocate(file, FallocateMode::PunchHole, 4096, 4096)?;
+    ///
+    /// let mut bytes = Vec::new();
+    /// volume.read(file, 4000, 200, &mut bytes)?;
+    /// assert_eq!(bytes, [[7; 96].as_slice(), &[0; 104]].concat());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Invalid`] for an empty range; [`Error::FileTooLarge`]; [`Error::NoSpace`] if the room is not
     /// there. Nothing was changed.
@@ -95,6 +111,20 @@ impl Volume {
     }
 
     /// The first place at or behind `offset` that is data, or that is a hole. The end of the file is a hole.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{InodeId, SeekWhat, SetAttr};
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// volume.setattr(file, &SetAttr { size: Some(1 << 20), ..SetAttr::default() })?;
+    /// assert_eq!(volume.seek(file, 0, SeekWhat::Data)?, 0);
+    /// assert_eq!(volume.seek(file, 0, SeekWhat::Hole)?, 4096);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchPlace`] if there is none, or `offset` is not before the end.

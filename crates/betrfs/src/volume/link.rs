@@ -19,6 +19,20 @@ use crate::volume::Volume;
 impl Volume {
     /// Adds a name to a file. For a file without a name it is the first.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?.node;
+    /// volume.link(file, InodeId::ROOT, b"other")?;
+    /// assert_eq!(volume.resolve(b"/other")?.node, file);
+    /// assert_eq!(volume.getattr(file)?.nlink, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::IsADirectory`] for a directory; [`Error::TooManyLinks`].
     pub fn link(&self, node: InodeId, parent: InodeId, name: &[u8]) -> Result<Entry> {

@@ -23,6 +23,20 @@ const DIRS_AT_ONCE: usize = 8;
 impl Volume {
     /// Looks a name up.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// let file = volume.create(dir, b"file", &new_file)?;
+    /// assert_eq!(volume.lookup(dir, b"file")?, file);
+    /// assert_eq!(volume.lookup(dir, b"none"), Err(Error::NotFound));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotFound`] if there is none.
     pub fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Entry> {
@@ -79,6 +93,20 @@ impl Volume {
     /// Walks a path from the root. Empty components are ignored, symbolic links are not followed. Counts one
     /// lookup of the entry it returns.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// let file = volume.create(dir, b"file", &new_file)?;
+    /// assert_eq!(volume.resolve(b"/dir/file")?, file);
+    /// assert_eq!(volume.resolve(b"dir//file/")?, file);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Volume::lookup`].
     pub fn resolve(&self, path: &[u8]) -> Result<Entry> {
@@ -106,6 +134,28 @@ impl Volume {
     }
 
     /// Counts an opening: the file stays readable and writable even if it is unlinked.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// volume.open_inode(file)?;
+    /// volume.unlink(InodeId::ROOT, b"file")?;
+    ///
+    /// let mut bytes = Vec::new();
+    /// volume.read(file, 0, 100, &mut bytes)?;
+    /// assert_eq!(bytes, b"text");
+    ///
+    /// // Its last holder deletes it.
+    /// volume.release_node(file);
+    /// volume.forget(file, 1);
+    /// assert_eq!(volume.getattr(file), Err(Error::Stale));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Stale`] if it was already removed.

@@ -114,6 +114,20 @@ pub struct Volume {
 impl Volume {
     /// Makes an empty volume on a device and discards its earlier contents.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (device, platform) = doc::device();
+    /// use betrfs::{FormatOptions, OpenOptions, Volume};
+    ///
+    /// let options = FormatOptions { label: "archive".into(), ..FormatOptions::default() };
+    /// Volume::format(device.clone(), &options, &*platform)?;
+    /// let volume = Volume::open(device, OpenOptions::new(platform))?;
+    /// assert_eq!(volume.env().identity().label, "archive");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The device's; the device is too small.
     pub fn format(device: Arc<dyn Device>, options: &FormatOptions, platform: &dyn Platform) -> Result<()> {
@@ -147,6 +161,24 @@ impl Volume {
     /// Opens a volume. Deletes the files that were unlinked but still open at the end of its last use, unless
     /// the engine was opened for reading ([`Env::open`]).
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (device, platform) = doc::device();
+    /// use betrfs::{FileType, FormatOptions, InodeId, NewNode, OpenOptions, Volume};
+    ///
+    /// Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+    /// let volume = Volume::open(device.clone(), OpenOptions::new(platform.clone()))?;
+    /// let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    /// volume.create(InodeId::ROOT, b"file", &new)?;
+    /// volume.close()?;
+    ///
+    /// let volume = Volume::open(device, OpenOptions::new(platform))?;
+    /// assert!(volume.resolve(b"/file").is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The engine's; [`Error::NotAVolume`] for a volume of a later version.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Volume> {
@@ -159,6 +191,23 @@ impl Volume {
 
     /// Opens the volume in an environment that was opened with [`Volume::engine_options`]. No other
     /// [`Volume`] may exist on it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (device, platform) = doc::device();
+    /// use std::sync::Arc;
+    ///
+    /// use betree::Env;
+    /// use betrfs::{FormatOptions, InodeId, OpenOptions, Volume};
+    ///
+    /// Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+    /// let env = Arc::new(Env::open(device, Volume::engine_options(8 << 20))?);
+    /// let volume = Volume::from_env(env, OpenOptions::new(platform))?;
+    /// assert_eq!(volume.resolve(b"/")?.node, InodeId::ROOT);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Volume::open`].
@@ -215,11 +264,47 @@ impl Volume {
     }
 
     /// The costs of operations since the volume was opened.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{InodeId, OpKind};
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// volume.read(file, 0, 100, &mut Vec::new())?;
+    /// let reads = volume.counters().of(OpKind::Read);
+    /// assert_eq!((reads.calls, reads.commits), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn counters(&self) -> Counters {
         self.counts.read()
     }
 
     /// Makes a file durable with its time of access, and with it every change committed before.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (device, platform) = doc::device();
+    /// use betrfs::{FormatOptions, InodeId, OpenOptions, Volume};
+    /// # use betrfs::{FileType, NewNode};
+    /// # Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+    /// # let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    /// # let volume = Volume::open(device.clone(), OpenOptions::new(platform.clone()))?;
+    ///
+    /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?.node;
+    /// volume.write(file, 0, b"durable")?;
+    /// volume.fsync(file)?;
+    ///
+    /// // As after a crash.
+    /// volume.env().abandon();
+    /// let volume = Volume::open(device, OpenOptions::new(platform))?;
+    /// assert_eq!(volume.resolve(b"/file")?.attr.size, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The engine's. Nothing is known then about changes that were not durable before.
@@ -239,6 +324,20 @@ impl Volume {
     }
 
     /// The room on the volume. Deletes that can be carried out are carried out first.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let before = volume.statfs()?;
+    /// assert!(before.available_bytes <= before.free_bytes && before.free_bytes < before.total_bytes);
+    /// volume.create_with(InodeId::ROOT, b"file", &new_file, &[7; 100_000])?;
+    /// assert!(volume.statfs()?.free_bytes < before.free_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// None so far.
@@ -261,6 +360,19 @@ impl Volume {
 
     /// Makes everything durable, including all times of access, and marks the volume clean. Later changes are
     /// refused. Unlinked files that are still held are deleted when the volume is opened next.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// volume.close()?;
+    /// let refused = volume.create(InodeId::ROOT, b"late", &new_file);
+    /// assert!(matches!(refused, Err(Error::ReadOnly { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The engine's.

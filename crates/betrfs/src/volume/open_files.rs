@@ -13,6 +13,22 @@ use crate::volume::Volume;
 impl Volume {
     /// The open files that a copy of an object would hold if it were made now.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// let file = volume.create(dir, b"file", &new_file)?.node;
+    /// volume.open_inode(file)?;
+    /// assert_eq!(volume.open_files_in(dir)?, [file]);
+    /// volume.release_node(file);
+    /// assert!(volume.open_files_in(dir)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Stale`](crate::Error::Stale).
     pub fn open_files_in(&self, source: InodeId) -> Result<Vec<InodeId>> {

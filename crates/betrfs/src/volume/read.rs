@@ -16,6 +16,22 @@ impl Volume {
     /// Replaces the contents of `out` by up to `len` bytes from `offset` on: fewer only at the end of the
     /// file.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"hello")?.node;
+    /// let mut bytes = Vec::new();
+    /// volume.read(file, 1, 3, &mut bytes)?;
+    /// assert_eq!(bytes, b"ell");
+    /// volume.read(file, 4, 100, &mut bytes)?;
+    /// assert_eq!(bytes, b"o");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::IsADirectory`](crate::Error::IsADirectory) and [`Error::Invalid`](crate::Error::Invalid) for
     /// anything but a file; [`Error::Damaged`](crate::Error::Damaged) if a block is lost.
@@ -43,6 +59,20 @@ impl Volume {
 
     /// Fills `out` with the bytes from `offset` on and returns their number: less than the length of `out`
     /// only at the end of the file.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{Access, InodeId};
+    ///
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"hello")?.node;
+    /// let mut buffer = [0; 8];
+    /// assert_eq!(volume.read_into(file, 1, &mut buffer, Access::Unnoticed)?, 4);
+    /// assert_eq!(&buffer[..4], b"ello");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Volume::read`].

@@ -21,6 +21,34 @@ impl Volume {
     /// The cookies of a listing are exact until a call finds no more entries; after a pause of more than ten
     /// minutes entries may be listed again.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::{InodeId, Objects};
+    ///
+    /// volume.create(InodeId::ROOT, b"a", &new_file)?;
+    /// volume.create(InodeId::ROOT, b"b", &new_dir)?;
+    ///
+    /// // Two calls: the first takes one entry, the second the rest.
+    /// let (mut names, mut cookie) = (Vec::new(), 0);
+    /// for most in [1, 100] {
+    ///     let mut room = most;
+    ///     volume.readdir(InodeId::ROOT, cookie, Objects::None, &mut |entry| {
+    ///         if room == 0 {
+    ///             return false;
+    ///         }
+    ///         room -= 1;
+    ///         cookie = entry.cookie;
+    ///         names.push(entry.name.to_vec());
+    ///         true
+    ///     })?;
+    /// }
+    /// assert_eq!(names, [b"a", b"b"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotADirectory`](crate::Error::NotADirectory).
     pub fn readdir(

@@ -41,6 +41,22 @@ impl Volume {
     /// Returns the objects that the caller holds and whose attributes have changed. Open files live on until
     /// they are closed; their other names, outside, stay.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::{InodeId, SnapshotsBelow};
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// for i in 0..100 {
+    ///     volume.create(dir, format!("file{i}").as_bytes(), &new_file)?;
+    /// }
+    /// volume.remove_below(dir, SnapshotsBelow::Hold)?;
+    /// volume.rmdir(InodeId::ROOT, b"dir")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and they are to hold it.

@@ -30,6 +30,25 @@ impl Volume {
     /// Renames an entry and replaces the target, as `renameat2` does, at a cost independent of the entry's
     /// size (dissertation §4.2).
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::{InodeId, RenameFlags};
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// let file = volume.create(dir, b"file", &new_file)?.node;
+    /// volume.rename(InodeId::ROOT, b"dir", InodeId::ROOT, b"moved", RenameFlags::default())?;
+    /// assert_eq!(volume.resolve(b"/moved/file")?.node, file);
+    ///
+    /// volume.create_with(dir, b"other", &new_file, b"text")?;
+    /// let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+    /// volume.rename(dir, b"file", dir, b"other", exchange)?;
+    /// assert_eq!(volume.resolve(b"/moved/other")?.node, file);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NameTooLong`] also if a key below the entry might become too long.
     pub fn rename(

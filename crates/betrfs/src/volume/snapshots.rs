@@ -28,6 +28,26 @@ const INO_BIT: u64 = 1 << 62;
 impl Volume {
     /// Whether an object is a snapshot or in one, and so cannot be changed.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::{Error, InodeId, SNAPSHOTS_NAME};
+    ///
+    /// // Making a directory in `.betrfs-snapshots` takes a snapshot.
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// let snapshots = volume.lookup(InodeId::ROOT, SNAPSHOTS_NAME)?.node;
+    /// volume.create(snapshots, b"monday", &new_dir)?;
+    ///
+    /// volume.write(file, 0, b"changed")?;
+    /// let old = volume.resolve(b"/.betrfs-snapshots/monday/file")?;
+    /// assert_eq!(old.attr.size, 4);
+    /// assert!(volume.is_read_only(old.node)? && !volume.is_read_only(file)?);
+    /// assert_eq!(volume.write(old.node, 0, b"x"), Err(Error::InSnapshot));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Stale`].
     pub fn is_read_only(&self, node: InodeId) -> Result<bool> {
@@ -188,6 +208,20 @@ impl Volume {
 
     /// The snapshots of a directory and of all directories below it, at the cost of one query for each
     /// directory that has any.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, new_dir) = doc::volume()?;
+    /// use betrfs::{InodeId, SNAPSHOTS_NAME};
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// let snapshots = volume.lookup(dir, SNAPSHOTS_NAME)?.node;
+    /// volume.create(snapshots, b"monday", &new_dir)?;
+    /// assert_eq!(volume.snapshots_below(InodeId::ROOT)?.paths, [b"dir/.betrfs-snapshots/monday"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if it was removed.

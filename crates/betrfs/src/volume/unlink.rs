@@ -37,6 +37,19 @@ pub(super) enum LastContents {
 impl Volume {
     /// Removes a name of anything but a directory. An open file stays readable and writable.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// volume.create(InodeId::ROOT, b"file", &new_file)?;
+    /// volume.unlink(InodeId::ROOT, b"file")?;
+    /// assert_eq!(volume.resolve(b"/file"), Err(Error::NotFound));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::IsADirectory`]; [`Error::NotFound`].
     pub fn unlink(&self, parent: InodeId, name: &[u8]) -> Result<()> {
@@ -45,6 +58,22 @@ impl Volume {
 
     /// Removes an empty directory or, in `.betrfs-snapshots`, a snapshot. Returns the objects in the snapshot
     /// that the caller holds; open files among them live on until they are closed.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// volume.create(dir, b"file", &new_file)?;
+    /// assert_eq!(volume.rmdir(InodeId::ROOT, b"dir"), Err(Error::NotEmpty));
+    /// volume.unlink(dir, b"file")?;
+    /// volume.rmdir(InodeId::ROOT, b"dir")?;
+    /// assert_eq!(volume.resolve(b"/dir"), Err(Error::NotFound));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotEmpty`]; [`Error::HeldBySnapshots`]; [`Error::NotFound`].

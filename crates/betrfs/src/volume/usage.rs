@@ -15,6 +15,23 @@ impl Volume {
     /// would free: those not shared with clones, snapshots and names outside. Runs a checkpoint first, so
     /// that changes in memory and in the log are counted too.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, new_dir) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?.node;
+    /// volume.create_with(dir, b"file", &new_file, &[7; 100_000])?;
+    /// let copy = volume.clone_inode(dir, InodeId::ROOT, b"copy")?.node;
+    ///
+    /// // The copy shares the file's blocks.
+    /// let usage = volume.usage(copy)?;
+    /// assert!(usage.exclusive_bytes < usage.stored_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The engine's.
     pub fn usage(&self, node: InodeId) -> Result<Usage> {

@@ -29,6 +29,23 @@ impl Volume {
     ///
     /// Set-id bits stay, as in [`fallocate`](Volume::fallocate); a program's capabilities are dropped.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?.node;
+    /// assert_eq!(volume.write(file, 0, b"hello world")?, 11);
+    /// volume.write(file, 6, b"there")?;
+    ///
+    /// let mut bytes = Vec::new();
+    /// volume.read(file, 0, 100, &mut bytes)?;
+    /// assert_eq!(bytes, b"hello there");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::FileTooLarge`]; [`Error::NoSpace`]. Nothing was written.
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
@@ -94,6 +111,23 @@ impl Volume {
     /// copied: fewer than `len` at the source's end, or where the caller has to ask again for the rest. A
     /// range at the same offset in both files is shared instead of copied, as far as whole blocks go or up to
     /// the ends of both files. Set-id bits stay, as in [`fallocate`](Volume::fallocate).
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let from = volume.create_with(InodeId::ROOT, b"from", &new_file, b"hello")?.node;
+    /// let to = volume.create(InodeId::ROOT, b"to", &new_file)?.node;
+    /// assert_eq!(volume.copy_range(from, 1, to, 0, 100)?, 4);
+    ///
+    /// let mut bytes = Vec::new();
+    /// volume.read(to, 0, 100, &mut bytes)?;
+    /// assert_eq!(bytes, b"ello");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file.

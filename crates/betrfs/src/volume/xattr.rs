@@ -36,6 +36,19 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
 impl Volume {
     /// The value of an extended attribute.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId, XattrMode};
+    ///
+    /// volume.set_xattr(InodeId::ROOT, b"user.color", b"red", XattrMode::Any)?;
+    /// assert_eq!(volume.get_xattr(InodeId::ROOT, b"user.color")?, b"red");
+    /// assert_eq!(volume.get_xattr(InodeId::ROOT, b"user.none"), Err(Error::NoData));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoData`] if there is none; [`Error::NotSupported`] outside of `user.`, `trusted.`
     /// and `security.`.
@@ -61,6 +74,19 @@ impl Volume {
     }
 
     /// Sets an extended attribute.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId, XattrMode};
+    ///
+    /// volume.set_xattr(InodeId::ROOT, b"user.color", b"red", XattrMode::Create)?;
+    /// let again = volume.set_xattr(InodeId::ROOT, b"user.color", b"green", XattrMode::Create);
+    /// assert_eq!(again, Err(Error::Exists));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Exists`] and [`Error::NoData`] by the mode; [`Error::RangeTooSmall`] over 255 bytes of name
@@ -115,6 +141,18 @@ impl Volume {
 
     /// The names of all extended attributes.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::{InodeId, XattrMode};
+    ///
+    /// volume.set_xattr(InodeId::ROOT, b"user.color", b"red", XattrMode::Any)?;
+    /// assert_eq!(volume.list_xattrs(InodeId::ROOT)?, [b"user.color"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Stale`].
     pub fn list_xattrs(&self, node: InodeId) -> Result<Vec<Vec<u8>>> {
@@ -124,6 +162,19 @@ impl Volume {
     }
 
     /// Removes an extended attribute.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::{InodeId, XattrMode};
+    ///
+    /// volume.set_xattr(InodeId::ROOT, b"user.color", b"red", XattrMode::Any)?;
+    /// volume.remove_xattr(InodeId::ROOT, b"user.color")?;
+    /// assert!(volume.list_xattrs(InodeId::ROOT)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoData`] if there is none.
