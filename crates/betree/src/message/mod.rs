@@ -1,10 +1,10 @@
 //! Messages: changes to keys and to ranges of keys, which wait in buffers.
 //!
 //! A buffer (the memtable, or a partition of a node) is a set of disjoint *range deletes* under *points* that
-//! are all newer than the range that covers them. Applying messages keeps it so: a range delete drops what it
-//! covers at once, and cuts the older ranges that it overlaps. Two messages of one buffer therefore never
-//! have to be compared by age, except the points of one key, which stand in the order of their sequence
-//! numbers.
+//! are all newer than the range that covers them. Applying messages keeps it so: a range delete drops the
+//! messages that it covers at once, and cuts the older ranges that it overlaps. Two messages of one buffer
+//! therefore never have to be compared by age, except the points of one key, which are in the order of their
+//! sequence numbers.
 
 mod bytes;
 mod ranges;
@@ -17,7 +17,7 @@ pub(crate) use ranges::{RangeDelete, RangeSet, subtract};
 /// The message sequence number: one order over all messages of an environment.
 pub(crate) type Msn = u64;
 
-/// What a point message does to its key.
+/// The effect of a point message on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {

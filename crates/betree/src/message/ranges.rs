@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn subtraction_leaves_what_the_newer_do_not_cover() {
+    fn subtraction_leaves_the_uncovered_parts() {
         let range = |lo, hi, msn| RangeDelete { lo: cut(lo), hi: cut(hi), msn };
         let older = [range(0, 10, 1), range(20, 30, 2)];
         let newer = [range(3, 5, 9), range(8, 22, 9), range(40, 50, 9)];

@@ -14,7 +14,7 @@ pub(crate) struct Edge {
     pub hi: Cut,
     /// From this node's coordinates to the child's.
     pub translation: Translation,
-    /// No child: a null edge. All keys of the window are absent but for what is pending.
+    /// No child: a null edge. All keys of the window are absent, except by pending messages.
     pub child: Option<NodeId>,
     /// No key in or below the child is longer, in the child's coordinates, in bytes.
     pub longest_key: u32,
@@ -32,7 +32,7 @@ impl Edge {
         Edge { lo, hi, translation, child: None, longest_key: 0, partition: None, gotos: Vec::new() }
     }
 
-    /// From the child's coordinates to this node's, for what the window shows.
+    /// From the child's coordinates to this node's, for keys in the window.
     pub fn up(&self) -> Translation {
         self.translation.inverse(self.lo.bytes())
     }
@@ -43,7 +43,7 @@ impl Edge {
         lifted.saturating_add(self.translation.strip_len as u32)
     }
 
-    /// How long a key of this node's coordinates is in the child's, in bytes.
+    /// The length in the child's coordinates of a key with `len` bytes in this node's.
     pub fn lifted_len(&self, len: u32) -> u32 {
         len.saturating_sub(self.translation.strip_len as u32)
             .saturating_add(self.translation.prepend.len() as u32)
@@ -54,13 +54,13 @@ impl Edge {
         (self.translation.cut(&self.lo), self.translation.cut(&self.hi))
     }
 
-    /// The size of what is pending in bytes.
+    /// The size of the pending messages in bytes.
     pub fn pending_bytes(&self) -> usize {
         let gotos = self.gotos.iter().map(Goto::bytes).sum::<usize>();
         self.partition.as_ref().map_or(0, |p| p.raw_bytes()) + gotos
     }
 
-    /// How many messages for ranges are pending, as far as known without a read.
+    /// The number of pending range messages, as far as known without a read.
     pub fn pending_ranges(&self) -> usize {
         self.partition.as_ref().map_or(0, |p| p.ranges()) + self.gotos.len()
     }

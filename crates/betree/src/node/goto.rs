@@ -1,4 +1,4 @@
-//! GOTO messages: a range shows what another node holds.
+//! GOTO messages: a range shows the contents of another node.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ pub(crate) struct Goto {
 }
 
 impl Goto {
-    /// The GOTO that shows what an edge shows; `None` for a null edge. Pending messages are left out.
+    /// The GOTO that shows the same as an edge, without the edge's pending messages; `None` for a null edge.
     pub fn of(edge: &Edge) -> Option<Goto> {
         Some(Goto {
             lo: edge.lo.clone(),

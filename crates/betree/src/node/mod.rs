@@ -37,7 +37,7 @@ pub(crate) struct Basement {
     pub piece: Arc<Piece>,
 }
 
-/// What a node holds.
+/// The contents of a node.
 #[derive(Clone)]
 pub(crate) enum Body {
     Leaf(Vec<Basement>),
@@ -140,8 +140,8 @@ impl Node {
         }
     }
 
-    /// An upper bound of the key lengths in and below an interior node, in its own coordinates, in bytes, as
-    /// its edges tell it.
+    /// An upper bound of the key lengths in and below an interior node, by its edges, in its own coordinates,
+    /// in bytes.
     pub fn longest_key(&self) -> u32 {
         self.edges().iter().map(Edge::longest_key_here).max().unwrap_or(0)
     }

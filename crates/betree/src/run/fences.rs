@@ -50,7 +50,7 @@ impl Fences {
         self.words.len() * size_of::<u64>() + self.shared.len()
     }
 
-    /// Indices of `len` keys with the border between the keys below `bytes` and the others between them; with
+    /// Two indices of `len` keys that enclose the border between the keys below `bytes` and the others; with
     /// `after`, the keys that begin with `bytes` count as below.
     pub fn around(&self, len: usize, bytes: &[u8], after: bool) -> (usize, usize) {
         let Some(behind) = bytes.strip_prefix(self.shared.as_slice()).filter(|_| !self.words.is_empty())
@@ -70,8 +70,8 @@ impl Fences {
 mod tests {
     use super::*;
 
-    /// All keys of up to three letters of a small alphabet behind a prefix: the fences leave the border in
-    /// what they return, for each key and for what lies between two.
+    /// All keys of up to three letters of a small alphabet behind a prefix: the fences' result encloses the
+    /// border, for each key and for places between two keys.
     #[test]
     fn the_border_lies_between_the_fences() {
         let letters = [0u8, 1, b'a', 0xff];

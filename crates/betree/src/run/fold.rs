@@ -116,8 +116,8 @@ fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -
         .unwrap_or(to)
 }
 
-/// The folded pairs of a basement of several runs, of which the oldest holds pairs, if its first key remains;
-/// `None` otherwise.
+/// The folded pairs of a basement in several runs, if the oldest run holds pairs and the first key remains;
+/// otherwise `None`.
 pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Option<Arc<Run>> {
     let first = layers.newest_first().map(|run| run.key(0).to_vec()).min()?;
     let is_foldable =

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Run, RunBuilder};
 use crate::message::{Kind, Msn, Point, RangeDelete, subtract};
 
-/// How many points at the front have the same key.
+/// The number of points at the front with the same key.
 pub(crate) fn same_key(points: &[Point<'_>]) -> usize {
     let Some(first) = points.first() else { return 0 };
     points.iter().take_while(|p| p.key == first.key).count()
@@ -96,17 +96,17 @@ impl Layers {
         self
     }
 
-    /// The run with the newest messages; of pairs alone, these.
+    /// The run with the newest messages; the pairs, if there are no messages.
     pub fn newest(&self) -> &Arc<Run> {
         self.newer.last().unwrap_or(&self.oldest)
     }
 
-    /// What all of them take in memory, in bytes.
+    /// The memory of all runs, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.newest_first().map(|run| run.memory_bytes()).sum()
     }
 
-    /// Of pairs with at most one run over them, both.
+    /// The pairs and the run over them; `None` if there are no pairs, or several runs over them.
     pub fn pairs_and_messages(&self) -> Option<(Arc<Run>, Option<Arc<Run>>)> {
         match self.newer.as_slice() {
             [] if self.oldest.is_pairs() => Some((self.oldest.clone(), None)),

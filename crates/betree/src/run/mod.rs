@@ -39,7 +39,7 @@ impl Run {
     /// Takes bytes from the device as a run if they are a valid one.
     ///
     /// # Errors
-    /// What is wrong with the bytes, in words.
+    /// The mismatch, in words.
     pub fn parse(bytes: Vec<u8>) -> Result<Run, &'static str> {
         let Parsed { points, ends_at, ranges, last_msn } = layout::parse(&bytes)?;
         Ok(Run { bytes, points, ends_at, ranges, last_msn, fences: Fences::default() }.fenced())

@@ -40,7 +40,7 @@ fn long_sample() -> Run {
     builder.finish()
 }
 
-/// Asks an accepted run for all that a run can be asked.
+/// Calls every query of an accepted run.
 fn assert_answers(run: &Run, place: &str) {
     for (index, point) in run.points(0, run.len()).enumerate() {
         let key = run.key(index);
@@ -74,7 +74,7 @@ fn a_search_from_any_point_on_finds_the_first_one_from_there() {
 }
 
 #[test]
-fn pairs_of_a_run_make_the_run_that_they_make_one_by_one() {
+fn pairs_pushed_as_a_range_make_the_same_run_as_one_by_one() {
     let (mut builder, keys) = (RunBuilder::default(), [&b"a"[..], b"bc", b"", b"d"]);
     let value = |index: usize| std::vec![index as u8; index * 3];
     let push =
@@ -114,6 +114,6 @@ fn no_truncation_and_no_flipped_bit_makes_a_run_panic() {
                 believed += 1;
             }
         }
-        assert!(believed > 0, "a flipped bit of a value is none of the run's business");
+        assert!(believed > 0, "a run does not verify its values");
     }
 }

@@ -73,7 +73,7 @@ fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
     edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
 }
 
-/// What applying messages does beside changing the node itself.
+/// The effects of applying messages, beside the change of the node itself.
 #[derive(Default)]
 pub(crate) struct Applied {
     /// Whether a large share of the messages may go on to a child at once.
@@ -302,7 +302,7 @@ impl Tree<'_> {
             let before_bytes = out.pushed_bytes();
             merged(base, points, ranges, self.upsert, &mut out);
             let out_bytes = out.pushed_bytes() - before_bytes;
-            // Messages over an empty basement tell nothing of what a merge yields.
+            // Messages over an empty basement say nothing about the yield of merges.
             if old_bytes > 0 {
                 self.dict.merge_yield.note(old_bytes + new_bytes, out_bytes, self.geometry.node_bytes);
             }

@@ -1,4 +1,5 @@
-//! What an edge shows, and new nodes made of it: the primitives under split, merge, grow and shrink.
+//! The part of a node that an edge shows, and new nodes made of it: the primitives under split, merge, grow
+//! and shrink.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

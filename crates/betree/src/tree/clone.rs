@@ -1,4 +1,4 @@
-//! Clones of key ranges: takes what a prefix holds as it stands, and puts it behind another prefix.
+//! Clones of key ranges: captures the contents of a prefix, and puts them behind another prefix.
 //!
 //! A source is *carved* out, not flushed (the dissertation flushes it, §5.2.1): the messages pending for it
 //! are collected from the root down to the first node whose edges part inside it. A new node is made there of
@@ -29,7 +29,7 @@ const SMALL_PARTS: usize = 4;
 /// across the bound of two nodes ends in the middle of one on either side.
 const TALL_MAX: usize = 3;
 
-/// What a source holds, without its prefix.
+/// The contents of a source, without its prefix.
 enum Captured {
     /// A small source: its pairs.
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
@@ -75,7 +75,7 @@ impl Pending {
     }
 }
 
-/// Translations between a dictionary's keys and what follows a prefix.
+/// Translations between a dictionary's keys and their parts behind a prefix.
 fn under_prefix(prefix: &[u8]) -> Lift {
     Lift {
         to: Translation::strip(prefix.len()),
@@ -92,7 +92,7 @@ fn refuse_too_long(longest_key: Option<usize>, most: usize) -> Result<()> {
 }
 
 impl Tree<'_> {
-    /// What the numbered changes of one batch make of the tree; every message before them is in the tree
+    /// The tree's new nodes for the numbered changes of one batch; every earlier message is in the tree
     /// already. All sources are captured before anything changes. Then deletes take effect, then clones in
     /// their order; none may produce a key over `key_bytes_max`. Nothing is visible until the change is
     /// installed.
@@ -272,7 +272,8 @@ impl Tree<'_> {
                 break parts;
             }
             if let Some(child) = next.child {
-                // A leaf, or a node no higher than a collected GOTO's target, cannot hold what was collected.
+                // A leaf, or a node no higher than a collected GOTO's target, cannot hold the collected
+                // messages.
                 let targets = collected.iter().chain([&pending]).flat_map(|p| &p.gotos);
                 let highest = targets.map(|goto| self.height_of(goto.target, change).saturating_add(1)).max();
                 let is_low = highest.is_some_and(|highest| self.height_of(child, change) < highest);
@@ -307,7 +308,7 @@ impl Tree<'_> {
         if nothing_collected && (at_root && !is_low || is_whole) {
             return Ok(Captured::Edges(lift_all(&parts)?));
         }
-        // The root can name only what is lower than it; otherwise one node becomes wider than usual.
+        // The root can name only lower nodes; otherwise one node becomes wider than usual.
         let fits = self.height_of_tree(&parts) < root.height || planted::is(Bug::CarvedNodeAsHighAsRoot);
         let parts = if fits { self.bundle_edges(parts, change)? } else { parts };
         let target = self.carve(&lo, &hi, &parts, &collected, change)?;
@@ -315,7 +316,8 @@ impl Tree<'_> {
         Ok(Captured::Edges(lift_all(&[target])?))
     }
 
-    /// Follows the single edge that covers a source, and returns what is pending there for it.
+    /// Follows the single edge that covers a source. Returns the edge to follow and the messages pending here for
+    /// the source.
     fn step(&self, part: &Edge, lo: &Cut, hi: &Cut) -> Result<(Edge, Pending)> {
         let mut pending = Pending::default();
         let mut next = Edge { partition: None, gotos: Vec::new(), ..part.clone() };

@@ -1,6 +1,6 @@
 //! Keeps the edges of a node few after clones have cut ranges up and gone: edges to little are replaced by
-//! that child's own edges, neighbours merge, and runs of low edges go below a node of their own. A tree so
-//! grows by what it holds, not by how often that was moved.
+//! that child's own edges, neighbours merge, and runs of low edges go below a node of their own. So a tree
+//! grows with its contents, not with the number of clones.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -151,7 +151,7 @@ impl Tree<'_> {
         Ok(self.basement_pairs(&pieces)?.iter().any(shows_some))
     }
 
-    /// Gives a node other edges, in one step with the rest of a change.
+    /// Installs a version of a node with other edges, in one step with the rest of a change.
     fn with_edges(&self, node: &Node, edges: Vec<Edge>, mut change: TreeChange) -> Arc<Node> {
         let node = self.with_body(node, Body::Interior(edges));
         change.changed.push(node.clone());

@@ -38,8 +38,8 @@ impl Tree<'_> {
     }
 
     /// Merges the runs of an edge's partition if the result has at most half their size: the rest was
-    /// overwritten, and what is overwritten again and again need not go down. `false` if the result would be
-    /// larger.
+    /// overwritten, and keys that are overwritten again and again need not go down. `false` if the result
+    /// would be larger.
     pub(super) fn shrink(&self, node: &Node, index: usize) -> Result<bool> {
         let partition = node.edges().get(index).and_then(|edge| edge.partition.as_ref());
         let Some(piece) = partition else { return Ok(false) };

@@ -10,8 +10,8 @@ impl Tree<'_> {
     /// Frees one dead node: drops its references and its table entry in one step, so that no checkpoint sees
     /// half of that (§5.3.4). `false` if no node is dead.
     ///
-    /// A dead node that cannot be read tells no references to drop. It stays in the table, which is all that
-    /// is lost, and the next opening tries again.
+    /// The references of an unreadable dead node are unknown. It stays in the table, with all that it names;
+    /// nothing else is lost, and the next opening tries again.
     ///
     /// Called with the structure lock held.
     pub fn free_one(&self) -> Result<bool> {

@@ -12,9 +12,9 @@ use crate::planted::{self, Bug};
 use crate::run::RunBuilder;
 
 impl Tree<'_> {
-    /// The edges of a node after it received a GOTO newer than all that it holds. The GOTO waits above a
-    /// child if it lies whole in that child's window and the child is higher than its target. Otherwise it
-    /// becomes an edge (§4.2.1): what it covers is dropped, and the edges at its ends are narrowed. `change`
+    /// The edges of a node after it received a GOTO newer than all its messages. The GOTO waits above a child
+    /// if it lies whole in that child's window and the child is higher than its target. Otherwise it becomes
+    /// an edge (§4.2.1): the edges that it covers are dropped, and those at its ends are narrowed. `change`
     /// holds the new nodes that the table does not know yet.
     pub(super) fn place_goto(&self, edges: Vec<Edge>, goto: &Goto, change: &TreeChange) -> Result<Vec<Edge>> {
         let from = edges.partition_point(|e| e.hi <= goto.lo);
@@ -35,8 +35,8 @@ impl Tree<'_> {
         self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([goto.to_edge()]))
     }
 
-    /// The edges of a node after `[lo, hi)` was given to others: what lies inside is dropped, and edges
-    /// across the bounds keep the rest with its pending messages.
+    /// The edges of a node after other edges took `[lo, hi)`: edges inside are dropped, and edges across the
+    /// bounds keep the rest with its pending messages.
     pub(super) fn insert_edges(
         &self,
         edges: &[Edge],
@@ -55,7 +55,7 @@ impl Tree<'_> {
         Ok(all)
     }
 
-    /// Drops what is pending for `[lo, hi)`; ranges and GOTOs across the bounds are cut.
+    /// Drops the messages pending for `[lo, hi)`; ranges and GOTOs across the bounds are cut.
     fn purge(&self, edge: &mut Edge, lo: &Cut, hi: &Cut) -> Result<()> {
         edge.gotos = outside(&edge.gotos, lo, hi);
         let Some(piece) = &edge.partition else { return Ok(()) };

@@ -13,7 +13,7 @@ use crate::planted::{self, Bug};
 use crate::run::RunBuilder;
 
 impl Tree<'_> {
-    /// Replaces the child of an edge that shows nothing of it by a null edge.
+    /// Replaces an edge that shows nothing of its child by a null edge.
     pub(super) fn drop_child(&self, parent: &Node, index: usize) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index).filter(|edge| edge.gotos.is_empty()) else {
             return Ok(None);
@@ -43,8 +43,8 @@ impl Tree<'_> {
         Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
     }
 
-    /// Merges the children of the edges from `from` to `to` if what they show is together at most half a
-    /// node. Of a lower child the edge moves into the merged node. Returns the parent's new version.
+    /// Merges the children of the edges from `from` to `to` if the parts that these show are together at most
+    /// half a node. The edge to a lower child moves into the merged node. Returns the parent's new version.
     pub fn merge(&self, parent: &Node, from: usize, to: usize) -> Result<Option<Arc<Node>>> {
         let Some(merged @ [first, .., last]) = parent.edges().get(from..=to) else { return Ok(None) };
         let mut children = Vec::with_capacity(merged.len());

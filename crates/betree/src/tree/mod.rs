@@ -43,7 +43,7 @@ const EDGE_BYTES: usize = 160;
 /// Memory of a GOTO beyond its size in a buffer, in bytes.
 const GOTO_BYTES: usize = size_of::<Goto>();
 
-/// What every operation on a tree needs.
+/// The context of every operation on a tree.
 #[derive(Clone, Copy)]
 pub(crate) struct Tree<'e> {
     pub dict: &'e Dict,
@@ -54,7 +54,8 @@ pub(crate) struct Tree<'e> {
     pub upsert: &'e dyn Upsert,
 }
 
-/// New versions of nodes, to be installed in one step. Reference counts follow from what the versions name.
+/// New versions of nodes, to be installed in one step. Reference counts follow from the nodes that the
+/// versions name.
 #[derive(Default)]
 pub(crate) struct TreeChange {
     /// New versions of nodes in the table.

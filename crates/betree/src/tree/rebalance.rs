@@ -20,7 +20,7 @@ pub(crate) const PASSING_FLUSH_NODES: u32 = 40;
 /// No tree grows beyond this height; its root becomes larger instead.
 pub(super) const HEIGHT_MAX: u8 = 200;
 
-/// What a rebalancing did.
+/// The result of a rebalancing.
 #[derive(Default)]
 pub(crate) struct Rebalanced {
     pub flushes: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Rebalanced {
 
 impl Tree<'_> {
     /// Flushes until no node has more pending than its size, and splits and merges on the way back. Also
-    /// visits the nodes `reached` by what came before. With `emptied`, flushes all buffers, whatever they
-    /// hold, until there is no room; `emptied` collects the nodes that are done, and the next call passes
-    /// over them. `has_room` says whether this many more nodes could be written.
+    /// visits the nodes `reached` by earlier steps. With `emptied`, flushes all buffers, however little they
+    /// hold, until there is no room; `emptied` collects the nodes that are done, and the next call skips
+    /// them. `has_room` returns whether this many more nodes could be written.
     ///
     /// Called with the structure lock held.
     pub fn rebalance(
@@ -107,9 +107,9 @@ impl Tree<'_> {
         Ok(rebalanced)
     }
 
-    /// The weight of an edge's pending messages, in bytes of a buffer that is full at a node's size. A
-    /// message for a range weighs much: what it hides is kept until it has gone down, and readers have to
-    /// pass it.
+    /// The weight of an edge's pending messages, in bytes of a buffer that is full at a node's size. A range
+    /// message weighs much: the data that it hides is kept until it has gone down, and readers have to pass
+    /// it.
     fn pressure_bytes(&self, edge: &Edge) -> usize {
         let ranges_weigh = edge.pending_ranges().saturating_mul(self.geometry.range_weight_bytes());
         edge.pending_bytes().saturating_add(ranges_weigh)
@@ -131,7 +131,7 @@ impl Tree<'_> {
             true if child.height > 0 => self.compact_edges(&child)?,
             // Where most keys are new it is cheaper to leave messages where they are.
             true if self.store.may_keep_blocks() && self.dict.merge_yield.is_mostly_new() => child,
-            // Otherwise folding them into the pairs may free what they replace.
+            // Otherwise folding them into the pairs may free the values that they replace.
             true => self.folded(&child)?,
             false => child,
         };
@@ -189,12 +189,12 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Materializes the first edge of a node that shows only a part of its child: mostly, only that edge
-    /// keeps what is hidden, and all below it. `false` if there is no such edge.
+    /// Materializes the first edge of a node that shows only a part of its child: mostly, that edge alone
+    /// keeps the hidden part, and all below it, from being freed. `false` if there is no such edge.
     ///
-    /// A child with other references frees nothing as long as they last, and is materialized all the same:
-    /// that costs some hundred bytes for each clone, once, while a window left as it is would have to be
-    /// looked at again whenever one of the others goes.
+    /// A child with other references is materialized too, although it frees nothing as long as they last:
+    /// that costs some hundred bytes for each clone, once, while a remaining window would have to be looked
+    /// at again whenever one of the others goes.
     fn materialize_one_window(&self, node: &Node) -> Result<bool> {
         for (index, edge) in node.edges().iter().enumerate() {
             if let Some(id) = edge.child
@@ -300,7 +300,7 @@ impl Tree<'_> {
         self.height_above(edges).max(highest)
     }
 
-    /// Replaces the root; what only the old root named is freed later.
+    /// Replaces the root; nodes that only the old root named are freed later.
     fn replace_root(&self, old: &Node, top: Arc<Node>) {
         let (root, removed) = (Some(top.id), alloc::vec![old.id]);
         self.install(TreeChange { root, added: alloc::vec![top], removed, ..TreeChange::default() });

@@ -1,5 +1,5 @@
-//! Reclaims what is hidden along the bounds of deleted or replaced ranges: messages and windows that hide
-//! keys keep these from being freed until they are carried out.
+//! Reclaims hidden data along the bounds of deleted or replaced ranges: messages and windows that hide keys
+//! keep these from being freed until they are carried out.
 
 use alloc::vec::Vec;
 
@@ -11,8 +11,8 @@ use crate::node::{Node, NodeId};
 
 impl Tree<'_> {
     /// Takes range messages down along the cuts, and materializes the windows beside them, down to the
-    /// parents of leaves, as far as no other node names the nodes on the way. Less than a leaf stays hidden
-    /// on either side of a cut. Returns the nodes on the way for a rebalance. `has_room` says whether this
+    /// parents of leaves, unless other nodes name the nodes on the way. Less than a leaf stays hidden on
+    /// either side of a cut. Returns the nodes on the way for a rebalance. `has_room` returns whether this
     /// many more nodes could be written.
     ///
     /// Called with the structure lock held.

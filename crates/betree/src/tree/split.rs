@@ -11,8 +11,8 @@ use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node, inside, shown_basements};
 
 impl Tree<'_> {
-    /// Splits what an edge shows of its child in two. Returns the parent's new version, or `None` if there is
-    /// too little to split.
+    /// Splits the part of a child that an edge shows in two. Returns the parent's new version, or `None` if
+    /// there is too little to split.
     pub fn split(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
         let (lo, hi) = edge.shown();
@@ -26,8 +26,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Gives an edge that shows only a part of its child a node of that part (*materializing*), so that what
-    /// is hidden can be freed. Returns the parent's new version.
+    /// Makes a node of the part of a child that an edge shows (*materializing*), so that the hidden part can
+    /// be freed. Returns the parent's new version.
     pub fn materialize_window(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
         let Some(edge) = parent.edges().get(index) else { return Ok(None) };
         let (lo, hi) = edge.shown();
@@ -37,8 +37,8 @@ impl Tree<'_> {
         self.rebuild(parent, edge, index, child, &[lo, hi]).map(Some)
     }
 
-    /// Replaces the child of an edge by nodes for the parts of what it shows between the cuts, given in the
-    /// child's coordinates.
+    /// Replaces the child of an edge by nodes for the parts of its window between the cuts, which are given
+    /// in the child's coordinates.
     fn rebuild(
         &self,
         parent: &Node,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_falls_between_components_and_splits_what_it_is_given() {
+    fn a_cut_falls_between_components_and_separates_the_given_keys() {
         for (low, middle, high, cut) in [
             (&b"a\0x\0\x001"[..], &b"a\0x\0\x005"[..], &b"a\0y\0\x001"[..], Cut::after(*b"a\0x\0")),
             (b"a\0x\0\x001", b"a\0y\0\x001", b"a\0y\0\x009", Cut::before(*b"a\0y\0")),

@@ -1,5 +1,5 @@
-//! The tree on a device that holds other than what was written, what it writes while a checkpoint writes
-//! nodes that others merge, and how many reads bring what belongs together.
+//! The tree on a damaged device, its writes while a checkpoint writes nodes that other threads merge, and its
+//! number of reads for neighbouring pieces.
 
 mod block_inheritance;
 mod changes_during_checkpoint;
@@ -80,7 +80,7 @@ fn put(env: &Env, key: &[u8], value: &[u8]) {
     env.commit(&batch).unwrap();
 }
 
-/// Flushes what was committed to the root.
+/// Flushes all commits to the root.
 fn to_root(env: &Env) {
     env.engine.freeze(true);
     env.engine.absorb_all().unwrap();

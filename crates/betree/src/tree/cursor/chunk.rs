@@ -1,4 +1,4 @@
-//! The step of a cursor: what lies around a place.
+//! The step of a cursor: the pairs around a place.
 //!
 //! A *chunk* is the largest part of the key space around a place that one basement, one null edge or one
 //! range delete serves. Messages of the memtables and of the partitions above are merged with the basement's
@@ -137,7 +137,7 @@ impl Scope {
 }
 
 impl Tree<'_> {
-    /// Fills `chunk` with what lies around `at` on the side of `direction`, inside the range of `scope`.
+    /// Fills `chunk` with the pairs around `at` on the side of `direction`, inside the range of `scope`.
     pub(super) fn read_chunk(
         &self,
         scope: &Scope,
@@ -172,7 +172,7 @@ impl Tree<'_> {
             for run in self.store.layers(&level.piece)?.newest_first() {
                 sources.push(message_iter_of(run.clone(), level, direction));
                 if let Some(range) = range_around(run, &level.at, direction) {
-                    // It hides what is below: the chunk ends with the range.
+                    // It hides everything below: the chunk ends with the range.
                     if let Some(part) = range.clip(&level.window.lo, &level.window.hi) {
                         window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                     }
@@ -230,12 +230,12 @@ impl Tree<'_> {
     }
 
     /// Reads a basement that is not in memory, behind some that are: a scan. Reads twice as many basements at
-    /// once as were read so far, so that a scan that ends soon has read little in vain. A long scan that
-    /// comes near the leaf's end has the next leaf read meanwhile.
+    /// once as were read so far, so that a scan that ends soon has read little in vain. A long scan near the
+    /// leaf's end asks other threads for the next leaf.
     ///
-    /// Nothing beyond the whole that the scan is a part of is read for the scan's sake, or a read of any one
-    /// file would bring all around it in vain. A walk from file to file in order is known by the basements
-    /// before the file in memory, or by its coming to the beginning of a leaf that was read ahead.
+    /// Reads nothing beyond the scan's whole, or a read of one file would bring all its neighbours in vain. A
+    /// walk from file to file in order is recognized by the basements before the file in memory, or because
+    /// it reaches the beginning of a leaf that was read ahead.
     fn read_ahead(&self, place: &LeafPlace, scope: &Scope, at: &Cut, direction: Direction) -> Result<()> {
         let LeafPlace { leaf, index, end, basement: Level { up, .. } } = place;
         let basements = leaf.basements();
@@ -286,7 +286,7 @@ impl Tree<'_> {
         self.store.load_together(leaf.id, &pieces)
     }
 
-    /// Reads the leaf behind a place and what is pending above it, for a scan to come, and asks for `more`
+    /// Reads the leaf behind a place and the messages pending above it, ahead of a scan, and asks for `more`
     /// leaves behind it, which other threads may read at the same time.
     pub fn read_leaf(&self, at: &Cut, mut more: usize) -> Result<()> {
         let mut ask_for_more = |end: Cut| {

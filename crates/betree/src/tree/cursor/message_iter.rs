@@ -15,7 +15,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Narrows the window to what it shares with `[lo, hi)`.
+    /// Narrows the window to its part inside `[lo, hi)`.
     pub fn meet(&mut self, lo: &Cut, hi: &Cut) {
         if *lo > self.lo {
             self.lo = lo.clone();

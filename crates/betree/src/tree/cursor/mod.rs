@@ -41,9 +41,8 @@ impl<'e> Cursor<'e> {
     }
 
     /// Names the whole that the range is a part of. The caller wants all of the range, and may soon want the
-    /// next part: reading ahead covers the range, and goes further only if what lies before the whole was
-    /// read too. Without this call the range is a whole of its own, and a scan of it may take as long as it
-    /// likes.
+    /// next part: reading ahead covers the range, and goes further only if keys before the whole were read
+    /// too. Without this call the range is a whole of its own, and a scan of it may take any time.
     #[must_use]
     pub fn part_of(mut self, lo: Cut, hi: Cut) -> Cursor<'e> {
         self.scope.whole = Some((lo, hi));
@@ -97,7 +96,7 @@ impl<'e> Cursor<'e> {
         Ok(found.map(|index| self.chunk.pair(index)))
     }
 
-    /// As [`next`](Cursor::next), but skips what cannot be read and calls `passed` with it.
+    /// As [`next`](Cursor::next), but skips unreadable ranges and calls `passed` with each.
     pub fn next_past(&mut self, passed: &mut dyn FnMut(Unreadable)) -> Option<(&[u8], &[u8])> {
         let mut bad = BadPieces::default();
         let mut tries = 0;

@@ -44,7 +44,7 @@ impl BadPieces {
     }
 }
 
-/// What is wrong on the way to a place, and the end of the keys that have the same way.
+/// The errors on the way to a place, and the end of the keys with the same way.
 struct Blame {
     hi: Cut,
     errors: Vec<Error>,
@@ -64,7 +64,7 @@ impl Tree<'_> {
             if errors.is_empty() {
                 return None;
             }
-            // Bounds out of order tell nothing of what lies behind.
+            // Bounds out of order say nothing about the keys behind.
             let hi = if hi <= *at { Cut::HIGH } else { hi };
             return Some(Unreadable { lo: at.clone(), hi, errors });
         }
@@ -87,7 +87,7 @@ impl Tree<'_> {
                 }
             };
             for run in layers.newest_first() {
-                // Newer messages hide what is below: it need not be read.
+                // Newer messages hide everything below, which need not be read.
                 if let Some(range) = range_around(run, &level.at, Direction::Forward) {
                     let end = level.up.cut(&range.hi.clone().min(level.window.hi.clone()));
                     return Blame { hi: hi.min(end), errors, is_more: false };

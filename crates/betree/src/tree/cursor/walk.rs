@@ -1,4 +1,4 @@
-//! The walk of a cursor from the root to a place, through what is in memory.
+//! The walk of a cursor from the root to a place, through the nodes in memory.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ pub(super) enum Direction {
     Backward,
 }
 
-/// What a walk found, as of one moment.
+/// The result of a walk, as of one moment.
 pub(super) struct Walk {
     /// The keys around the place that have the same way down, in the dictionary's coordinates.
     pub window: Window,
@@ -59,7 +59,7 @@ pub(super) struct LeafPlace {
 }
 
 impl Tree<'_> {
-    /// Walks from the root towards a place, through what is in memory.
+    /// Walks from the root towards a place, through the nodes in memory.
     pub(super) fn walk(&self, state: &DictState, at: &Cut, direction: Direction) -> Walk {
         let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
         let mut levels = Vec::new();

@@ -1,4 +1,4 @@
-//! Which blocks a node reuses that is made of others.
+//! The blocks that a node reuses of the nodes that it is made of.
 
 use super::*;
 use crate::space::Extent;
@@ -29,7 +29,7 @@ fn expect_grown(env: &Env, times: usize) {
 }
 
 #[test]
-fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
+fn the_halves_of_a_leaf_keep_its_blocks_on_a_device_that_does_not_seek() {
     let written = |seeks: bool| {
         let (device, env) = volume_with_long_leaf();
         if !seeks {
@@ -55,7 +55,7 @@ fn the_halves_of_a_leaf_keep_its_blocks_where_nothing_seeks() {
 }
 
 #[test]
-fn blocks_that_the_checkpoint_under_way_names_are_not_taken_over() {
+fn blocks_named_by_a_checkpoint_in_flight_are_not_inherited() {
     let (device, env) = volume_with_long_leaf();
     device.do_not_seek();
     let old = only_leaf(&tree(&env)).id;
@@ -80,7 +80,7 @@ fn blocks_that_the_checkpoint_under_way_names_are_not_taken_over() {
 }
 
 #[test]
-fn a_clone_of_a_part_of_a_leaf_reads_what_is_at_its_borders_alone() {
+fn a_clone_of_a_part_of_a_leaf_reads_only_the_basements_at_its_bounds() {
     let (_device, env) = volume_with_long_leaf();
     let leaf = only_leaf(&tree(&env));
     assert!(leaf.basements().iter().all(|basement| basement.piece.evict()));

@@ -1,4 +1,4 @@
-//! A checkpoint holds the moment of its capture, whatever happens to the tree before it is written.
+//! A checkpoint holds the state at its capture, whatever happens to the tree before it is written.
 
 use alloc::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ fn pairs_of(env: &Env) -> Pairs {
 }
 
 #[test]
-fn a_checkpoint_holds_what_it_captured_whatever_is_done_until_it_is_written() {
+fn a_checkpoint_holds_the_captured_state_whatever_changes_before_it_is_written() {
     for seed in 0..SEEDS {
         let mut dice = Dice(Rng::new(seed));
         let device = formatted(&GEOMETRY);

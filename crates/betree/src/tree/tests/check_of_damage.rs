@@ -84,7 +84,7 @@ fn sentences(told: &[Finding]) -> Vec<String> {
     told.iter().cloned().filter_map(Finding::into_problem).collect()
 }
 
-/// Scans everything and skips what cannot be read. Returns all that was found, and all that was skipped.
+/// Scans everything and skips unreadable ranges. Returns the pairs found, and the ranges skipped.
 fn scan_past(env: &Env) -> (Pairs, Vec<Unreadable>) {
     let (mut found, mut gaps) = (Pairs::new(), Vec::new());
     let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
@@ -94,8 +94,8 @@ fn scan_past(env: &Env) -> (Pairs, Vec<Unreadable>) {
     (found, gaps)
 }
 
-/// A scan returns what point queries return, and skips what they cannot read (except newer messages above
-/// it); each of its errors is among the findings of the check.
+/// A scan returns the keys that point queries return, and skips those that they cannot read (except newer
+/// messages above them); each of its errors is among the findings of the check.
 fn assert_scan_agrees(env: &Env, told: &[Finding], keys: &[Vec<u8>], seed: &str) {
     let (found, gaps) = scan_past(env);
     let is_told = |error: &Error| told.iter().any(|found| found.hides.as_ref() == Some(error));
@@ -129,7 +129,7 @@ fn volume_with_clone() -> (Arc<MemDevice>, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn each_of_several_smashed_places_is_told_and_named() {
+fn each_of_several_damaged_places_is_reported_once() {
     let device = volume();
     let at = places(&device);
     assert!(at.headers.len() > 20 && at.basements.len() > 100 && at.partitions.len() > 4);
@@ -154,7 +154,7 @@ fn each_of_several_smashed_places_is_told_and_named() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_checked_as_far_as_it_can_be_read() {
+fn a_volume_that_cannot_be_opened_is_checked_as_far_as_it_is_readable() {
     let (device, keys) = volume_with_clone();
     let at = places(&device);
     assert!(at.pages.len() > 1, "the table has {} pages", at.pages.len());
@@ -178,7 +178,7 @@ fn what_cannot_be_opened_is_checked_as_far_as_it_can_be_read() {
 }
 
 #[test]
-fn a_scan_passes_over_what_cannot_be_read_and_nothing_else() {
+fn a_scan_skips_unreadable_keys_and_no_others() {
     let (device, keys) = volume_with_clone();
     let at = places(&device);
     let all: Vec<u64> =

@@ -17,7 +17,7 @@ fn header_bytes(env: &Env) -> usize {
 }
 
 #[test]
-fn who_only_reads_keeps_few_headers_though_nobody_works() {
+fn reads_evict_headers_without_background_work() {
     let device = volume();
     let env = open(&device);
     read_all(&env);
@@ -36,7 +36,7 @@ fn headers_of_interior_nodes_stay_only_while_the_tree_is_changed() {
     let env = open(&volume());
     read_all(&env);
     let tree = tree(&env);
-    // The first call clears the marks of what was used.
+    // The first call clears the touched marks.
     let evict_untouched = || (0..2).for_each(|_| tree.dict.evict_headers());
     let all_bytes = header_bytes(&env);
     {
@@ -47,9 +47,9 @@ fn headers_of_interior_nodes_stay_only_while_the_tree_is_changed() {
     assert!((1..all_bytes).contains(&bytes), "{bytes} of {all_bytes} bytes are left");
     let reads = env.stats().device_reads;
     assert!(interior_children(&tree).len() > 1);
-    assert_eq!(env.stats().device_reads, reads, "who changes the tree needs what is above the leaves");
+    assert_eq!(env.stats().device_reads, reads, "a thread that changes the tree needs the interior nodes");
     evict_untouched();
-    assert_eq!(header_bytes(&env), 0, "nobody needs them");
+    assert_eq!(header_bytes(&env), 0, "no thread needs them");
     read_all(&env);
     assert_eq!(problems(&env), Vec::<String>::new());
 }

@@ -99,7 +99,7 @@ fn a_node_that_lies_beside_the_window_onto_it_is_refused() {
         assert_refused(&device, |env| env.get(D, b"k0000"));
         for way_up in [true, false] {
             assert_refused(&device, move |env| {
-                // A memtable's deletes are looked up in what is left of the window.
+                // A memtable's deletes are looked up in the rest of the window.
                 let mut batch = Batch::new();
                 batch.delete_range(D, &Cut::before(*b"k0005"), &Cut::before(*b"k0006"));
                 env.commit(&batch)?;
@@ -116,7 +116,7 @@ fn a_node_that_lies_beside_the_window_onto_it_is_refused() {
 
 /// A node named twice is checked once, but each window onto it is checked.
 #[test]
-fn a_check_tells_of_each_window_that_shows_more_than_there_is() {
+fn a_check_reports_each_window_that_shows_more_than_its_node_has() {
     for (wrong, right) in [(0, 1), (1, 0)] {
         let device = volume();
         let env = open(&device);

@@ -8,7 +8,7 @@ use crate::store::ReadScope;
 const ONE_NODE: Geometry = Geometry { node_bytes: 256 << 10, ..GEOMETRY };
 const PAIRS: u32 = 40;
 
-/// Commits, and flushes to the root a little for each child.
+/// Commits, and flushes to the root: little for each child.
 fn bring(env: &Env, number: u32, value: &[u8]) {
     put(env, &key(number), value);
     to_root(env);
@@ -32,7 +32,7 @@ fn last_msns(env: &Env) -> Vec<u64> {
 }
 
 #[test]
-fn a_partition_put_together_while_it_is_written_is_stored_once() {
+fn a_partition_merged_while_it_is_written_is_stored_once() {
     let device = formatted(&ONE_NODE);
     device.do_not_seek();
     let env = open(&device);
@@ -55,7 +55,7 @@ fn a_partition_put_together_while_it_is_written_is_stored_once() {
     let superblock = committed.superblock.clone();
     env.engine.write_checkpoint(&mut committed, captured, superblock, &|| ()).unwrap();
     drop(committed);
-    assert_eq!(last_msns(&env), [PAIRS.into(), changes], "only what is new was written");
+    assert_eq!(last_msns(&env), [PAIRS.into(), changes], "only the new messages were written");
     env.checkpoint().unwrap();
     assert_eq!(last_msns(&env), [changes]);
     env.close().unwrap();

@@ -28,7 +28,7 @@ fn with_messages(env: &Env) -> usize {
 }
 
 #[test]
-fn what_comes_while_messages_are_written_with_their_pairs_is_applied_once() {
+fn messages_that_come_during_a_folding_write_are_applied_once() {
     let (device, env) = volume_with_long_leaf();
     device.do_not_seek();
     renew(&env);
@@ -47,7 +47,7 @@ fn what_comes_while_messages_are_written_with_their_pairs_is_applied_once() {
     env.close().unwrap();
     let leaf = only_leaf(&tree(&env));
     let runs = leaf.basements().iter().map(|basement| basement.piece.stored().unwrap().runs.len());
-    assert_eq!(runs.max(), Some(2), "what was written stays where it is, and is not written again");
+    assert_eq!(runs.max(), Some(2), "the folded pairs keep their blocks, and are not written again");
     drop(env);
     let env = open(&device);
     let expected = [&value(number)[..], b"123"].concat();

@@ -24,7 +24,7 @@ fn delete_range(env: &Env, number: u32) {
 }
 
 #[test]
-fn what_waits_on_the_device_is_counted_as_what_waits_in_memory() {
+fn pending_range_deletes_on_the_device_count_like_those_in_memory() {
     let device = volume();
     let env = open(&device);
     let before = waiting(&env);
@@ -41,14 +41,14 @@ fn what_waits_on_the_device_is_counted_as_what_waits_in_memory() {
 }
 
 #[test]
-fn no_more_gather_over_many_mounts_than_over_one() {
+fn range_deletes_do_not_pile_up_over_many_openings() {
     let device = volume();
     let most = GEOMETRY.node_bytes as usize / GEOMETRY.range_weight_bytes();
     for number in 0..100 {
         let env = open(&device);
         delete_range(&env, number * 19);
         let now = really_waiting(&env);
-        assert!(now <= most, "after {number} mounts {now} wait, of {most} that are meant to");
+        assert!(now <= most, "after {number} openings {now} are pending, over the limit of {most}");
         env.close().unwrap();
     }
     let env = open(&device);

@@ -19,7 +19,7 @@ fn cost_of_loading(env: &Env, basements: &[usize]) -> (u64, u64) {
 }
 
 #[test]
-fn a_disk_that_seeks_reads_over_what_it_would_take_longer_to_pass_by() {
+fn a_disk_that_seeks_reads_over_gaps() {
     let (device, env) = volume_with_long_leaf();
     let (near, far, all) = ([1, 3], [1, 6, 11], (1..12).collect::<Vec<_>>());
     let all_bytes = cost_of_loading(&env, &all).1;
@@ -56,7 +56,7 @@ fn reads_for_flush(env: &Env) -> u64 {
 }
 
 #[test]
-fn what_comes_to_a_basement_is_added_without_a_look_until_it_is_in_many_runs_where_nothing_seeks() {
+fn messages_are_added_to_an_unread_basement_until_it_has_many_runs() {
     let (device, env) = volume_with_long_leaf();
     device.do_not_seek();
     for stored in 2..=RUNS_MAX {
@@ -74,7 +74,7 @@ fn what_comes_to_a_basement_is_added_without_a_look_until_it_is_in_many_runs_whe
 }
 
 #[test]
-fn where_space_is_short_what_messages_took_the_place_of_is_given_back() {
+fn replaced_values_are_freed_where_space_is_short() {
     let (device, env) = volume_with_long_leaf();
     device.do_not_seek();
     reads_for_flush(&env);
@@ -83,7 +83,7 @@ fn where_space_is_short_what_messages_took_the_place_of_is_given_back() {
         env.checkpoint().unwrap();
     };
     drain();
-    assert_eq!(runs(&env), [2], "as long as there is space it is left for later");
+    assert_eq!(runs(&env), [2], "with enough space the fold is left for later");
     let space = &env.engine.store.space;
     let most = space.free_blocks() - space.total_blocks() / 9;
     let taken = space.allocate(most, usize::MAX).unwrap();

@@ -1,5 +1,4 @@
-//! A block that is unreadable or holds something else is reported to readers of its contents, and to no other
-//! reader.
+//! A block that is unreadable or damaged is reported to readers of its contents, and to no other reader.
 
 use betree_platform::BLOCK_BYTES;
 
@@ -54,7 +53,7 @@ fn assert_errors_only_in(env: &Env, windows: &[(Cut, Cut)], is_expected: impl Fn
 }
 
 #[test]
-fn a_rotten_partition_of_a_small_node_is_told_to_those_who_go_through_it_alone() {
+fn a_damaged_partition_of_a_small_node_fails_only_reads_through_it() {
     let device = volume();
     let (place, windows) = partition_of_small_node(&open(&device));
     device.flip(place * 8);
@@ -64,7 +63,7 @@ fn a_rotten_partition_of_a_small_node_is_told_to_those_who_go_through_it_alone()
 }
 
 #[test]
-fn a_block_of_a_small_node_that_cannot_be_read_is_told_to_those_who_need_it_alone() {
+fn an_unreadable_block_of_a_small_node_fails_only_reads_that_need_it() {
     let device = volume();
     let (place, windows) = partition_of_small_node(&open(&device));
     let block = place / BLOCK_BYTES * BLOCK_BYTES;
@@ -73,7 +72,7 @@ fn a_block_of_a_small_node_that_cannot_be_read_is_told_to_those_who_need_it_alon
 }
 
 #[test]
-fn a_rotten_partition_of_the_root_does_not_keep_the_volume_from_being_opened() {
+fn a_damaged_partition_of_the_root_does_not_prevent_opening() {
     let device = volume();
     let (place, window) = {
         let env = open(&device);
@@ -110,7 +109,7 @@ fn volume_with_rotten_basement() -> Arc<MemDevice> {
 }
 
 #[test]
-fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
+fn a_scan_returns_every_pair_before_an_unreadable_block() {
     let env = open(&volume_with_rotten_basement());
     let first = only_leaf(&tree(&env)).basements()[ROTTEN_BASEMENT].first.clone();
     let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
@@ -124,7 +123,7 @@ fn a_scan_gives_every_pair_that_lies_before_a_block_that_cannot_be_read() {
 }
 
 #[test]
-fn a_block_that_cannot_be_read_does_not_keep_what_lies_around_it_from_being_read() {
+fn an_unreadable_block_does_not_hide_its_neighbours() {
     let env = open(&volume_with_rotten_basement());
     let leaf = only_leaf(&tree(&env));
     let piece = |index: usize| leaf.basements()[index].piece.clone();
@@ -164,7 +163,7 @@ fn assert_goes_on(env: &Env, id: NodeId, lo: &Cut, hi: &Cut) {
 }
 
 #[test]
-fn a_rotten_node_that_nobody_names_any_more_is_left_where_it_is() {
+fn a_damaged_node_without_references_stays_in_the_table() {
     let (device, id, lo, hi) = volume_with_rotten_child();
     let env = open(&device);
     let mut batch = Batch::new();
@@ -179,7 +178,7 @@ fn a_rotten_node_that_nobody_names_any_more_is_left_where_it_is() {
 }
 
 #[test]
-fn a_rotten_node_that_a_replay_would_free_does_not_keep_the_volume_from_being_opened() {
+fn a_damaged_node_that_a_replay_would_free_does_not_prevent_opening() {
     let (device, id, lo, hi) = volume_with_rotten_child();
     let env = open(&device);
     let mut batch = Batch::new();
