@@ -316,8 +316,8 @@ impl Tree<'_> {
         Ok(Captured::Edges(lift_all(&[target])?))
     }
 
-    /// Follows the single edge that covers a source. Returns the edge to follow and the messages pending here for
-    /// the source.
+    /// Follows the single edge that covers a source. Returns the edge to follow and the messages pending here
+    /// for the source.
     fn step(&self, part: &Edge, lo: &Cut, hi: &Cut) -> Result<(Edge, Pending)> {
         let mut pending = Pending::default();
         let mut next = Edge { partition: None, gotos: Vec::new(), ..part.clone() };
