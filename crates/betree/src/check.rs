@@ -98,7 +98,7 @@ impl Env {
         let space = &self.engine.store.space;
         let taken = space.total_blocks() - space.free_blocks();
         if named != taken {
-            let what = format!("{taken} blocks are taken, but what is on the volume needs {named}");
+            let what = format!("{taken} blocks are in use, but the volume's contents need {named}");
             tell(Finding::problem(FindingCode::WrongSpace, Place::Volume, what));
         }
     }
@@ -116,7 +116,7 @@ fn bad_copy(slot: &BadSlot) -> Finding {
     let what = format!("the superblock's copy at byte {offset} is bad: {why}");
     let (code, place) = (FindingCode::BadSuperblock, Place::Superblock { offset: Some(*offset) });
     if *may_be_torn {
-        let what = format!("{what}; a crash leaves that if it comes while the copy is written");
+        let what = format!("{what}; a crash while it is written leaves such a copy");
         return Finding::note(code, place, what);
     }
     Finding::problem(code, place, what)

@@ -92,7 +92,7 @@ pub enum Error {
         dict: u8,
         /// Name and version of the function that it was used with.
         made_with: String,
-        /// Name and version of the function at hand.
+        /// Name and version of the given function.
         opened_with: String,
     },
     /// A label or a name that a volume cannot have.
@@ -151,7 +151,7 @@ pub enum Error {
     #[error("the changes of a batch do not parse as a log record")]
     BadRecord,
     /// An invariant of this program does not hold; nothing on the device is to blame.
-    #[error("internal error at {place}: it does not hold that {what}")]
+    #[error("internal error at {place}: this does not hold: {what}")]
     Internal {
         /// The invariant.
         what: &'static str,

@@ -381,7 +381,7 @@ fn sequence_numbers_that_no_volume_reaches_are_refused_with_their_place() {
             bytes[header_last..header_last + 8].copy_from_slice(&u64::MAX.to_le_bytes());
             bytes[first_msn..first_msn + 8].copy_from_slice(&msn.to_le_bytes());
         });
-        assert!(opened(&hostile).contains("its records are not what its header says"));
+        assert!(opened(&hostile).contains("its records do not match its header"));
     }
     // More changes than the record says, and fewer.
     for changes in [1u32, 3] {

@@ -15,7 +15,7 @@
 //!
 //! const FRUIT: DictId = DictId(0);
 //!
-//! // Once: an empty volume with one dictionary, and 16 random bytes that tell it from all others.
+//! // Once: an empty volume with one dictionary, and 16 random bytes that distinguish it from all others.
 //! Env::format(device.clone(), &Geometry::for_volume(16 << 20, 1), [7; 16])?;
 //!
 //! let env = Env::open(device, Options::new(1 << 20, Arc::new(Replace)))?;

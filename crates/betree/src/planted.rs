@@ -45,9 +45,9 @@ pub enum Bug {
     RangeComesToFirstEdgeOnly,
     /// A range hides points of its own buffer when both come to a leaf.
     RangeHidesNewerPoints,
-    /// Ranges that are older than a GOTO stay where it comes to stand.
+    /// Ranges that are older than a GOTO stay at its place.
     OlderRangeKeptBesideGoto,
-    /// A GOTO comes to stand above a child that is no higher than its target.
+    /// A GOTO waits above a child that is no higher than its target.
     GotoStandsAtAnyHeight,
     /// A GOTO of an edge that is cut in two stays with the left part only.
     GotoOnOneSideOfCut,

@@ -43,7 +43,7 @@ pub(crate) struct Table {
     miscounted: Option<NodeId>,
 }
 
-/// Where a page stands on the device.
+/// The place of a page on the device.
 #[derive(Clone)]
 pub(crate) struct PagePlace {
     pub extent: Arc<Extent>,

@@ -47,7 +47,7 @@ impl Env {
                 tell(bad_superblocks(&error));
             }
             let what = alloc::format!(
-                "what follows is of the checkpoint {}, which may be out of date: {error}",
+                "the findings below are of checkpoint {}, which may be out of date: {error}",
                 superblock.generation
             );
             tell(Finding::note(FindingCode::OldCheckpoint, Place::Volume, what));
@@ -109,8 +109,8 @@ fn check_log(disk: &Disk, superblock: &Superblock, tell: &mut dyn FnMut(Finding)
         tell(Finding::problem(FindingCode::BadLog, place, error.to_string()));
     }
     if !is_empty {
-        let what = "not checked: what was changed since the last checkpoint, because the log cannot be replayed into \
-                    what is damaged";
+        let what = "not checked: the changes since the last checkpoint, because the log cannot be replayed into \
+                    a damaged volume";
         tell(Finding::note(FindingCode::LogNotChecked, Place::Log { offset: area.offset }, what.into()));
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn check_basement_run(
     problem: &mut dyn FnMut(String),
 ) {
     if run.is_empty() {
-        problem(format!("basement {index} has a run of nothing"));
+        problem(format!("basement {index} has an empty run"));
     }
     if run.is_pairs() && run.points(0, run.len()).any(|pair| pair.kind != Kind::Put) {
         problem(format!("basement {index} has a message among its pairs"));

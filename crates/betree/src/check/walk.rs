@@ -219,7 +219,7 @@ impl<'e, 't> Walk<'e, 't> {
                 longest = longest.max(keys);
             }
             Err(error) => {
-                let place = format!("node {}, messages for what begins at {:?}", node.id, edge.lo);
+                let place = format!("node {}, messages for the keys from {:?}", node.id, edge.lo);
                 self.bad_piece(node.id, &place, piece, &error);
             }
         }
@@ -313,7 +313,7 @@ impl<'e, 't> Walk<'e, 't> {
                 more => format!(" and {more} more"),
             };
             let what = format!(
-                "not checked: how many references there are to {unchecked} nodes, because node {id}{more}, which may \
+                "not checked: the number of references to {unchecked} nodes, because node {id}{more}, which may \
                  lead to them, could not be read"
             );
             let found = Finding::note(Code::ReferencesNotChecked, self.place(id), what);
@@ -334,7 +334,7 @@ impl<'e, 't> Walk<'e, 't> {
                 Some(Err(error)) => error.to_string(),
                 _ => "it could not be read".into(),
             };
-            let what = format!("node {id}, to which nothing leads, cannot be freed: {why}");
+            let what = format!("node {id} has no references and cannot be freed: {why}");
             let found = Finding::problem(Code::NotFreed, self.place(id), what);
             (self.tell)(found);
         }

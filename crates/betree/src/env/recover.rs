@@ -327,13 +327,13 @@ pub(crate) fn read_table(
     let per_page = slots_per_page(superblock.table_page_bytes);
     let pages_max = limits.slots.div_ceil(u64::from(per_page));
     if u64::from(place.len) > directory_bytes_max(pages_max, limits.blocks) {
-        return Err(corrupt(what, &directory, "it is longer than any of such a volume"));
+        return Err(corrupt(what, &directory, "it is longer than this volume allows"));
     }
     let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
     let pages = decode_directory(bytes_of(&bytes, place.len))
-        .ok_or_else(|| corrupt(what, &directory, "it is not one"))?;
+        .ok_or_else(|| corrupt(what, &directory, "it does not parse"))?;
     if pages.entries.len() as u64 > pages_max {
-        return Err(corrupt(what, &directory, "it has more pages than there can be nodes"));
+        return Err(corrupt(what, &directory, "it has more pages than this volume allows"));
     }
     let mut table = Table::new(per_page);
     for (index, page) in pages.entries.iter().enumerate() {
@@ -364,7 +364,7 @@ fn read_page(
         return Err(corrupt(what, &extent, "it is not as long as its extent"));
     }
     if u64::from(len_bytes) > page_bytes_max(per_page, blocks) {
-        return Err(corrupt(what, &extent, "it is longer than any of such a volume"));
+        return Err(corrupt(what, &extent, "it is longer than this volume allows"));
     }
     let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
     let is_last = index + 1 == pages.entries.len();
@@ -372,7 +372,7 @@ fn read_page(
         // An incomplete page would shift the ids of all that follow.
         .filter(|slots| slots.entries.len() == per_page as usize || is_last)
         .filter(|slots| slots.entries.len() <= per_page as usize)
-        .ok_or_else(|| corrupt(what, &extent, "it is not that page"))?;
+        .ok_or_else(|| corrupt(what, &extent, "it does not parse as this page"))?;
     Ok((PagePlace { extent, len_bytes, checksum }, slots))
 }
 

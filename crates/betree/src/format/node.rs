@@ -307,7 +307,7 @@ impl Header {
                 }
                 let runs = from.runs()?;
                 if runs.is_empty() {
-                    return Err("a basement of nothing".into());
+                    return Err("a basement without a run".into());
                 }
                 basements.push((first, runs));
             }
@@ -334,7 +334,7 @@ impl Header {
                     end = &goto.hi;
                 }
                 if edge.child.is_none() && !edge.gotos.is_empty() {
-                    return Err("a GOTO above no child".into());
+                    return Err("a GOTO without a child below it".into());
                 }
                 edges.push(edge);
             }
@@ -471,7 +471,7 @@ impl<'b> Reader<'b> {
         let left = self.stored_left.checked_sub(stored_len.into());
         self.stored_left = left.ok_or("more runs than the extent has room for")?;
         let left = self.raw_left.checked_sub(raw_len.max(stored_len).into());
-        self.raw_left = left.ok_or("more in it than in any node of such a volume")?;
+        self.raw_left = left.ok_or("more contents than this volume allows in a node")?;
         let last_msn = self.u64()?;
         if last_msn >= self.next_msn {
             return Err("a message that is newer than the volume".into());

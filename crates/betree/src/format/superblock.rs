@@ -62,7 +62,7 @@ pub(crate) struct Superblock {
     pub dicts: [DictRoot; DICTS_MAX],
     /// The upsert function of each dictionary.
     pub upserts: Vec<UpsertId>,
-    /// Where the node table's directory stands.
+    /// The place of the node table's directory.
     pub table: TablePlace,
     /// Where replay begins.
     pub log_start: LogStart,

@@ -68,7 +68,7 @@ pub(crate) fn replay(
             return Err(senseless("its numbers do not follow those before it"));
         }
         for record in header.records(segment) {
-            let record = record.ok_or_else(|| senseless("its records are not what its header says"))?;
+            let record = record.ok_or_else(|| senseless("its records do not match its header"))?;
             each(record.first_msn, record.changes, record.bytes).map_err(|error| match error {
                 Error::BadRecord => senseless("a record does not hold the changes that it counts"),
                 Error::NoSuchDictionary { id } => senseless(&format!(

@@ -195,7 +195,7 @@ fn a_full_log_is_an_error_and_not_overwritten() {
     }
     assert_eq!(log.durable_msn(), 16);
     assert_eq!(log.write_out(), Err(Error::NoSpace));
-    assert_eq!(log.sync_to(16), Ok(true), "what had room is durable");
+    assert_eq!(log.sync_to(16), Ok(true), "records that had room are durable");
     append(&log, 18);
     assert_eq!(log.sync_to(18), Err(Error::NoSpace));
     assert_eq!(msns(&replayed(device.bytes(), &START).1), (1..=16).collect::<Vec<_>>());

@@ -309,8 +309,8 @@ impl Log {
         self.shared.lock().ring.start_for(first_unapplied_msn)
     }
 
-    /// Frees the segments before `start`, which came from [`start_for`](Log::start_for) and stands
-    /// in a superblock that is durable in both copies.
+    /// Frees the segments before `start`, which came from [`start_for`](Log::start_for) and is in a
+    /// superblock that is durable in both copies.
     pub(crate) fn trim_to(&self, start: &LogStart) {
         self.shared.lock().ring.trim_to(start);
     }

@@ -119,7 +119,7 @@ impl Space {
         let why = match (len, inside) {
             (0, _) => format!("the extent at block {start} is empty"),
             (_, false) => format!("blocks {start}+{len} are not within {first}..{end}"),
-            (_, true) => format!("of blocks {start}+{len} some are in use already"),
+            (_, true) => format!("some of blocks {start}+{len} are in use already"),
         };
         let block = BLOCK_BYTES as u64;
         let (offset, len) = (start.saturating_mul(block), len.saturating_mul(block));

@@ -58,7 +58,7 @@ pub(crate) struct Store {
     pub writeback: Writeback,
 }
 
-/// Where a node stands on the device.
+/// The place of a node on the device.
 #[derive(Clone)]
 pub(crate) struct NodePlace {
     pub extent: Arc<Extent>,
@@ -126,7 +126,10 @@ impl Store {
                 }
             }
             StoredAs::Zstd => {
-                let codec = self.zstd.as_ref().ok_or_else(|| corrupt("zstd is not at hand here"))?;
+                let codec = self
+                    .zstd
+                    .as_ref()
+                    .ok_or_else(|| corrupt("it is compressed with zstd, and there is no codec for it"))?;
                 let mut raw = zeroed(at.raw_len as usize)?;
                 if !codec.decompress(&bytes, &mut raw) {
                     return Err(corrupt("it does not decompress"));
@@ -136,7 +139,7 @@ impl Store {
         };
         let run = Run::parse(raw).map_err(corrupt)?;
         if run.last_msn() != at.last_msn {
-            return Err(corrupt("its newest message is not the one that its node names"));
+            return Err(corrupt("its newest message is not the one that the node's header names"));
         }
         Ok(run)
     }

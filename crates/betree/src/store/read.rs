@@ -266,7 +266,7 @@ impl Store {
             return Err(corrupt("it is longer than its extent"));
         }
         if u64::from(place.header_len) > self.limits.header_bytes {
-            return Err(corrupt("it is longer than any of such a volume"));
+            return Err(corrupt("it is longer than this volume allows"));
         }
         let is_small = match scope {
             ReadScope::Header => extent_bytes <= SMALL_NODE_BYTES,

@@ -87,7 +87,7 @@ pub(crate) fn astray(id: NodeId) -> Error {
 /// If its height is not the table's, or it names a node that is no lower: a walk might never end.
 pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> {
     if table.height(node.id) != Some(node.height) {
-        return Err(place.corrupt("its height is not the one that the node table has"));
+        return Err(place.corrupt("its height differs from the node table's"));
     }
     if node.references().any(|id| table.height(id).is_some_and(|height| height >= node.height)) {
         return Err(place.corrupt("it leads to a node that is no lower"));
@@ -97,7 +97,7 @@ pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> 
 
 /// The error of a search that gets no further: bounds that do not fit would keep it in place for ever.
 fn nowhere() -> Error {
-    let why = "what it shows does not hold the place that was looked for".into();
+    let why = "its window does not hold the place that a search came for".into();
     Error::Corrupt { what: "an edge", offset: 0, len: 0, why }
 }
 

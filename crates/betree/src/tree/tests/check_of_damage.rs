@@ -72,7 +72,7 @@ fn examine(device: &Arc<MemDevice>) -> (Env, Vec<Finding>) {
             let device = MemDevice::holding(before.clone());
             let env = Env::open_damaged(device.clone(), options(), &mut |found| told.push(found)).unwrap();
             env.check(&mut |found| told.push(found), &mut |_, _| ()).unwrap();
-            assert!(device.bytes() == before, "what cannot be opened is not changed");
+            assert!(device.bytes() == before, "a volume that cannot be opened is not changed");
             return (env, told);
         }
     };

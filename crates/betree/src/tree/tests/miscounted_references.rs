@@ -18,7 +18,7 @@ fn references_below_zero_make_the_volume_read_only_and_free_nothing() {
     let changed = Vec::from([tree.with_body(&root, Body::Interior(edges))]);
     tree.install(TreeChange { changed, ..TreeChange::default() });
 
-    let State::ReadOnly(trouble) = env.state() else { panic!("nobody has noticed") };
+    let State::ReadOnly(trouble) = env.state() else { panic!("the miscount was not noticed") };
     assert!(trouble.why.contains(&format!("node {}", child.id.slot)), "{}", trouble.why);
     assert!(tree.table.lock().holds(child.id) && tree.dead.lock().is_empty());
     let mut batch = Batch::new();

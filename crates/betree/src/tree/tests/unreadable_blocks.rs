@@ -49,7 +49,7 @@ fn assert_errors_only_in(env: &Env, windows: &[(Cut, Cut)], is_expected: impl Fn
             }
         }
     }
-    assert!(errors > 0, "nobody was told");
+    assert!(errors > 0, "no read failed");
 }
 
 #[test]
