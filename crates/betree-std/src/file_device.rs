@@ -82,7 +82,7 @@ impl FileDevice {
         FileDevice::of(&File::from(found), path)
     }
 
-    /// Opens an open file once more, and locks it.
+    /// Opens an open file again, and locks it.
     fn of(found: &File, path: &Path) -> Result<FileDevice, OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
         let kind = found.metadata().map_err(|e| failed("examine", e))?.file_type();

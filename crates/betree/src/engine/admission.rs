@@ -180,8 +180,8 @@ impl Room<'_> {
         self.engine.admission.deletes_pending.load(Ordering::Relaxed) && self.is_short()
     }
 
-    /// Whether pending deletes free much compared with the free space, or enough of the used space to be
-    /// worth the work.
+    /// Whether pending deletes free much compared with the free space, or much of the used space and enough
+    /// to be worth the work.
     pub fn expects_much(&self) -> bool {
         let pending = self.engine.admission.pending_freed_bytes.load(Ordering::Relaxed);
         let used = self.total_bytes() - self.free_bytes();

@@ -41,11 +41,12 @@ use crate::upsert::Replace;
 
 /// The first sequence number of a volume.
 const FIRST_MSN: u64 = 1;
-/// Log records may wait in memory up to this share of the cache or of the log, whichever is smaller.
+/// Log records may wait in memory up to one part in this many of the cache or of the log, whichever is
+/// smaller.
 const PENDING_SHARE: u64 = 16;
 /// They may always take this much; else a tiny cache would make each sync a checkpoint.
 const PENDING_BYTES_MIN: u64 = 16 << 10;
-/// This share of the cache's budget is left to the memtables.
+/// One part in this many of the cache's budget is left to the memtables.
 const MEMTABLES_SHARE: usize = 8;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
