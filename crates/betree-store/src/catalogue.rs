@@ -1,0 +1,124 @@
+//! The catalogue: which dictionaries a store has. It stands in the store itself, so that a change of it is
+//! part of a batch like any other.
+//!
+//! Under the prefix zero and one byte for the kind stand: names of dictionaries, each with an entry, and the
+//! store's own numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use betree::{Batch, Cut, Env};
+
+use crate::keys::{CATALOGUE, ENGINE_DICT};
+use crate::merge::Merges;
+use crate::shared::DictState;
+
+/// The kinds of what the catalogue has.
+const NAMES: u8 = 0;
+const NUMBERS: u8 = 1;
+/// The keys of the numbers.
+const LAYOUT: &[u8] = b"layout";
+const NEXT: &[u8] = b"next";
+/// The layout that this version writes: the form of keys and of the catalogue.
+const LAYOUT_VERSION: u32 = 1;
+/// The form of an entry.
+const ENTRY_VERSION: u8 = 1;
+
+/// The dictionaries, in memory.
+#[derive(Default)]
+pub(crate) struct Catalogue {
+    pub dicts: BTreeMap<String, Arc<DictState>>,
+    /// The number of the next dictionary. None is ever used again.
+    pub next: u32,
+}
+
+/// Why a catalogue cannot be used.
+pub(crate) enum Refusal {
+    NotAStore(String),
+    Newer(String),
+    Damaged(String),
+    UnknownMerge { merge: String, dict: String },
+    Engine(betree::Error),
+}
+
+impl From<betree::Error> for Refusal {
+    fn from(error: betree::Error) -> Refusal {
+        Refusal::Engine(error)
+    }
+}
+
+fn key(kind: u8, rest: &[u8]) -> Vec<u8> {
+    [&CATALOGUE.to_be_bytes()[..], &[kind], rest].concat()
+}
+
+/// Puts what a new store has.
+pub(crate) fn put_new(batch: &mut Batch) {
+    batch.put(ENGINE_DICT, &key(NUMBERS, LAYOUT), &LAYOUT_VERSION.to_le_bytes());
+    put_next(batch, CATALOGUE + 1);
+}
+
+/// Puts the number of the next dictionary.
+pub(crate) fn put_next(batch: &mut Batch, next: u32) {
+    batch.put(ENGINE_DICT, &key(NUMBERS, NEXT), &next.to_le_bytes());
+}
+
+/// Puts the entry of a dictionary under a name.
+pub(crate) fn put_entry(batch: &mut Batch, name: &str, dict: &DictState) {
+    let mut entry = vec![ENTRY_VERSION];
+    entry.extend(dict.number.to_le_bytes());
+    entry.extend(dict.merge.iter().flat_map(|(merge, _)| merge.bytes()));
+    batch.put(ENGINE_DICT, &key(NAMES, name.as_bytes()), &entry);
+}
+
+/// Removes the entry of a name.
+pub(crate) fn delete_entry(batch: &mut Batch, name: &str) {
+    batch.delete(ENGINE_DICT, &key(NAMES, name.as_bytes()));
+}
+
+fn entry_of(name: &str, entry: &[u8]) -> Result<DictState, Refusal> {
+    let damaged = || Refusal::Damaged(format!("the entry of the dictionary {name:?} is none"));
+    let (version, rest) = entry.split_first().ok_or_else(damaged)?;
+    if *version > ENTRY_VERSION {
+        return Err(Refusal::Newer(format!("the dictionary {name:?} has version {version}")));
+    }
+    let (number, merge) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let merge = std::str::from_utf8(merge).map_err(|_| damaged())?;
+    Ok(DictState::new(u32::from_le_bytes(*number), name, Some(merge).filter(|merge| !merge.is_empty())))
+}
+
+fn number(env: &Env, name: &[u8]) -> Result<Option<u32>, Refusal> {
+    let found = env.get(ENGINE_DICT, &key(NUMBERS, name))?;
+    Ok(found.as_deref().and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes))
+}
+
+impl Catalogue {
+    /// Reads the catalogue.
+    pub fn load(env: &Env, merges: &Merges) -> Result<Catalogue, Refusal> {
+        match number(env, LAYOUT)? {
+            None => {
+                return Err(Refusal::NotAStore("it is a volume without a catalogue of dictionaries".into()));
+            }
+            Some(LAYOUT_VERSION) => {}
+            Some(version) => return Err(Refusal::Newer(format!("it has layout {version}"))),
+        }
+        let next = number(env, NEXT)?.ok_or_else(|| Refusal::Damaged("it has no next number".into()))?;
+        let mut dicts = BTreeMap::new();
+        let names = key(NAMES, b"");
+        let mut cursor = env.cursor(ENGINE_DICT, Cut::before(names.clone()), Cut::after(names.clone()));
+        while let Some((name, entry)) = cursor.next()? {
+            let name = name.get(names.len()..).and_then(|name| std::str::from_utf8(name).ok());
+            let name = name.ok_or_else(|| Refusal::Damaged("the name of a dictionary is no text".into()))?;
+            let dict = entry_of(name, entry)?;
+            if dict.number == CATALOGUE || dict.number >= next {
+                return Err(Refusal::Damaged(format!(
+                    "the dictionary {name:?} has a number that was not given out"
+                )));
+            }
+            if let Some((merge, _)) = dict.merge.as_ref().filter(|(merge, _)| !merges.has(merge)) {
+                return Err(Refusal::UnknownMerge { merge: merge.clone(), dict: name.into() });
+            }
+            dicts.insert(name.into(), Arc::new(dict));
+        }
+        Ok(Catalogue { dicts, next })
+    }
+}

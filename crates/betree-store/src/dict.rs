@@ -1,0 +1,404 @@
+//! A dictionary: reads and changes.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use betree::Batch;
+
+use crate::bytes::{Key, Value};
+use crate::error::{Error, Result};
+use crate::iter::Iter;
+use crate::keys::{self, ENGINE_DICT, KEY_BYTES_MAX};
+use crate::shared::{DictState, Shared};
+
+/// A dictionary of a [`Store`](crate::Store): an ordered map from byte strings to byte strings.
+///
+/// Clones of it are the same dictionary. It keeps its store open.
+#[derive(Clone)]
+pub struct Dict {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<DictState>,
+}
+
+/// What a range takes in the file, in bytes as they are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Estimate {
+    /// All of it, whoever shares it.
+    pub stored_bytes: u64,
+    /// What no clone shares: what a deletion would free.
+    pub exclusive_bytes: u64,
+}
+
+impl Dict {
+    /// The name at the moment.
+    pub fn name(&self) -> String {
+        self.state.name()
+    }
+
+    /// The value of a key.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let fruit = betree_store::Store::open(folder.path().join("store"))?.dict("fruit")?;
+    /// fruit.put("banana", "yellow")?;
+    /// assert_eq!(fruit.get("banana")?.as_deref(), Some(&b"yellow"[..]));
+    /// assert_eq!(fruit.get("cherry")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DictDropped`], [`Error::Closed`]; those of the device, and damage.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.shared.refuse_if_closed()?;
+        let found = self.shared.env.get(ENGINE_DICT, &keys::pair_key(self.state.number, key.as_ref()));
+        // What was found may have been found because, or not found because, the dictionary was dropped.
+        self.state.refuse_if_dropped()?;
+        Ok(found.map_err(|error| self.shared.error(error))?.map(Value::from))
+    }
+
+    /// The values of several keys, in the order of these. A key may stand among them more than once. Not of
+    /// one moment: others may change a part of them meanwhile.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let fruit = betree_store::Store::open(folder.path().join("store"))?.dict("fruit")?;
+    /// fruit.put("banana", "yellow")?;
+    /// let found = fruit.get_many(&["cherry", "banana"])?;
+    /// assert!(found[0].is_none() && found[1].is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get).
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let mut order: Vec<(&[u8], usize)> = keys.iter().map(AsRef::as_ref).zip(0..).collect();
+        // In the order of the file, so that what lies together is read once.
+        order.sort_unstable();
+        let mut found: Vec<Option<Value>> = vec![None; keys.len()];
+        let mut last: Option<(&[u8], Option<Value>)> = None;
+        for (key, place) in order {
+            let value = match last {
+                Some((known, value)) if known == key => value,
+                _ => self.get(key)?,
+            };
+            if let Some(place) = found.get_mut(place) {
+                place.clone_from(&value);
+            }
+            last = Some((key, value));
+        }
+        Ok(found)
+    }
+
+    /// Whether there is a value of a key.
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// Sets the value of a key. Nothing is read for it.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::NoSpace`], [`Error::ReadOnly`],
+    /// [`Error::DictDropped`], [`Error::Closed`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.check_key(key)?;
+        self.check_value(key, value)?;
+        self.change(|batch, number| batch.put(ENGINE_DICT, &keys::pair_key(number, key), value))
+    }
+
+    /// Removes a key, if it is there. Nothing is read for it.
+    ///
+    /// # Errors
+    /// As [`put`](Dict::put), but for a lack of space.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        self.check_key(key)?;
+        self.change(|batch, number| batch.delete(ENGINE_DICT, &keys::pair_key(number, key)))
+    }
+
+    /// Changes the value of a key by the dictionary's merge, without reading it: the delta is kept, and
+    /// merged when the value is read.
+    ///
+    /// # Errors
+    /// [`Error::NoMerge`] if the dictionary was made without one; as [`put`](Dict::put).
+    pub fn upsert(&self, key: impl AsRef<[u8]>, delta: impl AsRef<[u8]>) -> Result<()> {
+        let (key, delta) = (key.as_ref(), delta.as_ref());
+        let delta = self.delta(key, delta)?;
+        self.change(|batch, number| batch.upsert(ENGINE_DICT, &keys::pair_key(number, key), &delta))
+    }
+
+    /// A delta as the engine has it.
+    pub(crate) fn delta(&self, key: &[u8], delta: &[u8]) -> Result<Vec<u8>> {
+        let Some((_, merge)) = &self.state.merge else {
+            return Err(Error::NoMerge { dict: self.name() });
+        };
+        self.check_key(key)?;
+        self.check_value(key, delta)?;
+        Ok([&merge[..], delta].concat())
+    }
+
+    /// All pairs, in the order of their keys.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let fruit = betree_store::Store::open(folder.path().join("store"))?.dict("fruit")?;
+    /// fruit.put("cherry", "red")?;
+    /// fruit.put("banana", "yellow")?;
+    /// let keys: Result<Vec<_>, _> = fruit.iter().map(|pair| pair.map(|(key, _)| key)).collect();
+    /// assert_eq!(keys?, ["banana", "cherry"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn iter(&self) -> Iter<'_> {
+        self.prefix("")
+    }
+
+    /// The pairs of a range of keys, in their order, from both ends.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let fruit = betree_store::Store::open(folder.path().join("store"))?.dict("fruit")?;
+    /// for name in ["apple", "banana", "cherry", "damson"] {
+    ///     fruit.put(name, "")?;
+    /// }
+    /// let mut range = fruit.range("b".."cz");
+    /// assert_eq!(range.next_back().transpose()?.map(|(key, _)| key), Some(b"cherry".to_vec().into()));
+    /// assert_eq!(range.next().transpose()?.map(|(key, _)| key), Some(b"banana".to_vec().into()));
+    /// assert!(range.next().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter<'_> {
+        Iter::new(self, keys::cuts(self.state.number, &range))
+    }
+
+    /// The pairs whose keys begin with a prefix, in their order, from both ends.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter<'_> {
+        Iter::new(self, keys::prefix_cuts(self.state.number, prefix.as_ref()))
+    }
+
+    /// The first pair.
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get).
+    pub fn first(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last pair.
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get).
+    pub fn last(&self) -> Result<Option<(Key, Value)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Whether it holds nothing.
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get).
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.first()?.is_none())
+    }
+
+    /// Takes the first pair out. Of several threads that do so, each gets another one.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let jobs = betree_store::Store::open(folder.path().join("store"))?.dict("jobs")?;
+    /// jobs.put(2_u64.to_be_bytes(), "second")?;
+    /// jobs.put(1_u64.to_be_bytes(), "first")?;
+    /// let (_, job) = jobs.pop_first()?.expect("a job");
+    /// assert_eq!(job, "first");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get) and [`delete`](Dict::delete).
+    pub fn pop_first(&self) -> Result<Option<(Key, Value)>> {
+        self.pop(Dict::first)
+    }
+
+    /// Takes the last pair out, as [`pop_first`](Dict::pop_first) does the first.
+    ///
+    /// # Errors
+    /// As [`pop_first`](Dict::pop_first).
+    pub fn pop_last(&self) -> Result<Option<(Key, Value)>> {
+        self.pop(Dict::last)
+    }
+
+    fn pop(&self, find: impl FnOnce(&Dict) -> Result<Option<(Key, Value)>>) -> Result<Option<(Key, Value)>> {
+        let alone = self.state.changing.write();
+        let Some((key, value)) = find(self)? else { return Ok(None) };
+        let mut batch = Batch::new();
+        batch.delete(ENGINE_DICT, &keys::pair_key(self.state.number, &key));
+        self.shared.commit(&batch)?;
+        drop(alone);
+        self.shared.settle()?;
+        Ok(Some((key, value)))
+    }
+
+    /// Removes every key of a range, at a cost that does not depend on how many there are.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let events = betree_store::Store::open(folder.path().join("store"))?.dict("events")?;
+    /// for day in ["2026-01-31", "2026-02-01", "2026-02-02"] {
+    ///     events.put(day, "")?;
+    /// }
+    /// events.delete_range(.."2026-02")?;
+    /// assert_eq!(events.iter().count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`delete`](Dict::delete).
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let (lo, hi) = keys::cuts(self.state.number, &range);
+        self.change(|batch, _| batch.delete_range(ENGINE_DICT, &lo, &hi))
+    }
+
+    /// Removes every key that begins with a prefix, as [`delete_range`](Dict::delete_range) does those of a
+    /// range.
+    ///
+    /// # Errors
+    /// As [`delete`](Dict::delete).
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let (lo, hi) = keys::prefix_cuts(self.state.number, prefix.as_ref());
+        self.change(|batch, _| batch.delete_range(ENGINE_DICT, &lo, &hi))
+    }
+
+    /// Removes every key, as [`delete_range`](Dict::delete_range) does those of a range.
+    ///
+    /// # Errors
+    /// As [`delete`](Dict::delete).
+    pub fn clear(&self) -> Result<()> {
+        self.delete_prefix("")
+    }
+
+    /// Makes what begins with `to` what begins with `from`: the same pairs under other names. The cost does
+    /// not depend on how many there are, and each side can be changed without a change of the other. What
+    /// began with `to` before is gone.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let pages = betree_store::Store::open(folder.path().join("store"))?.dict("pages")?;
+    /// pages.put("draft/1", "text")?;
+    /// pages.clone_prefix("draft/", "published/")?;
+    /// pages.delete_prefix("draft/")?;
+    /// assert!(pages.contains("published/1")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] if a key could become longer than is allowed; as [`put`](Dict::put).
+    pub fn clone_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        let number = self.state.number;
+        let (from, to) = (keys::pair_key(number, from.as_ref()), keys::pair_key(number, to.as_ref()));
+        self.change(|batch, _| batch.clone_range(ENGINE_DICT, &from, &to))
+    }
+
+    /// As [`clone_prefix`](Dict::clone_prefix), and what began with `from` is gone.
+    ///
+    /// # Errors
+    /// As [`clone_prefix`](Dict::clone_prefix).
+    pub fn rename_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        let (number, from, to) = (self.state.number, from.as_ref(), to.as_ref());
+        if from == to {
+            // The engine would delete it: a clone onto itself adds nothing.
+            return self.state.refuse_if_dropped();
+        }
+        let (from, to) = (keys::pair_key(number, from), keys::pair_key(number, to));
+        self.change(|batch, _| batch.rename_range(ENGINE_DICT, &from, &to))
+    }
+
+    /// What a range takes, by the tables of contents of the nodes that hold it. What was changed since the
+    /// last checkpoint may count at its size in memory, or not yet.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let store = betree_store::Store::open(folder.path().join("store"))?;
+    /// let pages = store.dict("pages")?;
+    /// pages.put("1", [1; 100_000])?;
+    /// store.check()?;
+    /// assert!(pages.estimate("0".."2")?.stored_bytes > 0);
+    /// assert_eq!(pages.estimate("2".."3")?.stored_bytes, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Dict::get).
+    pub fn estimate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Estimate> {
+        self.shared.refuse_if_closed()?;
+        let (lo, hi) = keys::cuts(self.state.number, &range);
+        let usage = self.shared.env.usage(ENGINE_DICT, &lo, &hi);
+        self.state.refuse_if_dropped()?;
+        let usage = usage.map_err(|error| self.shared.error(error))?;
+        Ok(Estimate { stored_bytes: usage.stored_bytes, exclusive_bytes: usage.exclusive_bytes })
+    }
+
+    /// Makes a change, unless the dictionary was dropped.
+    fn change(&self, fill: impl FnOnce(&mut Batch, u32)) -> Result<()> {
+        let mut batch = Batch::new();
+        fill(&mut batch, self.state.number);
+        let with_others = self.state.changing.read();
+        self.state.refuse_if_dropped()?;
+        self.shared.commit(&batch).map_err(|error| self.named(error))?;
+        drop(with_others);
+        self.shared.settle()
+    }
+
+    /// The error with the dictionary's name, where the engine knows of a key alone.
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Engine { source: betree::Error::KeyTooLong { bytes, .. }, .. } => {
+                let bytes = (bytes as usize).saturating_sub(betree::KEY_BYTES_MAX - KEY_BYTES_MAX);
+                Error::KeyTooLong { dict: self.name(), bytes, limit_bytes: KEY_BYTES_MAX }
+            }
+            error => error,
+        }
+    }
+
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
+        match key.len() {
+            bytes if bytes > KEY_BYTES_MAX => {
+                Err(Error::KeyTooLong { dict: self.name(), bytes, limit_bytes: KEY_BYTES_MAX })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_value(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let limit_bytes = self.shared.env.batch_bytes_max() / 2;
+        match value.len() {
+            bytes if bytes > limit_bytes => {
+                Err(Error::ValueTooLarge { dict: self.name(), key: key.to_vec().into(), bytes, limit_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Dict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Dict({:?} of {:?})", self.name(), self.shared.path)
+    }
+}

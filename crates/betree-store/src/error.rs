@@ -1,0 +1,217 @@
+//! What can go wrong, with the file, the dictionary and the key.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::bytes::Key;
+
+/// The result of a store's calls.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// So many bytes of a key are shown in a sentence.
+const SHOWN_BYTES: usize = 40;
+
+/// What can go wrong. Unless it says otherwise, nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another process has the store open, or this one has it open already.
+    #[error("{} is open already{}", path.display(), by(*holder))]
+    InUse {
+        /// The store's file.
+        path: PathBuf,
+        /// The process that has it open, if the system tells.
+        holder: Option<u32>,
+    },
+    /// There is no such file, and the options say that none is to be made.
+    #[error("there is no store {}", path.display())]
+    NoSuchStore {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file holds something else than a store.
+    #[error("{} is not a store: {why}", path.display())]
+    NotAStore {
+        /// The file.
+        path: PathBuf,
+        /// What it is, or what it lacks.
+        why: String,
+    },
+    /// The store was made by a later version of this library.
+    #[error("{} was made by a later version of this library: {why}", path.display())]
+    NewerStore {
+        /// The store's file.
+        path: PathBuf,
+        /// What is not known.
+        why: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There is no room: in the store, or on the disk that holds it. What was accepted before is kept, and
+    /// the store goes on once there is room. If a call that waits for the disk returns this, its change is
+    /// seen, and becomes durable then.
+    #[error("no space left for {}: {why}", path.display())]
+    NoSpace {
+        /// The store's file.
+        path: PathBuf,
+        /// What is full.
+        why: String,
+    },
+    /// The store takes no changes: a write failed, or it was opened for reading.
+    #[error("{} is read-only: {why}", path.display())]
+    ReadOnly {
+        /// The store's file.
+        path: PathBuf,
+        /// The failure, or why it can only be read.
+        why: String,
+    },
+    /// The store was closed.
+    #[error("{} was closed", path.display())]
+    Closed {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// The store has no dictionary of that name.
+    #[error("there is no dictionary {name:?}")]
+    NoSuchDict {
+        /// The name.
+        name: String,
+    },
+    /// The store has a dictionary of that name.
+    #[error("there is a dictionary {name:?} already")]
+    DictExists {
+        /// The name.
+        name: String,
+    },
+    /// The dictionary was dropped after the handle was made.
+    #[error("the dictionary {name:?} was dropped")]
+    DictDropped {
+        /// Its last name.
+        name: String,
+    },
+    /// No dictionary can have that name.
+    #[error("{name:?} cannot be a name: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The number of dictionaries that a store can ever have had is reached.
+    #[error("no store has more dictionaries in its life than 2^32")]
+    TooManyDicts,
+    /// A key is too long, or one that a clone would make.
+    #[error("dictionary {dict:?}: a key of {bytes} bytes is over the limit of {limit_bytes}")]
+    KeyTooLong {
+        /// The dictionary.
+        dict: String,
+        /// Its length.
+        bytes: usize,
+        /// The longest that is allowed.
+        limit_bytes: usize,
+    },
+    /// A value is too large.
+    #[error(
+        "dictionary {dict:?}, key {}: a value of {bytes} bytes is over the limit of {limit_bytes}",
+        shown(key)
+    )]
+    ValueTooLarge {
+        /// The dictionary.
+        dict: String,
+        /// The key.
+        key: Key,
+        /// Its length.
+        bytes: usize,
+        /// The longest that is allowed here.
+        limit_bytes: usize,
+    },
+    /// A batch is too large to be one.
+    #[error("a batch of {bytes} bytes is over the limit of {limit_bytes}")]
+    BatchTooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The largest that is allowed.
+        limit_bytes: usize,
+    },
+    /// A batch holds changes of a dictionary of another store.
+    #[error("the dictionary {dict:?} belongs to another store than the batch")]
+    OtherStore {
+        /// The dictionary.
+        dict: String,
+    },
+    /// An upsert in a dictionary without a merge.
+    #[error("the dictionary {dict:?} was made without a merge, which an upsert needs")]
+    NoMerge {
+        /// The dictionary.
+        dict: String,
+    },
+    /// A merge was not registered when the store was opened.
+    #[error("{}the merge {merge:?} is not registered", of(dict.as_deref()))]
+    UnknownMerge {
+        /// The merge's name.
+        merge: String,
+        /// A dictionary that is bound to it.
+        dict: Option<String>,
+    },
+    /// A dictionary is bound to another merge than the one that is asked for.
+    #[error("the dictionary {dict:?} is bound to {}, not to {}", named(bound.as_deref()), named(asked.as_deref()))]
+    OtherMerge {
+        /// The dictionary.
+        dict: String,
+        /// Its merge.
+        bound: Option<String>,
+        /// The one that is asked for.
+        asked: Option<String>,
+    },
+    /// A merge cannot be registered.
+    #[error("the merge {merge:?} cannot be registered: {why}")]
+    BadMerge {
+        /// Its name.
+        merge: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The store holds something that this library does not write.
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged {
+        /// The store's file.
+        path: PathBuf,
+        /// What does not fit.
+        why: String,
+    },
+    /// The dictionary engine failed.
+    #[error("{}: {source}", path.display())]
+    Engine {
+        /// The store's file.
+        path: PathBuf,
+        /// The engine's error.
+        source: betree::Error,
+    },
+}
+
+fn by(holder: Option<u32>) -> String {
+    holder.map_or_else(String::new, |pid| format!(", by process {pid}"))
+}
+
+fn of(dict: Option<&str>) -> String {
+    dict.map_or_else(String::new, |dict| format!("dictionary {dict:?}: "))
+}
+
+fn named(merge: Option<&str>) -> String {
+    merge.map_or_else(|| "no merge".into(), |merge| format!("the merge {merge:?}"))
+}
+
+fn shown(key: &[u8]) -> String {
+    match key.get(..SHOWN_BYTES) {
+        Some(head) if key.len() > SHOWN_BYTES => format!("\"{}…\"", head.escape_ascii()),
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
+}

@@ -1,0 +1,78 @@
+//! The dictionary as an embedded store: named dictionaries of byte strings in one file, opened by its path.
+//!
+//! A [`Store`] is a file. A [`Dict`] is one of its dictionaries, of which it has any number. A [`WriteBatch`]
+//! changes several of them together, wholly or not at all. A range of keys is a value: it is
+//! [cloned](Dict::clone_prefix), renamed and [deleted](Dict::delete_range) whole, at a cost that does not
+//! depend on what it holds, and so is a whole dictionary ([`Store::clone_dict`]). An [upsert](Dict::upsert)
+//! changes a value without reading it.
+//!
+//! ```
+//! # fn main() -> betree_store::Result<()> {
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let path = folder.path().join("events.betree");
+//! use betree_store::Store;
+//!
+//! let store = Store::open(&path)?;
+//! let users = store.dict("users")?;
+//! users.put("ada", "1815")?;
+//! users.put("alan", "1912")?;
+//! assert_eq!(users.get("ada")?.as_deref(), Some(&b"1815"[..]));
+//! for pair in users.prefix("a") {
+//!     let (name, born) = pair?;
+//!     println!("{name:?} {born:?}");
+//! }
+//! store.sync()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # To and fro
+//!
+//! | to | call |
+//! |---|---|
+//! | open a file, or make one | [`Store::open`], [`Store::options`] |
+//! | get dictionaries, list, rename, drop, clone them | [`Store::dict`], [`Store::dicts`], [`Store::clone_dict`] |
+//! | read | [`Dict::get`], [`Dict::get_many`], [`Dict::range`], [`Dict::prefix`] |
+//! | change | [`Dict::put`], [`Dict::delete`], [`Dict::upsert`], [`Store::batch`] |
+//! | change ranges | [`Dict::delete_range`], [`Dict::clone_prefix`], [`Dict::rename_prefix`] |
+//! | make changes durable | [`Durability`], [`Store::sync`] |
+//! | look at it | [`Store::stats`], [`Store::check`], [`Dict::estimate`] |
+//!
+//! # What is promised
+//!
+//! Each change, and each batch, is seen and survives a crash wholly or not at all, and changes survive in the
+//! order in which they were made: what a crash takes is the last of them. [`Durability`] says when none can
+//! be taken any more. Store, dictionaries and batches are `Send` and `Sync`; one thread's changes are seen by
+//! the others when the call returns. An iterator is no snapshot: it meets changes that are made ahead of it.
+//!
+//! # Limits
+//!
+//! A key has up to [`KEY_BYTES_MAX`] bytes, the name of a dictionary up to [`NAME_BYTES_MAX`]. One process
+//! has a store open at a time.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod batch;
+mod bytes;
+mod catalogue;
+mod dict;
+mod error;
+mod file;
+mod iter;
+mod keys;
+mod merge;
+mod names;
+mod options;
+mod shared;
+mod store;
+
+pub use batch::WriteBatch;
+pub use betree::{Compression, Finding, FindingCode, Place};
+pub use bytes::{Bytes, Key, Value};
+pub use dict::{Dict, Estimate};
+pub use error::{Error, Result};
+pub use iter::Iter;
+pub use keys::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+pub use options::{DictOptions, Durability, StoreOptions};
+pub use store::{Stats, Store};

@@ -1,0 +1,72 @@
+//! Merges: the meaning of upserts, for each dictionary its own.
+//!
+//! The engine knows one upsert function and no dictionary. So each delta begins with the number of its
+//! dictionary's merge, which is made from the name: it must be known before the catalogue can be read, when
+//! the log is replayed.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use betree::Upsert;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::keys::NAME_BYTES_MAX;
+
+/// A merge: the new value from the old one and a delta.
+pub(crate) type MergeFn = dyn Fn(Option<&[u8]>, &[u8]) -> Option<Vec<u8>> + Send + Sync;
+
+/// The number of a merge, which its deltas begin with.
+pub(crate) type MergeNumber = [u8; 4];
+
+/// The number of the merge of a name.
+pub(crate) fn number_of(name: &str) -> MergeNumber {
+    (xxh3_64(name.as_bytes()) as u32).to_le_bytes()
+}
+
+/// The registered merges.
+pub(crate) struct Merges {
+    by_number: BTreeMap<MergeNumber, (String, Arc<MergeFn>)>,
+}
+
+impl Merges {
+    /// Takes them from the options.
+    ///
+    /// # Errors
+    /// [`Error::BadMerge`].
+    pub fn of(named: &BTreeMap<String, Arc<MergeFn>>) -> Result<Merges> {
+        let mut by_number = BTreeMap::new();
+        for (name, function) in named {
+            let bad = |why| Error::BadMerge { merge: name.clone(), why };
+            if name.is_empty() || name.len() > NAME_BYTES_MAX {
+                return Err(bad("a name has between 1 and 255 bytes"));
+            }
+            match by_number.entry(number_of(name)) {
+                Entry::Vacant(place) => place.insert((name.clone(), function.clone())),
+                Entry::Occupied(_) => return Err(bad("its name has the same number as another's")),
+            };
+        }
+        Ok(Merges { by_number })
+    }
+
+    /// Whether a merge of that name is registered.
+    pub fn has(&self, name: &str) -> bool {
+        self.by_number.get(&number_of(name)).is_some_and(|(known, _)| known == name)
+    }
+}
+
+impl Upsert for Merges {
+    fn name(&self) -> &str {
+        "betree-store"
+    }
+
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        let known =
+            delta.split_first_chunk().and_then(|(number, rest)| Some((self.by_number.get(number)?, rest)));
+        match known {
+            Some(((_, function), rest)) => function(old, rest),
+            None => old.map(<[u8]>::to_vec),
+        }
+    }
+}

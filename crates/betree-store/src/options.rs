@@ -1,0 +1,163 @@
+//! What is chosen when a store is opened, and when a dictionary is made.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use betree::Compression;
+
+use crate::error::Result;
+use crate::merge::MergeFn;
+use crate::store::Store;
+
+/// The cache of a store for which none was chosen, in bytes.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// When changes survive a crash. In any case they survive in their order, each whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When the call that makes them returns. Threads that wait at the same time share one sync of the
+    /// device.
+    PerCommit,
+    /// This long after the call returned, at most; or when [`Store::sync`] returns.
+    Every(Duration),
+    /// When [`Store::sync`] or [`Store::close`] returns; whatever is durable sooner is a gift.
+    Manual,
+}
+
+impl Default for Durability {
+    /// Every second.
+    fn default() -> Durability {
+        Durability::Every(Duration::from_secs(1))
+    }
+}
+
+/// How a store is opened.
+///
+/// ```
+/// # fn main() -> betree_store::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("store");
+/// use betree_store::{Compression, Durability, Store};
+///
+/// let store = Store::options()
+///     .cache_bytes(16 << 20)
+///     .compression(Compression::Zstd)
+///     .durability(Durability::PerCommit)
+///     .open(&path)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct StoreOptions {
+    pub(crate) cache_bytes: usize,
+    pub(crate) compression: Compression,
+    pub(crate) create: bool,
+    pub(crate) durability: Durability,
+    pub(crate) merges: BTreeMap<String, Arc<MergeFn>>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            cache_bytes: CACHE_BYTES,
+            compression: Compression::default(),
+            create: true,
+            durability: Durability::default(),
+            merges: BTreeMap::new(),
+        }
+    }
+}
+
+impl StoreOptions {
+    /// The memory for what was read and what is not written yet, in bytes: 64 MiB if this is not called. The
+    /// cache with which a store is made decides the size of its nodes, a 32nd of it; with a smaller one it
+    /// can be opened later, but is slower than one made with that.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: usize) -> StoreOptions {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// How what is written from now on is compressed: with LZ4 if this is not called. All can be read always.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> StoreOptions {
+        self.compression = compression;
+        self
+    }
+
+    /// Whether a store is made where there is none; so it is if this is not called.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> StoreOptions {
+        self.create = create;
+        self
+    }
+
+    /// When changes survive a crash: after a second if this is not called.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> StoreOptions {
+        self.durability = durability;
+        self
+    }
+
+    /// Registers a merge: the new value from the old one, if there is one, and a delta; `None` removes the
+    /// key. See [`Dict::upsert`](crate::Dict::upsert). A store that has dictionaries bound to a merge is
+    /// opened only with it.
+    ///
+    /// It must depend on its arguments alone: it runs whenever the value is read until it was merged for
+    /// good. The same name must mean the same function for as long as the store lives.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("store");
+    /// use betree_store::{DictOptions, Store};
+    ///
+    /// let append = |old: Option<&[u8]>, delta: &[u8]| Some([old.unwrap_or_default(), delta].concat());
+    /// let store = Store::options().merge("append", append).open(&path)?;
+    /// let notes = store.dict_with("notes", &DictOptions::new().merge("append"))?;
+    /// notes.upsert("today", "rain, ")?;
+    /// notes.upsert("today", "then sun")?;
+    /// assert_eq!(notes.get("today")?.as_deref(), Some(&b"rain, then sun"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn merge<F>(mut self, name: &str, function: F) -> StoreOptions
+    where
+        F: Fn(Option<&[u8]>, &[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    {
+        self.merges.insert(name.into(), Arc::new(function));
+        self
+    }
+
+    /// Opens the store, or makes it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
+        Store::open_with(path.as_ref(), self)
+    }
+}
+
+/// What a dictionary is made with.
+#[derive(Clone, Debug, Default)]
+pub struct DictOptions {
+    pub(crate) merge: Option<String>,
+}
+
+impl DictOptions {
+    /// A dictionary without a merge.
+    pub fn new() -> DictOptions {
+        DictOptions::default()
+    }
+
+    /// Binds it to a merge, by the name under which that is registered.
+    #[must_use]
+    pub fn merge(mut self, name: &str) -> DictOptions {
+        self.merge = Some(name.into());
+        self
+    }
+}

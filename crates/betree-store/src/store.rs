@@ -1,0 +1,276 @@
+//! The store: opening, ending, durability, and what it tells of itself.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use betree::{Env, Finding, Options};
+use betree_std::{TroubleLog, Workers, WorkersOptions, Zstd};
+use parking_lot::Mutex;
+
+use crate::batch::WriteBatch;
+use crate::catalogue::{Catalogue, Refusal};
+use crate::error::{Error, Result};
+use crate::file;
+use crate::merge::Merges;
+use crate::options::{Durability, StoreOptions};
+use crate::shared::Shared;
+
+/// Longer than any program runs.
+const NEVER: Duration = Duration::from_secs(1 << 30);
+
+/// An open store: named dictionaries in one file.
+///
+/// Clones of it are the same open store. Its threads end, what was not durable becomes so, and the file is
+/// free for others when the last of store, dictionaries and iterators is dropped, or when it is
+/// [closed](Store::close).
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a store has done since it was opened, and what it takes.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The counters of the engine.
+    pub engine: betree::Stats,
+    /// Bytes of the file that hold something, beside the log.
+    pub used_bytes: u64,
+    /// Bytes that can still be written before the store is full, if the disk has them.
+    pub free_bytes: u64,
+    /// The number of dictionaries.
+    pub dicts: usize,
+}
+
+impl Store {
+    /// Opens the store in a file, or makes one, with the usual [options](Store::options).
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("store");
+    /// use betree_store::Store;
+    ///
+    /// Store::open(&path)?.dict("fruit")?.put("banana", "yellow")?;
+    /// // The first store was dropped, which closed it.
+    /// let fruit = Store::open(&path)?.dict("fruit")?;
+    /// assert_eq!(fruit.get("banana")?.as_deref(), Some(&b"yellow"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::NotAStore`], [`Error::NewerStore`], [`Error::UnknownMerge`],
+    /// [`Error::BadMerge`], [`Error::NoSpace`]; those of the system, and damage.
+    pub fn open(path: impl AsRef<Path>) -> Result<Store> {
+        Store::options().open(path)
+    }
+
+    /// Options for opening.
+    pub fn options() -> StoreOptions {
+        StoreOptions::default()
+    }
+
+    pub(crate) fn open_with(path: &Path, options: &StoreOptions) -> Result<Store> {
+        let merges = Arc::new(Merges::of(&options.merges)?);
+        let device = file::open(path, options.create, options.cache_bytes, &merges)?;
+        let mut with = Options::new(options.cache_bytes, merges.clone());
+        with.compression = options.compression;
+        with.zstd = Some(Arc::new(Zstd::default()));
+        with.watcher = Some(Arc::new(TroubleLog::of(path.to_owned())));
+        let env = Arc::new(Env::open(device.clone(), with).map_err(|error| refused(path, error))?);
+        let loaded = load(&env, &merges);
+        let catalogue = loaded.map_err(|refusal| {
+            env.abandon();
+            refused_catalogue(path, refusal)
+        })?;
+        let sync_every = match options.durability {
+            Durability::Every(period) => period,
+            Durability::PerCommit | Durability::Manual => NEVER,
+        };
+        let threads = WorkersOptions { sync_every, ..WorkersOptions::default() };
+        let workers = Workers::start(env.clone(), threads);
+        let workers = workers.map_err(|source| Error::Io {
+            doing: "start threads for",
+            path: path.to_owned(),
+            source,
+        })?;
+        let shared = Shared {
+            env,
+            workers: Mutex::new(Some(workers)),
+            device,
+            path: path.to_owned(),
+            merges,
+            durability: options.durability,
+            catalogue: Mutex::new(catalogue),
+            closed: AtomicBool::new(false),
+        };
+        Ok(Store { shared: Arc::new(shared) })
+    }
+
+    /// The path with which it was opened.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// An empty batch of changes, which are made together by its [`commit`](WriteBatch::commit).
+    pub fn batch(&self) -> WriteBatch {
+        WriteBatch::new(self.shared.clone())
+    }
+
+    /// Makes all changes durable that were made before the call.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// use betree_store::{Durability, Store};
+    ///
+    /// let path = folder.path().join("store");
+    /// let store = Store::options().durability(Durability::Manual).open(&path)?;
+    /// store.dict("fruit")?.put("banana", "yellow")?;
+    /// store.sync()?;
+    /// // From here on a crash takes nothing of it.
+    /// store.abandon();
+    /// drop(store);
+    /// assert!(Store::open(&path)?.open_dict("fruit")?.contains("banana")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where the disk is full: it can be tried again; those of the device, after which the
+    /// store takes no more changes.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.refuse_if_closed()?;
+        self.shared.env.sync().map_err(|error| self.shared.error(error))
+    }
+
+    /// Makes everything durable, ends the threads, and gives the file free for others. From then on all calls
+    /// of this store and its dictionaries fail with [`Error::Closed`]. A failed call can be repeated.
+    /// Dropping a store does the same, and can report nothing.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let store = betree_store::Store::open(folder.path().join("store"))?;
+    /// use betree_store::Error;
+    ///
+    /// let fruit = store.dict("fruit")?;
+    /// store.close()?;
+    /// assert!(matches!(fruit.get("banana"), Err(Error::Closed { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`sync`](Store::sync).
+    pub fn close(&self) -> Result<()> {
+        self.shared.close()
+    }
+
+    /// Ends it as a crash of the program would: what is not durable is lost. For tests of what a program
+    /// makes of it.
+    pub fn abandon(&self) {
+        drop(self.shared.workers.lock().take());
+        self.shared.env.abandon();
+        self.shared.closed.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.shared.device.release();
+    }
+
+    /// What it has done, and what it takes.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let store = betree_store::Store::open(folder.path().join("store"))?;
+    /// let reads = store.stats().engine.device_reads;
+    /// store.dict("fruit")?.put("banana", "yellow")?;
+    /// assert_eq!(store.stats().engine.device_reads, reads, "a put reads nothing");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stats(&self) -> Stats {
+        let space = self.shared.env.space();
+        Stats {
+            engine: self.shared.env.stats(),
+            used_bytes: space.used_bytes,
+            free_bytes: space.free_bytes,
+            dicts: self.shared.catalogue.lock().dicts.len(),
+        }
+    }
+
+    /// Walks everything in the file: structure, checksums, references, space. What is in memory is written
+    /// first.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let store = betree_store::Store::open(folder.path().join("store"))?;
+    /// assert_eq!(store.check()?, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What hinders the walk itself; what it finds is no error.
+    pub fn check(&self) -> Result<Vec<Finding>> {
+        self.shared.refuse_if_closed()?;
+        let mut findings = Vec::new();
+        let walked = self.shared.env.check(&mut |finding| findings.push(finding), &mut |_, _| ());
+        walked.map_err(|error| self.shared.error(error))?;
+        Ok(findings)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({:?})", self.shared.path)
+    }
+}
+
+fn load(env: &Env, merges: &Merges) -> std::result::Result<Catalogue, Refusal> {
+    if !file::is_store(&env.identity()) {
+        return Err(Refusal::NotAStore(format!("it is a volume made by {}", env.identity().made_by)));
+    }
+    Catalogue::load(env, merges)
+}
+
+/// The error of a file whose volume cannot be opened.
+fn refused(path: &Path, error: betree::Error) -> Error {
+    let path = path.to_owned();
+    match error {
+        betree::Error::NotAVolume { why } => Error::NotAStore { path, why },
+        betree::Error::OtherUpsert { made_with, .. } => {
+            Error::NotAStore { path, why: format!("it is a volume for the upserts of {made_with}") }
+        }
+        betree::Error::NewerFormat { .. } | betree::Error::UnknownFeatures { .. } => {
+            Error::NewerStore { path, why: error.to_string() }
+        }
+        betree::Error::DeviceFull(_) | betree::Error::NoSpace => {
+            Error::NoSpace { path, why: error.to_string() }
+        }
+        source => Error::Engine { path, source },
+    }
+}
+
+fn refused_catalogue(path: &Path, refusal: Refusal) -> Error {
+    let path = path.to_owned();
+    match refusal {
+        Refusal::NotAStore(why) => Error::NotAStore { path, why },
+        Refusal::Newer(why) => Error::NewerStore { path, why },
+        Refusal::Damaged(why) => Error::Damaged { path, why },
+        Refusal::UnknownMerge { merge, dict } => Error::UnknownMerge { merge, dict: Some(dict) },
+        Refusal::Engine(source) => Error::Engine { path, source },
+    }
+}
+
+/// Many threads use one store.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Store>();
+    is_shared::<crate::dict::Dict>();
+    is_shared::<WriteBatch>();
+    is_shared::<Error>();
+};

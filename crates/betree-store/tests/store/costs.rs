@@ -1,0 +1,69 @@
+//! What calls cost, as counts.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::{appending, filled, options, store};
+
+/// A dictionary of some MiB, which is more than the cache, written and not in memory.
+fn large(path: &std::path::Path, pairs: u32) -> betree_store::Store {
+    let store = options().open(path).unwrap();
+    let dict = store.dict("large").unwrap();
+    for part in 0..pairs / 1000 {
+        let mut batch = store.batch();
+        for i in 0..1000 {
+            let key = part * 1000 + i;
+            batch.put(&dict, key.to_be_bytes(), seeded::bytes(u64::from(key), 0, 200)).unwrap();
+        }
+        batch.commit().unwrap();
+    }
+    store.close().unwrap();
+    options().open(path).unwrap()
+}
+
+#[test]
+fn changes_read_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = large(&folder.path().join("store"), 30_000);
+    let (dict, notes) = (store.open_dict("large").unwrap(), store.dict_with("notes", &appending()).unwrap());
+    let before = store.stats().engine;
+    for key in 0..200_u32 {
+        dict.put(key.to_be_bytes(), "new").unwrap();
+        dict.delete((key + 1000).to_be_bytes()).unwrap();
+        notes.upsert("all", "x").unwrap();
+    }
+    dict.delete_range(2000_u32.to_be_bytes()..20_000_u32.to_be_bytes()).unwrap();
+    let after = store.stats().engine;
+    assert_eq!(after.point_queries, before.point_queries);
+    assert_eq!(after.range_queries, before.range_queries);
+    assert_eq!(after.device_reads, before.device_reads);
+}
+
+#[test]
+fn a_clone_of_a_dictionary_costs_no_more_for_a_larger_one() {
+    let cost = |pairs| {
+        let folder = tempfile::tempdir().unwrap();
+        let store = large(&folder.path().join("store"), pairs);
+        let before = store.stats().engine;
+        let copy = store.clone_dict("large", "copy").unwrap();
+        let after = store.stats().engine;
+        let cost = after.device_reads - before.device_reads;
+        assert_eq!(copy.iter().count(), pairs as usize);
+        (cost, after.height)
+    };
+    for (reads, height) in [cost(2_000), cost(100_000)] {
+        // The path to each end of the source, header and pieces.
+        assert!(reads <= 4 * height, "{reads} reads in a tree of {height} levels");
+    }
+}
+
+#[test]
+fn a_new_store_takes_little_room_and_its_size_is_no_matter() {
+    let (folder, store) = store();
+    filled(&store, "d", ["k".into()]);
+    store.close().unwrap();
+    let found = std::fs::metadata(folder.path().join("store")).unwrap();
+    assert_eq!(found.len(), 1 << 40);
+    let taken = found.blocks() * 512;
+    assert!(taken < 1 << 20, "{taken} bytes");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+}

@@ -1,0 +1,90 @@
+//! Iterators from both ends.
+
+use std::ops::Bound;
+
+use crate::{filled, keys, store};
+
+#[test]
+fn both_ends_meet_at_each_place_once() {
+    let (_folder, store) = store();
+    let names: Vec<String> = (0..30).map(|i| format!("{i:02}")).collect();
+    let dict = filled(&store, "d", names.clone());
+    // Neighbours of the dictionary must not be met.
+    filled(&store, "e", ["00".into()]);
+    for from_front in 0..=names.len() {
+        let mut pairs = dict.iter();
+        let mut met: Vec<String> =
+            (&mut pairs).take(from_front).map(|p| format!("{:?}", p.unwrap().0)).collect();
+        let mut back: Vec<String> = (&mut pairs).rev().map(|p| format!("{:?}", p.unwrap().0)).collect();
+        back.reverse();
+        met.append(&mut back);
+        assert_eq!(met, names.iter().map(|n| format!("b\"{n}\"")).collect::<Vec<_>>(), "{from_front}");
+        assert!(pairs.next().is_none() && pairs.next_back().is_none());
+    }
+}
+
+#[test]
+fn alternating_ends_return_each_pair_once_in_a_tree_with_many_leaves() {
+    let (_folder, store) = store();
+    let names: Vec<String> = (0..15_000).map(|i| format!("{i:06}{}", "x".repeat(20))).collect();
+    let dict = filled(&store, "d", names.clone());
+    store.check().unwrap();
+    let mut pairs = dict.iter();
+    let (mut front, mut back) = (Vec::new(), Vec::new());
+    while let Some(pair) = pairs.next() {
+        front.push(pair.unwrap().0);
+        back.extend(pairs.next_back().map(|pair| pair.unwrap().0));
+    }
+    back.reverse();
+    front.append(&mut back);
+    assert!(front.iter().eq(names.iter()));
+}
+
+#[test]
+fn ranges_have_the_ends_that_they_say() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", ["a", "a\0", "ab", "b", "b\u{ff}", "c"].map(String::from));
+    let found = |range: (Bound<&str>, Bound<&str>)| {
+        dict.range::<&str>(range)
+            .map(|pair| String::from_utf8(pair.unwrap().0.into_vec()).unwrap())
+            .collect::<Vec<_>>()
+    };
+    use Bound::{Excluded, Included, Unbounded};
+    assert_eq!(found((Included("a"), Excluded("b"))), ["a", "a\0", "ab"]);
+    assert_eq!(found((Excluded("a"), Included("b"))), ["a\0", "ab", "b"]);
+    assert_eq!(found((Excluded("b"), Unbounded)), ["b\u{ff}", "c"]);
+    assert_eq!(found((Unbounded, Included("a"))), ["a"]);
+    assert_eq!(found((Excluded("c"), Unbounded)), [""; 0]);
+    assert_eq!(found((Included("c"), Excluded("a"))), [""; 0], "a range from back to front is empty");
+    assert_eq!(found((Unbounded, Unbounded)), keys(&dict));
+    let prefix: Vec<_> = dict.prefix("b").map(|pair| pair.unwrap().0).collect();
+    assert_eq!(prefix, ["b", "b\u{ff}"]);
+}
+
+#[test]
+fn changes_ahead_are_met_and_none_twice() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", (0..5000).map(|i| format!("{i:04}")));
+    let mut last = None;
+    for (pair, number) in dict.iter().zip(0..) {
+        let (key, _) = pair.unwrap();
+        assert!(last.as_ref() < Some(&key), "{last:?} before {key:?}");
+        // Behind the iterator, where it must not be met.
+        dict.put(format!("{number:04}-behind"), "").unwrap();
+        dict.delete(&key).unwrap();
+        last = Some(key);
+    }
+    assert!(last.unwrap()[..] >= b"4999"[..]);
+}
+
+#[test]
+fn first_and_last_and_popping_take_pairs_in_order() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", ["b", "a", "c"].map(String::from));
+    assert_eq!(dict.first().unwrap().unwrap().0, "a");
+    assert_eq!(dict.last().unwrap().unwrap().0, "c");
+    assert_eq!(dict.pop_last().unwrap().unwrap().1, "c");
+    assert_eq!(dict.pop_first().unwrap().unwrap().1, "a");
+    assert_eq!(dict.pop_first().unwrap().unwrap().1, "b");
+    assert!(dict.pop_first().unwrap().is_none() && dict.is_empty().unwrap());
+}
