@@ -102,7 +102,7 @@ impl Restore {
         }
     }
 
-    /// Kills the other members of the groups, and restores everything as far as that goes.
+    /// Kills the other members of the groups, and restores everything as far as possible.
     pub fn restore(&self) {
         if let Some((path, value)) = &self.sysctl
             && let Err(error) = std::fs::write(path, value)

@@ -12,7 +12,7 @@ use betree_std::ALLOCATOR;
 
 use crate::tool;
 
-/// The option by which this program runs itself; the end of that process gives all memory back at once.
+/// The option by which this program runs itself; the end of that process frees all of the memory at once.
 pub const OPTION: &str = "--touch";
 
 /// Touches `bytes` of memory, in huge pages if there are any, and frees them.

@@ -400,7 +400,7 @@ impl Probe {
             let _ = sender.send(as_owner.and_then(|()| ask_kernel(&path)));
         });
         if let Err(error) = asking {
-            tracing::debug!("the mount is not asked: {error}");
+            tracing::debug!("cannot probe the mount: {error}");
         }
         Probe { answer, answered: None }
     }
@@ -446,7 +446,7 @@ impl Farewell {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => self.still_answers()?,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
-                Err(error) => return Err(format!("its server cannot be heard: {error}")),
+                Err(error) => return Err(format!("cannot read from its server: {error}")),
             }
         }
         match String::from_utf8_lossy(&message).into_owned() {
@@ -465,7 +465,7 @@ impl Farewell {
         let Some((socket, _)) = found else { return Ok(()) };
         let mut line = Line { stream: socket.into(), server: self.server, until };
         match line.is_live().and_then(|_| line.ping()) {
-            Err(silent @ Unheard::Silent { .. }) => Err(format!("its server is not heard: {silent}")),
+            Err(silent @ Unheard::Silent { .. }) => Err(format!("no word from its server: {silent}")),
             _ => Ok(()),
         }
     }

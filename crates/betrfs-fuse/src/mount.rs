@@ -246,7 +246,7 @@ fn connect(
     if *transport != Some(Transport::Device)
         && let Err(error) = enable_io_uring()
     {
-        tracing::info!("the kernel is not asked to offer io_uring: {error}");
+        tracing::info!("cannot enable io_uring in the kernel: {error}");
     }
     let (connection, mount) = mount_point::mount(device, mount_point, *flags)?;
     let dispatch = |sink, minor| Dispatch::start(Arc::clone(server), sink, minor);

@@ -286,7 +286,7 @@ pub fn mount(
         match mount_block(device, path, flags) {
             Ok(connection) => (connection, true),
             Err(why) => {
-                tracing::info!("it is no mount of a block device, so that sync(2) does not reach it: {why}");
+                tracing::info!("the mount has no block device, so sync(2) does not reach it: {why}");
                 (mount_as_root(device.path(), path, FS_TYPE, "", flags)?, false)
             }
         }

@@ -1,8 +1,8 @@
 //! The timing of a 7200 rpm disk: a pure function of its state, a request and the time. Nothing here sleeps
 //! or moves data.
 //!
-//! The surface is one long spiral of [`TRACK_BYTES`] a turn: the time alone gives the angle of the head, and
-//! sequential data passes under it at the media's rate. The image is the outermost part of a disk of
+//! The surface is one long spiral of [`TRACK_BYTES`] a turn: the time alone determines the angle of the head,
+//! and sequential data passes under it at the media's rate. The image is the outermost part of a disk of
 //! [`CAPACITY_BYTES`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -231,7 +231,7 @@ impl Model {
         let begins = from.saturating_sub(approach.passes);
         self.stop_read_ahead(now);
         match self.segments.back_mut() {
-            // The next part of what is being read.
+            // The next part of a sequential read.
             Some(segment) if !approach.seeks && (segment.start..=segment.end).contains(&begins) => {
                 segment.end = range.end.max(segment.end);
                 segment.start = segment.start.max(segment.end.saturating_sub(SEGMENT_BYTES));

@@ -79,7 +79,7 @@ impl Drop for EmulatedDisk {
     }
 }
 
-/// Serves an emulated disk: what this program does with [`OPTION`].
+/// Serves an emulated disk, for a program run with [`OPTION`].
 ///
 /// # Errors
 /// Those of [`seekdisk::serve`].

@@ -3,8 +3,9 @@
 //! All are used alike: changes come in batches of [`BATCH_OPERATIONS`], each one commit of the engine's own
 //! kind; no commit waits for the disk; one [`Store::sync`] at the end makes everything durable. If the
 //! process dies before that, engines differ: RocksDB with its log keeps all commits, `rocksdb-no-log` and
-//! `betree` keep what they had written out. Each engine has the same budget for its caches, compresses with
-//! LZ4 if it compresses at all, and has its defaults otherwise, except where its file says so.
+//! `betree` keep the commits that they had written out. Each engine has the same budget for its caches,
+//! compresses with LZ4 if it compresses at all, and has its defaults otherwise, except where its file says
+//! so.
 
 mod betree;
 #[cfg(feature = "fjall")]

@@ -21,7 +21,7 @@ const ABSENT: &str = "no line has this";
 pub struct AgeGit<'t> {
     /// The commits to pull.
     pub history: History,
-    /// The repository that has them.
+    /// Their repository.
     pub repository: &'t Repository,
     /// Pulls before each grep.
     pub pulls_per_step: u64,
@@ -109,7 +109,7 @@ fn pull(clone: &Path, from: &Repository, commit: &str) -> Result<()> {
 pub struct AgeGitFresh<'t> {
     /// The commits.
     pub history: History,
-    /// The repository that has them.
+    /// Their repository.
     pub repository: &'t Repository,
     /// The bytes that grep read.
     pub seen: Seen,

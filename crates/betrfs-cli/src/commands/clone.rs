@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Some(betrfs_fuse::Errno::NOTTY) => format!("{from} is on no BetrFS mount"),
             Some(betrfs_fuse::Errno::NODEV) => format!("{from} is neither a file nor a directory"),
             Some(betrfs_fuse::Errno::LOOP) => {
-                format!("{from} is a symbolic link, which is not followed here: name what it leads to")
+                format!("{from} is a symbolic link, which is not followed here: name its target")
             }
             Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
             Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),

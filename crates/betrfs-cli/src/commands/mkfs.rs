@@ -156,9 +156,8 @@ fn refuse_to_overwrite(device: &FileDevice, force: bool) -> Outcome {
         return Ok(());
     }
     let shown = device.path().display();
-    let head = device
-        .head(HEAD_BYTES)
-        .map_err(|error| Failure::new(format!("cannot look into {shown}: {error}")))?;
+    let head =
+        device.head(HEAD_BYTES).map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
     let what = if head.starts_with(MAGIC) {
         "is a BetrFS volume already"
     } else if head.iter().any(|byte| *byte != 0) {

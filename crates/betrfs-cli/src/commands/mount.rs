@@ -106,7 +106,7 @@ impl Arguments {
         let options = Options::joined(given.chain(by_flags)).map_err(|why| Failure::of(Kind::Usage, why))?;
         match options.unknown.first() {
             Some(option) if !self.helper.sloppy => {
-                Err(Failure::of(Kind::Usage, format!("the mount option `{option}` is not known")))
+                Err(Failure::of(Kind::Usage, format!("unknown mount option `{option}`")))
             }
             _ => Ok(options),
         }

@@ -55,7 +55,7 @@ fn access_times_seen_by_stat_survive_a_remount() {
     assert_eq!(all.map(|path| atime(path)), shown);
 }
 
-/// Mail programs tell new mail from read mail by this.
+/// By this, mail programs distinguish new mail from read mail.
 #[test]
 fn reading_a_changed_file_moves_its_access_time_however_it_is_read() {
     let mounted = Mounted::new();

@@ -50,7 +50,7 @@ struct Request<'a, 'o> {
 impl Answerer for Dispatch {
     fn answer(&self, header: &InHeader, body: Body<'_>, out: &mut [u8]) -> Outcome {
         let Some(opcode) = Opcode::of(header.opcode) else {
-            tracing::debug!("the kernel's request {} is not known", header.opcode);
+            tracing::debug!("unknown kernel request {}", header.opcode);
             return Outcome::Reply(Err(Errno::NOSYS));
         };
         let counters = self.server.counters();

@@ -61,7 +61,7 @@ impl Reader {
                 }
             };
             let Some((header, body)) = parts(&request, len) else {
-                tracing::error!("the kernel sent a request of {len} bytes that is none");
+                tracing::error!("the kernel sent {len} bytes that are no request");
                 continue;
             };
             match self.answerer.answer(&header, Body::Joined(body), &mut out) {

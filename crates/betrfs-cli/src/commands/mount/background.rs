@@ -93,7 +93,7 @@ fn interrupt_with_us(server: &Child) -> io::Result<Arc<AtomicBool>> {
         for _ in signals.forever() {
             noted.store(true, Ordering::Release);
             if let Err(errno) = rustix::process::kill_process(server, Signal::TERM) {
-                tracing::debug!("the server is not ended: {errno}");
+                tracing::debug!("cannot end the server: {errno}");
             }
         }
     })?;
@@ -159,7 +159,7 @@ impl Announcement {
         let told = pipe.write_all(what.as_bytes()).and_then(|()| pipe.flush());
         let let_go = rustix::stdio::dup2_stdout(&self.null).map_err(io::Error::from);
         if let Err(error) = told.and(let_go) {
-            tracing::warn!("cannot tell that the mount is there: {error}");
+            tracing::warn!("cannot announce the mount: {error}");
         }
     }
 }

@@ -100,8 +100,8 @@ fn cleared(option: &str) -> Option<MountFlags> {
     })
 }
 
-/// Options without an effect here: those for readers of /etc/fstab; those that ask for what is done anyway or
-/// does not apply; and those that /proc/self/mountinfo shows of a mount, which mount(8) passes on a remount.
+/// Options without an effect here: options for readers of /etc/fstab; requests for things that are done
+/// anyway or do not apply; and options that /proc/self/mountinfo shows, which mount(8) passes on a remount.
 const PASSED_OVER: &[&str] = &[
     "defaults",
     "auto",

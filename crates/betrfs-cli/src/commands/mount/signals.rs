@@ -18,7 +18,7 @@ pub fn unmount_on_request(mount: OwnMount) -> io::Result<()> {
             tracing::info!("unmounting {shown} on signal {signal}");
             let undone = match mount.unmount() {
                 Err(MountPointError::Busy { .. }) => {
-                    tracing::warn!("{shown} is in use: it ends when that ends");
+                    tracing::warn!("{shown} is in use: the server ends with its last user");
                     mount.detach()
                 }
                 other => other,
