@@ -24,10 +24,10 @@ const SECOND_CUT_MAX: usize = 24;
 const RECOVERY_CUTS_MAX: [usize; 2] = [8, 80];
 /// The number of crashes of a history, each at another call.
 const CRASHES_PER_HISTORY: u64 = 16;
-/// One history in so many has a long log.
+/// One history in this number has a long log.
 const LONG_LOG_EVERY: u64 = 4;
 
-/// A history, and what is done after its crash.
+/// A history with the steps after its crash.
 #[derive(Clone, Debug)]
 pub struct CrashHistory {
     /// The seed, which also decides the effect of each crash.

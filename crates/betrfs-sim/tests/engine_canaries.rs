@@ -1,6 +1,5 @@
-//! Can the tests find anything? Bugs that are planted on purpose must be found: those that work until
-//! the power fails, within the crashes that the tests make by default; those that break a rule of the
-//! tree, by the laws.
+//! Can the tests find anything? Bugs planted on purpose must be found: those that show only after a power
+//! cut, within the crashes that the tests make by default; those that break a rule of the tree, by the laws.
 #![allow(clippy::panic)]
 
 use betree::planted::{self, Bug};
@@ -46,15 +45,14 @@ const OF_THE_TREE: [Bug; 28] = [
     Bug::SourceBackAfterDelete,
 ];
 
-/// Bugs that few histories meet, with one that does.
+/// Bugs that few histories meet, each with the seed of one that does.
 const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
-/// A bug of the tree may stay hidden from no more histories than this, each as long as those of
-/// `engine_laws`.
+/// The most histories that a bug of the tree may survive, each as long as those of `engine_laws`.
 const HISTORIES_MAX: u64 = 2000;
 const STEPS: usize = 200;
 
-/// One test for all bugs, since the switch is one for the whole process.
+/// One test for all bugs, because the whole process has one switch.
 #[test]
 fn planted_bugs_are_found() {
     let crashes = setting("BETRFS_CRASHES", 400);
@@ -87,7 +85,7 @@ fn with<T>(bug: Bug, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What is wrong with the history of a seed, if anything is.
+/// The broken law of the history of a seed, if any.
 fn broken_law(bug: Bug, seed: u64) -> Option<String> {
     let (setup, steps) = history_of_seed(seed, STEPS, Mix::LAWS);
     guarded(&format!("{bug:?}, seed {seed}"), || try_laws(setup, &steps)).err()

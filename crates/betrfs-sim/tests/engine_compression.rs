@@ -1,6 +1,6 @@
-//! Each way of compressing keeps what it is given, and a volume may be written with several.
+//! Each kind of compression keeps the data, and a volume may be written with several.
 
-// A failing call fails the test, also in what the tests share.
+// A failing call fails the test, also in the functions that tests share.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn options(compression: Compression) -> Options {
     options
 }
 
-/// Text that compresses, and in every fourth value noise that does not.
+/// Text that compresses; every fourth value is noise that does not.
 fn value(number: u32) -> Vec<u8> {
     let mut rng = Rng::new(u64::from(number));
     if number.is_multiple_of(4) {
@@ -41,7 +41,7 @@ fn put(env: &Env, numbers: std::ops::Range<u32>) {
 }
 
 #[test]
-fn what_was_written_in_several_ways_is_read_in_any() {
+fn data_written_with_several_compressions_is_read_with_any() {
     let device = Arc::new(MemDevice::new(64 << 20));
     Env::format(device.clone(), &GEOMETRY, [3; 16]).unwrap();
     let mut used = Vec::new();
@@ -68,7 +68,7 @@ fn what_was_written_in_several_ways_is_read_in_any() {
         assert_eq!(problems, Vec::<String>::new());
         env.close().unwrap();
     }
-    // Without zstd at hand, what needs it is an error that says so.
+    // Without zstd, a read that needs it fails with an error that says so.
     let without = Env::open(device, Options::new(1 << 20, Arc::new(Replace)));
     let error = without.and_then(|env| env.get(D, &5001u32.to_be_bytes())).unwrap_err();
     assert!(matches!(&error, Error::Corrupt { why, .. } if why.contains("zstd")), "{error}");

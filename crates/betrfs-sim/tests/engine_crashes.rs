@@ -1,6 +1,6 @@
-//! Law: whatever a crash does to what was not synced, the volume opens; all that was synced is there,
-//! of the rest a prefix, each batch whole; it is sound, takes new changes, and survives the next crash
-//! as well. A crash of the recovery changes nothing of that.
+//! Law: whatever a crash does to unsynced writes, the volume opens; it has everything synced and a prefix of
+//! the other batches, each whole; it is sound, takes new changes, and survives the next crash as well. A
+//! crash of the recovery changes none of that.
 #![allow(clippy::panic)]
 
 use std::sync::Arc;
@@ -57,8 +57,8 @@ fn every_crash_leaves_what_was_synced_and_a_prefix_of_the_rest() {
     }
 }
 
-/// A crash law that hardly ever meets a log, a clone in it, its wrapping or blocks that nodes keep would
-/// say little of these.
+/// A crash law says little about logs, clones in them, their wrapping and kept blocks unless its histories
+/// have them often.
 #[test]
 fn the_histories_log_much_wrap_the_log_and_keep_blocks() {
     let (mut logging, mut wrapping, mut with_clones, mut keeping) = (0, 0, 0, 0);
@@ -99,7 +99,7 @@ fn a_crash_while_formatting_leaves_an_empty_volume_or_none() {
             };
             match open_env(&found, &setup) {
                 Ok(env) => assert!(is_empty(&env), "seed {seed}, call {n}"),
-                // A superblock that was cut short is not told from one that rotted.
+                // A superblock that was cut short looks like one that rotted.
                 Err(Error::NotAVolume { .. } | Error::Corrupt { .. }) => {}
                 Err(error) => panic!("seed {seed}, call {n}: {error}"),
             }

@@ -1,6 +1,6 @@
-//! Law: a device that fails is an error, never a panic and never wrong data; what was synced before is
-//! there once the device is well again. A full volume refuses puts and takes deletes, and what they
-//! free can be used.
+//! Law: a failing device is an error, never a panic and never wrong data; once it is healthy again,
+//! everything synced before is there. A full volume refuses puts and allows deletes, and the room they free
+//! can be used.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use betrfs_sim::{
 
 const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
 
-/// Runs the steps on a device with a fault to come and looks at what is left of the volume after it.
-/// Returns whether the fault struck.
+/// Runs the steps on a device with a coming fault, and checks the volume that it leaves. Returns whether the
+/// fault struck.
 fn run(setup: Setup, steps: &[Step], fault: Fault) -> Result<bool, String> {
     let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     let mut runner =
@@ -49,7 +49,7 @@ fn run(setup: Setup, steps: &[Step], fault: Fault) -> Result<bool, String> {
     Ok(has_struck)
 }
 
-/// Once a write or sync has failed nobody knows what is on the device, so nothing more is promised.
+/// After a failed write or sync the contents of the device are unknown, so no further change may be promised.
 fn must_refuse_changes(env: &Env) -> Result<(), String> {
     let mut batch = Batch::new();
     batch.put(DictId(0), b"after the failure", b"");
@@ -92,8 +92,8 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
     assert!(struck > 100, "only {struck} faults struck: the histories hardly use the device");
 }
 
-/// Runs the steps on a device under which there is no room from a write on, up to the first step that is told
-/// so, makes room, and goes on. Returns whether there was too little.
+/// Runs the steps on a device without room from a write on, until the first step fails for it; then makes
+/// room and goes on. Returns whether a write found no room.
 fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool, String> {
     let device = Arc::new(MemDevice::new(setup.volume_bytes).which_seeks(setup.seeks));
     let mut runner =
@@ -108,7 +108,7 @@ fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool
         device.set_fault(None);
         match runner.env().map(Env::state) {
             Ok(State::DeviceFull(_)) if matches!(told, Error::DeviceFull(_)) => {}
-            // Of a superblock nobody knows what was written.
+            // How much of a superblock was written is unknown.
             Ok(State::ReadOnly(_)) => return Ok(true),
             state => return Err(format!("step {i}: {told}, and the state is {state:?}")),
         }
@@ -124,13 +124,13 @@ fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool
         runner.step(&Step::Reopen)?;
         runner.compare_all()
     };
-    // What was not told by any step may still be so.
+    // There may have been no room although no step failed.
     whole(&mut runner).map_err(|e| format!("once there is room: {e}"))?;
     Ok(struck)
 }
 
 #[test]
-fn a_disk_under_the_volume_that_is_full_loses_nothing_and_goes_on_once_there_is_room() {
+fn a_full_disk_below_the_volume_loses_nothing_and_goes_on_once_there_is_room() {
     let mut struck = 0;
     for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
         let (setup, steps) = history_of_seed(seed, 40, Mix { reopen: 0, abandon: 0, ..MIX });
@@ -152,8 +152,8 @@ fn a_disk_under_the_volume_that_is_full_loses_nothing_and_goes_on_once_there_is_
     assert!(struck > 50, "only {struck} writes found no room: the histories hardly write");
 }
 
-/// Runs the steps on a disk whose `n`-th sync fails and loses a part of what it was to keep, and looks at
-/// what a crash leaves after it. Returns whether the sync failed.
+/// Runs the steps on a disk whose `n`-th sync fails and loses a part of the writes, and checks the disk after
+/// a crash. Returns whether the sync failed.
 fn run_with_lossy_sync(setup: Setup, steps: &[Step], n: u64) -> Result<bool, String> {
     let disk = Arc::new(SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks));
     let mut runner =
@@ -176,7 +176,7 @@ fn run_with_lossy_sync(setup: Setup, steps: &[Step], n: u64) -> Result<bool, Str
 }
 
 #[test]
-fn a_sync_that_fails_and_loses_what_it_was_to_keep_loses_nothing_of_before() {
+fn a_failed_sync_that_loses_its_writes_loses_nothing_older() {
     let mut failed = 0;
     for seed in seeds(setting("BETRFS_FAULT_HISTORIES", 4)) {
         let (setup, steps) = history_of_seed(seed, 40, MIX);
@@ -212,7 +212,7 @@ const SMALL: Setup = Setup {
 };
 const D: DictId = DictId(0);
 
-/// A volume filled to the brim again and again, beside what it should hold.
+/// A volume that is filled again and again, beside its model.
 struct Full {
     env: Env,
     model: ModelEnv,
@@ -237,7 +237,7 @@ impl Full {
         Ok(value.len())
     }
 
-    /// Puts until the volume is full; how many bytes it took.
+    /// Puts until the volume is full; returns the number of bytes put.
     fn fill(&mut self) -> usize {
         let mut bytes = 0;
         while bytes as u64 <= SMALL.volume_bytes {
@@ -297,7 +297,7 @@ fn a_full_volume_refuses_puts_takes_deletes_and_can_be_filled_again() {
         full.settle();
         let (held, free) = (full.held_bytes(), full.env.space().free_bytes);
 
-        // Every second key singly, and half of the range at once.
+        // Every second key one by one, and half of the range at once.
         let keys: Vec<Vec<u8>> = full.model.dict(D).keys().cloned().collect();
         for key in keys.iter().step_by(2) {
             full.delete(&[Edit::Delete(D, key.clone())]);

@@ -1,5 +1,5 @@
-//! A volume of the usual geometry, small, filled to its end with large values and small ones in two
-//! dictionaries: what is deleted comes back, and closing and opening need no room that is not there.
+//! A small volume of the usual geometry, filled to its end with large and small values in two dictionaries:
+//! deletes return their room, and closing and opening need no room that is missing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
 }
 
-/// Files as a file system keeps them: a record, and blocks under keys that begin with its number.
+/// Files as a file system keeps them: a record, and blocks under keys that begin with the file's number.
 struct Files {
     device: Arc<MemDevice>,
     env: Env,
@@ -113,7 +113,7 @@ impl Files {
 }
 
 #[test]
-fn what_is_deleted_on_a_full_volume_comes_back_and_it_opens_again() {
+fn deletes_on_a_full_volume_return_their_room_and_it_opens_again() {
     let device = Arc::new(MemDevice::new(VOLUME_BYTES as u64));
     let geometry = Geometry::for_volume(VOLUME_BYTES as u64, 2);
     Env::format(Arc::clone(&device) as Arc<dyn Device>, &geometry, [1; 16]).unwrap();
@@ -134,7 +134,7 @@ fn what_is_deleted_on_a_full_volume_comes_back_and_it_opens_again() {
         if round % 2 == 1 {
             files.reopen(round % 4 == 1);
         }
-        // Half of it again, in other sizes.
+        // Half of the deleted bytes again, in other sizes.
         let mut number = round * 10_000 + 5_000;
         while files.bytes() < held - deleted / 2 {
             files.put(number).unwrap_or_else(|error| panic!("round {round}, file {number}: {error}"));
@@ -153,7 +153,7 @@ fn what_is_deleted_on_a_full_volume_comes_back_and_it_opens_again() {
     }
 }
 
-/// A device whose next sync, when asked to, tells that it has begun and waits until it may go on.
+/// A device whose next sync, when asked to, reports that it has begun and waits for the permission to go on.
 struct Stopping {
     inner: MemDevice,
     stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
@@ -172,7 +172,7 @@ impl Device for Stopping {
         let stop = self.stop.lock().unwrap().take();
         if let Some((begun, go_on)) = stop {
             begun.send(()).unwrap();
-            // Whoever does not answer at once waits for this sync, as it should.
+            // A call that does not return at once rightly waits for this sync.
             let _ = go_on.recv_timeout(Duration::from_millis(300));
         }
         self.inner.sync()
@@ -192,7 +192,7 @@ impl Device for Stopping {
 }
 
 #[test]
-fn who_asks_for_room_while_it_is_given_back_waits_for_it() {
+fn a_request_for_room_waits_for_a_reclaim_under_way() {
     const LARGE: DictId = BLOCKS;
     let inner = MemDevice::new(VOLUME_BYTES as u64);
     let device = Arc::new(Stopping { inner, stop: Mutex::new(None) });
@@ -221,7 +221,7 @@ fn who_asks_for_room_while_it_is_given_back_waits_for_it() {
         has_begun.recv().unwrap();
         env.reclaim().unwrap();
         let seen = env.space().free_bytes;
-        // The sync may be over by now, as it should.
+        // The sync may rightly be over by now.
         let _ = go_on.send(());
         first.join().unwrap().unwrap();
         seen

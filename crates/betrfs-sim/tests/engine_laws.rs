@@ -1,11 +1,11 @@
-//! Law: an environment holds what a literal map of the same batches holds, whatever the shape of its
-//! tree, the size of its cache and the order of background work; drained it is whole, and emptied it
-//! gives all its space back.
+//! Law: an environment has the contents of a literal map of the same batches, whatever the shape of its tree,
+//! the size of its cache and the order of background work; after all background work it is sound, and emptied
+//! it returns all its space.
 
 use betrfs_sim::harness::{seeds, setting, try_history};
 use betrfs_sim::{Mix, history_of_seed, try_laws};
 
-/// Histories that have found a bug, or a planted one, where those before them had not.
+/// Histories that found a bug, or a planted one, that all before them missed.
 const FOUND: [u64; 2] = [3643, 48_595];
 
 #[test]

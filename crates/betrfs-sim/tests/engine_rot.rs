@@ -1,5 +1,5 @@
-//! Law: a bit that flips on the medium is reported with its place, or does no harm; it is never a panic,
-//! an endless loop, or wrong data without a word.
+//! Law: a flipped bit on the medium is reported with its place, or does no harm; it is never a panic, an
+//! endless loop, or wrong data without an error.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use betrfs_sim::harness::{guarded, seeds};
 use betrfs_sim::{Failure, Generator, History, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, open_env};
 
 const SECTOR_BYTES: usize = 512;
-/// Nodes of a block or two.
+/// Nodes of one or two blocks.
 const TINY: Setup = Setup {
     geometry: Geometry {
         node_bytes: 2048,
@@ -23,8 +23,8 @@ const TINY: Setup = Setup {
     volume_bytes: 4 << 20,
     seeks: true,
 };
-/// Nodes of many blocks, which keep those that have not changed: extents in several parts, partitions in
-/// several runs.
+/// Nodes of many blocks, of which unchanged ones are kept: extents in several parts, partitions in several
+/// runs.
 const IN_PARTS: Setup = Setup {
     geometry: Geometry { node_bytes: 16 << 10, basement_bytes: 2048, log_bytes: 256 << 10, ..TINY.geometry },
     volume_bytes: 8 << 20,
@@ -53,7 +53,7 @@ fn volume(setup: Setup, seed: u64, is_closed: bool) -> (MemDevice, History) {
                 history.attempt(changes);
                 history.accepted();
             }
-            // What was synced into the log does not count: rot may well take the log's end away.
+            // A sync into the log does not count: rot may take the log's end away.
             Step::Checkpoint => history.synced(),
             _ => {}
         }
@@ -69,7 +69,7 @@ fn volume(setup: Setup, seed: u64, is_closed: bool) -> (MemDevice, History) {
     (device.copy(), history)
 }
 
-/// Opens, reads and checks a rotten volume; whether the rot was reported.
+/// Opens, reads and checks a rotten volume; returns whether the rot was reported.
 fn examine(setup: Setup, device: MemDevice, history: &History) -> Result<bool, String> {
     let device: Arc<dyn Device> = Arc::new(device);
     let Ok(env) = open_env(&device, &setup) else { return Ok(true) };
@@ -90,7 +90,7 @@ fn examine(setup: Setup, device: MemDevice, history: &History) -> Result<bool, S
         },
         &mut |_, _| (),
     );
-    // What a reader meets a check tells, with where it is.
+    // A check must report every error that a reader met, with its place.
     if let (Ok(()), Some(error)) = (&checked, &met) {
         let is_told = |(what, hides): &(String, Option<betree::Error>)| {
             hides.as_ref() == Some(error) && what.contains(|c: char| c.is_ascii_digit())
@@ -102,8 +102,8 @@ fn examine(setup: Setup, device: MemDevice, history: &History) -> Result<bool, S
     Ok(met.is_some() || !problems.is_empty() || checked.is_err())
 }
 
-/// Where to flip bits in a block: in each sector a byte anywhere, which may be one of no use, and
-/// some that hold something.
+/// The places in a block for flipped bits: in each sector any byte, perhaps an unused one, and some used
+/// ones.
 fn offsets(device: &MemDevice, block: u64, used_per_sector: usize, rng: &mut Rng) -> Vec<u64> {
     let mut contents = [0; BLOCK_BYTES];
     device.read_at(block, &mut contents).unwrap();
@@ -118,12 +118,12 @@ fn offsets(device: &MemDevice, block: u64, used_per_sector: usize, rng: &mut Rng
     offsets
 }
 
-/// Flips bits in each sector of each block that was ever written, one at a time. Returns how many
-/// flips were reported, of how many.
+/// Flips bits in each sector of each block ever written, one at a time. Returns the number of reported flips
+/// and the number of all flips.
 fn rot_everywhere(setup: Setup, seed: u64, is_closed: bool) -> (usize, usize) {
     let (device, history) = volume(setup, seed, is_closed);
     assert_eq!(examine(setup, device.copy(), &history), Ok(false), "seed {seed}: a sound volume is sound");
-    // Of the few blocks of tiny nodes more is looked at.
+    // Tiny nodes have few blocks, so more bytes of each are flipped.
     let used_per_sector = if setup.seeks { 6 } else { 1 };
     let mut rng = Rng::new(seed);
     let (mut reported, mut flips) = (0, 0);
@@ -150,7 +150,7 @@ fn all_is_reported_or_harmless(setup: Setup, is_closed: bool) {
     for seed in seeds(1) {
         let (reported, flips) = rot_everywhere(setup, seed, is_closed);
         println!("{reported} of {flips} flips were reported");
-        // Most blocks ever written are of the past: only those in use can tell.
+        // Most blocks ever written are old; only flips in blocks in use can be noticed.
         assert!(reported > flips / 100, "{reported} of {flips} flips were reported");
     }
 }

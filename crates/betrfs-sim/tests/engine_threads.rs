@@ -1,5 +1,5 @@
-//! Many threads at once, with the engine's own at work: each sees what it wrote, and reopening finds
-//! the union.
+//! Many threads at once, with the engine's own at work: each sees its own writes, and reopening finds those
+//! of all.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const SETUP: Setup = Setup {
     volume_bytes: 64 << 20,
     seeks: true,
 };
-/// Nodes of several blocks, on a disk that does not seek: what has not changed of them stays.
+/// Nodes of several blocks, on a disk that does not seek: unchanged blocks of a node stay.
 const IN_PARTS: Setup = Setup {
     geometry: Geometry { node_bytes: 32 << 10, basement_bytes: 2048, ..SETUP.geometry },
     cache_bytes: 1 << 20,
@@ -70,7 +70,7 @@ impl Owner<'_> {
         }
     }
 
-    /// One half of the keys becomes a clone of the other, or takes its place.
+    /// Clones one half of the keys over the other half, or moves it there.
     fn copy(&mut self) -> Vec<Edit> {
         let dict = DictId(self.rng.below(usize::from(DICTS)) as u8);
         let (from, to) = if self.rng.percent(50) { (0, 1) } else { (1, 0) };
@@ -135,11 +135,11 @@ fn each_thread_reads_what_it_wrote_and_reopening_finds_all() {
 }
 
 #[test]
-fn the_same_where_nodes_are_written_in_part() {
+fn each_thread_reads_what_it_wrote_where_nodes_are_written_in_part() {
     assert!(all_at_once(&IN_PARTS) > 1 << 20, "nodes keep what has not changed");
 }
 
-/// Threads and workers at once, three times; how many bytes of nodes stayed where they were.
+/// Threads and workers at once, three times; returns the number of bytes of nodes that stayed in place.
 fn all_at_once(setup: &Setup) -> u64 {
     let steps = setting("BETRFS_THREAD_STEPS", 3000);
     let mut kept_bytes = 0;
@@ -233,7 +233,7 @@ fn a_batch_is_seen_whole_by_other_threads() {
     std::thread::scope(|scope| {
         scope.spawn(|| (1..5000).for_each(write));
         scope.spawn(|| {
-            // Read in the order in which they are written, the second is never behind the first.
+            // Read in the order in which they are written, the second value is never older than the first.
             while read(b"left") < 4999 {
                 let (left, right) = (read(b"left"), read(b"right"));
                 assert!(right >= left, "left {left}, right {right}");

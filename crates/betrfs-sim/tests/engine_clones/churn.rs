@@ -1,4 +1,4 @@
-//! Directories that come and go in great numbers leave nothing behind.
+//! Directories made and removed in great numbers leave nothing behind.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use betrfs_sim::{MemDevice, Setup, format_env, open_env};
 
 use super::{D, SETUP, assert_sound, commit, count, dir, key, open};
 
-/// Copies under ever new names, copies of those, renames of what they lie in: as many directories
-/// are there at any time as were at the start.
+/// Copies under ever new names, copies of these, and renames of the directories above them; the number of
+/// directories stays the same.
 #[test]
 fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
     for fanout_max in [4, 16] {
@@ -65,7 +65,7 @@ fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
         assert_sound(&env);
         let what = format!("at a fan-out of {fanout_max}, from {low} levels and {used} bytes");
         assert!(highest <= low + 8, "{what} to {highest} levels");
-        // Beside what is there, what some rounds leave until they are cleared away together.
+        // Besides the present data, the remains of some rounds until they are cleared away together.
         assert!(most_used <= used * 32, "{what} to {most_used} bytes");
         commit(&env, |batch| {
             batch.delete(D, b"/nothing");
@@ -99,7 +99,7 @@ fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
     let begin = device.counts();
     let mut worst_query = (0, 0);
     for turn in 0..dirs {
-        // In an order that is not the keys', so that each takes a way of its own.
+        // In an order unlike the keys', so that each delete takes its own path.
         let number = (u64::from(turn) * 7919 % u64::from(dirs)) as u32;
         let name = small_dir(number);
         commit(&env, |batch| batch.delete_range(D, &Cut::before(name.clone()), &Cut::after(name.clone())));
@@ -116,9 +116,10 @@ fn a_flood_of_range_deletes_stays_cheap_and_slows_nobody() {
         }
     }
     let written = device.counts().since(&begin).writes;
-    // They go down together as buffers fill: each costs no write of a node of its own.
+    // They are flushed together as partitions fill: none costs a write of a node of its own.
     assert!(written <= u64::from(dirs), "{written} writes for {dirs} deletes");
-    // Two queries, and of each node on the way header, partition and again the header of one below.
+    // Two queries, each with header and partition of every node on the path, and once more the header of one
+    // below.
     let (reads, nodes) = worst_query;
     assert!(reads <= 4 * height && nodes <= 6 * height, "{reads} reads, {nodes} nodes of {height} levels");
     assert_eq!(count(&env, b"/flood\0"), 0);

@@ -7,11 +7,11 @@ use betrfs_sim::{Counts, MemDevice};
 
 use super::{D, SIZES, assert_sound, commit, count, dir, key, open, volume};
 
-/// Nodes that an operation may read, and that it may make the next checkpoint write: a path or two of
-/// at most eight levels, and what is mended beside it.
+/// Nodes that an operation may read, and nodes that the next checkpoint may write for it: a path or two of at
+/// most eight levels, and the nodes mended beside them.
 const NODES_MAX: u64 = 40;
 
-/// What an operation on a volume that was just opened reads, and what it makes a checkpoint write.
+/// The reads of an operation on a volume just opened, and the writes of a checkpoint after it.
 fn costs(device: &Arc<MemDevice>, change: impl FnOnce(&mut Batch)) -> (Counts, Counts) {
     let env = open(device);
     env.checkpoint().unwrap();
@@ -27,7 +27,7 @@ fn costs(device: &Arc<MemDevice>, change: impl FnOnce(&mut Batch)) -> (Counts, C
 }
 
 #[test]
-fn a_clone_a_rename_and_a_delete_cost_the_same_whatever_they_hold() {
+fn a_clone_a_rename_and_a_delete_cost_the_same_at_any_size() {
     let device = volume();
     for (index, size) in SIZES.into_iter().enumerate() {
         let source = dir(size);
@@ -59,7 +59,7 @@ fn a_clone_a_rename_and_a_delete_cost_the_same_whatever_they_hold() {
     assert_sound(&open(&device));
 }
 
-/// What a scan reads on a volume that was just opened, in bytes.
+/// The bytes that a scan reads on a volume just opened.
 fn scanned_bytes(device: &Arc<MemDevice>, dir: &[u8], entries: usize) -> u64 {
     let env = open(device);
     let before = device.counts();
@@ -92,7 +92,7 @@ fn a_scan_reads_no_more_after_a_clone_or_a_rename() {
     assert_as_before(&copy);
     change(&|batch| batch.rename_range(D, &copy, &moved));
     assert_as_before(&moved);
-    // What is written to the copy makes its nodes its own, and leaves them as full.
+    // Writes to the copy give it nodes of its own, which are as full.
     change(&|batch| {
         (0..size).step_by(100).for_each(|at| batch.put(D, &key(&moved, at), &at.to_be_bytes().repeat(6)))
     });

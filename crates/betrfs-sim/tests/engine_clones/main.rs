@@ -1,4 +1,4 @@
-//! Clones, renames and deletes of whole ranges, as counts: what they cost, and what they leave.
+//! Clones, renames and deletes of whole ranges, as counts: their costs, and their remains.
 #![allow(clippy::unwrap_used)]
 
 mod churn;
@@ -26,7 +26,7 @@ const SETUP: Setup = Setup {
     volume_bytes: 256 << 20,
     seeks: true,
 };
-/// The directories, by how many entries they have.
+/// The numbers of entries of the directories.
 const SIZES: [u32; 3] = [10, 1_000, 100_000];
 
 fn open(device: &Arc<MemDevice>) -> Env {
@@ -56,7 +56,7 @@ fn volume() -> Arc<MemDevice> {
     for size in SIZES {
         let dir = dir(size);
         for number in 0..size {
-            // In an order that is not the keys', so that buffers fill.
+            // In an order unlike the keys', so that partitions fill.
             let number = (u64::from(number) * 7919 % u64::from(size)) as u32;
             commit(&env, |batch| batch.put(D, &key(&dir, number), &number.to_be_bytes().repeat(6)));
         }

@@ -19,13 +19,13 @@ fn two_hundred_clones_of_clones_are_all_there() {
     for number in [0, 1, 99, 199] {
         assert_eq!(count(&env, &name(number)), 1_001 + number as usize, "{number}");
     }
-    // However many clones of clones lie on the way, it is no longer than the tree is high.
+    // However many clones of clones are on the path, it is no longer than the tree is high.
     for number in 0..200 {
         let before = env.stats();
         assert!(env.get(D, &key(&name(number), 1_000_000)).unwrap().is_some());
         let after = env.stats();
         assert_eq!(after.point_queries - before.point_queries, 1);
-        // Where nothing had to be read, it went down once.
+        // If nothing had to be read, the query went down once.
         if after.device_reads == before.device_reads {
             let nodes = after.point_query_nodes - before.point_query_nodes;
             assert!(nodes <= after.height, "{nodes} nodes of {} levels for {number}", after.height);
@@ -41,8 +41,8 @@ fn a_clone_whose_keys_would_be_too_long_is_refused_and_changes_nothing() {
     let env = open(&device);
     for size in [10, 1_000] {
         let source = dir(size);
-        // What is known of the longest key below is a bound: the first is within it, the second is not
-        // even with the eight bytes of a name behind it.
+        // The engine knows a bound of the longest key below. With the first prefix the bound is within the
+        // limit; the second is too long even with a name of eight bytes.
         let (fits, too_long) =
             (vec![b'p'; betree::KEY_BYTES_MAX - 32], vec![b'q'; betree::KEY_BYTES_MAX - 7]);
         let clone = |to: &[u8]| {

@@ -1,4 +1,4 @@
-//! The space that clones take, and what their removal gives back.
+//! The space that clones take, and the space that their removal returns.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use betrfs_sim::{MemDevice, Setup, format_env, open_env};
 use super::{D, SETUP, assert_sound, commit, count, dir, key, open, volume};
 
 #[test]
-fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
+fn a_thousand_clones_of_one_directory_take_little_and_return_it_all() {
     let device = volume();
     let env = open(&device);
     let source = dir(100_000);
@@ -20,7 +20,7 @@ fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
             env.checkpoint().unwrap();
         }
     };
-    // All that is pending carried down, as at the end.
+    // Flushes all pending messages, as after a long time.
     let carry_down = || {
         commit(&env, |batch| {
             batch.delete(D, b"/nothing");
@@ -41,7 +41,7 @@ fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
     let each = env.space().used_bytes.saturating_sub(used_by_one) / 999;
     assert!(each < 2048, "a clone takes {each} bytes");
     assert_eq!(count(&env, &name(500)), 100_000);
-    // Each is its own.
+    // Each clone has its own changes.
     commit(&env, |batch| batch.put(D, &key(&name(7), 5), b"changed"));
     assert_eq!(env.get(D, &key(&name(8), 5)).unwrap(), Some(5u32.to_be_bytes().repeat(6)));
     assert_eq!(env.get(D, &key(&source, 5)).unwrap(), Some(5u32.to_be_bytes().repeat(6)));
@@ -60,7 +60,7 @@ fn a_thousand_clones_of_one_directory_take_little_and_give_it_all_back() {
 }
 
 #[test]
-fn a_volume_that_clones_fill_takes_deletes_and_gives_the_space_back() {
+fn a_volume_full_of_clones_allows_deletes_and_returns_the_space() {
     let setup =
         Setup { geometry: Geometry { log_bytes: 1 << 20, ..SETUP.geometry }, volume_bytes: 8 << 20, ..SETUP };
     let device: Arc<dyn Device> = Arc::new(MemDevice::new(setup.volume_bytes));
@@ -97,7 +97,7 @@ fn a_volume_that_clones_fill_takes_deletes_and_gives_the_space_back() {
 }
 
 #[test]
-fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
+fn usage_reports_what_a_clone_shares_and_its_removal_frees() {
     let device = volume();
     let env = open(&device);
     let size = 100_000;
@@ -122,10 +122,10 @@ fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
         assert!(shared.stored_bytes.abs_diff(alone.stored_bytes) < alone.stored_bytes / 20, "{shared:?}");
         assert!(shared.exclusive_bytes < alone.stored_bytes / 20, "{shared:?}");
     }
-    // Both together are theirs alone.
+    // No other range shares the nodes of both together.
     let both = env.usage(D, &Cut::LOW, &Cut::HIGH).unwrap();
     assert_eq!(both.stored_bytes, both.exclusive_bytes);
-    // What is changed in the copy is the copy's.
+    // Changes in the copy belong to the copy alone.
     for number in 0..size / 4 {
         commit(&env, |batch| batch.put(D, &key(&copy, number), &[number as u8; 24]));
     }
@@ -142,7 +142,7 @@ fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
     settle();
     let again = usage(&source);
     assert_eq!(again.exclusive_bytes, again.stored_bytes);
-    // The source's nodes were rebuilt meanwhile, and are not as full.
+    // The source's nodes were rebuilt meanwhile, and are less full.
     let freed = before - env.space().used_bytes + again.stored_bytes - alone.stored_bytes;
     assert!(
         freed.abs_diff(changed.exclusive_bytes) < changed.exclusive_bytes / 8,
@@ -150,10 +150,10 @@ fn what_a_clone_shares_and_what_its_removal_frees_is_told() {
     );
 }
 
-/// Giving space back makes nodes of what clones show of others' interior nodes, and not of what lies below:
-/// of leaves at their ends, which others share, no copy is made.
+/// Reclaiming space gives clones nodes of their own in place of windows onto others' interior nodes, but not
+/// below: no copy is made of a leaf at a clone's end that others share.
 #[test]
-fn clones_take_as_little_once_all_is_carried_down() {
+fn clones_take_as_little_once_all_is_flushed() {
     let device = volume();
     let env = open(&device);
     let source = dir(100_000);
@@ -169,7 +169,7 @@ fn clones_take_as_little_once_all_is_carried_down() {
     };
     let name = |number: u32| format!("/clone{number:04}\0").into_bytes();
     let alone = carry_down();
-    // Each begins and ends within leaves that hold others' keys too.
+    // Each begins and ends inside leaves with others' keys.
     (0..CLONES).for_each(|number| commit(&env, |batch| batch.clone_range(D, &source, &name(number))));
     let cloned = carry_down();
     let each = cloned.saturating_sub(alone) / u64::from(CLONES);

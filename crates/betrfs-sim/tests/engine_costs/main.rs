@@ -1,4 +1,4 @@
-//! The cost of operations, as counts of device calls and bytes, which do not depend on the machine.
+//! The costs of operations, as counts of device calls and bytes, which do not depend on the machine.
 #![allow(clippy::unwrap_used)]
 
 mod partial_writes;
@@ -17,7 +17,7 @@ use betrfs_sim::{Counts, MemDevice, Rng, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
 const MIB: usize = 1 << 20;
-/// Nodes of a real shape, scaled to a sixteenth.
+/// Nodes of a real shape, at a sixteenth of the size.
 const SETUP: Setup = Setup {
     geometry: Geometry {
         node_bytes: 256 << 10,
@@ -30,7 +30,7 @@ const SETUP: Setup = Setup {
     volume_bytes: 512 << 20,
     seeks: true,
 };
-/// Keys and size of the volume that is larger than its cache.
+/// Number of keys in the volume that is larger than its cache, and size of their values.
 const KEYS: u32 = 16 << 10;
 const VALUE_BYTES: usize = 4096;
 
@@ -67,7 +67,7 @@ fn value_of(number: u32, len: usize) -> Vec<u8> {
     (0..len / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect()
 }
 
-/// 64 MiB in order, closed.
+/// A closed volume with 64 MiB, put in the order of keys.
 fn large_volume() -> Arc<MemDevice> {
     large_volume_of(&SETUP)
 }
@@ -88,11 +88,11 @@ fn cost(device: &MemDevice, body: impl FnOnce()) -> Counts {
     device.counts().since(&before)
 }
 
-/// Does it while others read ahead.
+/// Runs `body` while other threads read ahead.
 fn helped(env: &Env, body: impl FnOnce()) {
     thread::scope(|scope| {
         let helpers = [(); 2].map(|()| scope.spawn(|| env.run_readahead()));
-        // However it ends, the helpers have to.
+        // The helpers have to end, also after a failure.
         let done = guarded("what is helped", || {
             body();
             Ok(())

@@ -9,7 +9,7 @@ use super::{
     D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, key, large_volume_of, new_volume, open, value, value_of,
 };
 
-/// What a file server does: files of 32 KiB that are written anew all over the volume.
+/// The load of a file server: files of 32 KiB are written anew all over the volume.
 #[test]
 fn where_nothing_seeks_leaves_are_written_in_part() {
     let load = |seeks: bool| {
@@ -35,7 +35,7 @@ fn where_nothing_seeks_leaves_are_written_in_part() {
         env.check(&mut |found| panic!("{found:?}"), &mut |_, _| ()).unwrap();
         let used_bytes = env.space().used_bytes;
         env.close().unwrap();
-        // As another opens it, from what the node table says.
+        // Opened again, from the node table.
         let env = open(&device, &SETUP);
         let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
         for number in 0..KEYS {
@@ -57,10 +57,10 @@ fn where_nothing_seeks_leaves_are_written_in_part() {
     );
 }
 
-/// Small updates all over a volume, with a checkpoint after every hundred: each comes to partitions of the
-/// root that the checkpoint before has written.
+/// Small updates all over a volume, with a checkpoint after every hundred: each goes to partitions of the
+/// root that the last checkpoint has written.
 #[test]
-fn where_nothing_seeks_what_comes_to_a_partition_is_written_alone() {
+fn where_nothing_seeks_new_messages_of_a_partition_are_written_alone() {
     const ROUNDS: u32 = 40;
     const UPDATES: u32 = 100;
     let load = |seeks: bool| {
@@ -93,9 +93,9 @@ fn where_nothing_seeks_what_comes_to_a_partition_is_written_alone() {
     assert!(alone.read_bytes <= whole.read_bytes, "{alone:?}, whole: {whole:?}");
 }
 
-/// Small pairs that come at random to leaves that are there: their pairs are not looked at for each.
+/// Small pairs go at random to existing leaves, whose own pairs are not read for them.
 #[test]
-fn where_nothing_seeks_what_comes_to_a_leaf_is_written_alone() {
+fn where_nothing_seeks_new_pairs_of_a_leaf_are_written_alone() {
     const PAIRS: u32 = 80_000;
     const SMALL_BYTES: usize = 200;
     let load = |seeks: bool| {
@@ -127,9 +127,9 @@ fn where_nothing_seeks_what_comes_to_a_leaf_is_written_alone() {
     assert!(alone.read_bytes * 2 < whole.read_bytes, "{alone:?}, whole: {whole:?}");
 }
 
-/// What is overwritten again and again stays where it comes to, though it is there in several runs.
+/// Values overwritten again and again stay in their partition, although it has several runs of them.
 #[test]
-fn what_is_overwritten_again_and_again_goes_no_further_down() {
+fn values_overwritten_again_and_again_go_no_further_down() {
     const ROUNDS: u32 = 50;
     let setup = Setup { seeks: false, ..SETUP };
     let device = large_volume_of(&setup);
@@ -137,25 +137,25 @@ fn what_is_overwritten_again_and_again_goes_no_further_down() {
     let mut read_bytes = 0;
     for round in 1..=ROUNDS {
         let cost = cost(&device, || {
-            // A hundred kilobytes, where a node has room for 256.
+            // A hundred kilobytes; a node has room for 256.
             for number in (0..KEYS).step_by(KEYS as usize / 25) {
                 commit(&env, |batch| batch.put(D, &key(number), &value(number + round * KEYS)));
             }
             while env.run_due_work().unwrap() {}
             env.checkpoint().unwrap();
         });
-        // The first time, pages of the node table are read.
+        // The first round reads pages of the node table.
         read_bytes += if round > 1 { cost.read_bytes } else { 0 };
     }
-    // Every round a memtable comes to the root.
+    // Every round flushes a memtable to the root.
     assert_eq!(env.stats().flushes, u64::from(ROUNDS));
     assert_eq!(read_bytes, 0);
     assert_eq!(env.get(D, &key(0)).unwrap().unwrap(), value(ROUNDS * KEYS));
 }
 
-/// What comes to a partition that is not in memory waits for no read of it.
+/// Messages for a partition that is not in memory do not wait for a read of it.
 #[test]
-fn what_comes_to_a_partition_on_the_device_does_not_read_it() {
+fn messages_for_a_partition_on_the_device_do_not_read_it() {
     let setup = Setup { seeks: false, cache_bytes: 4 * MIB, ..SETUP };
     let device = large_volume_of(&setup);
     let env = open(&device, &setup);
@@ -166,7 +166,7 @@ fn what_comes_to_a_partition_on_the_device_does_not_read_it() {
         env.checkpoint().unwrap();
     };
     put_all_over(1);
-    // Sixteen times what the cache holds goes through it.
+    // Sixteen times the size of the cache goes through it.
     let mut all = env.cursor(D, Cut::LOW, Cut::HIGH);
     while all.next().unwrap().is_some() {}
     drop(all);

@@ -1,4 +1,4 @@
-//! Reads of a key, and of a small file, reach for little around it.
+//! Reads of a key, and of a small file, read little around it.
 
 use std::thread;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, cost, helped, key, large_volume, o
 #[test]
 fn a_point_query_reads_a_piece_of_each_node_on_its_path() {
     let device = large_volume();
-    // Data of 256 nodes under a fan-out of 16: an interior level or two under the root, and leaves.
+    // Data of 256 nodes with a fan-out of 16: one or two interior levels below the root, and leaves.
     const PATH_NODES_MAX: u64 = 4;
     let mut rng = Rng::new(3);
     for _ in 0..20 {
         let env = open(&device, &SETUP);
         let number = rng.below(KEYS as usize) as u32;
         let get = cost(&device, || assert_eq!(env.get(D, &key(number)).unwrap(), Some(value(number))));
-        // A node's directory and one piece of it.
+        // A node's directory and one of its pieces.
         assert!(get.reads <= 2 * PATH_NODES_MAX, "{get:?}");
         let piece = u64::from(SETUP.geometry.node_bytes) / 4;
         assert!(get.read_bytes <= PATH_NODES_MAX * piece, "{get:?}");
     }
 }
 
-/// Six basements.
+/// Number of keys of a file: six basements.
 const FILE_KEYS: u32 = 24;
 const FILE_BYTES: u64 = FILE_KEYS as u64 * VALUE_BYTES as u64;
 const FILES: u32 = 100;
 
-/// Files of the same size, each read whole, in an order: the cost, others reading ahead.
+/// The cost of reading whole files of the same size in an order, while others read ahead.
 fn cost_of_files(order: impl Iterator<Item = u32>) -> Counts {
     let device = large_volume();
     let env = open(&device, &Setup { cache_bytes: 4 * MIB, ..SETUP });
@@ -46,7 +46,7 @@ fn cost_of_files(order: impl Iterator<Item = u32>) -> Counts {
                 for number in file * FILE_KEYS..(file + 1) * FILE_KEYS {
                     assert!(cursor.next().unwrap() == Some((&key(number), &value(number))), "{number}");
                 }
-                // So slowly that the helpers do what they are asked.
+                // Slow enough for the helpers to keep up.
                 thread::sleep(Duration::from_millis(2));
             }
         });
@@ -54,17 +54,17 @@ fn cost_of_files(order: impl Iterator<Item = u32>) -> Counts {
 }
 
 #[test]
-fn a_file_somewhere_is_read_at_once_and_nothing_around_it() {
+fn a_file_anywhere_is_read_at_once_with_little_around_it() {
     let mut rng = Rng::new(3);
     let files = cost_of_files((0..FILES).map(|_| rng.below((KEYS / FILE_KEYS) as usize) as u32));
     let given = u64::from(FILES) * FILE_BYTES;
     assert!(files.read_bytes < given / 10 * 11, "{} bytes were read to give {given}", files.read_bytes);
-    // Some lie in two leaves, each with its header.
+    // Some files are in two leaves, each with its header.
     assert!(files.reads < u64::from(FILES) * 5 / 2, "{files:?}");
 }
 
 #[test]
-fn files_in_order_are_read_ahead_of() {
+fn files_read_in_order_are_read_ahead() {
     let files = cost_of_files(0..FILES);
     let given = u64::from(FILES) * FILE_BYTES;
     assert!(files.read_bytes < given / 4 * 5, "{} bytes were read to give {given}", files.read_bytes);

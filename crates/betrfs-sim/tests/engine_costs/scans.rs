@@ -1,4 +1,4 @@
-//! Scans read what they return, and little more.
+//! Scans read the pairs that they return, and little more.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use betrfs_sim::{Rng, Setup};
 use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, helped, key, large_volume, open, value};
 
 #[test]
-fn what_a_range_delete_hides_is_not_read_by_scans_wherever_it_waits() {
+fn scans_skip_keys_hidden_by_a_range_delete_wherever_it_waits() {
     let device = large_volume();
     let env = open(&device, &SETUP);
     let (lo, hi) = (Cut::before(key(100)), Cut::before(key(KEYS - 100)));
@@ -29,7 +29,7 @@ fn what_a_range_delete_hides_is_not_read_by_scans_wherever_it_waits() {
 }
 
 #[test]
-fn a_full_scan_reads_what_is_there_and_little_more() {
+fn a_full_scan_reads_the_data_and_little_more() {
     let device = large_volume();
     let env = open(&device, &SETUP);
     let space = env.space();
@@ -49,7 +49,7 @@ fn a_full_scan_reads_what_is_there_and_little_more() {
 }
 
 #[test]
-fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
+fn readahead_gives_a_scan_the_same_pairs_with_fewer_reads() {
     const KEYS_AT_A_TIME: u32 = 32;
     let device = large_volume();
     let scan = |env: &Env, pause: Duration| {
@@ -68,16 +68,16 @@ fn a_scan_that_others_read_ahead_of_finds_the_same_with_fewer_reads() {
     drop(env);
     let env = open(&device, &SETUP);
     let helped = cost(&device, || {
-        // So slowly that the helpers, and not the schedule, are what is looked at.
+        // Slow enough to measure the helpers and not the schedule.
         helped(&env, || scan(&env, Duration::from_millis(2)));
     });
     assert!(helped.read_bytes <= alone.read_bytes / 20 * 21, "{helped:?}, {alone:?} without");
     assert!(helped.reads < alone.reads / 3, "{helped:?}, {alone:?} without");
 }
 
-/// Reading on pays only for whoever goes on.
+/// Readahead pays only for a scan that goes on.
 #[test]
-fn a_short_scan_reads_a_few_times_what_it_gives() {
+fn a_short_scan_reads_a_few_times_what_it_returns() {
     let device = large_volume();
     let env = open(&device, &Setup { cache_bytes: 4 * MIB, ..SETUP });
     // A volume's headers and roots are in memory after the first queries.

@@ -1,4 +1,4 @@
-//! The space that data takes, and what deletes give back.
+//! The space that data takes, and the space that deletes return.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,9 +9,9 @@ use betrfs_sim::{Rng, Setup};
 
 use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, key, large_volume, new_volume, open, value};
 
-/// Splits leave nodes well filled, also where all that comes is behind all that is there.
+/// Splits leave nodes well filled, also if every new key is behind all others.
 #[test]
-fn what_was_put_in_order_or_at_random_takes_little_more_than_it_is() {
+fn pairs_put_in_order_or_at_random_take_little_more_than_their_size() {
     let geometry = Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, ..SETUP.geometry };
     let setup = Setup { geometry, cache_bytes: 256 << 10, volume_bytes: 64 << 20, seeks: true };
     let mut rng = Rng::new(7);
@@ -27,14 +27,14 @@ fn what_was_put_in_order_or_at_random_takes_little_more_than_it_is() {
         env.checkpoint().unwrap();
         let mut nodes = 0;
         env.check(&mut |found| panic!("{found:?}"), &mut |_, total| nodes = total).unwrap();
-        // Nodes are not compressible, end within a block, and are two thirds full after splits.
+        // Nodes do not compress, end inside a block, and are two thirds full after splits.
         let (used, bytes) = (env.space().used_bytes - empty, u64::from(PAIRS) * PAIR_BYTES);
         assert!(used < bytes * 3, "random {random}: {used} bytes for {bytes}, in {nodes} nodes");
         assert!(nodes < 3 * bytes / 4096, "random {random}: {nodes} nodes for {bytes} bytes");
     }
 }
 
-/// The most that was dirty while it was done, as often as that could be asked.
+/// The most dirty bytes during `body`, sampled as often as possible.
 fn most_dirty_bytes(env: &Env, body: impl FnOnce()) -> u64 {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -56,7 +56,7 @@ fn most_dirty_bytes(env: &Env, body: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn deletions_all_over_give_their_space_back_in_the_memory_that_there_is() {
+fn deletes_all_over_return_their_space_within_the_memory() {
     let device = large_volume();
     let setup = Setup { cache_bytes: 4 * MIB, ..SETUP };
     let env = open(&device, &setup);
@@ -73,7 +73,7 @@ fn deletions_all_over_give_their_space_back_in_the_memory_that_there_is() {
     });
     let freed = env.space().free_bytes - free_before;
     assert!(freed > u64::from(KEYS) * VALUE_BYTES as u64 * 2 / 5, "{freed} bytes came back");
-    // Whatever it takes in parts: each leaf, its header and what its parent has for it once.
+    // In whatever parts it is done: each leaf, its header and its parent's messages for it are read once.
     let leaves = u64::from(KEYS) * VALUE_BYTES as u64 / u64::from(SETUP.geometry.node_bytes);
     assert!(spent.reads < leaves * 4, "{spent:?} for {leaves} leaves");
     assert!(spent.read_bytes < u64::from(KEYS) * VALUE_BYTES as u64 * 5 / 4, "{spent:?}");

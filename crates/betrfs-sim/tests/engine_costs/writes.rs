@@ -34,7 +34,7 @@ fn an_fsync_is_one_write_and_one_sync() {
 #[test]
 fn random_updates_of_data_on_the_disk_read_none_of_it() {
     let device = large_volume();
-    // Room for the buffers of the interior nodes, and for an eighth of the data.
+    // Room for the partitions of the interior nodes, and for an eighth of the data.
     let env = open(&device, &Setup { cache_bytes: 8 * MIB, ..SETUP });
     let mut rng = Rng::new(2);
     let mut update = |count: usize| {
@@ -45,7 +45,7 @@ fn random_updates_of_data_on_the_disk_read_none_of_it() {
             }
         })
     };
-    // The interior nodes come in once.
+    // The interior nodes are read once.
     let warm = update(5000);
     let leaves = KEYS as usize * VALUE_BYTES / SETUP.geometry.node_bytes as usize;
     assert!(warm.reads < leaves as u64 / 4, "as few reads as there are interior nodes: {warm:?}");
