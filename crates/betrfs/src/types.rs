@@ -312,9 +312,9 @@ pub struct OpenOptions {
     pub platform: Arc<dyn Platform>,
     /// Hears of troubles with the volume or its device.
     pub watcher: Option<Arc<dyn betree::Watcher>>,
-    /// Number of inodes kept in memory while nobody has them open or looked up.
+    /// Number of inodes in memory above which those that nobody has open or looked up are evicted.
     pub inodes_max: usize,
-    /// Number of names kept in memory for directories that nobody has open.
+    /// Number of names in memory above which those of inodes that are not in memory are evicted.
     pub names_max: usize,
     /// The most bytes of memory for contents of small files: files of up to 4 KiB that were read.
     pub contents_bytes_max: usize,

@@ -22,6 +22,20 @@ const LEAVING_AT_ONCE: usize = 64;
 impl Volume {
     /// Counts an access to a file that is not a read. Returns whether its time of access moved.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// // With `relatime`, only the first access after a change moves the time.
+    /// let file = volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?.node;
+    /// assert!(volume.note_access(file)?);
+    /// assert!(!volume.note_access(file)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Stale`](crate::Error::Stale).
     pub fn note_access(&self, node: InodeId) -> Result<bool> {

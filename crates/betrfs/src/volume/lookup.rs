@@ -83,6 +83,20 @@ impl Volume {
     }
 
     /// The name of an object. `None` for an object without one, and for a file that has or had several names.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::InodeId;
+    ///
+    /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?.node;
+    /// assert_eq!(volume.name(file).as_deref(), Some(b"file".as_slice()));
+    /// volume.link(file, InodeId::ROOT, b"other")?;
+    /// assert_eq!(volume.name(file), None);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name(&self, node: InodeId) -> Option<Arc<[u8]>> {
         match self.table.get(node)?.place() {
             Place::Named { name, .. } => Some(name),
@@ -123,6 +137,25 @@ impl Volume {
 
     /// Gives back lookups. An object that nobody holds any more may leave memory; if it is an unlinked file,
     /// it is deleted.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use betrfs::{Error, InodeId};
+    ///
+    /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?.node;
+    /// volume.resolve(b"/file")?;
+    /// volume.unlink(InodeId::ROOT, b"file")?;
+    ///
+    /// // The creation and the look-up count.
+    /// volume.forget(file, 1);
+    /// assert!(volume.getattr(file).is_ok());
+    /// volume.forget(file, 1);
+    /// assert_eq!(volume.getattr(file), Err(Error::Stale));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn forget(&self, node: InodeId, lookups: u64) {
         let Some(inode) = self.table.get(node) else { return };
         let less = |held: u64| Some(held.saturating_sub(lookups));

@@ -112,7 +112,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Makes an empty volume on a device and discards its earlier contents.
+    /// Makes an empty volume on a device, whose earlier contents are lost.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }

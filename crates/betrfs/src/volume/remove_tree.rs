@@ -37,9 +37,9 @@ pub(super) struct Removal {
 }
 
 impl Volume {
-    /// Empties a directory: everything below it is removed at once, and a crash undoes all of it or nothing.
-    /// Returns the objects that the caller holds and whose attributes have changed. Open files live on until
-    /// they are closed; their other names, outside, stay.
+    /// Empties a directory: everything below it is removed at once, and after a crash all of it is there or
+    /// nothing. Returns the objects that the caller holds and whose attributes have changed. Open files live
+    /// on until they are closed; their other names, outside, stay.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }

@@ -200,6 +200,19 @@ impl Volume {
 
     /// Whether the object is the entry `.betrfs-snapshots` of a directory.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, _, _) = doc::volume()?;
+    /// use betrfs::{InodeId, SNAPSHOTS_NAME};
+    ///
+    /// let snapshots = volume.lookup(InodeId::ROOT, SNAPSHOTS_NAME)?.node;
+    /// assert!(volume.holds_snapshots(snapshots)?);
+    /// assert!(!volume.holds_snapshots(InodeId::ROOT)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Stale`].
     pub fn holds_snapshots(&self, node: InodeId) -> Result<bool> {

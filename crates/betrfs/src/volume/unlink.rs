@@ -30,7 +30,7 @@ pub(super) enum LastContents {
     /// They can be read until nobody holds the file.
     Kept,
     Deleted,
-    /// The same batch puts another file's blocks over all of them.
+    /// The same batch moves another file's blocks over all of them.
     Overwritten,
 }
 
