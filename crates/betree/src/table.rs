@@ -13,6 +13,7 @@ use zerocopy::little_endian::{U32, U64};
 
 use crate::error::{Error, Result};
 use crate::format::table::{Entries, StoredPage, StoredSlot};
+use crate::invariant::internal;
 use crate::node::NodeId;
 use crate::space::{BlockRange, Extent};
 use crate::store::NodePlace;
@@ -40,7 +41,7 @@ pub(crate) struct Table {
     retired: Vec<Arc<Extent>>,
     /// Unreadable slots of a table that was read as far as possible: first slot -> (end, reason).
     lost: BTreeMap<u32, (u32, Error)>,
-    miscounted: Option<NodeId>,
+    misfit: Option<Error>,
 }
 
 /// The place of a page on the device.
@@ -127,8 +128,17 @@ impl Table {
         (id.slot < *end).then(|| why.clone())
     }
 
-    /// Makes the next checkpoint write the slot's page.
-    pub fn touch(&mut self, slot: u32) {
+    /// Makes the next checkpoint write the node's place. [`misfit`](Table::misfit) reports a node that the
+    /// table does not hold.
+    pub fn touch(&mut self, id: NodeId) {
+        match self.slot(id) {
+            Some(_) => self.touch_page_of(id.slot),
+            None => self.note_misfit(unknown(id)),
+        }
+    }
+
+    fn touch_page_of(&mut self, slot: u32) {
+        debug_assert!((slot as usize) < self.slots.len());
         self.dirty_pages.insert(slot / self.slots_per_page);
     }
 
@@ -147,7 +157,7 @@ impl Table {
             self.slots.push(Slot::default());
             let slot = self.slots.len() as u32 - 1;
             // Even if no node gets the name: a page on the device must be complete if another follows.
-            self.touch(slot);
+            self.touch_page_of(slot);
             slot
         });
         let generation = self.slots.get(slot as usize).map_or(0, |s| s.generation);
@@ -163,21 +173,26 @@ impl Table {
 
     /// Adds a node under a reserved name, without references and without a place on the device yet.
     pub fn add(&mut self, id: NodeId, height: u8) {
-        if let Some(slot) = self.slots.get_mut(id.slot as usize) {
-            *slot = Slot { generation: id.generation, references: 0, height, used: true, place: None };
-            self.touch(id.slot);
+        match self.slots.get_mut(id.slot as usize).filter(|slot| !slot.used) {
+            Some(slot) => {
+                *slot = Slot { generation: id.generation, references: 0, height, used: true, place: None };
+                self.touch_page_of(id.slot);
+            }
+            // Names are given out here, whatever is on the device.
+            None => self.note_misfit(internal!("a node is added under a reserved name")),
         }
     }
 
-    /// Takes a node out of the table. Its extent stays until no checkpoint names it.
+    /// Takes a node out of the table. Its extent stays until no checkpoint names it. A node that the table
+    /// does not hold is reported by [`misfit`](Table::misfit).
     pub fn remove(&mut self, id: NodeId) {
-        let Some(slot) = self.slot_mut(id) else { return };
+        let Some(slot) = self.slot_mut(id) else { return self.note_misfit(unknown(id)) };
         slot.used = false;
         slot.references = 0;
         let place = slot.place.take();
         self.retired.extend(place.map(|p| p.extent));
         self.free_slots.push(id.slot);
-        self.touch(id.slot);
+        self.touch_page_of(id.slot);
     }
 
     /// Changes the number of a node's references by `more` and returns it; `None` if the table does not hold
@@ -185,23 +200,28 @@ impl Table {
     /// be freed.
     ///
     /// A number below zero or beyond the type means that the table and the edges do not agree. The node then
-    /// keeps a reference for ever, because it may still be named, and [`miscounted`](Table::miscounted)
-    /// returns it.
+    /// keeps a reference for ever, because it may still be named, and [`misfit`](Table::misfit) reports it.
     pub fn count(&mut self, id: NodeId, more: i64) -> Option<u32> {
         let slot = self.slot_mut(id)?;
         let sum = i64::from(slot.references).checked_add(more).and_then(|sum| u32::try_from(sum).ok());
         let references = sum.unwrap_or(slot.references.max(1));
         slot.references = references;
         if sum.is_none() {
-            self.miscounted.get_or_insert(id);
+            self.note_misfit(miscounted(id));
         }
-        self.touch(id.slot);
+        self.touch_page_of(id.slot);
         Some(references)
     }
 
-    /// The first node since the last call whose references did not match the edges.
-    pub fn miscounted(&mut self) -> Option<NodeId> {
-        self.miscounted.take()
+    fn note_misfit(&mut self, error: Error) {
+        self.misfit.get_or_insert(error);
+    }
+
+    /// The first change since the last call at which the table and the trees did not agree: references that
+    /// the edges contradict, or a node that the table does not hold. Damage, because the device may hold such
+    /// a table; only a name that was not reserved is an error of this program.
+    pub fn misfit(&mut self) -> Option<Error> {
+        self.misfit.take()
     }
 
     /// The number of references to a node.
@@ -257,8 +277,11 @@ impl Table {
 
     /// Records where a checkpoint has written a captured version of a node. The node's last extent belongs to
     /// the previous checkpoint, and is freed when this one is committed.
-    pub fn written(&mut self, id: NodeId, place: &NodePlace, captured: &mut CapturedTable) {
-        captured.set_place(id, place);
+    ///
+    /// # Errors
+    /// If the captured version does not hold the node: the checkpoint would not name what it has written.
+    pub fn written(&mut self, id: NodeId, place: &NodePlace, captured: &mut CapturedTable) -> Result<()> {
+        captured.set_place(id, place)?;
         match self.slot_mut(id) {
             Some(slot) => {
                 let old = slot.place.replace(place.clone());
@@ -267,6 +290,7 @@ impl Table {
             // Removed meanwhile: this checkpoint still names it, the next will not.
             None => self.retired.push(place.extent.clone()),
         }
+        Ok(())
     }
 
     /// Records where a checkpoint has written a page.
@@ -310,13 +334,13 @@ impl Table {
 }
 
 impl CapturedTable {
-    fn set_place(&mut self, id: NodeId, place: &NodePlace) {
+    fn set_place(&mut self, id: NodeId, place: &NodePlace) -> Result<()> {
         let page = id.slot / self.slots_per_page;
         let found = self.pages.iter_mut().find(|(index, _)| *index == page);
         let slot = found.and_then(|(_, slots)| slots.get_mut((id.slot % self.slots_per_page) as usize));
-        if let Some(slot) = slot {
-            slot.place = Some(place.clone());
-        }
+        let slot = slot.filter(|slot| slot.used && slot.generation == id.generation);
+        slot.ok_or_else(|| unknown(id))?.place = Some(place.clone());
+        Ok(())
     }
 
     /// Whether there are no pages to write and no extents to free.
@@ -335,6 +359,18 @@ impl CapturedTable {
             (*index, page)
         })
     }
+}
+
+/// The error of a node that a tree has and the table does not hold.
+fn unknown(id: NodeId) -> Error {
+    let why = alloc::format!("it does not hold node {id}, which a tree changes");
+    Error::Corrupt { what: "the node table", offset: 0, len: 0, why }
+}
+
+/// The error of a node that is named more often than the table counts.
+fn miscounted(id: NodeId) -> Error {
+    let why = alloc::format!("it counts fewer references to node {id} than there are edges");
+    Error::Corrupt { what: "the node table", offset: 0, len: 0, why }
 }
 
 /// Marks an extent that no uncommitted checkpoint names.
@@ -394,12 +430,61 @@ mod tests {
         table.add(id, 0);
         assert_eq!(table.count(id, 2), Some(2));
         assert_eq!(table.count(id, -2), Some(0));
-        assert_eq!(table.miscounted(), None);
+        assert_eq!(table.misfit(), None);
         assert_eq!(table.count(id, -1), Some(1));
-        assert_eq!(table.miscounted(), Some(id));
-        assert_eq!(table.miscounted(), None);
+        assert_eq!(table.misfit(), Some(miscounted(id)));
+        assert_eq!(table.misfit(), None);
         assert_eq!(table.count(id, i64::MAX), Some(1));
-        assert_eq!(table.miscounted(), Some(id));
+        assert_eq!(table.misfit(), Some(miscounted(id)));
+    }
+
+    #[test]
+    fn a_change_of_a_node_that_is_not_there_is_heard() {
+        let mut table = Table::new(PER_PAGE);
+        let id = table.reserve();
+        table.add(id, 0);
+        table.remove(id);
+        assert_eq!(table.misfit(), None);
+        table.remove(id);
+        assert_eq!(table.misfit(), Some(unknown(id)));
+        table.touch(id);
+        assert_eq!(table.misfit(), Some(unknown(id)));
+        // Another node has the slot, and keeps it.
+        let next = table.reserve();
+        table.add(next, 0);
+        assert_eq!(next.slot, id.slot);
+        table.remove(id);
+        assert_eq!(table.misfit(), Some(unknown(id)));
+        assert!(table.holds(next));
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "reserved name"))]
+    fn a_node_is_added_once() {
+        let mut table = Table::new(PER_PAGE);
+        let id = table.reserve();
+        table.add(id, 0);
+        assert_eq!(table.count(id, 1), Some(1));
+        table.add(id, 0);
+        assert!(matches!(table.misfit(), Some(Error::Internal { .. })));
+        assert_eq!(table.references(id), 1);
+    }
+
+    /// A checkpoint that named another node's place would lose both.
+    #[test]
+    fn what_a_checkpoint_has_written_is_a_node_that_it_captured() {
+        let space = Space::new(0, 64);
+        let place = NodePlace { extent: space.allocate(1, 1).unwrap(), header_len: 0, header_checksum: 0 };
+        let mut table = Table::new(PER_PAGE);
+        let gone = table.reserve();
+        table.add(gone, 0);
+        table.remove(gone);
+        let next = table.reserve();
+        table.add(next, 0);
+        let mut captured = table.capture();
+        assert_eq!(table.written(gone, &place, &mut captured), Err(unknown(gone)));
+        assert_eq!(table.written(next, &place, &mut captured), Ok(()));
+        assert_eq!(table.place(next).map(|place| place.extent.place(0)), Some(0));
     }
 
     /// Unused names are reused from the last one on, so a page may get its first node while the page before

@@ -20,7 +20,8 @@ pub(crate) struct OnDevice {
 }
 
 impl OnDevice {
-    /// The sequence number of its newest message; 0 for pairs.
+    /// The sequence number of its newest message; 0 for pairs. (A piece without runs is an error where it is
+    /// read.)
     pub(super) fn last_msn(&self) -> Msn {
         self.runs.iter().map(|run| run.last_msn).max().unwrap_or(0)
     }

@@ -64,6 +64,7 @@ pub(crate) enum Residency {
 
 impl Size {
     fn of(run: &Run) -> Size {
+        // Sizes are bounds: beyond the type they weigh as much as can be.
         let saturated = |len| u32::try_from(len).unwrap_or(u32::MAX);
         Size { raw_bytes: saturated(run.as_bytes().len()), ranges: saturated(run.ranges().len()) }
     }
@@ -330,14 +331,18 @@ impl Piece {
 
     /// Keeps contents that were read from the device in memory. Returns those in memory afterwards, because
     /// another reader may have been faster; `true` if they are the given ones.
-    pub fn fill(&self, read: Layers) -> (Layers, bool) {
+    ///
+    /// # Errors
+    /// [`Internal`](crate::error::Error::Internal) if the piece is not on the device.
+    pub fn fill(&self, read: Layers) -> Result<(Layers, bool)> {
         let mut state = self.state.lock();
         if !matches!(state.contents, Contents::OnDevice { cached: None, .. }) {
-            return (state.contents.layers().unwrap_or(read), false);
+            let layers = state.contents.layers();
+            return Ok((layers.ok_or_else(|| internal!("a piece that was read was on the device"))?, false));
         }
         self.change(&mut state, |contents| contents.set_layers(read.clone()));
         self.touched.store(true, Ordering::Relaxed);
-        (read, true)
+        Ok((read, true))
     }
 
     /// Its layers as one run, kept in place of several unless they were evicted meanwhile.

@@ -17,6 +17,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::superblock::{DICTS_MAX, DIRECTORY_PARTS_MAX, DictRoot, Superblock, TablePlace, slots};
 use crate::format::table::{encode_directory, encode_page};
+use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::message::Msn;
 use crate::node::{Node, NodeId};
@@ -117,8 +118,8 @@ impl Engine {
         let generation = committed.superblock.generation + 1;
         self.store.generation.store(generation, Ordering::Relaxed);
         for (index, dict) in self.dicts.iter().enumerate() {
-            let Some(dirty) = captured.dirty.get(index) else { continue };
-            let root = captured.roots.get(index).copied().unwrap_or_default();
+            let captured_of = captured.dirty.get(index).zip(captured.roots.get(index));
+            let (dirty, root) = captured_of.ok_or_else(|| internal!("every dictionary is captured"))?;
             let order = in_key_order(dirty, NodeId { slot: root.slot, generation: root.generation });
             self.write_nodes(dict, order, &mut captured.table, on_progress)?;
         }
@@ -181,8 +182,9 @@ impl Engine {
                 Ok(outgoing) => {
                     self.store.node_written(&outgoing);
                     self.counters.kept_bytes.fetch_add(outgoing.kept_bytes, Ordering::Relaxed);
-                    self.table.lock().written(outgoing.node.id, &outgoing.place, table);
-                    dict.state.write().capture_done(&outgoing.node, true);
+                    let named = self.table.lock().written(outgoing.node.id, &outgoing.place, table);
+                    dict.state.write().capture_done(&outgoing.node, named.is_ok());
+                    *failed = failed.take().or(named.err());
                 }
                 Err(error) => *failed = failed.take().or(Some(error)),
             }
@@ -193,9 +195,8 @@ impl Engine {
         let blocks = bytes.len().div_ceil(BLOCK_BYTES);
         let extent = self.store.space.allocate(blocks as u64, parts_max).ok_or(Error::NoSpace)?;
         let mut buffer = AlignedBuf::zeroed(blocks)?;
-        if let Some(room) = buffer.as_mut_slice().get_mut(..bytes.len()) {
-            room.copy_from_slice(bytes);
-        }
+        let room = buffer.as_mut_slice().get_mut(..bytes.len());
+        room.ok_or_else(|| internal!("a buffer has its blocks"))?.copy_from_slice(bytes);
         self.store.disk.write_extent(&extent, buffer.as_slice())?;
         Ok(extent)
     }

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::record::{Change, Changes};
 use crate::format::superblock::DICTS_MAX;
 use crate::format::superblock::slots::BadSlot;
+use crate::invariant::internal;
 use crate::key::Cut;
 use crate::message::{Bytes, Msn};
 use crate::node::NodeId;
@@ -139,7 +140,8 @@ impl Engine {
         for msn in first_msn.. {
             let Some(change) = changes.next() else { break };
             let (id, change) = change?;
-            let Some(state) = states.get_mut(usize::from(id.0)).and_then(Option::as_mut) else { continue };
+            let state = states.get_mut(usize::from(id.0)).and_then(Option::as_mut);
+            let state = state.ok_or_else(|| internal!("the dictionaries of a record are locked"))?;
             if msn <= state.applied_msn {
                 continue;
             }

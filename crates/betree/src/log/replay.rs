@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::segment::{Header, volume_hash};
 use crate::format::superblock::LogStart;
+use crate::invariant::internal;
 use crate::io::{AlignedBuf, Disk};
 
 /// The size of a read in bytes, if that much of the log area is left.
@@ -138,16 +139,18 @@ impl Window<'_> {
         }
         let from = usize::try_from(position.saturating_sub(self.start)).unwrap_or(usize::MAX);
         let to = usize::try_from(need).map_or(usize::MAX, |need| from.saturating_add(need));
-        self.buf.as_slice().get(from..to).ok_or(Error::NoMemory { bytes: need })
+        self.buf
+            .as_slice()
+            .get(from..to)
+            .ok_or_else(|| internal!("the window holds the bytes that were read"))
     }
 
     fn read(&mut self, position: u64, len: u64) -> Result<()> {
         self.len = 0;
         let size = usize::try_from(len).map_err(|_| Error::NoMemory { bytes: len })?;
         self.buf.grow_to(size.div_ceil(BLOCK_BYTES))?;
-        let Some(buf) = self.buf.as_mut_slice().get_mut(..size) else {
-            return Err(Error::NoMemory { bytes: len });
-        };
+        let buf = self.buf.as_mut_slice().get_mut(..size);
+        let buf = buf.ok_or_else(|| internal!("a buffer that was grown has room"))?;
         self.disk.read_at(self.log_area.offset.saturating_add(position), buf)?;
         (self.start, self.len) = (position, len);
         Ok(())

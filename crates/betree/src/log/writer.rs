@@ -1,7 +1,7 @@
 //! Appending to the log, and making it durable for all waiting threads at once.
 
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -12,6 +12,7 @@ use super::ring::{Place, Ring};
 use crate::error::{Error, Result};
 use crate::format::segment::{SegmentBuf, SegmentId, last_msn, volume_hash};
 use crate::format::superblock::LogStart;
+use crate::invariant::internal;
 use crate::io::Disk;
 use crate::planted;
 
@@ -127,7 +128,8 @@ impl Log {
             failure: None,
             counts: LogCounts::default(),
         };
-        // With segments of an eighth, little is unused at the log area's end.
+        // With segments of an eighth, little is unused at the log area's end. (Beyond the type, the other
+        // bound is the lower one.)
         let eighth = usize::try_from(log_area.len / 8).unwrap_or(usize::MAX);
         Log {
             disk,
@@ -327,6 +329,7 @@ impl Log {
                 shared.spare.get_or_insert(segment);
             }
         }
+        // 0 is no message's number, so nothing is before the first.
         let durable = first_unapplied_msn.saturating_sub(1).min(shared.appended_msn);
         shared.written_msn = shared.written_msn.max(durable);
         shared.durable_msn = shared.durable_msn.max(durable);
@@ -346,6 +349,7 @@ impl Log {
     /// The free bytes of the log area. While they are at least half of it, a record of almost a quarter finds
     /// room: the log area's end may cut that half in two parts, and the larger one is at least a quarter.
     pub(crate) fn free_bytes(&self) -> u64 {
+        // What is pending may be more than there is room for.
         self.log_area.len.saturating_sub(self.used_bytes())
     }
 
@@ -387,7 +391,9 @@ impl Shared {
             let fresh = self.spare.take().unwrap_or_default();
             self.pending.push_back(Pending::Filled(fresh));
         }
-        let Some(Pending::Filled(last)) = self.pending.back_mut() else { return Ok(()) };
+        let Some(Pending::Filled(last)) = self.pending.back_mut() else {
+            return Err(internal!("a copied record has a segment"));
+        };
         let before = last.bytes();
         let pushed = last.push(first_msn, changes, record);
         self.pending_bytes += (last.bytes() - before) as u64;
@@ -430,8 +436,8 @@ impl Shared {
                 self.pending.push_front(large);
                 self.spare.take().unwrap_or_default()
             }
-            // Cannot be while `written_msn` trails: a segment leaves the list only to be written or to fail.
-            None => return Err(Error::ReadOnly { why: String::from("a segment of the log is gone") }),
+            // A segment leaves the list only to be written or to fail.
+            None => return Err(internal!("records that are to be written are pending")),
         };
         while let Some(Pending::Shared { first_msn, changes, record }) = self.pending.front() {
             if segment.bytes() > 0 && segment.bytes_with(record.len()) > bytes_max {

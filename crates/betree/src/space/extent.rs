@@ -104,6 +104,7 @@ impl Space {
     }
 
     fn extent(self: &Arc<Space>, parts: Vec<BlockRange>) -> Arc<Extent> {
+        debug_assert!(!parts.is_empty(), "an extent has a part: the table's entries have, and so has a gap");
         self.further_parts.fetch_add(parts.len().saturating_sub(1) as u64, Ordering::Relaxed);
         Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), inheritance: Mutex::default() })
     }

@@ -76,7 +76,8 @@ impl FreeMap {
         // In the order of place, so that reading it all goes one way.
         parts.sort_unstable_by_key(|p| p.start_block);
         for part in &parts {
-            self.take(part.start_block, part.len_blocks);
+            let is_taken = self.take(part.start_block, part.len_blocks);
+            debug_assert!(is_taken, "a gap is free");
         }
         Some(parts)
     }

@@ -32,6 +32,9 @@ use crate::settings::Compression;
 use crate::space::{Extent, Space};
 use crate::upsert::Upsert;
 
+/// The invariant of a buffer: it has the room that was asked for when it was made, or grown.
+const HAS_ROOM: &str = "a buffer has the room that it was made with";
+
 /// The device, and everything needed to keep nodes on it.
 pub(crate) struct Store {
     pub disk: Arc<Disk>,
@@ -177,7 +180,7 @@ impl Store {
             }
             _ => {}
         }
-        let room = room.get_mut(..raw.len()).ok_or(Error::NoMemory { bytes: raw.len() as u64 })?;
+        let room = room.get_mut(..raw.len()).ok_or_else(|| internal!(HAS_ROOM))?;
         room.copy_from_slice(raw);
         Ok((StoredAs::Raw, raw.len()))
     }

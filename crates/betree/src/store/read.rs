@@ -8,7 +8,7 @@ use betree_platform::sync::atomic::Ordering;
 use betree_platform::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 
-use super::{LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
+use super::{HAS_ROOM, LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
 use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
@@ -29,7 +29,7 @@ const SPARE_BYTES_MAX: usize = 5 << 20;
 /// A node of at most this size is read whole with its header.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
-const READ_IS_THERE: &str = "a piece that was read is in memory";
+const READ_IS_THERE: &str = "bytes that were read are in memory";
 
 /// Bytes in a row on the device that belong to a run of a piece.
 struct Wanted {
@@ -142,7 +142,7 @@ impl Store {
             let mut bytes = self.read_stored(&places)?.into_iter();
             for (at, (piece, newer, layers)) in places.iter().zip(missing) {
                 let read = self.contents(at, bytes.by_ref().take(at.runs.len()))?;
-                let (older, is_new) = piece.fill(read);
+                let (older, is_new) = piece.fill(read)?;
                 if is_new {
                     self.cache.watch(&piece);
                 }
@@ -193,7 +193,7 @@ impl Store {
                 end = end.max(at + len);
                 next += 1;
             }
-            let together = wanted.get(from..next).unwrap_or_default();
+            let together = wanted.get(from..next).ok_or_else(|| internal!(READ_IS_THERE))?;
             if let Err(error) = self.read_wanted(together, &runs, &mut out) {
                 let [_, _, ..] = together else { return Err(error) };
                 // The unreadable place may lie between them.
@@ -212,17 +212,19 @@ impl Store {
         runs: &[(&OnDevice, &RunRef)],
         out: &mut [Vec<u8>],
     ) -> Result<()> {
-        let start = wanted.first().map_or(0, |first| first.at);
+        let start = wanted.first().ok_or_else(|| internal!("a read has a first byte"))?.at;
         let end = wanted.iter().map(|w| w.at + w.len).max().unwrap_or(start);
         let (block_start, blocks) = blocks_around(start, end - start);
         let mut buffer = self.buffer_of(blocks)?;
-        let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
-        self.disk.read_at(block_start, room)?;
+        let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES);
+        self.disk.read_at(block_start, room.ok_or_else(|| internal!(HAS_ROOM))?)?;
         for Wanted { at, len, run, into } in wanted {
             let from = (at - block_start) as usize;
-            let bytes = buffer.as_slice().get(from..from + *len as usize).unwrap_or_default();
-            let stored_len = runs.get(*run).map_or(0, |(_, place)| place.stored_len as usize);
-            let Some(out) = out.get_mut(*run) else { continue };
+            let bytes = buffer.as_slice().get(from..from + *len as usize);
+            let bytes = bytes.ok_or_else(|| internal!(READ_IS_THERE))?;
+            let of_run = runs.get(*run).zip(out.get_mut(*run));
+            let ((_, place), out) = of_run.ok_or_else(|| internal!("bytes that are read are of a run"))?;
+            let stored_len = place.stored_len as usize;
             if bytes.len() == stored_len {
                 out.extend_from_slice(bytes);
                 continue;
@@ -230,9 +232,9 @@ impl Store {
             if out.is_empty() {
                 *out = zeroed(stored_len)?;
             }
-            if let Some(room) = out.get_mut(*into..into + bytes.len()) {
-                room.copy_from_slice(bytes);
-            }
+            let room = out.get_mut(*into..into + bytes.len());
+            room.ok_or_else(|| internal!("the parts of a run are as long as the run"))?
+                .copy_from_slice(bytes);
         }
         self.give_back(buffer);
         Ok(())
@@ -279,8 +281,8 @@ impl Store {
             ReadScope::Whole => self.buffer_of(blocks)?,
         };
         let mut read = |blocks: usize| {
-            let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES).unwrap_or_default();
-            self.disk.read_extent(&place.extent, 0, room)
+            let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES);
+            self.disk.read_extent(&place.extent, 0, room.ok_or_else(|| internal!(HAS_ROOM))?)
         };
         let mut has_pieces = is_small;
         if let Err(error) = read(blocks) {
@@ -291,7 +293,8 @@ impl Store {
             has_pieces = false;
             read(header_blocks)?;
         }
-        let bytes = buffer.as_slice().get(..place.header_len as usize).unwrap_or_default();
+        let bytes = buffer.as_slice().get(..place.header_len as usize);
+        let bytes = bytes.ok_or_else(|| internal!(READ_IS_THERE))?;
         if Header::checksum(bytes) != Some(place.header_checksum) {
             return Err(corrupt("the checksum does not match"));
         }
@@ -317,17 +320,20 @@ impl Store {
                 "it is of dictionary {of_dict}, and stands in dictionary {dict}"
             )));
         }
-        let node = self.node_of(header, place);
+        let node = self.node_of(header, place)?;
         if has_pieces {
             for piece in node.pieces() {
-                let Some(stored) = piece.stored() else { continue };
+                let stored = piece.stored().ok_or_else(|| internal!("a node's pieces are on the device"))?;
                 let bytes = stored.runs.iter().map(|run| {
                     let at = run.offset as usize;
-                    buffer.as_slice().get(at..at + run.stored_len as usize).unwrap_or_default().to_vec()
+                    // The header's decoding has looked at it.
+                    let bytes = buffer.as_slice().get(at..at + run.stored_len as usize);
+                    bytes.map(<[u8]>::to_vec).ok_or_else(|| internal!("a run lies in its extent"))
                 });
+                let bytes = bytes.collect::<Result<Vec<_>>>()?;
                 // A bad piece is not filled in: its readers get the error.
-                if let Ok(layers) = self.contents(&stored, bytes)
-                    && piece.fill(layers).1
+                if let Ok(layers) = self.contents(&stored, bytes.into_iter())
+                    && piece.fill(layers)?.1
                 {
                     self.cache.watch(&piece);
                 }
@@ -340,7 +346,7 @@ impl Store {
         Ok(node)
     }
 
-    fn node_of(&self, header: Header, place: &NodePlace) -> Arc<Node> {
+    fn node_of(&self, header: Header, place: &NodePlace) -> Result<Arc<Node>> {
         let piece = |runs| Piece::on_device(&self.cache, OnDevice { extent: place.extent.clone(), runs });
         let body = match header.entries {
             Entries::Leaf(basements) => Body::Leaf(
@@ -363,9 +369,11 @@ impl Store {
                 Body::Interior(edges)
             }
         };
-        let kept_bytes = (place.header_len as usize).saturating_sub(ORIGIN_BYTES);
+        let kept_bytes = (place.header_len as usize).checked_sub(ORIGIN_BYTES);
+        let kept_bytes = kept_bytes.ok_or_else(|| internal!("a decoded header has an origin"))?;
         let charge = self.cache.charge(kept_bytes * 2, body.content_bytes(), body.gotos());
-        Arc::new(Node { id: header.id, height: header.height, lo: header.lo, hi: header.hi, body, charge })
+        let Header { id, height, lo, hi, .. } = header;
+        Ok(Arc::new(Node { id, height, lo, hi, body, charge }))
     }
 }
 

@@ -8,10 +8,11 @@ use betree_platform::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::block_reuse::{BlockReuse, Unchanged};
-use super::{NodePlace, Store, corrupt};
+use super::{HAS_ROOM, NodePlace, Store, corrupt};
 use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, Origin, RunRef, StoredAs, StoredEdge};
+use crate::invariant::{internal, invariant};
 use crate::io::AlignedBuf;
 use crate::node::{Body, Node};
 use crate::run::{Run, only_folded};
@@ -122,18 +123,20 @@ impl Store {
         let forms = forms.collect::<Result<Vec<Form>>>()?;
         let checkpoint = self.generation.load(Ordering::Relaxed);
         let origin = Origin { volume_id: self.volume_id, dict, checkpoint };
-        let header = |extent_blocks: u32, refs: &[Vec<RunRef>]| Header {
-            origin,
-            id: node.id,
-            extent_blocks,
-            height: node.height,
-            lo: node.lo.clone(),
-            hi: node.hi.clone(),
-            entries: entries(&node, refs),
-            sections: Vec::new(),
+        let header = |extent_blocks: u32, refs: &[Vec<RunRef>]| -> Result<Header> {
+            Ok(Header {
+                origin,
+                id: node.id,
+                extent_blocks,
+                height: node.height,
+                lo: node.lo.clone(),
+                hi: node.hi.clone(),
+                entries: entries(&node, refs)?,
+                sections: Vec::new(),
+            })
         };
         let blank: Vec<_> = forms.iter().map(|form| alloc::vec![RunRef::default(); form.runs()]).collect();
-        let header_len = header(0, &blank).encode().len();
+        let header_len = header(0, &blank)?.encode().len();
         let (written, len) = self.encode_runs(&forms, header_len, buffer)?;
         let blocks = len.div_ceil(BLOCK_BYTES);
         let behind = |run: RunRef| RunRef { offset: (blocks * BLOCK_BYTES) as u32 + run.offset, ..run };
@@ -146,14 +149,15 @@ impl Store {
             .collect();
         let kept_blocks: u64 = kept.parts().iter().map(|part| part.len_blocks).sum();
         let extent_blocks = blocks as u64 + kept_blocks;
-        let header = header(extent_blocks as u32, &refs).encode();
+        let header = header(extent_blocks as u32, &refs)?.encode();
         self.refuse_unreadable(&node, &header, extent_blocks)?;
-        if let Some(room) = buffer.as_mut_slice().get_mut(..header_len) {
-            room.copy_from_slice(&header);
-        }
-        if let Some(rest) = buffer.as_mut_slice().get_mut(len..blocks * BLOCK_BYTES) {
-            rest.fill(0);
-        }
+        invariant!(header.len() == header_len, "a header is as long with the places of runs as without");
+        let room = buffer.as_mut_slice().get_mut(..header_len).ok_or_else(|| internal!(HAS_ROOM))?;
+        room.copy_from_slice(&header);
+        let rest = buffer.as_mut_slice().get_mut(len..blocks * BLOCK_BYTES);
+        rest.ok_or_else(|| internal!(HAS_ROOM))?.fill(0);
+        let header_checksum =
+            Header::checksum(&header).ok_or_else(|| internal!("a header has a checksum"))?;
         Ok(Encoded {
             pieces: pieces
                 .into_iter()
@@ -163,7 +167,7 @@ impl Store {
                 .collect(),
             node,
             header_len: header_len as u32,
-            header_checksum: Header::checksum(&header).unwrap_or_default(),
+            header_checksum,
             blocks,
             kept,
         })
@@ -211,7 +215,8 @@ impl Store {
     /// # Errors
     /// Those of the device.
     pub fn write_node(&self, outgoing: Outgoing, buffer: &AlignedBuf) -> Result<Outgoing> {
-        let bytes = buffer.as_slice().get(..outgoing.blocks * BLOCK_BYTES).unwrap_or_default();
+        let bytes = buffer.as_slice().get(..outgoing.blocks * BLOCK_BYTES);
+        let bytes = bytes.ok_or_else(|| internal!("a node is written from where it was made ready"))?;
         self.disk.write_extent(&outgoing.place.extent, bytes)?;
         Ok(outgoing)
     }
@@ -252,25 +257,26 @@ impl Store {
                     if xxh3_64(&bytes) != at.checksum {
                         return Err(corrupt(&stored.extent, at, "the checksum does not match"));
                     }
-                    if let Some(room) = buffer.as_mut_slice().get_mut(end..end + bytes.len()) {
-                        room.copy_from_slice(&bytes);
-                    }
+                    let room = buffer.as_mut_slice().get_mut(end..end + bytes.len());
+                    room.ok_or_else(|| internal!(HAS_ROOM))?.copy_from_slice(&bytes);
                     written.push(RunRef { offset: end as u32, ..*at });
                     end += bytes.len();
                 }
             }
             if let Some(run) = &form.encoded {
-                let room = buffer.as_mut_slice().get_mut(end..).unwrap_or_default();
+                let room = buffer.as_mut_slice().get_mut(end..).ok_or_else(|| internal!(HAS_ROOM))?;
                 let raw = run.as_bytes();
                 let (stored_as, len) = self.encode(raw, paying.is_worth_a_try(), room)?;
+                let stored = room.get(..len).ok_or_else(|| internal!(HAS_ROOM))?;
+                let ranges = u32::try_from(run.ranges().len());
                 paying.note(stored_as != StoredAs::Raw);
                 written.push(RunRef {
                     offset: end as u32,
                     stored_len: len as u32,
                     raw_len: raw.len() as u32,
                     stored_as,
-                    ranges: u32::try_from(run.ranges().len()).unwrap_or(u32::MAX),
-                    checksum: xxh3_64(room.get(..len).unwrap_or_default()),
+                    ranges: ranges.map_err(|_| internal!("a run has fewer ranges than bytes"))?,
+                    checksum: xxh3_64(stored),
                     last_msn: run.last_msn(),
                 });
                 end += len;
@@ -311,25 +317,26 @@ impl Paying {
 }
 
 /// The node's entries with the places of its pieces' runs, in the order of [`Node::pieces`].
-fn entries(node: &Node, refs: &[Vec<RunRef>]) -> Entries {
+fn entries(node: &Node, refs: &[Vec<RunRef>]) -> Result<Entries> {
     let mut refs = refs.iter();
-    match &node.body {
+    let mut next = || refs.next().cloned().ok_or_else(|| internal!("every piece has its runs' places"));
+    Ok(match &node.body {
         Body::Leaf(basements) => {
-            let runs = refs.cloned();
-            Entries::Leaf(basements.iter().zip(runs).map(|(b, runs)| (b.first.clone(), runs)).collect())
+            let stored = basements.iter().map(|b| Ok((b.first.clone(), next()?)));
+            Entries::Leaf(stored.collect::<Result<_>>()?)
         }
-        Body::Interior(edges) => Entries::Interior(
-            edges
-                .iter()
-                .map(|edge| StoredEdge {
+        Body::Interior(edges) => {
+            let stored = edges.iter().map(|edge| {
+                Ok(StoredEdge {
                     hi: edge.hi.clone(),
                     translation: edge.translation.clone(),
                     child: edge.child,
                     longest_key: edge.longest_key,
-                    partition: edge.partition.as_ref().and_then(|_| refs.next()).cloned().unwrap_or_default(),
+                    partition: edge.partition.as_ref().map_or(Ok(Vec::new()), |_| next())?,
                     gotos: edge.gotos.clone(),
                 })
-                .collect(),
-        ),
-    }
+            });
+            Entries::Interior(stored.collect::<Result<_>>()?)
+        }
+    })
 }

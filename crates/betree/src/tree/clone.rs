@@ -136,7 +136,7 @@ impl Tree<'_> {
                 && from != to
             {
                 let part = [lo.with_prefix(from), hi.with_prefix(from)];
-                let source = self.capture(&root, from, part, &mut applied.change, &mut at_sources)?;
+                let source = self.capture(&root, from, part, applied, &mut at_sources)?;
                 captured.push((*msn, to, [lo.with_prefix(to), hi.with_prefix(to)], source));
             }
         }
@@ -238,7 +238,7 @@ impl Tree<'_> {
         }
     }
 
-    /// The contents of `[lo, hi)` without the prefix, in the tree under `root`. New nodes go to `change`.
+    /// The contents of `[lo, hi)` without the prefix, in the tree under `root`. New nodes go to `applied`.
     /// Where one of them holds messages that were pending for the source, a GOTO to it, for the source
     /// itself, goes to `at_sources`: the next clone of the source finds it there.
     fn capture(
@@ -246,7 +246,7 @@ impl Tree<'_> {
         root: &Arc<Node>,
         prefix: &[u8],
         [lo, hi]: [Cut; 2],
-        change: &mut TreeChange,
+        applied: &mut Applied,
         at_sources: &mut Vec<Goto>,
     ) -> Result<Captured> {
         let small_bytes = self.geometry.node_bytes as usize / SMALL_PARTS;
@@ -274,9 +274,11 @@ impl Tree<'_> {
             if let Some(child) = next.child {
                 // A leaf, or a node no higher than a collected GOTO's target, cannot hold the collected
                 // messages.
-                let targets = collected.iter().chain([&pending]).flat_map(|p| &p.gotos);
-                let highest = targets.map(|goto| self.height_of(goto.target, change).saturating_add(1)).max();
-                let is_low = highest.is_some_and(|highest| self.height_of(child, change) < highest);
+                let mut least = 0;
+                for goto in collected.iter().chain([&pending]).flat_map(|p| &p.gotos) {
+                    least = least.max(self.height_of(goto.target, &applied.change)?.saturating_add(1));
+                }
+                let is_low = self.height_of(child, &applied.change)? < least;
                 if is_low && !planted::is(Bug::GotosCarriedIntoLeaf) {
                     break parts;
                 }
@@ -310,8 +312,8 @@ impl Tree<'_> {
         }
         // The root can name only lower nodes; otherwise one node becomes wider than usual.
         let fits = self.height_of_tree(&parts) < root.height || planted::is(Bug::CarvedNodeAsHighAsRoot);
-        let parts = if fits { self.bundle_edges(parts, change)? } else { parts };
-        let target = self.carve(&lo, &hi, &parts, &collected, change)?;
+        let parts = if fits { self.bundle_edges(parts, &mut applied.change)? } else { parts };
+        let target = self.carve(&lo, &hi, &parts, &collected, applied)?;
         at_sources.extend(Goto::of(&target));
         Ok(Captured::Edges(lift_all(&[target])?))
     }
@@ -357,16 +359,17 @@ impl Tree<'_> {
         hi: &Cut,
         parts: &[Edge],
         collected: &[Pending],
-        change: &mut TreeChange,
+        applied: &mut Applied,
     ) -> Result<Edge> {
         let leaf = match parts {
             [only] => match only.child {
-                Some(id) if self.height_of(id, change) == 0 && !only.has_pending() => Some((only, id)),
+                Some(id) if !only.has_pending() && self.height_of(id, &applied.change)? == 0 => {
+                    Some((only, id))
+                }
                 _ => None,
             },
             _ => None,
         };
-        let mut applied = Applied::default();
         // The walk also ends above a leaf that is no lower than the target of a collected GOTO.
         let is_plain = collected.iter().all(|pending| pending.gotos.is_empty());
         let (mut node, edge) = match leaf.filter(|_| is_plain || planted::is(Bug::GotosCarriedIntoLeaf)) {
@@ -385,7 +388,7 @@ impl Tree<'_> {
                 let named = parts.iter().flat_map(Edge::references);
                 let collected = collected.iter().flat_map(|p| p.gotos.iter().map(|goto| goto.target));
                 let collected = collected.filter(|_| !planted::is(Bug::CarvedNodeTooLow));
-                let height = self.height_over(named.chain(collected), change);
+                let height = self.height_over(named.chain(collected), &applied.change)?;
                 if height > HEIGHT_MAX {
                     // The leaves are a level too.
                     let (levels, limit_levels) = (u64::from(height) + 1, u64::from(HEIGHT_MAX) + 1);
@@ -401,11 +404,11 @@ impl Tree<'_> {
             let longest = messages.points.iter().map(|p| p.key.len() as u32).max().unwrap_or(0);
             let gotos = messages.gotos.iter().map(Goto::longest_key_here).max().unwrap_or(0);
             edge.longest_key = edge.longest_key.max(longest).max(gotos);
-            let body = self.apply_messages(&node, &messages, true, &mut applied)?;
+            // Some of the node's children may be new, too.
+            let body = self.apply_messages(&node, &messages, true, applied)?;
             node = self.with_body(&node, body);
         }
-        change.added.append(&mut applied.change.added);
-        change.added.push(node);
+        applied.change.added.push(node);
         Ok(edge)
     }
 

@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use super::apply_messages::{Applied, Messages};
 use super::build::Lift;
-use super::{Tree, TreeChange};
+use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::error::Result;
+use crate::invariant::internal;
 use crate::node::{Body, Edge, Node, is_nothing, join_nulls, live, next_live, shown_basements, shown_edges};
 use crate::planted::{self, Bug};
 use crate::run::Run;
@@ -98,8 +99,9 @@ impl Tree<'_> {
             let nodes = live(&edges).div_ceil(fanout_max);
             let mut above = Vec::with_capacity(nodes);
             for run in edges.chunks(edges.len().div_ceil(nodes)) {
-                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-                let height = self.height_over(run.iter().flat_map(Edge::references), change);
+                let ends = run.first().zip(run.last());
+                let (first, last) = ends.ok_or_else(|| internal!("a node is put below edges"))?;
+                let height = self.height_over(run.iter().flat_map(Edge::references), change)?;
                 let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;
                 change.added.push(node);
                 above.push(edge);
@@ -117,7 +119,7 @@ impl Tree<'_> {
         index: usize,
         child: &Node,
     ) -> Result<Option<Arc<Node>>> {
-        let Some(edge) = parent.edges().get(index) else { return Ok(None) };
+        let edge = parent.edges().get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
         if child.height == 0 {
             return if self.shows_pairs(edge, child)? { Ok(None) } else { self.drop_child(parent, index) };
         }
@@ -189,7 +191,7 @@ impl Tree<'_> {
     /// Whether the children of an edge and the next can be merged: the higher child is rewritten, so no other
     /// node may name it.
     fn may_merge(&self, node: &Node, from: usize, to: usize) -> Result<bool> {
-        let Some(pair) = node.edges().get(from..=to) else { return Ok(false) };
+        let pair = node.edges().get(from..=to).ok_or_else(|| internal!(EDGE_IS_THERE))?;
         let height = |edge: &Edge| edge.child.and_then(|id| self.table.lock().height(id));
         let highest = pair.iter().filter_map(height).max();
         let mut higher = pair.iter().filter(|edge| edge.child.is_some() && height(edge) == highest);

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use super::apply_messages::{Applied, Messages};
-use super::{Tree, TreeChange};
+use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::dict::DictState;
 use crate::error::Result;
+use crate::invariant::internal;
 use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::node::{Body, Node, NodeId};
@@ -20,7 +21,7 @@ impl Tree<'_> {
     /// are private too.
     pub fn flush(&self, parent: &Node, index: usize, may_pass: bool) -> Result<Vec<NodeId>> {
         let edges = parent.edges();
-        let Some(edge) = edges.get(index) else { return Ok(Vec::new()) };
+        let edge = edges.get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
         if !edge.has_pending() {
             return Ok(edge.child.into_iter().collect());
         }
@@ -29,9 +30,7 @@ impl Tree<'_> {
         let messages = Messages::of(run.as_deref(), edge.gotos.clone());
         let new = self.pass(edge, &messages, true, &mut applied)?;
         let mut edges = edges.to_vec();
-        if let Some(slot) = edges.get_mut(index) {
-            *slot = new;
-        }
+        *edges.get_mut(index).ok_or_else(|| internal!(EDGE_IS_THERE))? = new;
         applied.change.changed.push(self.with_body(parent, Body::Interior(edges)));
         self.install(applied.change);
         Ok(applied.reached)
@@ -41,17 +40,15 @@ impl Tree<'_> {
     /// overwritten, and keys that are overwritten again and again need not go down. `false` if the result
     /// would be larger.
     pub(super) fn shrink(&self, node: &Node, index: usize) -> Result<bool> {
-        let partition = node.edges().get(index).and_then(|edge| edge.partition.as_ref());
-        let Some(piece) = partition else { return Ok(false) };
+        let edge = node.edges().get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
+        let Some(piece) = &edge.partition else { return Ok(false) };
         let run = self.store.run(piece)?;
         if run.as_bytes().len() * 2 > piece.raw_bytes() {
             return Ok(false);
         }
         let piece = piece.as_one_run(&self.store.cache, run);
         let mut edges = node.edges().to_vec();
-        if let Some(edge) = edges.get_mut(index) {
-            edge.partition = Some(piece);
-        }
+        edges.get_mut(index).ok_or_else(|| internal!(EDGE_IS_THERE))?.partition = Some(piece);
         let changed = Vec::from([self.with_body(node, Body::Interior(edges))]);
         self.install(TreeChange { changed, ..TreeChange::default() });
         Ok(true)

@@ -33,7 +33,7 @@ impl Tree<'_> {
         dead.extend(children.into_iter().filter(|child| table.count(*child, -1) == Some(0)));
         state.remove(id);
         table.remove(id);
-        self.refuse_changes_if_miscounted(&mut table);
+        self.refuse_changes_if_misfit(&mut table);
         Ok(true)
     }
 }

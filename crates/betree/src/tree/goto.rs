@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Tree, TreeChange};
+use super::{Tree, TreeChange, dangling};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::key::Cut;
@@ -23,7 +23,7 @@ impl Tree<'_> {
         if from + 1 == to
             && let Some(edge) = edges.get_mut(from)
             && let Some(child) = edge.child
-            && (self.height_of(child, change) > self.height_of(goto.target, change)
+            && (self.height_of(child, change)? > self.height_of(goto.target, change)?
                 || planted::is(Bug::GotoStandsAtAnyHeight))
         {
             self.purge(edge, &goto.lo, &goto.hi)?;
@@ -73,13 +73,23 @@ impl Tree<'_> {
     }
 
     /// The height of a node that will name these nodes, some of which `change` may add.
-    pub(super) fn height_over(&self, named: impl Iterator<Item = NodeId>, change: &TreeChange) -> u8 {
-        named.map(|id| self.height_of(id, change).saturating_add(1)).max().unwrap_or(1)
+    ///
+    /// # Errors
+    /// As [`height_of`](Tree::height_of).
+    pub(super) fn height_over(
+        &self,
+        mut named: impl Iterator<Item = NodeId>,
+        change: &TreeChange,
+    ) -> Result<u8> {
+        named.try_fold(1, |height: u8, id| Ok(height.max(self.height_of(id, change)?.saturating_add(1))))
     }
 
     /// The height of a node of the table or of `change`.
-    pub(super) fn height_of(&self, id: NodeId, change: &TreeChange) -> u8 {
+    ///
+    /// # Errors
+    /// If neither holds it.
+    pub(super) fn height_of(&self, id: NodeId, change: &TreeChange) -> Result<u8> {
         let added = change.added.iter().find(|node| node.id == id).map(|node| node.height);
-        added.or_else(|| self.table.lock().height(id)).unwrap_or(0)
+        added.or_else(|| self.table.lock().height(id)).ok_or_else(|| dangling(id))
     }
 }

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::{Tree, TreeChange};
+use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
+use crate::invariant::internal;
 use crate::node::{Body, Edge, Node, live, shown_edges};
 use crate::planted::{self, Bug};
 use crate::run::RunBuilder;
@@ -15,9 +16,10 @@ use crate::run::RunBuilder;
 impl Tree<'_> {
     /// Replaces an edge that shows nothing of its child by a null edge.
     pub(super) fn drop_child(&self, parent: &Node, index: usize) -> Result<Option<Arc<Node>>> {
-        let Some(edge) = parent.edges().get(index).filter(|edge| edge.gotos.is_empty()) else {
+        let edge = parent.edges().get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
+        if !edge.gotos.is_empty() {
             return Ok(None);
-        };
+        }
         let null = Edge {
             partition: self.without_ranges(edge.partition.as_ref())?,
             longest_key: edge.longest_key_here(),
@@ -46,7 +48,9 @@ impl Tree<'_> {
     /// Merges the children of the edges from `from` to `to` if the parts that these show are together at most
     /// half a node. The edge to a lower child moves into the merged node. Returns the parent's new version.
     pub fn merge(&self, parent: &Node, from: usize, to: usize) -> Result<Option<Arc<Node>>> {
-        let Some(merged @ [first, .., last]) = parent.edges().get(from..=to) else { return Ok(None) };
+        let Some(merged @ [first, .., last]) = parent.edges().get(from..=to) else {
+            return Err(internal!("two edges at least are merged"));
+        };
         let mut children = Vec::with_capacity(merged.len());
         for edge in merged {
             let child = edge.child.map(|id| self.node(id)).transpose()?;
@@ -55,7 +59,10 @@ impl Tree<'_> {
         let highest =
             |found: Option<u8>, child: &Option<Arc<Node>>| found.max(child.as_ref().map(|c| c.height));
         let Some(height) = children.iter().map(|(_, child)| child).fold(None, highest) else {
-            return self.merge_nulls(parent, from, to, merged).map(Some);
+            let mut edge = Edge::null(first.lo.clone(), last.hi.clone());
+            edge.partition = self.joined_partition(merged)?;
+            edge.longest_key = merged.iter().map(Edge::longest_key_here).max().unwrap_or(0);
+            return Ok(Some(self.with_one_edge(parent, from, to, edge, TreeChange::default())));
         };
         // A lower child stays; its edge moves.
         for (_, child) in &mut children {
@@ -121,25 +128,24 @@ impl Tree<'_> {
         change.removed.extend(children.iter().filter_map(|(_, child)| Some(child.as_ref()?.id)));
         // Two windows may have shown the same child.
         change.removed.dedup();
+        Ok(Some(self.with_one_edge(parent, from, to, edge, change)))
+    }
+
+    /// Puts one edge in the place of those from `from` to `to`, in one step with the rest of a change.
+    fn with_one_edge(
+        &self,
+        parent: &Node,
+        from: usize,
+        to: usize,
+        edge: Edge,
+        mut change: TreeChange,
+    ) -> Arc<Node> {
         let mut edges = parent.edges().to_vec();
         edges.splice(from..=to, [edge]);
         let parent = self.with_body(parent, Body::Interior(edges));
         change.changed.push(parent.clone());
         self.install(change);
-        Ok(Some(parent))
-    }
-
-    fn merge_nulls(&self, parent: &Node, from: usize, to: usize, merged: &[Edge]) -> Result<Arc<Node>> {
-        let mut edges = parent.edges().to_vec();
-        if let [first, .., last] = merged {
-            let mut edge = Edge::null(first.lo.clone(), last.hi.clone());
-            edge.partition = self.joined_partition(merged)?;
-            edge.longest_key = merged.iter().map(Edge::longest_key_here).max().unwrap_or(0);
-            edges.splice(from..=to, [edge]);
-        }
-        let parent = self.with_body(parent, Body::Interior(edges));
-        self.install(TreeChange { changed: alloc::vec![parent.clone()], ..TreeChange::default() });
-        Ok(parent)
+        parent
     }
 
     /// The partitions of neighbouring edges, joined.

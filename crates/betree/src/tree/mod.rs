@@ -19,6 +19,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -40,6 +41,8 @@ use crate::upsert::Upsert;
 
 /// Memory of an edge without its keys, and of a header without its entries, in bytes.
 const EDGE_BYTES: usize = 160;
+/// The invariant of all that is done to an edge of a node: its index is of this version.
+const EDGE_IS_THERE: &str = "an edge of a node is among its edges";
 /// Memory of a GOTO beyond its size in a buffer, in bytes.
 const GOTO_BYTES: usize = size_of::<Goto>();
 
@@ -212,14 +215,11 @@ impl Tree<'_> {
         self.version(node.id, node.height, node.lo.clone(), node.hi.clone(), body)
     }
 
-    /// Makes the volume read-only if a node had fewer references than edges: its blocks could be freed while
+    /// Makes the volume read-only if the node table does not agree with the tree: blocks could be freed while
     /// still in use.
-    fn refuse_changes_if_miscounted(&self, table: &mut Table) {
-        if let Some(id) = table.miscounted() {
-            let (slot, generation) = (id.slot, id.generation);
-            self.store.disk.health.fail(&alloc::format!(
-                "the node table counts fewer references to node {slot} (generation {generation}) than there are edges"
-            ));
+    fn refuse_changes_if_misfit(&self, table: &mut Table) {
+        if let Some(error) = table.misfit() {
+            self.store.disk.health.fail(&error.to_string());
         }
     }
 
@@ -255,7 +255,7 @@ impl Tree<'_> {
             state.install(node);
         }
         for node in change.changed {
-            table.touch(node.id.slot);
+            table.touch(node.id);
             node.references().for_each(|id| count(id, 1));
             if let Some(old) = state.install(node) {
                 old.references().for_each(|id| count(id, -1));
@@ -282,7 +282,7 @@ impl Tree<'_> {
             }
         }
         also(&mut state);
-        self.refuse_changes_if_miscounted(&mut table);
+        self.refuse_changes_if_misfit(&mut table);
         drop(table);
         drop(state);
         if !dead.is_empty() {

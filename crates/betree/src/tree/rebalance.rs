@@ -8,6 +8,7 @@ use hashbrown::HashSet;
 use super::basement::has_messages;
 use super::{Tree, TreeChange};
 use crate::error::Result;
+use crate::invariant::internal;
 use crate::key::Cut;
 use crate::node::{Body, Edge, Goto, Node, NodeId, live, live_before, next_live};
 
@@ -236,7 +237,8 @@ impl Tree<'_> {
             let mut tops = Vec::with_capacity(parts);
             let mut highest = 0;
             for run in edges.chunks(edges.len().div_ceil(parts)) {
-                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+                let ends = run.first().zip(run.last());
+                let (first, last) = ends.ok_or_else(|| internal!("a node is put below edges"))?;
                 let height = self.height_above(run);
                 highest = highest.max(height);
                 let (node, edge) = self.build_interior(height, &first.lo, &last.hi, run)?;

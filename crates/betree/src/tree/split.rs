@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
-use super::{Tree, TreeChange};
+use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::error::Result;
+use crate::invariant::internal;
 use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node, inside, shown_basements};
 
@@ -14,7 +15,7 @@ impl Tree<'_> {
     /// Splits the part of a child that an edge shows in two. Returns the parent's new version, or `None` if
     /// there is too little to split.
     pub fn split(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
-        let Some(edge) = parent.edges().get(index) else { return Ok(None) };
+        let edge = parent.edges().get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
         let (lo, hi) = edge.shown();
         let cut = match &child.body {
             Body::Leaf(basements) => self.leaf_cut(basements, &lo, &hi)?,
@@ -29,7 +30,7 @@ impl Tree<'_> {
     /// Makes a node of the part of a child that an edge shows (*materializing*), so that the hidden part can
     /// be freed. Returns the parent's new version.
     pub fn materialize_window(&self, parent: &Node, index: usize, child: &Node) -> Result<Option<Arc<Node>>> {
-        let Some(edge) = parent.edges().get(index) else { return Ok(None) };
+        let edge = parent.edges().get(index).ok_or_else(|| internal!(EDGE_IS_THERE))?;
         let (lo, hi) = edge.shown();
         if lo == child.lo && hi == child.hi {
             return Ok(None);
@@ -57,7 +58,7 @@ impl Tree<'_> {
             if is_bound { bound.clone() } else { out.to.cut(cut) }
         };
         for (part, pair) in cuts.windows(2).enumerate() {
-            let [lo_below, hi_below] = pair else { continue };
+            let [lo_below, hi_below] = pair else { return Err(internal!("a part has two bounds")) };
             let lo = above(lo_below, &edge.lo, part == 0);
             let hi = above(hi_below, &edge.hi, part + 2 == cuts.len());
             let into = Lift::into_child(&lo, &hi);

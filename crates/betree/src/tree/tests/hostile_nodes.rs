@@ -72,6 +72,26 @@ fn an_edge_that_leads_back_to_the_root_is_refused() {
     assert_all_refused(&device, b"k0000");
 }
 
+/// Whatever is put into a window onto nothing waits there, or does not: that depends on how high nothing is.
+#[test]
+fn a_clone_into_a_window_onto_a_node_that_is_not_there_is_refused() {
+    let device = volume();
+    let env = open(&device);
+    let root = root(&tree(&env));
+    let mut edges = root.edges().to_vec();
+    let last = edges.last_mut().unwrap();
+    let prefix = last.lo.bytes().to_vec();
+    last.child = Some(NodeId { slot: 99_999, generation: 1 });
+    last.partition = None;
+    make_up(&env, &root, root.height, Body::Interior(edges));
+    env.close().unwrap();
+    assert_refused(&device, move |env| {
+        let mut batch = Batch::new();
+        batch.clone_range(D, b"k01", &[prefix.as_slice(), b"x"].concat());
+        env.commit(&batch)
+    });
+}
+
 #[test]
 fn a_node_of_another_height_than_the_node_table_says_is_refused() {
     let device = volume();
