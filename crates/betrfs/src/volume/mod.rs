@@ -17,6 +17,7 @@
 //! An operation prepares new records beside the old ones, commits one batch, and installs the records only
 //! when the commit has succeeded: an error leaves memory as it was.
 
+mod above;
 mod access_times;
 mod allocate_ahead;
 mod attributes;

@@ -57,8 +57,8 @@ impl Volume {
         loop {
             let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
             let piece = rest.get(..len as usize).unwrap_or(rest);
-            match self.write_piece(node, at, piece) {
-                Ok(written) => {
+            match self.write_piece(node, Some(at), piece) {
+                Ok((_, written)) => {
                     (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
                 }
                 Err(error) if at == offset => return Err(error),
@@ -70,15 +70,31 @@ impl Volume {
         }
     }
 
-    /// Writes as much of `data` as one batch takes; returns the number of bytes.
-    fn write_piece(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
+    /// Writes `data` at the file's end, wherever that is by then, and returns the offset and the number of
+    /// bytes written: a piece as of [`write`](Volume::write), for which the caller asks again for the rest.
+    /// Two appends never write to the same place.
+    ///
+    /// # Errors
+    /// As [`write`](Volume::write).
+    pub fn append(&self, node: InodeId, data: &[u8]) -> Result<(u64, usize)> {
+        self.write_piece(node, None, data)
+    }
+
+    /// Writes as much of `data` as one batch takes, at an offset or at the file's end; returns where, and the
+    /// number of bytes.
+    fn write_piece(&self, node: InodeId, offset: Option<u64>, data: &[u8]) -> Result<(u64, usize)> {
+        let data = data.get(..self.piece_bytes as usize).unwrap_or(data);
         let op = self.update(OpKind::Write, data.len())?;
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         check_file(&state.record)?;
+        let offset = offset.unwrap_or(state.record.size);
         if data.is_empty() {
-            return Ok(0);
+            return Ok((offset, 0));
+        }
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(Error::FileTooLarge);
         }
         let own = inode.own_key()?;
         let data = self.piece_of(&own, offset, data);
@@ -92,7 +108,7 @@ impl Volume {
         let drawn = self.draw(&mut batch, &inode, offset, offset + data.len() as u64);
         self.commit_record_at(&own, &op, batch, &inode, &mut state, record)?;
         self.drawn(&inode, &drawn);
-        Ok(data.len())
+        Ok((offset, data.len()))
     }
 
     /// The part of a write that fits into a batch with the file's record: under a long key each block takes

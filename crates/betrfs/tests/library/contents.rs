@@ -185,3 +185,29 @@ fn a_file_that_lies_deep_is_written_on_a_small_volume() {
     }
     assert_sound(&volume);
 }
+
+/// Each record is written as a whole, at an offset that no other append gets.
+#[test]
+fn appends_by_many_threads_keep_all_records() {
+    let (_disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "log").node;
+    assert_eq!(volume.append(node, b"").unwrap(), (0, 0));
+    let append = |record: u8| {
+        let (at, written) = volume.append(node, &[record; 100]).unwrap();
+        assert_eq!(written, 100);
+        at
+    };
+    let mut places = std::thread::scope(|scope| {
+        let spawn = |record| scope.spawn(move || (0..200).map(|_| append(record)).collect::<Vec<u64>>());
+        let threads: Vec<_> = (0..4u8).map(spawn).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<u64>>()
+    });
+    places.sort_unstable();
+    assert_eq!(places, (0..800).map(|record| record * 100).collect::<Vec<u64>>());
+    let bytes = contents(&volume, "/log");
+    let records = bytes.chunks(100).map(|record| record.iter().all(|byte| *byte == record[0]));
+    assert_eq!((bytes.len(), records.filter(|whole| *whole).count()), (80_000, 800));
+    let mut counts = [0; 4];
+    bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+    assert_eq!(counts, [20_000; 4]);
+}

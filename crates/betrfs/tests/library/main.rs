@@ -1,6 +1,7 @@
 //! The library's tests, one topic a module.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod above;
 mod access;
 mod attributes;
 mod bounds;
