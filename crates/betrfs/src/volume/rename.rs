@@ -71,8 +71,10 @@ impl Volume {
             (self.live_dir(&exclusive, &op, parent)?, self.live_dir(&exclusive, &op, new_parent)?);
         let source = self.find_in(&op, &from_dir, name)?.ok_or(Error::NotFound)?;
         let target = self.find_in(&op, &to_dir, new_name)?;
-        if target.is_some() && flags.no_replace {
-            return Err(Error::Exists);
+        match target {
+            Some(_) if flags.no_replace => return Err(Error::Exists),
+            None if flags.exchange => return Err(Error::NotFound),
+            _ => {}
         }
         let (from_path, to_path) = (op.dir_path(&from_dir)?, op.dir_path(&to_dir)?);
         let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
@@ -82,7 +84,6 @@ impl Volume {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
         let done = match &target {
-            None if flags.exchange => Err(Error::NotFound),
             Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
             Some(target) if flags.exchange => self.exchange(&exclusive, &op, &source, &from, target, &to),
             target => self.replace(&exclusive, &op, &source, &from, target.as_ref(), &to, flags.whiteout),

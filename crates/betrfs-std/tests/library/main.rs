@@ -1,0 +1,12 @@
+//! The file system by paths, on volumes in temporary files.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod costs;
+mod handles;
+mod histories;
+mod hostile;
+mod lifecycle;
+mod permissions;
+mod support;
+mod threads;
+mod trees;

@@ -1,0 +1,173 @@
+//! Permissions of users other than the one who opened the volume.
+
+use betrfs_std::{Caller, Dir, Fs, XattrMode};
+
+use crate::support::*;
+
+const ADA: u32 = 1001;
+const BOB: u32 = 1002;
+const EACCES: i32 = 13;
+const EPERM: i32 = 1;
+
+fn user(fs: &Fs, uid: u32) -> Dir {
+    fs.acting_as(Caller { uid, gid: uid, groups: vec![50], umask: 0o027 })
+}
+
+/// A volume with a directory for all, as /tmp, and one of each user.
+fn shared() -> (Scratch, Dir, Dir) {
+    let scratch = Scratch::new();
+    let root = user(&scratch.fs, 0);
+    root.set_permissions("/", 0o755).unwrap();
+    for (dir, mode, owner) in
+        [("tmp", 0o1777, 0), ("all", 0o777, 0), ("ada", 0o700, ADA), ("bob", 0o755, BOB)]
+    {
+        root.create_dir(dir).unwrap();
+        root.set_permissions(dir, mode).unwrap();
+        root.chown(dir, Some(owner), Some(owner)).unwrap();
+    }
+    let (ada, bob) = (user(&scratch.fs, ADA), user(&scratch.fs, BOB));
+    (scratch, ada, bob)
+}
+
+#[test]
+fn what_is_made_is_the_callers_less_the_umask() {
+    let (_scratch, ada, _) = shared();
+    ada.write("ada/file", "text").unwrap();
+    ada.create_dir("ada/dir").unwrap();
+    ada.symlink("file", "ada/link").unwrap();
+    for (path, mode) in [("ada/file", 0o640), ("ada/dir", 0o750)] {
+        let found = ada.metadata(path).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode()), (ADA, ADA, mode), "{path}");
+    }
+    assert_eq!(ada.symlink_metadata("ada/link").unwrap().uid(), ADA);
+    ada.set_permissions("ada/dir", 0o2770).unwrap();
+    assert_eq!(errno(ada.chown("ada/dir", None, Some(50))), 0);
+    ada.set_permissions("ada/dir", 0o2770).unwrap();
+    ada.write("ada/dir/file", "").unwrap();
+    assert_eq!(ada.metadata("ada/dir/file").unwrap().gid(), 50, "of a directory that says so");
+}
+
+#[test]
+fn a_directory_that_is_closed_to_a_user_hides_all_below() {
+    let (_scratch, ada, bob) = shared();
+    ada.write("ada/file", "text").unwrap();
+    ada.set_permissions("ada/file", 0o666).unwrap();
+    for refused in [
+        errno(bob.read("ada/file")),
+        errno(bob.metadata("ada/file")),
+        errno(bob.metadata("ada/missing")),
+        errno(bob.write("ada/new", "x")),
+        errno(bob.read_dir("ada")),
+        errno(bob.rename("ada/file", "bob/file")),
+        errno(bob.hard_link("ada/file", "bob/file")),
+        errno(bob.walk("ada").collect::<betrfs_std::Result<Vec<_>>>()),
+    ] {
+        assert_eq!(refused, EACCES);
+    }
+    // Who holds the directory is asked when he uses it.
+    let held = bob.open_dir("ada").unwrap();
+    assert_eq!(errno(held.read("file")), EACCES);
+    ada.set_permissions("ada", 0o711).unwrap();
+    assert_eq!(held.read("file").unwrap(), b"text");
+    assert_eq!(errno(held.read_dir(".")), EACCES);
+    // A file that is open stays open.
+    let file = held.open_file("file").unwrap();
+    ada.set_permissions("ada", 0o700).unwrap();
+    assert_eq!(file.read_at(&mut [0; 4], 0).unwrap(), 4);
+}
+
+#[test]
+fn bits_of_the_file_decide_how_it_is_opened() {
+    let (_scratch, ada, bob) = shared();
+    bob.write("bob/file", "text").unwrap();
+    bob.set_permissions("bob/file", 0o644).unwrap();
+    assert_eq!(ada.read("bob/file").unwrap(), b"text");
+    assert_eq!((errno(ada.write("bob/file", "x")), errno(ada.append("bob/file", "x"))), (EACCES, EACCES));
+    assert_eq!((errno(ada.write("bob/new", "x")), errno(ada.create_dir("bob/new"))), (EACCES, EACCES));
+    assert_eq!(errno(ada.create_dir("bob/file")), 17, "what exists comes first");
+    bob.set_permissions("bob/file", 0o200).unwrap();
+    assert_eq!((errno(bob.read("bob/file")), errno(bob.write("bob/file", "x"))), (EACCES, 0));
+    assert_eq!(
+        (errno(ada.set_permissions("bob/file", 0o777)), errno(ada.set_times("bob/file", None, None))),
+        (EPERM, EPERM)
+    );
+    assert_eq!(
+        (errno(bob.chown("bob/file", Some(ADA), None)), errno(bob.chown("bob/file", None, Some(50)))),
+        (EPERM, 0)
+    );
+}
+
+#[test]
+fn in_a_sticky_directory_each_removes_his_own() {
+    let (_scratch, ada, bob) = shared();
+    ada.write("tmp/ada", "x").unwrap();
+    bob.write("tmp/bob", "x").unwrap();
+    for refused in [
+        errno(bob.remove_file("tmp/ada")),
+        errno(bob.rename("tmp/ada", "tmp/new")),
+        errno(bob.rename("tmp/bob", "tmp/ada")),
+        errno(bob.rename_exchange("tmp/bob", "tmp/ada")),
+    ] {
+        assert_eq!(refused, EPERM);
+    }
+    assert_eq!((errno(ada.remove_file("tmp/ada")), errno(bob.rename("tmp/bob", "tmp/ada"))), (0, 0));
+    ada.write("all/ada", "x").unwrap();
+    assert_eq!(errno(bob.remove_file("all/ada")), 0, "elsewhere the directory's bits count alone");
+}
+
+#[test]
+fn set_id_bits_fall_when_others_write() {
+    let (scratch, ada, bob) = shared();
+    ada.write("all/program", "x").unwrap();
+    for (what, change) in [
+        ("write", (|bob| bob.write("all/program", "y").unwrap()) as fn(&Dir)),
+        ("append", |bob| bob.append("all/program", "y").unwrap()),
+        ("a handle", |bob| {
+            let file = betrfs_std::OpenOptions::new().write(true).open(bob, "all/program").unwrap();
+            file.write_at(b"y", 0).unwrap();
+        }),
+        ("a cut", |bob| {
+            let file = betrfs_std::OpenOptions::new().write(true).open(bob, "all/program").unwrap();
+            file.set_len(0).unwrap();
+        }),
+    ] {
+        ada.set_permissions("all/program", 0o4777).unwrap();
+        change(&bob);
+        assert_eq!(ada.metadata("all/program").unwrap().mode(), 0o777, "{what}");
+    }
+    ada.set_permissions("all/program", 0o4777).unwrap();
+    user(&scratch.fs, 0).write("all/program", "z").unwrap();
+    assert_eq!(ada.metadata("all/program").unwrap().mode(), 0o4777, "root keeps them");
+}
+
+#[test]
+fn whole_trees_are_for_root_and_who_opened_the_volume() {
+    let (scratch, ada, _) = shared();
+    ada.create_dir("ada/tree").unwrap();
+    for refused in [
+        errno(ada.clone_tree("ada/tree", "ada/copy")),
+        errno(ada.rm_tree("ada/tree")),
+        errno(ada.snapshot("ada/tree", "one")),
+        errno(ada.snapshots("ada/tree")),
+        errno(ada.remove_snapshot("ada/tree", "one")),
+        errno(ada.usage("ada/tree")),
+    ] {
+        assert_eq!(refused, EPERM);
+    }
+    scratch.fs.clone_tree("ada/tree", "ada/copy").unwrap();
+    assert_eq!(ada.metadata("ada/copy").unwrap().uid(), ADA, "a copy keeps its owner");
+}
+
+#[test]
+fn attributes_of_root_are_not_shown() {
+    let (scratch, ada, bob) = shared();
+    ada.write("all/file", "x").unwrap();
+    ada.set_xattr("all/file", "user.a", "1", XattrMode::Any).unwrap();
+    user(&scratch.fs, 0).set_xattr("all/file", "trusted.b", "2", XattrMode::Any).unwrap();
+    assert_eq!(ada.list_xattrs("all/file").unwrap(), ["user.a"]);
+    assert_eq!(
+        (errno(ada.get_xattr("all/file", "trusted.b")), errno(bob.get_xattr("all/file", "user.a"))),
+        (61, EACCES)
+    );
+    assert_eq!(errno(bob.set_xattr("all/file", "user.a", "2", XattrMode::Any)), EACCES);
+}
