@@ -7,6 +7,7 @@ use betree_platform::sync::atomic::{AtomicBool, Ordering};
 use betree_platform::sync::{Mutex, RwLock};
 use hashbrown::HashMap;
 
+use crate::events;
 use crate::memtable::Memtable;
 use crate::merge_yield::MergeYield;
 use crate::message::Msn;
@@ -95,7 +96,10 @@ impl Dict {
     pub fn evict_headers(&self) {
         let unchanging = self.structure.try_lock();
         let with_interior = unchanging.is_some() || planted::is(Bug::OldVersionsForgotten);
-        self.state.write().evict_headers(with_interior);
+        let headers = self.state.write().evict_headers(with_interior);
+        if headers > 0 {
+            events::headers_evicted(self.index, headers);
+        }
     }
 }
 
@@ -155,12 +159,14 @@ impl DictState {
         self.nodes.values().any(|resident| resident.kept == Kept::Dirty)
     }
 
-    /// As [`Dict::evict_headers`].
-    fn evict_headers(&mut self, with_interior: bool) {
+    /// As [`Dict::evict_headers`]. Returns how many.
+    fn evict_headers(&mut self, with_interior: bool) -> usize {
+        let before = self.nodes.len();
         self.nodes.retain(|_, r| {
             let touched = r.touched.swap(false, Ordering::Relaxed);
             r.kept != Kept::Clean || touched || r.node.height > 0 && !with_interior
         });
+        before - self.nodes.len()
     }
 
     /// The bytes of messages that have not arrived at the root.

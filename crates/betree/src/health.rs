@@ -83,8 +83,13 @@ impl Health {
         }
     }
 
+    /// Nanoseconds since 1970-01-01 00:00 UTC by the watcher's clock; `None` without a watcher.
+    pub fn now_ns(&self) -> Option<i64> {
+        self.watcher.as_ref().map(|watcher| watcher.now_ns())
+    }
+
     fn turn(&self, applies: impl Fn(&State) -> bool, into: impl Fn(Trouble) -> State, why: &str) {
-        let since_ns = self.watcher.as_ref().map_or(0, |watcher| watcher.now_ns());
+        let since_ns = self.now_ns().unwrap_or(0);
         let mut state = self.state.lock();
         if applies(&state) {
             let new = into(Trouble { why: why.into(), since_ns });

@@ -60,6 +60,31 @@
 //!
 //! Without threads all of it still works: a writer that finds no room does the work itself, and a checkpoint
 //! is written by its caller.
+//!
+//! # Events
+//!
+//! The engine has events for `tracing`. Their targets, levels and fields stay as they are. None holds a key
+//! or a value.
+//!
+//! | target | level | when | fields |
+//! |---|---|---|---|
+//! | `betree::commit` | trace | a batch was committed | `first_msn`, `changes`, `clones`, `bytes` |
+//! | `betree::flush` | debug | messages went down | `dictionary`, `node`, `bytes`, `reached` |
+//! | `betree::split` | debug | new nodes took the place of one | `dictionary`, `node`, `bytes`, `parts` |
+//! | `betree::merge` | debug | a new node took the place of neighbours | `dictionary`, `node`, `bytes`, `edges` |
+//! | `betree::clone` | debug | clones came to a tree | `dictionary`, `clones`, `deletes`, `nodes` |
+//! | `betree::checkpoint` | info | one begins | `clean` |
+//! | | | it is captured | `next_msn`, `nodes`, `pages` |
+//! | | | it is committed | `generation`, `bytes`, with a [`Watcher`] `duration_ns` |
+//! | | | it is not needed, or failed | `error` |
+//! | `betree::evict` | trace | pieces of nodes left memory | `pieces`, `bytes`, `left_bytes` |
+//! | | | headers of nodes did | `dictionary`, `headers` |
+//! | `betree::recover` | info | the log was replayed | `segments`, `batches`, `next_msn` |
+//! | | | the volume is open | `generation`, `dictionaries`, `was_closed` |
+//!
+//! Locks may be held when an event comes: a subscriber must not call the environment.
+//!
+//! `node` is the node's slot and generation in the node table, as in findings of a check.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -76,6 +101,7 @@ mod dict;
 mod engine;
 mod env;
 mod error;
+mod events;
 mod format;
 mod health;
 #[cfg(test)]

@@ -343,6 +343,11 @@ impl CapturedTable {
         Ok(())
     }
 
+    /// The number of pages to write.
+    pub fn pages_len(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Whether there are no pages to write and no extents to free.
     pub fn is_clean(&self) -> bool {
         self.pages.is_empty() && self.retired.is_empty()

@@ -25,7 +25,7 @@ use log::Place;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
 Exit codes:
   0  done, nothing wrong
   1  failed, or a problem was found; standard error says what and where
@@ -35,12 +35,15 @@ Called as mkfs.betrfs, fsck.betrfs, mount.betrfs, umount.betrfs, or with `fuse.`
 it is `betrfs mkfs`, `check`, `mount` or `umount`. fsck.betrfs ends with the exit codes of fsck(8): 4 for a \
 damaged volume, 8 if it failed, 16 for a wrong command line; mount.betrfs and umount.betrfs with those of \
 mount(8): 1 for a wrong command line or a lack of rights, 2 if the system is out of a resource, 8 if it \
-was interrupted, 32 for any other failure.";
+was interrupted, 32 for any other failure.
+
+Environment:
+  BETRFS_LOG  levels of the log by target, beside the usual ones: betree=info shows checkpoints";
 
 /// A file system in which every directory can be renamed, cloned or deleted in a bounded number of
 /// I/Os and still be scanned at the speed of the disk.
 #[derive(Parser)]
-#[command(name = "betrfs", bin_name = "betrfs", version, after_help = EXIT_CODES)]
+#[command(name = "betrfs", bin_name = "betrfs", version, after_help = AFTER_HELP)]
 struct Arguments {
     /// Log to standard error (twice: in detail)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]

@@ -15,6 +15,7 @@ use betree_platform::BLOCK_BYTES;
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::events;
 pub(crate) use on_device::OnDevice;
 #[cfg(test)]
 pub(crate) use on_device::RUNS_MAX;
@@ -233,13 +234,21 @@ impl Cache {
         }
         // Two rounds at most: the first clears the touched marks.
         let mut steps_left = self.clock.lock().pieces.len() * 2;
+        let (mut pieces, before_bytes) = (0, self.resident_bytes());
         while steps_left > 0 && self.resident_bytes() > self.budget_bytes {
             steps_left -= 1;
-            let Some(weak) = self.clock.lock().pieces.pop_front() else { return };
+            let Some(weak) = self.clock.lock().pieces.pop_front() else { break };
             let Some(piece) = weak.upgrade() else { continue };
             if piece.take_touched() || !piece.evict() {
                 self.clock.lock().pieces.push_back(weak);
+            } else {
+                pieces += 1;
             }
+        }
+        if pieces > 0 {
+            // Other threads may have read pieces meanwhile.
+            let left_bytes = self.resident_bytes();
+            events::evicted(pieces, before_bytes.saturating_sub(left_bytes), left_bytes);
         }
     }
 }

@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::dict::Dict;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::events;
 use crate::format::superblock::{DICTS_MAX, DIRECTORY_PARTS_MAX, DictRoot, Superblock, TablePlace, slots};
 use crate::format::table::{encode_directory, encode_page};
 use crate::invariant::internal;
@@ -33,12 +34,22 @@ pub(crate) struct Committed {
     pub directory: Option<Arc<Extent>>,
 }
 
+/// Written nodes of a dictionary.
+#[derive(Default)]
+struct Written {
+    bytes: u64,
+    /// The first error.
+    failure: Option<Error>,
+}
+
 /// The state of an engine at one moment, to be written.
 pub(crate) struct Captured {
     dirty: Vec<HashMap<NodeId, Arc<Node>>>,
     table: CapturedTable,
     roots: [DictRoot; DICTS_MAX],
     next_msn: Msn,
+    /// The time of the capture, if there is a clock: nanoseconds since 1970-01-01 00:00 UTC.
+    at_ns: Option<i64>,
 }
 
 impl Captured {
@@ -71,7 +82,7 @@ impl Engine {
             *root = DictRoot { slot: state.root.slot, generation: state.root.generation, applied_msn };
             dirty.push(state.capture_dirty());
         }
-        Captured { dirty, table: table.capture(), roots, next_msn }
+        Captured { dirty, table: table.capture(), roots, next_msn, at_ns: self.store.disk.health.now_ns() }
     }
 
     /// Writes a captured state and makes it the volume's, with the log beginning at the superblock's
@@ -87,10 +98,16 @@ impl Engine {
         superblock: Superblock,
         on_progress: &dyn Fn(),
     ) -> Result<()> {
+        let nodes = captured.dirty.iter().map(HashMap::len).sum();
+        // Not earlier: writers wait while it is captured.
+        events::checkpoint_captured(captured.next_msn, nodes, captured.table.pages_len());
         match self.write_captured(committed, &mut captured, superblock, on_progress) {
-            Ok(()) => {
+            Ok(bytes) => {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-                self.store.disk.health.device_has_room();
+                let health = &self.store.disk.health;
+                health.device_has_room();
+                let took_ns = captured.at_ns.zip(health.now_ns()).map(|(from, to)| to.saturating_sub(from));
+                events::checkpoint_committed(committed.superblock.generation, bytes, took_ns);
                 // Dropping the captured state frees the extents that only the last checkpoint named.
                 Ok(())
             }
@@ -100,38 +117,43 @@ impl Engine {
                     dirty.values().for_each(|node| state.capture_done(node, false));
                 }
                 self.table.lock().give_back(captured.table);
+                events::checkpoint_failed(&error);
                 Err(error)
             }
         }
     }
 
+    /// Returns the number of bytes of nodes and of the node table that it has written.
     fn write_captured(
         &self,
         committed: &mut Committed,
         captured: &mut Captured,
         superblock: Superblock,
         on_progress: &dyn Fn(),
-    ) -> Result<()> {
+    ) -> Result<u64> {
         if planted::is(planted::Bug::ExtentReusedOneCheckpointEarly) {
             captured.table.retired.clear();
         }
         let generation = committed.superblock.generation + 1;
         self.store.generation.store(generation, Ordering::Relaxed);
+        let mut written_bytes = 0;
         for (index, dict) in self.dicts.iter().enumerate() {
             let captured_of = captured.dirty.get(index).zip(captured.roots.get(index));
             let (dirty, root) = captured_of.ok_or_else(|| internal!("every dictionary is captured"))?;
             let order = in_key_order(dirty, NodeId { slot: root.slot, generation: root.generation });
-            self.write_nodes(dict, order, &mut captured.table, on_progress)?;
+            written_bytes += self.write_nodes(dict, order, &mut captured.table, on_progress)?;
         }
         let pages: Vec<_> = captured.table.pages().collect();
         for (index, slots) in pages {
             let bytes = encode_page(index, &slots);
             let extent = self.write_extent(&bytes, usize::MAX)?;
+            written_bytes += extent.len_blocks() * BLOCK_BYTES as u64;
             let place = PagePlace { extent, len_bytes: bytes.len() as u32, checksum: xxh3_64(&bytes) };
             self.table.lock().page_written(index, place, &mut captured.table);
         }
         let bytes = encode_directory(&self.table.lock().directory());
         let directory = self.write_extent(&bytes, DIRECTORY_PARTS_MAX)?;
+        written_bytes += directory.len_blocks() * BLOCK_BYTES as u64;
         if !planted::is(planted::Bug::MissingSyncBeforeSuperblock) {
             self.store.disk.sync()?;
         }
@@ -145,29 +167,30 @@ impl Engine {
         slots::store(&self.store.disk, &superblock)?;
         committed.superblock = superblock;
         captured.table.retired.extend(committed.directory.replace(directory));
-        Ok(())
+        Ok(written_bytes)
     }
 
-    /// Writes nodes of a dictionary, several at a time if the platform lends threads for it.
+    /// Writes nodes of a dictionary, several at a time if the platform lends threads for it. Returns the
+    /// number of bytes written.
     fn write_nodes(
         &self,
         dict: &Dict,
         order: Vec<Arc<Node>>,
         table: &mut CapturedTable,
         on_progress: &dyn Fn(),
-    ) -> Result<()> {
-        let mut failed = None;
+    ) -> Result<u64> {
+        let mut written = Written::default();
         for node in order {
             let last = self.table.lock().place(node.id);
             self.store.writeback.write(&self.store, dict.index as u8, node, last);
-            self.nodes_written(dict, self.store.writeback.take_done(), table, &mut failed);
+            self.nodes_written(dict, self.store.writeback.take_done(), table, &mut written);
             on_progress();
-            if failed.is_some() {
+            if written.failure.is_some() {
                 break;
             }
         }
-        self.nodes_written(dict, self.store.writeback.finish(), table, &mut failed);
-        failed.map_or(Ok(()), Err)
+        self.nodes_written(dict, self.store.writeback.finish(), table, &mut written);
+        written.failure.map_or(Ok(written.bytes), Err)
     }
 
     fn nodes_written(
@@ -175,7 +198,7 @@ impl Engine {
         dict: &Dict,
         done: Vec<Result<Outgoing>>,
         table: &mut CapturedTable,
-        failed: &mut Option<Error>,
+        written: &mut Written,
     ) {
         for result in done {
             match result {
@@ -184,9 +207,10 @@ impl Engine {
                     self.counters.kept_bytes.fetch_add(outgoing.kept_bytes, Ordering::Relaxed);
                     let named = self.table.lock().written(outgoing.node.id, &outgoing.place, table);
                     dict.state.write().capture_done(&outgoing.node, named.is_ok());
-                    *failed = failed.take().or(named.err());
+                    written.bytes += outgoing.written_bytes();
+                    written.failure = written.failure.take().or(named.err());
                 }
-                Err(error) => *failed = failed.take().or(Some(error)),
+                Err(error) => written.failure = written.failure.take().or(Some(error)),
             }
         }
     }

@@ -9,15 +9,39 @@ use super::Engine;
 use crate::batch::RangeChange;
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::events;
 use crate::format::record::{Change, Changes};
 use crate::message::Msn;
 use crate::tree::TreeChange;
+
+/// The numbers of range changes and of new nodes of one dictionary, for an event once no writer waits.
+pub(crate) struct Installed {
+    dictionary: usize,
+    clones: usize,
+    deletes: usize,
+    nodes: usize,
+}
+
+impl Installed {
+    /// Sends the event.
+    pub fn send(&self) {
+        events::cloned(self.dictionary, self.clones, self.deletes, self.nodes);
+    }
+}
+
+/// The range changes of one batch in the tree of one dictionary.
+struct Prepared<'e> {
+    dict: &'e Dict,
+    change: TreeChange,
+    clones: usize,
+    deletes: usize,
+}
 
 /// New nodes of the trees for the range changes of one batch. Dropping it gives back the node ids that it
 /// reserved, unless it was installed.
 pub(crate) struct PreparedRanges<'e> {
     engine: &'e Engine,
-    changes: Vec<(&'e Dict, TreeChange)>,
+    changes: Vec<Prepared<'e>>,
 }
 
 impl<'e> PreparedRanges<'e> {
@@ -58,7 +82,11 @@ impl<'e> PreparedRanges<'e> {
             }
             if !mine.is_empty() {
                 let change = engine.tree_of(dict).change_ranges(&mine, key_bytes_max)?;
-                prepared.changes.push((dict, change));
+                let is_clone =
+                    |change: &&(Msn, RangeChange<'_>)| matches!(change.1, RangeChange::Clone { .. });
+                let clones = mine.iter().filter(is_clone).count();
+                let deletes = mine.len() - clones;
+                prepared.changes.push(Prepared { dict, change, clones, deletes });
             }
         }
         Ok(prepared)
@@ -67,7 +95,7 @@ impl<'e> PreparedRanges<'e> {
     /// How many more bytes will be owed to the device once it is installed.
     pub fn owed_bytes(&self) -> u64 {
         let mut more = 0;
-        for (dict, change) in &self.changes {
+        for Prepared { dict, change, .. } in &self.changes {
             let state = dict.state.read();
             for node in change.added.iter().chain(&change.changed) {
                 let now = state.node(node.id).map_or(0, |node| node.charge.owed_bytes());
@@ -77,22 +105,27 @@ impl<'e> PreparedRanges<'e> {
         more
     }
 
-    /// Installs the changes; `last_msn` is the number of the last one.
-    pub fn install(mut self, last_msn: Msn) {
-        for (dict, change) in self.changes.drain(..) {
+    /// Installs the changes; `last_msn` is the number of the last one. Returns the numbers for
+    /// events.
+    pub fn install(mut self, last_msn: Msn) -> Vec<Installed> {
+        let mut installed = Vec::with_capacity(self.changes.len());
+        for Prepared { dict, change, clones, deletes } in self.changes.drain(..) {
+            let nodes = change.added.len();
             self.engine.tree_of(dict).install(change);
+            installed.push(Installed { dictionary: dict.index, clones, deletes, nodes });
         }
         for dict in &self.engine.dicts {
             let mut state = dict.state.write();
             state.applied_msn = state.applied_msn.max(last_msn);
         }
         self.engine.unbalanced.store(true, Ordering::Relaxed);
+        installed
     }
 }
 
 impl Drop for PreparedRanges<'_> {
     fn drop(&mut self) {
-        for (dict, change) in &self.changes {
+        for Prepared { dict, change, .. } in &self.changes {
             self.engine.tree_of(dict).cancel(change);
         }
     }

@@ -6,8 +6,9 @@ use super::Env;
 use super::closing::End;
 use crate::batch::Batch;
 use crate::engine::admission::Claim;
-use crate::engine::commit_ranges::PreparedRanges;
+use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::invariant::invariant;
 use crate::message::Msn;
 
@@ -56,15 +57,15 @@ impl Env {
         }
         self.throttle(batch.bytes())?;
         let claim = Claim::of(batch, self.engine.room().reserve_bytes());
-        if batch.clones() > 0 {
+        let first_msn = if batch.clones() > 0 {
             let mut committed = self.commit_ranges(batch, &claim);
-            if committed == Err(Error::NoSpace) {
+            if matches!(committed, Err(Error::NoSpace)) {
                 self.make_room(&claim)?;
                 committed = self.commit_ranges(batch, &claim);
             }
             // It has brought memtables to the trees; other threads may wait for that.
             self.scheduler.tell_done(None);
-            committed?;
+            committed?
         } else {
             let mut commit = self.lock_with_room(&claim)?;
             self.writable(&commit)?;
@@ -74,7 +75,9 @@ impl Env {
             self.engine.take(first_msn, batch.record())?;
             commit.next_msn = first_msn + batch.len() as u64;
             self.engine.admission.put_back(claim.drawn_bytes);
-        }
+            first_msn
+        };
+        events::committed(first_msn, batch.len(), batch.clones(), batch.bytes());
         self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
         if batch.frees() {
             self.engine.admission.expect_space(batch.frees_bytes());
@@ -89,8 +92,9 @@ impl Env {
     }
 
     /// Commits a batch with clones. All earlier changes are brought to the roots, where the range changes of
-    /// the batch take effect; its other changes go to the memtables as usual.
-    fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<()> {
+    /// the batch take effect; its other changes go to the memtables as usual. Returns the number of the first
+    /// change.
+    fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<Msn> {
         let (record, count) = batch.ranges_first()?;
         invariant!(count > 0, "a batch with clones has changes of ranges");
         let most = batch.clone_key_bytes_max();
@@ -119,14 +123,15 @@ impl Env {
         }
         self.log.append(first_msn, batch.len() as u32, &record)?;
         // Nothing after this line fails, as in `commit`.
-        prepared.install(first_msn + u64::from(count) - 1);
+        let installed = prepared.install(first_msn + u64::from(count) - 1);
         engine.take(first_msn, &record)?;
         commit.next_msn = first_msn + batch.len() as u64;
         engine.admission.put_back(claim.drawn_bytes);
         drop(commit);
         drop(structures);
+        installed.iter().for_each(Installed::send);
         self.scheduler.call();
-        Ok(())
+        Ok(first_msn)
     }
 
     pub(super) fn writable(&self, commit: &Committer) -> Result<()> {

@@ -4,6 +4,7 @@ use super::Env;
 use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::{Captured, Committed};
 use crate::error::{Error, Result};
+use crate::events;
 use crate::format::superblock::Superblock;
 
 impl Env {
@@ -62,6 +63,7 @@ impl Env {
     }
 
     fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {
+        events::checkpoint_begins(clean);
         // Range bounds are noted in memory alone, and replay notes only those of logged batches again: a
         // crash should leave few.
         self.unless_unreadable(self.engine.reclaim_hidden(if clean { 1 } else { RANGE_BOUNDS_AT_ONCE / 4 }))?;
@@ -71,6 +73,7 @@ impl Env {
         let identity = self.identity.lock().clone();
         let superblock = Superblock { clean, log_start, identity, ..committed.superblock.clone() };
         if superblock == committed.superblock && captured.is_same(&superblock) {
+            events::checkpoint_unneeded();
             return Ok(());
         }
         self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;

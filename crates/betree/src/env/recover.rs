@@ -11,10 +11,11 @@ use crate::cache::Cache;
 use crate::dict::Dict;
 use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::Committed;
-use crate::engine::commit_ranges::PreparedRanges;
+use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::events;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
@@ -133,6 +134,7 @@ impl Env {
             tree.set_root(tree.new_node(1, Cut::LOW, Cut::HIGH, body));
         }
         let mut committed = Committed { superblock: superblock.clone(), directory: None };
+        events::checkpoint_begins(true);
         let captured = engine.capture(FIRST_MSN);
         engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
         slots::format(&engine.store.disk, &committed.superblock)
@@ -208,7 +210,7 @@ impl Env {
                 // A batch that was accepted once is within every limit.
                 let changes =
                     PreparedRanges::new(&engine, &structures, first_msn, record, ranges, usize::MAX)?;
-                changes.install(last_msn(first_msn, ranges));
+                changes.install(last_msn(first_msn, ranges)).iter().for_each(Installed::send);
                 engine.note_range_bounds(record);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
@@ -222,6 +224,7 @@ impl Env {
                 if !for_reading && engine.store.cache.dirty_bytes() > engine.store.cache.budget_bytes() / 3 {
                     // The log stays as it is: if the replay has to begin anew, it skips the changes that this
                     // checkpoint holds.
+                    events::checkpoint_begins(false);
                     let captured = engine.capture(next_msn);
                     engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
                 }
@@ -229,7 +232,8 @@ impl Env {
             Ok(())
         };
         let mut log_position = superblock.log_start.position;
-        if !superblock.clean {
+        let was_closed = superblock.clean;
+        if !was_closed {
             // Nothing was logged after a clean close: opening writes a superblock that is not clean before
             // any log record.
             let from = &superblock.log_start;
@@ -237,6 +241,7 @@ impl Env {
             if let Some(lost) = end.lost {
                 return Err(lost);
             }
+            events::replayed(end.segments, end.records, next_msn);
             log_position = end.next.position;
         }
         // Always a new epoch: bytes that a crash left behind the last good segment (or at the start, if there
@@ -250,6 +255,7 @@ impl Env {
         }
         let superblock = Superblock { clean: false, log_start, ..superblock };
         if !for_reading {
+            events::checkpoint_begins(false);
             let captured = engine.capture(next_msn);
             engine.write_checkpoint(&mut committed, captured, superblock.clone(), &|| ())?;
         }
@@ -266,6 +272,7 @@ impl Env {
             let root = dict.state.read().root;
             let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
         }
+        events::opened(committed.superblock.generation, engine.dicts.len(), was_closed);
         let opened =
             Opened { bad_copies: loaded.bad_slots, is_damaged: false, for_reading, replayed_batches };
         Ok(Env::new(engine, log, next_msn, committed, opened))

@@ -40,6 +40,13 @@ pub(crate) struct Outgoing {
     pieces: Vec<WrittenPiece>,
 }
 
+impl Outgoing {
+    /// The bytes of the new blocks.
+    pub fn written_bytes(&self) -> u64 {
+        (self.blocks * BLOCK_BYTES) as u64
+    }
+}
+
 /// A piece of a node with its runs in the new extent.
 struct WrittenPiece {
     piece: Arc<Piece>,

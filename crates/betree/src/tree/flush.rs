@@ -6,6 +6,7 @@ use super::apply_messages::{Applied, Messages};
 use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::dict::DictState;
 use crate::error::Result;
+use crate::events;
 use crate::invariant::internal;
 use crate::key::Cut;
 use crate::memtable::Memtable;
@@ -25,6 +26,7 @@ impl Tree<'_> {
         if !edge.has_pending() {
             return Ok(edge.child.into_iter().collect());
         }
+        let bytes = edge.pending_bytes();
         let run = edge.partition.as_ref().map(|piece| self.store.run(piece)).transpose()?;
         let mut applied = Applied { may_pass, ..Applied::default() };
         let messages = Messages::of(run.as_deref(), edge.gotos.clone());
@@ -33,6 +35,7 @@ impl Tree<'_> {
         *edges.get_mut(index).ok_or_else(|| internal!(EDGE_IS_THERE))? = new;
         applied.change.changed.push(self.with_body(parent, Body::Interior(edges)));
         self.install(applied.change);
+        events::flushed(self.dict.index, parent.id, bytes, applied.reached.len());
         Ok(applied.reached)
     }
 
@@ -69,6 +72,7 @@ impl Tree<'_> {
             state.frozen.pop_front();
             state.applied_msn = last;
         });
+        events::memtable_flushed(self.dict.index, root.id, memtable.bytes(), applied.reached.len());
         Ok(applied.reached)
     }
 

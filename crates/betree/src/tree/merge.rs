@@ -8,6 +8,7 @@ use super::leaf_builder::LeafBuilder;
 use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
+use crate::events;
 use crate::invariant::internal;
 use crate::node::{Body, Edge, Node, live, shown_edges};
 use crate::planted::{self, Bug};
@@ -124,11 +125,15 @@ impl Tree<'_> {
         edge.gotos = gotos;
         let pending = merged.iter().map(Edge::longest_key_here).max().unwrap_or(0);
         edge.longest_key = edge.longest_key.max(pending.saturating_sub(edge.translation.strip_len as u32));
+        let made = (node.id, node.content_bytes());
         change.added.push(node);
         change.removed.extend(children.iter().filter_map(|(_, child)| Some(child.as_ref()?.id)));
         // Two windows may have shown the same child.
         change.removed.dedup();
-        Ok(Some(self.with_one_edge(parent, from, to, edge, change)))
+        let edges = merged.len();
+        let parent = self.with_one_edge(parent, from, to, edge, change);
+        events::merged(self.dict.index, made.0, made.1, edges);
+        Ok(Some(parent))
     }
 
     /// Puts one edge in the place of those from `from` to `to`, in one step with the rest of a change.

@@ -7,6 +7,7 @@ use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
 use super::{EDGE_IS_THERE, Tree, TreeChange};
 use crate::error::Result;
+use crate::events;
 use crate::invariant::internal;
 use crate::key::{Cut, SEPARATOR};
 use crate::node::{Basement, Body, Edge, Node, inside, shown_basements};
@@ -90,6 +91,7 @@ impl Tree<'_> {
         change.changed.push(parent.clone());
         change.removed.push(child.id);
         self.install(change);
+        events::split(self.dict.index, child.id, child.content_bytes(), cuts.len() - 1);
         Ok(parent)
     }
 

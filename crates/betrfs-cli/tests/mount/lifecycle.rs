@@ -255,6 +255,29 @@ fn without_a_file_the_log_goes_to_the_system() {
 }
 
 #[test]
+fn a_log_has_the_events_of_the_engine_if_they_are_asked_for() {
+    let mounted = Mounted::unmounted();
+    let log_of_a_life = |asked: &str| {
+        let log = mounted.volume.with_file_name(format!("log of {asked}"));
+        let mut mount = betrfs();
+        mount.env("BETRFS_LOG", asked).arg("mount").arg(&mounted.volume).arg(&mounted.dir);
+        ok(&mount.arg("--log").arg(&log).output().unwrap());
+        fs::write(mounted.path("f"), b"kept").unwrap();
+        mounted.umount();
+        fs::read_to_string(log).unwrap()
+    };
+    let usual = log_of_a_life("");
+    assert!(!usual.contains("betree::") && usual.contains("INFO"), "{usual}");
+    let with_engine = log_of_a_life("betree=info");
+    for event in ["betree::recover: the volume is open", "betree::checkpoint: a checkpoint is committed"] {
+        assert!(with_engine.contains(event), "{with_engine}");
+    }
+    assert!(with_engine.contains("duration_ns=") && !with_engine.contains("betree::commit"), "{with_engine}");
+    let refused = log_of_a_life("betree=loud");
+    assert!(refused.contains("BETRFS_LOG is not used") && !refused.contains("betree::"), "{refused}");
+}
+
+#[test]
 fn a_full_log_does_not_end_the_server() {
     let mounted = Mounted::unmounted();
     let mut mount = betrfs();
