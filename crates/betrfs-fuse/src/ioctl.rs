@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use betree_platform::Platform;
 use betrfs::{Held, SNAPSHOTS_NAME, SnapshotsBelow};
-use rustix::fs::{Access, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, IFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, NoArg, Setter, ioctl};
 use rustix::process::Uid;
@@ -67,7 +67,8 @@ pub fn approach(path: &Path) -> Result<(), Unheard> {
 ///
 /// # Errors
 /// The operating system's; `ENOTTY` if `source` is on no BetrFS mount, `ELOOP` if it is a symbolic link,
-/// `ENODEV` if it is no file or directory, `EXDEV` if `target` is not on the same mount.
+/// `ENODEV` if it is no file or directory, `EXDEV` if `target` is not on the same mount, `EPERM` if the
+/// directory of `target` is immutable or append-only: a finished copy cannot be renamed there.
 pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Result<()> {
     let from = open_plain(source, OFlags::NOFOLLOW)?;
     let is_dir = from.metadata()?.is_dir();
@@ -78,6 +79,9 @@ pub fn clone(source: &Path, target: &Path, platform: &dyn Platform) -> io::Resul
     }
     if MountEntry::of(&parent)?.device != MountEntry::of(&from)?.device {
         return Err(Errno::XDEV.into());
+    }
+    if keeps_names(parent.as_fd()) {
+        return Err(Errno::PERM.into());
     }
     let copy = Unfinished::make(&parent, platform, is_dir)?;
     // SAFETY: the ioctl reads a u64, and the argument is one.
@@ -168,6 +172,14 @@ fn is_empty(dir: &File) -> io::Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// Whether the flags of a directory keep its names from being removed, as far as the caller may read them.
+fn keeps_names(dir: BorrowedFd<'_>) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = rustix::fs::openat(dir, ".", flags, Mode::empty());
+    let flags = open.and_then(rustix::fs::ioctl_getflags);
+    flags.is_ok_and(|flags| flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND))
 }
 
 /// Opens the parent directory of a path; returns it and the path's last name.
@@ -266,7 +278,8 @@ pub enum RemoveTreeError {
     #[error("{} snapshots hold it", .0.count)]
     Held(Held),
     /// Any other cause: `ENOTTY` if it is on no BetrFS mount, `EPERM` if it is another user's in a sticky
-    /// directory, `EINVAL` if the path does not end with its name.
+    /// directory, or it or its parent is immutable or append-only, `EINVAL` if the path does not end with its
+    /// name.
     #[error(transparent)]
     Os(#[from] io::Error),
 }
@@ -277,7 +290,8 @@ impl From<Errno> for RemoveTreeError {
     }
 }
 
-/// Removes a directory with everything below it. A crash leaves all of it, an empty directory, or nothing.
+/// Removes a directory with everything below it, whose flags are not checked. A crash leaves all of it, an
+/// empty directory, or nothing.
 ///
 /// # Errors
 /// Nothing was removed then.
@@ -295,6 +309,9 @@ pub fn remove_tree(dir: &Path, snapshots: SnapshotsBelow) -> Result<(), RemoveTr
         return Err(Errno::PERM.into());
     }
     rustix::fs::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::empty())?;
+    if keeps_names(parent.as_fd()) {
+        return Err(Errno::PERM.into());
+    }
     // SAFETY: neither ioctl takes an argument.
     let emptied = match snapshots {
         SnapshotsBelow::Hold => unsafe { ioctl(&open, NoArg::<EMPTY>::new()) },

@@ -23,6 +23,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::Busy | Error::HeldBySnapshots => Errno::BUSY,
         Error::NoSuchPlace => Errno::NXIO,
         Error::ReadOnly { .. } | Error::InSnapshot => Errno::ROFS,
+        Error::Protected | Error::NotPermitted => Errno::PERM,
         Error::Engine(error) => engine(error),
         // All others are failures of the volume.
         _ => Errno::IO,

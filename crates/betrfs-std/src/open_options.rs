@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use betrfs::{Error as VolumeError, FileType, SetAttr};
+use betrfs::{Error as VolumeError, FileType, SetAttr, Writing};
 
 use crate::dir::{Dir, FILE_MODE};
 use crate::error::{Context, ErrorKind, Kinded, Result};
@@ -177,9 +177,8 @@ impl OpenOptions {
         may(dir.caller(), &found.attr, wanted)?;
         if writes {
             dir.opened().refuse_read_only()?;
-            if dir.opened().volume.is_read_only(found.id())? {
-                return Err(VolumeError::InSnapshot.into());
-            }
+            let writing = if self.append { Writing::AtEnd } else { Writing::Anywhere };
+            dir.opened().volume.check_writable(found.id(), writing)?;
         }
         let file = self.opened(dir, path, found.clone())?;
         if self.truncate {

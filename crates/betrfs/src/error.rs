@@ -36,6 +36,12 @@ pub enum Error {
     /// The object is in a snapshot, which cannot be changed.
     #[error("it is in a snapshot, which cannot be changed")]
     InSnapshot,
+    /// The flags of the object, or of its directory, forbid it ([`InodeFlags`](crate::InodeFlags)).
+    #[error("flags forbid it: `lsattr -d` shows them, `chattr` changes them")]
+    Protected,
+    /// The caller may not do this.
+    #[error("the caller may not do this")]
+    NotPermitted,
     /// An argument is invalid.
     #[error("{0}")]
     Invalid(&'static str),

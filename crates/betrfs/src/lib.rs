@@ -50,9 +50,9 @@ mod volume;
 pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
 pub use types::{
-    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FormatOptions, Held, InodeFlags,
-    InodeId, NewNode, Objects, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr, SnapshotsBelow,
-    StatFs, TimeSet, XattrMode,
+    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions, Held,
+    InodeFlags, InodeId, NewNode, Objects, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr,
+    SnapshotsBelow, StatFs, TimeSet, Writing, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

@@ -93,8 +93,10 @@ impl InodeFlags {
     pub const APPEND: InodeFlags = InodeFlags(0x20);
     /// Backups leave it out.
     pub const NODUMP: InodeFlags = InodeFlags(0x40);
-    /// Its time of the last read stays.
+    /// Its time of the last access stays.
     pub const NOATIME: InodeFlags = InodeFlags(0x80);
+    /// All that this version knows.
+    pub const KNOWN: InodeFlags = InodeFlags(0xf0);
 
     /// Those of these bits.
     pub fn from_bits(bits: u32) -> InodeFlags {
@@ -110,6 +112,47 @@ impl InodeFlags {
     pub fn has(self, others: InodeFlags) -> bool {
         self.0 & others.0 == others.0
     }
+
+    /// The flags in both.
+    #[must_use]
+    pub const fn intersection(self, others: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & others.0)
+    }
+
+    /// The flags in either.
+    #[must_use]
+    pub const fn union(self, others: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 | others.0)
+    }
+
+    /// The flags that are not among the others.
+    #[must_use]
+    pub const fn without(self, others: InodeFlags) -> InodeFlags {
+        InodeFlags(self.0 & !others.0)
+    }
+}
+
+/// Who sets the flags of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlagSetter {
+    /// The user whose inodes may be changed; `None` for those of all users (`CAP_FOWNER`).
+    pub owner: Option<u32>,
+    /// Whether [`InodeFlags::IMMUTABLE`] and [`InodeFlags::APPEND`] may change (`CAP_LINUX_IMMUTABLE`).
+    pub may_protect: bool,
+}
+
+impl FlagSetter {
+    /// May set all flags of all inodes.
+    pub const ROOT: FlagSetter = FlagSetter { owner: None, may_protect: true };
+}
+
+/// How a file is opened for writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// Only at its end (O_APPEND).
+    AtEnd,
+    /// Anywhere, or the opening empties it (O_TRUNC).
+    Anywhere,
 }
 
 /// The properties of a new object.

@@ -12,8 +12,9 @@ use crate::failure::{Failure, Outcome};
 #[command(after_help = "\
 The copy holds every write that has returned, and appears whole or not at all. Both can be changed \
 afterwards, and neither sees the other's changes; unchanged data takes space once. A file with several names \
-inside the source is one file with as many names inside the copy. Only root and the user who mounted the \
-volume may clone.
+inside the source is one file with as many names inside the copy. The copy itself is neither immutable nor \
+append-only (chattr); everything inside keeps its flags. Only root and the user who mounted the volume may \
+clone.
 
 Example:
   betrfs clone /mnt/tree /mnt/copy")]
@@ -39,7 +40,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Some(betrfs_fuse::Errno::XDEV) => format!("{to} is not on the mount of {from}"),
             Some(betrfs_fuse::Errno::EXIST) => format!("{to} exists"),
             Some(betrfs_fuse::Errno::PERM) => {
-                "only root and the user who mounted the volume may clone".to_owned()
+                "only root and the user who mounted the volume may clone, and not into an immutable or \
+                 append-only directory (`lsattr -d` shows flags)"
+                    .to_owned()
             }
             _ => error.to_string(),
         };

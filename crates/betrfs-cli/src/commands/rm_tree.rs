@@ -17,8 +17,8 @@ use crate::path;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Everything below the directory is removed in one operation: after a crash all of it is there or nothing. Then \
-the empty directory is removed. Open files live on until they are closed. Permissions inside are not \
-checked, so only root and the user who mounted the volume may do it.
+the empty directory is removed. Open files live on until they are closed. Permissions and flags \
+(chattr) inside are not checked, so only root and the user who mounted the volume may do it.
 
 If snapshots of the directory or of directories below it exist, nothing is removed without --snapshots.
 
@@ -55,7 +55,8 @@ fn why(error: &io::Error) -> String {
         Some(Errno::NOTDIR) => "it is no directory; a symbolic link is not followed".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
         Some(Errno::PERM) => {
-            "only root and the user who mounted the volume may, in a sticky directory only as its owner"
+            "only root and the user who mounted the volume may, in a sticky directory only as its owner, and \
+             not if it or its parent is immutable or append-only (`lsattr -d` shows flags)"
                 .to_owned()
         }
         _ => error.to_string(),

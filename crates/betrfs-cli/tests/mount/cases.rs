@@ -69,10 +69,12 @@ macro_rules! cases {
 cases! {
     aio_stale_read: "aio-stale-read.py", Mount;
     atime_remount: "atime-remount.sh", Mount;
+    chattr: "chattr.sh", Mount;
     deep_tree_stalls_all: "deep-tree-stalls-all.sh", Mount;
     failed_mount_leaves_dead_mount: "failed-mount-leaves-dead-mount.sh", Mount;
     fallocate_enospc: "fallocate-enospc.py", Mount;
     idmapped_mount: "idmapped-mount.sh", Mount;
+    inode_flags: "inode-flags.py", Mount;
     mount_options: "mount-options.sh", Mount;
     remount_ro: "remount-ro.sh", Mount;
     seek_negative: "seek-negative.py", Mount;

@@ -17,6 +17,7 @@ mod directories;
 mod durable_writes;
 mod full_disk;
 mod helpers;
+mod inode_flags;
 mod kernel_cache;
 mod lifecycle;
 mod mapping;

@@ -11,13 +11,18 @@ pub struct Mapping(&'static mut [u8]);
 impl Mapping {
     /// Maps the first `len` bytes of a file, which must be at least as long.
     pub fn of(file: &File, len: usize) -> Self {
+        Self::try_of(file, len).unwrap()
+    }
+
+    /// The same, if it can be had.
+    pub fn try_of(file: &File, len: usize) -> rustix::io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: nothing else knows the mapping, the file is long enough, and the mapping ends with the
         // slice.
-        Mapping(unsafe {
-            let start = mmap(std::ptr::null_mut(), len, protection, flags, file, 0).unwrap();
-            std::slice::from_raw_parts_mut(start.cast(), len)
-        })
+        unsafe {
+            let start = mmap(std::ptr::null_mut(), len, protection, flags, file, 0)?;
+            Ok(Mapping(std::slice::from_raw_parts_mut(start.cast(), len)))
+        }
     }
 }
 

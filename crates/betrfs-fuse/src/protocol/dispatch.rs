@@ -1,9 +1,11 @@
 //! Dispatch: decodes each kind of request, calls the server, encodes its answer.
 
+mod ioctl;
+
 use std::io;
 use std::sync::Arc;
 
-use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, TimeSet};
+use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetAttr, TimeSet};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -17,7 +19,6 @@ use super::notify::Notifier;
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
 use crate::server::{Answer, Caller, Server};
-use crate::wire::ioctl::{EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, SOURCE, USAGE, WRITTEN_BACK, held_bytes};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// Files keep their pages between opens, and closing them sends no FLUSH.
@@ -38,6 +39,8 @@ pub struct Dispatch {
     notifier: Notifier,
     /// Whether a file may be written past the kernel's pages.
     past_pages: bool,
+    /// Whether the kernel lets only owners set an inode's flags.
+    owners_are_asked_for: bool,
 }
 
 /// One request and the room for its reply.
@@ -75,7 +78,13 @@ impl Dispatch {
     /// The operating system's: a thread is started.
     pub fn start(server: Arc<Server>, sink: Arc<dyn NotifySink>, minor: u32) -> io::Result<Dispatch> {
         let notifier = Notifier::start(Arc::clone(&sink))?;
-        Ok(Dispatch { server, sink, notifier, past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO })
+        Ok(Dispatch {
+            server,
+            sink,
+            notifier,
+            past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO,
+            owners_are_asked_for: minor >= wire::MINOR_OWNERS_ASKED_FOR,
+        })
     }
 
     fn compute(&self, opcode: Opcode, mut r: Request<'_, '_>) -> Answer<usize> {
@@ -183,7 +192,11 @@ impl Dispatch {
                 if server.open(node, flags)? {
                     forget_inode(&*self.sink, node.0, Pages::None);
                 }
-                r.reply(&opened())
+                // A file opened past the pages cannot be mapped writable: the kernel would let a mapping
+                // overwrite it.
+                let writes = flags & OFlags::ACCMODE != OFlags::RDONLY;
+                let past_pages = self.past_pages && writes && server.is_append_only(node);
+                r.reply(&if past_pages { opened_past_pages() } else { opened() })
             }
             Opcode::Release => {
                 let (release, _) = r.body.split::<wire::ReleaseIn>()?;
@@ -204,7 +217,7 @@ impl Dispatch {
                 if write.fh != HANDLE_PAST_PAGES {
                     server.writes_pages(node);
                 }
-                let written = server.write(node, write.offset, data)?;
+                let written = self.write(node, &write, data)?;
                 if write.fh == HANDLE_PAST_PAGES && write.flags & O_DSYNC != 0 {
                     // Only after a write to its pages does the kernel send an FSYNC of its own.
                     server.fsync(node)?;
@@ -258,48 +271,7 @@ impl Dispatch {
                 let bytes_copied = self.copy(node, &r)?;
                 r.reply(&wire::CopyFileRangeOut { bytes_copied })
             }
-            Opcode::Ioctl => {
-                let (ioctl, data) = r.body.split::<wire::IoctlIn>()?;
-                let done = wire::IoctlOut::default();
-                match ioctl.cmd {
-                    SOURCE => {
-                        let offered = server.offer(node, r.caller())?;
-                        self.notifier.write_back(offered.files, offered.written_back)?;
-                        r.reply_bytes(&[done.as_bytes(), offered.token.as_bytes()].concat())
-                    }
-                    WRITTEN_BACK => {
-                        let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-                        server.await_written_back(token)?;
-                        r.reply(&done)
-                    }
-                    FILL => {
-                        let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
-                        server.fill(node, token, r.caller())?;
-                        // It was empty: the kernel has a listing at most, and no dirty page to write back
-                        // first.
-                        let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
-                        forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
-                        r.reply(&done)
-                    }
-                    USAGE => {
-                        let usage = server.usage(node, r.caller())?;
-                        r.reply_bytes(&[done.as_bytes(), usage.as_bytes()].concat())
-                    }
-                    HELD => {
-                        let held = held_bytes(&server.held(node, r.caller())?);
-                        r.reply_bytes(&[done.as_bytes(), &held].concat())
-                    }
-                    EMPTY | EMPTY_WITH_SNAPSHOTS => {
-                        let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
-                        let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
-                        let changed = server.empty(node, snapshots, r.caller())?;
-                        forget_inode(&*self.sink, node.0, Pages::All);
-                        self.tell_removed(changed)?;
-                        r.reply(&done)
-                    }
-                    _ => Err(Errno::NOTTY),
-                }
-            }
+            Opcode::Ioctl => self.ioctl(node, r),
             Opcode::Destroy => {
                 server.destroy();
                 Ok(0)
@@ -307,6 +279,18 @@ impl Dispatch {
             // INIT comes once, before. ENOSYS tells the kernel to send no INTERRUPT.
             Opcode::Init | Opcode::Interrupt => Err(Errno::NOSYS),
         }
+    }
+
+    fn write(&self, node: InodeId, write: &wire::WriteIn, data: &[u8]) -> Answer<usize> {
+        if write.write_flags & wire::WRITE_CACHE == 0 {
+            return self.server.write(node, write.offset, data);
+        }
+        let written = self.server.write_mapped(node, write.offset, data);
+        if written == Err(Errno::PERM) {
+            // Readers must not find the refused bytes in the kernel's pages.
+            self.notifier.write_back(vec![node], Arc::default())?;
+        }
+        written
     }
 
     /// Clears the set-id bits of a file whose contents are about to change, unless they may stay.
@@ -412,10 +396,14 @@ fn opened() -> wire::OpenOut {
 /// kernel asks for the file's capabilities, one more request for each file.
 fn created(flags: OFlags, past_pages: bool) -> wire::OpenOut {
     if past_pages && flags & OFlags::ACCMODE == OFlags::WRONLY {
-        let open_flags = OPENED_FILE | fopen::DIRECT_IO;
-        return wire::OpenOut { fh: HANDLE_PAST_PAGES, open_flags, backing_id: 0 };
+        return opened_past_pages();
     }
     opened()
+}
+
+fn opened_past_pages() -> wire::OpenOut {
+    let open_flags = OPENED_FILE | fopen::DIRECT_IO;
+    wire::OpenOut { fh: HANDLE_PAST_PAGES, open_flags, backing_id: 0 }
 }
 
 fn from_setattr(set: &wire::SetattrIn) -> SetAttr {

@@ -17,6 +17,9 @@
 //! | | UNLINK, RENAME over a name | the kernel, likewise |
 //! | | removal of a tree or a snapshot with other names of it | a notice ([`Pages::None`]) |
 //! | everything about a file or directory | it is filled as a copy | a notice; for a directory with its listing |
+//! | ctime of a file or directory | a change of its flags or its project | a notice |
+//! | dirty pages of a mapped file | flags that forbid them | a notice ([`Pages::All`]): the kernel writes them back, or drops them if refused |
+//! | that a file can be written, and where | flags | nothing can: OPEN and each WRITE are checked |
 //! | listing of a directory | names made or removed | the kernel |
 //! | | removal of everything below | a notice ([`Pages::All`]) |
 //! | pages of a file | WRITE, past the pages or not; FALLOCATE; COPY_FILE_RANGE | the kernel: see [`WANTED`](super::init::WANTED) for why direct writes are synchronous |
@@ -26,7 +29,7 @@
 //! | the target of a symbolic link | never changes | |
 //!
 //! Extended attributes, the volume's free space and locks are not cached. The tests are
-//! `crates/betrfs-cli/tests/mount/kernel_cache.rs`.
+//! `crates/betrfs-cli/tests/mount/kernel_cache.rs` and, for flags, `inode_flags.rs` next to it.
 
 use std::io::IoSlice;
 

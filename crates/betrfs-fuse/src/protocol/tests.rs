@@ -40,6 +40,11 @@ struct Client {
 
 impl Client {
     fn new() -> Client {
+        Client::of_minor(wire::MINOR)
+    }
+
+    /// One that speaks this minor version of the protocol.
+    fn of_minor(minor: u32) -> Client {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("volume");
         let device = Arc::new(FileDevice::create(&path, 64 << 20).unwrap());
@@ -52,7 +57,7 @@ impl Client {
         let identity = Identity { pid: 1, volume: path, mount_point: dir.path().to_path_buf() };
         let server = Arc::new(Server::new(volume, identity, false, Arc::clone(&closing)));
         let notices = Arc::new(Notices::default());
-        let dispatch = Dispatch::start(server, notices.clone(), wire::MINOR).unwrap();
+        let dispatch = Dispatch::start(server, notices.clone(), minor).unwrap();
         Client { dispatch, notices, closing, _dir: dir }
     }
 
@@ -62,8 +67,12 @@ impl Client {
 
     /// Sends a request with this body and returns the bytes of its reply.
     fn send(&self, opcode: Opcode, nodeid: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.send_with(&Self::header(opcode as u32, nodeid), body)
+    }
+
+    fn send_with(&self, header: &InHeader, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let mut out = vec![0; OUT_BYTES];
-        match self.dispatch.answer(&Self::header(opcode as u32, nodeid), Body::Joined(body), &mut out) {
+        match self.dispatch.answer(header, Body::Joined(body), &mut out) {
             Outcome::Reply(answer) => answer.map(|len| out[..len].to_vec()),
             Outcome::Silent => Ok(Vec::new()),
         }
@@ -151,6 +160,36 @@ fn cleared_set_id_bits_are_notified_before_the_write_is_answered() {
     let (what, _) = wire::NotifyInvalInode::read_from_prefix(rest).unwrap();
     assert_eq!((header.unique, header.len as usize), (0, notice.len()));
     assert_eq!((what.nodeid, what.offset), (node, -1), "its attributes, and no pages");
+}
+
+#[test]
+fn an_unknown_task_sets_no_flag_that_needs_a_capability() {
+    const NODUMP: u32 = 0x40;
+    for (minor, as_owner) in [(33, Err(Errno::PERM)), (34, Ok(NODUMP))] {
+        let client = Client::of_minor(minor);
+        let node = client.create(b"f").unwrap().entry.nodeid;
+        let ioctl = |cmd, data: &[u8]| {
+            let ioctl = wire::IoctlIn { cmd, in_size: data.len() as u32, out_size: 4, ..Default::default() };
+            // The caller's task is in another PID namespace.
+            let header = InHeader { pid: 0, ..Client::header(Opcode::Ioctl as u32, node) };
+            client.send_with(&header, &[ioctl.as_bytes(), data].concat())
+        };
+        let set = |flags: u32| ioctl(wire::ioctl::SET_FLAGS, flags.as_bytes()).map(drop);
+        let flags = || {
+            let reply = ioctl(wire::ioctl::GET_FLAGS, &[]).unwrap();
+            assert_eq!(reply.len(), size_of::<wire::IoctlOut>() + 4);
+            u32::from_ne_bytes(*reply.last_chunk().unwrap())
+        };
+        // From minor version 34 on, the kernel has checked the owner.
+        assert_eq!(set(NODUMP), as_owner.map(drop));
+        for protects in [0x10, 0x20, 0x30 | NODUMP] {
+            assert_eq!(set(protects), Err(Errno::PERM), "{protects:#x}");
+        }
+        assert_eq!(flags(), as_owner.unwrap_or(0));
+        assert_eq!(ioctl(wire::ioctl::SET_XATTR, &[0xff; 28]), Err(Errno::OPNOTSUPP));
+        assert_eq!(ioctl(wire::ioctl::SET_XATTR, &[0; 27]), Err(Errno::INVAL));
+        assert_eq!(set(8), as_owner.and(Err(Errno::OPNOTSUPP)));
+    }
 }
 
 #[test]

@@ -6,8 +6,14 @@
 
 use std::fs;
 
+use betrfs::FlagSetter;
+
+/// The capability to set flags of other users' inodes, if the kernel does not check the owner.
+const CAP_FOWNER: u32 = 3;
 /// The capability to keep set-id bits where a file's contents change (capabilities(7)).
 const CAP_FSETID: u32 = 4;
+/// The capability to set and clear the flags immutable and append-only.
+const CAP_LINUX_IMMUTABLE: u32 = 9;
 /// The capability that `trusted.` attributes are for.
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -42,6 +48,14 @@ impl Caller {
     /// Whether it may see `trusted.` attributes.
     pub fn sees_trusted(self) -> bool {
         self.has(CAP_SYS_ADMIN)
+    }
+
+    /// Which inode flags the caller may set; `passed` if the kernel has checked that it is the owner. The
+    /// capability is checked here in any case: from Linux 6.17 on, the kernel repeats a request answered with
+    /// `EOPNOTSUPP`, with an argument read from the caller anew and without its own check.
+    pub fn flag_setter(self, passed: bool) -> Option<FlagSetter> {
+        let owner = if passed || self.has(CAP_FOWNER) { None } else { Some(self.user()?) };
+        Some(FlagSetter { owner, may_protect: self.has(CAP_LINUX_IMMUTABLE) })
     }
 
     fn has(self, capability: u32) -> bool {

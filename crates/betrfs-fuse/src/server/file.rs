@@ -1,6 +1,6 @@
 //! Requests about a file's contents.
 
-use betrfs::{Access, FallocateMode, InodeId, SeekWhat, SetAttr};
+use betrfs::{Access, FallocateMode, InodeId, SeekWhat, SetAttr, Writing};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -11,8 +11,11 @@ impl Server {
     /// know.
     pub fn open(&self, node: InodeId, flags: OFlags) -> Answer<bool> {
         let to_read = flags & OFlags::ACCMODE == OFlags::RDONLY && !flags.contains(OFlags::TRUNC);
-        if !to_read && self.volume.is_read_only(node).answer()? {
-            return Err(Errno::ROFS);
+        if !to_read {
+            // The kernel does not know the inode's flags.
+            let at_end = flags.contains(OFlags::APPEND) && !flags.contains(OFlags::TRUNC);
+            let writing = if at_end { Writing::AtEnd } else { Writing::Anywhere };
+            self.volume.check_writable(node, writing).answer()?;
         }
         self.volume.open_inode(node).answer()?;
         if flags.contains(OFlags::TRUNC) {
@@ -60,6 +63,14 @@ impl Server {
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
         // Set-id bits were cleared before, see `kill_set_id`.
         self.volume.write(node, offset, data).answer()
+    }
+
+    /// WRITE of a dirty page of a mapping, which may be older than the file's flags.
+    pub fn write_mapped(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
+        if self.belated_pages.may_come(node) {
+            return self.volume.write_belated(node, offset, data).answer();
+        }
+        self.write(node, offset, data)
     }
 
     /// FSYNC

@@ -95,7 +95,7 @@ impl Server {
 
     /// `EROFS` on a read-only mount: the kernel does not check this, as it does not know which ioctls change
     /// something.
-    fn may_change(&self) -> Answer<()> {
+    pub(super) fn may_change(&self) -> Answer<()> {
         let mounts = MountEntry::all().unwrap_or_default();
         let ours = mounts.iter().rfind(|mount| mount.is_betrfs() && mount.path == self.identity.mount_point);
         // A remount changes the flag, and the kernel does not tell the server.

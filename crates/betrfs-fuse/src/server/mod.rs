@@ -4,12 +4,14 @@
 //! library leaves it open: the owner of a new object, the meaning of a request's flags, and the status for
 //! `betrfs stats`.
 
+mod belated_pages;
 mod cached_pages;
 mod caller;
 mod directory;
 mod error_log;
 mod file;
 mod inode;
+mod inode_flags;
 mod ioctl;
 mod namespace;
 mod readdirplus_policy;
@@ -44,6 +46,7 @@ pub struct Server {
     sources: ioctl::Sources,
     readdirplus_policy: readdirplus_policy::ReaddirplusPolicy,
     mappings: writable_mappings::WritableMappings,
+    belated_pages: belated_pages::BelatedPages,
     pages: cached_pages::CachedPages,
 }
 
@@ -61,6 +64,7 @@ impl Server {
             sources: ioctl::Sources::default(),
             readdirplus_policy: readdirplus_policy::ReaddirplusPolicy::default(),
             mappings: writable_mappings::WritableMappings::default(),
+            belated_pages: belated_pages::BelatedPages::default(),
             pages: cached_pages::CachedPages::default(),
         }
     }

@@ -1,8 +1,27 @@
 //! Requests to a mount by ioctl(2): numbers and arguments. A process makes an empty file or directory under a
 //! hidden name, and the server fills it as a copy.
 
-use betrfs::Held;
+use betrfs::{Held, InodeFlags};
 use rustix::ioctl::opcode;
+
+use super::Fsxattr;
+
+/// chattr(1) and lsattr(1): an inode's flags. The numbers name a long, but an int is transferred.
+pub const GET_FLAGS: u32 = opcode::read::<libc::c_long>(b'f', 1);
+/// See [`GET_FLAGS`].
+pub const SET_FLAGS: u32 = opcode::write::<libc::c_long>(b'f', 2);
+/// Flags, as other bits, and project.
+pub const GET_XATTR: u32 = opcode::read::<Fsxattr>(b'X', 31);
+/// See [`GET_XATTR`].
+pub const SET_XATTR: u32 = opcode::write::<Fsxattr>(b'X', 32);
+
+/// Flags and their bits in an [`Fsxattr`].
+const XFLAGS: [(InodeFlags, u32); 4] = [
+    (InodeFlags::IMMUTABLE, 0x08),
+    (InodeFlags::APPEND, 0x10),
+    (InodeFlags::NOATIME, 0x40),
+    (InodeFlags::NODUMP, 0x80),
+];
 
 /// On an open file or directory: returns a token for it as a source.
 pub const SOURCE: u32 = opcode::read::<u64>(b'B', 1);
@@ -48,4 +67,39 @@ pub fn held_of(bytes: &HeldBytes) -> Option<Held> {
     let (count, paths) = bytes.split_first_chunk()?;
     let paths = paths.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     Some(Held { count: u32::from_le_bytes(*count) as usize, paths: paths.map(<[u8]>::to_vec).collect() })
+}
+
+/// The bits for an inode's flags in an [`Fsxattr`].
+pub fn xflags_of(flags: InodeFlags) -> u32 {
+    XFLAGS.iter().filter(|(flag, _)| flags.has(*flag)).fold(0, |bits, (_, bit)| bits | bit)
+}
+
+/// The flags of these bits; `None` if one of them has no flag.
+pub fn of_xflags(bits: u32) -> Option<InodeFlags> {
+    let has = |bit: &u32| bits & bit != 0;
+    let flags =
+        XFLAGS.iter().filter(|(_, bit)| has(bit)).fold(InodeFlags::NONE, |all, (flag, _)| all.union(*flag));
+    (xflags_of(flags) == bits).then_some(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_those_of_linux() {
+        assert_eq!((GET_FLAGS, SET_FLAGS), (0x8008_6601, 0x4008_6602));
+        assert_eq!((GET_XATTR, SET_XATTR), (0x801c_581f, 0x401c_5820));
+    }
+
+    #[test]
+    fn flags_have_other_bits_there_and_come_back() {
+        for bits in 0..16 {
+            let flags = InodeFlags::from_bits(bits << 4);
+            assert_eq!(of_xflags(xflags_of(flags)), Some(flags));
+        }
+        assert_eq!(xflags_of(InodeFlags::from_bits(0x30)), 0x18);
+        // Synchronous writes; inherited projects.
+        assert_eq!((of_xflags(0x20), of_xflags(0x08 | 0x200)), (None, None));
+    }
 }

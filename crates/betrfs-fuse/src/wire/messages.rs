@@ -83,6 +83,10 @@ messages! {
     } = 56;
     CopyFileRangeOut { bytes_copied: u64, } = 8;
     IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, } = 32;
+    /// What FS_IOC_FSGETXATTR and FS_IOC_FSSETXATTR carry.
+    Fsxattr {
+        xflags: u32, extent_bytes: u32, extents: u32, project: u32, cow_extent_bytes: u32, padding: [u8; 8],
+    } = 28;
     IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, } = 16;
     /// Invalidates an inode's attributes, and its pages in a range.
     NotifyInvalInode { nodeid: u64, offset: i64, len: i64, } = 24;

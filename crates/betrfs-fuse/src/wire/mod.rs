@@ -18,6 +18,8 @@ pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 45;
 /// The earliest minor version served (Linux 5.1): before it, the kernel needs an answer to OPENDIR.
 pub const MINOR_MIN: u32 = 29;
+/// From this version on (Linux 5.14) the kernel lets only owners set an inode's flags.
+pub const MINOR_OWNERS_ASKED_FOR: u32 = 34;
 /// From this version on (Linux 6.6) the kernel drops the pages that a write past them has made stale.
 pub const MINOR_COHERENT_DIRECT_IO: u32 = 39;
 
@@ -79,6 +81,8 @@ pub mod fattr {
 
 /// A flag of an [`IoctlIn`]: it is about a directory.
 pub const IOCTL_DIR: u32 = 1 << 4;
+/// A flag of a [`WriteIn`]: the data are a dirty page of a mapping, written back.
+pub const WRITE_CACHE: u32 = 1 << 0;
 /// A flag of a [`WriteIn`]: set-id bits are to be cleared.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// A flag of an [`OpenIn`]: set-id bits are to be cleared.

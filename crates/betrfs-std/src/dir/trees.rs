@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use betrfs::{Error as VolumeError, FileType, Objects, SNAPSHOTS_NAME, SnapshotsBelow, Usage};
+use betrfs::{Error as VolumeError, FileType, Objects, SNAPSHOTS_NAME, SnapshotsBelow, Usage, Writing};
 
 use super::Dir;
 use super::entries::removable;
@@ -54,6 +54,8 @@ impl Dir {
         match found.attr.file_type {
             FileType::Directory => {
                 self.may_take(&dir, &name)?;
+                // An emptied directory that cannot be removed would stay behind.
+                volume.check_writable(dir.id, Writing::Anywhere)?;
                 volume.remove_below(found.id(), SnapshotsBelow::Hold)?;
                 volume.rmdir(dir.id, &name)?;
                 Ok(())

@@ -1,6 +1,7 @@
 //! Permissions of users other than the one who opened the volume.
 
-use betrfs_std::{Caller, Dir, Fs, XattrMode};
+use betrfs::{FlagSetter, InodeFlags};
+use betrfs_std::{Caller, Dir, Fs, OpenOptions, XattrMode};
 
 use crate::support::*;
 
@@ -170,4 +171,34 @@ fn attributes_of_root_are_not_shown() {
         (61, EACCES)
     );
     assert_eq!(errno(bob.set_xattr("all/file", "user.a", "2", XattrMode::Any)), EACCES);
+}
+
+/// Sets the flags of the entry at a path; nothing else holds it afterwards.
+fn set_flags(fs: &Fs, path: &str, flags: InodeFlags) {
+    let node = fs.volume().resolve(path.as_bytes()).unwrap().node;
+    fs.volume().set_inode_flags(node, flags, FlagSetter::ROOT).unwrap();
+    fs.volume().forget(node, 1);
+}
+
+#[test]
+fn inode_flags_bind_everyone() {
+    let Scratch { fs, folder: _folder } = Scratch::new();
+    fs.create_dir_all("dir/tree").unwrap();
+    fs.write("dir/tree/file", "first").unwrap();
+    set_flags(&fs, "/dir/tree/file", InodeFlags::APPEND);
+    fs.append("dir/tree/file", ", second").unwrap();
+    assert_eq!(errno(OpenOptions::new().write(true).open(&fs, "dir/tree/file")), EPERM);
+    set_flags(&fs, "/dir/tree/file", InodeFlags::IMMUTABLE);
+    assert_eq!(errno(fs.append("dir/tree/file", "x")), EPERM);
+    assert_eq!(errno(fs.remove_file("dir/tree/file")), EPERM);
+    assert_eq!(fs.read("dir/tree/file").unwrap(), b"first, second");
+    // A tree that could not be removed from its parent is not emptied.
+    for flags in [InodeFlags::APPEND, InodeFlags::IMMUTABLE] {
+        set_flags(&fs, "/dir", flags);
+        assert_eq!(errno(fs.rm_tree("dir/tree")), EPERM);
+        assert_eq!(fs.read("dir/tree/file").unwrap(), b"first, second");
+    }
+    set_flags(&fs, "/dir", InodeFlags::NONE);
+    fs.rm_tree("dir/tree").unwrap();
+    assert_sound(&fs);
 }

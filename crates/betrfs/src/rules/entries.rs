@@ -2,7 +2,7 @@
 
 use super::set_id::SET_GROUP_ID;
 use crate::schema::Record;
-use crate::types::{FileType, NewNode};
+use crate::types::{FileType, InodeFlags, NewNode};
 
 /// Records that an entry came (1) or went (-1).
 pub(crate) fn count_entry(dir: &mut Record, is_dir: bool, by: i64, now_ns: i64) {
@@ -13,6 +13,9 @@ pub(crate) fn count_entry(dir: &mut Record, is_dir: bool, by: i64, now_ns: i64) 
     dir.mtime_ns = now_ns;
     dir.ctime_ns = now_ns;
 }
+
+/// The flags that a new object inherits from its directory, as on ext4.
+const INHERITED: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
 
 /// The record of an object to be made in a directory.
 pub(crate) fn new_record(new: &NewNode, dir: &Record, id: u64, now_ns: i64) -> Record {
@@ -26,6 +29,10 @@ pub(crate) fn new_record(new: &NewNode, dir: &Record, id: u64, now_ns: i64) -> R
         if record.is_dir() {
             record.perm |= SET_GROUP_ID;
         }
+    }
+    let inherited = dir.rare().flags.intersection(INHERITED);
+    if inherited != InodeFlags::NONE {
+        record.change_rare(|rare| rare.flags = inherited);
     }
     record
 }

@@ -2,11 +2,15 @@
 
 mod access_times;
 mod entries;
+mod inode_flags;
 mod names;
 mod set_id;
 
 pub(crate) use access_times::access_counts;
 pub(crate) use entries::{count_entry, new_record, with_snapshot_counted};
+pub(crate) use inode_flags::{
+    check_new_flags, refuse_if_immutable, refuse_if_protected, refuse_overwrite, unprotect,
+};
 pub(crate) use names::{check_looked_up, check_name};
 pub(crate) use set_id::kill_set_id;
 

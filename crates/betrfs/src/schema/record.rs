@@ -220,10 +220,9 @@ impl Record {
 
     /// Notes that an empty file has no hole.
     pub fn make_dense(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.extents = None;
+        if self.rare.is_some() {
+            self.change_rare(|rare| rare.extents = None);
         }
-        self.rare.take_if(|rare| **rare == Rare::default());
     }
 
     /// Number of blocks of a file, about if it has very many holes.
@@ -243,10 +242,10 @@ impl Record {
         self.rare.as_deref().unwrap_or(&DEFAULT)
     }
 
-    /// The fields that few inodes use, for a change.
-    #[cfg(test)]
-    pub fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    /// Changes the fields that few inodes use.
+    pub fn change_rare(&mut self, change: impl FnOnce(&mut Rare)) {
+        change(self.rare.get_or_insert_default());
+        self.rare.take_if(|rare| **rare == Rare::default());
     }
 
     /// Whether it is a directory.
@@ -429,10 +428,11 @@ mod tests {
         record.size = 9;
         record.make_sparse().add(1 << 40, 1 << 41);
         record.target = Box::from(&b"elsewhere"[..]);
-        let rare = record.rare_mut();
-        (rare.generation, rare.project) = (0x0102_0304, 0x0506_0708);
-        rare.flags = InodeFlags::from_bits(0x8000_0090);
-        assert!(rare.tail.set(7, b"seven") && rare.tail.set(900, b""));
+        record.change_rare(|rare| {
+            (rare.generation, rare.project) = (0x0102_0304, 0x0506_0708);
+            rare.flags = InodeFlags::from_bits(0x8000_0090);
+            assert!(rare.tail.set(7, b"seven") && rare.tail.set(900, b""));
+        });
         record.xattrs = vec![
             Xattr { name: b"user.a".to_vec(), value: XattrValue::Inline(b"".to_vec()) },
             Xattr { name: b"user.b".to_vec(), value: XattrValue::Stored(65536) },

@@ -13,7 +13,7 @@ use crate::names::{Inode, State};
 use crate::op::OpKind;
 use crate::rules::access_counts;
 use crate::schema::{Flags, META};
-use crate::types::{Access, InodeId};
+use crate::types::{Access, InodeFlags, InodeId};
 use crate::volume::Volume;
 
 /// Number of leaving inodes that one operation releases at most.
@@ -46,7 +46,7 @@ impl Volume {
 
     /// Counts an access to the object with this state, if its kind counts; returns whether the time moved.
     pub(super) fn was_accessed(&self, inode: &Inode, state: &State, access: Access) -> bool {
-        if access == Access::Unnoticed {
+        if access == Access::Unnoticed || state.record.rare().flags.has(InodeFlags::NOATIME) {
             return false;
         }
         let atime_ns = inode.atime_ns.load(Relaxed);

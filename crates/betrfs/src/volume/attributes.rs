@@ -10,7 +10,7 @@ use crate::contents::{drop_capabilities, resize};
 use crate::error::{Error, Result};
 use crate::names::{Inode, State};
 use crate::op::{Op, OpKind};
-use crate::rules::{kill_set_id, refuse_key_in_snapshot};
+use crate::rules::{kill_set_id, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot};
 use crate::schema::block::BLOCK;
 use crate::schema::{META, Record};
 use crate::types::{Attr, FileType, InodeId, SetAttr, TimeSet};
@@ -62,13 +62,18 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`]; with a size, [`Error::IsADirectory`] or [`Error::Invalid`] for anything but a
-    /// regular file.
+    /// [`Error::FileTooLarge`]; [`Error::Protected`]; with a size, [`Error::IsADirectory`] or
+    /// [`Error::Invalid`] for anything but a regular file.
     pub fn setattr(&self, node: InodeId, set: &SetAttr) -> Result<Attr> {
         let op = self.update(OpKind::SetAttr, 0)?;
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
+        if changes_old_state(set) {
+            refuse_if_protected(&state.record)?;
+        } else {
+            refuse_if_immutable(&state.record)?;
+        }
         let now_ns = self.platform.now_ns();
         let time = |set| match set {
             TimeSet::Now => now_ns,
@@ -151,6 +156,15 @@ impl Volume {
         self.install_record(inode, state, record);
         Ok(())
     }
+}
+
+/// Whether a change is refused for append-only objects: everything but setting times to the present, which
+/// appending does as well.
+fn changes_old_state(set: &SetAttr) -> bool {
+    let at = |time| matches!(time, Some(TimeSet::At(_)));
+    let is_set =
+        [set.perm.is_some(), set.uid.is_some(), set.gid.is_some(), set.size.is_some()].contains(&true);
+    is_set || at(set.atime_ns) || at(set.mtime_ns)
 }
 
 /// A copy of the record, for a change, with the time of the last read.

@@ -18,7 +18,10 @@ use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind, refuse_in_snapshot};
-use crate::rules::{check_file, check_name, count_entry};
+use crate::rules::{
+    check_file, check_name, count_entry, refuse_if_immutable, refuse_if_protected, refuse_overwrite,
+    unprotect,
+};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
 use crate::types::{Entry, FileType, InodeId};
@@ -85,9 +88,11 @@ impl Volume {
         if self.find(&op, &dir, &mut dir.state.write(), name)?.is_some() {
             return Err(Error::Exists);
         }
+        refuse_if_immutable(&dir.state.read().record)?;
         let now_ns = self.platform.now_ns();
         let ino = self.numbers.id(&op)?;
         let mut record = self.copied_record(&source, ino.wrapping_sub(path.salts), now_ns);
+        unprotect(&mut record);
         let mut batch = Batch::new();
         let mut dir_record = dir.state.read().record.clone();
         count_entry(&mut dir_record, record.is_dir(), 1, now_ns);
@@ -166,7 +171,9 @@ impl Volume {
         if old.is_dir() {
             self.refuse_in_use(&op, &old, &path)?;
         }
+        refuse_if_protected(&old)?;
         let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
+        unprotect(&mut record);
         record.nlink = old.nlink;
         let mut batch = Batch::new();
         if old.flags.has(Flags::LARGE_XATTRS) {
@@ -340,6 +347,7 @@ impl Volume {
         let mut record = with_atime(&to, &state);
         check_file(&source)?;
         check_file(&record)?;
+        refuse_overwrite(&record, offset)?;
         let wanted = offset.saturating_add(len).min(FILE_BYTES_MAX);
         let end = if wanted >= source.size && record.size <= source.size {
             source.size

@@ -9,7 +9,7 @@ use crate::contents::{contents_bytes, put_bytes};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Inode, Name, Place};
 use crate::op::OpKind;
-use crate::rules::{check_name, count_entry, new_record, refuse_key_in_snapshot};
+use crate::rules::{check_name, count_entry, new_record, refuse_if_immutable, refuse_key_in_snapshot};
 use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
 use crate::types::{Access, Entry, FileType, InodeId, NewNode};
 use crate::volume::{CHANGE_BYTES, Volume};
@@ -145,6 +145,7 @@ impl Volume {
         let op = self.update(OpKind::Create, CHANGE_BYTES)?;
         let shared = self.namespace.shared();
         let parent = self.live_dir(&shared, &op, parent)?;
+        refuse_if_immutable(&parent.state.read().record)?;
         let ino = self.numbers.id(&op)?;
         let mut record = new_record(new, &parent.state.read().record, ino, self.platform.now_ns());
         record.nlink = 0;
@@ -189,6 +190,7 @@ impl Volume {
         if self.find(&op, &parent, &mut state, name)?.is_some() {
             return Err(Error::Exists);
         }
+        refuse_if_immutable(&state.record)?;
 
         let now_ns = self.platform.now_ns();
         let ino = self.numbers.id(&op)?;

@@ -10,7 +10,7 @@ use crate::contents::{punch, resize};
 use crate::error::{Error, Result};
 use crate::names::{Inode, State};
 use crate::op::{Op, OpKind};
-use crate::rules::{check_file, refuse_key_in_snapshot};
+use crate::rules::{check_file, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot};
 use crate::schema::block::BLOCK;
 use crate::schema::key::DataTag;
 use crate::schema::{DATA, damaged, key};
@@ -60,6 +60,10 @@ impl Volume {
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
         check_file(&state.record)?;
+        match mode {
+            FallocateMode::Allocate { .. } => refuse_if_immutable(&state.record)?,
+            FallocateMode::PunchHole | FallocateMode::Zero { .. } => refuse_if_protected(&state.record)?,
+        }
         let own = inode.own_key()?;
         refuse_key_in_snapshot(&own, &state.record)?;
         let promised = self.allocate_ahead(&inode, &holes, end)?;

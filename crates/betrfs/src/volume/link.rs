@@ -11,7 +11,7 @@ use crate::contents::store_xattrs;
 use crate::error::{Error, Result};
 use crate::names::{Name, Place};
 use crate::op::{OpKind, refuse_in_snapshot};
-use crate::rules::{check_name, count_entry};
+use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_protected};
 use crate::schema::{LINKS, META, Redirect, key};
 use crate::types::{Entry, InodeId};
 use crate::volume::Volume;
@@ -56,6 +56,8 @@ impl Volume {
         if self.find(&op, &dir, &mut state, name)?.is_some() {
             return Err(Error::Exists);
         }
+        refuse_if_immutable(&state.record)?;
+        refuse_if_protected(&record)?;
 
         let now_ns = self.platform.now_ns();
         let mut dir_record = state.record.clone();

@@ -27,6 +27,7 @@ mod create;
 mod exclusive;
 mod fallocate;
 mod id_allocator;
+mod inode_flags;
 mod late_opens;
 mod link;
 mod lookup;

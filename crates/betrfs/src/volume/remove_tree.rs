@@ -16,6 +16,7 @@ use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
 use crate::names::{Exclusive, Inode, Place};
 use crate::op::{Op, OpKind};
+use crate::rules::refuse_if_protected;
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, LINKS, META, Marker, Record, damaged, key};
 use crate::types::{FileType, InodeId, SnapshotsBelow};
@@ -59,12 +60,14 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; [`Error::NotFound`] if the directory itself was removed;
+    /// [`Error::Protected`] by the directory's own flags (those below it are not checked);
     /// [`Error::HeldBySnapshots`] if it or a directory below it has snapshots and they are to hold it.
     pub fn remove_below(&self, node: InodeId, snapshots: SnapshotsBelow) -> Result<Vec<InodeId>> {
         let op = self.update(OpKind::RemoveTree, 0)?;
         self.strike_closed(node);
         let exclusive = self.exclusive(&op, &[node], &[]);
         let dir = self.live_dir(&exclusive, &op, node)?;
+        refuse_if_protected(&dir.state.read().record)?;
         let path = op.dir_path(&dir)?;
         let has_snapshots = op.scan(META, key::snapshots(&path.bytes)).next()?.is_some();
         if has_snapshots && snapshots == SnapshotsBelow::Hold {

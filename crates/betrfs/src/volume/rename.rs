@@ -7,7 +7,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::names::{Exclusive, Inode, Name, Place};
 use crate::op::{Op, OpKind};
-use crate::rules::{check_name, count_entry};
+use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_protected};
 use crate::schema::{META, Record, key};
 use crate::types::{FileType, InodeId, RenameFlags};
 use crate::volume::Volume;
@@ -83,8 +83,20 @@ impl Volume {
         if is_at_or_below(&source, &from, &to) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
+        let is_same = target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source));
+        if !is_same {
+            refuse_if_protected(&from_dir.state.read().record)?;
+            refuse_if_protected(&source.state.read().record)?;
+            match &target {
+                None => refuse_if_immutable(&to_dir.state.read().record)?,
+                Some(target) => {
+                    refuse_if_protected(&to_dir.state.read().record)?;
+                    refuse_if_protected(&target.state.read().record)?;
+                }
+            }
+        }
         let done = match &target {
-            Some(target) if Arc::ptr_eq(target, &source) => Ok(()),
+            Some(_) if is_same => Ok(()),
             Some(target) if flags.exchange => self.exchange(&exclusive, &op, &source, &from, target, &to),
             target => self.replace(&exclusive, &op, &source, &from, target.as_ref(), &to, flags.whiteout),
         };

@@ -9,7 +9,7 @@ use crate::contents::delete_data;
 use crate::error::{Error, Result};
 use crate::names::{Inode, Place, State};
 use crate::op::{Op, OpKind};
-use crate::rules::{check_name, count_entry, refuse_key_in_snapshot};
+use crate::rules::{check_name, count_entry, refuse_if_protected, refuse_key_in_snapshot};
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
 use crate::types::{FileType, InodeId};
 use crate::volume::Volume;
@@ -98,6 +98,8 @@ impl Volume {
         refuse_key_in_snapshot(&path.bytes, &dir.record)?;
         let inode = self.find(&op, &parent, &mut dir, name)?.ok_or(Error::NotFound)?;
         let mut state = inode.state.write();
+        refuse_if_protected(&dir.record)?;
+        refuse_if_protected(&state.record)?;
         match (kind, state.record.is_dir()) {
             (OpKind::Rmdir, false) => return Err(Error::NotADirectory),
             (OpKind::Rmdir, true) => {

@@ -10,7 +10,7 @@ use crate::FILE_BYTES_MAX;
 use crate::contents::{contents_bytes, drop_capabilities, grow, put_bytes};
 use crate::error::{Error, Result};
 use crate::op::OpKind;
-use crate::rules::check_file;
+use crate::rules::{check_file, refuse_overwrite};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::types::InodeId;
 use crate::volume::Volume;
@@ -21,6 +21,14 @@ const COPY_BYTES_MAX: u64 = 64 << 20;
 
 /// Upper bound of the bytes of a file's record in a batch, without its key: nearly all of it attribute names.
 const RECORD_BYTES_MAX: usize = 68 << 10;
+
+/// Whether a write is subject to the file's flags.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlagCheck {
+    Yes,
+    /// The data are older than the flags.
+    No,
+}
 
 impl Volume {
     /// Writes `data` at `offset` and returns the number of bytes written. A short count means that a later
@@ -47,8 +55,22 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`]; [`Error::NoSpace`]. Nothing was written.
+    /// [`Error::FileTooLarge`]; [`Error::NoSpace`]; [`Error::Protected`]: of an append-only file also before
+    /// its end. Nothing was written.
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_pieces(node, offset, data, FlagCheck::Yes)
+    }
+
+    /// As [`Volume::write`], without a check of flags: for data that were written, say to a mapping of the
+    /// file, before the flags were set, and arrive after that.
+    ///
+    /// # Errors
+    /// As [`Volume::write`], but for [`Error::Protected`].
+    pub fn write_belated(&self, node: InodeId, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_pieces(node, offset, data, FlagCheck::No)
+    }
+
+    fn write_pieces(&self, node: InodeId, offset: u64, data: &[u8], check: FlagCheck) -> Result<usize> {
         let end = offset.checked_add(data.len() as u64).ok_or(Error::FileTooLarge)?;
         if end > FILE_BYTES_MAX {
             return Err(Error::FileTooLarge);
@@ -57,7 +79,7 @@ impl Volume {
         loop {
             let len = (self.piece_bytes - at % self.piece_bytes).min(rest.len() as u64);
             let piece = rest.get(..len as usize).unwrap_or(rest);
-            match self.write_piece(node, Some(at), piece) {
+            match self.write_piece(node, Some(at), piece, check) {
                 Ok((_, written)) => {
                     (at, rest) = (at + written as u64, rest.get(written..).unwrap_or_default());
                 }
@@ -77,12 +99,18 @@ impl Volume {
     /// # Errors
     /// As [`write`](Volume::write).
     pub fn append(&self, node: InodeId, data: &[u8]) -> Result<(u64, usize)> {
-        self.write_piece(node, None, data)
+        self.write_piece(node, None, data, FlagCheck::Yes)
     }
 
     /// Writes as much of `data` as one batch takes, at an offset or at the file's end; returns where, and the
     /// number of bytes.
-    fn write_piece(&self, node: InodeId, offset: Option<u64>, data: &[u8]) -> Result<(u64, usize)> {
+    fn write_piece(
+        &self,
+        node: InodeId,
+        offset: Option<u64>,
+        data: &[u8],
+        check: FlagCheck,
+    ) -> Result<(u64, usize)> {
         let data = data.get(..self.piece_bytes as usize).unwrap_or(data);
         let op = self.update(OpKind::Write, data.len())?;
         let _shared = self.namespace.shared();
@@ -95,6 +123,9 @@ impl Volume {
         }
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(Error::FileTooLarge);
+        }
+        if check == FlagCheck::Yes {
+            refuse_overwrite(&state.record, offset)?;
         }
         let own = inode.own_key()?;
         let data = self.piece_of(&own, offset, data);

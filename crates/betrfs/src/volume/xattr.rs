@@ -9,6 +9,7 @@ use crate::contents::{INLINE_BYTES_MAX, INLINE_TOTAL_MAX, position, take};
 use crate::error::{Error, Result};
 use crate::names::Place;
 use crate::op::OpKind;
+use crate::rules::refuse_if_protected;
 use crate::schema::{DATA, Flags, Xattr, XattrValue, damaged, key};
 use crate::types::{InodeId, XattrMode};
 use crate::volume::Volume;
@@ -101,6 +102,7 @@ impl Volume {
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
+        refuse_if_protected(&state.record)?;
         let mut record = with_atime(&inode, &state);
         let old = position(&record, name).map(|at| record.xattrs.remove(at));
         match (mode, &old) {
@@ -184,6 +186,7 @@ impl Volume {
         let _shared = self.namespace.shared();
         let inode = self.inode(node)?;
         let mut state = inode.state.write();
+        refuse_if_protected(&state.record)?;
         let mut record = with_atime(&inode, &state);
         let at = position(&record, name).ok_or(Error::NoData)?;
         let mut batch = Batch::new();

@@ -15,6 +15,7 @@ mod file_cache;
 mod full;
 mod histories;
 mod hostile;
+mod inode_flags;
 mod links;
 mod listings;
 mod lost_blocks;

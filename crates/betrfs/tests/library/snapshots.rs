@@ -3,7 +3,7 @@
 use crate::support::*;
 use betrfs::{
     Error, FallocateMode, Held, InodeId, RenameFlags, SNAPSHOTS_NAME, SetAttr, SnapshotsBelow, Volume,
-    XattrMode,
+    Writing, XattrMode,
 };
 
 const PLAIN: RenameFlags = RenameFlags { no_replace: false, exchange: false, whiteout: false };
@@ -81,6 +81,7 @@ fn everything_in_a_snapshot_is_refused_every_change() {
         assert_eq!(volume.fallocate(file, FallocateMode::PunchHole, 0, 5), refused);
         assert_eq!(volume.link(file, outside, b"l").map(|_| ()), refused);
         assert!(volume.is_read_only(file).unwrap());
+        assert_eq!(volume.check_writable(file, Writing::AtEnd), Err(Error::InSnapshot));
     }
     for place in [taken, snapshots(&volume, dir)] {
         assert_eq!(volume.create(place, b"new", &new_file()).map(|_| ()), refused);

@@ -127,7 +127,7 @@ fn values_of_a_later_version_survive_every_change_of_a_record() {
     volume.close().unwrap();
     drop(volume);
     later[30..32].copy_from_slice(&(TAIL.len() as u16).to_le_bytes());
-    later[108..120].copy_from_slice(b"gen flagproj");
+    later[108..120].copy_from_slice(b"gen Flagproj");
     later.extend_from_slice(TAIL);
     let mut batch = Batch::new();
     batch.put(META, b"\0d\0\0f", &later);
@@ -136,7 +136,7 @@ fn values_of_a_later_version_survive_every_change_of_a_record() {
     let volume = disk.open();
     let is_kept = |key: &[u8]| {
         let record = record(&volume, key);
-        record.ends_with(TAIL) && &record[108..120] == b"gen flagproj"
+        record.ends_with(TAIL) && &record[108..120] == b"gen Flagproj"
     };
     let file = volume.resolve(b"/d/f").unwrap().node;
     let chmod = SetAttr { perm: Some(0o600), ..SetAttr::default() };

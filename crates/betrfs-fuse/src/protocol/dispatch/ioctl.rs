@@ -1,0 +1,101 @@
+//! IOCTL: requests on an open file or directory, by number.
+
+use betrfs::{InodeFlags, InodeId, SnapshotsBelow};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{Dispatch, Request};
+use crate::protocol::kernel_cache::{Pages, forget_inode};
+use crate::server::Answer;
+use crate::wire::ioctl::{
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_XATTR, HELD, SET_FLAGS, SET_XATTR, SOURCE, USAGE,
+    WRITTEN_BACK, held_bytes, of_xflags, xflags_of,
+};
+use crate::wire::{self, Fsxattr};
+
+impl Dispatch {
+    pub(super) fn ioctl(&self, node: InodeId, mut r: Request<'_, '_>) -> Answer<usize> {
+        let server = &*self.server;
+        let (ioctl, data) = r.body.split::<wire::IoctlIn>()?;
+        match ioctl.cmd {
+            SOURCE => {
+                let offered = server.offer(node, r.caller())?;
+                self.notifier.write_back(offered.files, offered.written_back)?;
+                r.reply_done(offered.token.as_bytes())
+            }
+            WRITTEN_BACK => {
+                let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                server.await_written_back(token)?;
+                r.reply_done(&[])
+            }
+            FILL => {
+                let (token, _) = u64::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                server.fill(node, token, r.caller())?;
+                // It was empty: the kernel has a listing at most, and no dirty page to write back first.
+                let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
+                forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
+                r.reply_done(&[])
+            }
+            USAGE => {
+                let usage = server.usage(node, r.caller())?;
+                r.reply_done(usage.as_bytes())
+            }
+            HELD => {
+                let held = held_bytes(&server.held(node, r.caller())?);
+                r.reply_done(&held)
+            }
+            EMPTY | EMPTY_WITH_SNAPSHOTS => {
+                let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
+                let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
+                let changed = server.empty(node, snapshots, r.caller())?;
+                forget_inode(&*self.sink, node.0, Pages::All);
+                self.tell_removed(changed)?;
+                r.reply_done(&[])
+            }
+            GET_FLAGS => {
+                let (flags, _) = server.inode_flags(node)?;
+                r.reply_done(flags.bits().as_bytes())
+            }
+            SET_FLAGS => {
+                let (bits, _) = u32::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                self.set_flags(node, InodeFlags::from_bits(bits), None, &mut r)
+            }
+            GET_XATTR => {
+                let (flags, project) = server.inode_flags(node)?;
+                let found = Fsxattr { xflags: xflags_of(flags), project, ..Fsxattr::default() };
+                r.reply_done(found.as_bytes())
+            }
+            SET_XATTR => {
+                let (set, _) = Fsxattr::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                let flags = of_xflags(set.xflags).ok_or(Errno::OPNOTSUPP)?;
+                // Flags without a bit there stay.
+                let others = server.inode_flags(node)?.0.without(InodeFlags::KNOWN);
+                self.set_flags(node, flags.union(others), Some(set.project), &mut r)
+            }
+            _ => Err(Errno::NOTTY),
+        }
+    }
+
+    fn set_flags(
+        &self,
+        node: InodeId,
+        flags: InodeFlags,
+        project: Option<u32>,
+        r: &mut Request<'_, '_>,
+    ) -> Answer<usize> {
+        let setter = r.caller().flag_setter(self.owners_are_asked_for).ok_or(Errno::PERM)?;
+        if let Some(written_back) = self.server.set_inode_flags(node, flags, project, setter)? {
+            self.notifier.write_back(vec![node], written_back)?;
+        }
+        // The ctime has changed.
+        forget_inode(&*self.sink, node.0, Pages::None);
+        r.reply_done(&[])
+    }
+}
+
+impl Request<'_, '_> {
+    /// A reply of success with this result.
+    fn reply_done(&mut self, result: &[u8]) -> Answer<usize> {
+        self.reply_bytes(&[wire::IoctlOut::default().as_bytes(), result].concat())
+    }
+}
