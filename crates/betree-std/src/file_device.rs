@@ -27,7 +27,8 @@ const NEW_FILE_MODE: u32 = 0o600;
 
 /// A regular file or a block device, read and written past the page cache where that is possible.
 ///
-/// It is locked exclusively (`flock`) until it is [released](FileDevice::release), or this value is dropped.
+/// It is locked (`flock`), exclusively unless it is for reading, until it is [released](FileDevice::release)
+/// or this value is dropped.
 #[derive(Debug)]
 pub struct FileDevice {
     /// `None` after the release.
@@ -38,6 +39,15 @@ pub struct FileDevice {
     len: u64,
     direct: bool,
     seek_detector: SeekDetector,
+}
+
+/// The use of a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Alone.
+    Changes,
+    /// With other readers.
+    Reading,
 }
 
 impl FileDevice {
@@ -63,7 +73,7 @@ impl FileDevice {
     fn made(file: &File, path: &Path, len: u64) -> Result<FileDevice, OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
         file.set_permissions(Permissions::from_mode(NEW_FILE_MODE)).map_err(|e| failed("protect", e))?;
-        let mut device = FileDevice::of(file, path)?;
+        let mut device = FileDevice::of(file, path, Access::Changes)?;
         device.clear(len)?;
         sync_parent(path).map_err(|e| failed("sync", e))?;
         Ok(device)
@@ -79,11 +89,21 @@ impl FileDevice {
         let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let found =
             found.map_err(|e| OpenError::Io { doing: "open", path: path.to_owned(), source: e.into() })?;
-        FileDevice::of(&File::from(found), path)
+        FileDevice::of(&File::from(found), path, Access::Changes)
+    }
+
+    /// Opens a file or a block device for reading. Others may have it open for reading too.
+    ///
+    /// # Errors
+    /// As [`open`](FileDevice::open); [`OpenError::InUse`] if another device has it open for changes.
+    pub fn open_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
+        let failed = |source| OpenError::Io { doing: "open", path: path.to_owned(), source };
+        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        FileDevice::of(&File::from(found.map_err(|e| failed(e.into()))?), path, Access::Reading)
     }
 
     /// Opens an open file again, and locks it.
-    fn of(found: &File, path: &Path) -> Result<FileDevice, OpenError> {
+    fn of(found: &File, path: &Path, access: Access) -> Result<FileDevice, OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
         let kind = found.metadata().map_err(|e| failed("examine", e))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -92,7 +112,7 @@ impl FileDevice {
         let itself = format!("/proc/self/fd/{}", found.as_raw_fd());
         let open = |flags: OFlags| {
             let mut options = OpenOptions::new();
-            options.read(true).write(true).custom_flags(flags.bits().cast_signed());
+            options.read(true).write(access == Access::Changes).custom_flags(flags.bits().cast_signed());
             options.open(&itself).map_err(|source| match source.raw_os_error() {
                 Some(errno) if errno == Errno::BUSY.raw_os_error() => {
                     OpenError::InUse { path: path.to_owned() }
@@ -101,7 +121,11 @@ impl FileDevice {
             })
         };
         // On a block device O_EXCL (without O_CREAT) fails while the kernel has it mounted.
-        let claim = if kind.is_block_device() { Some(open(OFlags::EXCL)?) } else { None };
+        let claim = if kind.is_block_device() && access == Access::Changes {
+            Some(open(OFlags::EXCL)?)
+        } else {
+            None
+        };
         let direct_file = match open(OFlags::DIRECT) {
             Ok(file) => Some(file).filter(takes_direct_io),
             Err(OpenError::Io { source, .. })
@@ -112,7 +136,7 @@ impl FileDevice {
             Err(error) => return Err(error),
         };
         let direct = direct_file.is_some();
-        let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path)?;
+        let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path, access)?;
         // The metadata of a block device say 0; its end is its size.
         let len = whole_blocks((&*file).seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
         let seek_detector = SeekDetector::of(&file);
@@ -325,14 +349,18 @@ impl Device for FileDevice {
     }
 }
 
-/// A file with an exclusive lock. The lock ends with this value, even if a child that is being started still
+/// A file with a lock. The lock ends with this value, even if a child that is being started still
 /// has the file: until it runs its own program, a child has all open files.
 #[derive(Debug)]
 struct Locked(File);
 
 impl Locked {
-    fn new(file: File, path: &Path) -> Result<Locked, OpenError> {
-        match file.try_lock() {
+    fn new(file: File, path: &Path, access: Access) -> Result<Locked, OpenError> {
+        let locked = match access {
+            Access::Changes => file.try_lock(),
+            Access::Reading => file.try_lock_shared(),
+        };
+        match locked {
             Ok(()) => Ok(Locked(file)),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => {

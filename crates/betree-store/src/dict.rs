@@ -268,8 +268,8 @@ impl Dict {
     /// # Errors
     /// As [`delete`](Dict::delete).
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        let (lo, hi) = keys::cuts(self.state.number, &range);
-        self.change(|batch, _| batch.delete_range(ENGINE_DICT, &lo, &hi))
+        let cuts = keys::cuts(self.state.number, &range);
+        self.change(|batch, _| keys::delete_range(batch, &cuts))
     }
 
     /// Removes every key that begins with a prefix, as [`delete_range`](Dict::delete_range) does those of a
@@ -278,8 +278,8 @@ impl Dict {
     /// # Errors
     /// As [`delete`](Dict::delete).
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
-        let (lo, hi) = keys::prefix_cuts(self.state.number, prefix.as_ref());
-        self.change(|batch, _| batch.delete_range(ENGINE_DICT, &lo, &hi))
+        let cuts = keys::prefix_cuts(self.state.number, prefix.as_ref());
+        self.change(|batch, _| keys::delete_range(batch, &cuts))
     }
 
     /// Removes every key, as [`delete_range`](Dict::delete_range) does those of a range.

@@ -24,7 +24,7 @@ const STORE_BYTES_MIN: u64 = 256 << 20;
 /// Nodes in the cache: with fewer, what is being written outgrows it.
 const CACHE_NODES: usize = 32;
 const NODE_BYTES_MIN: usize = 64 << 10;
-const NODE_BYTES_MAX: usize = 4 << 20;
+pub(crate) const NODE_BYTES_MAX: usize = 4 << 20;
 /// A basement is this part of a node: 64 KiB of 2 MiB.
 const BASEMENTS: u32 = 32;
 const BASEMENT_BYTES_MIN: u32 = 4 << 10;
@@ -52,6 +52,17 @@ fn geometry(cache_bytes: usize) -> Geometry {
 /// Whether a volume was made as a store.
 pub(crate) fn is_store(identity: &Identity) -> bool {
     identity.made_by.starts_with(MADE_BY)
+}
+
+/// Opens the file for reading.
+pub(crate) fn open_for_reading(path: &Path) -> Result<Arc<FileDevice>> {
+    match FileDevice::open_for_reading(path) {
+        Ok(device) => Ok(Arc::new(device)),
+        Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(Error::NoSuchStore { path: path.to_owned() })
+        }
+        Err(error) => Err(refused(path, error)),
+    }
 }
 
 /// Opens the file, or makes one.

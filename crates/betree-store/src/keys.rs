@@ -6,7 +6,9 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use betree::{Cut, DictId};
+use betree::{Batch, Cut, DictId};
+
+use crate::file::NODE_BYTES_MAX;
 
 /// The one dictionary of the engine.
 pub(crate) const ENGINE_DICT: DictId = DictId(0);
@@ -66,4 +68,11 @@ pub(crate) fn prefix_cuts(number: u32, prefix: &[u8]) -> (Cut, Cut) {
 pub(crate) fn dict_cuts(number: u32) -> (Cut, Cut) {
     let prefix: Prefix = number.to_be_bytes();
     (Cut::before(prefix), Cut::after(prefix))
+}
+
+/// Deletes a range in a batch of deletes alone. The engine is told that it frees something: how much is not
+/// known, but for what seems to be less than a node it would not go and free it.
+pub(crate) fn delete_range(batch: &mut Batch, (lo, hi): &(Cut, Cut)) {
+    batch.delete_range(ENGINE_DICT, lo, hi);
+    batch.mark_freeing(NODE_BYTES_MAX as u64);
 }

@@ -59,6 +59,7 @@ mod catalogue;
 mod dict;
 mod error;
 mod file;
+mod gate;
 mod iter;
 mod keys;
 mod merge;

@@ -7,7 +7,7 @@ use betree::Batch;
 use crate::catalogue;
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::keys::{ENGINE_DICT, NAME_BYTES_MAX, dict_cuts};
+use crate::keys::{ENGINE_DICT, NAME_BYTES_MAX, delete_range, dict_cuts};
 use crate::options::DictOptions;
 use crate::shared::DictState;
 use crate::store::Store;
@@ -226,8 +226,7 @@ impl Store {
         let state = state.ok_or_else(|| Error::NoSuchDict { name: name.into() })?;
         let alone = state.changing.write();
         let mut batch = Batch::new();
-        let (lo, hi) = dict_cuts(state.number);
-        batch.delete_range(ENGINE_DICT, &lo, &hi);
+        delete_range(&mut batch, &dict_cuts(state.number));
         catalogue::delete_entry(&mut batch, name);
         // Before it is done, so that a reader who meets it in part asks afterwards, and is told.
         state.set_dropped(true);

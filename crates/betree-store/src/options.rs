@@ -55,6 +55,7 @@ pub struct StoreOptions {
     pub(crate) cache_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) create: bool,
+    pub(crate) read_only: bool,
     pub(crate) durability: Durability,
     pub(crate) merges: BTreeMap<String, Arc<MergeFn>>,
 }
@@ -65,6 +66,7 @@ impl Default for StoreOptions {
             cache_bytes: CACHE_BYTES,
             compression: Compression::default(),
             create: true,
+            read_only: false,
             durability: Durability::default(),
             merges: BTreeMap::new(),
         }
@@ -92,6 +94,31 @@ impl StoreOptions {
     #[must_use]
     pub fn create(mut self, create: bool) -> StoreOptions {
         self.create = create;
+        self
+    }
+
+    /// Opens the store for reading: nothing is written to its file, changes are refused, and others may have
+    /// it open for reading too. What a crash has left in the log is replayed in memory.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("store");
+    /// use betree_store::{Error, Store};
+    ///
+    /// Store::open(&path)?.dict("fruit")?.put("banana", "yellow")?;
+    /// let readers = [(); 2].map(|()| Store::options().read_only(true).open(&path));
+    /// for store in readers {
+    ///     let fruit = store?.open_dict("fruit")?;
+    ///     assert!(fruit.contains("banana")?);
+    ///     assert!(matches!(fruit.clear(), Err(Error::ReadOnly { .. })));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> StoreOptions {
+        self.read_only = read_only;
         self
     }
 

@@ -21,6 +21,7 @@ pub(crate) struct Shared {
     pub path: PathBuf,
     pub merges: Arc<Merges>,
     pub durability: Durability,
+    pub read_only: bool,
     pub catalogue: Mutex<Catalogue>,
     pub closed: AtomicBool,
 }
@@ -75,6 +76,9 @@ impl Shared {
     /// Commits a batch.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
         self.refuse_if_closed()?;
+        if self.read_only {
+            return Err(Error::ReadOnly { path: self.path.clone(), why: "it was opened for reading".into() });
+        }
         self.env.commit(batch).map_err(|error| self.error(error))
     }
 
@@ -117,7 +121,11 @@ impl Shared {
         }
         // Its threads end first: they hold references to the environment.
         drop(self.workers.lock().take());
-        self.env.close().map_err(|error| self.error(error))?;
+        if self.read_only {
+            self.env.abandon();
+        } else {
+            self.env.close().map_err(|error| self.error(error))?;
+        }
         self.closed.store(true, Ordering::SeqCst);
         self.device.release();
         Ok(())

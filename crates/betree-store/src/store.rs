@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use betree::{Env, Finding, Options};
+use betree_platform::DeviceError;
 use betree_std::{TroubleLog, Workers, WorkersOptions, Zstd};
 use parking_lot::Mutex;
 
@@ -13,6 +14,7 @@ use crate::batch::WriteBatch;
 use crate::catalogue::{Catalogue, Refusal};
 use crate::error::{Error, Result};
 use crate::file;
+use crate::gate::Gate;
 use crate::merge::Merges;
 use crate::options::{Durability, StoreOptions};
 use crate::shared::Shared;
@@ -75,35 +77,39 @@ impl Store {
 
     pub(crate) fn open_with(path: &Path, options: &StoreOptions) -> Result<Store> {
         let merges = Arc::new(Merges::of(&options.merges)?);
-        let device = file::open(path, options.create, options.cache_bytes, &merges)?;
+        let device = match options.read_only {
+            true => file::open_for_reading(path)?,
+            false => file::open(path, options.create, options.cache_bytes, &merges)?,
+        };
+        let gate = Arc::new(Gate::before(device.clone()));
         let mut with = Options::new(options.cache_bytes, merges.clone());
         with.compression = options.compression;
+        // The file is sparse: what was freed would take room for ever, for what is written goes on behind it.
+        with.discard = true;
         with.zstd = Some(Arc::new(Zstd::default()));
         with.watcher = Some(Arc::new(TroubleLog::of(path.to_owned())));
-        let env = Arc::new(Env::open(device.clone(), with).map_err(|error| refused(path, error))?);
+        let env = Arc::new(Env::open(gate.clone(), with).map_err(|error| refused(path, error))?);
         let loaded = load(&env, &merges);
-        let catalogue = loaded.map_err(|refusal| {
-            env.abandon();
-            refused_catalogue(path, refusal)
-        })?;
-        let sync_every = match options.durability {
-            Durability::Every(period) => period,
-            Durability::PerCommit | Durability::Manual => NEVER,
+        let loaded = loaded.map_err(|refusal| refused_catalogue(path, refusal));
+        let loaded = loaded.and_then(|catalogue| {
+            if !options.read_only {
+                gate.open().map_err(|error| refused(path, full_or_failed(error)))?;
+            }
+            Ok(catalogue)
+        });
+        let catalogue = loaded.inspect_err(|_| env.abandon())?;
+        let workers = match options.read_only {
+            true => None,
+            false => Some(start_workers(&env, options.durability, path)?),
         };
-        let threads = WorkersOptions { sync_every, ..WorkersOptions::default() };
-        let workers = Workers::start(env.clone(), threads);
-        let workers = workers.map_err(|source| Error::Io {
-            doing: "start threads for",
-            path: path.to_owned(),
-            source,
-        })?;
         let shared = Shared {
             env,
-            workers: Mutex::new(Some(workers)),
+            workers: Mutex::new(workers),
             device,
             path: path.to_owned(),
             merges,
             durability: options.durability,
+            read_only: options.read_only,
             catalogue: Mutex::new(catalogue),
             closed: AtomicBool::new(false),
         };
@@ -235,6 +241,21 @@ fn load(env: &Env, merges: &Merges) -> std::result::Result<Catalogue, Refusal> {
         return Err(Refusal::NotAStore(format!("it is a volume made by {}", env.identity().made_by)));
     }
     Catalogue::load(env, merges)
+}
+
+fn start_workers(env: &Arc<Env>, durability: Durability, path: &Path) -> Result<Workers> {
+    let sync_every = match durability {
+        Durability::Every(period) => period,
+        Durability::PerCommit | Durability::Manual => NEVER,
+    };
+    let threads = WorkersOptions { sync_every, ..WorkersOptions::default() };
+    let failed = |source| Error::Io { doing: "start threads for", path: path.to_owned(), source };
+    Workers::start(env.clone(), threads).map_err(failed)
+}
+
+/// The engine's error for one of the device.
+fn full_or_failed(error: DeviceError) -> betree::Error {
+    if error.is_full() { betree::Error::DeviceFull(error) } else { betree::Error::Device(error) }
 }
 
 /// The error of a file whose volume cannot be opened.

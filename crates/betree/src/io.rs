@@ -133,6 +133,12 @@ impl Disk {
         Ok(())
     }
 
+    /// Discards bytes that nothing needs; offset and length are whole blocks. Nothing is lost by a failure.
+    pub(crate) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.refuse_if_poisoned()?;
+        Ok(self.device.discard(offset, len)?)
+    }
+
     /// Makes durable every write that returned before this call. A failure poisons the disk.
     pub(crate) fn sync(&self) -> Result<()> {
         let _turn = self.sync_turn.lock();

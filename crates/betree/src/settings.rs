@@ -53,12 +53,21 @@ pub struct Options {
     pub zstd: Option<Arc<dyn Codec>>,
     /// Receives reports of troubles.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// Whether blocks that became free are discarded after each checkpoint.
+    pub discard: bool,
 }
 
 impl Options {
     /// The usual choice: LZ4, no zstd, no watcher.
     pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
-        Options { cache_bytes, upsert, compression: Compression::default(), zstd: None, watcher: None }
+        Options {
+            cache_bytes,
+            upsert,
+            compression: Compression::default(),
+            zstd: None,
+            watcher: None,
+            discard: false,
+        }
     }
 }
 

@@ -37,7 +37,10 @@ pub fn format_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<(), Error> 
 /// # Errors
 /// The engine's.
 pub fn open_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<Env, Error> {
-    Env::open(Arc::clone(device), Options::new(setup.cache_bytes, Arc::new(AppendCapped)))
+    let mut options = Options::new(setup.cache_bytes, Arc::new(AppendCapped));
+    // Half of the volumes, and not a draw of its own: that would make other histories of all seeds.
+    options.discard = !setup.seeks;
+    Env::open(Arc::clone(device), options)
 }
 
 impl Runner {

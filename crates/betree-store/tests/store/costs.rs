@@ -61,9 +61,41 @@ fn a_new_store_takes_little_room_and_its_size_is_no_matter() {
     let (folder, store) = store();
     filled(&store, "d", ["k".into()]);
     store.close().unwrap();
-    let found = std::fs::metadata(folder.path().join("store")).unwrap();
-    assert_eq!(found.len(), 1 << 40);
-    let taken = found.blocks() * 512;
+    let path = folder.path().join("store");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 1 << 40);
+    let taken = taken_bytes(&path);
     assert!(taken < 1 << 20, "{taken} bytes");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+}
+
+/// What a file takes on its disk.
+fn taken_bytes(path: &std::path::Path) -> u64 {
+    std::fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn what_is_deleted_or_overwritten_gives_its_room_back_to_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = options().open(&path).unwrap();
+    let empty = taken_bytes(&path);
+    // Bytes that do not compress; the log of 8 MiB comes to take all of its room too.
+    let fill = |seed: u64| {
+        let dict = store.dict("d").unwrap();
+        (0..5000_u32).for_each(|i| {
+            dict.put(i.to_be_bytes(), seeded::bytes(seed << 32 | u64::from(i), 0, 2000)).unwrap()
+        });
+        store.check().unwrap();
+    };
+    fill(1);
+    let once = taken_bytes(&path);
+    assert!(once > empty + (9 << 20), "{once} bytes");
+    (2..6).for_each(fill);
+    let often = taken_bytes(&path);
+    assert!(often < once + (10 << 20), "{once} bytes became {often} when the same keys were put again");
+    store.drop_dict("d").unwrap();
+    // It writes a checkpoint, frees nodes, and writes another one: as threads do in a minute.
+    store.check().unwrap();
+    let after = taken_bytes(&path);
+    assert!(after < 2 << 20, "{often} bytes became {after} when all was deleted");
 }

@@ -82,6 +82,80 @@ fn upserts_need_the_merge_that_the_dictionary_was_made_with() {
     assert!(matches!(bad, Err(Error::BadMerge { .. })), "{bad:?}");
 }
 
+/// What the file holds as far as it has data, and the state of a dictionary after that.
+fn data_of(path: &std::path::Path) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let mut head = vec![0; 24 << 20];
+    std::fs::File::open(path).unwrap().read_exact_at(&mut head, 0).unwrap();
+    head
+}
+
+#[test]
+fn a_store_whose_merge_is_missing_is_refused_with_nothing_written() {
+    let (folder, store) = store();
+    let path = folder.path().join("store");
+    let notes = store.dict_with("notes", &appending()).unwrap();
+    (0..2000).for_each(|i| notes.upsert((i % 50).to_string(), [b'x'; 100]).unwrap());
+    store.sync().unwrap();
+    store.abandon();
+    let before = data_of(&path);
+    for _ in 0..2 {
+        let opened = Store::open(&path);
+        assert!(matches!(opened, Err(Error::UnknownMerge { .. })), "{opened:?}");
+        assert!(data_of(&path) == before);
+    }
+    let store = options().open(&path).unwrap();
+    let value = store.open_dict("notes").unwrap().get("7").unwrap().unwrap();
+    assert_eq!(value, [b'x'; 4000]);
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
+fn a_store_opened_for_reading_shows_what_a_crash_left_and_writes_nothing() {
+    let (folder, store) = store();
+    let path = folder.path().join("store");
+    let dict = crate::filled(&store, "d", (0..3000).map(|i| format!("{i:05}")));
+    store.sync().unwrap();
+    store.abandon();
+    drop((store, dict));
+    let before = data_of(&path);
+    let for_reading = || options().read_only(true).open(&path).unwrap();
+    let readers = [for_reading(), for_reading()];
+    for store in &readers {
+        let dict = store.open_dict("d").unwrap();
+        assert_eq!(dict.iter().count(), 3000);
+        assert!(matches!(dict.put("k", "v"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(store.dict("new"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(store.drop_dict("d"), Err(Error::ReadOnly { .. })));
+        assert_eq!(dict.get("00007").unwrap().unwrap(), "00007", "a refused drop is none");
+        store.sync().unwrap();
+    }
+    assert!(matches!(options().open(&path), Err(Error::InUse { .. })), "it has readers");
+    let [first, second] = readers;
+    first.close().unwrap();
+    drop(second);
+    assert!(data_of(&path) == before);
+    assert_eq!(options().open(&path).unwrap().open_dict("d").unwrap().iter().count(), 3000);
+    let absent = options().read_only(true).open(folder.path().join("absent"));
+    assert!(matches!(absent, Err(Error::NoSuchStore { .. })), "{absent:?}");
+}
+
+#[test]
+fn a_volume_of_a_file_system_is_no_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("volume");
+    let device = std::sync::Arc::new(betree_std::FileDevice::create(&path, 32 << 20).unwrap());
+    let geometry = betree::Geometry::for_volume(32 << 20, 3);
+    betree::Env::format(device.clone(), &geometry, [7; 16]).unwrap();
+    device.release();
+    let opened = Store::open(&path);
+    assert!(matches!(opened, Err(Error::NotAStore { .. })), "{opened:?}");
+    // Nothing says yet which upserts it has: it must not have become a volume of ours.
+    let device = std::sync::Arc::new(betree_std::FileDevice::open(&path).unwrap());
+    let options = betree::Options::new(1 << 20, std::sync::Arc::new(betree::Replace));
+    betree::Env::open(device, options).unwrap();
+}
+
 #[test]
 fn a_closed_store_says_so_and_a_dropped_one_stays_open_for_its_dictionaries() {
     let (folder, store) = store();

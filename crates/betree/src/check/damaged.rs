@@ -69,7 +69,7 @@ impl Env {
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
-        let opened = Opened { bad_copies, is_damaged: true, for_reading: true, replayed_batches: 0 };
+        let opened = Opened { bad_copies, is_damaged: true, for_reading: true, ..Opened::default() };
         let next_msn = superblock.next_msn;
         Ok(Env::new(engine, log, next_msn, Committed { superblock, directory }, opened))
     }

@@ -27,6 +27,12 @@ use crate::space::Extent;
 use crate::store::Outgoing;
 use crate::table::{CapturedTable, PagePlace};
 
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// The most discards after a checkpoint.
+const DISCARDS_MAX: usize = 4096;
+/// The most blocks of a discard: no extent gets them meanwhile.
+const DISCARD_BLOCKS_MAX: u64 = 16 << 10;
+
 /// The last checkpoint, which the superblock on the device points to.
 pub(crate) struct Committed {
     pub superblock: Superblock,
@@ -119,6 +125,20 @@ impl Engine {
                 self.table.lock().give_back(captured.table);
                 events::checkpoint_failed(&error);
                 Err(error)
+            }
+        }
+    }
+
+    /// Discards the blocks that checkpoints have freed, the longest ranges first. The caller holds the checkpoint
+    /// lock, and the superblock that does not name these blocks is durable.
+    pub fn discard_freed(&self) {
+        for _ in 0..DISCARDS_MAX {
+            let Some(range) = self.store.space.take_untold(DISCARD_BLOCKS_MAX) else { return };
+            let told = self.store.disk.discard(range.start_block * BLOCK, range.len_blocks * BLOCK);
+            self.store.space.give_back_told(range);
+            if let Err(error) = told {
+                self.store.disk.health.note_failed_work(&error);
+                return;
             }
         }
     }

@@ -36,6 +36,8 @@ pub(crate) struct Opened {
     pub is_damaged: bool,
     /// Nothing is ever written to the device.
     pub for_reading: bool,
+    /// Freed blocks are discarded.
+    pub discards: bool,
     /// The number of batches replayed from the log.
     pub replayed_batches: u64,
 }

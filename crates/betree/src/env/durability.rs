@@ -66,7 +66,13 @@ impl Env {
         events::checkpoint_begins(clean);
         // Range bounds are noted in memory alone, and replay notes only those of logged batches again: a
         // crash should leave few.
-        self.unless_unreadable(self.engine.reclaim_hidden(if clean { 1 } else { RANGE_BOUNDS_AT_ONCE / 4 }))?;
+        // Where freed blocks are discarded, hidden data takes room of others.
+        let at_once = clean || self.opened.discards;
+        self.unless_unreadable(self.engine.reclaim_hidden(if at_once {
+            1
+        } else {
+            RANGE_BOUNDS_AT_ONCE / 4
+        }))?;
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
@@ -79,6 +85,7 @@ impl Env {
         self.engine.write_checkpoint(committed, captured, superblock, &|| self.scheduler.tell_done(None))?;
         self.log.forget_before(first_unapplied);
         self.log.trim_to(&log_start);
+        self.engine.discard_freed();
         Ok(())
     }
 

@@ -183,6 +183,13 @@ impl Env {
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
         let (table, directory) = read_table(&disk, &space, &superblock, &mut Err)?;
+        let discards = options.discard && !for_reading;
+        if discards {
+            space.note_freed();
+            if !superblock.clean {
+                discard_free(&disk, &space);
+            }
+        }
         let cache_bytes = options.cache_bytes as u64;
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         if let Some(root) =
@@ -273,8 +280,13 @@ impl Env {
             let _ = engine.store.load(&engine.tree_of(dict).node(root)?.pieces());
         }
         events::opened(committed.superblock.generation, engine.dicts.len(), was_closed);
-        let opened =
-            Opened { bad_copies: loaded.bad_slots, is_damaged: false, for_reading, replayed_batches };
+        let opened = Opened {
+            bad_copies: loaded.bad_slots,
+            is_damaged: false,
+            for_reading,
+            discards,
+            replayed_batches,
+        };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
 }
@@ -314,6 +326,16 @@ pub(crate) fn engine_over(
     let engine = Engine::new(store, superblock.geometry, table, dicts);
     *engine.dead.lock() = dead;
     engine
+}
+
+/// Discards all free blocks: a crash may have come between a checkpoint and its discards.
+fn discard_free(disk: &Disk, space: &Space) {
+    for range in space.free_ranges() {
+        if let Err(error) = disk.discard(range.start_block * BLOCK, range.len_blocks * BLOCK) {
+            disk.health.note_failed_work(&error);
+            return;
+        }
+    }
 }
 
 /// Reads the node table and claims the extents that it names. The directory and each page must not be longer

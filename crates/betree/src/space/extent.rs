@@ -32,6 +32,8 @@ pub(crate) struct Space {
 /// The free blocks, and those that several extents hold.
 struct Blocks {
     free: FreeMap,
+    /// Blocks that became free since the last discards, if the device gets discards.
+    untold: Option<FreeMap>,
     refcounts: RefCounts,
 }
 
@@ -49,7 +51,7 @@ impl Space {
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
         let free = FreeMap::new(first_block, total_blocks);
-        let blocks = Mutex::new(Blocks { free, refcounts: RefCounts::default() });
+        let blocks = Mutex::new(Blocks { free, untold: None, refcounts: RefCounts::default() });
         Arc::new(Space { blocks, first_block, total_blocks, further_parts: AtomicU64::new(0) })
     }
 
@@ -73,6 +75,9 @@ impl Space {
             Some(start_block) => Vec::from([BlockRange { start_block, len_blocks: blocks }]),
             None => all.free.gather(blocks, parts_max)?,
         };
+        if let Some(untold) = &mut all.untold {
+            parts.iter().for_each(|part| untold.remove_within(part.start_block, part.len_blocks));
+        }
         for part in kept {
             all.refcounts.add(*part);
             match parts.last_mut() {
@@ -109,6 +114,28 @@ impl Space {
         Arc::new(Extent { space: Arc::clone(self), parts: parts.into(), inheritance: Mutex::default() })
     }
 
+    /// Notes from now on which blocks become free, for [`take_untold`](Space::take_untold).
+    pub(crate) fn note_freed(&self) {
+        self.blocks.lock().untold.get_or_insert_with(|| FreeMap::new(self.first_block, 0));
+    }
+
+    /// Takes at most `blocks_max` blocks in a row that became free since the last discards; `None` if there are
+    /// no more. No extent gets them until the caller has discarded them and calls
+    /// [`give_back_told`](Space::give_back_told).
+    pub(crate) fn take_untold(&self, blocks_max: u64) -> Option<BlockRange> {
+        let Blocks { free, untold, .. } = &mut *self.blocks.lock();
+        let untold = untold.as_mut()?;
+        let (start_block, len) = untold.largest_range()?;
+        let len_blocks = len.min(blocks_max);
+        (untold.take(start_block, len_blocks) && free.take(start_block, len_blocks))
+            .then_some(BlockRange { start_block, len_blocks })
+    }
+
+    /// Returns a range of [`take_untold`](Space::take_untold) to the free blocks.
+    pub(crate) fn give_back_told(&self, range: BlockRange) {
+        self.blocks.lock().free.give_back(range.start_block, range.len_blocks);
+    }
+
     /// The number of parts of all extents in use beyond their first ones.
     pub(crate) fn further_parts(&self) -> u64 {
         self.further_parts.load(Ordering::Relaxed)
@@ -137,10 +164,10 @@ impl Space {
         self.total_blocks
     }
 
-    /// The free ranges (start, length) in blocks, in order of place.
-    #[cfg(test)]
-    pub(crate) fn free_ranges(&self) -> alloc::vec::Vec<(u64, u64)> {
-        self.blocks.lock().free.iter().collect()
+    /// The free ranges in order of place.
+    pub(crate) fn free_ranges(&self) -> Vec<BlockRange> {
+        let range = |(start_block, len_blocks)| BlockRange { start_block, len_blocks };
+        self.blocks.lock().free.iter().map(range).collect()
     }
 }
 
@@ -200,10 +227,13 @@ impl Drop for Extent {
     fn drop(&mut self) {
         let further = self.parts.len().saturating_sub(1) as u64;
         self.space.further_parts.fetch_sub(further, Ordering::Relaxed);
-        let Blocks { free, refcounts } = &mut *self.space.blocks.lock();
+        let Blocks { free, untold, refcounts } = &mut *self.space.blocks.lock();
         for part in &self.parts {
             for range in refcounts.release(*part) {
                 free.give_back(range.start_block, range.len_blocks);
+                if let Some(untold) = untold {
+                    untold.give_back(range.start_block, range.len_blocks);
+                }
             }
         }
     }
@@ -230,6 +260,10 @@ mod tests {
         vec![BlockRange { start_block, len_blocks }]
     }
 
+    fn free_ranges(space: &Space) -> Vec<(u64, u64)> {
+        space.free_ranges().iter().map(|range| (range.start_block, range.len_blocks)).collect()
+    }
+
     fn agree(space: &Space, used: &[bool], first: u64, seed: u64) {
         let mut expected = Vec::new();
         let mut run = 0;
@@ -239,7 +273,7 @@ mod tests {
             }
             run = if u { 0 } else { run + 1 };
         }
-        assert_eq!(space.free_ranges(), expected, "seed {seed}");
+        assert_eq!(free_ranges(space), expected, "seed {seed}");
         assert_eq!(space.free_blocks(), expected.iter().map(|g| g.1).sum::<u64>());
     }
 
@@ -265,7 +299,7 @@ mod tests {
                     0 | 1 => {
                         let len = 1 + dice.below_u64(12);
                         let parts_max = 1 + dice.below_u64(3) as usize;
-                        let mut gaps: Vec<_> = space.free_ranges().iter().map(|g| g.1).collect();
+                        let mut gaps: Vec<_> = free_ranges(&space).iter().map(|g| g.1).collect();
                         gaps.sort_unstable();
                         let largest: Vec<u64> = gaps.into_iter().rev().take(parts_max).collect();
                         match space.allocate(len, parts_max) {
@@ -310,7 +344,7 @@ mod tests {
                 assert_eq!(space.further_parts(), further, "seed {seed}");
             }
             held.clear();
-            assert_eq!(space.free_ranges(), [(first, total)], "seed {seed}: all gaps are one again");
+            assert_eq!(free_ranges(&space), [(first, total)], "seed {seed}: all gaps are one again");
         }
     }
 
@@ -328,7 +362,7 @@ mod tests {
         let space = Space::new(0, 100);
         let first = space.allocate(30, 1).unwrap();
         drop(first);
-        assert_eq!(space.free_ranges(), [(0, 100)]);
+        assert_eq!(free_ranges(&space), [(0, 100)]);
         let second = space.allocate(30, 1).unwrap();
         assert_eq!(second.parts()[0].start_block, 30, "the cursor goes on within the joined gap");
         let third = space.allocate(35, 1).unwrap();
@@ -344,7 +378,7 @@ mod tests {
         let _walls: Vec<_> = wall.iter().map(|&b| space.claim(row(b, 1)).unwrap()).collect();
         let best = space.allocate(15, 1).unwrap();
         assert_eq!(best.parts()[0].start_block, 400, "20 blocks fit better than 578");
-        assert_eq!(space.free_ranges().last(), Some(&(421, 578)));
+        assert_eq!(free_ranges(&space).last(), Some(&(421, 578)));
     }
 
     #[test]
@@ -380,11 +414,58 @@ mod tests {
         assert_eq!((space.free_blocks(), space.further_parts()), (13, 0));
     }
 
+    /// The device is told of each block once after it became free, unless somebody got it before.
+    #[test]
+    fn what_became_free_is_told_once_and_nothing_that_is_in_use() {
+        for seed in 0..60 {
+            let mut rng = Rng::new(seed);
+            let (first, total) = (3, 100);
+            let space = Space::new(first, total);
+            space.note_freed();
+            // Of each block: in use, and to be told of.
+            let mut blocks = vec![(false, false); total as usize];
+            let mut held: Vec<Arc<Extent>> = Vec::new();
+            let mark = |blocks: &mut Vec<(bool, bool)>, parts: &[BlockRange], to: (bool, bool)| {
+                for part in parts {
+                    let from = (part.start_block - first) as usize;
+                    blocks[from..from + part.len_blocks as usize].fill(to);
+                }
+            };
+            for step in 0..300 {
+                match rng.below(4) {
+                    0 | 1 => {
+                        if let Some(extent) = space.allocate(1 + rng.below_u64(12), 3) {
+                            mark(&mut blocks, extent.parts(), (true, false));
+                            held.push(extent);
+                        }
+                    }
+                    2 if !held.is_empty() => {
+                        let extent = held.swap_remove(rng.below(held.len()));
+                        mark(&mut blocks, extent.parts(), (false, true));
+                    }
+                    _ => {
+                        let Some(range) = space.take_untold(1 + rng.below_u64(9)) else {
+                            assert!(blocks.iter().all(|(_, untold)| !untold), "seed {seed} step {step}");
+                            continue;
+                        };
+                        let from = (range.start_block - first) as usize;
+                        let told = &blocks[from..from + range.len_blocks as usize];
+                        assert!(told.iter().all(|block| *block == (false, true)), "seed {seed} step {step}");
+                        let free = space.free_blocks();
+                        space.give_back_told(range);
+                        assert_eq!(space.free_blocks(), free + range.len_blocks);
+                        mark(&mut blocks, &[range], (false, false));
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_claim_that_is_refused_takes_nothing() {
         let space = Space::new(0, 10);
         let overlapping = [row(2, 3), row(4, 1)].concat();
         assert!(matches!(space.claim(overlapping), Err(Error::Corrupt { offset: 16384, .. })));
-        assert_eq!(space.free_ranges(), [(0, 10)]);
+        assert_eq!(free_ranges(&space), [(0, 10)]);
     }
 }

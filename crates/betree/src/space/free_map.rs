@@ -38,7 +38,23 @@ impl FreeMap {
         self.by_len.last().map_or(0, |&(len, _)| len)
     }
 
-    #[cfg(test)]
+    /// The largest range: start and length.
+    pub fn largest_range(&self) -> Option<(u64, u64)> {
+        self.by_len.last().map(|&(len, start)| (start, len))
+    }
+
+    /// Removes what of a range is in here.
+    pub fn remove_within(&mut self, start: u64, len: u64) {
+        let end = start.saturating_add(len);
+        while let Some((&gap, &gap_len)) = self.by_start.range(..end).next_back() {
+            let (from, to) = (gap.max(start), (gap + gap_len).min(end));
+            if !self.take(from, to.saturating_sub(from)) {
+                break;
+            }
+        }
+    }
+
+    /// The ranges (start, length), in order of place.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.by_start.iter().map(|(&start, &len)| (start, len))
     }
