@@ -1,15 +1,19 @@
 //! Changes that are made together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use betree::Batch;
+use betree::{Batch, Cut};
 
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::keys::{self, ENGINE_DICT};
+use crate::file::NODE_BYTES_MAX;
+use crate::keys::{self, ENGINE_DICT, Keys};
+use crate::parts::{self, Large};
 use crate::shared::{DictState, Shared};
+use crate::value::{Reference, Stored, stored};
 
 /// A list of changes of any dictionaries of one store, which are made in their order and as one: all of them
 /// are seen, and survive a crash, or none.
@@ -34,14 +38,27 @@ use crate::shared::{DictState, Shared};
 /// ```
 pub struct WriteBatch {
     shared: Arc<Shared>,
+    /// The changes of pairs.
     changes: Batch,
+    has_puts: bool,
     /// The dictionaries that it changes, by number.
     dicts: BTreeMap<u32, Arc<DictState>>,
+    /// The values that are stored in parts: generation and value by number and key.
+    large: BTreeMap<(u32, Vec<u8>), (u64, Vec<u8>)>,
+    /// The keys that are deleted together.
+    deleted: Vec<(u32, Keys)>,
 }
 
 impl WriteBatch {
     pub(crate) fn new(shared: Arc<Shared>) -> WriteBatch {
-        WriteBatch { shared, changes: Batch::new(), dicts: BTreeMap::new() }
+        WriteBatch {
+            shared,
+            changes: Batch::new(),
+            has_puts: false,
+            dicts: BTreeMap::new(),
+            large: BTreeMap::new(),
+            deleted: Vec::new(),
+        }
     }
 
     /// Sets the value of a key.
@@ -50,10 +67,20 @@ impl WriteBatch {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::OtherStore`]; the batch is as it was.
     pub fn put(&mut self, dict: &Dict, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        dict.check_key(key)?;
-        dict.check_value(key, value)?;
+        let is_large = dict.check_put(key, value)?;
         self.add(dict)?;
-        self.changes.put(ENGINE_DICT, &keys::pair_key(dict.state.number, key), value);
+        self.has_puts = true;
+        let number = dict.state.number;
+        let place = (number, key.to_vec());
+        if is_large {
+            let generation = self.shared.generation.fetch_add(1, Ordering::Relaxed);
+            let reference = Reference { generation, len: value.len() as u64 };
+            self.changes.put(ENGINE_DICT, &keys::pair_key(number, key), &reference.stored());
+            self.large.insert(place, (generation, value.to_vec()));
+        } else {
+            self.changes.put(ENGINE_DICT, &keys::pair_key(number, key), &stored(value));
+            self.large.remove(&place);
+        }
         Ok(())
     }
 
@@ -62,9 +89,11 @@ impl WriteBatch {
     /// # Errors
     /// As [`put`](WriteBatch::put).
     pub fn delete(&mut self, dict: &Dict, key: impl AsRef<[u8]>) -> Result<()> {
-        dict.check_key(key.as_ref())?;
+        let key = key.as_ref();
+        dict.check_key(key)?;
         self.add(dict)?;
-        self.changes.delete(ENGINE_DICT, &keys::pair_key(dict.state.number, key.as_ref()));
+        self.changes.delete(ENGINE_DICT, &keys::pair_key(dict.state.number, key));
+        self.large.remove(&(dict.state.number, key.to_vec()));
         Ok(())
     }
 
@@ -75,6 +104,7 @@ impl WriteBatch {
     pub fn upsert(&mut self, dict: &Dict, key: impl AsRef<[u8]>, delta: impl AsRef<[u8]>) -> Result<()> {
         let delta = dict.delta(key.as_ref(), delta.as_ref())?;
         self.add(dict)?;
+        self.has_puts = true;
         self.changes.upsert(ENGINE_DICT, &keys::pair_key(dict.state.number, key.as_ref()), &delta);
         Ok(())
     }
@@ -84,9 +114,29 @@ impl WriteBatch {
     /// # Errors
     /// As [`put`](WriteBatch::put).
     pub fn delete_range<K: AsRef<[u8]>>(&mut self, dict: &Dict, range: impl RangeBounds<K>) -> Result<()> {
+        self.delete_keys(dict, Keys::of(&range))
+    }
+
+    /// Removes every key that begins with a prefix.
+    ///
+    /// # Errors
+    /// As [`put`](WriteBatch::put).
+    pub fn delete_prefix(&mut self, dict: &Dict, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_keys(dict, Keys::Prefix(prefix.as_ref().to_vec()))
+    }
+
+    pub(crate) fn delete_keys(&mut self, dict: &Dict, keys: Keys) -> Result<()> {
+        let number = dict.state.number;
+        let (lo, hi) = keys.pairs(number);
+        dict.check_cut(&lo)?;
+        dict.check_cut(&hi)?;
         self.add(dict)?;
-        let (lo, hi) = keys::cuts(dict.state.number, &range);
         self.changes.delete_range(ENGINE_DICT, &lo, &hi);
+        self.large.retain(|(of, key), _| {
+            let key = keys::pair_key(*of, key);
+            lo.is_above(&key) || !hi.is_above(&key)
+        });
+        self.deleted.push((number, keys));
         Ok(())
     }
 
@@ -108,7 +158,8 @@ impl WriteBatch {
         self.changes.is_empty()
     }
 
-    /// Its size in bytes, of which a commit takes at most [`bytes_max`](WriteBatch::bytes_max).
+    /// Its size in bytes without large values, of which a commit takes at most
+    /// [`bytes_max`](WriteBatch::bytes_max).
     pub fn bytes(&self) -> usize {
         self.changes.bytes()
     }
@@ -121,8 +172,7 @@ impl WriteBatch {
 
     /// Forgets all changes.
     pub fn clear(&mut self) {
-        self.changes = Batch::new();
-        self.dicts.clear();
+        *self = WriteBatch::new(self.shared.clone());
     }
 
     /// Makes the changes. The batch stays as it is.
@@ -131,13 +181,100 @@ impl WriteBatch {
     /// [`Error::BatchTooLarge`], [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::DictDropped`] if one of
     /// the dictionaries was, [`Error::Closed`].
     pub fn commit(&self) -> Result<()> {
-        // In the order of their numbers, as everybody takes them.
-        let with_others: Vec<_> = self.dicts.values().map(|dict| dict.changing.read()).collect();
-        self.dicts.values().try_for_each(|dict| dict.refuse_if_dropped())?;
-        self.shared.commit(&self.changes)?;
-        drop(with_others);
+        // The locks are taken in the order of the numbers, as everywhere.
+        let dicts = || self.dicts.values();
+        let with_others: Vec<_> = dicts().map(|dict| dict.changing.read()).collect();
+        if self.large.is_empty() && !dicts().any(|dict| dict.has_parts()) {
+            dicts().try_for_each(|dict| dict.refuse_if_dropped())?;
+            self.commit_pairs(self.changes.clone())?;
+        } else {
+            drop(with_others);
+            let _alone: Vec<_> = dicts().map(|dict| dict.changing.write()).collect();
+            dicts().try_for_each(|dict| dict.refuse_if_dropped())?;
+            self.commit_alone()?;
+        }
         self.shared.settle()
     }
+
+    fn commit_pairs(&self, mut changes: Batch) -> Result<()> {
+        if !self.has_puts && !self.deleted.is_empty() {
+            mark_freeing(&mut changes, 0);
+        }
+        self.shared.commit(&changes)
+    }
+
+    /// Makes the changes; the caller has all dictionaries alone.
+    pub(crate) fn commit_alone(&self) -> Result<()> {
+        let (bytes, limit_bytes) = (self.bytes(), self.bytes_max());
+        if bytes > limit_bytes {
+            return Err(Error::BatchTooLarge { bytes, limit_bytes });
+        }
+        let larges = || {
+            self.large.iter().filter_map(|((number, key), (generation, value))| {
+                let dict = self.dicts.get(number)?;
+                Some(Large { dict, key, value, generation: *generation })
+            })
+        };
+        let committed = larges().try_for_each(|large| large.put_parts(&self.shared)).and_then(|()| {
+            let kept: Vec<(Cut, Cut)> = larges().map(|large| large.cuts()).collect();
+            let mut changes = self.changes.clone();
+            let (replaced, freed_bytes) = self.replaced()?;
+            for (lo, hi) in replaced.into_iter().flat_map(|cuts| parts::without(cuts, &kept)) {
+                changes.delete_range(ENGINE_DICT, &lo, &hi);
+            }
+            if freed_bytes > 0 {
+                mark_freeing(&mut changes, freed_bytes);
+            }
+            self.commit_pairs(changes)
+        });
+        if committed.is_err() {
+            // Nothing refers to the parts. If they cannot be removed, the next value of their key does it.
+            let mut parts = Batch::new();
+            larges().for_each(|large| delete_range(&mut parts, large.cuts()));
+            let _ = self.shared.commit(&parts);
+        }
+        committed
+    }
+
+    /// The parts that are of no use once the changes are made, with those of the large values themselves; and
+    /// how many bytes of values the former are, as far as that is known.
+    fn replaced(&self) -> Result<(Vec<(Cut, Cut)>, u64)> {
+        let has_parts = |number: &u32| self.dicts.get(number).is_some_and(|dict| dict.has_parts());
+        let (mut replaced, mut freed_bytes) = (Vec::new(), 0);
+        for (number, keys) in self.deleted.iter().filter(|(number, _)| has_parts(number)) {
+            replaced.push(keys.parts(*number));
+        }
+        let changed: BTreeSet<&[u8]> = self.changes.keys().map(|(_, key)| key).collect();
+        for engine_key in changed {
+            let (number, key) = keys::user_key(engine_key);
+            if !has_parts(&number) {
+                continue;
+            }
+            let old =
+                self.shared.env.get(ENGINE_DICT, engine_key).map_err(|error| self.shared.error(error))?;
+            let old = old.map(Stored::of);
+            if let Some(Stored::Parts(old)) = &old {
+                freed_bytes += old.len;
+            }
+            // Of a large value's key a crash may have left parts that nothing refers to.
+            if matches!(old, Some(Stored::Parts(_))) || self.large.contains_key(&(number, key.to_vec())) {
+                replaced.push(Keys::One(key.to_vec()).parts(number));
+            }
+        }
+        Ok((replaced, freed_bytes))
+    }
+}
+
+/// Deletes a range, in a batch of deletes alone.
+pub(crate) fn delete_range(batch: &mut Batch, (lo, hi): (Cut, Cut)) {
+    batch.delete_range(ENGINE_DICT, &lo, &hi);
+    mark_freeing(batch, 0);
+}
+
+/// Says of a batch that it frees so many bytes, or more: of a range nobody knows, but the engine does not go
+/// and free what seems to be less than a node.
+fn mark_freeing(batch: &mut Batch, bytes: u64) {
+    batch.mark_freeing(bytes.max(NODE_BYTES_MAX as u64));
 }
 
 impl std::fmt::Debug for WriteBatch {

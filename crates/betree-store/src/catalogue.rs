@@ -19,10 +19,26 @@ const NUMBERS: u8 = 1;
 /// The keys of the numbers.
 const LAYOUT: &[u8] = b"layout";
 const NEXT: &[u8] = b"next";
+const GENERATION: &[u8] = b"generation";
 /// The layout that this version writes: the form of keys and of the catalogue.
 const LAYOUT_VERSION: u32 = 1;
 /// The form of an entry.
 const ENTRY_VERSION: u8 = 1;
+/// The flags of an entry.
+const HAS_PARTS: u8 = 1;
+/// The generations of one opening of the store.
+const GENERATIONS_BITS: u32 = 40;
+
+/// What the catalogue says of a dictionary.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// The number that its keys begin with.
+    pub number: u32,
+    /// Whether it may have values in parts.
+    pub has_parts: bool,
+    /// The name of its merge.
+    pub merge: Option<String>,
+}
 
 /// The dictionaries, in memory.
 #[derive(Default)]
@@ -30,6 +46,8 @@ pub(crate) struct Catalogue {
     pub dicts: BTreeMap<String, Arc<DictState>>,
     /// The number of the next dictionary. None is ever used again.
     pub next: u32,
+    /// The first generation of values in parts that was never used.
+    pub generation: u64,
 }
 
 /// Why a catalogue cannot be used.
@@ -62,12 +80,18 @@ pub(crate) fn put_next(batch: &mut Batch, next: u32) {
     batch.put(ENGINE_DICT, &key(NUMBERS, NEXT), &next.to_le_bytes());
 }
 
+/// Puts that a generation was used.
+pub(crate) fn put_generation(batch: &mut Batch, generation: u64) {
+    batch.put(ENGINE_DICT, &key(NUMBERS, GENERATION), &generation.to_le_bytes());
+}
+
 /// Puts the entry of a dictionary under a name.
-pub(crate) fn put_entry(batch: &mut Batch, name: &str, dict: &DictState) {
-    let mut entry = vec![ENTRY_VERSION];
-    entry.extend(dict.number.to_le_bytes());
-    entry.extend(dict.merge.iter().flat_map(|(merge, _)| merge.bytes()));
-    batch.put(ENGINE_DICT, &key(NAMES, name.as_bytes()), &entry);
+pub(crate) fn put_entry(batch: &mut Batch, name: &str, entry: &Entry) {
+    let mut bytes = vec![ENTRY_VERSION];
+    bytes.extend(entry.number.to_le_bytes());
+    bytes.push(if entry.has_parts { HAS_PARTS } else { 0 });
+    bytes.extend(entry.merge.iter().flat_map(|merge| merge.bytes()));
+    batch.put(ENGINE_DICT, &key(NAMES, name.as_bytes()), &bytes);
 }
 
 /// Removes the entry of a name.
@@ -75,33 +99,42 @@ pub(crate) fn delete_entry(batch: &mut Batch, name: &str) {
     batch.delete(ENGINE_DICT, &key(NAMES, name.as_bytes()));
 }
 
-fn entry_of(name: &str, entry: &[u8]) -> Result<DictState, Refusal> {
+fn entry_of(name: &str, bytes: &[u8]) -> Result<Entry, Refusal> {
     let damaged = || Refusal::Damaged(format!("the entry of the dictionary {name:?} is none"));
-    let (version, rest) = entry.split_first().ok_or_else(damaged)?;
+    let (version, rest) = bytes.split_first().ok_or_else(damaged)?;
     if *version > ENTRY_VERSION {
         return Err(Refusal::Newer(format!("the dictionary {name:?} has version {version}")));
     }
-    let (number, merge) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let (number, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let (flags, merge) = rest.split_first().ok_or_else(damaged)?;
+    if flags & !HAS_PARTS != 0 {
+        return Err(Refusal::Newer(format!("the dictionary {name:?} has flags {flags:#x}")));
+    }
     let merge = std::str::from_utf8(merge).map_err(|_| damaged())?;
-    Ok(DictState::new(u32::from_le_bytes(*number), name, Some(merge).filter(|merge| !merge.is_empty())))
+    let merge = Some(merge.to_owned()).filter(|merge| !merge.is_empty());
+    Ok(Entry { number: u32::from_le_bytes(*number), has_parts: flags & HAS_PARTS != 0, merge })
 }
 
-fn number(env: &Env, name: &[u8]) -> Result<Option<u32>, Refusal> {
+fn number<const BYTES: usize>(env: &Env, name: &[u8]) -> Result<Option<[u8; BYTES]>, Refusal> {
     let found = env.get(ENGINE_DICT, &key(NUMBERS, name))?;
-    Ok(found.as_deref().and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes))
+    let wrong = || Refusal::Damaged(format!("its number {:?} is none", name.escape_ascii().to_string()));
+    found.map(|bytes| bytes.try_into().map_err(|_| wrong())).transpose()
 }
 
 impl Catalogue {
     /// Reads the catalogue.
     pub fn load(env: &Env, merges: &Merges) -> Result<Catalogue, Refusal> {
-        match number(env, LAYOUT)? {
+        match number(env, LAYOUT)?.map(u32::from_le_bytes) {
             None => {
                 return Err(Refusal::NotAStore("it is a volume without a catalogue of dictionaries".into()));
             }
             Some(LAYOUT_VERSION) => {}
             Some(version) => return Err(Refusal::Newer(format!("it has layout {version}"))),
         }
-        let next = number(env, NEXT)?.ok_or_else(|| Refusal::Damaged("it has no next number".into()))?;
+        let next = number(env, NEXT)?.map(u32::from_le_bytes);
+        let next = next.ok_or_else(|| Refusal::Damaged("it has no next number".into()))?;
+        let opening =
+            number(env, GENERATION)?.map_or(0, |last| (u64::from_le_bytes(last) >> GENERATIONS_BITS) + 1);
         let mut dicts = BTreeMap::new();
         let names = key(NAMES, b"");
         let mut cursor = env.cursor(ENGINE_DICT, Cut::before(names.clone()), Cut::after(names.clone()));
@@ -114,11 +147,11 @@ impl Catalogue {
                     "the dictionary {name:?} has a number that was not given out"
                 )));
             }
-            if let Some((merge, _)) = dict.merge.as_ref().filter(|(merge, _)| !merges.has(merge)) {
+            if let Some(merge) = dict.merge.as_ref().filter(|merge| !merges.has(merge)) {
                 return Err(Refusal::UnknownMerge { merge: merge.clone(), dict: name.into() });
             }
-            dicts.insert(name.into(), Arc::new(dict));
+            dicts.insert(name.into(), Arc::new(DictState::new(name, dict)));
         }
-        Ok(Catalogue { dicts, next })
+        Ok(Catalogue { dicts, next, generation: opening << GENERATIONS_BITS })
     }
 }

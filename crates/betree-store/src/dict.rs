@@ -3,13 +3,17 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use betree::Batch;
+use betree::{Batch, Cut};
 
+use crate::batch::WriteBatch;
 use crate::bytes::{Key, Value};
 use crate::error::{Error, Result};
 use crate::iter::Iter;
-use crate::keys::{self, ENGINE_DICT, KEY_BYTES_MAX};
+use crate::keys::{self, ENGINE_DICT, KEY_BYTES_MAX, Keys};
+use crate::merge::number_of;
+use crate::parts::{self, VALUE_BYTES_MAX};
 use crate::shared::{DictState, Shared};
+use crate::value::stored;
 
 /// A dictionary of a [`Store`](crate::Store): an ordered map from byte strings to byte strings.
 ///
@@ -53,10 +57,14 @@ impl Dict {
     /// [`Error::DictDropped`], [`Error::Closed`]; those of the device, and damage.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.shared.refuse_if_closed()?;
-        let found = self.shared.env.get(ENGINE_DICT, &keys::pair_key(self.state.number, key.as_ref()));
+        let key = key.as_ref();
+        let found = self.shared.env.get(ENGINE_DICT, &keys::pair_key(self.state.number, key));
         // What was found may have been found because, or not found because, the dictionary was dropped.
         self.state.refuse_if_dropped()?;
-        Ok(found.map_err(|error| self.shared.error(error))?.map(Value::from))
+        match found.map_err(|error| self.shared.error(error))? {
+            Some(read) => parts::value_of(&self.shared, &self.state, key, read),
+            None => Ok(None),
+        }
     }
 
     /// The values of several keys, in the order of these. A key may stand among them more than once. Not of
@@ -109,9 +117,15 @@ impl Dict {
     /// [`Error::DictDropped`], [`Error::Closed`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.check_key(key)?;
-        self.check_value(key, value)?;
-        self.change(|batch, number| batch.put(ENGINE_DICT, &keys::pair_key(number, key), value))
+        let is_large = self.check_put(key, value)?;
+        let pair_key = keys::pair_key(self.state.number, key);
+        let put = |batch: &mut Batch| batch.put(ENGINE_DICT, &pair_key, &stored(value));
+        if !is_large && self.change_whole(put)? {
+            return Ok(());
+        }
+        let mut batch = WriteBatch::new(self.shared.clone());
+        batch.put(self, key, value)?;
+        batch.commit()
     }
 
     /// Removes a key, if it is there. Nothing is read for it.
@@ -121,7 +135,13 @@ impl Dict {
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         self.check_key(key)?;
-        self.change(|batch, number| batch.delete(ENGINE_DICT, &keys::pair_key(number, key)))
+        let pair_key = keys::pair_key(self.state.number, key);
+        if self.change_whole(|batch| batch.delete(ENGINE_DICT, &pair_key))? {
+            return Ok(());
+        }
+        let mut batch = WriteBatch::new(self.shared.clone());
+        batch.delete(self, key)?;
+        batch.commit()
     }
 
     /// Changes the value of a key by the dictionary's merge, without reading it: the delta is kept, and
@@ -132,17 +152,16 @@ impl Dict {
     pub fn upsert(&self, key: impl AsRef<[u8]>, delta: impl AsRef<[u8]>) -> Result<()> {
         let (key, delta) = (key.as_ref(), delta.as_ref());
         let delta = self.delta(key, delta)?;
-        self.change(|batch, number| batch.upsert(ENGINE_DICT, &keys::pair_key(number, key), &delta))
+        self.change(|batch| batch.upsert(ENGINE_DICT, &keys::pair_key(self.state.number, key), &delta))
     }
 
     /// A delta as the engine has it.
     pub(crate) fn delta(&self, key: &[u8], delta: &[u8]) -> Result<Vec<u8>> {
-        let Some((_, merge)) = &self.state.merge else {
+        let Some(merge) = &self.state.merge else {
             return Err(Error::NoMerge { dict: self.name() });
         };
-        self.check_key(key)?;
-        self.check_value(key, delta)?;
-        Ok([&merge[..], delta].concat())
+        self.check_put(key, delta)?;
+        Ok([&number_of(merge)[..], delta].concat())
     }
 
     /// All pairs, in the order of their keys.
@@ -179,12 +198,12 @@ impl Dict {
     /// # }
     /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter<'_> {
-        Iter::new(self, keys::cuts(self.state.number, &range))
+        Iter::new(self, &Keys::of(&range))
     }
 
     /// The pairs whose keys begin with a prefix, in their order, from both ends.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter<'_> {
-        Iter::new(self, keys::prefix_cuts(self.state.number, prefix.as_ref()))
+        Iter::new(self, &Keys::Prefix(prefix.as_ref().to_vec()))
     }
 
     /// The first pair.
@@ -242,9 +261,9 @@ impl Dict {
     fn pop(&self, find: impl FnOnce(&Dict) -> Result<Option<(Key, Value)>>) -> Result<Option<(Key, Value)>> {
         let alone = self.state.changing.write();
         let Some((key, value)) = find(self)? else { return Ok(None) };
-        let mut batch = Batch::new();
-        batch.delete(ENGINE_DICT, &keys::pair_key(self.state.number, &key));
-        self.shared.commit(&batch)?;
+        let mut batch = WriteBatch::new(self.shared.clone());
+        batch.delete(self, &key)?;
+        batch.commit_alone()?;
         drop(alone);
         self.shared.settle()?;
         Ok(Some((key, value)))
@@ -268,8 +287,9 @@ impl Dict {
     /// # Errors
     /// As [`delete`](Dict::delete).
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        let cuts = keys::cuts(self.state.number, &range);
-        self.change(|batch, _| keys::delete_range(batch, &cuts))
+        let mut batch = WriteBatch::new(self.shared.clone());
+        batch.delete_range(self, range)?;
+        batch.commit()
     }
 
     /// Removes every key that begins with a prefix, as [`delete_range`](Dict::delete_range) does those of a
@@ -278,8 +298,9 @@ impl Dict {
     /// # Errors
     /// As [`delete`](Dict::delete).
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
-        let cuts = keys::prefix_cuts(self.state.number, prefix.as_ref());
-        self.change(|batch, _| keys::delete_range(batch, &cuts))
+        let mut batch = WriteBatch::new(self.shared.clone());
+        batch.delete_prefix(self, prefix)?;
+        batch.commit()
     }
 
     /// Removes every key, as [`delete_range`](Dict::delete_range) does those of a range.
@@ -309,9 +330,10 @@ impl Dict {
     /// # Errors
     /// [`Error::KeyTooLong`] if a key could become longer than is allowed; as [`put`](Dict::put).
     pub fn clone_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
-        let number = self.state.number;
-        let (from, to) = (keys::pair_key(number, from.as_ref()), keys::pair_key(number, to.as_ref()));
-        self.change(|batch, _| batch.clone_range(ENGINE_DICT, &from, &to))
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.change(|batch| {
+            self.prefixes(from, to).for_each(|(from, to)| batch.clone_range(ENGINE_DICT, &from, &to));
+        })
     }
 
     /// As [`clone_prefix`](Dict::clone_prefix), and what began with `from` is gone.
@@ -319,13 +341,22 @@ impl Dict {
     /// # Errors
     /// As [`clone_prefix`](Dict::clone_prefix).
     pub fn rename_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
-        let (number, from, to) = (self.state.number, from.as_ref(), to.as_ref());
+        let (from, to) = (from.as_ref(), to.as_ref());
         if from == to {
             // The engine would delete it: a clone onto itself adds nothing.
             return self.state.refuse_if_dropped();
         }
-        let (from, to) = (keys::pair_key(number, from), keys::pair_key(number, to));
-        self.change(|batch, _| batch.rename_range(ENGINE_DICT, &from, &to))
+        self.change(|batch| {
+            self.prefixes(from, to).for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
+        })
+    }
+
+    /// The engine's prefixes for two of keys: those of pairs, and of parts if there may be any.
+    fn prefixes(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let number = self.state.number;
+        let pairs = (keys::pair_key(number, from), keys::pair_key(number, to));
+        let parts = (keys::part_prefix(number, from), keys::part_prefix(number, to));
+        [pairs].into_iter().chain(Some(parts).filter(|_| self.state.has_parts()))
     }
 
     /// What a range takes, by the tables of contents of the nodes that hold it. What was changed since the
@@ -348,22 +379,46 @@ impl Dict {
     /// As [`get`](Dict::get).
     pub fn estimate<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Estimate> {
         self.shared.refuse_if_closed()?;
-        let (lo, hi) = keys::cuts(self.state.number, &range);
-        let usage = self.shared.env.usage(ENGINE_DICT, &lo, &hi);
-        self.state.refuse_if_dropped()?;
-        let usage = usage.map_err(|error| self.shared.error(error))?;
-        Ok(Estimate { stored_bytes: usage.stored_bytes, exclusive_bytes: usage.exclusive_bytes })
+        let (keys, number) = (Keys::of(&range), self.state.number);
+        let mut estimate = Estimate::default();
+        for (lo, hi) in [keys.pairs(number)]
+            .into_iter()
+            .chain(Some(keys.parts(number)).filter(|_| self.state.has_parts()))
+        {
+            let usage = self.shared.env.usage(ENGINE_DICT, &lo, &hi);
+            self.state.refuse_if_dropped()?;
+            let usage = usage.map_err(|error| self.shared.error(error))?;
+            estimate.stored_bytes += usage.stored_bytes;
+            estimate.exclusive_bytes += usage.exclusive_bytes;
+        }
+        Ok(estimate)
     }
 
     /// Makes a change, unless the dictionary was dropped.
-    fn change(&self, fill: impl FnOnce(&mut Batch, u32)) -> Result<()> {
-        let mut batch = Batch::new();
-        fill(&mut batch, self.state.number);
+    fn change(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
         let with_others = self.state.changing.read();
         self.state.refuse_if_dropped()?;
+        let mut batch = Batch::new();
+        fill(&mut batch);
         self.shared.commit(&batch).map_err(|error| self.named(error))?;
         drop(with_others);
         self.shared.settle()
+    }
+
+    /// As [`change`](Dict::change), where no value is in parts. `false`, and nothing changed, where one may
+    /// be.
+    fn change_whole(&self, fill: impl FnOnce(&mut Batch)) -> Result<bool> {
+        let with_others = self.state.changing.read();
+        self.state.refuse_if_dropped()?;
+        if self.state.has_parts() {
+            return Ok(false);
+        }
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        self.shared.commit(&batch)?;
+        drop(with_others);
+        self.shared.settle()?;
+        Ok(true)
     }
 
     /// The error with the dictionary's name, where the engine knows of a key alone.
@@ -386,14 +441,29 @@ impl Dict {
         }
     }
 
-    pub(crate) fn check_value(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let limit_bytes = self.shared.env.batch_bytes_max() / 2;
-        match value.len() {
-            bytes if bytes > limit_bytes => {
-                Err(Error::ValueTooLarge { dict: self.name(), key: key.to_vec().into(), bytes, limit_bytes })
-            }
-            _ => Ok(()),
+    /// Refuses a key that a cut has, as [`check_key`](Dict::check_key).
+    pub(crate) fn check_cut(&self, cut: &Cut) -> Result<()> {
+        self.check_key(keys::user_key(cut.bytes()).1)
+    }
+
+    /// Whether a value is to be stored in parts.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`].
+    pub(crate) fn check_put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.check_key(key)?;
+        let whole_bytes_max = parts::whole_bytes_max(&self.shared);
+        let limit_bytes = if self.state.merge.is_some() { whole_bytes_max } else { VALUE_BYTES_MAX };
+        let is_large = value.len() > whole_bytes_max;
+        if value.len() > limit_bytes {
+            let (dict, key) = (self.name(), key.to_vec().into());
+            return Err(Error::ValueTooLarge { dict, key, bytes: value.len(), limit_bytes });
         }
+        if is_large && key.len() > keys::key_bytes_max_of_parts(key) {
+            let limit_bytes = keys::key_bytes_max_of_parts(key);
+            return Err(Error::KeyTooLong { dict: self.name(), bytes: key.len(), limit_bytes });
+        }
+        Ok(is_large)
     }
 }
 

@@ -5,7 +5,8 @@ use betree::{Cursor, Cut};
 use crate::bytes::{Key, Value};
 use crate::dict::Dict;
 use crate::error::Result;
-use crate::keys::{ENGINE_DICT, user_key};
+use crate::keys::{ENGINE_DICT, Keys, user_key};
+use crate::parts;
 
 /// The pairs of a range, from both ends. It ends with the first error.
 ///
@@ -21,7 +22,8 @@ pub struct Iter<'d> {
 }
 
 impl<'d> Iter<'d> {
-    pub(crate) fn new(dict: &'d Dict, (lo, hi): (Cut, Cut)) -> Iter<'d> {
+    pub(crate) fn new(dict: &'d Dict, keys: &Keys) -> Iter<'d> {
+        let (lo, hi) = keys.pairs(dict.state.number);
         let is_done = lo >= hi;
         Iter { dict, lo, hi, front: None, back: None, is_done }
     }
@@ -31,17 +33,27 @@ impl<'d> Iter<'d> {
         if self.is_done {
             return None;
         }
-        let stepped = self.dict.shared.refuse_if_closed().and_then(|()| {
-            let found = if is_forward { self.find_next() } else { self.find_prev() };
-            // What is gone may be gone because the dictionary is.
-            self.dict.state.refuse_if_dropped()?;
-            found.map_err(|error| self.dict.shared.error(error))
-        });
+        let stepped = self.take_step(is_forward);
         self.is_done = !matches!(stepped, Ok(Some(_)));
         stepped.transpose()
     }
 
-    fn find_next(&mut self) -> betree::Result<Option<(Key, Value)>> {
+    fn take_step(&mut self, is_forward: bool) -> Result<Option<(Key, Value)>> {
+        let Dict { shared, state } = self.dict;
+        loop {
+            shared.refuse_if_closed()?;
+            let found = if is_forward { self.find_next() } else { self.find_prev() };
+            // What is gone may be gone because the dictionary is.
+            state.refuse_if_dropped()?;
+            let Some((key, read)) = found.map_err(|error| shared.error(error))? else { return Ok(None) };
+            // A large value may be gone by now, as if it had not been met.
+            if let Some(value) = parts::value_of(shared, state, &key, read)? {
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+
+    fn find_next(&mut self) -> betree::Result<Option<(Key, Vec<u8>)>> {
         let env = &self.dict.shared.env;
         let front =
             self.front.get_or_insert_with(|| env.cursor(ENGINE_DICT, self.lo.clone(), self.hi.clone()));
@@ -49,10 +61,10 @@ impl<'d> Iter<'d> {
             return Ok(None);
         };
         self.lo = Cut::just_after(key);
-        Ok(Some((user_key(key).to_vec().into(), value.to_vec().into())))
+        Ok(Some((user_key(key).1.to_vec().into(), value.to_vec())))
     }
 
-    fn find_prev(&mut self) -> betree::Result<Option<(Key, Value)>> {
+    fn find_prev(&mut self) -> betree::Result<Option<(Key, Vec<u8>)>> {
         let env = &self.dict.shared.env;
         let back = self.back.get_or_insert_with(|| {
             let mut back = env.cursor(ENGINE_DICT, self.lo.clone(), self.hi.clone());
@@ -63,7 +75,7 @@ impl<'d> Iter<'d> {
             return Ok(None);
         };
         self.hi = Cut::before(key);
-        Ok(Some((user_key(key).to_vec().into(), value.to_vec().into())))
+        Ok(Some((user_key(key).1.to_vec().into(), value.to_vec())))
     }
 }
 

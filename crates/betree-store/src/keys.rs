@@ -3,76 +3,206 @@
 //! All dictionaries share one dictionary of the engine. Each has a prefix of four bytes that no other ever
 //! had, and a byte for the kind of what follows. That byte is zero for pairs, so it ends a component of the
 //! engine's key, and a tree that holds one dictionary alone leaves the five bytes away.
+//!
+//! A large value is stored in parts, under the second kind: the key, escaped so that no key begins with
+//! another and all stand in the order of the keys; the generation, which is another for each value; the
+//! number of the part.
 
 use std::ops::{Bound, RangeBounds};
 
-use betree::{Batch, Cut, DictId};
-
-use crate::file::NODE_BYTES_MAX;
+use betree::{Cut, DictId};
 
 /// The one dictionary of the engine.
 pub(crate) const ENGINE_DICT: DictId = DictId(0);
-/// What the engine's keys begin with.
-pub(crate) type Prefix = [u8; 4];
 /// The prefix of the catalogue; no dictionary has it.
 pub(crate) const CATALOGUE: u32 = 0;
-/// The kind of a dictionary's pairs.
+/// The kinds of what a dictionary has.
 const PAIRS: u8 = 0;
+const PARTS: u8 = 1;
 /// The bytes of prefix and kind.
 const HEAD_BYTES: usize = 5;
+/// A zero in an escaped key is followed by this, and its end is two zeros.
+const ESCAPED: [u8; 2] = [0, 0xff];
+const END: [u8; 2] = [0, 0];
+/// The bytes behind an escaped key: its end, generation and number.
+const PART_TAIL_BYTES: usize = 14;
 
-/// The longest key in bytes.
+/// The longest key in bytes. For a value in parts, each zero in it counts twice, and it has 14 bytes less.
 pub const KEY_BYTES_MAX: usize = betree::KEY_BYTES_MAX - HEAD_BYTES;
 /// The longest name of a dictionary, or of a merge, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// The bytes before a dictionary's pairs.
-pub(crate) fn head(number: u32) -> [u8; HEAD_BYTES] {
+fn head(number: u32, kind: u8) -> [u8; HEAD_BYTES] {
     let [a, b, c, d] = number.to_be_bytes();
-    [a, b, c, d, PAIRS]
+    [a, b, c, d, kind]
 }
 
 /// The engine's key of a user's key.
 pub(crate) fn pair_key(number: u32, key: &[u8]) -> Vec<u8> {
-    [&head(number), key].concat()
+    [&head(number, PAIRS), key].concat()
 }
 
-/// The user's key in an engine's key.
-pub(crate) fn user_key(engine_key: &[u8]) -> &[u8] {
-    engine_key.get(HEAD_BYTES..).unwrap_or_default()
-}
-
-/// The cuts around the pairs of a range.
-pub(crate) fn cuts<K: AsRef<[u8]>>(number: u32, range: &impl RangeBounds<K>) -> (Cut, Cut) {
-    let at = |key: &K| pair_key(number, key.as_ref());
-    let lo = match range.start_bound() {
-        Bound::Included(key) => Cut::before(at(key)),
-        Bound::Excluded(key) => Cut::just_after(&at(key)),
-        Bound::Unbounded => Cut::before(head(number)),
-    };
-    let hi = match range.end_bound() {
-        Bound::Included(key) => Cut::just_after(&at(key)),
-        Bound::Excluded(key) => Cut::before(at(key)),
-        Bound::Unbounded => Cut::after(head(number)),
-    };
-    (lo, hi)
-}
-
-/// The cuts around the pairs whose keys begin with a prefix.
-pub(crate) fn prefix_cuts(number: u32, prefix: &[u8]) -> (Cut, Cut) {
-    let prefix = pair_key(number, prefix);
-    (Cut::before(prefix.clone()), Cut::after(prefix))
+/// The dictionary's number and the user's key in an engine's key of a pair.
+pub(crate) fn user_key(engine_key: &[u8]) -> (u32, &[u8]) {
+    let (head, key) = engine_key.split_at_checked(HEAD_BYTES).unwrap_or_default();
+    (head.first_chunk().map_or(CATALOGUE, |number| u32::from_be_bytes(*number)), key)
 }
 
 /// The cuts around all that a dictionary has.
 pub(crate) fn dict_cuts(number: u32) -> (Cut, Cut) {
-    let prefix: Prefix = number.to_be_bytes();
-    (Cut::before(prefix), Cut::after(prefix))
+    (Cut::before(number.to_be_bytes()), Cut::after(number.to_be_bytes()))
 }
 
-/// Deletes a range in a batch of deletes alone. The engine is told that it frees something: how much is not
-/// known, but for what seems to be less than a node it would not go and free it.
-pub(crate) fn delete_range(batch: &mut Batch, (lo, hi): &(Cut, Cut)) {
-    batch.delete_range(ENGINE_DICT, lo, hi);
-    batch.mark_freeing(NODE_BYTES_MAX as u64);
+/// What the parts of all keys with a prefix begin with.
+pub(crate) fn part_prefix(number: u32, prefix: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(HEAD_BYTES + prefix.len() + PART_TAIL_BYTES);
+    escaped.extend(head(number, PARTS));
+    for byte in prefix {
+        match byte {
+            0 => escaped.extend(ESCAPED),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped
+}
+
+/// What the parts of a key begin with.
+fn parts_of_key(number: u32, key: &[u8]) -> Vec<u8> {
+    let mut escaped = part_prefix(number, key);
+    escaped.extend(END);
+    escaped
+}
+
+/// What the parts of a value begin with.
+pub(crate) fn parts_of_value(number: u32, key: &[u8], generation: u64) -> Vec<u8> {
+    let mut parts = parts_of_key(number, key);
+    parts.extend(generation.to_be_bytes());
+    parts
+}
+
+/// How long a key may be that has a value in parts, in bytes.
+pub(crate) fn key_bytes_max_of_parts(key: &[u8]) -> usize {
+    let zeros = key.iter().filter(|byte| **byte == 0).count();
+    KEY_BYTES_MAX.saturating_sub(PART_TAIL_BYTES + zeros)
+}
+
+/// Some keys of a dictionary.
+#[derive(Clone)]
+pub(crate) enum Keys {
+    One(Vec<u8>),
+    Prefix(Vec<u8>),
+    Range(Bound<Vec<u8>>, Bound<Vec<u8>>),
+}
+
+impl Keys {
+    /// Those of a range.
+    pub fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Keys {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        Keys::Range(owned(range.start_bound()), owned(range.end_bound()))
+    }
+
+    /// The cuts around their pairs.
+    pub fn pairs(&self, number: u32) -> (Cut, Cut) {
+        let at = |key: &Vec<u8>| pair_key(number, key);
+        match self {
+            Keys::One(key) => (Cut::before(at(key)), Cut::just_after(&at(key))),
+            Keys::Prefix(prefix) => (Cut::before(at(prefix)), Cut::after(at(prefix))),
+            Keys::Range(from, to) => {
+                let from = match from {
+                    Bound::Included(key) => Cut::before(at(key)),
+                    Bound::Excluded(key) => Cut::just_after(&at(key)),
+                    Bound::Unbounded => Cut::before(head(number, PAIRS)),
+                };
+                let to = match to {
+                    Bound::Included(key) => Cut::just_after(&at(key)),
+                    Bound::Excluded(key) => Cut::before(at(key)),
+                    Bound::Unbounded => Cut::after(head(number, PAIRS)),
+                };
+                (from, to)
+            }
+        }
+    }
+
+    /// The cuts around the parts of their values.
+    pub fn parts(&self, number: u32) -> (Cut, Cut) {
+        let at = |key: &Vec<u8>| parts_of_key(number, key);
+        match self {
+            Keys::One(key) => (Cut::before(at(key)), Cut::after(at(key))),
+            Keys::Prefix(prefix) => {
+                let prefix = part_prefix(number, prefix);
+                (Cut::before(prefix.clone()), Cut::after(prefix))
+            }
+            Keys::Range(from, to) => {
+                let from = match from {
+                    Bound::Included(key) => Cut::before(at(key)),
+                    Bound::Excluded(key) => Cut::after(at(key)),
+                    Bound::Unbounded => Cut::before(head(number, PARTS)),
+                };
+                let to = match to {
+                    Bound::Included(key) => Cut::after(at(key)),
+                    Bound::Excluded(key) => Cut::before(at(key)),
+                    Bound::Unbounded => Cut::after(head(number, PARTS)),
+                };
+                (from, to)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Vec<Vec<u8>> {
+        let mut words = vec![vec![]];
+        for _ in 0..3 {
+            let longer = words
+                .iter()
+                .flat_map(|word: &Vec<u8>| [0, 1, 0xff].map(|byte| [&word[..], &[byte]].concat()));
+            words = longer.chain([vec![]]).collect();
+        }
+        words.sort();
+        words.dedup();
+        words
+    }
+
+    #[test]
+    fn parts_stand_in_the_order_of_their_keys_and_none_in_those_of_another() {
+        for a in words() {
+            for b in words() {
+                let (first, second) = (parts_of_value(7, &a, 1), parts_of_value(7, &b, 0));
+                assert_eq!(a.cmp(&b).then(1.cmp(&0)), first.cmp(&second), "{a:?} {b:?}");
+                assert_eq!(a.starts_with(&b), first.starts_with(&part_prefix(7, &b)), "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn cuts_hold_the_pairs_and_the_parts_of_the_same_keys() {
+        let holds = |(lo, hi): &(Cut, Cut), key: &[u8]| !lo.is_above(key) && hi.is_above(key);
+        let bounds = |word: Vec<u8>| [Bound::Included(word.clone()), Bound::Excluded(word), Bound::Unbounded];
+        let mut all: Vec<Keys> =
+            words().into_iter().flat_map(|w| [Keys::One(w.clone()), Keys::Prefix(w)]).collect();
+        for from in words().into_iter().step_by(3).flat_map(bounds) {
+            all.extend(
+                words().into_iter().step_by(4).flat_map(bounds).map(|to| Keys::Range(from.clone(), to)),
+            );
+        }
+        for keys in all {
+            for word in words() {
+                let is_in = match &keys {
+                    Keys::One(key) => *key == word,
+                    Keys::Prefix(prefix) => word.starts_with(prefix),
+                    Keys::Range(from, to) => (from.as_ref(), to.as_ref()).contains(&word),
+                };
+                assert_eq!(holds(&keys.pairs(7), &pair_key(7, &word)), is_in);
+                let part = [parts_of_value(7, &word, u64::MAX), vec![0; 4]].concat();
+                assert_eq!(holds(&keys.parts(7), &part), is_in, "{word:?}");
+                assert!(
+                    !holds(&keys.pairs(8), &pair_key(7, &word))
+                        && !holds(&keys.parts(7), &pair_key(7, &word))
+                );
+            }
+        }
+    }
 }

@@ -47,7 +47,11 @@
 //!
 //! # Limits
 //!
-//! A key has up to [`KEY_BYTES_MAX`] bytes, the name of a dictionary up to [`NAME_BYTES_MAX`]. One process
+//! A value has up to [`VALUE_BYTES_MAX`] bytes, 64 MiB. One above 1 MiB (of a store with a small log above a
+//! sixteenth of that) is stored in parts, with its key, and only where the dictionary has no merge. From the
+//! first of them on, a put or a delete in that dictionary reads what it replaces, to remove the parts; others
+//! read nothing. A batch has up to an eighth of the log, 8 MiB, beside values in parts. A key has up to
+//! [`KEY_BYTES_MAX`] bytes, the name of a dictionary up to [`NAME_BYTES_MAX`]. One process
 //! has a store open at a time.
 
 #![forbid(unsafe_code)]
@@ -65,8 +69,10 @@ mod keys;
 mod merge;
 mod names;
 mod options;
+mod parts;
 mod shared;
 mod store;
+mod value;
 
 pub use batch::WriteBatch;
 pub use betree::{Compression, Finding, FindingCode, Place};
@@ -76,4 +82,5 @@ pub use error::{Error, Result};
 pub use iter::Iter;
 pub use keys::{KEY_BYTES_MAX, NAME_BYTES_MAX};
 pub use options::{DictOptions, Durability, StoreOptions};
+pub use parts::VALUE_BYTES_MAX;
 pub use store::{Stats, Store};

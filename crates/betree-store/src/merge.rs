@@ -13,12 +13,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::keys::NAME_BYTES_MAX;
+use crate::value::{stored, whole};
 
 /// A merge: the new value from the old one and a delta.
 pub(crate) type MergeFn = dyn Fn(Option<&[u8]>, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 /// The number of a merge, which its deltas begin with.
-pub(crate) type MergeNumber = [u8; 4];
+type MergeNumber = [u8; 4];
 
 /// The number of the merge of a name.
 pub(crate) fn number_of(name: &str) -> MergeNumber {
@@ -65,7 +66,10 @@ impl Upsert for Merges {
         let known =
             delta.split_first_chunk().and_then(|(number, rest)| Some((self.by_number.get(number)?, rest)));
         match known {
-            Some(((_, function), rest)) => function(old, rest),
+            Some(((_, function), rest)) => {
+                // A dictionary with a merge has no values in parts.
+                function(old.map(whole), rest).map(|new| stored(&new).into_owned())
+            }
             None => old.map(<[u8]>::to_vec),
         }
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use betree::Batch;
 
-use crate::catalogue;
+use crate::batch::delete_range;
+use crate::catalogue::{self, Entry};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::keys::{ENGINE_DICT, NAME_BYTES_MAX, delete_range, dict_cuts};
+use crate::keys::{ENGINE_DICT, NAME_BYTES_MAX, dict_cuts};
 use crate::options::DictOptions;
 use crate::shared::DictState;
 use crate::store::Store;
@@ -78,7 +79,7 @@ impl Store {
             },
             opened => opened?,
         };
-        let bound = opened.state.merge.as_ref().map(|(merge, _)| merge.clone());
+        let bound = opened.state.merge.clone();
         if bound != options.merge {
             return Err(Error::OtherMerge { dict: name.into(), bound, asked: options.merge.clone() });
         }
@@ -130,11 +131,11 @@ impl Store {
         if let Some(merge) = options.merge.as_ref().filter(|merge| !self.shared.merges.has(merge)) {
             return Err(Error::UnknownMerge { merge: merge.clone(), dict: Some(name.into()) });
         }
-        self.add(name, options.merge.as_deref(), |_, _| ())
+        self.add(name, None, |number| Entry { number, has_parts: false, merge: options.merge.clone() })
     }
 
-    /// Adds a dictionary in a batch with more changes, which are told its number.
-    fn add(&self, name: &str, merge: Option<&str>, more: impl FnOnce(&mut Batch, u32)) -> Result<Dict> {
+    /// Adds a dictionary, and makes it what another one is.
+    fn add(&self, name: &str, from: Option<&DictState>, entry: impl FnOnce(u32) -> Entry) -> Result<Dict> {
         check_name(name)?;
         let mut catalogue = self.shared.catalogue.lock();
         if catalogue.dicts.contains_key(name) {
@@ -142,12 +143,19 @@ impl Store {
         }
         let number = catalogue.next;
         let next = number.checked_add(1).ok_or(Error::TooManyDicts)?;
-        let state = Arc::new(DictState::new(number, name, merge));
+        // No value is half stored while it is cloned.
+        let with_others = from.map(|from| from.changing.read());
+        from.map_or(Ok(()), DictState::refuse_if_dropped)?;
+        let entry = entry(number);
         let mut batch = Batch::new();
-        catalogue::put_entry(&mut batch, name, &state);
+        catalogue::put_entry(&mut batch, name, &entry);
         catalogue::put_next(&mut batch, next);
-        more(&mut batch, number);
+        if let Some(from) = from {
+            batch.clone_range(ENGINE_DICT, &from.number.to_be_bytes(), &number.to_be_bytes());
+        }
         self.shared.commit(&batch)?;
+        drop(with_others);
+        let state = Arc::new(DictState::new(name, entry));
         catalogue.next = next;
         catalogue.dicts.insert(name.into(), state.clone());
         drop(catalogue);
@@ -188,7 +196,7 @@ impl Store {
         let alone = state.changing.write();
         let mut batch = Batch::new();
         catalogue::delete_entry(&mut batch, from);
-        catalogue::put_entry(&mut batch, to, &state);
+        catalogue::put_entry(&mut batch, to, &state.entry());
         batch.mark_replacing();
         self.shared.commit(&batch)?;
         state.set_name(to);
@@ -226,7 +234,7 @@ impl Store {
         let state = state.ok_or_else(|| Error::NoSuchDict { name: name.into() })?;
         let alone = state.changing.write();
         let mut batch = Batch::new();
-        delete_range(&mut batch, &dict_cuts(state.number));
+        delete_range(&mut batch, dict_cuts(state.number));
         catalogue::delete_entry(&mut batch, name);
         // Before it is done, so that a reader who meets it in part asks afterwards, and is told.
         state.set_dropped(true);
@@ -261,10 +269,6 @@ impl Store {
     /// commit.
     pub fn clone_dict(&self, from: &str, to: &str) -> Result<Dict> {
         let Dict { state, .. } = self.open_dict(from)?;
-        let merge = state.merge.as_ref().map(|(merge, _)| merge.as_str());
-        let made = self.add(to, merge, |batch, number| {
-            batch.clone_range(ENGINE_DICT, &state.number.to_be_bytes(), &number.to_be_bytes());
-        })?;
-        Ok(made)
+        self.add(to, Some(&state), |number| Entry { number, ..state.entry() })
     }
 }

@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use betree::{Batch, Env};
 use betree_std::{FileDevice, Workers};
 use parking_lot::{Mutex, RwLock};
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Entry};
 use crate::error::{Error, Result};
-use crate::merge::{MergeNumber, Merges, number_of};
+use crate::merge::Merges;
 use crate::options::Durability;
 
 /// An open store. The locks are taken in this order: catalogue, `DictState::changing` by number, names.
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub durability: Durability,
     pub read_only: bool,
     pub catalogue: Mutex<Catalogue>,
+    /// The next generation of a value in parts.
+    pub generation: AtomicU64,
     pub closed: AtomicBool,
 }
 
@@ -30,23 +32,40 @@ pub(crate) struct Shared {
 pub(crate) struct DictState {
     /// What its keys begin with; no other dictionary ever has it.
     pub number: u32,
-    /// The name of its merge, with the number that deltas begin with.
-    pub merge: Option<(String, MergeNumber)>,
+    /// The name of its merge.
+    pub merge: Option<String>,
     /// Shared by whoever changes pairs, alone for who drops it, or must see what it changes.
     pub changing: RwLock<()>,
+    has_parts: AtomicBool,
     dropped: AtomicBool,
     name: Mutex<String>,
 }
 
 impl DictState {
-    pub fn new(number: u32, name: &str, merge: Option<&str>) -> DictState {
+    pub fn new(name: &str, entry: Entry) -> DictState {
         DictState {
-            number,
-            merge: merge.map(|merge| (merge.into(), number_of(merge))),
+            number: entry.number,
+            merge: entry.merge,
             changing: RwLock::new(()),
+            has_parts: AtomicBool::new(entry.has_parts),
             dropped: AtomicBool::new(false),
             name: Mutex::new(name.into()),
         }
+    }
+
+    /// Its entry in the catalogue.
+    pub fn entry(&self) -> Entry {
+        Entry { number: self.number, has_parts: self.has_parts(), merge: self.merge.clone() }
+    }
+
+    /// Whether it may have values in parts. It does not become so while the caller has `changing`.
+    pub fn has_parts(&self) -> bool {
+        self.has_parts.load(Ordering::SeqCst)
+    }
+
+    /// Says that it may; the caller has `changing` alone.
+    pub fn set_has_parts(&self) {
+        self.has_parts.store(true, Ordering::SeqCst);
     }
 
     /// The name at the moment.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use betree::{Env, Finding, Options};
@@ -110,6 +110,7 @@ impl Store {
             merges,
             durability: options.durability,
             read_only: options.read_only,
+            generation: AtomicU64::new(catalogue.generation),
             catalogue: Mutex::new(catalogue),
             closed: AtomicBool::new(false),
         };

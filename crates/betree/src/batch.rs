@@ -152,6 +152,16 @@ impl Batch {
         self.changes as usize
     }
 
+    /// The keys of its puts, deletes and upserts, in their order.
+    pub fn keys(&self) -> impl Iterator<Item = (DictId, &[u8])> {
+        Changes::of(&self.record).map_while(Result::ok).filter_map(|(dict, change)| match change {
+            Change::Put { key, .. } | Change::Delete { key } | Change::Upsert { key, .. } => {
+                Some((dict, key))
+            }
+            Change::DeleteRange { .. } | Change::CloneRange { .. } => None,
+        })
+    }
+
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.changes == 0

@@ -4,6 +4,7 @@
 mod batches;
 mod costs;
 mod iterators;
+mod large_values;
 mod model;
 mod names;
 mod threads;

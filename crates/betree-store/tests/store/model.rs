@@ -26,6 +26,11 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     seeded::bytes(rng.next_u64(), 0, len)
 }
 
+/// One that is stored in parts, now and then.
+fn put_value(rng: &mut Rng, has_merge: bool) -> Vec<u8> {
+    if has_merge || !rng.percent(2) { value(rng) } else { seeded::bytes(rng.next_u64(), 0, 600_000) }
+}
+
 fn dict_of(store: &Store, name: &str) -> Dict {
     if name.starts_with('a') {
         store.dict_with(name, &appending()).unwrap()
@@ -40,7 +45,7 @@ fn change(rng: &mut Rng, store: &Store, batch: &mut WriteBatch, dicts: &mut Dict
     let (dict, map) = (store.open_dict(&name).unwrap(), dicts.get_mut(&name).unwrap());
     match rng.below(10) {
         0..=4 => {
-            let (key, value) = (key(rng), value(rng));
+            let (key, value) = (key(rng), put_value(rng, name.starts_with('a')));
             batch.put(&dict, &key, &value).unwrap();
             map.insert(key, value);
         }

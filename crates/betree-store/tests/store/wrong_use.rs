@@ -56,8 +56,6 @@ fn keys_and_values_have_limits() {
         assert!(is_too_long(refused.as_ref().unwrap_err()), "{refused:?}");
     }
     assert_eq!(dict.get(&longer).unwrap(), None);
-    let refused = dict.put("k", vec![0; 64 << 20]);
-    assert!(matches!(refused, Err(Error::ValueTooLarge { ref key, .. }) if *key == "k"), "{refused:?}");
     assert_eq!(dict.iter().count(), 1);
 }
 

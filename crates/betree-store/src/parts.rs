@@ -1,0 +1,132 @@
+//! Large values: stored in parts that are committed before the pair that refers to them, so that a reader,
+//! and a crash, meet the old value or the new one, each whole.
+
+use betree::{Batch, Cut};
+
+use crate::bytes::Value;
+use crate::catalogue;
+use crate::error::{Error, Result};
+use crate::keys::{self, ENGINE_DICT};
+use crate::shared::{DictState, Shared};
+use crate::value::{Reference, Stored};
+
+/// A part, unless the log is small, in bytes: what a scan of a large value reads at once.
+const PART_BYTES: usize = 256 << 10;
+/// The largest value that is stored whole, unless the log is small, in bytes.
+const WHOLE_BYTES_MAX: usize = 1 << 20;
+/// More than a change takes in a batch beside its key and value, in bytes.
+const CHANGE_BYTES: usize = 64;
+/// The largest value in bytes.
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// The largest value that a store keeps whole: two of them fit into a batch.
+pub(crate) fn whole_bytes_max(shared: &Shared) -> usize {
+    (shared.env.batch_bytes_max() / 2).min(WHOLE_BYTES_MAX)
+}
+
+/// What a put of a large value needs.
+pub(crate) struct Large<'v> {
+    pub dict: &'v DictState,
+    pub key: &'v [u8],
+    pub value: &'v [u8],
+    pub generation: u64,
+}
+
+impl Large<'_> {
+    /// The cuts around its parts.
+    pub fn cuts(&self) -> (Cut, Cut) {
+        let parts = keys::parts_of_value(self.dict.number, self.key, self.generation);
+        (Cut::before(parts.clone()), Cut::after(parts))
+    }
+
+    /// Commits the parts, in several batches. The caller has the dictionary alone. After an error some may be
+    /// there, which nothing refers to.
+    pub fn put_parts(&self, shared: &Shared) -> Result<()> {
+        // Before any is there: a part that is left behind is found by who deletes its range.
+        self.dict.set_has_parts();
+        let mut batch = Batch::new();
+        // With the first of them, that there are parts, and that the generation was used.
+        catalogue::put_generation(&mut batch, self.generation);
+        catalogue::put_entry(&mut batch, &self.dict.name(), &self.dict.entry());
+        let batch_bytes_max = shared.env.batch_bytes_max();
+        let part_bytes = PART_BYTES.min(whole_bytes_max(shared) / 2);
+        let mut key = keys::parts_of_value(self.dict.number, self.key, self.generation);
+        let prefix_len = key.len();
+        for (number, part) in (0_u32..).zip(self.value.chunks(part_bytes)) {
+            key.truncate(prefix_len);
+            key.extend(number.to_be_bytes());
+            if batch.bytes() + key.len() + part.len() + CHANGE_BYTES > batch_bytes_max {
+                shared.commit(&std::mem::take(&mut batch))?;
+            }
+            batch.put(ENGINE_DICT, &key, part);
+        }
+        shared.commit(&batch)
+    }
+}
+
+/// The value that a reference leads to; `None` if its parts are not all there: it was replaced meanwhile.
+fn read_parts(shared: &Shared, number: u32, key: &[u8], reference: Reference) -> Result<Option<Value>> {
+    let parts = keys::parts_of_value(number, key, reference.generation);
+    let mut cursor = shared.env.cursor(ENGINE_DICT, Cut::before(parts.clone()), Cut::after(parts));
+    let mut value = Vec::new();
+    while let Some((_, part)) = cursor.next().map_err(|error| shared.error(error))? {
+        if value.len() + part.len() > VALUE_BYTES_MAX {
+            return Ok(None);
+        }
+        value.extend_from_slice(part);
+    }
+    Ok(Some(value).filter(|value| value.len() as u64 == reference.len).map(Value::from))
+}
+
+/// The value in what was read of a key; `None` if the key was removed meanwhile.
+pub(crate) fn value_of(
+    shared: &Shared,
+    dict: &DictState,
+    key: &[u8],
+    read: Vec<u8>,
+) -> Result<Option<Value>> {
+    let mut stored = Stored::of(read);
+    loop {
+        let reference = match stored {
+            Stored::Whole(value) => return Ok(Some(value.into())),
+            Stored::Unknown => return Err(damaged(shared, dict, "is stored in a form that is not known")),
+            Stored::Parts(reference) => reference,
+        };
+        if let Some(value) = read_parts(shared, dict.number, key, reference)? {
+            return Ok(Some(value));
+        }
+        let again = shared.env.get(ENGINE_DICT, &keys::pair_key(dict.number, key));
+        let Some(again) = again.map_err(|error| shared.error(error))? else { return Ok(None) };
+        stored = Stored::of(again);
+        if stored == Stored::Parts(reference) && read_parts(shared, dict.number, key, reference)?.is_none() {
+            dict.refuse_if_dropped()?;
+            return Err(damaged(shared, dict, "refers to parts that are not there"));
+        }
+    }
+}
+
+fn damaged(shared: &Shared, dict: &DictState, what: &str) -> Error {
+    Error::Damaged {
+        path: shared.path.clone(),
+        why: format!("a value of the dictionary {:?} {what}", dict.name()),
+    }
+}
+
+/// A range without some others, which are in order and do not overlap.
+pub(crate) fn without((lo, hi): (Cut, Cut), others: &[(Cut, Cut)]) -> Vec<(Cut, Cut)> {
+    let mut rest = Vec::new();
+    let mut from = lo;
+    for (start, end) in others {
+        if *end <= from || *start >= hi {
+            continue;
+        }
+        rest.push((from, start.clone()));
+        from = end.clone();
+    }
+    rest.push((from, hi));
+    rest.retain(|(from, to)| from < to);
+    rest
+}
+
+#[cfg(test)]
+mod tests;
