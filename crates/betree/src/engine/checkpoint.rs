@@ -129,8 +129,8 @@ impl Engine {
         }
     }
 
-    /// Discards the blocks that checkpoints have freed, the longest ranges first. The caller holds the checkpoint
-    /// lock, and the superblock that does not name these blocks is durable.
+    /// Discards the blocks that checkpoints have freed, the longest ranges first. The caller holds the
+    /// checkpoint lock, and the superblock that does not name these blocks is durable.
     pub fn discard_freed(&self) {
         for _ in 0..DISCARDS_MAX {
             let Some(range) = self.store.space.take_untold(DISCARD_BLOCKS_MAX) else { return };

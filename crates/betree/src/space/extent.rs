@@ -119,8 +119,8 @@ impl Space {
         self.blocks.lock().untold.get_or_insert_with(|| FreeMap::new(self.first_block, 0));
     }
 
-    /// Takes at most `blocks_max` blocks in a row that became free since the last discards; `None` if there are
-    /// no more. No extent gets them until the caller has discarded them and calls
+    /// Takes at most `blocks_max` blocks in a row that became free since the last discards; `None` if there
+    /// are no more. No extent gets them until the caller has discarded them and calls
     /// [`give_back_told`](Space::give_back_told).
     pub(crate) fn take_untold(&self, blocks_max: u64) -> Option<BlockRange> {
         let Blocks { free, untold, .. } = &mut *self.blocks.lock();
