@@ -114,6 +114,7 @@ fn flags_of_a_file_refuse_what_they_say() {
             ("write", true, true, |s| s.volume.write(s.file, SIZE - 1, b"x").map(drop)),
             ("write at the end", true, false, |s| s.volume.write(s.file, SIZE, b"x").map(drop)),
             ("write behind the end", true, false, |s| s.volume.write(s.file, 2 * SIZE, b"x").map(drop)),
+            ("append", true, false, |s| s.volume.append(s.file, b"x").map(drop)),
             ("write nothing", false, false, |s| s.volume.write(s.file, 0, b"").map(drop)),
             ("belated write", false, false, |s| s.volume.write_belated(s.file, 0, b"x").map(drop)),
             ("read", false, false, |s| s.volume.read(s.file, 0, 10, &mut Vec::new())),
