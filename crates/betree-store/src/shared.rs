@@ -17,7 +17,7 @@ use crate::options::Durability;
 pub(crate) struct Shared {
     pub env: Arc<Env>,
     pub workers: Mutex<Option<Workers>>,
-    pub device: Arc<FileDevice>,
+    pub file: Arc<FileDevice>,
     pub path: PathBuf,
     pub merges: Arc<Merges>,
     pub durability: Durability,
@@ -146,7 +146,7 @@ impl Shared {
             self.env.close().map_err(|error| self.error(error))?;
         }
         self.closed.store(true, Ordering::SeqCst);
-        self.device.release();
+        self.file.release();
         Ok(())
     }
 }

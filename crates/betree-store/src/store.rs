@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use betree::{Env, Finding, Options};
-use betree_platform::DeviceError;
-use betree_std::{TroubleLog, Workers, WorkersOptions, Zstd};
+use betree_platform::{Device, DeviceError};
+use betree_std::{FileDevice, TroubleLog, Workers, WorkersOptions, Zstd};
 use parking_lot::Mutex;
 
 use crate::batch::WriteBatch;
@@ -81,7 +81,18 @@ impl Store {
             true => file::open_for_reading(path)?,
             false => file::open(path, options.create, options.cache_bytes, &merges)?,
         };
-        let gate = Arc::new(Gate::before(device.clone()));
+        Store::open_over(path, options, &merges, device.clone(), device)
+    }
+
+    /// Opens the store in a file by a device that stands for it.
+    fn open_over(
+        path: &Path,
+        options: &StoreOptions,
+        merges: &Arc<Merges>,
+        file: Arc<FileDevice>,
+        device: Arc<dyn Device>,
+    ) -> Result<Store> {
+        let gate = Arc::new(Gate::before(device));
         let mut with = Options::new(options.cache_bytes, merges.clone());
         with.compression = options.compression;
         // The file is sparse: what was freed would take room for ever, for what is written goes on behind it.
@@ -89,7 +100,7 @@ impl Store {
         with.zstd = Some(Arc::new(Zstd::default()));
         with.watcher = Some(Arc::new(TroubleLog::of(path.to_owned())));
         let env = Arc::new(Env::open(gate.clone(), with).map_err(|error| refused(path, error))?);
-        let loaded = load(&env, &merges);
+        let loaded = load(&env, merges);
         let loaded = loaded.map_err(|refusal| refused_catalogue(path, refusal));
         let loaded = loaded.and_then(|catalogue| {
             if !options.read_only {
@@ -105,9 +116,9 @@ impl Store {
         let shared = Shared {
             env,
             workers: Mutex::new(workers),
-            device,
+            file,
             path: path.to_owned(),
-            merges,
+            merges: merges.clone(),
             durability: options.durability,
             read_only: options.read_only,
             generation: AtomicU64::new(catalogue.generation),
@@ -183,7 +194,7 @@ impl Store {
         drop(self.shared.workers.lock().take());
         self.shared.env.abandon();
         self.shared.closed.store(true, std::sync::atomic::Ordering::SeqCst);
-        self.shared.device.release();
+        self.shared.file.release();
     }
 
     /// What it has done, and what it takes.
@@ -296,3 +307,6 @@ const _: () = {
     is_shared::<WriteBatch>();
     is_shared::<Error>();
 };
+
+#[cfg(test)]
+mod tests;

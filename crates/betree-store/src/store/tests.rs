@@ -1,0 +1,128 @@
+//! A disk that is full, or fails, under a store.
+
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use betree_platform::DeviceOp;
+
+use super::*;
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+
+/// A file whose writes fail with an error number, unless that is 0.
+struct Failing {
+    file: Arc<FileDevice>,
+    errno: AtomicI32,
+}
+
+impl Device for Failing {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> std::result::Result<(), DeviceError> {
+        match self.errno.load(Relaxed) {
+            0 => self.file.write_at(offset, buf),
+            errno => Err(DeviceError { op: DeviceOp::Write, offset, len: buf.len() as u64, errno }),
+        }
+    }
+
+    fn sync(&self) -> std::result::Result<(), DeviceError> {
+        self.file.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn seeks(&self) -> bool {
+        self.file.seeks()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> std::result::Result<(), DeviceError> {
+        self.file.discard(offset, len)
+    }
+}
+
+fn options() -> StoreOptions {
+    Store::options().cache_bytes(1 << 20).durability(Durability::Manual)
+}
+
+/// A store in a file, made before, whose writes can be made to fail.
+fn failing(path: &Path) -> (Arc<Failing>, Store) {
+    options().open(path).unwrap().close().unwrap();
+    let file = Arc::new(FileDevice::open(path).unwrap());
+    let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(0) });
+    let merges = Arc::new(Merges::of(&options().merges).unwrap());
+    let store = Store::open_over(path, &options(), &merges, file, device.clone()).unwrap();
+    (device, store)
+}
+
+#[test]
+fn a_full_disk_is_told_and_the_store_goes_on_once_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (device, store) = failing(&path);
+    let dict = store.dict("d").unwrap();
+    dict.put("before", "v").unwrap();
+    store.sync().unwrap();
+    device.errno.store(ENOSPC, Relaxed);
+    dict.put("while full", "v").unwrap();
+    for refused in [store.sync(), store.close()] {
+        assert!(matches!(&refused, Err(Error::NoSpace { path: told, .. }) if *told == path), "{refused:?}");
+    }
+    assert!(dict.contains("while full").unwrap(), "it is kept");
+    device.errno.store(0, Relaxed);
+    store.close().unwrap();
+    let dict = options().open(&path).unwrap().open_dict("d").unwrap();
+    assert!(dict.contains("before").unwrap() && dict.contains("while full").unwrap());
+}
+
+#[test]
+fn puts_to_a_full_disk_end_with_an_error_and_go_on_once_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, store) = failing(&folder.path().join("store"));
+    let dict = store.dict("d").unwrap();
+    device.errno.store(ENOSPC, Relaxed);
+    let put = |key: u32| dict.put(key.to_be_bytes(), [7; 5000]);
+    let taken = (0..).find(|key| put(*key).is_err()).unwrap();
+    assert!(matches!(put(taken), Err(Error::NoSpace { .. })));
+    assert_eq!(dict.iter().count() as u32, taken, "what was accepted is there");
+    device.errno.store(0, Relaxed);
+    store.sync().unwrap();
+    put(taken).unwrap();
+    assert_eq!(store.check().unwrap(), []);
+    assert_eq!(dict.iter().count() as u32, taken + 1);
+}
+
+#[test]
+fn after_a_failed_write_the_store_is_read_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, store) = failing(&folder.path().join("store"));
+    let dict = store.dict("d").unwrap();
+    dict.put("k", "v").unwrap();
+    device.errno.store(EIO, Relaxed);
+    assert!(store.sync().is_err());
+    device.errno.store(0, Relaxed);
+    let refused = dict.put("l", "v");
+    assert!(matches!(refused, Err(Error::ReadOnly { .. })), "{refused:?}");
+    assert!(dict.contains("k").unwrap());
+}
+
+#[test]
+fn a_disk_that_is_full_at_opening_leaves_the_store_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (_, store) = failing(&path);
+    store.dict("d").unwrap().put("k", "v").unwrap();
+    store.sync().unwrap();
+    store.abandon();
+    let file = Arc::new(FileDevice::open(&path).unwrap());
+    let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(ENOSPC) });
+    let merges = Arc::new(Merges::of(&options().merges).unwrap());
+    let opened = Store::open_over(&path, &options(), &merges, file.clone(), device);
+    assert!(matches!(opened, Err(Error::NoSpace { .. })), "{opened:?}");
+    file.release();
+    assert!(options().open(&path).unwrap().open_dict("d").unwrap().contains("k").unwrap());
+}
