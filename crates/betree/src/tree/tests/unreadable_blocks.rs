@@ -158,7 +158,7 @@ fn assert_goes_on(env: &Env, id: NodeId, lo: &Cut, hi: &Cut) {
     }
     put(env, b"after", b"it goes on");
     env.checkpoint().unwrap();
-    let (problems, name) = (problems(env), format!("node {id}, "));
+    let (problems, name) = (problems(env), format!("node {id} has no references"));
     assert!(problems.iter().any(|problem| problem.starts_with(&name)), "{problems:?}");
 }
 
