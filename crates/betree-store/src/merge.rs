@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use betree::Upsert;
@@ -62,15 +63,24 @@ impl Upsert for Merges {
         "betree-store"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        let known =
-            delta.split_first_chunk().and_then(|(number, rest)| Some((self.by_number.get(number)?, rest)));
-        match known {
-            Some(((_, function), rest)) => {
-                // A dictionary with a merge has no values in parts.
-                function(old.map(whole), rest).map(|new| stored(&new).into_owned())
-            }
-            None => old.map(<[u8]>::to_vec),
-        }
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+        let failed = |name: &str, why: String| betree::Error::Upsert { name: name.into(), why };
+        let Some((number, delta)) = delta.split_first_chunk() else {
+            return Err(failed("of no number", "the delta is too short".into()));
+        };
+        let Some((name, function)) = self.by_number.get(number) else {
+            let name = format!("number {}", u32::from_le_bytes(*number));
+            return Err(failed(&name, "it is not registered".into()));
+        };
+        // A merge gets copies of nothing that outlives the call, so a panic leaves nothing half changed.
+        let merged = catch_unwind(AssertUnwindSafe(|| {
+            // A dictionary with a merge has no values in parts.
+            function(old.map(whole), delta).map(|new| stored(&new).into_owned())
+        }));
+        merged.map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            failed(name, format!("it panicked: {}", text.unwrap_or_default()))
+        })
     }
 }

@@ -78,12 +78,15 @@ impl Env {
     fn walk(&self, committed: &Committed, tell: &mut dyn FnMut(Finding), progress: &mut dyn FnMut(u64, u64)) {
         let mut walk = Walk::new(&self.engine, tell);
         walk.trees(progress);
-        let dead = self.engine.dead.lock().iter().copied().collect();
+        let dead = self.engine.dicts.iter().flat_map(|dict| dict.dead.lock().clone()).collect();
         walk.references();
         walk.unfreed(&dead);
         if self.opened.is_damaged {
             let what = "not checked: whether every block is free or in use, because not all of the node table can be \
                         believed";
+            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
+        } else if self.engine.views.lock().count() > 0 {
+            let what = "not checked: whether every block is free or in use, because views hold some";
             tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
         } else {
             self.check_space(committed, tell);

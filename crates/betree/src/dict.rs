@@ -1,7 +1,10 @@
 //! One dictionary: its memtables, its root and the versions of its nodes that are in memory.
 
+mod history;
+
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_platform::sync::atomic::{AtomicBool, Ordering};
 use betree_platform::sync::{Mutex, RwLock};
@@ -13,6 +16,9 @@ use crate::merge_yield::MergeYield;
 use crate::message::Msn;
 use crate::node::{Node, NodeId};
 use crate::planted::{self, Bug};
+use crate::store::NodePlace;
+use crate::views::{Epoch, Moment, Named};
+pub(crate) use history::{History, Old};
 
 /// A dictionary of an environment.
 pub(crate) struct Dict {
@@ -24,6 +30,10 @@ pub(crate) struct Dict {
     /// Held while the shape of the tree is changed, from reading the old versions to installing the new ones.
     /// Taken before `state`.
     pub structure: Mutex<()>,
+    /// Nodes without references that are still to be freed. Locked after the node table.
+    pub dead: Mutex<Vec<NodeId>>,
+    /// The epochs that live views name. Locked last.
+    pub named: Mutex<Named>,
     /// The yield of recent merges in leaves, noted by the threads that change leaves.
     pub merge_yield: MergeYield,
 }
@@ -38,6 +48,10 @@ pub(crate) struct DictState {
     /// Every message up to this one is in the tree.
     pub applied_msn: Msn,
     nodes: HashMap<NodeId, Resident>,
+    /// The epoch at hand: see [`views`](crate::views).
+    pub epoch: Epoch,
+    /// What views alone see.
+    pub history: History,
 }
 
 /// How a version in memory relates to the device.
@@ -79,8 +93,12 @@ impl Dict {
                 root,
                 applied_msn,
                 nodes: HashMap::new(),
+                epoch: 0,
+                history: History::default(),
             }),
             structure: Mutex::new(()),
+            dead: Mutex::default(),
+            named: Mutex::default(),
             merge_yield: MergeYield::default(),
         }
     }
@@ -88,6 +106,11 @@ impl Dict {
     /// Whether a memtable waits to arrive at the root.
     pub fn is_full(&self) -> bool {
         !self.state.read().frozen.is_empty()
+    }
+
+    /// Whether nodes are to be freed.
+    pub fn has_dead(&self) -> bool {
+        !self.dead.lock().is_empty()
     }
 
     /// Drops nodes that are on the device and were not touched since the last call; interior ones only while
@@ -111,6 +134,37 @@ impl DictState {
         Some(&resident.node)
     }
 
+    /// The version of a node as of a moment, if it is in memory.
+    pub fn node_at(&self, id: NodeId, at: &Moment<'_>) -> Option<&Arc<Node>> {
+        if at.epoch < self.epoch {
+            match self.history.version(id, at.epoch) {
+                Some(Old::Node(node)) => return Some(node),
+                Some(Old::Place(_)) => return None,
+                None => {}
+            }
+        }
+        self.node(id)
+    }
+
+    /// The root as of a moment.
+    pub fn root_at(&self, at: &Moment<'_>) -> NodeId {
+        let old = if at.epoch < self.epoch { self.history.root(at.epoch) } else { None };
+        old.unwrap_or(self.root)
+    }
+
+    /// The memtables over the tree as of a moment, newest first, without those that are newer.
+    pub fn memtables<'s>(&'s self, at: &'s Moment<'_>) -> impl Iterator<Item = &'s Memtable> {
+        let arrived = (at.epoch < self.epoch).then(|| self.history.memtables(at.epoch));
+        let all = core::iter::once(&self.active).chain(self.frozen.iter().rev().map(|m| &**m));
+        all.chain(arrived.into_iter().flatten()).filter(|memtable| !memtable.is_newer_than(at.msn))
+    }
+
+    /// Ends the epoch at hand; `arrived` is the memtable that comes to the root by that.
+    pub fn end_epoch(&mut self, arrived: Option<&Arc<Memtable>>, named: &Named) {
+        self.history.end_epoch(self.epoch, self.root, arrived, named);
+        self.epoch += 1;
+    }
+
     /// Keeps a version that was read from the device.
     pub fn keep_clean(&mut self, node: Arc<Node>) {
         node.charge.set_current(true);
@@ -118,18 +172,47 @@ impl DictState {
         self.nodes.insert(id, Resident { node, kept: Kept::Clean, touched: AtomicBool::new(true) });
     }
 
-    /// Installs a new version and returns the old one, if it was in memory.
-    pub fn install(&mut self, node: Arc<Node>) -> Option<Arc<Node>> {
+    /// Installs the first version of a new node.
+    pub fn install_new(&mut self, node: Arc<Node>, named: &Named) {
+        self.history.born(node.id, self.epoch, named);
+        self.put(node);
+    }
+
+    /// Installs a new version and returns the old one, if it was in memory; `place` is where that is on the
+    /// device, if it was written.
+    pub fn install(&mut self, node: Arc<Node>, place: Option<NodePlace>, named: &Named) -> Option<Arc<Node>> {
+        let id = node.id;
+        let old = self.put(node);
+        self.retire(id, old, place, named)
+    }
+
+    /// Removes a node that the tree no longer has and returns its version, if it was in memory; `place` as
+    /// for [`install`](DictState::install).
+    pub fn remove(&mut self, id: NodeId, place: Option<NodePlace>, named: &Named) -> Option<Arc<Node>> {
+        let old = self.nodes.remove(&id);
+        self.retire(id, old, place, named)
+    }
+
+    fn put(&mut self, node: Arc<Node>) -> Option<Resident> {
         node.charge.set_unwritten(true);
         node.charge.set_current(true);
         let id = node.id;
-        let new = Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) };
-        self.nodes.insert(id, new).map(Resident::with_edges)
+        self.nodes.insert(id, Resident { node, kept: Kept::Dirty, touched: AtomicBool::new(true) })
     }
 
-    /// Removes a node that the tree no longer has and returns its version, if it was in memory.
-    pub fn remove(&mut self, id: NodeId) -> Option<Arc<Node>> {
-        self.nodes.remove(&id).map(Resident::with_edges)
+    /// Keeps a version for views that see it.
+    fn retire(
+        &mut self,
+        id: NodeId,
+        old: Option<Resident>,
+        place: Option<NodePlace>,
+        named: &Named,
+    ) -> Option<Arc<Node>> {
+        // The table points to an older version of a dirty node.
+        let place = place.filter(|_| old.as_ref().is_none_or(|old| old.kept == Kept::Clean));
+        let node = old.map(Resident::with_edges);
+        self.history.retire(id, node.clone(), place, self.epoch, named);
+        node
     }
 
     /// The dirty versions, marked from now on as being written by a checkpoint.
@@ -143,14 +226,22 @@ impl DictState {
             .collect()
     }
 
-    /// Notes that a captured version was written or, if not `written`, is dirty again.
-    pub fn capture_done(&mut self, node: &Arc<Node>, written: bool) {
-        if written {
+    /// Notes that a captured version was written to `place` or, without a place, is dirty again.
+    pub fn capture_done(&mut self, node: &Arc<Node>, place: Option<&NodePlace>) {
+        let resident = self.nodes.get_mut(&node.id).filter(|resident| Arc::ptr_eq(&resident.node, node));
+        if place.is_some() || resident.is_none() {
             node.charge.set_unwritten(false);
         }
-        let Some(resident) = self.nodes.get_mut(&node.id) else { return };
-        if resident.kept == Kept::Writing && Arc::ptr_eq(&resident.node, node) {
-            resident.kept = if written { Kept::Clean } else { Kept::Dirty };
+        match resident {
+            Some(resident) if resident.kept == Kept::Writing => {
+                resident.kept = if place.is_some() { Kept::Clean } else { Kept::Dirty };
+            }
+            Some(_) => {}
+            None => {
+                if let Some(place) = place {
+                    self.history.written(node, place);
+                }
+            }
         }
     }
 
@@ -166,6 +257,7 @@ impl DictState {
             let touched = r.touched.swap(false, Ordering::Relaxed);
             r.kept != Kept::Clean || touched || r.node.height > 0 && !with_interior
         });
+        self.history.evict_headers();
         before - self.nodes.len()
     }
 

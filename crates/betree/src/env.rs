@@ -9,6 +9,7 @@ mod make_room;
 pub(crate) mod recover;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use alloc::vec::Vec;
 
@@ -29,6 +30,7 @@ use crate::stats::{SpaceStats, Stats};
 use crate::tree::Cursor;
 use closing::End;
 use commit::Committer;
+pub use view::View;
 
 /// Several dictionaries in one volume.
 ///

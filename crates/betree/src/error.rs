@@ -95,12 +95,23 @@ pub enum Error {
         /// Name and version of the given function.
         opened_with: String,
     },
+    /// The upsert function could not apply a change.
+    #[error("the upsert function {name} cannot apply a change: {why}")]
+    Upsert {
+        /// The function's name.
+        name: String,
+        /// The reason.
+        why: String,
+    },
     /// A label or a name that a volume cannot have.
     #[error("{0}")]
     BadIdentity(&'static str),
     /// No room for the change; nothing was changed.
     #[error("no space left on the volume")]
     NoSpace,
+    /// A view has lost what it held, because space was short. Another one can be begun.
+    #[error("the view has ended: its space was needed")]
+    ViewEnded,
     /// The volume accepts no changes: a write or sync has failed, or it was opened for reading.
     #[error("the volume is read-only: {why}")]
     ReadOnly {

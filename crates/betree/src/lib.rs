@@ -124,10 +124,11 @@ mod table;
 mod tree;
 mod upsert;
 mod usage;
+mod views;
 
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, Place};
-pub use env::Env;
+pub use env::{Env, View};
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;

@@ -4,41 +4,25 @@
 //! frozen and then flushed to the root as one sorted batch. It holds every message of its dictionary from its
 //! first sequence number to its last, so one number per dictionary ("everything up to here is in the tree")
 //! determines the start of replay.
+//!
+//! Entries that newer ones replace stay while views see them.
 
+mod chain;
 mod map;
+mod range_history;
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use chain::{Chain, Pending};
 use map::KeyMap;
+use range_history::RangeHistory;
 
 use crate::key::Cut;
-use crate::message::{Bytes, Kind, Msn, POINT_OVERHEAD_BYTES, Point, RangeDelete, RangeSet};
+use crate::message::{Bytes, Kind, Msn, Point, RangeDelete};
 use crate::upsert::Upsert;
-
-/// One pending change of a key.
-struct Pending {
-    msn: Msn,
-    kind: Kind,
-    value: Bytes,
-}
-
-/// The pending changes of one key, oldest first: a put or a delete alone, or upserts whose base is in older
-/// buffers.
-enum Chain {
-    One(Pending),
-    Upserts(Vec<Pending>),
-}
-
-impl Chain {
-    fn all(&self) -> &[Pending] {
-        match self {
-            Chain::One(one) => core::slice::from_ref(one),
-            Chain::Upserts(all) => all,
-        }
-    }
-}
+use crate::views::Seen;
 
 /// A buffer's answer for a key.
 pub(crate) enum Found {
@@ -54,7 +38,8 @@ pub(crate) enum Found {
 #[derive(Default)]
 pub(crate) struct Memtable {
     points: KeyMap<Chain>,
-    ranges: RangeSet,
+    /// The range deletes, and those of earlier moments that views see.
+    ranges: RangeHistory,
     point_bytes: usize,
     /// The bytes of the records that values were a part of, replaced values included; and the last such
     /// record.
@@ -71,76 +56,86 @@ impl Memtable {
     }
 
     /// Sets a key's value; `msn` is newer than all before.
-    pub fn put(&mut self, key: &[u8], msn: Msn, value: Bytes) {
+    pub fn put(&mut self, key: &[u8], msn: Msn, value: Bytes, seen: &Seen) {
         if let Some(record) = value.record()
             && self.last_record.as_ref().is_none_or(|last| !Arc::ptr_eq(last, record))
         {
             self.records_bytes += record.len();
             self.last_record = Some(record.clone());
         }
-        self.replace(key, Pending { msn, kind: Kind::Put, value });
+        self.push(key, Pending::message(msn, Kind::Put, value), seen);
     }
 
     /// Removes a key; `msn` is newer than all before.
-    pub fn delete(&mut self, key: &[u8], msn: Msn) {
-        self.replace(key, Pending { msn, kind: Kind::Delete, value: Bytes::Own(Vec::new()) });
+    pub fn delete(&mut self, key: &[u8], msn: Msn, seen: &Seen) {
+        self.push(key, Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())), seen);
     }
 
-    fn replace(&mut self, key: &[u8], new: Pending) {
+    fn push(&mut self, key: &[u8], new: Pending, seen: &Seen) {
         self.stamp(new.msn);
-        self.point_bytes += cost(key, &new);
-        let mut replaced_bytes = 0;
+        let (mut before, mut after) = (0, new.cost(key));
         self.points.change(key, |chain| match chain {
             None => Some(Chain::One(new)),
             Some(chain) => {
-                replaced_bytes = chain.all().iter().map(|p| cost(key, p)).sum::<usize>();
-                *chain = Chain::One(new);
+                before = chain.cost(key);
+                chain.push(new, seen);
+                after = chain.cost(key);
                 None
             }
         });
-        self.point_bytes -= replaced_bytes;
+        self.point_bytes = self.point_bytes + after - before;
     }
 
     /// Changes a key's value; `msn` is newer than all before. If the base is here, the function is applied at
-    /// once.
-    pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert) {
+    /// once; two changes without a base become one if the function can combine them. If the function fails,
+    /// the change stays as it is, and the key's readers get the error.
+    pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert, seen: &Seen) {
         self.stamp(msn);
+        let unresolved = |delta: Bytes| Pending::message(msn, Kind::Upsert, delta);
         let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
-            Some(value) => Pending { msn, kind: Kind::Put, value: Bytes::Own(value) },
-            None => Pending { msn, kind: Kind::Delete, value: Bytes::Own(Vec::new()) },
+            Ok(Some(value)) => Pending::message(msn, Kind::Put, Bytes::Own(value)),
+            Ok(None) => Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
+            Err(_) => unresolved(delta.into()),
         };
-        let upsert = || Pending { msn, kind: Kind::Upsert, value: delta.into() };
-        let covered = !self.ranges.is_empty() && self.ranges.covers(key);
-        let (mut added_bytes, mut replaced_bytes) = (0, 0);
-        self.points.change(key, |chain| match chain {
-            None => {
-                let new = if covered { resolved(None) } else { upsert() };
-                added_bytes = cost(key, &new);
-                Some(if new.kind == Kind::Upsert {
-                    Chain::Upserts(alloc::vec![new])
-                } else {
-                    Chain::One(new)
-                })
+        let covered = !self.ranges.newest().is_empty() && self.ranges.newest().covers(key);
+        let (mut before, mut after) = (0, 0);
+        self.points.change(key, |chain| {
+            let Some(chain) = chain else {
+                let mut new = Chain::One(if covered { resolved(None) } else { unresolved(delta.into()) });
+                if covered && new.messages_at(Msn::MAX).iter().any(|p| p.kind() == Some(Kind::Upsert)) {
+                    // The base, which the range took away, has to stand before it.
+                    new = Chain::Several(Vec::from([
+                        Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
+                        unresolved(delta.into()),
+                    ]));
+                }
+                after = new.cost(key);
+                return Some(new);
+            };
+            before = chain.cost(key);
+            match chain.messages_at(Msn::MAX) {
+                [base] if base.kind() != Some(Kind::Upsert) => {
+                    let new = resolved((base.kind() == Some(Kind::Put)).then_some(&*base.value));
+                    chain.push(new, seen);
+                }
+                [] if covered => chain.push(resolved(None), seen),
+                [.., last] if last.kind() == Some(Kind::Upsert) && !seen.between(last.msn, msn) => {
+                    match function.combine(&last.value, delta) {
+                        Some(both) => chain.replace_newest(unresolved(Bytes::Own(both))),
+                        None => chain.push(unresolved(delta.into()), seen),
+                    }
+                }
+                _ => chain.push(unresolved(delta.into()), seen),
             }
-            Some(Chain::One(old)) => {
-                replaced_bytes = cost(key, old);
-                *old = resolved((old.kind == Kind::Put).then_some(&*old.value));
-                added_bytes = cost(key, old);
-                None
-            }
-            Some(Chain::Upserts(all)) => {
-                let new = upsert();
-                added_bytes = cost(key, &new);
-                all.push(new);
-                None
-            }
+            after = chain.cost(key);
+            None
         });
-        self.point_bytes = self.point_bytes + added_bytes - replaced_bytes;
+        self.point_bytes = self.point_bytes + after - before;
     }
 
     /// Removes every key in `[lo, hi)`; `msn` is newer than all before. Covered points here are dropped at
-    /// once.
-    pub fn delete_range(&mut self, lo: &Cut, hi: &Cut, msn: Msn) {
+    /// once, except those that views see.
+    pub fn delete_range(&mut self, lo: &Cut, hi: &Cut, msn: Msn, seen: &Seen) {
         self.stamp(msn);
         let covered: Vec<Vec<u8>> = match key_bounds(lo, hi) {
             Some((from, to)) => {
@@ -149,45 +144,60 @@ impl Memtable {
             None => Vec::new(),
         };
         for key in covered {
-            if let Some(chain) = self.points.remove(&key) {
-                self.point_bytes -= chain.all().iter().map(|p| cost(&key, p)).sum::<usize>();
+            let (mut before, mut after, mut is_spent) = (0, 0, false);
+            self.points.change(&key, |chain| {
+                let chain = chain?;
+                before = chain.cost(&key);
+                chain.push(Pending::covered(msn), seen);
+                after = chain.cost(&key);
+                is_spent = chain.is_spent();
+                None
+            });
+            self.point_bytes = self.point_bytes + after - before;
+            if is_spent && self.points.remove(&key).is_some() {
+                self.point_bytes -= after;
             }
         }
-        self.ranges.insert(lo, hi, msn);
+        self.ranges.insert(lo, hi, msn, seen);
     }
 
-    /// Looks up a key. Pushes upserts whose base is in older buffers to `pending`, newest first.
-    pub fn get(&self, key: &[u8], pending: &mut Vec<Vec<u8>>) -> Found {
-        match self.points.get(key) {
-            Some(Chain::One(one)) if one.kind == Kind::Put => return Found::Value(one.value.to_vec()),
-            Some(Chain::One(_)) => return Found::Absent,
-            Some(Chain::Upserts(all)) => pending.extend(all.iter().rev().map(|p| p.value.to_vec())),
-            None => {}
+    /// Whether all of it is newer than `at`.
+    pub fn is_newer_than(&self, at: Msn) -> bool {
+        self.first_msn.is_none_or(|first| first > at)
+    }
+
+    /// Looks up a key as of `at`. Pushes upserts whose base is in older buffers to `pending`, newest first.
+    pub fn get(&self, key: &[u8], at: Msn, pending: &mut Vec<Vec<u8>>) -> Found {
+        let messages = self.points.get(key).map_or(&[][..], |chain| chain.messages_at(at));
+        for message in messages.iter().rev() {
+            match message.kind() {
+                Some(Kind::Put) => return Found::Value(message.value.to_vec()),
+                Some(Kind::Delete) => return Found::Absent,
+                Some(Kind::Upsert) => pending.push(message.value.to_vec()),
+                None => {}
+            }
         }
-        if self.ranges.covers(key) { Found::Absent } else { Found::Open }
+        if self.ranges.at(at).covers(key) { Found::Absent } else { Found::Open }
     }
 
-    /// The points in `[lo, hi)`, in order.
-    pub fn points_within(&self, lo: &Cut, hi: &Cut) -> impl DoubleEndedIterator<Item = Point<'_>> {
+    /// The points in `[lo, hi)` as of `at`, in order.
+    pub fn points_within(&self, lo: &Cut, hi: &Cut, at: Msn) -> impl DoubleEndedIterator<Item = Point<'_>> {
         let range = key_bounds(lo, hi).map(|(from, to)| self.points.range(&from, to.as_deref()));
-        range.into_iter().flatten().flat_map(|(key, chain)| {
-            chain.all().iter().map(move |p| Point {
-                key: Cow::Borrowed(key),
-                msn: p.msn,
-                kind: p.kind,
-                value: &p.value,
+        range.into_iter().flatten().flat_map(move |(key, chain)| {
+            chain.messages_at(at).iter().filter_map(move |p| {
+                Some(Point { key: Cow::Borrowed(key), msn: p.msn, kind: p.kind()?, value: &p.value })
             })
         })
     }
 
-    /// The ranges that reach into `[lo, hi)`, clipped to it.
-    pub fn ranges_within(&self, lo: &Cut, hi: &Cut) -> Vec<RangeDelete> {
-        self.ranges.within(lo, hi)
+    /// The ranges as of `at` that reach into `[lo, hi)`, clipped to it.
+    pub fn ranges_within(&self, lo: &Cut, hi: &Cut, at: Msn) -> Vec<RangeDelete> {
+        self.ranges.at(at).within(lo, hi)
     }
 
-    /// The range delete that covers the keys right behind a place, or right before it (`before`).
-    pub fn range_around(&self, at: &Cut, before: bool) -> Option<RangeDelete> {
-        self.ranges.around(at, before)
+    /// The range delete as of `at` that covers the keys right behind a place, or right before it (`before`).
+    pub fn range_around(&self, place: &Cut, before: bool, at: Msn) -> Option<RangeDelete> {
+        self.ranges.at(at).around(place, before)
     }
 
     /// The first sequence number in it.
@@ -223,10 +233,6 @@ fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     to.as_ref().is_none_or(|to| *to > from).then_some((from, to))
 }
 
-fn cost(key: &[u8], pending: &Pending) -> usize {
-    key.len() + pending.value.len() + POINT_OVERHEAD_BYTES
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,7 +247,8 @@ mod tests {
         let mut count = 0;
         while !memtable.is_full(BYTES_MAX) {
             let record = Arc::new(alloc::vec![7; VALUE_BYTES]);
-            memtable.put(&key(count), count + 1, Bytes::of(&record, 0..VALUE_BYTES));
+            let value = Bytes::of(&record, 0..VALUE_BYTES);
+            memtable.put(&key(count), count + 1, value, &Seen::default());
             count += 1;
         }
         (count as usize, memtable)

@@ -71,6 +71,20 @@ pub enum Bug {
     CopiesMadeLast,
     /// The GOTO for a source comes after the deletes of its batch.
     SourceBackAfterDelete,
+    /// Memtables keep no entries that views see.
+    EntriesOfViewsDropped,
+    /// Memtables change their only set of range deletes, which views see.
+    RangesOfViewsChanged,
+    /// Versions of nodes that views see are dropped.
+    VersionsOfViewsDropped,
+    /// A memtable that a view sees is dropped when it comes to the root.
+    MemtablesOfViewsDropped,
+    /// The root that a view sees is forgotten.
+    RootsOfViewsForgotten,
+    /// A node that is freed without being read is freed for views too.
+    UnreadNodesFreedForViews,
+    /// A change of ranges ends no epoch.
+    EpochGoesOnPastClones,
 }
 
 #[cfg(feature = "planted-bugs")]

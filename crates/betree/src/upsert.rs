@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use crate::error::Result;
 use crate::message::{Kind, Point};
 
 /// The meaning of upsert messages: the user's function from an old value and a delta to a new one
@@ -17,12 +18,24 @@ pub trait Upsert: Send + Sync {
         1
     }
 
-    /// The new value of `key`, or `None` to remove it.
+    /// The new value of a key, or `None` where there is to be none.
     ///
     /// It must depend on its arguments alone: it runs once for each reader until the message reaches its
-    /// leaf, and again when the log is replayed. It cannot fail; for a delta that it does not understand it
-    /// returns the old value.
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>>;
+    /// leaf, and again when the log is replayed. A delta that it does not know should leave the value as it
+    /// was.
+    ///
+    /// # Errors
+    /// [`Error::Upsert`](crate::Error::Upsert), where no value can be made. A reader of the key gets the
+    /// error. A flush that would apply the change in a leaf makes the volume read-only, and the change is
+    /// kept.
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// One delta with the effect of two, if there is one; `older` is applied first. It must depend on its
+    /// arguments alone.
+    fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        let _ = (older, newer);
+        None
+    }
 }
 
 /// An upsert that replaces the old value by the delta, for dictionaries that use none.
@@ -33,8 +46,12 @@ impl Upsert for Replace {
         "replace"
     }
 
-    fn apply(&self, _old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some(delta.to_vec())
+    fn apply(&self, _old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(Some(delta.to_vec()))
+    }
+
+    fn combine(&self, _older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        Some(newer.to_vec())
     }
 }
 
@@ -48,24 +65,27 @@ impl Upsert for Append {
         "append"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some([old.unwrap_or_default(), delta].concat())
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(Some([old.unwrap_or_default(), delta].concat()))
     }
 }
 
 /// Applies the messages for one key, oldest first, to its old value.
+///
+/// # Errors
+/// That of the upsert function.
 pub(crate) fn fold<'v>(
     old: Option<&'v [u8]>,
     messages: &[Point<'v>],
     upsert: &dyn Upsert,
-) -> Option<Cow<'v, [u8]>> {
+) -> Result<Option<Cow<'v, [u8]>>> {
     let mut value = old.map(Cow::Borrowed);
     for message in messages {
         value = match message.kind {
             Kind::Put => Some(Cow::Borrowed(message.value)),
             Kind::Delete => None,
-            Kind::Upsert => upsert.apply(value.as_deref(), message.value).map(Cow::Owned),
+            Kind::Upsert => upsert.apply(value.as_deref(), message.value)?.map(Cow::Owned),
         };
     }
-    value
+    Ok(value)
 }

@@ -320,3 +320,52 @@ fn waiting_writers_go_on_whichever_thread_makes_room() {
         4,
     );
 }
+
+#[test]
+fn a_view_sees_each_batch_in_all_dictionaries_or_in_none_and_never_changes() {
+    const ROUNDS: u8 = 8;
+    shuttle::check_random(
+        || {
+            let env = Arc::new(open(&Disk::holding(formatted()), 4 << 10));
+            let worker = {
+                let env = env.clone();
+                thread::spawn(move || env.run_worker())
+            };
+            let writer = {
+                let env = env.clone();
+                thread::spawn(move || {
+                    for round in 0..ROUNDS {
+                        put(&env, b"from/key", &[round; 100]);
+                        let mut batch = Batch::new();
+                        [D, OTHER].into_iter().for_each(|dict| batch.clone_range(dict, b"from/", b"to/"));
+                        env.commit(&batch).unwrap();
+                    }
+                })
+            };
+            let rounds_of = |env: &betree::View| {
+                let round =
+                    |dict, key: &[u8]| env.get(dict, key).unwrap().and_then(|value| value.first().copied());
+                [(D, &b"from/key"[..]), (OTHER, b"from/key"), (D, b"to/key"), (OTHER, b"to/key")]
+                    .map(|(d, k)| round(d, k))
+            };
+            for _ in 0..4 {
+                let view = env.view();
+                let first = rounds_of(&view);
+                thread::yield_now();
+                assert_eq!(first[0], first[1], "a batch of puts is seen in part");
+                assert_eq!(first[2], first[3], "a batch of clones is seen in part");
+                let behind = first[0].map_or(0, |round| round + 1) - first[2].map_or(0, |round| round + 1);
+                assert!(behind <= 1, "{first:?}");
+                for _ in 0..2 {
+                    thread::yield_now();
+                    assert_eq!(rounds_of(&view), first);
+                }
+            }
+            writer.join().unwrap();
+            env.stop();
+            worker.join().unwrap();
+            assert_eq!(problems(&env), Vec::<String>::new());
+        },
+        schedules(100),
+    );
+}

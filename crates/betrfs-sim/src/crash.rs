@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use betree::{Env, Stats};
+use betree::Stats;
 use betree_platform::Device;
 use seeded::Rng;
 
@@ -70,7 +70,7 @@ impl CrashHistory {
     pub fn stats(&self) -> Result<Stats, String> {
         let (_, mut runner) = self.format()?;
         run_whole(&mut runner, &self.before)?;
-        runner.env().map(Env::stats).map_err(|e| e.to_string())
+        runner.env().map(|env| env.stats()).map_err(|e| e.to_string())
     }
 
     /// Cuts the power at call `n` and checks all promises about the recovered volume, with a crash of the

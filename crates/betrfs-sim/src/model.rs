@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::failure::{Failure, wrong};
-use betree::{Batch, Cut, DictId, Env, Upsert};
+use betree::{Batch, Cursor, Cut, DictId, Env, Upsert, View};
 
 /// A dictionary as an ordinary map.
 pub type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -65,14 +65,8 @@ pub struct AppendCapped;
 impl AppendCapped {
     /// The largest size of a value.
     pub const CAP_BYTES: usize = 64;
-}
 
-impl Upsert for AppendCapped {
-    fn name(&self) -> &str {
-        "append capped"
-    }
-
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    fn applied(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         if delta.is_empty() {
             return None;
         }
@@ -81,6 +75,16 @@ impl Upsert for AppendCapped {
         let excess = value.len().saturating_sub(Self::CAP_BYTES);
         value.drain(..excess);
         Some(value)
+    }
+}
+
+impl Upsert for AppendCapped {
+    fn name(&self) -> &str {
+        "append capped"
+    }
+
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+        Ok(AppendCapped::applied(old, delta))
     }
 }
 
@@ -101,9 +105,21 @@ impl ModelEnv {
     /// # Errors
     /// The engine's, or the directions differ.
     pub fn read(env: &Env, dicts: u8) -> Result<ModelEnv, Failure> {
+        ModelEnv::read_by(|dict| env.cursor(dict, Cut::LOW, Cut::HIGH), dicts)
+    }
+
+    /// Reads the contents as of a view's moment, as [`read`](ModelEnv::read).
+    ///
+    /// # Errors
+    /// The engine's, or the directions differ.
+    pub fn read_view(view: &View, dicts: u8) -> Result<ModelEnv, Failure> {
+        ModelEnv::read_by(|dict| view.cursor(dict, Cut::LOW, Cut::HIGH), dicts)
+    }
+
+    fn read_by<'e>(cursor_of: impl Fn(DictId) -> Cursor<'e>, dicts: u8) -> Result<ModelEnv, Failure> {
         let mut found = ModelEnv::new(dicts);
         for (dict, map) in found.dicts() {
-            let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
+            let mut cursor = cursor_of(dict);
             let mut last: Option<Vec<u8>> = None;
             while let Some((key, value)) = cursor.next()? {
                 if last.as_deref().is_some_and(|last| last >= key) {
@@ -116,7 +132,7 @@ impl ModelEnv {
                 last = Some(key.to_vec());
                 map.insert(key.to_vec(), value.to_vec());
             }
-            let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
+            let mut cursor = cursor_of(dict);
             cursor.seek(&Cut::HIGH);
             let mut forward = map.iter().rev();
             loop {
@@ -201,7 +217,7 @@ impl ModelEnv {
                 }
                 Edit::Upsert(dict, key, delta) => {
                     let map = self.dict_mut(*dict);
-                    match AppendCapped.apply(map.get(key).map(Vec::as_slice), delta) {
+                    match AppendCapped::applied(map.get(key).map(Vec::as_slice), delta) {
                         Some(value) => map.insert(key.clone(), value),
                         None => map.remove(key),
                     };
@@ -290,10 +306,10 @@ mod tests {
     #[test]
     fn the_upsert_keeps_the_last_of_what_was_appended() {
         let long = vec![b'l'; AppendCapped::CAP_BYTES];
-        let value = AppendCapped.apply(Some(&long), b"end").unwrap();
+        let value = AppendCapped::applied(Some(&long), b"end").unwrap();
         assert_eq!(value.len(), AppendCapped::CAP_BYTES);
         assert!(value.ends_with(b"lend"));
-        assert_eq!(AppendCapped.apply(None, b"x"), Some(b"x".to_vec()));
-        assert_eq!(AppendCapped.apply(Some(b"x"), b""), None);
+        assert_eq!(AppendCapped::applied(None, b"x"), Some(b"x".to_vec()));
+        assert_eq!(AppendCapped::applied(Some(b"x"), b""), None);
     }
 }

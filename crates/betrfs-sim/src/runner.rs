@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use betree::{Cut, DictId, Env, Error, Options};
+use betree::{Cut, DictId, Env, Error, Options, View};
 use betree_platform::Device;
 
 use crate::failure::{Failure, wrong};
 use crate::history::History;
 use crate::model::{AppendCapped, Edit, ModelEnv, batch_of, show, show_pair};
-use crate::step::{Move, Setup, Step};
+use crate::step::{Move, Setup, Step, VIEWS_MAX};
 
 /// The most pieces of background work in a row: more count as an endless loop.
 const PUMPS_MAX: usize = 100_000;
@@ -20,8 +20,10 @@ pub struct Runner {
     device: Arc<dyn Device>,
     setup: Setup,
     /// Absent once an open has failed.
-    env: Option<Env>,
+    env: Option<Arc<Env>>,
     history: History,
+    /// The views, each with the contents at its beginning.
+    views: Vec<(View, ModelEnv)>,
 }
 
 /// Makes the empty volume of a setup.
@@ -59,10 +61,10 @@ impl Runner {
     /// # Errors
     /// The engine's, or the contents are wrong.
     pub fn open(device: Arc<dyn Device>, setup: Setup, history: &History) -> Result<Runner, Failure> {
-        let env = open_env(&device, &setup)?;
+        let env = Arc::new(open_env(&device, &setup)?);
         let found = ModelEnv::read(&env, setup.geometry.dicts)?;
         history.prefix_check(&found).map_err(|e| Failure::Wrong(format!("after opening: {e}")))?;
-        Ok(Runner { device, setup, env: Some(env), history: History::of(found) })
+        Ok(Runner { device, setup, env: Some(env), history: History::of(found), views: Vec::new() })
     }
 
     /// The commits and syncs so far.
@@ -80,7 +82,7 @@ impl Runner {
     ///
     /// # Errors
     /// The volume was not opened again.
-    pub fn env(&self) -> Result<&Env, Failure> {
+    pub fn env(&self) -> Result<&Arc<Env>, Failure> {
         self.env.as_ref().ok_or_else(|| Failure::Wrong("the volume is not open".into()))
     }
 
@@ -111,6 +113,27 @@ impl Runner {
                 self.history.synced();
                 Ok(())
             }
+            Step::BeginView => {
+                if self.views.len() < VIEWS_MAX {
+                    let view = self.env()?.view();
+                    self.views.push((view, self.history.latest().clone()));
+                }
+                Ok(())
+            }
+            Step::EndView(which) => {
+                if !self.views.is_empty() {
+                    self.views.swap_remove(which % self.views.len());
+                }
+                Ok(())
+            }
+            Step::GetInView(which, dict, key) => match self.view(*which) {
+                Some((view, then)) => {
+                    compare_value(*dict, key, view.get(*dict, key)?, then.dict(*dict).get(key))
+                        .map_err(|error| Failure::Wrong(format!("in {view:?}: {error}")))
+                }
+                None => Ok(()),
+            },
+            Step::ReadView(which) => self.view(*which).map_or(Ok(()), |seen| self.compare_view(seen)),
             Step::Pump(times) => {
                 let env = self.env()?;
                 for _ in 0..*times {
@@ -122,12 +145,32 @@ impl Runner {
             }
             Step::Check => self.check(),
             Step::Reopen => {
+                self.end_views()?;
                 self.env()?.close()?;
                 self.history.synced();
                 self.reopen()
             }
             Step::Abandon => self.reopen(),
         }
+    }
+
+    fn view(&self, which: usize) -> Option<&(View, ModelEnv)> {
+        self.views.get(which % self.views.len().max(1))
+    }
+
+    fn compare_view(&self, (view, then): &(View, ModelEnv)) -> Result<(), Failure> {
+        let found = ModelEnv::read_view(view, self.setup.geometry.dicts)?;
+        found.difference(then).map_or(Ok(()), |difference| wrong(format!("in {view:?}: {difference}")))
+    }
+
+    /// Compares all views with what they began with, and ends them.
+    ///
+    /// # Errors
+    /// The engine's, or the first difference.
+    pub fn end_views(&mut self) -> Result<(), Failure> {
+        self.views.iter().try_for_each(|seen| self.compare_view(seen))?;
+        self.views.clear();
+        Ok(())
     }
 
     /// Does all background work.
@@ -194,16 +237,7 @@ impl Runner {
     fn get(&self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
         let found = self.env()?.get(dict, key)?;
         let should = self.history.latest().dict(dict).get(key);
-        if found.as_ref() == should {
-            return Ok(());
-        }
-        let value = |value: Option<&Vec<u8>>| value.map_or("absent".into(), |value| show(value));
-        wrong(format!(
-            "{dict:?}: get {} gives {}, should be {}",
-            show(key),
-            value(found.as_ref()),
-            value(should)
-        ))
+        compare_value(dict, key, found, should).map_err(Failure::Wrong)
     }
 
     fn walk(&mut self, dict: DictId, lo: &Cut, hi: &Cut, moves: &[Move]) -> Result<(), Failure> {
@@ -268,6 +302,7 @@ impl Runner {
     }
 
     fn abandon(&mut self) {
+        self.views.clear();
         if let Some(env) = self.env.take() {
             env.abandon();
         }
@@ -279,6 +314,19 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.abandon();
     }
+}
+
+fn compare_value(
+    dict: DictId,
+    key: &[u8],
+    is: Option<Vec<u8>>,
+    should: Option<&Vec<u8>>,
+) -> Result<(), String> {
+    if is.as_ref() == should {
+        return Ok(());
+    }
+    let value = |value: Option<&Vec<u8>>| value.map_or("absent".into(), |value| show(value));
+    Err(format!("{dict:?}: get {} gives {}, should be {}", show(key), value(is.as_ref()), value(should)))
 }
 
 fn compare_pair(is: Option<(&[u8], &[u8])>, should: Option<(&[u8], &[u8])>) -> Result<(), String> {

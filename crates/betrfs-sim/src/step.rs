@@ -12,6 +12,8 @@ use crate::universe::Universe;
 const BATCH_BYTES_MAX: usize = 12 << 10;
 /// How many prefixes of clones the generator remembers.
 const CLONED_MAX: usize = 6;
+/// How many views a history has at the same time, at most.
+pub(crate) const VIEWS_MAX: usize = 6;
 /// The chance that a key gets one of these prefixes, in per cent.
 const NEAR_KEYS_PERCENT: usize = 30;
 
@@ -85,6 +87,14 @@ pub enum Step {
     Sync,
     /// Writes a checkpoint.
     Checkpoint,
+    /// Begins a view.
+    BeginView,
+    /// Ends one of the views, by a number.
+    EndView(usize),
+    /// Reads one key in one of the views.
+    GetInView(usize, DictId, Vec<u8>),
+    /// Reads all of one of the views.
+    ReadView(usize),
     /// Does a number of pieces of background work.
     Pump(usize),
     /// Checks the volume.
@@ -108,6 +118,8 @@ pub struct Mix {
     pub sync: usize,
     /// [`Step::Checkpoint`]
     pub checkpoint: usize,
+    /// The steps on views.
+    pub views: usize,
     /// [`Step::Pump`]
     pub pump: usize,
     /// [`Step::Check`]
@@ -126,11 +138,14 @@ impl Mix {
         walk: 12,
         sync: 3,
         checkpoint: 3,
+        views: 0,
         pump: 12,
         check: 2,
         reopen: 2,
         abandon: 1,
     };
+    /// For views.
+    pub const VIEWS: Mix = Mix { commit: 45, views: 40, get: 2, walk: 2, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
@@ -138,6 +153,7 @@ impl Mix {
         walk: 2,
         sync: 14,
         checkpoint: 8,
+        views: 0,
         pump: 13,
         check: 0,
         reopen: 1,
@@ -152,6 +168,7 @@ impl Mix {
         walk: 0,
         sync: 30,
         checkpoint: 0,
+        views: 0,
         pump: 0,
         check: 0,
         reopen: 0,
@@ -165,6 +182,7 @@ impl Mix {
             (self.walk, Kind::Walk),
             (self.sync, Kind::Sync),
             (self.checkpoint, Kind::Checkpoint),
+            (self.views, Kind::Views),
             (self.pump, Kind::Pump),
             (self.check, Kind::Check),
             (self.reopen, Kind::Reopen),
@@ -188,6 +206,7 @@ enum Kind {
     Walk,
     Sync,
     Checkpoint,
+    Views,
     Pump,
     Check,
     Reopen,
@@ -261,10 +280,21 @@ impl Generator {
             Kind::Walk => self.walk(),
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
+            Kind::Views => self.views(),
             Kind::Pump => Step::Pump(self.rng.between(1, 8)),
             Kind::Check => Step::Check,
             Kind::Reopen => Step::Reopen,
             Kind::Abandon => Step::Abandon,
+        }
+    }
+
+    fn views(&mut self) -> Step {
+        let which = self.rng.below(VIEWS_MAX);
+        match self.rng.below(100) {
+            0..30 => Step::BeginView,
+            30..45 => Step::EndView(which),
+            45..75 => Step::GetInView(which, self.dict(), self.key()),
+            _ => Step::ReadView(which),
         }
     }
 
@@ -436,9 +466,11 @@ mod tests {
 
     #[test]
     fn every_kind_of_step_and_change_comes() {
-        let steps: Vec<Step> = (0..20).flat_map(|seed| history_of_seed(seed, 200, Mix::LAWS).1).collect();
+        let steps: Vec<Step> = (0..20).flat_map(|seed| history_of_seed(seed, 200, Mix::VIEWS).1).collect();
         let shown = format!("{steps:?}");
-        for kind in ["Commit", "Get", "Walk", "Sync", "Checkpoint", "Pump", "Check", "Reopen", "Abandon"] {
+        let kinds = ["Commit", "Get", "Walk", "Sync", "Checkpoint", "Pump", "Check", "Reopen", "Abandon"];
+        let of_views = ["BeginView", "EndView", "GetInView", "ReadView"];
+        for kind in kinds.into_iter().chain(of_views) {
             assert!(shown.contains(kind), "{kind}");
         }
         for kind in ["put(", "delete(", "upsert(", "delete_range(", "clone(", "Next", "Prev", "Seek"] {

@@ -45,6 +45,16 @@ const OF_THE_TREE: [Bug; 28] = [
     Bug::SourceBackAfterDelete,
 ];
 
+const OF_VIEWS: [Bug; 7] = [
+    Bug::EntriesOfViewsDropped,
+    Bug::RangesOfViewsChanged,
+    Bug::VersionsOfViewsDropped,
+    Bug::MemtablesOfViewsDropped,
+    Bug::RootsOfViewsForgotten,
+    Bug::UnreadNodesFreedForViews,
+    Bug::EpochGoesOnPastClones,
+];
+
 /// Bugs that few histories meet, each with the seed of one that does.
 const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
@@ -64,18 +74,25 @@ fn planted_bugs_are_found() {
         println!("{bug:?} is found by seed {seed} at call {n}: {what}");
     }
     for bug in OF_THE_TREE {
-        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken_law(bug, seed)?)));
-        let (seed, what) = with(bug, violation)
-            .unwrap_or_else(|| panic!("{bug:?} is not found by {HISTORIES_MAX} histories"));
-        println!("{bug:?} is found by seed {seed}: {what}");
+        find_by_histories(bug, Mix::LAWS);
+    }
+    for bug in OF_VIEWS {
+        find_by_histories(bug, Mix::VIEWS);
     }
     for (bug, seed) in RARE {
-        let what = with(bug, || broken_law(bug, seed));
+        let what = with(bug, || broken_law(bug, seed, Mix::LAWS));
         println!(
             "{bug:?} is found by seed {seed}: {}",
             what.unwrap_or_else(|| panic!("{bug:?} is not found"))
         );
     }
+}
+
+fn find_by_histories(bug: Bug, mix: Mix) {
+    let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken_law(bug, seed, mix)?)));
+    let (seed, what) =
+        with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found by {HISTORIES_MAX} histories"));
+    println!("{bug:?} is found by seed {seed}: {what}");
 }
 
 fn with<T>(bug: Bug, body: impl FnOnce() -> T) -> T {
@@ -86,7 +103,7 @@ fn with<T>(bug: Bug, body: impl FnOnce() -> T) -> T {
 }
 
 /// The broken law of the history of a seed, if any.
-fn broken_law(bug: Bug, seed: u64) -> Option<String> {
-    let (setup, steps) = history_of_seed(seed, STEPS, Mix::LAWS);
+fn broken_law(bug: Bug, seed: u64, mix: Mix) -> Option<String> {
+    let (setup, steps) = history_of_seed(seed, STEPS, mix);
     guarded(&format!("{bug:?}, seed {seed}"), || try_laws(setup, &steps)).err()
 }

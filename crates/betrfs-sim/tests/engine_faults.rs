@@ -106,7 +106,7 @@ fn run_on_a_full_disk(setup: Setup, steps: &[Step], at_call: u64) -> Result<bool
             Err(failure) => return Err(format!("step {i}: {failure}")),
         };
         device.set_fault(None);
-        match runner.env().map(Env::state) {
+        match runner.env().map(|env| env.state()) {
             Ok(State::DeviceFull(_)) if matches!(told, Error::DeviceFull(_)) => {}
             // How much of a superblock was written is unknown.
             Ok(State::ReadOnly(_)) => return Ok(true),

@@ -31,8 +31,18 @@ const IN_PARTS: Setup = Setup {
     seeks: false,
     ..TINY
 };
-const MIX: Mix =
-    Mix { commit: 80, get: 0, walk: 0, sync: 5, checkpoint: 2, pump: 20, check: 0, reopen: 0, abandon: 0 };
+const MIX: Mix = Mix {
+    commit: 80,
+    get: 0,
+    walk: 0,
+    sync: 5,
+    checkpoint: 2,
+    views: 0,
+    pump: 20,
+    check: 0,
+    reopen: 0,
+    abandon: 0,
+};
 
 /// A volume with some hundred keys, and its history.
 fn volume(setup: Setup, seed: u64, is_closed: bool) -> (MemDevice, History) {

@@ -227,23 +227,24 @@ impl Engine {
 
     /// Frees one dead node. `false` if there is none.
     pub fn free_one(&self) -> Result<bool> {
-        Ok(!self.dead.lock().is_empty() && self.free_one_locked(&self.lock_structures())?)
-    }
-
-    /// As [`free_one`](Engine::free_one), but only while no tree is being changed: waiting for one tree would
-    /// keep the others locked.
-    pub fn free_one_if_idle(&self) -> Result<bool> {
-        if self.dead.lock().is_empty() {
-            return Ok(false);
+        for dict in self.dicts.iter().filter(|dict| dict.has_dead()) {
+            let _structure = dict.structure.lock();
+            if self.tree_of(dict).free_one()? {
+                return Ok(true);
+            }
         }
-        let structures: Option<Vec<_>> = self.dicts.iter().map(|dict| dict.structure.try_lock()).collect();
-        structures.map_or(Ok(false), |structures| self.free_one_locked(&structures))
+        Ok(false)
     }
 
-    /// A dead node is in no tree any more, but any dictionary may have its version in memory.
-    fn free_one_locked(&self, _structures: &[MutexGuard<'_, ()>]) -> Result<bool> {
-        let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
-        let platform = self.dicts.iter().find(|d| d.state.read().node(id).is_some()).or(self.dicts.first());
-        platform.map_or(Ok(false), |dict| self.tree_of(dict).free_one())
+    /// The same in the background: not while another thread is at the tree, which would keep others from
+    /// changing it meanwhile.
+    pub fn free_one_if_idle(&self) -> Result<bool> {
+        for dict in self.dicts.iter().filter(|dict| dict.has_dead()) {
+            let Some(_structure) = dict.structure.try_lock() else { continue };
+            if self.tree_of(dict).free_one()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -120,7 +120,7 @@ impl Engine {
             Err(error) => {
                 for (dict, dirty) in self.dicts.iter().zip(&captured.dirty) {
                     let mut state = dict.state.write();
-                    dirty.values().for_each(|node| state.capture_done(node, false));
+                    dirty.values().for_each(|node| state.capture_done(node, None));
                 }
                 self.table.lock().give_back(captured.table);
                 events::checkpoint_failed(&error);
@@ -226,7 +226,7 @@ impl Engine {
                     self.store.node_written(&outgoing);
                     self.counters.kept_bytes.fetch_add(outgoing.kept_bytes, Ordering::Relaxed);
                     let named = self.table.lock().written(outgoing.node.id, &outgoing.place, table);
-                    dict.state.write().capture_done(&outgoing.node, named.is_ok());
+                    dict.state.write().capture_done(&outgoing.node, named.is_ok().then_some(&outgoing.place));
                     written.bytes += outgoing.written_bytes();
                     written.failure = written.failure.take().or(named.err());
                 }

@@ -13,6 +13,7 @@ use crate::events;
 use crate::format::record::{Change, Changes};
 use crate::message::Msn;
 use crate::tree::TreeChange;
+use crate::views::Views;
 
 /// The numbers of range changes and of new nodes of one dictionary, for an event once no writer waits.
 pub(crate) struct Installed {
@@ -105,13 +106,13 @@ impl<'e> PreparedRanges<'e> {
         more
     }
 
-    /// Installs the changes; `last_msn` is the number of the last one. Returns the numbers for
-    /// events.
-    pub fn install(mut self, last_msn: Msn) -> Vec<Installed> {
+    /// Installs the changes; `last_msn` is the number of the last one. Views see all of them or none. Returns
+    /// the numbers for events.
+    pub fn install(mut self, views: &mut Views, last_msn: Msn) -> Vec<Installed> {
         let mut installed = Vec::with_capacity(self.changes.len());
         for Prepared { dict, change, clones, deletes } in self.changes.drain(..) {
             let nodes = change.added.len();
-            self.engine.tree_of(dict).install(change);
+            self.engine.tree_of(dict).install_ranges(views, change);
             installed.push(Installed { dictionary: dict.index, clones, deletes, nodes });
         }
         for dict in &self.engine.dicts {

@@ -5,6 +5,7 @@ pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
 pub(crate) mod scheduler;
+pub(crate) mod view;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,11 +21,12 @@ use crate::format::superblock::slots::BadSlot;
 use crate::invariant::internal;
 use crate::key::Cut;
 use crate::message::{Bytes, Msn};
-use crate::node::NodeId;
+use crate::planted::{self, Bug};
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
 use crate::tree::Tree;
+use crate::views::{Moment, Seen, Views};
 use admission::{Admission, Room};
 
 /// Facts about the opening of a volume.
@@ -47,9 +49,9 @@ pub(crate) struct Engine {
     pub store: Store,
     pub geometry: Geometry,
     pub table: Mutex<Table>,
-    /// Nodes without references that are still to be freed.
-    pub dead: Mutex<Vec<NodeId>>,
     pub dicts: Vec<Dict>,
+    /// The live views, and what the next one will see.
+    pub views: Mutex<Views>,
     pub counters: Counters,
     /// A memtable may be full; while this is unset, no thread looks.
     filled: AtomicBool,
@@ -75,11 +77,12 @@ pub(crate) struct Counters {
 impl Engine {
     /// An engine over a store; the dictionaries' roots are in the table.
     pub fn new(store: Store, geometry: Geometry, table: Table, dicts: Vec<Dict>) -> Engine {
+        let next_msn = store.next_msn.load(Ordering::Relaxed);
         Engine {
+            views: Mutex::new(Views::new(next_msn)),
             store,
             geometry,
             table: Mutex::new(table),
-            dead: Mutex::new(Vec::new()),
             dicts,
             counters: Counters::default(),
             filled: AtomicBool::new(false),
@@ -104,7 +107,8 @@ impl Engine {
             dict,
             store: &self.store,
             table: &self.table,
-            dead: &self.dead,
+            views: &self.views,
+            at: Moment::NEWEST,
             geometry: &self.geometry,
             upsert: &*self.store.upsert,
         }
@@ -126,6 +130,11 @@ impl Engine {
     /// # Errors
     /// [`Error::BadRecord`] or [`Error::NoSuchDictionary`], before anything is changed.
     pub fn take(&self, first_msn: Msn, record: &Arc<Vec<u8>>) -> Result<()> {
+        self.take_with(&mut self.views.lock(), first_msn, record)
+    }
+
+    /// As [`take`](Engine::take), by the holder of the views' lock.
+    pub fn take_with(&self, views: &mut Views, first_msn: Msn, record: &Arc<Vec<u8>>) -> Result<()> {
         let mut used = 0u8;
         for change in Changes::of(record) {
             let (id, _) = change?;
@@ -138,9 +147,13 @@ impl Engine {
         let mut states: [_; DICTS_MAX] = core::array::from_fn(|index| {
             self.dicts.get(index).filter(|_| used & 1 << index != 0).map(|dict| dict.state.write())
         });
+        let nobody = Seen::default();
+        let seen = if planted::is(Bug::EntriesOfViewsDropped) { &nobody } else { &views.seen };
         let mut changes = Changes::of(record);
+        let mut next_msn = first_msn;
         for msn in first_msn.. {
             let Some(change) = changes.next() else { break };
+            next_msn = msn + 1;
             let (id, change) = change?;
             let state = states.get_mut(usize::from(id.0)).and_then(Option::as_mut);
             let state = state.ok_or_else(|| internal!("the dictionaries of a record are locked"))?;
@@ -150,15 +163,18 @@ impl Engine {
             match change {
                 Change::Put { key, value } => {
                     let end = record.len() - changes.rest_len();
-                    state.active.put(key, msn, Bytes::of(record, end - value.len()..end));
+                    state.active.put(key, msn, Bytes::of(record, end - value.len()..end), seen);
                 }
-                Change::Delete { key } => state.active.delete(key, msn),
-                Change::Upsert { key, delta } => state.active.upsert(key, msn, delta, &*self.store.upsert),
-                Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn),
+                Change::Delete { key } => state.active.delete(key, msn, seen),
+                Change::Upsert { key, delta } => {
+                    state.active.upsert(key, msn, delta, &*self.store.upsert, seen)
+                }
+                Change::DeleteRange { lo, hi } => state.active.delete_range(&lo, &hi, msn, seen),
                 // `PreparedRanges::install` has put it into the tree.
                 Change::CloneRange { .. } => {}
             }
         }
+        views.visible = next_msn - 1;
         let most = self.memtable_bytes_max();
         if states.iter().flatten().any(|state| state.active.is_full(most)) {
             self.filled.store(true, Ordering::Relaxed);

@@ -35,6 +35,10 @@ impl Env {
         }
         self.engine.freeze(false);
         self.engine.evict_headers();
+        self.engine.end_views_if_short();
+        if self.engine.spill_old_versions()? {
+            return Ok(true);
+        }
         if self.engine.absorb_any()? {
             return Ok(true);
         }

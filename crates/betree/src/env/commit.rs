@@ -123,8 +123,10 @@ impl Env {
         }
         self.log.append(first_msn, batch.len() as u32, &record)?;
         // Nothing after this line fails, as in `commit`.
-        let installed = prepared.install(first_msn + u64::from(count) - 1);
-        engine.take(first_msn, &record)?;
+        let mut views = engine.views.lock();
+        let installed = prepared.install(&mut views, first_msn + u64::from(count) - 1);
+        engine.take_with(&mut views, first_msn, &record)?;
+        drop(views);
         commit.next_msn = first_msn + batch.len() as u64;
         engine.admission.put_back(claim.drawn_bytes);
         drop(commit);

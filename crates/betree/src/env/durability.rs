@@ -73,6 +73,7 @@ impl Env {
         } else {
             RANGE_BOUNDS_AT_ONCE / 4
         }))?;
+        self.engine.end_views_if_short();
         let captured = self.capture()?;
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);

@@ -37,6 +37,10 @@ impl Env {
             return Ok(());
         }
         self.give_space_back()?;
+        // Views come after everything that needs no reader's consent.
+        while !self.engine.room().fits(claim, 0) && self.engine.end_oldest_view() {
+            self.checkpoint()?;
+        }
         if claim.is_taken_always || self.engine.room().fits(claim, 0) { Ok(()) } else { Err(Error::NoSpace) }
     }
 

@@ -217,7 +217,8 @@ impl Env {
                 // A batch that was accepted once is within every limit.
                 let changes =
                     PreparedRanges::new(&engine, &structures, first_msn, record, ranges, usize::MAX)?;
-                changes.install(last_msn(first_msn, ranges)).iter().for_each(Installed::send);
+                let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
+                installed.iter().for_each(Installed::send);
                 engine.note_range_bounds(record);
             }
             engine.take(first_msn, &Arc::new(record.to_vec()))?;
@@ -324,7 +325,10 @@ pub(crate) fn engine_over(
         writeback: Writeback::default(),
     };
     let engine = Engine::new(store, superblock.geometry, table, dicts);
-    *engine.dead.lock() = dead;
+    // Their dictionaries are not known. No view will be as old.
+    if let Some(dict) = engine.dicts.first() {
+        *dict.dead.lock() = dead;
+    }
     engine
 }
 

@@ -39,7 +39,7 @@ impl RangeDelete {
 }
 
 /// Disjoint range deletes; each one added is newer than all before it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct RangeSet {
     /// From the lower bound to the upper bound and the sequence number.
     by_lo: BTreeMap<Cut, (Cut, Msn)>,

@@ -4,14 +4,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Layers, Run, RunBuilder, live, same_key, with_newer};
+use crate::error::Result;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};
 
 /// The pairs of a basement with the messages over them applied.
-pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
+///
+/// # Errors
+/// That of the upsert function.
+pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Result<Arc<Run>> {
     if let Some(pairs) = layers.only().filter(|run| run.is_pairs()) {
-        return pairs.clone();
+        return Ok(pairs.clone());
     }
     let layers = match layers.newest_first().last() {
         Some(oldest) if planted::is(Bug::PairsCopiedWithoutMessages) => {
@@ -20,8 +24,8 @@ pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Arc<Run> {
         _ => Some(layers),
     };
     let mut out = RunBuilder::default();
-    merged(layers, &[], &[], upsert, &mut out);
-    Arc::new(out.finish())
+    merged(layers, &[], &[], upsert, &mut out)?;
+    Ok(Arc::new(out.finish()))
 }
 
 /// Receives pairs in the order of their keys.
@@ -44,20 +48,23 @@ impl Pairs for RunBuilder {
 
 /// Applies messages to the pairs of a basement and passes on the result in order. The points come by (key,
 /// msn); a range that covers a point is older than it.
+///
+/// # Errors
+/// That of the upsert function; `out` has a part.
 pub(crate) fn merged(
     basement: Option<Layers>,
     points: &[Point<'_>],
     ranges: &[RangeDelete],
     upsert: &dyn Upsert,
     out: &mut impl Pairs,
-) {
+) -> Result<()> {
     let (pairs, older) = basement.map_or((None, None), Layers::into_pairs_and_messages);
     match older {
         None => merge(pairs.as_deref(), points, ranges, upsert, out),
         Some(older) => {
             let all = with_newer(Some(&older), points, ranges);
             let points: Vec<_> = all.points(0, all.len()).collect();
-            merge(pairs.as_deref(), &points, all.ranges(), upsert, out);
+            merge(pairs.as_deref(), &points, all.ranges(), upsert, out)
         }
     }
 }
@@ -68,7 +75,7 @@ fn merge(
     ranges: &[RangeDelete],
     upsert: &dyn Upsert,
     out: &mut impl Pairs,
-) {
+) -> Result<()> {
     let empty = RunBuilder::default().finish();
     let pairs = pairs.unwrap_or(&empty);
     let mut newer = points;
@@ -84,7 +91,7 @@ fn merge(
         }
         let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
         newer = rest;
-        let Some(first) = group.first() else { return };
+        let Some(first) = group.first() else { return Ok(()) };
         let old = (at < pairs.len() && pairs.key(at) == &*first.key).then(|| pairs.point(at).value);
         at += usize::from(old.is_some());
         while covers.first().is_some_and(|r| !r.hi.is_above(&first.key)) {
@@ -94,7 +101,7 @@ fn merge(
         if covered && old.is_some() && planted::is(Bug::RangeHidesNewerPoints) {
             continue;
         }
-        if let Some(value) = fold(old.filter(|_| !covered), live(group), upsert) {
+        if let Some(value) = fold(old.filter(|_| !covered), live(group), upsert)? {
             out.pair(&first.key, &value);
         }
     }
@@ -118,11 +125,17 @@ fn uncovered(pairs: &Run, from: usize, to: usize, covers: &mut &[RangeDelete]) -
 
 /// The folded pairs of a basement in several runs, if the oldest run holds pairs and the first key remains;
 /// otherwise `None`.
-pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Option<Arc<Run>> {
-    let first = layers.newest_first().map(|run| run.key(0).to_vec()).min()?;
+///
+/// # Errors
+/// That of the upsert function.
+pub(crate) fn only_folded(layers: Layers, upsert: &dyn Upsert) -> Result<Option<Arc<Run>>> {
+    let Some(first) = layers.newest_first().map(|run| run.key(0).to_vec()).min() else { return Ok(None) };
     let is_foldable =
         layers.only().is_none() && layers.newest_first().last().is_some_and(|run| run.is_pairs());
-    let pairs = is_foldable.then(|| pairs_of(layers, upsert))?;
+    if !is_foldable {
+        return Ok(None);
+    }
+    let pairs = pairs_of(layers, upsert)?;
     // A basement begins with its first key, and is never empty.
-    (!pairs.is_empty() && pairs.key(0) == first).then_some(pairs)
+    Ok((!pairs.is_empty() && pairs.key(0) == first).then_some(pairs))
 }

@@ -24,17 +24,17 @@ pub(crate) struct Encoded {
     pieces: Vec<WrittenPiece>,
     header_len: u32,
     header_checksum: u64,
-    /// The number of blocks to write.
+    /// How many blocks are to be written.
     blocks: usize,
-    /// The kept blocks of earlier extents.
+    /// The blocks of earlier extents that are a part of the next.
     kept: BlockReuse,
 }
 
-/// A node with its place, ready to be written.
+/// A node that has its place.
 pub(crate) struct Outgoing {
     pub node: Arc<Node>,
     pub place: NodePlace,
-    /// The bytes of the place that are kept, not written, in whole blocks.
+    /// What of the place is not written, in whole blocks.
     pub kept_bytes: u64,
     blocks: usize,
     pieces: Vec<WrittenPiece>,
@@ -56,13 +56,13 @@ struct WrittenPiece {
 
 /// How a piece is stored in its node's next extent.
 struct Form {
-    /// Runs in kept blocks, before all others; their offsets count from the first kept block.
+    /// Runs that stay, first of all; their offsets count in the blocks that are kept.
     staying: Vec<RunRef>,
     /// Runs that are copied as they are stored elsewhere.
     copied: Option<OnDevice>,
-    /// The run that is encoded from memory.
+    /// What comes from memory.
     encoded: Option<Arc<Run>>,
-    /// The encoded run is the whole piece, with its messages folded into its pairs.
+    /// That is all of it, pairs and messages put together.
     is_folded: bool,
 }
 
@@ -82,8 +82,10 @@ impl Form {
         {
             return Ok(Form { staying, copied: None, encoded: newer, is_folded: false });
         }
-        // A piece that is written whole is stored in the form that reads best.
-        if let Some(pairs) = piece.layers().and_then(|layers| only_folded(layers, upsert)) {
+        // What is written anew is written as it is read best. A checkpoint writes messages that cannot be
+        // applied as they are: their readers get the error.
+        let folded = piece.layers().map(|layers| only_folded(layers, upsert)).and_then(Result::ok).flatten();
+        if let Some(pairs) = folded {
             return Ok(Form { staying: Vec::new(), copied: None, encoded: Some(pairs), is_folded: true });
         }
         let (copied, encoded) = match piece.residency()? {
@@ -93,7 +95,7 @@ impl Form {
         Ok(Form { staying: Vec::new(), copied, encoded, is_folded: false })
     }
 
-    /// The number of runs of the stored piece.
+    /// Of how many runs the piece will be.
     fn runs(&self) -> usize {
         let copied = self.copied.as_ref().map_or(0, |stored| stored.runs.len());
         self.staying.len() + copied + usize::from(self.encoded.is_some())
@@ -101,7 +103,7 @@ impl Form {
 }
 
 impl Store {
-    /// Encodes a node and its pieces for a new extent into a buffer, and overwrites its contents. `last` is
+    /// Encodes a node and its pieces for a new extent into a buffer, and overwrites what that held. `last` is
     /// the node's present place, if it has one.
     ///
     /// Pieces in memory are compressed; the others are copied as stored, their checksums verified. On a
@@ -109,7 +111,7 @@ impl Store {
     /// a node that is gone. Of a piece with newer messages only these are written.
     ///
     /// # Errors
-    /// A piece cannot be read, or there is no memory.
+    /// Where a piece cannot be read, or there is no memory.
     pub fn encode_node(
         &self,
         dict: u8,
@@ -204,7 +206,7 @@ impl Store {
         !self.disk.seeks() && self.space.free_blocks() > self.space.total_blocks() / 8
     }
 
-    /// Allocates the extent of an encoded node: new blocks, followed by the kept ones.
+    /// Gives a node that is ready an extent: new blocks, and behind them those that it keeps.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if that many blocks are not free.
@@ -220,7 +222,7 @@ impl Store {
     /// Writes the new blocks of a node from the buffer in which it was made ready.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The device's.
     pub fn write_node(&self, outgoing: Outgoing, buffer: &AlignedBuf) -> Result<Outgoing> {
         let bytes = buffer.as_slice().get(..outgoing.blocks * BLOCK_BYTES);
         let bytes = bytes.ok_or_else(|| internal!("a node is written from where it was made ready"))?;
@@ -228,7 +230,7 @@ impl Store {
         Ok(outgoing)
     }
 
-    /// Notes that a node was written: its pieces can be evicted from now on.
+    /// A node has been written: from now on its pieces can be evicted.
     pub fn node_written(&self, outgoing: &Outgoing) {
         for WrittenPiece { piece, runs, folded } in &outgoing.pieces {
             let stored = OnDevice { extent: outgoing.place.extent.clone(), runs: runs.clone() };

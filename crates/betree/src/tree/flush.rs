@@ -1,15 +1,16 @@
 //! Moves pending messages to a child.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::apply_messages::{Applied, Messages};
 use super::{EDGE_IS_THERE, Tree, TreeChange};
-use crate::dict::DictState;
 use crate::error::Result;
 use crate::events;
 use crate::invariant::internal;
 use crate::key::Cut;
 use crate::memtable::Memtable;
+use crate::message::Msn;
 use crate::node::{Body, Node, NodeId};
 
 /// Messages of a partition or a memtable that are for one grandchild pass its parent if they are at least
@@ -58,20 +59,16 @@ impl Tree<'_> {
     }
 
     /// Applies the oldest frozen memtable to the root. Returns the nodes that messages reached.
-    pub fn flush_memtable(&self, memtable: &Memtable, may_pass: bool) -> Result<Vec<NodeId>> {
+    pub fn flush_memtable(&self, memtable: &Arc<Memtable>, may_pass: bool) -> Result<Vec<NodeId>> {
         let root = self.dict.state.read().root;
         let root = self.node(root)?;
-        let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH).collect();
-        let ranges = memtable.ranges_within(&Cut::LOW, &Cut::HIGH);
+        let points: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH, Msn::MAX).collect();
+        let ranges = memtable.ranges_within(&Cut::LOW, &Cut::HIGH, Msn::MAX);
         let messages = Messages { points, ranges, gotos: Vec::new() };
         let mut applied = Applied { may_pass, ..Applied::default() };
         let body = self.apply_messages(&root, &messages, true, &mut applied)?;
         applied.change.changed.push(self.with_body(&root, body));
-        let last = memtable.last_msn();
-        self.install_with(applied.change, |state: &mut DictState| {
-            state.frozen.pop_front();
-            state.applied_msn = last;
-        });
+        self.install_memtable(applied.change, memtable);
         events::memtable_flushed(self.dict.index, root.id, memtable.bytes(), applied.reached.len());
         Ok(applied.reached)
     }

@@ -15,12 +15,12 @@ impl Tree<'_> {
     ///
     /// Called with the structure lock held.
     pub fn free_one(&self) -> Result<bool> {
-        let Some(id) = self.dead.lock().last().copied() else { return Ok(false) };
+        let Some(id) = self.dict.dead.lock().last().copied() else { return Ok(false) };
         let leaf = self.table.lock().height(id) == Some(0);
         let found = if leaf { Ok(None) } else { self.find(id) };
         let node = match found {
             Err(Error::Corrupt { .. } | Error::Device(_)) => {
-                self.dead.lock().retain(|other| *other != id);
+                self.dict.dead.lock().retain(|other| *other != id);
                 return Ok(true);
             }
             found => found?,
@@ -28,10 +28,11 @@ impl Tree<'_> {
         let children: Vec<NodeId> = node.iter().flat_map(|node| node.references()).collect();
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
-        let mut dead = self.dead.lock();
+        let mut dead = self.dict.dead.lock();
         dead.retain(|other| *other != id);
         dead.extend(children.into_iter().filter(|child| table.count(*child, -1) == Some(0)));
-        state.remove(id);
+        let place = table.place(id);
+        state.remove(id, place, &self.dict.named.lock());
         table.remove(id);
         self.refuse_changes_if_misfit(&mut table);
         Ok(true)

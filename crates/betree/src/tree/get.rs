@@ -40,9 +40,10 @@ impl Tree<'_> {
                 Some(Found::Value(value)) => Some(value),
                 Some(Found::Absent | Found::Open) => None,
             };
-            let value =
-                pending.iter().rev().fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
-            return Ok(value);
+            return pending
+                .iter()
+                .rev()
+                .try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
         }
     }
 
@@ -55,19 +56,19 @@ impl Tree<'_> {
         nodes: &AtomicU64,
     ) -> Result<(Found, Option<Path>)> {
         let state = self.dict.state.read();
-        let memtables = core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|m| &**m));
-        for memtable in memtables {
-            match memtable.get(key, pending) {
+        self.at.refuse_if_ended()?;
+        for memtable in state.memtables(&self.at) {
+            match memtable.get(key, self.at.msn, pending) {
                 Found::Open => {}
                 found => return Ok((found, None)),
             }
         }
         let mut path = Path { pieces: Vec::new(), missing: None };
-        let mut id = state.root;
+        let mut id = state.root_at(&self.at);
         let mut key = key.to_vec();
         let mut visited = 0;
         loop {
-            let Some(node) = state.node(id) else {
+            let Some(node) = state.node_at(id, &self.at) else {
                 path.missing = Some(id);
                 break;
             };

@@ -29,15 +29,17 @@ use hashbrown::HashMap;
 pub use cursor::{Cursor, Unreadable};
 pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
-use crate::dict::Dict;
+use crate::dict::{Dict, Old};
 use crate::error::{Error, Result};
 use crate::key::Cut;
+use crate::memtable::Memtable;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
 use crate::planted::{self, Bug};
 use crate::settings::Geometry;
 use crate::store::{NodePlace, ReadScope, Store};
 use crate::table::Table;
 use crate::upsert::Upsert;
+use crate::views::{Moment, Views};
 
 /// Memory of an edge without its keys, and of a header without its entries, in bytes.
 const EDGE_BYTES: usize = 160;
@@ -52,9 +54,18 @@ pub(crate) struct Tree<'e> {
     pub dict: &'e Dict,
     pub store: &'e Store,
     pub table: &'e Mutex<Table>,
-    pub dead: &'e Mutex<Vec<NodeId>>,
     pub geometry: &'e Geometry,
     pub upsert: &'e dyn Upsert,
+    pub views: &'e Mutex<Views>,
+    /// The moment that reads are as of. Changes of shape are made of the newest one.
+    pub at: Moment<'e>,
+}
+
+/// The end of an epoch, with a change that makes it.
+struct EpochEnd<'e> {
+    views: &'e mut Views,
+    /// The memtable that comes to the root.
+    arrived: Option<&'e Arc<Memtable>>,
 }
 
 /// New versions of nodes, to be installed in one step. Reference counts follow from the nodes that the
@@ -92,6 +103,10 @@ pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> 
     if table.height(node.id) != Some(node.height) {
         return Err(place.corrupt("its height differs from the node table's"));
     }
+    leads_down(table, node, place)
+}
+
+fn leads_down(table: &Table, node: &Node, place: &NodePlace) -> Result<()> {
     if node.references().any(|id| table.height(id).is_some_and(|height| height >= node.height)) {
         return Err(place.corrupt("it leads to a node that is no lower"));
     }
@@ -158,11 +173,15 @@ impl Tree<'_> {
         drop(table);
         state.keep_clean(node.clone());
         drop(state);
+        self.forget_unused_headers();
+        Ok(Some(node))
+    }
+
+    fn forget_unused_headers(&self) {
         if self.store.cache.has_too_many_headers() {
             self.dict.evict_headers();
             self.store.cache.headers_were_evicted();
         }
-        Ok(Some(node))
     }
 
     /// The current version of a node that is in the tree. Called with the structure lock held.
@@ -174,10 +193,31 @@ impl Tree<'_> {
     /// meanwhile, and the next walk takes the new way. No id is reused, so a walk that comes to the same
     /// missing id twice would do so for ever.
     fn find_for_search(&self, id: NodeId, gone: &mut Option<NodeId>) -> Result<()> {
-        if self.find(id)?.is_none() && gone.replace(id) == Some(id) {
+        if !self.find_at(id)? && gone.replace(id) == Some(id) {
             return Err(dangling(id));
         }
         Ok(())
+    }
+
+    /// Reads the version of a node as of the moment at hand. `false` if there is none.
+    fn find_at(&self, id: NodeId) -> Result<bool> {
+        let place = {
+            let state = self.dict.state.read();
+            self.at.refuse_if_ended()?;
+            match state.history.version(id, self.at.epoch) {
+                Some(Old::Node(_)) => return Ok(true),
+                Some(Old::Place(place)) => place.clone(),
+                None => {
+                    drop(state);
+                    return Ok(self.find(id)?.is_some());
+                }
+            }
+        };
+        let node = self.store.read_node(id, &place, ReadScope::Header, None)?;
+        leads_down(&self.table.lock(), &node, &place)?;
+        self.dict.state.write().history.keep_read(&node, &place);
+        self.forget_unused_headers();
+        Ok(true)
     }
 
     /// A new node with a reserved id. It gets pieces of its own in place of those of other nodes, which may
@@ -228,15 +268,39 @@ impl Tree<'_> {
         self.install(TreeChange { root: Some(root.id), added: alloc::vec![root], ..TreeChange::default() });
     }
 
-    /// Installs new versions. Readers see all of the change or nothing of it, and so does a checkpoint.
+    /// Installs new versions of the same contents. Readers see all of the change or nothing of it, and so
+    /// does a checkpoint.
     pub fn install(&self, change: TreeChange) {
-        self.install_with(change, |_| ());
+        self.install_step(change, None);
     }
 
-    /// As [`install`](Tree::install), with something else in the same step.
-    pub fn install_with(&self, change: TreeChange, also: impl FnOnce(&mut crate::dict::DictState)) {
+    /// As [`install`](Tree::install), for a change of the contents.
+    pub fn install_ranges(&self, views: &mut Views, change: TreeChange) {
+        self.install_step(change, Some(EpochEnd { views, arrived: None }));
+    }
+
+    /// As [`install`](Tree::install), where the oldest frozen memtable comes to the root.
+    fn install_memtable(&self, change: TreeChange, memtable: &Arc<Memtable>) {
+        let views = &mut self.views.lock();
+        self.install_step(change, Some(EpochEnd { views, arrived: Some(memtable) }));
+    }
+
+    fn install_step(&self, change: TreeChange, end: Option<EpochEnd<'_>>) {
         let mut state = self.dict.state.write();
         let mut table = self.table.lock();
+        let named = self.dict.named.lock();
+        if let Some(EpochEnd { views, arrived }) = end {
+            if arrived.is_some() || !planted::is(Bug::EpochGoesOnPastClones) {
+                state.end_epoch(arrived, &named);
+            }
+            if let Some(epoch) = views.epochs.get_mut(self.dict.index) {
+                *epoch = state.epoch;
+            }
+            if let Some(memtable) = arrived {
+                state.frozen.pop_front();
+                state.applied_msn = memtable.last_msn();
+            }
+        }
         let mut counts: HashMap<NodeId, i64> = HashMap::new();
         let mut added = Vec::with_capacity(change.added.len());
         let mut count = |id: NodeId, more: i64| *counts.entry(id).or_default() += more;
@@ -252,12 +316,13 @@ impl Tree<'_> {
             if planted::is(Bug::GotosOfNewNodeNotCounted) {
                 node.edges().iter().flat_map(|e| &e.gotos).for_each(|goto| count(goto.target, -1));
             }
-            state.install(node);
+            state.install_new(node, &named);
         }
         for node in change.changed {
             table.touch(node.id);
             node.references().for_each(|id| count(id, 1));
-            if let Some(old) = state.install(node) {
+            let place = table.place(node.id);
+            if let Some(old) = state.install(node, place, &named) {
                 old.references().for_each(|id| count(id, -1));
             }
         }
@@ -267,7 +332,8 @@ impl Tree<'_> {
             if is_named && !planted::is(Bug::SharedNodeRemoved) {
                 continue;
             }
-            if let Some(old) = state.remove(id) {
+            let place = table.place(id);
+            if let Some(old) = state.remove(id, place, &named) {
                 old.references().for_each(|id| *counts.entry(id).or_default() -= 1);
             }
             table.remove(id);
@@ -281,12 +347,12 @@ impl Tree<'_> {
                 dead.push(id);
             }
         }
-        also(&mut state);
         self.refuse_changes_if_misfit(&mut table);
+        drop(named);
         drop(table);
         drop(state);
         if !dead.is_empty() {
-            self.dead.lock().extend(dead);
+            self.dict.dead.lock().extend(dead);
         }
         self.store.cache.evict();
     }

@@ -44,7 +44,7 @@ fn small(number: usize) -> [u8; 2] {
     (number as u16).to_le_bytes()
 }
 
-/// Applies the changes. An unknown one leaves the block as it was.
+/// Applies the changes as [`changed`].
 pub(crate) struct BlockUpsert;
 
 impl Upsert for BlockUpsert {
@@ -52,37 +52,42 @@ impl Upsert for BlockUpsert {
         "block"
     }
 
-    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        match *delta {
-            [WRITE, a, b, ref bytes @ ..] => {
-                let offset = usize::from(u16::from_le_bytes([a, b]));
-                let end = offset + bytes.len();
-                if end > BLOCK_BYTES {
-                    return old.map(<[u8]>::to_vec);
-                }
-                let old = old.unwrap_or(&[]);
-                let mut block = Vec::with_capacity(end.max(old.len()));
-                block.extend_from_slice(old.get(..offset).unwrap_or(old));
-                block.resize(offset, 0);
-                block.extend_from_slice(bytes);
-                block.extend_from_slice(old.get(end..).unwrap_or(&[]));
-                Some(block)
+    fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+        Ok(changed(old, delta))
+    }
+}
+
+/// Applies a change to a block. An unknown one leaves the block as it was.
+fn changed(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    match *delta {
+        [WRITE, a, b, ref bytes @ ..] => {
+            let offset = usize::from(u16::from_le_bytes([a, b]));
+            let end = offset + bytes.len();
+            if end > BLOCK_BYTES {
+                return old.map(<[u8]>::to_vec);
             }
-            [CUT, a, b] => {
-                let len = usize::from(u16::from_le_bytes([a, b]));
-                old.map(|old| old.get(..len).unwrap_or(old).to_vec())
-            }
-            [ZERO, a, b, c, d] => {
-                let offset = usize::from(u16::from_le_bytes([a, b]));
-                let len = usize::from(u16::from_le_bytes([c, d]));
-                old.map(|old| {
-                    let mut block = old.to_vec();
-                    block.iter_mut().skip(offset).take(len).for_each(|byte| *byte = 0);
-                    block
-                })
-            }
-            _ => old.map(<[u8]>::to_vec),
+            let old = old.unwrap_or(&[]);
+            let mut block = Vec::with_capacity(end.max(old.len()));
+            block.extend_from_slice(old.get(..offset).unwrap_or(old));
+            block.resize(offset, 0);
+            block.extend_from_slice(bytes);
+            block.extend_from_slice(old.get(end..).unwrap_or(&[]));
+            Some(block)
         }
+        [CUT, a, b] => {
+            let len = usize::from(u16::from_le_bytes([a, b]));
+            old.map(|old| old.get(..len).unwrap_or(old).to_vec())
+        }
+        [ZERO, a, b, c, d] => {
+            let offset = usize::from(u16::from_le_bytes([a, b]));
+            let len = usize::from(u16::from_le_bytes([c, d]));
+            old.map(|old| {
+                let mut block = old.to_vec();
+                block.iter_mut().skip(offset).take(len).for_each(|byte| *byte = 0);
+                block
+            })
+        }
+        _ => old.map(<[u8]>::to_vec),
     }
 }
 
@@ -157,7 +162,7 @@ mod tests {
             let mut block: Option<Vec<u8>> = None;
             for change in &changes {
                 let delta = apply(&mut model, change);
-                block = BlockUpsert.apply(block.as_deref(), &delta);
+                block = changed(block.as_deref(), &delta);
                 prop_assert_eq!(&block, &model, "after {:?}", change);
             }
         }
@@ -167,7 +172,7 @@ mod tests {
             old in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..BLOCK_BYTES)),
             delta in proptest::collection::vec(any::<u8>(), 0..5000),
         ) {
-            let new = BlockUpsert.apply(old.as_deref(), &delta);
+            let new = changed(old.as_deref(), &delta);
             prop_assert!(new.is_none_or(|block| block.len() <= BLOCK_BYTES));
         }
     }

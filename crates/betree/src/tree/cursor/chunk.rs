@@ -14,7 +14,7 @@ use super::walk::{Direction, LeafPlace, Level, Stop, Walk};
 use crate::error::Result;
 use crate::key::Cut;
 use crate::memtable::Memtable;
-use crate::message::{Kind, Point, RangeDelete};
+use crate::message::{Kind, Msn, Point, RangeDelete};
 use crate::node::{Basement, NodeId};
 use crate::run::Run;
 use crate::store::{LEAVES_AHEAD, Request};
@@ -162,7 +162,7 @@ impl Tree<'_> {
         chunk: &mut Chunk,
         gone: &mut Option<NodeId>,
     ) -> Result<bool> {
-        let (Walk { mut window, levels, mut stop }, mut sources) = self.look_around(scope, at, direction);
+        let (Walk { mut window, levels, mut stop }, mut sources) = self.look_around(scope, at, direction)?;
         if let Stop::Leaf(place) = &stop {
             // The read below reports errors of the basement wanted now; those of others wait for their
             // readers.
@@ -194,26 +194,26 @@ impl Tree<'_> {
                 }
             }
         }
-        self.merge_chunk(sources, &window, chunk);
+        self.merge_chunk(sources, &window, chunk)?;
         chunk.lo = Some(window.lo);
         chunk.hi = Some(window.hi);
         Ok(true)
     }
 
     /// The walk to a place and the memtables' messages around it, as of one moment.
-    fn look_around(&self, scope: &Scope, at: &Cut, direction: Direction) -> (Walk, Vec<MessageIter>) {
+    fn look_around(&self, scope: &Scope, at: &Cut, direction: Direction) -> Result<(Walk, Vec<MessageIter>)> {
         let state = self.dict.state.read();
+        self.at.refuse_if_ended()?;
         let mut walk = self.walk(&state, at, direction);
         let ahead = scope.ahead(at, direction);
         walk.window.meet(&ahead.lo, &ahead.hi);
         let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
         let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
-        let memtables =
-            || core::iter::once(&state.active).chain(state.frozen.iter().rev().map(|memtable| &**memtable));
+        let memtables = || state.memtables(&self.at);
         let mut memtables_left = usize::MAX;
         // A range delete that hides the whole window makes the walk needless: the chunk ends with the range.
         let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
-            let range = memtable.range_around(at, direction == Direction::Backward)?;
+            let range = memtable.range_around(at, direction == Direction::Backward, self.at.msn)?;
             let hides = range.lo <= walk.window.lo && range.hi >= walk.window.hi;
             hides.then_some((number, range))
         });
@@ -224,9 +224,9 @@ impl Tree<'_> {
         }
         let mut sources: Vec<MessageIter> = Vec::new();
         for memtable in memtables().take(memtables_left) {
-            sources.push(copy_memtable(memtable, direction, points_max, &mut walk.window));
+            sources.push(copy_memtable(memtable, self.at.msn, direction, points_max, &mut walk.window));
         }
-        (walk, sources)
+        Ok((walk, sources))
     }
 
     /// Reads a basement that is not in memory, behind some that are: a scan. Reads twice as many basements at
@@ -327,7 +327,7 @@ impl Tree<'_> {
     }
 
     /// Merges the sources, newest first, for the window.
-    fn merge_chunk(&self, mut sources: Vec<MessageIter>, window: &Window, chunk: &mut Chunk) {
+    fn merge_chunk(&self, mut sources: Vec<MessageIter>, window: &Window, chunk: &mut Chunk) -> Result<()> {
         chunk.clear();
         sources.iter_mut().for_each(|source| source.clip(window));
         let mut key: Vec<u8> = Vec::new();
@@ -341,7 +341,7 @@ impl Tree<'_> {
                     Some(Ordering::Greater) => {}
                 }
             }
-            let Some((index, source)) = first else { return };
+            let Some((index, source)) = first else { return Ok(()) };
             let newer = sources.get(..index).unwrap_or_default();
             if holders == 1
                 && let Some(value) = source.single_put()
@@ -361,7 +361,7 @@ impl Tree<'_> {
             }
             key.clear();
             key.extend_from_slice(&source.head);
-            self.merge_key(&key, &mut sources, chunk);
+            self.merge_key(&key, &mut sources, chunk)?;
             for source in sources.iter_mut().filter(|s| s.more && s.head == key) {
                 source.look();
             }
@@ -369,7 +369,7 @@ impl Tree<'_> {
     }
 
     /// Merges several sources, or several messages, for one key.
-    fn merge_key(&self, key: &[u8], sources: &mut [MessageIter], chunk: &mut Chunk) {
+    fn merge_key(&self, key: &[u8], sources: &mut [MessageIter], chunk: &mut Chunk) -> Result<()> {
         // Newest source first, so that a base ends the search; oldest message first in each source.
         let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
         let mut ended = false;
@@ -385,15 +385,17 @@ impl Tree<'_> {
             }
         }
         let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
-        if let Some(value) = fold(None, &messages, self.upsert) {
+        if let Some(value) = fold(None, &messages, self.upsert)? {
             chunk.push(key, &value);
         }
+        Ok(())
     }
 }
 
 /// The messages of a memtable in the window; the window is narrowed if they are many.
 fn copy_memtable(
     memtable: &Memtable,
+    moment: Msn,
     direction: Direction,
     points_max: usize,
     window: &mut Window,
@@ -409,20 +411,20 @@ fn copy_memtable(
     };
     match direction {
         Direction::Forward => {
-            let too_many = memtable.points_within(&window.lo, &window.hi).find_map(&mut keep);
+            let too_many = memtable.points_within(&window.lo, &window.hi, moment).find_map(&mut keep);
             if let Some(key) = too_many {
                 window.hi = Cut::before(key);
             }
         }
         Direction::Backward => {
-            let too_many = memtable.points_within(&window.lo, &window.hi).rev().find_map(&mut keep);
+            let too_many = memtable.points_within(&window.lo, &window.hi, moment).rev().find_map(&mut keep);
             if let Some(key) = too_many {
                 window.lo = Cut::just_after(&key);
             }
             points.reverse();
         }
     }
-    let ranges = memtable.ranges_within(&window.lo, &window.hi);
+    let ranges = memtable.ranges_within(&window.lo, &window.hi, moment);
     MessageIter::new(Points::Copied { points, next: 0 }, ranges)
 }
 

@@ -9,6 +9,7 @@ use crate::cache::Piece;
 use crate::dict::DictState;
 use crate::key::{Cut, Translation};
 use crate::node::{Body, Edge, Goto, Node, NodeId};
+use crate::views::Moment;
 
 /// Which way a cursor looks from its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Tree<'_> {
     pub(super) fn walk(&self, state: &DictState, at: &Cut, direction: Direction) -> Walk {
         let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
         let mut levels = Vec::new();
-        let stop = descend(state, at, direction, &mut window, &mut levels);
+        let stop = descend(state, &self.at, at, direction, &mut window, &mut levels);
         Walk { window, levels, stop }
     }
 }
@@ -71,18 +72,19 @@ impl Tree<'_> {
 /// Narrows the window and adds the levels down to where the walk ends.
 fn descend(
     state: &DictState,
+    moment: &Moment<'_>,
     at: &Cut,
     direction: Direction,
     window: &mut Window,
     levels: &mut Vec<Level>,
 ) -> Stop {
-    let mut id = state.root;
+    let mut id = state.root_at(moment);
     let mut up = Translation::default();
     let mut place = at.clone();
     // The window in the coordinates of the node at hand.
     let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
     loop {
-        let Some(node) = state.node(id) else { return Stop::Missing(id) };
+        let Some(node) = state.node_at(id, moment) else { return Stop::Missing(id) };
         if here.lo < node.lo || here.hi > node.hi {
             return Stop::Astray(id);
         }

@@ -19,7 +19,7 @@ fn references_below_zero_make_the_volume_read_only_and_free_nothing() {
     tree.install(TreeChange { changed, ..TreeChange::default() });
 
     assert_read_only(&env, child.id);
-    assert!(tree.table.lock().holds(child.id) && tree.dead.lock().is_empty());
+    assert!(tree.table.lock().holds(child.id) && tree.dict.dead.lock().is_empty());
     env.abandon();
 }
 

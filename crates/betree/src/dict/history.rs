@@ -1,0 +1,215 @@
+//! What views see of a dictionary and its present state has not: versions of nodes, roots, memtables.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_platform::sync::atomic::{AtomicBool, Ordering};
+use hashbrown::HashMap;
+
+use crate::memtable::Memtable;
+use crate::node::{Node, NodeId};
+use crate::planted::{self, Bug};
+use crate::store::NodePlace;
+use crate::views::{Epoch, Named};
+
+/// A version of a node that was current at the ends of the epochs in `[born, died)`.
+struct OldVersion {
+    born: Epoch,
+    died: Epoch,
+    /// It, if it is in memory.
+    node: Option<Arc<Node>>,
+    /// Where it is on the device, if it is.
+    place: Option<NodePlace>,
+    /// Whether a reader came since headers were evicted last.
+    touched: AtomicBool,
+}
+
+impl OldVersion {
+    /// What of it is nowhere but in memory, in bytes, at most.
+    fn unwritten_bytes(&self) -> usize {
+        match (&self.node, &self.place) {
+            (Some(node), None) => node.content_bytes(),
+            _ => 0,
+        }
+    }
+}
+
+/// A version as of an epoch.
+pub(crate) enum Old<'h> {
+    Node(&'h Arc<Node>),
+    /// Not in memory.
+    Place(&'h NodePlace),
+}
+
+/// What views see alone. It is empty while no view is older than an epoch.
+#[derive(Default)]
+pub(crate) struct History {
+    /// By node, in the order in which they died.
+    versions: HashMap<NodeId, Vec<OldVersion>>,
+    /// When nodes came that are younger than a live view.
+    births: HashMap<NodeId, Epoch>,
+    /// The roots at the ends of epochs.
+    roots: Vec<(Epoch, NodeId)>,
+    /// Memtables that came to the root, each with the epoch that this ended.
+    memtables: Vec<(Epoch, Arc<Memtable>)>,
+    unwritten_bytes: usize,
+}
+
+impl History {
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.versions.is_empty()
+            && self.births.is_empty()
+            && self.roots.is_empty()
+            && self.memtables.is_empty()
+    }
+
+    /// Keeps what the end of `epoch` takes away: the root, and the memtable that comes to it.
+    pub fn end_epoch(&mut self, epoch: Epoch, root: NodeId, arrived: Option<&Arc<Memtable>>, named: &Named) {
+        if named.between(epoch, epoch + 1) && !planted::is(Bug::RootsOfViewsForgotten) {
+            self.roots.push((epoch, root));
+        }
+        let is_seen =
+            |memtable: &&Arc<Memtable>| memtable.first_msn().is_some_and(|first| named.sees(epoch, first));
+        if !planted::is(Bug::MemtablesOfViewsDropped) {
+            self.memtables.extend(arrived.filter(is_seen).map(|memtable| (epoch, memtable.clone())));
+        }
+    }
+
+    /// Notes the epoch in which a node came.
+    pub fn born(&mut self, id: NodeId, epoch: Epoch, named: &Named) {
+        if named.between(0, epoch) {
+            self.births.insert(id, epoch);
+        }
+    }
+
+    /// Keeps a version that another takes the place of, or that leaves the tree, in epoch `died`, if a view
+    /// names an epoch at whose end it was current. Of a version that is not in memory, `place` is where it
+    /// is.
+    pub fn retire(
+        &mut self,
+        id: NodeId,
+        node: Option<Arc<Node>>,
+        place: Option<NodePlace>,
+        died: Epoch,
+        named: &Named,
+    ) {
+        if !named.between(0, died) {
+            return;
+        }
+        // The next version comes now. Of a version without a note no view is older.
+        let born = self.births.insert(id, died).unwrap_or(0);
+        let is_lost = planted::is(Bug::VersionsOfViewsDropped)
+            || node.is_none() && planted::is(Bug::UnreadNodesFreedForViews);
+        if !named.between(born, died) || is_lost {
+            return;
+        }
+        let version = OldVersion { born, died, node, place, touched: AtomicBool::new(false) };
+        self.unwritten_bytes += version.unwritten_bytes();
+        self.versions.entry(id).or_default().push(version);
+    }
+
+    /// Notes where a checkpoint has written a version that has died meanwhile.
+    pub fn written(&mut self, node: &Arc<Node>, place: &NodePlace) {
+        let Some(all) = self.versions.get_mut(&node.id) else { return };
+        let is_it =
+            |version: &&mut OldVersion| version.node.as_ref().is_some_and(|own| Arc::ptr_eq(own, node));
+        if let Some(version) = all.iter_mut().find(is_it) {
+            self.unwritten_bytes -= version.unwritten_bytes();
+            version.place = Some(place.clone());
+        }
+    }
+
+    /// Keeps a version in memory that was read from its place.
+    pub fn keep_read(&mut self, node: &Arc<Node>, place: &NodePlace) {
+        let Some(all) = self.versions.get_mut(&node.id) else { return };
+        let is_it = |version: &&mut OldVersion| {
+            version.place.as_ref().is_some_and(|own| Arc::ptr_eq(&own.extent, &place.extent))
+        };
+        if let Some(version) = all.iter_mut().find(is_it) {
+            version.node = Some(node.clone());
+            version.touched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops versions that are on the device and were not touched since the last call.
+    pub fn evict_headers(&mut self) {
+        for version in self.versions.values_mut().flatten().filter(|version| version.place.is_some()) {
+            if !version.touched.swap(false, Ordering::Relaxed) {
+                version.node = None;
+            }
+        }
+    }
+
+    /// The version of a node as of the end of an epoch, unless that is the current one.
+    pub fn version(&self, id: NodeId, epoch: Epoch) -> Option<Old<'_>> {
+        let version = self.versions.get(&id)?.iter().find(|version| version.died > epoch)?;
+        version.touched.store(true, Ordering::Relaxed);
+        version.node.as_ref().map(Old::Node).or(version.place.as_ref().map(Old::Place))
+    }
+
+    /// The root at the end of an epoch, unless that is the current one.
+    pub fn root(&self, epoch: Epoch) -> Option<NodeId> {
+        self.roots.iter().find(|(ended, _)| *ended == epoch).map(|(_, root)| *root)
+    }
+
+    /// The number of memtables.
+    #[cfg(test)]
+    pub fn memtables_len(&self) -> usize {
+        self.memtables.len()
+    }
+
+    /// The memtables that came to the root at the end of an epoch or later, newest first.
+    pub fn memtables(&self, epoch: Epoch) -> impl Iterator<Item = &Memtable> {
+        self.memtables
+            .iter()
+            .rev()
+            .take_while(move |(ended, _)| *ended >= epoch)
+            .map(|(_, memtable)| &**memtable)
+    }
+
+    /// What of it is nowhere but in memory, in bytes, at most.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
+    }
+
+    /// The largest version that is nowhere but in memory.
+    pub fn largest_unwritten(&self) -> Option<Arc<Node>> {
+        let unwritten = self.versions.values().flatten().filter(|version| version.unwritten_bytes() > 0);
+        unwritten.max_by_key(|version| version.unwritten_bytes())?.node.clone()
+    }
+
+    /// Whether it holds versions of nodes, and so space on the device.
+    pub fn holds_versions(&self) -> bool {
+        !self.versions.is_empty()
+    }
+
+    /// Takes out what no view names any more. The caller drops it outside of the state's lock.
+    pub fn take_unnamed(&mut self, named: &Named) -> History {
+        if named.is_empty() {
+            return core::mem::take(self);
+        }
+        let mut unnamed = History::default();
+        self.versions.retain(|id, all| {
+            let mut kept = Vec::with_capacity(all.len());
+            for version in all.drain(..) {
+                if named.between(version.born, version.died) {
+                    kept.push(version);
+                } else {
+                    self.unwritten_bytes -= version.unwritten_bytes();
+                    unnamed.versions.entry(*id).or_default().push(version);
+                }
+            }
+            *all = kept;
+            !all.is_empty()
+        });
+        self.births.retain(|_, born| named.between(0, *born));
+        self.roots.retain(|(ended, _)| named.between(*ended, ended + 1));
+        let is_seen = |(ended, memtable): &(Epoch, Arc<Memtable>)| {
+            memtable.first_msn().is_some_and(|first| named.sees(*ended, first))
+        };
+        (self.memtables, unnamed.memtables) =
+            core::mem::take(&mut self.memtables).into_iter().partition(is_seen);
+        unnamed
+    }
+}

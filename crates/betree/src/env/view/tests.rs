@@ -1,0 +1,166 @@
+use alloc::format;
+
+use super::*;
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::io::mem::MemDevice;
+use crate::settings::{Geometry, Options};
+use crate::stats::Stats;
+use crate::upsert::Replace;
+
+const D: DictId = DictId(0);
+const OTHER: DictId = DictId(1);
+const CACHE_BYTES: usize = 512 << 10;
+const VALUE_BYTES: usize = 500;
+const KEYS: u32 = 2000;
+
+/// An environment of two dictionaries on a device of 8 MiB.
+fn env() -> Arc<Env> {
+    let geometry =
+        Geometry { node_bytes: 16 << 10, basement_bytes: 2048, fanout_max: 8, log_bytes: 1 << 20, dicts: 2 };
+    let device = MemDevice::new(2048);
+    Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+    Arc::new(Env::open(device, Options::new(CACHE_BYTES, Arc::new(Replace))).unwrap())
+}
+
+fn value(round: u32, number: u32) -> Vec<u8> {
+    // Bytes that do not compress.
+    let mut value = format!("{round}:{number}:").into_bytes();
+    let mut state = u64::from(round) << 32 | u64::from(number) | 1;
+    value.resize_with(VALUE_BYTES, || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    });
+    value
+}
+
+fn put(env: &Env, round: u32, numbers: impl Iterator<Item = u32>) -> Result<()> {
+    for number in numbers {
+        let mut batch = Batch::new();
+        batch.put(D, &number.to_be_bytes(), &value(round, number));
+        batch.put(OTHER, &number.to_be_bytes(), &round.to_be_bytes());
+        env.commit(&batch)?;
+        env.run_due_work()?;
+    }
+    Ok(())
+}
+
+/// Reads all of a view and checks that each pair is of one round.
+fn read(view: &View, round: u32) -> Result<u32> {
+    let mut cursor = view.cursor(D, Cut::LOW, Cut::HIGH);
+    let mut pairs = 0;
+    while let Some((key, found)) = cursor.next()? {
+        let number = u32::from_be_bytes(key.try_into().unwrap());
+        assert!(found == value(round, number), "key {number}");
+        assert_eq!(view.get(OTHER, &number.to_be_bytes())?, Some(round.to_be_bytes().to_vec()));
+        pairs += 1;
+    }
+    Ok(pairs)
+}
+
+fn history_is_empty(env: &Env) -> bool {
+    env.engine.dicts.iter().all(|dict| dict.state.read().history.is_empty())
+}
+
+#[test]
+fn a_view_begins_and_ends_without_a_read_a_write_or_a_trace() {
+    let env = env();
+    put(&env, 0, 0..50).unwrap();
+    let counts = |Stats { device_reads, device_writes, device_syncs, checkpoints, flushes, .. }: Stats| {
+        [device_reads, device_writes, device_syncs, checkpoints, flushes]
+    };
+    let before = counts(env.stats());
+    let view = env.view();
+    assert_eq!(read(&view, 0).unwrap(), 50);
+    drop(view);
+    assert_eq!(counts(env.stats()), before);
+    let frozen = env.engine.dicts.iter().map(|dict| dict.state.read().frozen.len()).sum::<usize>();
+    assert!(history_is_empty(&env) && frozen == 0);
+}
+
+#[test]
+fn a_view_over_much_overwriting_stays_within_memory_and_space() {
+    let env = env();
+    put(&env, 0, 0..KEYS).unwrap();
+    env.checkpoint().unwrap();
+    env.checkpoint().unwrap();
+    let used_at_begin = env.space().used_bytes;
+    let view = env.view();
+    let checkpoints_before = env.stats().checkpoints;
+    for round in 1..6 {
+        put(&env, round, 0..KEYS).unwrap();
+        assert!(env.stats().cache_bytes <= CACHE_BYTES as u64 * 2, "{:?}", env.stats());
+    }
+    let memtables = env.engine.dicts.iter().map(|dict| dict.state.read().history.memtables_len());
+    assert!(memtables.max() <= Some(3), "memtables that came after the view are not kept");
+    let checkpoints = env.stats().checkpoints - checkpoints_before;
+    env.checkpoint().unwrap();
+    env.checkpoint().unwrap();
+    // The view holds what was there, and the newest takes as much. Deletes that are not carried out take
+    // more.
+    let used = env.space().used_bytes;
+    assert!(used < used_at_begin * 3, "{used} of {used_at_begin}");
+    assert_eq!(read(&view, 0).unwrap(), KEYS);
+    let last = env.view();
+    assert_eq!(read(&last, 5).unwrap(), KEYS);
+    drop(view);
+    drop(last);
+    assert!(history_is_empty(&env));
+    env.checkpoint().unwrap();
+    env.checkpoint().unwrap();
+    let mut problems = Vec::new();
+    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    assert!(problems.is_empty(), "{problems:?}");
+
+    // As many checkpoints as without a view, but for a few.
+    let without = self::env();
+    put(&without, 0, 0..KEYS).unwrap();
+    let before = without.stats().checkpoints;
+    (1..6).for_each(|round| put(&without, round, 0..KEYS).unwrap());
+    let without = without.stats().checkpoints - before;
+    assert!(checkpoints <= without + without / 4 + 2, "{checkpoints} checkpoints, {without} without a view");
+}
+
+#[test]
+fn idle_views_add_no_checkpoint_and_no_byte_written() {
+    let [with, without] = [1000, 0].map(|views| {
+        let env = env();
+        put(&env, 0, 0..KEYS).unwrap();
+        let before = env.stats();
+        let views: Vec<View> = (0..views).map(|_| env.view()).collect();
+        put(&env, 1, 0..KEYS / 4).unwrap();
+        let after = env.stats();
+        assert_eq!(
+            views.first().map_or(Ok(0), |view| read(view, 0)).unwrap(),
+            if views.is_empty() { 0 } else { KEYS }
+        );
+        (after.checkpoints - before.checkpoints, after.device_write_bytes - before.device_write_bytes)
+    });
+    assert_eq!(with.0, without.0);
+    // Versions that would be written by a later checkpoint as well.
+    assert!(with.1 <= without.1 * 5 / 4, "{with:?} {without:?}");
+}
+
+#[test]
+fn where_space_is_short_a_view_ends_before_a_change_is_refused() {
+    let env = env();
+    put(&env, 0, 0..KEYS * 4).unwrap();
+    let view = env.view();
+    let mut rounds = 0;
+    // Overwriting always fits where no view holds the old.
+    for round in 1..12 {
+        put(&env, round, 0..KEYS * 4).unwrap();
+        match read(&view, 0) {
+            Ok(pairs) => assert_eq!(pairs, KEYS * 4),
+            Err(error) => {
+                assert_eq!(error, Error::ViewEnded);
+                break;
+            }
+        }
+        rounds += 1;
+    }
+    assert!(rounds < 11, "the view never ended");
+    assert!(history_is_empty(&env));
+    assert_eq!(view.get(D, &1u32.to_be_bytes()), Err(Error::ViewEnded));
+    assert!(env.view().get(D, &1u32.to_be_bytes()).unwrap().is_some());
+}
