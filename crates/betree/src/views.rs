@@ -82,7 +82,7 @@ impl Named {
         !self.0.is_empty() && from < until && self.0.range(from..until).next().is_some()
     }
 
-    /// Whether a view that names `epoch` or an earlier one may see the number. Later epochs see later numbers.
+    /// Whether a view that names `epoch` or an earlier one may see the number. Later epochs see later ones.
     pub fn sees(&self, epoch: Epoch, msn: Msn) -> bool {
         !self.0.is_empty() && self.0.range(..=epoch).next_back().is_some_and(|(_, (_, last))| *last >= msn)
     }
