@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What the flags immutable (chattr +i) and append-only (+a) refuse: each operation on a file and on a directory,
-against what ext4 does. Where a kernel that does not know the flags cannot do the same (FUSE), what it does instead
-stands behind a slash, and is right on such a mount only. Run as root."""
+"""The flags immutable (chattr +i) and append-only (+a): each operation on a file and on a directory, against ext4.
+A FUSE mount cannot do the same everywhere, as its kernel does not know the flags: the outcomes that are right there,
+and only there, stand behind a slash. A write to a mapping right after the flag was set may be taken or refused there.
+Run as root."""
 import ctypes, errno, fcntl, mmap, os, shutil, struct, sys
 
 GET, SET = 0x80086601, 0x40086602
@@ -74,7 +75,7 @@ FILE = [
     ("held write before the end", lambda p, h: os.pwrite(h.w, b"x", 0), "ok EPERM ok/EPERM"),
     ("held write at the end", lambda p, h: os.pwrite(h.w, b"x", 8192), "ok EPERM ok"),
     ("held append", lambda p, h: os.write(h.a, b"x"), "ok EPERM ok"),
-    ("held write to a mapping", lambda p, h: write_mapped(h), "ok SIGBUS/EPERM ok/EPERM"),
+    ("held write to a mapping", lambda p, h: write_mapped(h), "ok SIGBUS/EPERM/ok ok/EPERM/ok"),
     ("map", lambda p, h: map_(p, RW), "ok EPERM EPERM"),
     ("map to append", lambda p, h: map_(p, RW | AP), "ok EPERM EACCES/ENODEV"),
     ("shorten", lambda p, h: os.truncate(p, 1), "ok EPERM EPERM"),
@@ -179,6 +180,7 @@ for kind, rows in (("file", FILE), ("directory", DIRECTORY), ("empty", EMPTY)):
         for flag, right in zip((0, IMMUTABLE, APPEND), expected.split()):
             ctypes.set_errno(errno.EACCES)
             got = outcome(kind, act, flag)
-            if got != right.split("/")[-1 if is_fuse else 0]:
+            alternatives = right.split("/")
+            if got not in (alternatives[1:] or alternatives if is_fuse else alternatives[:1]):
                 print(f"{kind}, {name}, flag {flag:#x}: {got}, not {right}"); wrong += 1
 sys.exit(1 if wrong else 0)
