@@ -3,7 +3,7 @@
 //! Unreadable parts are reported and skipped. Checks that would need them are reported as not done, not as
 //! problems.
 
-mod damaged;
+pub(crate) mod damaged;
 mod finding;
 mod pieces;
 mod walk;

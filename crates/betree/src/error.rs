@@ -195,6 +195,14 @@ impl Error {
         }
     }
 
+    /// The same error; an unknown kind gets its place on the device.
+    pub(crate) fn at(self, offset: u64) -> Error {
+        match self {
+            Error::UnknownKind { what, number, .. } => Error::UnknownKind { what, number, offset },
+            other => other,
+        }
+    }
+
     /// Whether it is about a place on the device that cannot be read or is damaged.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(

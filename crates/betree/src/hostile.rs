@@ -3,6 +3,7 @@
 //! for more memory than the volume's size.
 
 mod image;
+mod inspect;
 mod versions;
 
 use std::format;
@@ -99,6 +100,7 @@ fn is_refused(image: &Image, what: &str) -> bool {
 }
 
 fn use_all(image: &Image) -> bool {
+    inspect::look_at_all(image);
     let Ok(env) = open(image.device()) else {
         look_at(image);
         return true;

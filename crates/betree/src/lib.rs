@@ -97,6 +97,7 @@ extern crate std;
 mod batch;
 mod cache;
 mod check;
+pub mod debug;
 mod dict;
 mod engine;
 mod env;

@@ -252,6 +252,11 @@ impl Table {
         })
     }
 
+    /// The extents to which its pages were last written, by page.
+    pub fn page_extents(&self) -> impl Iterator<Item = (u32, &Arc<Extent>)> {
+        (0..).zip(&self.pages).filter_map(|(index, page)| Some((index, &page.as_ref()?.extent)))
+    }
+
     /// The most bytes of the table that a checkpoint would write now, without further parts of extents.
     pub fn dirty_page_bytes(&self, page_bytes: u32) -> u64 {
         (self.dirty_pages.len() as u64 + 1) * u64::from(page_bytes) + self.pages.len() as u64 * 32
@@ -329,7 +334,7 @@ impl Table {
     /// Every extent that the current version names, for accounting in `check`.
     pub fn extents(&self) -> impl Iterator<Item = &Arc<Extent>> {
         let nodes = self.slots.iter().filter_map(|s| s.place.as_ref()).map(|p| &p.extent);
-        nodes.chain(self.pages.iter().flatten().map(|p| &p.extent))
+        nodes.chain(self.page_extents().map(|(_, extent)| extent))
     }
 }
 

@@ -2,21 +2,24 @@
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_platform::Device;
 
 use super::{Finding, FindingCode, Place, bad_copy, bad_superblocks};
-use crate::engine::Opened;
 use crate::engine::checkpoint::Committed;
+use crate::engine::{Engine, Opened};
 use crate::env::Env;
 use crate::env::recover::{engine_over, log_area, read_table, space_of};
 use crate::error::{Error, Result};
 use crate::format::record::Changes;
-use crate::format::superblock::{LogStart, Superblock, slots};
+use crate::format::superblock::slots::{self, BadSlot};
+use crate::format::superblock::{LogStart, Superblock};
 use crate::invariant::internal;
 use crate::io::Disk;
 use crate::log::{Log, replay};
 use crate::settings::Options;
+use crate::space::Extent;
 use crate::table::Table;
 
 impl Env {
@@ -34,45 +37,83 @@ impl Env {
         options: Options,
         tell: &mut dyn FnMut(Finding),
     ) -> Result<Env> {
-        let disk = Arc::new(Disk::for_reading(device));
-        let (superblock, bad_copies) = slots::newest(&disk)?;
-        bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
-        let Some(mut superblock) = superblock else {
-            return Err(slots::load(&disk)
-                .err()
-                .unwrap_or_else(|| internal!("a superblock that was good can be decoded")));
-        };
-        if let Err(error) = slots::load(&disk) {
-            if bad_copies.is_empty() {
-                tell(bad_superblocks(&error));
-            }
-            let what = alloc::format!(
-                "the findings below are of checkpoint {}, which may be out of date: {error}",
-                superblock.generation
-            );
-            tell(Finding::note(FindingCode::OldCheckpoint, Place::Volume, what));
-        }
-        superblock.bind_upsert(&*options.upsert)?;
-        let space = space_of(&superblock);
-        let mut lost = |error: Error| {
-            tell(Finding::lost(error));
-            Ok(())
-        };
-        let (table, directory) = match read_table(&disk, &space, &superblock, &mut lost) {
-            Ok((table, directory)) => (table, Some(directory)),
-            Err(error) => {
-                tell(Finding::lost(error.clone()));
-                (Table::lost(error), None)
-            }
-        };
+        let Checkpoint { disk, bad_copies, superblock, engine, directory } =
+            last_checkpoint(device, options, tell)?;
         check_log(&disk, &superblock, tell);
-        let engine = engine_over(disk.clone(), space, table, &superblock, options);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
         let opened = Opened { bad_copies, is_damaged: true, for_reading: true, ..Opened::default() };
         let next_msn = superblock.next_msn;
         Ok(Env::new(engine, log, next_msn, Committed { superblock, directory }, opened))
     }
+}
+
+/// What can be read of the last checkpoint. Nothing is ever written to the device.
+pub(crate) struct Checkpoint {
+    pub disk: Arc<Disk>,
+    pub superblock: Superblock,
+    /// The copies of the superblock that are not good.
+    pub bad_copies: Vec<BadSlot>,
+    pub engine: Engine,
+    /// Where the node table's directory stands, if it can be read.
+    pub directory: Option<Arc<Extent>>,
+}
+
+/// Opens what can be read of the last checkpoint, and looks at no log. What is wrong with superblocks and
+/// node table is given to `tell`.
+///
+/// # Errors
+/// As [`Env::open_damaged`].
+pub(crate) fn last_checkpoint(
+    device: Arc<dyn Device>,
+    options: Options,
+    tell: &mut dyn FnMut(Finding),
+) -> Result<Checkpoint> {
+    let disk = Arc::new(Disk::for_reading(device));
+    let (mut superblock, bad_copies) = newest_superblock(&disk, tell)?;
+    superblock.bind_upsert(&*options.upsert)?;
+    let space = space_of(&superblock);
+    let mut lost = |error: Error| {
+        tell(Finding::lost(error));
+        Ok(())
+    };
+    let (table, directory) = match read_table(&disk, &space, &superblock, &mut lost) {
+        Ok((table, directory)) => (table, Some(directory)),
+        Err(error) => {
+            tell(Finding::lost(error.clone()));
+            (Table::lost(error), None)
+        }
+    };
+    let engine = engine_over(disk.clone(), space, table, &superblock, options);
+    Ok(Checkpoint { disk, superblock, bad_copies, engine, directory })
+}
+
+/// The newest good superblock, and the copies that are not good. What is wrong with any is given to `tell`.
+///
+/// # Errors
+/// As [`Env::open_damaged`].
+pub(crate) fn newest_superblock(
+    disk: &Disk,
+    tell: &mut dyn FnMut(Finding),
+) -> Result<(Superblock, Vec<BadSlot>)> {
+    let (superblock, bad_copies) = slots::newest(disk)?;
+    bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
+    let Some(superblock) = superblock else {
+        return Err(slots::load(disk)
+            .err()
+            .unwrap_or_else(|| internal!("a superblock that was good can be decoded")));
+    };
+    if let Err(error) = slots::load(disk) {
+        if bad_copies.is_empty() {
+            tell(bad_superblocks(&error));
+        }
+        let what = alloc::format!(
+            "the findings below are of checkpoint {}, which may be out of date: {error}",
+            superblock.generation
+        );
+        tell(Finding::note(FindingCode::OldCheckpoint, Place::Volume, what));
+    }
+    Ok((superblock, bad_copies))
 }
 
 /// Checks the log, if there is one to replay.

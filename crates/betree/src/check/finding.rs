@@ -112,7 +112,7 @@ pub enum Place {
 }
 
 impl Place {
-    pub(super) fn node(id: NodeId, offset: Option<u64>) -> Place {
+    pub(crate) fn node(id: NodeId, offset: Option<u64>) -> Place {
         Place::Node { slot: id.slot, generation: id.generation, offset }
     }
 
@@ -167,21 +167,21 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn problem(code: FindingCode, place: Place, what: String) -> Finding {
+    pub(crate) fn problem(code: FindingCode, place: Place, what: String) -> Finding {
         Finding { code, place, what, is_problem: true, hides: None }
     }
 
-    pub(super) fn note(code: FindingCode, place: Place, what: String) -> Finding {
+    pub(crate) fn note(code: FindingCode, place: Place, what: String) -> Finding {
         Finding { code, place, what, is_problem: false, hides: None }
     }
 
     /// Damage that makes data unreadable: readers get `hides`.
-    pub(super) fn unreadable(code: FindingCode, place: Place, what: String, hides: Error) -> Finding {
+    pub(crate) fn unreadable(code: FindingCode, place: Place, what: String, hides: Error) -> Finding {
         Finding { code, place, what, is_problem: true, hides: Some(hides) }
     }
 
     /// Damage of the node table, in the words of the error that readers get.
-    pub(super) fn lost(error: Error) -> Finding {
+    pub(crate) fn lost(error: Error) -> Finding {
         let place = Place::NodeTable { offset: error.offset() };
         Finding::unreadable(FindingCode::BadNodeTable, place, error.to_string(), error)
     }

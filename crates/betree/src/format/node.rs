@@ -53,7 +53,7 @@ const RANGES_MAX: u32 = (1 << 24) - 1;
 
 /// How a run is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum StoredAs {
+pub enum StoredAs {
     /// As it is.
     #[default]
     Raw,
@@ -86,33 +86,44 @@ impl StoredAs {
 
 /// The place and form of a run inside its node's extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RunRef {
+pub struct RunRef {
+    /// Its first byte, counted from the extent's start.
     pub offset: u32,
+    /// How many bytes it has as it is stored.
     pub stored_len: u32,
+    /// How many it has before compression.
     pub raw_len: u32,
+    /// The compression.
     pub stored_as: StoredAs,
     /// The number of range deletes in it, at most [`RANGES_MAX`].
     pub ranges: u32,
+    /// xxh3-64 of the stored bytes.
     pub checksum: u64,
     /// The newest message in it; 0 for pairs.
     pub last_msn: Msn,
 }
 
 /// An edge as stored; its lower bound is the upper bound of the edge before.
-#[derive(Clone)]
-pub(crate) struct StoredEdge {
+#[derive(Clone, Debug)]
+pub struct StoredEdge {
+    /// The upper bound.
     pub hi: Cut,
+    /// From the node's coordinates to the child's.
     pub translation: Translation,
+    /// None of a null edge.
     pub child: Option<NodeId>,
+    /// No key in or below the child is longer, in the child's coordinates, in bytes.
     pub longest_key: u32,
     /// Empty if nothing is pending.
     pub partition: Vec<RunRef>,
+    /// The pending GOTOs, in order.
     pub gotos: Vec<Goto>,
 }
 
 /// The volume, dictionary and checkpoint of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub struct Origin {
+    /// The volume, by the number that never changes.
     pub volume_id: [u8; 16],
     /// The dictionary by its number.
     pub dict: u8,
@@ -122,29 +133,40 @@ pub(crate) struct Origin {
 
 /// The place of data that a later version stores beside the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Section {
+pub struct Section {
+    /// What it holds.
     pub kind: u16,
+    /// Its first byte, counted from the extent's start.
     pub offset: u32,
+    /// How many bytes it has.
     pub len: u32,
+    /// xxh3-64 of them.
     pub checksum: u64,
 }
 
 impl Section {
     /// The bit of the kinds that a reader of the node must know.
-    pub const MUST_BE_KNOWN: u16 = 1 << 15;
+    pub(crate) const MUST_BE_KNOWN: u16 = 1 << 15;
 }
 
 /// The contents of a header.
-#[derive(Clone)]
-pub(crate) struct Header {
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// Where it belongs.
     pub origin: Origin,
+    /// Its name in the node table.
     pub id: NodeId,
     /// The number of blocks of the node's extent.
     pub extent_blocks: u32,
+    /// 0 for a leaf.
     pub height: u8,
+    /// The lower bound, in the node's own coordinates.
     pub lo: Cut,
+    /// The upper bound.
     pub hi: Cut,
+    /// Basements or edges.
     pub entries: Entries,
+    /// What later versions have stored beside them.
     pub sections: Vec<Section>,
 }
 
@@ -179,8 +201,8 @@ pub(crate) const ORIGIN_BYTES: usize = 46;
 const CHECKED_FROM: usize = 16;
 
 /// The parts of a node as stored.
-#[derive(Clone)]
-pub(crate) enum Entries {
+#[derive(Clone, Debug)]
+pub enum Entries {
     /// First keys and basements, none without a run.
     Leaf(Vec<(Vec<u8>, Vec<RunRef>)>),
     /// Edges with their partitions.
@@ -189,7 +211,7 @@ pub(crate) enum Entries {
 
 impl Header {
     /// The header's bytes. Their number does not depend on the places of the runs.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer { out: Vec::new() };
         out.u32(MAGIC);
         // Length and checksum, once they are known.
@@ -249,7 +271,7 @@ impl Header {
 
     /// The checksum in a header's bytes; `None` if the length in them is another, or the checksum does not
     /// match.
-    pub fn checksum(bytes: &[u8]) -> Option<u64> {
+    pub(crate) fn checksum(bytes: &[u8]) -> Option<u64> {
         let (head, checked) = bytes.split_at_checked(CHECKED_FROM)?;
         let (magic, rest) = head.split_first_chunk::<4>()?;
         let (len, sum) = rest.split_first_chunk::<4>()?;
@@ -264,7 +286,7 @@ impl Header {
     ///
     /// # Errors
     /// The mismatch.
-    pub fn decode(
+    pub(crate) fn decode(
         bytes: &[u8],
         extent_bytes: u64,
         limits: &Limits,

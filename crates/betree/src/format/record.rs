@@ -36,12 +36,44 @@ const HI_AFTER: u8 = 2;
 pub(crate) const HEAD_BYTES: usize = 12;
 /// One change of a batch, borrowed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change<'b> {
-    Put { key: &'b [u8], value: &'b [u8] },
-    Delete { key: &'b [u8] },
-    Upsert { key: &'b [u8], delta: &'b [u8] },
-    DeleteRange { lo: Cut, hi: Cut },
-    CloneRange { from: &'b [u8], to: &'b [u8], lo: Cut, hi: Cut },
+pub enum Change<'b> {
+    /// Sets a value.
+    Put {
+        /// Of this key.
+        key: &'b [u8],
+        /// The value.
+        value: &'b [u8],
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: &'b [u8],
+    },
+    /// Changes a value by the upsert function.
+    Upsert {
+        /// Of this key.
+        key: &'b [u8],
+        /// What the function is given.
+        delta: &'b [u8],
+    },
+    /// Removes all keys between two cuts.
+    DeleteRange {
+        /// The lower.
+        lo: Cut,
+        /// The upper.
+        hi: Cut,
+    },
+    /// Makes keys with one prefix appear under another.
+    CloneRange {
+        /// The prefix of the source.
+        from: &'b [u8],
+        /// The prefix of the copy.
+        to: &'b [u8],
+        /// Of what follows the prefix, the lower end of the part that is cloned.
+        lo: Cut,
+        /// The upper end.
+        hi: Cut,
+    },
 }
 
 /// Appends a change to a record; the lengths are those of key and value.

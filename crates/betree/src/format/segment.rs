@@ -223,6 +223,11 @@ impl Header {
         (HEADER_BYTES as u64 + u64::from(self.payload_len)).next_multiple_of(BLOCK_BYTES as u64)
     }
 
+    /// How many records the segment has, and how many bytes these take with their heads.
+    pub(crate) fn counts(&self) -> (u32, u32) {
+        (self.records, self.payload_len)
+    }
+
     /// Whether all bytes of the segment are as they were written.
     pub(crate) fn fits(&self, segment: &[u8]) -> bool {
         segment.len() as u64 == self.segment_bytes()

@@ -41,7 +41,7 @@ pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 
 /// A superblock in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Superblock {
+pub struct Superblock {
     /// The volume's identity.
     pub identity: Identity,
     /// The volume's features that not every version knows.
@@ -74,7 +74,7 @@ pub(crate) struct Superblock {
 
 /// A dictionary's root in a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DictRoot {
+pub struct DictRoot {
     /// The root node's slot in the node table.
     pub slot: u32,
     /// The generation of that slot.
@@ -88,7 +88,7 @@ pub(crate) const DIRECTORY_PARTS_MAX: usize = 16;
 
 /// The place of the node table's directory: all zero while there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TablePlace {
+pub struct TablePlace {
     /// First byte on the volume.
     pub offset: u64,
     /// Length in bytes.
@@ -125,7 +125,7 @@ impl TablePlace {
 
 /// A place in the log: of a segment that is there or will be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogStart {
+pub struct LogStart {
     /// The epoch of the log; each recovery begins a new one.
     pub epoch: u64,
     /// The segment's number within its epoch.

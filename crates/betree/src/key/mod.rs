@@ -4,7 +4,8 @@ mod cut;
 mod translation;
 
 pub use cut::Cut;
-pub(crate) use translation::{Translation, shared_len};
+pub use translation::Translation;
+pub(crate) use translation::shared_len;
 
 /// The byte that ends a component of a key. Splits fall behind one where they can, and edges strip whole
 /// components.

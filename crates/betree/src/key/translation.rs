@@ -12,20 +12,22 @@ use super::Cut;
 /// Keys and cuts are clipped to the edge's window before they are translated: the window's bounds
 /// share at least `strip_len` bytes, and so does everything between them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Translation {
+pub struct Translation {
+    /// How many bytes at the front of a key are dropped.
     pub strip_len: usize,
+    /// What is put before the rest.
     pub prepend: Vec<u8>,
 }
 
 impl Translation {
     /// Lifting alone.
-    pub fn strip(strip_len: usize) -> Translation {
+    pub(crate) fn strip(strip_len: usize) -> Translation {
         Translation { strip_len, prepend: Vec::new() }
     }
 
     /// The way back, from the child's coordinates to the parent's, inside the image of a window; `in_window`
     /// is any key or bound of that window.
-    pub fn inverse(&self, in_window: &[u8]) -> Translation {
+    pub(crate) fn inverse(&self, in_window: &[u8]) -> Translation {
         Translation {
             strip_len: self.prepend.len(),
             prepend: in_window.get(..self.strip_len).unwrap_or(in_window).to_vec(),
@@ -33,7 +35,7 @@ impl Translation {
     }
 
     /// `self` first, `second` after it, as one translation.
-    pub fn then(&self, second: &Translation) -> Translation {
+    pub(crate) fn then(&self, second: &Translation) -> Translation {
         match self.prepend.get(second.strip_len..) {
             Some(kept) => {
                 let mut prepend = second.prepend.clone();
@@ -48,12 +50,12 @@ impl Translation {
     }
 
     /// Whether it changes nothing.
-    pub fn is_identity(&self) -> bool {
+    pub(crate) fn is_identity(&self) -> bool {
         self.strip_len == 0 && self.prepend.is_empty()
     }
 
     /// The key in the child's coordinates; borrowed where nothing is prepended.
-    pub fn key<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+    pub(crate) fn key<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
         let rest = key.get(self.strip_len..).unwrap_or_default();
         if self.prepend.is_empty() {
             return Cow::Borrowed(rest);
@@ -65,14 +67,14 @@ impl Translation {
     }
 
     /// Appends the key in the child's coordinates to `out`.
-    pub fn append_key(&self, key: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn append_key(&self, key: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.prepend);
         out.extend_from_slice(key.get(self.strip_len..).unwrap_or_default());
     }
 
     /// The cut in the child's coordinates. A cut shorter than the stripped prefix (the bound of the whole key
     /// space, clipped to nothing) keeps its side.
-    pub fn cut(&self, cut: &Cut) -> Cut {
+    pub(crate) fn cut(&self, cut: &Cut) -> Cut {
         let bytes = self.key(cut.bytes()).into_owned();
         if cut.is_after() { Cut::after(bytes) } else { Cut::before(bytes) }
     }

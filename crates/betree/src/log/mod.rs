@@ -13,7 +13,7 @@ mod replay;
 mod ring;
 mod writer;
 
-pub(crate) use replay::replay;
+pub(crate) use replay::{End, NOT_THE_CHANGES, NOT_THE_RECORDS, Segment, Segments, replay, senseless};
 pub(crate) use writer::Log;
 
 /// The part of the volume that is the log, in bytes, in whole blocks.

@@ -30,6 +30,9 @@ pub(crate) struct End {
     pub records: u64,
     /// The last MSN replayed; 0 if none was.
     pub last_msn: u64,
+    /// The first byte on the volume of a segment with the due number whose checksum does not match: a crash cut
+    /// its write short, or it is damaged.
+    pub torn: Option<u64>,
     /// [`Error::Corrupt`] if durable records are proved to have stood at the end or beyond: not a write that
     /// a crash cut short, but damage.
     pub lost: Option<Error>,
@@ -50,46 +53,99 @@ pub(crate) fn replay(
     start: &LogStart,
     each: &mut EachRecord<'_>,
 ) -> Result<End> {
-    let mut window = Window { disk, log_area, buf: AlignedBuf::default(), start: 0, len: 0 };
-    let volume_hash = volume_hash(volume_id);
-    let mut end = End { next: *start, segments: 0, records: 0, last_msn: 0, lost: None };
-    while let Some((position, header)) = window.find(volume_hash, &end.next)? {
-        let bytes = header.segment_bytes();
-        let segment = window.bytes(position, bytes)?;
-        if !header.fits(segment) {
-            break;
-        }
-        let senseless = |why: &str| Error::Corrupt {
-            what: "log segment",
-            offset: log_area.offset.saturating_add(position),
-            len: bytes,
-            why: String::from(why),
-        };
-        if end.segments > 0 && header.first_msn <= end.last_msn {
-            return Err(senseless("its numbers do not follow those before it"));
-        }
-        for record in header.records(segment) {
-            let record = record.ok_or_else(|| senseless("its records do not match its header"))?;
+    let mut segments = Segments::new(disk, log_area, volume_id, start);
+    let mut records = 0u64;
+    while let Some(Segment { offset, header, bytes }) = segments.next()? {
+        let senseless = |why: &str| senseless(offset, &header, why);
+        for record in header.records(bytes) {
+            let record = record.ok_or_else(|| senseless(NOT_THE_RECORDS))?;
             each(record.first_msn, record.changes, record.bytes).map_err(|error| match error {
-                Error::BadRecord => senseless("a record does not hold the changes that it counts"),
+                Error::BadRecord => senseless(NOT_THE_CHANGES),
                 Error::NoSuchDictionary { id } => senseless(&format!(
                     "a record changes the dictionary {id}, which the volume does not have"
                 )),
-                Error::UnknownKind { what, number, .. } => {
-                    Error::UnknownKind { what, number, offset: log_area.offset.saturating_add(position) }
-                }
-                other => other,
+                other => other.at(offset),
             })?;
-            end.records += 1;
+            records += 1;
         }
-        end.segments += 1;
-        end.last_msn = header.last_msn;
-        let after = position.saturating_add(bytes);
-        let position = if after < log_area.len { after } else { 0 };
-        end.next = LogStart { seq: end.next.seq.saturating_add(1), position, ..end.next };
     }
-    end.lost = window.proof_of_loss(volume_hash, &end.next);
-    Ok(end)
+    Ok(End { records, ..segments.end() })
+}
+
+/// Of a segment whose records are not what its header counts.
+pub(crate) const NOT_THE_RECORDS: &str = "its records do not match its header";
+
+/// Of a segment of which a record does not hold the changes that it counts.
+pub(crate) const NOT_THE_CHANGES: &str = "a record does not hold the changes that it counts";
+
+/// The error of a segment that is whole and makes no sense.
+pub(crate) fn senseless(offset: u64, header: &Header, why: &str) -> Error {
+    Error::Corrupt { what: "log segment", offset, len: header.segment_bytes(), why: String::from(why) }
+}
+
+/// A segment that is whole.
+pub(crate) struct Segment<'w> {
+    /// Its first byte on the volume.
+    pub offset: u64,
+    pub header: Header,
+    /// All of it.
+    pub bytes: &'w [u8],
+}
+
+/// Goes from segment to segment, up to the first that is missing, torn or damaged.
+pub(crate) struct Segments<'d> {
+    window: Window<'d>,
+    volume_hash: u64,
+    /// Where the next one would stand.
+    next: LogStart,
+    count: u64,
+    last_msn: u64,
+    torn: Option<u64>,
+}
+
+impl<'d> Segments<'d> {
+    pub fn new(disk: &'d Disk, log_area: LogArea, volume_id: &[u8; 16], start: &LogStart) -> Segments<'d> {
+        Segments {
+            window: Window { disk, log_area, buf: AlignedBuf::default(), start: 0, len: 0 },
+            volume_hash: volume_hash(volume_id),
+            next: *start,
+            count: 0,
+            last_msn: 0,
+            torn: None,
+        }
+    }
+
+    /// The next segment.
+    ///
+    /// # Errors
+    /// As [`replay`], but for those of its records.
+    pub fn next(&mut self) -> Result<Option<Segment<'_>>> {
+        let Some((position, header)) = self.window.find(self.volume_hash, &self.next)? else {
+            return Ok(None);
+        };
+        let (len, log_area) = (header.segment_bytes(), self.window.log_area);
+        let offset = log_area.offset.saturating_add(position);
+        if !header.fits(self.window.bytes(position, len)?) {
+            self.torn = Some(offset);
+            return Ok(None);
+        }
+        if self.count > 0 && header.first_msn <= self.last_msn {
+            return Err(senseless(offset, &header, "its numbers do not follow those before it"));
+        }
+        self.count += 1;
+        self.last_msn = header.last_msn;
+        let after = position.saturating_add(len);
+        let after = if after < log_area.len { after } else { 0 };
+        self.next = LogStart { seq: self.next.seq.saturating_add(1), position: after, ..self.next };
+        Ok(Some(Segment { offset, header, bytes: self.window.bytes(position, len)? }))
+    }
+
+    /// Where they ended; the number of records is for who has read them.
+    pub fn end(mut self) -> End {
+        let lost = self.window.proof_of_loss(self.volume_hash, &self.next);
+        let Segments { next, count: segments, last_msn, torn, .. } = self;
+        End { next, segments, records: 0, last_msn, torn, lost }
+    }
 }
 
 /// A part of the log area in memory.

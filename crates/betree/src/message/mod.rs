@@ -15,12 +15,12 @@ pub(crate) use bytes::Bytes;
 pub(crate) use ranges::{RangeDelete, RangeSet, subtract};
 
 /// The message sequence number: one order over all messages of an environment.
-pub(crate) type Msn = u64;
+pub type Msn = u64;
 
 /// The effect of a point message on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Sets the value. Pairs of a leaf are puts with sequence number 0.
     Put = 1,
     /// Removes the key.
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The kind with this code.
-    pub fn from_code(code: u8) -> Option<Kind> {
+    pub(crate) fn from_code(code: u8) -> Option<Kind> {
         match code {
             1 => Some(Kind::Put),
             2 => Some(Kind::Delete),

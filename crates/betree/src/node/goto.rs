@@ -10,12 +10,15 @@ use crate::planted::{self, Bug};
 /// A pending edge (*GOTO*, dissertation §4.2.1): the keys of `[lo, hi)` are those of a node, in place of all
 /// that is below or older. It travels down like any message, and becomes an edge once no child is higher than
 /// its target. It holds a reference to its target.
-#[derive(Clone)]
-pub(crate) struct Goto {
+#[derive(Clone, Debug)]
+pub struct Goto {
+    /// The first place of the range.
     pub lo: Cut,
+    /// The range's end.
     pub hi: Cut,
     /// From its own coordinates to the target's.
     pub translation: Translation,
+    /// The node that holds the keys.
     pub target: NodeId,
     /// No key in or below the target is longer, in the target's coordinates, in bytes.
     pub longest_key: u32,
@@ -23,7 +26,7 @@ pub(crate) struct Goto {
 
 impl Goto {
     /// The GOTO that shows the same as an edge, without the edge's pending messages; `None` for a null edge.
-    pub fn of(edge: &Edge) -> Option<Goto> {
+    pub(crate) fn of(edge: &Edge) -> Option<Goto> {
         Some(Goto {
             lo: edge.lo.clone(),
             hi: edge.hi.clone(),
@@ -34,7 +37,7 @@ impl Goto {
     }
 
     /// The edge that it becomes.
-    pub fn to_edge(&self) -> Edge {
+    pub(crate) fn to_edge(&self) -> Edge {
         Edge {
             translation: self.translation.clone(),
             child: Some(self.target),
@@ -44,13 +47,13 @@ impl Goto {
     }
 
     /// Its part inside `[lo, hi)`, if there is one.
-    pub fn clip(&self, lo: &Cut, hi: &Cut) -> Option<Goto> {
+    pub(crate) fn clip(&self, lo: &Cut, hi: &Cut) -> Option<Goto> {
         let (lo, hi) = ((&self.lo).max(lo), (&self.hi).min(hi));
         (lo < hi).then(|| Goto { lo: lo.clone(), hi: hi.clone(), ..self.clone() })
     }
 
     /// The GOTO in other coordinates; `to` leads there and `back` leads here. Clip to the window first.
-    pub fn rebase(&self, to: &Translation, back: &Translation) -> Goto {
+    pub(crate) fn rebase(&self, to: &Translation, back: &Translation) -> Goto {
         Goto {
             lo: to.cut(&self.lo),
             hi: to.cut(&self.hi),
@@ -60,18 +63,18 @@ impl Goto {
     }
 
     /// Whether it covers the key.
-    pub fn covers(&self, key: &[u8]) -> bool {
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
         !self.lo.is_above(key) && self.hi.is_above(key)
     }
 
     /// The bound of the key lengths behind it, in its own coordinates, in bytes.
-    pub fn longest_key_here(&self) -> u32 {
+    pub(crate) fn longest_key_here(&self) -> u32 {
         let lifted = self.longest_key.saturating_sub(self.translation.prepend.len() as u32);
         lifted.saturating_add(self.translation.strip_len as u32)
     }
 
     /// Its size in a buffer in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.lo.bytes().len() + self.hi.bytes().len() + self.translation.prepend.len() + POINT_OVERHEAD_BYTES
     }
 }

@@ -11,15 +11,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use edges::{Edge, is_nothing, join_nulls, live, live_before, next_live, shown_edges};
-pub(crate) use goto::{Goto, inside, outside};
+pub use goto::Goto;
+pub(crate) use goto::{inside, outside};
 
 use crate::cache::{Charge, Piece};
 use crate::key::Cut;
 
 /// The id of a node in the node table. A slot is reused with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct NodeId {
+pub struct NodeId {
+    /// Its place in the node table.
     pub slot: u32,
+    /// Which user of the slot it is.
     pub generation: u32,
 }
 
@@ -78,6 +81,22 @@ pub(crate) struct Node {
     pub body: Body,
     /// The header's memory, charged to the cache.
     pub charge: Charge,
+}
+
+/// Short: what it is and how much of what it has, not the contents.
+impl core::fmt::Debug for Node {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Node { id, height, lo, hi, body, .. } = self;
+        write!(f, "node {id} of height {height} [{lo:?}, {hi:?}): ")?;
+        match body {
+            Body::Leaf(basements) => write!(f, "{} basements", basements.len())?,
+            Body::Interior(edges) => {
+                let nulls = edges.iter().filter(|edge| edge.child.is_none()).count();
+                write!(f, "{} edges, {nulls} of them null, {} GOTOs", edges.len(), body.gotos())?;
+            }
+        }
+        write!(f, ", {} bytes", body.content_bytes())
+    }
 }
 
 impl Node {

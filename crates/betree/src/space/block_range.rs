@@ -2,7 +2,9 @@
 
 /// Blocks in a row, counted from the volume's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BlockRange {
+pub struct BlockRange {
+    /// The first block.
     pub start_block: u64,
+    /// How many they are.
     pub len_blocks: u64,
 }

@@ -10,5 +10,5 @@ mod free_map;
 mod inheritance;
 mod refcounts;
 
-pub(crate) use block_range::BlockRange;
+pub use block_range::BlockRange;
 pub(crate) use extent::{Extent, Space};

@@ -17,6 +17,7 @@ use crate::io::AlignedBuf;
 use crate::key::Cut;
 use crate::node::{Basement, Body, Edge, Node, NodeId};
 use crate::run::{Layers, Run};
+use crate::space::Extent;
 
 /// Pieces at most this far apart are read in one go, with the bytes between them.
 const READ_GAP_BYTES: u64 = 32 << 10;
@@ -156,12 +157,14 @@ impl Store {
     /// The errors of the runs of a piece that cannot be read as they are stored.
     pub fn bad_runs(&self, piece: &Piece) -> Vec<Error> {
         let Some(OnDevice { extent, runs }) = piece.stored() else { return Vec::new() };
-        let alone = |run| OnDevice { extent: extent.clone(), runs: alloc::vec![run] };
-        let look = |stored: OnDevice| {
-            let bytes = self.read_stored(core::slice::from_ref(&stored))?;
-            self.contents(&stored, bytes.into_iter())
-        };
-        runs.into_iter().filter_map(|run| look(alone(run)).err()).collect()
+        runs.into_iter().filter_map(|run| self.read_run(&extent, run).err()).collect()
+    }
+
+    /// Reads one of the runs in an extent, and keeps nothing of it.
+    pub fn read_run(&self, extent: &Arc<Extent>, run: RunRef) -> Result<Arc<Run>> {
+        let stored = OnDevice { extent: extent.clone(), runs: alloc::vec![run] };
+        let bytes = self.read_stored(core::slice::from_ref(&stored))?;
+        Ok(self.contents(&stored, bytes.into_iter())?.newest().clone())
     }
 
     /// The stored bytes of each run of pieces, in the order given; neighbours are read together.
@@ -262,14 +265,8 @@ impl Store {
         scope: ReadScope,
         dict: Option<u8>,
     ) -> Result<Arc<Node>> {
+        self.refuse_too_long(place)?;
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
-        let corrupt = |why: &str| place.corrupt(why);
-        if u64::from(place.header_len) > extent_bytes {
-            return Err(corrupt("it is longer than its extent"));
-        }
-        if u64::from(place.header_len) > self.limits.header_bytes {
-            return Err(corrupt("it is longer than this volume allows"));
-        }
         let is_small = match scope {
             ReadScope::Header => extent_bytes <= SMALL_NODE_BYTES,
             ReadScope::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
@@ -293,33 +290,7 @@ impl Store {
             has_pieces = false;
             read(header_blocks)?;
         }
-        let bytes = buffer.as_slice().get(..place.header_len as usize);
-        let bytes = bytes.ok_or_else(|| internal!(READ_IS_THERE))?;
-        if Header::checksum(bytes) != Some(place.header_checksum) {
-            return Err(corrupt("the checksum does not match"));
-        }
-        let next_msn = self.next_msn.load(Ordering::Relaxed);
-        let header = Header::decode(bytes, extent_bytes, &self.limits, next_msn)
-            .map_err(|bad| bad.into_error(place.extent.place(0), corrupt))?;
-        if header.id != id {
-            return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
-        }
-        let Origin { volume_id, dict: of_dict, checkpoint } = header.origin;
-        if volume_id != self.volume_id {
-            return Err(corrupt("it is of another volume"));
-        }
-        // The superblock of generation 0 of a new volume names nodes of generation 1.
-        if checkpoint > self.generation.load(Ordering::Relaxed).max(1) {
-            return Err(corrupt("it is of a later checkpoint than the volume's"));
-        }
-        if u64::from(header.extent_blocks) != place.extent.len_blocks() {
-            return Err(corrupt("its extent is not as long as it says"));
-        }
-        if let Some(dict) = dict.filter(|dict| *dict != of_dict) {
-            return Err(corrupt(&alloc::format!(
-                "it is of dictionary {of_dict}, and stands in dictionary {dict}"
-            )));
-        }
+        let header = self.header_in(buffer.as_slice(), id, place, dict)?;
         let node = self.node_of(header, place)?;
         if has_pieces {
             for piece in node.pieces() {
@@ -346,7 +317,60 @@ impl Store {
         Ok(node)
     }
 
-    fn node_of(&self, header: Header, place: &NodePlace) -> Result<Arc<Node>> {
+    /// Reads a node's header alone, with all that stands in it.
+    pub fn read_header(&self, id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Header> {
+        self.refuse_too_long(place)?;
+        let mut buffer = AlignedBuf::zeroed((place.header_len as usize).div_ceil(BLOCK_BYTES))?;
+        self.disk.read_extent(&place.extent, 0, buffer.as_mut_slice())?;
+        self.header_in(buffer.as_slice(), id, place, dict)
+    }
+
+    fn refuse_too_long(&self, place: &NodePlace) -> Result<()> {
+        if u64::from(place.header_len) > place.extent.len_blocks() * BLOCK_BYTES as u64 {
+            return Err(place.corrupt("it is longer than its extent"));
+        }
+        if u64::from(place.header_len) > self.limits.header_bytes {
+            return Err(place.corrupt("it is longer than this volume allows"));
+        }
+        Ok(())
+    }
+
+    /// The header at the start of a node's bytes, if it is that node's.
+    fn header_in(&self, bytes: &[u8], id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Header> {
+        let corrupt = |why: &str| place.corrupt(why);
+        let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
+        let bytes = bytes.get(..place.header_len as usize);
+        let bytes = bytes.ok_or_else(|| internal!(READ_IS_THERE))?;
+        if Header::checksum(bytes) != Some(place.header_checksum) {
+            return Err(corrupt("the checksum does not match"));
+        }
+        let next_msn = self.next_msn.load(Ordering::Relaxed);
+        let header = Header::decode(bytes, extent_bytes, &self.limits, next_msn)
+            .map_err(|bad| bad.into_error(place.extent.place(0), corrupt))?;
+        if header.id != id {
+            return Err(corrupt(&alloc::format!("node {} stands where node {id} should", header.id)));
+        }
+        let Origin { volume_id, dict: of_dict, checkpoint } = header.origin;
+        if volume_id != self.volume_id {
+            return Err(corrupt("it is of another volume"));
+        }
+        // The superblock of generation 0 of a new volume names nodes of generation 1.
+        if checkpoint > self.generation.load(Ordering::Relaxed).max(1) {
+            return Err(corrupt("it is of a later checkpoint than the volume's"));
+        }
+        if u64::from(header.extent_blocks) != place.extent.len_blocks() {
+            return Err(corrupt("its extent is not as long as it says"));
+        }
+        if let Some(dict) = dict.filter(|dict| *dict != of_dict) {
+            return Err(corrupt(&alloc::format!(
+                "it is of dictionary {of_dict}, and stands in dictionary {dict}"
+            )));
+        }
+        Ok(header)
+    }
+
+    /// A node in memory as its header says; all its pieces are on the device.
+    pub fn node_of(&self, header: Header, place: &NodePlace) -> Result<Arc<Node>> {
         let piece = |runs| Piece::on_device(&self.cache, OnDevice { extent: place.extent.clone(), runs });
         let body = match header.entries {
             Entries::Leaf(basements) => Body::Leaf(

@@ -11,6 +11,7 @@ mod messages_over_basements;
 mod miscounted_references;
 mod range_delete_weight;
 mod reads_in_one_go;
+mod shown_nodes;
 mod unreadable_blocks;
 
 use alloc::format;

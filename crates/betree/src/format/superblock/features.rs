@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// The feature words of a volume. This version knows no bit of any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Features {
+pub struct Features {
     /// A program that does not know such a bit may read and change the volume, and keeps the bit.
     pub compat: u64,
     /// A program that does not know such a bit may read the volume, and changes nothing.
@@ -21,18 +21,18 @@ impl Features {
     const INCOMPAT_KNOWN: u64 = 0;
 
     /// The features because of which this version changes nothing.
-    pub fn unknown_ro_compat(self) -> u64 {
+    pub(crate) fn unknown_ro_compat(self) -> u64 {
         self.ro_compat & !Features::RO_COMPAT_KNOWN
     }
 
     /// The features because of which this version refuses the volume.
-    pub fn unknown_incompat(self) -> u64 {
+    pub(crate) fn unknown_incompat(self) -> u64 {
         self.incompat & !Features::INCOMPAT_KNOWN
     }
 }
 
 /// The numbers of the bits that are set, for messages.
-pub(crate) fn numbers(bits: u64) -> String {
+pub fn numbers(bits: u64) -> String {
     let set: Vec<String> =
         (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| alloc::format!("{bit}")).collect();
     set.join(", ")

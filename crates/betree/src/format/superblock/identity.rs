@@ -76,8 +76,10 @@ impl From<[u8; 16]> for Identity {
 
 /// The upsert function of a dictionary. Without a name, none was used yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UpsertId {
+pub struct UpsertId {
+    /// Its name.
     pub name: String,
+    /// Its version.
     pub version: u32,
 }
 
@@ -86,7 +88,7 @@ impl UpsertId {
     ///
     /// # Errors
     /// [`Error::BadIdentity`] for a name that cannot be stored.
-    pub fn of(upsert: &dyn Upsert) -> Result<UpsertId> {
+    pub(crate) fn of(upsert: &dyn Upsert) -> Result<UpsertId> {
         let name = String::from(upsert.name());
         if name.is_empty() || name.len() > UPSERT_NAME_BYTES_MAX {
             return Err(Error::BadIdentity("the name of an upsert function has between 1 and 27 bytes"));

@@ -103,12 +103,32 @@ pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> 
     Ok((newest, all_bad(&found)))
 }
 
+/// Each copy in the order of their places: its first byte on the volume, and what it holds or why that is not
+/// to be used. One of another version is no reason to do without the others.
+///
+/// # Errors
+/// [`Error::NotAVolume`] where there is no room for them.
+pub(crate) fn copies(disk: &Disk) -> Result<Vec<(u64, core::result::Result<Superblock, String>)>> {
+    refuse_too_short(disk)?;
+    let look = |slot| match read_slot(disk, slot) {
+        Ok(Found::Good(superblock)) => Ok(*superblock),
+        Ok(found) => Err(found.bad(slot, None).map(|bad| bad.why).unwrap_or_default()),
+        Err(error) => Err(error.to_string()),
+    };
+    Ok((0..COUNT).map(|slot| (offset_of(slot), look(slot))).collect())
+}
+
 fn read_all(disk: &Disk) -> Result<Vec<Found>> {
+    refuse_too_short(disk)?;
+    (0..COUNT).map(|slot| read_slot(disk, slot)).collect()
+}
+
+fn refuse_too_short(disk: &Disk) -> Result<()> {
     if disk.len() < BYTES {
         let why = format!("it has fewer than the {BYTES} bytes that the superblocks alone take");
         return Err(Error::NotAVolume { why });
     }
-    (0..COUNT).map(|slot| read_slot(disk, slot)).collect()
+    Ok(())
 }
 
 fn all_bad(found: &[Found]) -> Vec<BadSlot> {

@@ -1,0 +1,96 @@
+//! Looking at a closed volume, structure by structure, as it stands on the device: for developers, and for
+//! whoever reports a bug.
+//!
+//! Nothing is written and no log is replayed: what is shown is the last checkpoint, and the log beside it.
+//! What cannot be read is told as a [`Finding`], as by a check, and the rest is shown. What is shown has the
+//! types of the format itself, and changes with it.
+
+mod log;
+mod map;
+mod nodes;
+mod superblocks;
+mod way;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_platform::Device;
+use betree_platform::sync::atomic::AtomicU64;
+
+use crate::check::Finding;
+use crate::check::damaged::{Checkpoint, last_checkpoint};
+use crate::error::Result;
+use crate::settings::{DictId, Options};
+
+pub use crate::format::node::{Entries, Header, Origin, RunRef, Section, StoredAs, StoredEdge};
+pub use crate::format::record::Change;
+pub use crate::format::superblock::features::{Features, numbers};
+pub use crate::format::superblock::identity::UpsertId;
+pub use crate::format::superblock::{DictRoot, LogStart, Superblock, TablePlace};
+pub use crate::key::Translation;
+pub use crate::message::{Kind, Msn};
+pub use crate::node::{Goto, NodeId};
+pub use crate::space::BlockRange;
+pub use log::{LogEnd, LogRecord, LogSegment, log};
+pub use map::{Owned, Owner};
+pub use nodes::{Message, Node};
+pub use superblocks::{SuperblockCopy, Superblocks, superblocks};
+pub use way::{Passed, Pending, PendingWhat, Step};
+
+/// The last checkpoint of a volume, as far as it can be read.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+/// # fn main() -> betree::Result<()> {
+/// # let (device, _folder) = doc::device();
+/// # betree::Env::format(device.clone(), &betree::Geometry::for_volume(doc::VOLUME_BYTES, 1), [7; 16])?;
+/// # use std::sync::Arc;
+/// use betree::debug::Inspector;
+/// use betree::{Options, Replace};
+///
+/// let mut findings = Vec::new();
+/// let mut tell = |found| findings.push(found);
+/// let volume = Inspector::open(device, Options::new(1 << 20, Arc::new(Replace)), &mut tell)?;
+/// let heights: Vec<u8> =
+///     volume.ids().into_iter().filter_map(|id| Some(volume.node(id, &mut tell)?.header?.height)).collect();
+/// assert_eq!(heights, [1], "an empty volume has one node, the root of its dictionary");
+/// assert_eq!(findings, []);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Inspector {
+    checkpoint: Checkpoint,
+}
+
+impl Inspector {
+    /// Opens what can be read of the last checkpoint. What is wrong with superblocks and node table is given
+    /// to `tell`.
+    ///
+    /// # Errors
+    /// As [`Env::open_damaged`](crate::Env::open_damaged).
+    pub fn open(
+        device: Arc<dyn Device>,
+        options: Options,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<Inspector> {
+        Ok(Inspector { checkpoint: last_checkpoint(device, options, tell)? })
+    }
+
+    /// The superblock of the checkpoint.
+    pub fn superblock(&self) -> &Superblock {
+        &self.checkpoint.superblock
+    }
+
+    /// The names of all nodes that the node table holds, in their order.
+    pub fn ids(&self) -> Vec<NodeId> {
+        self.checkpoint.engine.table.lock().nodes().map(|(id, ..)| id).collect()
+    }
+
+    /// The value of a key, by the search that readers use.
+    ///
+    /// # Errors
+    /// As [`Env::get`](crate::Env::get).
+    pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.checkpoint.engine.tree(dict)?.get(key, &AtomicU64::new(0))
+    }
+}

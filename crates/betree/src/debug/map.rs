@@ -1,0 +1,90 @@
+//! The device from its first block to its last: who owns what.
+
+use alloc::vec::Vec;
+
+use betree_platform::BLOCK_BYTES;
+
+use super::Inspector;
+use crate::env::recover::log_area;
+use crate::format::superblock::slots;
+use crate::node::NodeId;
+use crate::space::BlockRange;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Who owns blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The copies of the superblock.
+    Superblocks,
+    /// The log.
+    Log,
+    /// The directory of the node table.
+    Directory,
+    /// A page of the node table, by its index.
+    Page(u32),
+    /// A node.
+    Node(NodeId),
+    /// Nobody, or somebody of whom the node table cannot tell because it cannot be read.
+    Nobody,
+}
+
+/// Blocks in a row with one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The blocks.
+    pub blocks: BlockRange,
+    /// Their owner.
+    pub owner: Owner,
+}
+
+impl Inspector {
+    /// All blocks of the volume in their order.
+    pub fn map(&self) -> Vec<Owned> {
+        let superblock = self.superblock();
+        let area = log_area(superblock);
+        let bytes =
+            |offset: u64, len: u64| BlockRange { start_block: offset / BLOCK, len_blocks: len / BLOCK };
+        let mut all = Vec::from([
+            Owned { blocks: bytes(0, slots::BYTES), owner: Owner::Superblocks },
+            Owned { blocks: bytes(area.offset, area.len), owner: Owner::Log },
+        ]);
+        let mut add = |parts: &[BlockRange], owner| {
+            all.extend(parts.iter().map(|part| Owned { blocks: *part, owner }));
+        };
+        if let Some(directory) = &self.checkpoint.directory {
+            add(directory.parts(), Owner::Directory);
+        }
+        let table = self.checkpoint.engine.table.lock();
+        for (index, extent) in table.page_extents() {
+            add(extent.parts(), Owner::Page(index));
+        }
+        for (id, ..) in table.nodes() {
+            if let Some(place) = table.place(id) {
+                add(place.extent.parts(), Owner::Node(id));
+            }
+        }
+        drop(table);
+        all.sort_unstable_by_key(|owned| owned.blocks.start_block);
+        with_gaps(&all, superblock.volume_bytes / BLOCK)
+    }
+}
+
+/// With what lies between, up to the end.
+fn with_gaps(all: &[Owned], end_block: u64) -> Vec<Owned> {
+    let mut out = Vec::with_capacity(all.len());
+    let mut next = 0u64;
+    let gap = |out: &mut Vec<Owned>, from: u64, to: u64| {
+        if from < to {
+            let blocks = BlockRange { start_block: from, len_blocks: to - from };
+            out.push(Owned { blocks, owner: Owner::Nobody });
+        }
+    };
+    for owned in all {
+        gap(&mut out, next, owned.blocks.start_block);
+        next = next.max(owned.blocks.start_block.saturating_add(owned.blocks.len_blocks));
+        out.push(*owned);
+    }
+    gap(&mut out, next, end_block);
+    out
+}
