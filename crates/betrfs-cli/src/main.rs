@@ -16,7 +16,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, clone, install_helpers, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage};
+use commands::{
+    check, clone, debug, install_helpers, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage,
+};
 use helper::ExitCodes;
 use log::Place;
 
@@ -58,6 +60,7 @@ enum Command {
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
+    Debug(debug::Arguments),
     Clone(clone::Arguments),
     RmTree(rm_tree::Arguments),
     Snapshot(snapshot::Arguments),
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),
+        Command::Debug(command) => debug::run(command),
         Command::Clone(command) => clone::run(command),
         Command::RmTree(command) => rm_tree::run(command),
         Command::Snapshot(command) => snapshot::run(command),

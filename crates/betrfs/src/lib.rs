@@ -39,6 +39,7 @@ extern crate alloc;
 extern crate std;
 
 mod contents;
+pub mod debug;
 mod error;
 mod names;
 mod op;

@@ -97,12 +97,16 @@ pub(crate) fn newest_superblock(
     tell: &mut dyn FnMut(Finding),
 ) -> Result<(Superblock, Vec<BadSlot>)> {
     let (superblock, bad_copies) = slots::newest(disk)?;
-    bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
     let Some(superblock) = superblock else {
-        return Err(slots::load(disk)
-            .err()
-            .unwrap_or_else(|| internal!("a superblock that was good can be decoded")));
+        let error = slots::load(disk).err();
+        let error = error.unwrap_or_else(|| internal!("a superblock that was good can be decoded"));
+        // Of what is no volume the copies are none.
+        if !matches!(error, Error::NotAVolume { .. }) {
+            bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
+        }
+        return Err(error);
     };
+    bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
     if let Err(error) = slots::load(disk) {
         if bad_copies.is_empty() {
             tell(bad_superblocks(&error));

@@ -74,6 +74,12 @@ impl Inspector {
         self.checkpoint.engine.table.lock().nodes().map(|(id, ..)| id).find(|id| id.slot == slot)
     }
 
+    /// Whether the node table holds a node, or may hold it, for it cannot be read there.
+    pub fn holds(&self, id: NodeId) -> bool {
+        let table = self.checkpoint.engine.table.lock();
+        table.holds(id) || table.why_lost(id).is_some()
+    }
+
     /// A node with its header. What cannot be read, or does not agree with the node table, is given to
     /// `tell`; `None` where nothing is known of the node.
     pub fn node(&self, id: NodeId, tell: &mut dyn FnMut(Finding)) -> Option<Node> {

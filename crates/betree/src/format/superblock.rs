@@ -111,7 +111,7 @@ impl TablePlace {
     }
 
     /// The parts of its extent; the first has the blocks that are not in the others.
-    pub(crate) fn parts(&self) -> Vec<BlockRange> {
+    pub fn parts(&self) -> Vec<BlockRange> {
         let further: Vec<BlockRange> =
             self.further_parts.iter().take_while(|p| p.len_blocks > 0).copied().collect();
         let blocks = u64::from(self.len).div_ceil(BLOCK_BYTES as u64);

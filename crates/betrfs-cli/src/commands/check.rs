@@ -98,7 +98,8 @@ fn examine(arguments: &Arguments, shown: &str) -> Result<Report, Failure> {
     examined.map_err(|error| failed(shown, &error))
 }
 
-fn failed(shown: &str, error: &betrfs::Error) -> Failure {
+/// The failure of a volume that cannot be opened.
+pub fn failed(shown: &str, error: &betrfs::Error) -> Failure {
     let sentence = format!("{shown}: {error}");
     if is_damage(error) { Failure::damage(sentence) } else { Failure::new(sentence) }
 }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod clone;
+pub mod debug;
 pub mod install_helpers;
 pub mod mkfs;
 pub mod mount;

@@ -84,6 +84,11 @@ impl Extents {
         extents
     }
 
+    /// The first block and the length of each part that has blocks.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.runs.iter().map(|run| (run.first, run.span))
+    }
+
     /// Number of blocks, about.
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|run| run.parts.div_ceil(PARTS)).fold(0, u64::saturating_add)

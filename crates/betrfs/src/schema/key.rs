@@ -18,12 +18,13 @@
 //! In `data`, an entry's own key is followed by 00 and a tag: a block number of eight bytes, the first of
 //! them below 80, or ff and the name of a large extended attribute. The tag fe is for later versions.
 
-use alloc::string::String;
+mod describe;
+
 use alloc::vec::Vec;
 
 use betree::{Cut, KEY_BYTES_MAX};
 
-use crate::types::SNAPSHOTS_NAME;
+pub(crate) use describe::{describe, describe_cut, described};
 
 /// The longest name in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 255;
@@ -287,60 +288,6 @@ pub(crate) fn split_data(key: &[u8]) -> Option<(&[u8], DataTag<'_>)> {
         PAIRS => Some((own, DataTag::Reserved(PAIRS))),
         first if first < BLOCKS_END => Some((own, DataTag::Block(u64::from_be_bytes(tag.try_into().ok()?)))),
         _ => None,
-    }
-}
-
-/// A key for messages: its path if it has one.
-pub(crate) fn describe(key: &[u8]) -> String {
-    if key == ROOT_KEY {
-        return String::from("/");
-    }
-    if key == VOLUME_KEY {
-        return String::from("the volume's record");
-    }
-    if let Some((path, name)) = split_entry(key) {
-        let mut text = String::new();
-        for component in path.split(|b| *b == 0).skip(1).chain([name]) {
-            text.push('/');
-            // The empty component of a snapshot's path.
-            let component = if component.is_empty() { SNAPSHOTS_NAME } else { component };
-            text.push_str(&String::from_utf8_lossy(component));
-        }
-        return text;
-    }
-    if let Some(oid) = object_id(key) {
-        return alloc::format!("the linked file {oid}");
-    }
-    if let Some(oid) = marker_id(key) {
-        return alloc::format!("the marker {oid} of an unlinked file");
-    }
-    match split_data(key) {
-        Some((own, DataTag::Block(number))) => alloc::format!("{}, block {number}", describe(own)),
-        Some((own, DataTag::Xattr(name))) => {
-            alloc::format!("{}, attribute {}", describe(own), String::from_utf8_lossy(name))
-        }
-        Some((own, DataTag::Reserved(tag))) => alloc::format!("{}, tag {tag:02x}", describe(own)),
-        None => alloc::format!("the key \"{}\"", key.escape_ascii()),
-    }
-}
-
-/// A place between keys of `meta` for messages; `end` describes the place behind the last key.
-pub(crate) fn describe_cut(cut: &Cut, end: &str) -> String {
-    match cut.bytes() {
-        [] => String::from(end),
-        [first @ (0 | SNAPSHOT), ..] if split_entry(cut.bytes()).is_none() => {
-            // A part of a key: the path as far as it goes.
-            let mut text = String::from(if *first == SNAPSHOT { "the snapshots of " } else { "" });
-            for component in cut.bytes().split(|b| *b == 0).skip(1).filter(|component| !component.is_empty())
-            {
-                text.push('/');
-                text.push_str(&String::from_utf8_lossy(component));
-            }
-            if text.is_empty() { String::from("/") } else { text }
-        }
-        [OBJECT, ..] if object_id(cut.bytes()).is_none() => String::from("the linked files"),
-        [MARKER, ..] if marker_id(cut.bytes()).is_none() => String::from("the unlinked files"),
-        bytes => describe(bytes),
     }
 }
 

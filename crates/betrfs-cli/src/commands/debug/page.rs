@@ -1,0 +1,169 @@
+//! What a subcommand prints: lines for people, or one document for programs that is written as it comes, so that
+//! a large volume needs no more memory than a small one.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::io::{self, BufWriter, Stdout, Write};
+
+use betree::Finding;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::format::Format;
+
+/// So many problems, and so many notes, are told one by one.
+const TOLD_MAX: usize = 1000;
+
+/// What was found that cannot be read, or should be known.
+#[derive(Default)]
+pub struct Found {
+    problems: RefCell<Vec<Finding>>,
+    problems_more: Cell<u64>,
+    notes: RefCell<Vec<String>>,
+}
+
+impl Found {
+    /// Who takes findings. Each is kept once.
+    pub fn tell(&self) -> impl FnMut(Finding) + '_ {
+        |finding| {
+            if !finding.is_problem {
+                return self.note(finding.what);
+            }
+            let mut problems = self.problems.borrow_mut();
+            if problems.contains(&finding) {
+                return;
+            }
+            if problems.len() < TOLD_MAX {
+                problems.push(finding);
+            } else {
+                self.problems_more.set(self.problems_more.get().saturating_add(1));
+            }
+        }
+    }
+
+    /// Takes a sentence that is no problem.
+    pub fn note(&self, what: String) {
+        let mut notes = self.notes.borrow_mut();
+        if notes.len() < TOLD_MAX && !notes.contains(&what) {
+            notes.push(what);
+        }
+    }
+}
+
+/// A page in one of the two forms. What is only for the other form is passed over.
+pub struct Page {
+    format: Format,
+    out: BufWriter<Stdout>,
+    /// Why the page could not be written.
+    unwritten: Option<io::Error>,
+    /// In a list, whether it has an item.
+    has_item: bool,
+}
+
+impl Page {
+    /// Begins a page about a volume.
+    pub fn new(format: Format, shown: &str) -> Page {
+        let mut page = Page { format, out: BufWriter::new(io::stdout()), unwritten: None, has_item: false };
+        if format == Format::Json {
+            page.write(format_args!("{{\n  \"volume\": {}", json!(shown)));
+        }
+        page
+    }
+
+    fn write(&mut self, text: impl Display) {
+        if self.unwritten.is_none() {
+            self.unwritten = write!(self.out, "{text}").err();
+        }
+    }
+
+    /// A field of the document.
+    pub fn field(&mut self, name: &str, value: &Value) {
+        if self.format == Format::Json {
+            self.write(format_args!(",\n  {}: {value}", json!(name)));
+        }
+    }
+
+    /// A line for people.
+    pub fn line(&mut self, line: impl Display) {
+        if self.format == Format::Text {
+            self.write(format_args!("{line}\n"));
+        }
+    }
+
+    /// Begins a list of the document.
+    pub fn list(&mut self, name: &str) {
+        self.has_item = false;
+        if self.format == Format::Json {
+            self.write(format_args!(",\n  {}: [", json!(name)));
+        }
+    }
+
+    /// An item of the list in the form that is wanted: one line of the document, or some for people.
+    pub fn item(&mut self, value: impl FnOnce() -> Value, lines: impl FnOnce() -> String) {
+        match self.format {
+            Format::Json => {
+                let comma = if self.has_item { "," } else { "" };
+                self.has_item = true;
+                self.write(format_args!("{comma}\n    {}", value()));
+            }
+            Format::Text => self.write(format_args!("{}\n", lines())),
+        }
+    }
+
+    /// Ends the list.
+    pub fn end_list(&mut self) {
+        if self.format == Format::Json {
+            self.write(if self.has_item { "\n  ]" } else { "]" });
+        }
+    }
+
+    /// Ends the page with what was found, and returns how the command ends.
+    pub fn finish(mut self, shown: &str, found: Found, failure: Option<Failure>) -> Outcome {
+        let (problems, more) = (found.problems.into_inner(), found.problems_more.get());
+        let notes = found.notes.into_inner();
+        for problem in &problems {
+            self.line(format_args!("{shown}: {problem}"));
+        }
+        for note in &notes {
+            self.line(format_args!("{shown}: {note}"));
+        }
+        if more > 0 {
+            self.line(format_args!("{shown}: and {more} problems more, which are not listed"));
+        }
+        self.list("problems");
+        if self.format == Format::Json {
+            for problem in &problems {
+                self.item(|| problem_json(problem), String::new);
+            }
+        }
+        self.end_list();
+        self.field("problems_more", &json!(more));
+        self.field("notes", &json!(notes));
+        self.field("error", &json!(failure.as_ref().map(ToString::to_string)));
+        if self.format == Format::Json {
+            self.write("\n}\n");
+        }
+        let unwritten = self.unwritten.take().or_else(|| self.out.flush().err());
+        if let Some(error) = unwritten.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+            return Err(Failure::new(format!("cannot write to standard output: {error}")));
+        }
+        let count = problems.len() as u64 + more;
+        match failure {
+            Some(failure) => Err(failure),
+            None if count == 0 => Ok(()),
+            None => Err(Failure::damage(format!(
+                "{shown} is damaged ({count} found): `betrfs check` tells which files have lost something"
+            ))),
+        }
+    }
+}
+
+/// A problem for programs, as a check prints it.
+fn problem_json(problem: &Finding) -> Value {
+    json!({
+        "code": problem.code.name(),
+        "place": problem.place.name(),
+        "offset": problem.place.offset(),
+        "what": problem.what,
+    })
+}
