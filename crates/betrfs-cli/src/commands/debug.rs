@@ -29,8 +29,8 @@ const CACHE_BYTES: usize = 32 << 20;
 The volume must not be mounted. Nothing is written to it, and its log is not replayed: `super`, `nodes`, \
 `node`, `key` and `map` show the last checkpoint, `log` what came after it. Of a damaged volume everything \
 that can be read is shown, and each part that cannot is a line with its place and the reason, as `betrfs check` \
-tells it; the exit code is then 1. Keys are shown as paths where they are whole, else as bytes with escapes: below \
-its root a tree's nodes leave out the beginnings that their keys share.
+tells it; the exit code is then 1. Keys are shown in the coordinates of their node, which may leave out what they begin with: as paths where they are \
+whole in form, else as bytes with escapes. docs/debug.md tells how to read it.
 
 Examples:
   betrfs debug super data.betrfs

@@ -65,6 +65,10 @@ fn a_volume_in_use_is_refused() {
         &[&shown, "in use"],
     );
     refused(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &[&shown, "in use"]);
+    for subcommand in ["super", "log", "nodes", "map"] {
+        let debug = betrfs().args(["debug", subcommand]).arg(&mounted.volume).output().unwrap();
+        refused(&debug, &[&shown, "in use"]);
+    }
     let mkfs = betrfs().arg("mkfs").arg(&mounted.volume).args(["--size", "1G", "--force"]).output().unwrap();
     refused(&mkfs, &[&shown, "in use"]);
     fs::write(mounted.path("still"), b"alive").unwrap();

@@ -1,5 +1,5 @@
-//! What a subcommand prints: lines for people, or one document for programs that is written as it comes, so that
-//! a large volume needs no more memory than a small one.
+//! What a subcommand prints: lines for people, or one document for programs that is written as it comes, so
+//! that a large volume needs no more memory than a small one.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
