@@ -1,9 +1,8 @@
-//! Looking at a closed volume, structure by structure, as it stands on the device: for developers, and for
-//! whoever reports a bug.
+//! Shows a closed volume structure by structure, as it is on the device: for developers and for bug reports.
 //!
-//! Nothing is written and no log is replayed: what is shown is the last checkpoint, and the log beside it.
-//! What cannot be read is told as a [`Finding`], as by a check, and the rest is shown. What is shown has the
-//! types of the format itself, and changes with it.
+//! Nothing is written and no log is replayed: this is the last checkpoint, and the log behind it. Unreadable
+//! parts are reported as [`Finding`]s, as by a check; all others are shown. The types are those of the
+//! format, and change with it.
 
 mod log;
 mod map;
@@ -37,7 +36,7 @@ pub use nodes::{Message, Node};
 pub use superblocks::{SuperblockCopy, Superblocks, superblocks};
 pub use way::{Passed, Pending, PendingWhat, Step};
 
-/// The last checkpoint of a volume, as far as it can be read.
+/// The readable parts of a volume's last checkpoint.
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -63,8 +62,8 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// Opens what can be read of the last checkpoint. What is wrong with superblocks and node table is given
-    /// to `tell`.
+    /// Opens the readable parts of the last checkpoint. Calls `tell` with the damage of superblocks and node
+    /// table.
     ///
     /// # Errors
     /// As [`Env::open_damaged`](crate::Env::open_damaged).
@@ -81,12 +80,12 @@ impl Inspector {
         &self.checkpoint.superblock
     }
 
-    /// The names of all nodes that the node table holds, in their order.
+    /// The ids of all nodes in the node table, in order.
     pub fn ids(&self) -> Vec<NodeId> {
         self.checkpoint.engine.table.lock().nodes().map(|(id, ..)| id).collect()
     }
 
-    /// The value of a key, by the search that readers use.
+    /// The value of a key, as readers get it.
     ///
     /// # Errors
     /// As [`Env::get`](crate::Env::get).

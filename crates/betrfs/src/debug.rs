@@ -1,5 +1,5 @@
-//! What the keys and values of a closed volume mean, as [`betree::debug`] shows them: for developers, and for
-//! whoever reports a bug.
+//! The meaning of keys and values of a closed volume, for [`betree::debug`]: for developers and for bug
+//! reports.
 
 mod record;
 
@@ -24,7 +24,7 @@ pub const DATA: DictId = schema::DATA;
 const DICT_NAMES: [(DictId, &str); schema::DICTS as usize] =
     [(schema::META, "meta"), (schema::DATA, "data"), (schema::LINKS, "links"), (schema::USER, "user")];
 
-/// A dictionary's name; `None` of one that no volume of this version has.
+/// A dictionary's name; `None` if volumes of this version have no such dictionary.
 pub fn dict_name(dict: DictId) -> Option<&'static str> {
     DICT_NAMES.iter().find(|(known, _)| *known == dict).map(|(_, name)| *name)
 }
@@ -34,7 +34,7 @@ pub fn dict_of_name(name: &str) -> Option<DictId> {
     DICT_NAMES.iter().find(|(_, known)| *known == name).map(|(dict, _)| *dict)
 }
 
-/// What a whole key stands for: a path, a block of a file; `None` if it is not formed so.
+/// The path of a key, or the block of a file; `None` if no key of a dictionary has this form.
 pub fn describe(at: &[u8]) -> Option<String> {
     key::described(at)
 }
@@ -44,24 +44,24 @@ pub fn block_key(own: &[u8], number: u64) -> Vec<u8> {
     key::block(own, number)
 }
 
-/// What stands in `meta` for a component of a path.
+/// A component of a path in `meta`.
 #[derive(Clone, Debug)]
 pub struct Component {
     /// The component; empty for the root.
     pub name: Vec<u8>,
-    /// The own key: a name's, or of a linked file, which comes behind its name, the object's.
+    /// Its own key. A linked file has two components: its name's, then its object's.
     pub key: Vec<u8>,
-    /// What stands there.
+    /// The value of the key.
     pub found: Found,
 }
 
 impl Component {
-    /// Whether its key may be one of `meta`.
+    /// Whether its key can be in `meta`.
     pub fn has_own_key(&self) -> bool {
         !matches!(self.found, Found::Snapshots)
     }
 
-    /// Whether there may be blocks of it in `data`: it is a file, or nobody knows what it is.
+    /// Whether it may have blocks in `data`: it is a file, or its type is not known.
     pub fn may_have_blocks(&self) -> bool {
         match &self.found {
             Found::Record(fields) => fields.contains(&("type", record::type_name(FileType::Regular))),
@@ -71,23 +71,24 @@ impl Component {
     }
 }
 
-/// What was found at a key.
+/// The value of a component's key.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// A record, by the names of its fields.
+    /// A record, field by field.
     Record(Fields),
-    /// The name of a linked file: which object it is.
+    /// The name of a linked file, with its object.
     Redirect(Fields),
-    /// It stands for the snapshots of a directory, and has no record. Its key begins those of the snapshots.
+    /// The snapshots of a directory, which have no record of their own. The component's key is the prefix of
+    /// theirs.
     Snapshots,
     /// It cannot be read.
     Unreadable(Error),
 }
 
-/// Resolves a path from the root, component by component, as the last checkpoint has it. Symbolic links are
-/// not followed. A component whose record cannot be read is taken for a directory: keys are whole paths.
+/// Resolves a path from the root, component by component, in the last checkpoint. Symbolic links are not
+/// followed. A component with an unreadable record is taken for a directory: keys are whole paths.
 pub fn resolve(volume: &Inspector, path: &[u8]) -> Vec<Component> {
     let mut all = Vec::new();
     let mut dir: Vec<u8> = Vec::new();
@@ -108,7 +109,7 @@ pub fn resolve(volume: &Inspector, path: &[u8]) -> Vec<Component> {
     all
 }
 
-/// Appends what stands at a key, and the object that it leads to. Whether names may be below.
+/// Appends the component of a key, and of its object. Returns whether names may be below.
 fn push_record(volume: &Inspector, all: &mut Vec<Component>, name: &[u8], at: &[u8]) -> bool {
     let (found, object, goes_on) = match stored(volume, at) {
         Ok(None) => (Found::Nothing, None, false),

@@ -48,19 +48,19 @@ impl Env {
     }
 }
 
-/// What can be read of the last checkpoint. Nothing is ever written to the device.
+/// The readable parts of the last checkpoint. Nothing is ever written to the device.
 pub(crate) struct Checkpoint {
     pub disk: Arc<Disk>,
     pub superblock: Superblock,
-    /// The copies of the superblock that are not good.
+    /// The bad copies of the superblock.
     pub bad_copies: Vec<BadSlot>,
     pub engine: Engine,
-    /// Where the node table's directory stands, if it can be read.
+    /// The extent of the node table's directory, if that can be read.
     pub directory: Option<Arc<Extent>>,
 }
 
-/// Opens what can be read of the last checkpoint, and looks at no log. What is wrong with superblocks and
-/// node table is given to `tell`.
+/// Opens the readable parts of the last checkpoint, without the log. Calls `tell` with the damage of
+/// superblocks and node table.
 ///
 /// # Errors
 /// As [`Env::open_damaged`].
@@ -88,7 +88,7 @@ pub(crate) fn last_checkpoint(
     Ok(Checkpoint { disk, superblock, bad_copies, engine, directory })
 }
 
-/// The newest good superblock, and the copies that are not good. What is wrong with any is given to `tell`.
+/// The newest good superblock, and the bad copies. Calls `tell` with the damage.
 ///
 /// # Errors
 /// As [`Env::open_damaged`].
@@ -100,7 +100,7 @@ pub(crate) fn newest_superblock(
     let Some(superblock) = superblock else {
         let error = slots::load(disk).err();
         let error = error.unwrap_or_else(|| internal!("a superblock that was good can be decoded"));
-        // Of what is no volume the copies are none.
+        // The blocks of another file are no bad copies.
         if !matches!(error, Error::NotAVolume { .. }) {
             bad_copies.iter().for_each(|slot| tell(bad_copy(slot)));
         }

@@ -16,31 +16,31 @@ use crate::log::{NOT_THE_CHANGES, NOT_THE_RECORDS, Segment, Segments, senseless}
 use crate::message::Msn;
 use crate::settings::DictId;
 
-/// A segment that a replay reads.
+/// A segment of the log, as a replay reads it.
 pub struct LogSegment<'s> {
     /// Its first byte on the device.
     pub offset: u64,
-    /// How long it is in whole blocks, in bytes.
+    /// Its length in bytes, in whole blocks.
     pub len_bytes: u64,
-    /// The life of the log that it belongs to.
+    /// Its epoch of the log.
     pub epoch: u64,
-    /// Its number in that.
+    /// Its number in the epoch.
     pub seq: u64,
-    /// Every segment of the epoch below this one was durable before it was written.
+    /// Every segment of the epoch below this number was durable before it was written.
     pub durable_seq: u64,
     /// The number of its first change.
     pub first_msn: Msn,
     /// The number of its last change.
     pub last_msn: Msn,
-    /// How many records it has, and of how many bytes with their heads, by its header.
+    /// The number of its records.
     pub records: u32,
-    /// See `records`.
+    /// The length of its records with their heads, in bytes.
     pub records_bytes: u32,
     header: Header,
     bytes: &'s [u8],
 }
 
-/// A batch in the log.
+/// A record: a batch in the log.
 pub struct LogRecord<'s> {
     /// The number of its first change; the others follow.
     pub first_msn: Msn,
@@ -50,16 +50,16 @@ pub struct LogRecord<'s> {
 /// Where and why a replay ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The segment that would be next. Its position counts from the log's start.
+    /// The due segment. Its position counts from the log's start.
     pub next: LogStart,
-    /// Segments that are replayed.
+    /// The number of segments that a replay reads.
     pub segments: u64,
     /// The number of the last change in them; 0 if there is none.
     pub last_msn: Msn,
-    /// The first byte on the device of a segment that carries the number that is due, and whose records are
-    /// not what was written: torn by a crash, or rotten.
+    /// The first byte on the device of a segment with the due number whose checksum does not match: a crash
+    /// cut its write short, or it is damaged.
     pub torn: Option<u64>,
-    /// Why what stood at the end was durable, and is lost, if so.
+    /// The error if the due segment is proved to have been durable.
     pub lost: Option<Error>,
 }
 
@@ -68,8 +68,8 @@ fn told(tell: &mut dyn FnMut(Finding), offset: u64, error: &Error) {
     tell(Finding::problem(FindingCode::BadLog, place, error.to_string()));
 }
 
-/// Gives `each` the segments that a replay from a superblock's start reads. What hinders that is given to
-/// `tell`. `None` where the log cannot be read to its end.
+/// Calls `each` with the segments that a replay reads, and `tell` with the log's damage. Returns `None` if
+/// the log cannot be read to its end.
 pub fn log(
     device: Arc<dyn Device>,
     superblock: &Superblock,
@@ -113,19 +113,19 @@ pub fn log(
 }
 
 impl<'s> LogRecord<'s> {
-    /// How many bytes its changes take.
+    /// The length of its changes in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// The changes in order, up to the first that does not parse.
+    /// The changes in order, up to the first bad one.
     pub fn changes(&self) -> impl Iterator<Item = (DictId, Change<'s>)> + use<'s> {
         Changes::of(self.bytes).map_while(Result::ok)
     }
 }
 
 impl LogSegment<'_> {
-    /// Gives `each` the records in order. What is not as a record is to be is given to `tell`.
+    /// Calls `each` with the records in order, and `tell` with bad ones.
     pub fn each_record(&self, each: &mut dyn FnMut(&LogRecord<'_>), tell: &mut dyn FnMut(Finding)) {
         for record in self.header.records(self.bytes) {
             let Some(record) = record else {

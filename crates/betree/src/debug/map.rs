@@ -1,4 +1,4 @@
-//! The device from its first block to its last: who owns what.
+//! The owners of the device's blocks.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::space::BlockRange;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Who owns blocks.
+/// The owner of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The copies of the superblock.
@@ -25,7 +25,7 @@ pub enum Owner {
     Page(u32),
     /// A node.
     Node(NodeId),
-    /// Nobody, or somebody of whom the node table cannot tell because it cannot be read.
+    /// None, or a node in an unreadable page of the node table.
     Nobody,
 }
 
@@ -39,7 +39,7 @@ pub struct Owned {
 }
 
 impl Inspector {
-    /// All blocks of the volume in their order.
+    /// All blocks of the volume, in order.
     pub fn map(&self) -> Vec<Owned> {
         let superblock = self.superblock();
         let area = log_area(superblock);
@@ -70,7 +70,7 @@ impl Inspector {
     }
 }
 
-/// With what lies between, up to the end.
+/// Adds the blocks between, up to `end_block`.
 fn with_gaps(all: &[Owned], end_block: u64) -> Vec<Owned> {
     let mut out = Vec::with_capacity(all.len());
     let mut next = 0u64;

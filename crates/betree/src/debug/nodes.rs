@@ -1,4 +1,4 @@
-//! Nodes: what the node table says of one, its header, and the messages in its runs.
+//! Nodes: their slots in the node table, their headers, and the messages in their runs.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -21,9 +21,9 @@ pub struct Node {
     pub id: NodeId,
     /// Its extent.
     pub extent: Vec<BlockRange>,
-    /// How many edges, GOTOs and roots name it, by the node table.
+    /// Its number of references in the node table: from edges, GOTOs and roots.
     pub references: u32,
-    /// Its height, by the node table.
+    /// Its height in the node table.
     pub height: u8,
     /// Its header; `None` if that cannot be read.
     pub header: Option<Header>,
@@ -32,18 +32,18 @@ pub struct Node {
     pub(super) version: Option<(Arc<Version>, bool)>,
 }
 
-/// What a run holds.
+/// An entry of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'r> {
-    /// A pair (a put with number 0), or a message for one key.
+    /// A pair (a put with number 0) or a message for one key.
     Point {
         /// The key in the node's coordinates.
         key: &'r [u8],
         /// Its number.
         msn: Msn,
-        /// What it does.
+        /// Its kind.
         kind: Kind,
-        /// The value, or what the upsert function is given.
+        /// The value, or the delta of an upsert.
         value: &'r [u8],
     },
     /// A range delete.
@@ -58,7 +58,7 @@ pub enum Message<'r> {
 }
 
 impl Node {
-    /// Where on the device a byte stands that is counted from the extent's start.
+    /// The place on the device of a byte of the extent.
     pub fn device_offset(&self, offset: u32) -> u64 {
         self.stored.extent.place(u64::from(offset))
     }
@@ -69,19 +69,19 @@ impl Node {
 }
 
 impl Inspector {
-    /// The name of the node that stands in a slot of the node table.
+    /// The id of the node in a slot of the node table.
     pub fn id_in_slot(&self, slot: u32) -> Option<NodeId> {
         self.checkpoint.engine.table.lock().nodes().map(|(id, ..)| id).find(|id| id.slot == slot)
     }
 
-    /// Whether the node table holds a node, or may hold it, for it cannot be read there.
+    /// Whether the node is in the node table, or may be in an unreadable page of it.
     pub fn holds(&self, id: NodeId) -> bool {
         let table = self.checkpoint.engine.table.lock();
         table.holds(id) || table.why_lost(id).is_some()
     }
 
-    /// A node with its header. What cannot be read, or does not agree with the node table, is given to
-    /// `tell`; `None` where nothing is known of the node.
+    /// Reads a node's header. Calls `tell` if it cannot be read or does not agree with the node table.
+    /// Returns `None` if the node table does not have the node.
     pub fn node(&self, id: NodeId, tell: &mut dyn FnMut(Finding)) -> Option<Node> {
         let engine = &self.checkpoint.engine;
         let (place, height, references, lost) = {
@@ -118,8 +118,8 @@ impl Inspector {
         Some(node)
     }
 
-    /// Gives `each` what a run of a node holds: its points in their order, then its ranges. A run that cannot
-    /// be read is given to `tell`.
+    /// Calls `each` with the entries of a node's run: the points in order, then the ranges. Calls `tell` if
+    /// the run cannot be read.
     pub fn messages(
         &self,
         node: &Node,

@@ -17,23 +17,23 @@ use crate::io::Disk;
 pub struct SuperblockCopy {
     /// Its first byte on the device.
     pub offset: u64,
-    /// What it holds, or why that is not to be used.
+    /// The superblock in it, or the reason why it is not valid.
     pub found: core::result::Result<Superblock, String>,
 }
 
-/// All copies, and the superblock that counts.
+/// All copies, and the current superblock.
 #[derive(Clone, Debug)]
 pub struct Superblocks {
-    /// In the order of their places, two of each generation.
+    /// In the order of their places; two for each generation.
     pub copies: Vec<SuperblockCopy>,
-    /// The newest good one; else why there is none, or why it is not this program's to read.
+    /// The newest valid superblock, or the error of opening the volume without one.
     pub current: Result<Superblock>,
 }
 
-/// Reads all copies of the superblock. What is wrong with any is given to `tell`.
+/// Reads all copies of the superblock. Calls `tell` with their damage.
 ///
 /// # Errors
-/// [`Error::NotAVolume`](crate::Error::NotAVolume) of a device that has no room for them.
+/// [`Error::NotAVolume`](crate::Error::NotAVolume) if the device is too small for them.
 pub fn superblocks(device: Arc<dyn Device>, tell: &mut dyn FnMut(Finding)) -> Result<Superblocks> {
     let disk = Disk::for_reading(device);
     let copies = slots::copies(&disk)?;

@@ -1,4 +1,4 @@
-//! The way of a search: from a dictionary's root to where a key stands, with what waits for the key above.
+//! The way of a search, from a dictionary's root down to a key, with the key's messages on it.
 
 use alloc::vec::Vec;
 
@@ -20,31 +20,31 @@ pub struct Step {
     pub height: u8,
     /// The key in its coordinates.
     pub key: Vec<u8>,
-    /// The part of the node that the search passes; `None` if it ends here without one.
+    /// The part of the node that holds the key; `None` if there is none.
     pub passed: Option<Passed>,
-    /// The messages for the key in that part, the newest first, and in a leaf its pair.
+    /// The key's messages in that part, the newest first, and in a leaf its pair.
     pub pending: Vec<Pending>,
 }
 
-/// Where in a node a search goes on, or ends.
+/// A part of a node on the way to a key.
 #[derive(Clone, Debug)]
 pub enum Passed {
-    /// By an edge.
+    /// An edge.
     Edge {
-        /// Which of the node's edges.
+        /// Its index in the node.
         index: usize,
         /// The lower bound of its window.
         lo: Cut,
         /// The upper bound.
         hi: Cut,
-        /// The child; `None` of a null edge, and the search ends.
+        /// The child; `None` for a null edge.
         child: Option<NodeId>,
         /// From the node's coordinates to the child's.
         translation: Translation,
     },
-    /// By a GOTO that is pending for an edge.
+    /// A pending GOTO of an edge.
     Goto {
-        /// Which of the node's edges.
+        /// The edge's index in the node.
         index: usize,
         /// The lower bound of its range.
         lo: Cut,
@@ -52,12 +52,12 @@ pub enum Passed {
         hi: Cut,
         /// The node that holds the keys.
         target: NodeId,
-        /// From the node's coordinates to that one's.
+        /// From the node's coordinates to the target's.
         translation: Translation,
     },
-    /// Into a basement.
+    /// A basement.
     Basement {
-        /// Which of the leaf's basements.
+        /// Its index in the leaf.
         index: usize,
         /// Its first key.
         first: Vec<u8>,
@@ -67,25 +67,25 @@ pub enum Passed {
 /// A message for a key, or its pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its number; 0 of a pair.
+    /// Its number; 0 for a pair.
     pub msn: Msn,
     /// The first byte of its run on the device.
     pub run_offset: u64,
-    /// What it does.
+    /// Its kind.
     pub what: PendingWhat,
 }
 
-/// What a message does to a key.
+/// The kind of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingWhat {
-    /// It is for the key alone.
+    /// A message for the key alone.
     Point {
-        /// What it does.
+        /// Put, delete or upsert.
         kind: Kind,
-        /// The length of the value, or of what the upsert function is given, in bytes.
+        /// The length of the value, or of the delta of an upsert, in bytes.
         value_bytes: u64,
     },
-    /// It deletes a range in which the key is.
+    /// A range delete over the key.
     Range {
         /// The lower bound, in the node's coordinates.
         lo: Cut,
@@ -95,8 +95,8 @@ pub enum PendingWhat {
 }
 
 impl Inspector {
-    /// The way from a dictionary's root to a key. It ends where no node is below, or none that can be read:
-    /// that is given to `tell`.
+    /// The way from a dictionary's root to a key, as far as its nodes can be read. Calls `tell` with
+    /// unreadable nodes and runs.
     pub fn way(&self, dict: DictId, key: &[u8], tell: &mut dyn FnMut(Finding)) -> Vec<Step> {
         let mut steps = Vec::new();
         let engine = &self.checkpoint.engine;
@@ -148,14 +148,14 @@ impl Inspector {
             }
             steps.push(step);
             match next {
-                // A node that does not lead down may lead round for ever; `tell` has heard of it.
+                // A node that does not lead down could lead in a circle. It was reported.
                 Some(next) if *is_fit => (id, key) = next,
                 _ => return steps,
             }
         }
     }
 
-    /// Appends what a run holds for a key, the newest first.
+    /// Appends a run's messages for a key, the newest first.
     fn pending(
         &self,
         node: &Node,

@@ -89,9 +89,9 @@ impl StoredAs {
 pub struct RunRef {
     /// Its first byte, counted from the extent's start.
     pub offset: u32,
-    /// How many bytes it has as it is stored.
+    /// Its stored length in bytes.
     pub stored_len: u32,
-    /// How many it has before compression.
+    /// Its length before compression in bytes.
     pub raw_len: u32,
     /// The compression.
     pub stored_as: StoredAs,
@@ -110,7 +110,7 @@ pub struct StoredEdge {
     pub hi: Cut,
     /// From the node's coordinates to the child's.
     pub translation: Translation,
-    /// None of a null edge.
+    /// `None` for a null edge.
     pub child: Option<NodeId>,
     /// No key in or below the child is longer, in the child's coordinates, in bytes.
     pub longest_key: u32,
@@ -123,7 +123,7 @@ pub struct StoredEdge {
 /// The volume, dictionary and checkpoint of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The volume, by the number that never changes.
+    /// The volume's id, which never changes.
     pub volume_id: [u8; 16],
     /// The dictionary by its number.
     pub dict: u8,
@@ -134,11 +134,11 @@ pub struct Origin {
 /// The place of data that a later version stores beside the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What it holds.
+    /// The kind of its data.
     pub kind: u16,
     /// Its first byte, counted from the extent's start.
     pub offset: u32,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub len: u32,
     /// xxh3-64 of them.
     pub checksum: u64,
@@ -152,9 +152,9 @@ impl Section {
 /// The contents of a header.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// Where it belongs.
+    /// Its volume, dictionary and checkpoint.
     pub origin: Origin,
-    /// Its name in the node table.
+    /// Its id in the node table.
     pub id: NodeId,
     /// The number of blocks of the node's extent.
     pub extent_blocks: u32,
@@ -166,7 +166,7 @@ pub struct Header {
     pub hi: Cut,
     /// Basements or edges.
     pub entries: Entries,
-    /// What later versions have stored beside them.
+    /// Data of later versions beside them.
     pub sections: Vec<Section>,
 }
 

@@ -39,7 +39,7 @@ pub(crate) const HEAD_BYTES: usize = 12;
 pub enum Change<'b> {
     /// Sets a value.
     Put {
-        /// Of this key.
+        /// The key.
         key: &'b [u8],
         /// The value.
         value: &'b [u8],
@@ -51,9 +51,9 @@ pub enum Change<'b> {
     },
     /// Changes a value by the upsert function.
     Upsert {
-        /// Of this key.
+        /// The key.
         key: &'b [u8],
-        /// What the function is given.
+        /// The delta for the function.
         delta: &'b [u8],
     },
     /// Removes all keys between two cuts.
@@ -69,9 +69,9 @@ pub enum Change<'b> {
         from: &'b [u8],
         /// The prefix of the copy.
         to: &'b [u8],
-        /// Of what follows the prefix, the lower end of the part that is cloned.
+        /// The lower bound of the cloned part, among the rests of keys behind the prefix.
         lo: Cut,
-        /// The upper end.
+        /// The upper bound.
         hi: Cut,
     },
 }

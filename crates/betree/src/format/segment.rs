@@ -223,7 +223,7 @@ impl Header {
         (HEADER_BYTES as u64 + u64::from(self.payload_len)).next_multiple_of(BLOCK_BYTES as u64)
     }
 
-    /// How many records the segment has, and how many bytes these take with their heads.
+    /// The number of records, and their length with their heads in bytes.
     pub(crate) fn counts(&self) -> (u32, u32) {
         (self.records, self.payload_len)
     }

@@ -1,5 +1,5 @@
-//! What `debug` shows of a sound image, of one with a flipped byte in each structure, and that it comes to an
-//! end with every hostile one.
+//! `debug` shows a sound image whole, reports a flipped byte of each structure, and returns for every hostile
+//! image.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::format::node::RunRef;
 use crate::io::mem::MemDevice;
 use crate::settings::DictId;
 
-/// All that is shown of an image.
+/// Everything that is shown of an image.
 struct Shown {
     superblocks: Result<Superblocks>,
-    /// By segment: its place and the number of its records.
+    /// The place and the number of records of each segment.
     segments: Vec<(u64, u64)>,
     puts: u64,
     end: Option<LogEnd>,
-    /// Nodes with a header that can be read, and how many messages and pairs are in them.
+    /// Nodes with readable headers, and the number of their messages and pairs.
     nodes: Vec<(NodeId, u64)>,
     ways: Vec<Vec<Step>>,
     map: Vec<Owned>,
@@ -176,7 +176,7 @@ fn the_way_of_a_key_leads_down_to_its_value() {
 }
 
 #[test]
-fn a_flipped_byte_is_told_with_its_place_and_all_else_is_shown() {
+fn a_flipped_byte_is_reported_with_its_place_and_all_else_is_shown() {
     let image = sound();
     let whole = inspect(&image);
     // A copy of the newest superblock.
@@ -212,7 +212,7 @@ fn a_flipped_byte_is_told_with_its_place_and_all_else_is_shown() {
     assert_eq!(findings[0].place.offset(), Some(directory as u64));
 }
 
-/// Rot in many places: nothing panics, and a run of the same bytes comes to an end.
+/// Damage in many places: nothing panics, and every call returns.
 #[test]
 fn images_with_many_flipped_bytes() {
     let image = sound();

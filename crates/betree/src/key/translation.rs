@@ -13,9 +13,9 @@ use super::Cut;
 /// share at least `strip_len` bytes, and so does everything between them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Translation {
-    /// How many bytes at the front of a key are dropped.
+    /// The number of bytes dropped from the front of a key.
     pub strip_len: usize,
-    /// What is put before the rest.
+    /// The bytes put before the rest.
     pub prepend: Vec<u8>,
 }
 

@@ -30,8 +30,8 @@ pub(crate) struct End {
     pub records: u64,
     /// The last MSN replayed; 0 if none was.
     pub last_msn: u64,
-    /// The first byte on the volume of a segment with the due number whose checksum does not match: a crash cut
-    /// its write short, or it is damaged.
+    /// The first byte on the volume of a segment with the due number whose checksum does not match: a crash
+    /// cut its write short, or it is damaged.
     pub torn: Option<u64>,
     /// [`Error::Corrupt`] if durable records are proved to have stood at the end or beyond: not a write that
     /// a crash cut short, but damage.
@@ -72,31 +72,31 @@ pub(crate) fn replay(
     Ok(End { records, ..segments.end() })
 }
 
-/// Of a segment whose records are not what its header counts.
+/// The reason of an error about a segment's records as a whole.
 pub(crate) const NOT_THE_RECORDS: &str = "its records do not match its header";
 
-/// Of a segment of which a record does not hold the changes that it counts.
+/// The reason of an error about a single record.
 pub(crate) const NOT_THE_CHANGES: &str = "a record does not hold the changes that it counts";
 
-/// The error of a segment that is whole and makes no sense.
+/// The error of a segment with a right checksum and wrong contents.
 pub(crate) fn senseless(offset: u64, header: &Header, why: &str) -> Error {
     Error::Corrupt { what: "log segment", offset, len: header.segment_bytes(), why: String::from(why) }
 }
 
-/// A segment that is whole.
+/// A segment with a right checksum.
 pub(crate) struct Segment<'w> {
     /// Its first byte on the volume.
     pub offset: u64,
     pub header: Header,
-    /// All of it.
+    /// The whole segment.
     pub bytes: &'w [u8],
 }
 
-/// Goes from segment to segment, up to the first that is missing, torn or damaged.
+/// The segments from a start on, up to the first missing, torn or damaged one.
 pub(crate) struct Segments<'d> {
     window: Window<'d>,
     volume_hash: u64,
-    /// Where the next one would stand.
+    /// The due segment.
     next: LogStart,
     count: u64,
     last_msn: u64,
@@ -118,7 +118,7 @@ impl<'d> Segments<'d> {
     /// The next segment.
     ///
     /// # Errors
-    /// As [`replay`], but for those of its records.
+    /// Those of [`replay`] that are not about records.
     pub fn next(&mut self) -> Result<Option<Segment<'_>>> {
         let Some((position, header)) = self.window.find(self.volume_hash, &self.next)? else {
             return Ok(None);
@@ -140,7 +140,7 @@ impl<'d> Segments<'d> {
         Ok(Some(Segment { offset, header, bytes: self.window.bytes(position, len)? }))
     }
 
-    /// Where they ended; the number of records is for who has read them.
+    /// The end of the segments. It counts no records.
     pub fn end(mut self) -> End {
         let lost = self.window.proof_of_loss(self.volume_hash, &self.next);
         let Segments { next, count: segments, last_msn, torn, .. } = self;

@@ -12,9 +12,9 @@ use crate::planted::{self, Bug};
 /// its target. It holds a reference to its target.
 #[derive(Clone, Debug)]
 pub struct Goto {
-    /// The first place of the range.
+    /// The lower bound.
     pub lo: Cut,
-    /// The range's end.
+    /// The upper bound.
     pub hi: Cut,
     /// From its own coordinates to the target's.
     pub translation: Translation,

@@ -22,7 +22,7 @@ use crate::key::Cut;
 pub struct NodeId {
     /// Its place in the node table.
     pub slot: u32,
-    /// Which user of the slot it is.
+    /// The number of the slot's use.
     pub generation: u32,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Node {
     pub charge: Charge,
 }
 
-/// Short: what it is and how much of what it has, not the contents.
+/// One line: id, bounds and sizes, without the contents.
 impl core::fmt::Debug for Node {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Node { id, height, lo, hi, body, .. } = self;

@@ -5,6 +5,6 @@
 pub struct BlockRange {
     /// The first block.
     pub start_block: u64,
-    /// How many they are.
+    /// The number of blocks.
     pub len_blocks: u64,
 }

@@ -160,7 +160,7 @@ impl Store {
         runs.into_iter().filter_map(|run| self.read_run(&extent, run).err()).collect()
     }
 
-    /// Reads one of the runs in an extent, and keeps nothing of it.
+    /// Reads a run of an extent without keeping it in the cache.
     pub fn read_run(&self, extent: &Arc<Extent>, run: RunRef) -> Result<Arc<Run>> {
         let stored = OnDevice { extent: extent.clone(), runs: alloc::vec![run] };
         let bytes = self.read_stored(core::slice::from_ref(&stored))?;
@@ -317,7 +317,7 @@ impl Store {
         Ok(node)
     }
 
-    /// Reads a node's header alone, with all that stands in it.
+    /// Reads and verifies a node's header alone.
     pub fn read_header(&self, id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Header> {
         self.refuse_too_long(place)?;
         let mut buffer = AlignedBuf::zeroed((place.header_len as usize).div_ceil(BLOCK_BYTES))?;
@@ -335,7 +335,7 @@ impl Store {
         Ok(())
     }
 
-    /// The header at the start of a node's bytes, if it is that node's.
+    /// Decodes and verifies the header at the start of a node's bytes.
     fn header_in(&self, bytes: &[u8], id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Header> {
         let corrupt = |why: &str| place.corrupt(why);
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
@@ -369,7 +369,7 @@ impl Store {
         Ok(header)
     }
 
-    /// A node in memory as its header says; all its pieces are on the device.
+    /// Makes a node in memory from its header; its pieces stay on the device.
     pub fn node_of(&self, header: Header, place: &NodePlace) -> Result<Arc<Node>> {
         let piece = |runs| Piece::on_device(&self.cache, OnDevice { extent: place.extent.clone(), runs });
         let body = match header.entries {

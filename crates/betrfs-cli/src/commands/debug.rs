@@ -1,4 +1,4 @@
-//! `betrfs debug`: what stands on a closed volume, structure by structure.
+//! `betrfs debug`: shows a closed volume, structure by structure.
 
 mod key;
 mod log;
@@ -20,17 +20,17 @@ use crate::failure::{Failure, Outcome};
 use crate::format::Format;
 use page::{Found, Page};
 
-/// The budget of the node cache: nodes are looked at one at a time.
+/// The budget of the node cache: nodes are read one at a time.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Show what stands on a closed volume: for developers and reports of bugs
+/// Show the structures of a closed volume: for developers and bug reports
 #[derive(clap::Args)]
 #[command(after_help = "\
 The volume must not be mounted. Nothing is written to it, and its log is not replayed: `super`, `nodes`, \
-`node`, `key` and `map` show the last checkpoint, `log` what came after it. Of a damaged volume everything \
-that can be read is shown, and each part that cannot is a line with its place and the reason, as `betrfs check` \
-tells it; the exit code is then 1. Keys are shown in the coordinates of their node, which may leave out what they begin with: as paths where they are \
-whole in form, else as bytes with escapes. docs/debug.md tells how to read it.
+`node`, `key` and `map` show the last checkpoint, `log` the changes after it. All readable parts of a damaged \
+volume are shown. Each unreadable part is a line with its place and the reason, as by `betrfs check`, and the \
+exit code is then 1. Keys are those of their node, which may lack the common beginning of its keys: they are \
+printed as paths if they have that form, else as bytes with escapes. docs/debug.md explains the output.
 
 Examples:
   betrfs debug super data.betrfs
@@ -49,12 +49,12 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Show the copies of the superblock, and what the newest says
+    /// Show the copies of the superblock, and the fields of the current one
     Super {
         /// The volume's file or block device
         volume: PathBuf,
     },
-    /// Show the segments of the log, and where a replay ends and why
+    /// Show the segments of the log, and the end of the replay with its reason
     Log {
         /// The volume's file or block device
         volume: PathBuf,
@@ -87,11 +87,11 @@ enum Action {
         volume: PathBuf,
         /// The path on the volume, from its root
         path: PathBuf,
-        /// The number of the block of 4096 bytes whose key in `data` is shown
+        /// The block of 4096 bytes whose key in `data` is shown
         #[arg(long, default_value_t = 0)]
         block: u64,
     },
-    /// Show who owns which bytes of the device
+    /// Show the owners of the device's bytes
     Map {
         /// The volume's file or block device
         volume: PathBuf,
@@ -150,7 +150,7 @@ fn show(action: &Action, device: &Arc<FileDevice>, page: &mut Page, found: &Foun
     }
 }
 
-/// The superblock that counts.
+/// The current superblock.
 fn current(device: &Arc<FileDevice>, found: &Found, shown: &str) -> Result<Superblock, Failure> {
     let all = superblocks(device.clone(), &mut found.tell()).map_err(|error| failed(shown, error))?;
     all.current.map_err(|error| failed(shown, error))

@@ -19,7 +19,7 @@ fn problem(volume: &Golden, subcommand: &str, more: &[&str]) -> (Value, Value) {
 }
 
 #[test]
-fn a_superblock_with_a_flipped_byte_is_told_and_its_twin_shown() {
+fn a_superblock_with_a_flipped_byte_is_reported_and_its_twin_shown() {
     let mut volume = Golden::new("label");
     volume.flip(4096 + 70);
     let (document, problem) = problem(&volume, "super", &[]);
@@ -51,12 +51,12 @@ fn a_copy_of_the_superblock_that_may_be_torn_is_no_damage() {
     volume.flip(4096 + 900);
     let document = volume.whole("super", &[]);
     assert_eq!(document["copies"][1]["valid"], false);
-    assert!(text(&document["notes"][0]).contains("a crash leaves that"), "{document:#}");
+    assert!(text(&document["notes"][0]).contains("a crash while it is written"), "{document:#}");
 }
 
 /// A superblock of a later version is told with its version, by `super` too.
 #[test]
-fn what_is_no_volume_is_told() {
+fn what_is_no_volume_is_reported() {
     let mut volume = Golden::new("label");
     let mut later = volume.bytes.clone();
     for block in later.chunks_mut(BLOCK_BYTES).take(4) {
@@ -79,7 +79,7 @@ fn what_is_no_volume_is_told() {
 }
 
 #[test]
-fn a_node_whose_header_has_a_flipped_byte_is_told_and_the_others_are_shown() {
+fn a_node_whose_header_has_a_flipped_byte_is_reported_and_the_others_are_shown() {
     let mut volume = Golden::new("clones");
     let whole = volume.whole("nodes", &[]);
     let node = &list(&whole["nodes"])[5];
@@ -99,7 +99,7 @@ fn a_node_whose_header_has_a_flipped_byte_is_told_and_the_others_are_shown() {
 
 /// Of a leaf with a piece that cannot be read, header and other pieces are shown.
 #[test]
-fn a_run_with_a_flipped_byte_is_told() {
+fn a_run_with_a_flipped_byte_is_reported() {
     let mut volume = Golden::new("plain");
     let document = volume.whole("key", &["/of70000", "--block", "2"]);
     let data = with(&document["keys"], "dictionary", "data");
@@ -140,7 +140,7 @@ fn a_log_record_with_a_flipped_byte_ends_the_replay() {
 }
 
 #[test]
-fn a_node_table_with_a_flipped_byte_is_told_and_what_is_left_of_it_shown() {
+fn a_node_table_with_a_flipped_byte_is_reported_and_what_is_left_of_it_shown() {
     let mut volume = Golden::new("names");
     let whole = volume.whole("map", &[]);
     let of = |owner: &str| with(&whole["ranges"], "owner", owner).clone();

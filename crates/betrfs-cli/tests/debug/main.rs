@@ -1,4 +1,4 @@
-//! `betrfs debug` of the golden volumes: what it shows, of whole ones and of damaged ones.
+//! The output of `betrfs debug` for golden volumes, whole and damaged.
 #![forbid(unsafe_code)]
 // Also outside of `#[test]` functions, in what they share.
 #![allow(clippy::unwrap_used)]

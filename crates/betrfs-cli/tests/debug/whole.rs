@@ -1,4 +1,4 @@
-//! What each subcommand shows of a golden volume.
+//! The output of each subcommand for whole volumes.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ fn log_shows_segments_records_and_the_end() {
     let lines = volume.lines("log", &["--records"]);
     assert!(lines.contains("    delete meta /tree/outer0/inner0/file3\n"), "{lines}");
     assert!(
-        lines.contains("ends after 3 segments, at msn 364: segment 4 of epoch 3 does not stand"),
+        lines.contains("ends after 3 segments, at msn 364: segment 4 of epoch 3 is not at byte 40960"),
         "{lines}"
     );
 
@@ -79,7 +79,7 @@ fn log_shows_segments_records_and_the_end() {
     assert_eq!((&closed["closed"], list(&closed["segments"]).len()), (&json!(true), 0));
 }
 
-/// All of the references that the node table counts are found in the nodes and among the roots.
+/// Nodes and roots name each node as often as the node table counts.
 #[test]
 fn nodes_and_their_edges_agree_with_the_node_table() {
     let volume = Golden::new("clones");
@@ -147,7 +147,7 @@ fn nodes_and_their_edges_agree_with_the_node_table() {
 }
 
 #[test]
-fn a_node_that_is_not_there_is_told() {
+fn a_node_that_is_not_there_is_reported() {
     let volume = Golden::new("plain");
     for (id, code, why) in
         [("900", 1, "no node in slot 900"), ("0.77", 1, "in its slot is node 0."), ("x", 2, "7.2")]
@@ -164,7 +164,7 @@ fn last(document: &Value) -> &Value {
     list(&document["components"]).last().unwrap()
 }
 
-/// A snapshot's file is shared with clones: the ways lead through translations, and their ends are what the
+/// A snapshot's file is shared with clones: the ways have translations, and lead to the values that the
 /// library reads (see fixtures/format-6/snapshots.txt).
 #[test]
 fn key_shows_components_records_and_ways() {
@@ -215,7 +215,7 @@ fn key_shows_components_records_and_ways() {
     assert_eq!((&last(&none)["name"], &last(&none)["found"]), (&json!("nobody"), &json!("nothing")));
     assert_eq!(with(&none["keys"], "dictionary", "meta")["value_bytes"], Value::Null);
 
-    // A block in the middle of a file, and what the log has beside it.
+    // A block in the middle of a file, and the note about the log.
     let log = Golden::new("log");
     let block = log.whole("key", &["/large", "--block", "3"]);
     assert_eq!(with(&block["keys"], "dictionary", "data")["at"]["is"], "/large, block 3");
@@ -262,13 +262,13 @@ fn map_covers_the_device_and_names_each_node() {
         }
         let lines = volume.lines("map", &[]);
         assert!(
-            lines.contains("bytes  directory of the node table\n") && lines.contains(" nobody\n"),
+            lines.contains("bytes  directory of the node table\n") && lines.contains(" bytes  free\n"),
             "{lines}"
         );
     }
 }
 
-/// Pieces that zstd has compressed are read too.
+/// Runs compressed by zstd are read too.
 #[test]
 fn each_codec_is_read() {
     for (name, codec) in [("zstd", "zstd"), ("lz4", "lz4"), ("uncompressed", "none")] {

@@ -1,4 +1,4 @@
-//! The fields of records by their names.
+//! The fields of records, with names.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -84,7 +84,7 @@ impl Extents {
         extents
     }
 
-    /// The first block and the length of each part that has blocks.
+    /// The parts that have blocks: the first block and the number of blocks of each.
     pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.runs.iter().map(|run| (run.first, run.span))
     }

@@ -103,11 +103,11 @@ pub(crate) fn newest(disk: &Disk) -> Result<(Option<Superblock>, Vec<BadSlot>)> 
     Ok((newest, all_bad(&found)))
 }
 
-/// Each copy in the order of their places: its first byte on the volume, and what it holds or why that is not
-/// to be used. One of another version is no reason to do without the others.
+/// The first byte of each copy, and its superblock or the reason why it is not valid. A copy of another
+/// version does not hide the others.
 ///
 /// # Errors
-/// [`Error::NotAVolume`] where there is no room for them.
+/// [`Error::NotAVolume`] if the device is too small for them.
 pub(crate) fn copies(disk: &Disk) -> Result<Vec<(u64, core::result::Result<Superblock, String>)>> {
     refuse_too_short(disk)?;
     let look = |slot| match read_slot(disk, slot) {

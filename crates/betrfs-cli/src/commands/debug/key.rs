@@ -11,11 +11,10 @@ use serde_json::{Map, Value, json};
 use super::page::{Found, Page};
 use super::words;
 
-/// Shows how a path resolves, and the way to its record and to one of its blocks.
+/// Shows the components of a path, its record, and the ways to the record and to one of its blocks.
 pub fn show(volume: &Inspector, path: &Path, block: u64, page: &mut Page, found: &Found) {
     if !volume.superblock().clean {
-        found
-            .note("not shown: what the log holds beside the last checkpoint (`betrfs debug log`)".to_owned());
+        found.note("not shown: changes in the log since the last checkpoint (`betrfs debug log`)".to_owned());
     }
     let components = resolve(volume, path.as_os_str().as_bytes());
     page.list("components");
@@ -64,7 +63,7 @@ fn component_line(component: &Component) -> String {
         wanted.map(|(name, field)| format!(" {name} {}", field_text(field))).collect::<String>()
     };
     let what = match found {
-        InMeta::Nothing => "nothing there".to_owned(),
+        InMeta::Nothing => "nothing".to_owned(),
         InMeta::Record(fields) => format!("record:{}", of(fields, &["type", "id", "salt"])),
         InMeta::Redirect(fields) => {
             format!("name of a linked file:{}", of(fields, &["type", "object_id", "inode_number"]))
@@ -96,7 +95,7 @@ fn field_text(field: &Field) -> String {
     }
 }
 
-/// How long the value is that readers get, or why they get none.
+/// The length of a key's value, or the reason why it cannot be read.
 fn value(volume: &Inspector, dict: DictId, key: &[u8]) -> Result<Option<u64>, String> {
     let value = volume.get(dict, key).map_err(|error| error.to_string())?;
     Ok(value.map(|value| value.len() as u64))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::page::{Found, Page};
 use super::words;
 
-/// Shows the segments that a replay reads, and where and why it ends.
+/// Shows the segments that a replay reads, and its end with the reason.
 pub fn show(
     device: &Arc<FileDevice>,
     superblock: &Superblock,
@@ -33,7 +33,7 @@ pub fn show(
     }
     page.list("segments");
     let mut each = |segment: &LogSegment<'_>| {
-        // Each record is looked at in any case: what is wrong with one is told.
+        // Records are parsed in any case, to report bad ones.
         let (mut documents, mut lines) = (Vec::new(), String::new());
         let mut counts = BTreeMap::new();
         let mut record = |record: &LogRecord<'_>| {
@@ -82,7 +82,7 @@ pub fn show(
     ));
 }
 
-/// Why a replay ends, for programs and for people.
+/// The reason why a replay ends, for programs and for people.
 fn reason(end: &LogEnd, superblock: &Superblock) -> (&'static str, String) {
     let at = superblock.log_offset.saturating_add(end.next.position);
     let (epoch, seq) = (end.next.epoch, end.next.seq);
@@ -91,10 +91,10 @@ fn reason(end: &LogEnd, superblock: &Superblock) -> (&'static str, String) {
         (Some(at), None) => (
             "torn",
             format!(
-                "segment {seq} at byte {at} is not whole: torn by a crash while it was written, or rotten"
+                "segment {seq} at byte {at} has a wrong checksum: a crash cut its write short, or it is damaged"
             ),
         ),
-        (None, None) => ("end", format!("segment {seq} of epoch {epoch} does not stand at byte {at}")),
+        (None, None) => ("end", format!("segment {seq} of epoch {epoch} is not at byte {at}")),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::page::Page;
 use super::words;
 
-/// Shows who owns which bytes, and sums.
+/// Shows the owners of the device's bytes, and sums.
 pub fn show(volume: &Inspector, page: &mut Page) {
     let all = volume.map();
     page.list("ranges");
@@ -24,7 +24,7 @@ pub fn show(volume: &Inspector, page: &mut Page) {
     page.field("node_bytes", &json!(nodes));
     page.field("table_bytes", &json!(table));
     page.field("free_bytes", &json!(free));
-    page.line(format_args!("nodes {nodes} bytes, node table {table}, held by nobody {free}"));
+    page.line(format_args!("nodes {nodes} bytes, node table {table}, free {free}"));
 }
 
 fn names(owner: Owner) -> (&'static str, String) {
@@ -34,7 +34,7 @@ fn names(owner: Owner) -> (&'static str, String) {
         Owner::Directory => ("table-directory", "directory of the node table".to_owned()),
         Owner::Page(index) => ("table-page", format!("page {index} of the node table")),
         Owner::Node(id) => ("node", format!("node {id}")),
-        Owner::Nobody => ("free", "nobody".to_owned()),
+        Owner::Nobody => ("free", "free".to_owned()),
     }
 }
 

@@ -9,7 +9,7 @@ use super::page::{Found, Page};
 use super::words::{self, NodeName};
 use crate::failure::{Failure, Outcome};
 
-/// A node that is being shown.
+/// The node that is shown.
 struct Shown<'n> {
     volume: &'n Inspector,
     node: &'n Node,

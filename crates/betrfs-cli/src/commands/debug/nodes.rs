@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::page::{Found, Page};
 use super::words;
 
-/// What a header has, in numbers.
+/// The sums of a header.
 #[derive(Default)]
 struct Sums {
     entries: usize,
@@ -45,7 +45,7 @@ impl Sums {
     }
 }
 
-/// Lists the nodes of a dictionary, or all, by their slots. What cannot be read is of no dictionary.
+/// Lists the nodes of a dictionary, or all, by slot. The dictionary of an unreadable node is not known.
 pub fn show(volume: &Inspector, dict: Option<DictId>, page: &mut Page, found: &Found) {
     page.line(format_args!(
         "{:<10}{:<7}{:>6}{:>6}{:>14}{:>10}{:>9}{:>10}{:>7}{:>6}{:>12}{:>12}",
@@ -73,7 +73,7 @@ pub fn show(volume: &Inspector, dict: Option<DictId>, page: &mut Page, found: &F
     page.end_list();
 }
 
-/// What the node table and the header say of a node, for programs.
+/// A node's slot in the node table and the sums of its header, for programs.
 pub fn node_json(node: &Node) -> Value {
     let mut document = json!({
         "id": words::id_json(node.id),

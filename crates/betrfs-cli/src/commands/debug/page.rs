@@ -1,5 +1,5 @@
-//! What a subcommand prints: lines for people, or one document for programs that is written as it comes, so
-//! that a large volume needs no more memory than a small one.
+//! The output of a subcommand: lines for people, or one document for programs. Both are written item by item,
+//! so that a large volume needs no more memory than a small one.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Outcome};
 use crate::format::Format;
 
-/// So many problems, and so many notes, are told one by one.
+/// The most problems, and the most notes, that are listed.
 const TOLD_MAX: usize = 1000;
 
-/// What was found that cannot be read, or should be known.
+/// The findings of a subcommand.
 #[derive(Default)]
 pub struct Found {
     problems: RefCell<Vec<Finding>>,
@@ -23,7 +23,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Who takes findings. Each is kept once.
+    /// Takes findings, each once.
     pub fn tell(&self) -> impl FnMut(Finding) + '_ {
         |finding| {
             if !finding.is_problem {
@@ -41,7 +41,7 @@ impl Found {
         }
     }
 
-    /// Takes a sentence that is no problem.
+    /// Takes a sentence that is not about damage.
     pub fn note(&self, what: String) {
         let mut notes = self.notes.borrow_mut();
         if notes.len() < TOLD_MAX && !notes.contains(&what) {
@@ -50,13 +50,13 @@ impl Found {
     }
 }
 
-/// A page in one of the two forms. What is only for the other form is passed over.
+/// A page in one of the two forms. Parts for the other form are dropped.
 pub struct Page {
     format: Format,
     out: BufWriter<Stdout>,
-    /// Why the page could not be written.
+    /// The error of the first failed write.
     unwritten: Option<io::Error>,
-    /// In a list, whether it has an item.
+    /// Whether the current list has an item.
     has_item: bool,
 }
 
@@ -98,7 +98,7 @@ impl Page {
         }
     }
 
-    /// An item of the list in the form that is wanted: one line of the document, or some for people.
+    /// An item of the list: one line of the document, or some lines for people.
     pub fn item(&mut self, value: impl FnOnce() -> Value, lines: impl FnOnce() -> String) {
         match self.format {
             Format::Json => {
@@ -117,7 +117,7 @@ impl Page {
         }
     }
 
-    /// Ends the page with what was found, and returns how the command ends.
+    /// Ends the page with the findings, and returns the outcome of the command.
     pub fn finish(mut self, shown: &str, found: Found, failure: Option<Failure>) -> Outcome {
         let (problems, more) = (found.problems.into_inner(), found.problems_more.get());
         let notes = found.notes.into_inner();
@@ -152,13 +152,13 @@ impl Page {
             Some(failure) => Err(failure),
             None if count == 0 => Ok(()),
             None => Err(Failure::damage(format!(
-                "{shown} is damaged ({count} found): `betrfs check` tells which files have lost something"
+                "{shown} is damaged ({count} found): `betrfs check` names the files that are unreadable in part"
             ))),
         }
     }
 }
 
-/// A problem for programs, as a check prints it.
+/// A problem for programs, as `betrfs check` prints it.
 fn problem_json(problem: &Finding) -> Value {
     json!({
         "code": problem.code.name(),

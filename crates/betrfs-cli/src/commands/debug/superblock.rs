@@ -11,7 +11,7 @@ use super::page::{Found, Page};
 use super::{failed, words};
 use crate::failure::Outcome;
 
-/// Shows the copies, and what the one that counts says.
+/// Shows the copies, and the fields of the current superblock.
 pub fn show(device: &Arc<FileDevice>, page: &mut Page, found: &Found, shown: &str) -> Outcome {
     let all = superblocks(device.clone(), &mut found.tell()).map_err(|error| failed(shown, error))?;
     let Superblocks { copies, current } = all;

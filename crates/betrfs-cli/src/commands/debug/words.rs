@@ -1,4 +1,4 @@
-//! Keys, bounds, nodes and places, in words and for programs.
+//! Keys, bounds, nodes and places, for people and for programs.
 
 use std::str::FromStr;
 
@@ -7,15 +7,15 @@ use betree::{Cut, DictId};
 use betree_platform::BLOCK_BYTES;
 use serde_json::{Value, json};
 
-/// The longest key that is shown whole, in characters.
+/// Longer texts are shortened, in characters.
 const SHORT_CHARS: usize = 60;
 
-/// A node as it is named on the command line.
+/// A node on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeName {
     /// Its slot in the node table.
     pub slot: u32,
-    /// Which user of the slot; whoever is there, if `None`.
+    /// Its generation; `None` for the slot's current node.
     pub generation: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ pub fn dict(dict: DictId) -> String {
     betrfs::debug::dict_name(dict).map_or_else(|| dict.0.to_string(), str::to_owned)
 }
 
-/// The name of what a message does.
+/// The name of a kind of message.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Put => "put",
@@ -49,12 +49,12 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Bytes for programs: ASCII, with escapes for all else.
+/// Bytes for programs: ASCII with escapes.
 pub fn bytes(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// A key for people: a path if it is a whole one, else its bytes; shortened, and on one line.
+/// A key for people: a path if it has that form, else its bytes; shortened, on one line.
 pub fn short(key: &[u8]) -> String {
     match betrfs::debug::describe(key) {
         Some(text) => shortened(&text.chars().flat_map(on_one_line).collect::<String>()),
@@ -62,14 +62,14 @@ pub fn short(key: &[u8]) -> String {
     }
 }
 
-/// A character as it is, or escaped if a terminal would obey it.
+/// A character; escaped if it controls a terminal.
 fn on_one_line(char: char) -> impl Iterator<Item = char> {
     let (as_it_is, escaped) =
         if char.is_control() { (None, Some(char.escape_default())) } else { (Some(char), None) };
     as_it_is.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// With the middle left out where it is long: both ends tell keys apart.
+/// Leaves out the middle of a long text: both ends tell keys apart.
 fn shortened(text: &str) -> String {
     let chars = text.chars().count();
     if chars <= SHORT_CHARS {
@@ -101,12 +101,12 @@ pub fn cut_json(cut: &Cut) -> Value {
     json!({ "side": side(cut), "key": bytes(cut.bytes()) })
 }
 
-/// A key for programs, with what it stands for if it is whole.
+/// A key for programs, with its path if it has that form.
 pub fn key_json(key: &[u8]) -> Value {
     json!({ "key": bytes(key), "is": betrfs::debug::describe(key) })
 }
 
-/// A translation for people; nothing of one that changes nothing.
+/// A translation for people; empty if it changes nothing.
 pub fn translation(translation: &Translation) -> String {
     let Translation { strip_len, prepend } = translation;
     let strip = if *strip_len > 0 { format!(", strip {strip_len} bytes") } else { String::new() };
@@ -123,12 +123,12 @@ pub fn translation_json(translation: &Translation) -> Value {
     json!({ "strip_bytes": translation.strip_len, "prepend": bytes(&translation.prepend) })
 }
 
-/// A node's name for programs.
+/// A node's id for programs.
 pub fn id_json(id: NodeId) -> Value {
     json!(id.to_string())
 }
 
-/// The first byte of blocks, and how many bytes they are.
+/// The first byte of blocks, and their number of bytes.
 pub fn bytes_of(blocks: BlockRange) -> (u64, u64) {
     let block = BLOCK_BYTES as u64;
     (blocks.start_block.saturating_mul(block), blocks.len_blocks.saturating_mul(block))
