@@ -2,6 +2,7 @@
 //! image.
 
 use std::collections::BTreeSet;
+use std::format;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -9,12 +10,14 @@ use betree_platform::BLOCK_BYTES;
 use seeded::Rng;
 
 use super::image::Image;
-use super::{BLOCKS, DICTS, key, options, sound};
+use super::{BLOCKS, DICTS, GEOMETRY, key, open, options, sound};
+use crate::batch::Batch;
 use crate::check::{Finding, FindingCode, Place};
 use crate::debug::{
     Change, Entries, Inspector, Kind, LogEnd, NodeId, Owned, Owner, Passed, PendingWhat, Step, Superblocks,
     superblocks,
 };
+use crate::env::Env;
 use crate::error::Result;
 use crate::format::node::RunRef;
 use crate::io::mem::MemDevice;
@@ -150,29 +153,61 @@ fn a_sound_image_is_shown_whole() {
     assert!(shown.map.iter().any(|owned| owned.owner == Owner::Nobody));
 }
 
-/// The way of a key that is there ends in its basement, or above it at a put.
+/// The messages on the way of a key, newest first, make its value: of keys and of their clones.
 #[test]
 fn the_way_of_a_key_leads_down_to_its_value() {
     let image = sound();
     let inspector = Inspector::open(image.device(), options(), &mut |_| ()).unwrap();
-    let (mut in_leaf, mut gotos_or_edges) = (0, 0);
-    for number in 0..240 {
-        let dict = DictId((number % u32::from(DICTS)) as u8);
-        let steps = inspector.way(dict, &key(number), &mut |finding| panic!("{finding}"));
-        assert!(steps.windows(2).all(|two| two[0].height > two[1].height));
-        gotos_or_edges += steps.len();
-        let is_base = |what: &PendingWhat| match what {
-            PendingWhat::Point { kind, .. } => *kind != Kind::Upsert,
-            PendingWhat::Range { .. } => true,
-        };
-        let base = steps.iter().flat_map(|step| &step.pending).find(|pending| is_base(&pending.what));
-        let is_put = base.is_some_and(|p| matches!(p.what, PendingWhat::Point { kind: Kind::Put, .. }));
-        let value = inspector.get(dict, &key(number)).unwrap();
-        let upserted = steps.iter().any(|step| !step.pending.is_empty());
-        assert_eq!(value.is_some(), is_put || upserted && base.is_none(), "{number}: {steps:?}");
-        in_leaf += usize::from(matches!(steps.last().unwrap().passed, Some(Passed::Basement { .. })));
+    let clones = (0..240).filter(|number| number % 3 == 1).flat_map(|number| {
+        let rest = key(number)[3..].to_vec();
+        [49, 99, 149, 199].map(|clone| [format!("/c{clone}").as_bytes(), &rest].concat())
+    });
+    let keys: Vec<Vec<u8>> = (0..240).map(key).chain(clones).collect();
+    let (mut in_leaf, mut gotos, mut values) = (0, 0, 0);
+    for dict in (0..DICTS).map(DictId) {
+        for key in &keys {
+            let steps = inspector.way(dict, key, &mut |finding| panic!("{finding}"));
+            for two in steps.windows(2) {
+                let child = match &two[0].passed {
+                    Some(Passed::Edge { child, .. }) => *child,
+                    Some(Passed::Goto { target, .. }) => Some(*target),
+                    other => panic!("{other:?}"),
+                };
+                assert!(child == Some(two[1].id) && two[0].height > two[1].height);
+            }
+            let all = || steps.iter().flat_map(|step| &step.pending);
+            // A message above another is newer, and a pair is older than all messages.
+            assert!(all().is_sorted_by(|newer, older| newer.msn > older.msn), "{steps:?}");
+            let of_kind = |kinds: &[Kind]| {
+                all().position(|p| matches!(p.what, PendingWhat::Point { kind, .. } if kinds.contains(&kind)))
+            };
+            let deleted = all().position(|p| matches!(p.what, PendingWhat::Range { .. }));
+            let first = of_kind(&[Kind::Put, Kind::Upsert]);
+            let is_there = first.is_some_and(|first| deleted.is_none_or(|deleted| first < deleted));
+            assert_eq!(inspector.get(dict, key).unwrap().is_some(), is_there, "{steps:?}");
+            values += usize::from(is_there);
+            gotos += steps.iter().filter(|step| matches!(step.passed, Some(Passed::Goto { .. }))).count();
+            in_leaf += usize::from(matches!(steps.last().unwrap().passed, Some(Passed::Basement { .. })));
+        }
     }
-    assert!(in_leaf > 100 && gotos_or_edges > 400, "{in_leaf} of {gotos_or_edges}");
+    assert!(in_leaf > 100 && values > 200 && gotos > 10, "{in_leaf} {values} {gotos}");
+}
+
+#[test]
+fn messages_for_one_key_come_newest_first() {
+    let device = MemDevice::new(BLOCKS);
+    Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+    let env = open(device.clone()).unwrap();
+    for delta in [b"a", b"b", b"c"] {
+        let mut batch = Batch::new();
+        batch.upsert(DictId(0), b"k", delta);
+        env.commit(&batch).unwrap();
+    }
+    env.close().unwrap();
+    let inspector = Inspector::open(device, options(), &mut |_| ()).unwrap();
+    let steps = inspector.way(DictId(0), b"k", &mut |finding| panic!("{finding}"));
+    let numbers: Vec<u64> = steps[0].pending.iter().map(|pending| pending.msn).collect();
+    assert_eq!(numbers, [3, 2, 1]);
 }
 
 #[test]
