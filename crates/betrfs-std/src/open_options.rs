@@ -9,7 +9,7 @@ use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::file::{Access, File};
 use crate::opened::Found;
 use crate::permission::{READ, SEARCH, WRITE, kills_set_id, may};
-use crate::resolve::{Last, Located};
+use crate::resolve::{Located, Purpose};
 
 /// How often a path is walked again when others remove what it led to before it is open.
 const TRIES: usize = 100;
@@ -135,19 +135,11 @@ impl OpenOptions {
 
     fn try_open(&self, dir: &Dir, path: &Path) -> Kinded<File> {
         let creates = self.create || self.create_new;
-        // What is made is no directory, as a slash at the end would have it.
-        if creates && path.as_os_str().as_encoded_bytes().ends_with(b"/") {
-            let is_name = matches!(dir.parent(path)?.last, Last::Name(_));
-            let exists = self.create_new && !is_name;
-            return Err(if exists { VolumeError::Exists } else { VolumeError::IsADirectory }.into());
-        }
-        match dir.locate(path, !self.no_follow && !self.create_new)? {
+        let purpose = if creates { Purpose::MakeFile } else { Purpose::Use };
+        match dir.locate(path, !self.no_follow && !self.create_new, purpose)? {
             Located::There { .. } if self.create_new => Err(VolumeError::Exists.into()),
             Located::There { found, .. } => self.open_found(dir, path, found),
-            Located::Missing { dir: above, name, slash } if creates => {
-                if slash {
-                    return Err(VolumeError::IsADirectory.into());
-                }
+            Located::Missing { dir: above, name } if creates => {
                 dir.opened().refuse_read_only()?;
                 dir.may_use(&above, WRITE | SEARCH)?;
                 let new = dir.new_node(FileType::Regular, self.mode.unwrap_or(FILE_MODE));

@@ -47,13 +47,22 @@ pub(crate) enum Located {
     /// An object, with its directory and its name there, unless the path ends in `.`, `..` or `/`.
     There { found: Found, at: Option<(Arc<Node>, Vec<u8>)> },
     /// No entry of this name in this directory.
-    Missing { dir: Arc<Node>, name: Vec<u8>, slash: bool },
+    Missing { dir: Arc<Node>, name: Vec<u8> },
+}
+
+/// What a path is walked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To use what is there.
+    Use,
+    /// To make a file if there is none: slashes stand behind no name of a file.
+    MakeFile,
 }
 
 impl Walker<'_> {
     /// What a path leads to; a symbolic link at its end is followed if that is asked for, or if slashes stand
     /// behind it.
-    pub fn locate(&self, path: &[u8], follow: bool) -> Kinded<Located> {
+    pub fn locate(&self, path: &[u8], follow: bool, purpose: Purpose) -> Kinded<Located> {
         check_path(path)?;
         let mut links = 0;
         let (mut start, mut path) = (Arc::clone(self.start), path.to_vec());
@@ -63,10 +72,13 @@ impl Walker<'_> {
                 Last::Root => return Ok(Located::There { found: self.root()?, at: None }),
                 Last::Here => return Ok(Located::There { found: self.here(&dir)?, at: None }),
                 Last::Above => return Ok(Located::There { found: self.above(&dir)?, at: None }),
+                Last::Name(_) if slash && purpose == Purpose::MakeFile => {
+                    return Err(VolumeError::IsADirectory.into());
+                }
                 Last::Name(name) => name,
             };
             let found = match self.child(&dir, &name) {
-                Err(kind) if kind.is_missing() => return Ok(Located::Missing { dir, name, slash }),
+                Err(kind) if kind.is_missing() => return Ok(Located::Missing { dir, name }),
                 found => found?,
             };
             if found.attr.file_type == FileType::Symlink && (follow || slash) {
@@ -86,7 +98,7 @@ impl Walker<'_> {
 
     /// The object that a path leads to.
     pub fn find(&self, path: &[u8], follow: bool) -> Kinded<Found> {
-        match self.locate(path, follow)? {
+        match self.locate(path, follow, Purpose::Use)? {
             Located::There { found, .. } => Ok(found),
             Located::Missing { .. } => Err(VolumeError::NotFound.into()),
         }

@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::open_options::OpenOptions;
 use crate::opened::Found;
 use crate::permission::{SEARCH, WRITE};
-use crate::resolve::Located;
+use crate::resolve::{Located, Purpose};
 
 /// The permissions of new files, less the umask.
 pub(crate) const FILE_MODE: u32 = 0o666;
@@ -93,7 +93,7 @@ impl Dir {
     /// Makes a file with its contents in one step, unless something has its name.
     fn make_with(&self, path: &Path, contents: &[u8]) -> Kinded<bool> {
         // What cannot be found is for the opening to tell.
-        let Ok(Located::Missing { dir, name, slash: false }) = self.locate(path, true) else {
+        let Ok(Located::Missing { dir, name }) = self.locate(path, true, Purpose::MakeFile) else {
             return Ok(false);
         };
         self.opened().refuse_read_only()?;
@@ -141,7 +141,7 @@ impl Dir {
         if attr.file_type != FileType::Regular {
             return Err(VolumeError::Invalid("the source is no regular file").into());
         }
-        let target = match self.locate(to, true)? {
+        let target = match self.locate(to, true, Purpose::MakeFile)? {
             Located::There { found, .. } if found.id() == source.id() => {
                 return Err(VolumeError::Invalid("the source and the target are the same file").into());
             }

@@ -10,7 +10,7 @@ use super::Dir;
 use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::opened::{Found, Node};
 use crate::permission::{SEARCH, WRITE, may_move, may_remove};
-use crate::resolve::{Last, Located, Parent, check_path};
+use crate::resolve::{Last, Located, Parent, Purpose, check_path};
 
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, no_replace: false, whiteout: false };
 const NO_REPLACE: RenameFlags = RenameFlags { no_replace: true, exchange: false, whiteout: false };
@@ -161,6 +161,11 @@ impl Dir {
                 Err(kind) if kind.is_missing() => None,
                 target => Some(target?),
             };
+            match target {
+                Some(_) if flags.no_replace => return Err(VolumeError::Exists.into()),
+                None if flags.exchange => return Err(VolumeError::NotFound.into()),
+                _ => {}
+            }
             if !source.is_dir() && (from.slash || to.slash && !flags.exchange)
                 || flags.exchange && to.slash && target.as_ref().is_some_and(|target| !target.is_dir())
             {
@@ -266,7 +271,7 @@ impl Dir {
 
     fn path_of(&self, path: &Path) -> Kinded<PathBuf> {
         let volume = &self.opened().volume;
-        let bytes = match self.locate(path, true)? {
+        let bytes = match self.locate(path, true, Purpose::Use)? {
             Located::Missing { .. } => return Err(VolumeError::NotFound.into()),
             Located::There { found, .. } if found.is_dir() => volume.path(found.id())?,
             Located::There { at: Some((dir, name)), .. } => {

@@ -20,7 +20,7 @@ use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::listing::ReadDir;
 use crate::opened::{Found, Node, Opened};
 use crate::permission::{READ, SEARCH, WRITE, may};
-use crate::resolve::{Last, Located, Parent, Walker};
+use crate::resolve::{Last, Located, Parent, Purpose, Walker};
 use crate::walk::Walk;
 
 /// A directory that is held, from which paths lead on: `letters/to-ada` to what is below it, `/etc/hosts` to
@@ -90,8 +90,8 @@ impl Dir {
     }
 
     /// What a path leads to, or where it would be.
-    pub(crate) fn locate(&self, path: &Path, follow: bool) -> Kinded<Located> {
-        self.walker().locate(path.as_os_str().as_bytes(), follow)
+    pub(crate) fn locate(&self, path: &Path, follow: bool, purpose: Purpose) -> Kinded<Located> {
+        self.walker().locate(path.as_os_str().as_bytes(), follow, purpose)
     }
 
     /// All but the last component of a path.

@@ -23,7 +23,10 @@ impl File {
             self.write_some(*position, bytes).map(|written| (*position, written))
         };
         let (at, written) = written.of("write", &self.path)?;
-        *position = at.saturating_add(written as u64);
+        // A write of nothing does not go to the end.
+        if written > 0 {
+            *position = at.saturating_add(written as u64);
+        }
         Ok(written)
     }
 

@@ -87,6 +87,17 @@ fn a_file_is_read_and_written_as_those_of_the_system() {
 }
 
 #[test]
+fn a_write_of_nothing_moves_no_position() {
+    let Scratch { fs, folder: _folder } = Scratch::new();
+    fs.write("file", "0123456789").unwrap();
+    let file = OpenOptions::new().append(true).read(true).open(&fs, "file").unwrap();
+    assert_eq!((&file).write(b"").unwrap(), 0);
+    assert_eq!((&file).stream_position().unwrap(), 0);
+    (&file).write_all(b"x").unwrap();
+    assert_eq!((&file).stream_position().unwrap(), 11);
+}
+
+#[test]
 fn holes_are_made_and_found() {
     let Scratch { fs, folder: _folder } = Scratch::new();
     let file = OpenOptions::new().read(true).write(true).create(true).open(&fs, "file").unwrap();
