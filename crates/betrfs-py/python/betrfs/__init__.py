@@ -1,0 +1,27 @@
+"""A file system in a file or a block device, by paths and without a mount.
+
+    import betrfs
+
+    with betrfs.create("data.betrfs", 64 << 20) as fs:
+        fs.create_dir_all("project/src")
+        with fs.open("project/src/main.py", "w") as file:
+            file.write("print('hello')\\n")
+        fs.clone_tree("project", "experiment")  # costs the same whatever the directory holds
+
+What was changed is durable after `sync`, after `close`, and within five seconds by itself. All can be used by many
+threads at once; no call holds Python's lock while it waits. Failures are `OSError`, with the system's numbers.
+"""
+
+from ._betrfs import Dir, DirEntry, File, Fs, Metadata, StatFs, Usage, Walk
+
+__all__ = ["Dir", "DirEntry", "File", "Fs", "Metadata", "StatFs", "Usage", "Walk", "create", "open"]
+
+
+def open(volume, **options):
+    """Opens a volume. Options: cache_bytes, read_only, and uid, gid and umask of who acts."""
+    return Fs(volume, **options)
+
+
+def create(volume, size, **options):
+    """Makes a new file of `size` bytes with an empty volume, and opens that."""
+    return Fs(volume, size=size, **options)
