@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    check, clone, debug, install_helpers, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage,
+    check, clone, debug, install_helpers, kv, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -67,6 +67,7 @@ enum Command {
     Stats(stats::Arguments),
     Sync(sync::Arguments),
     Usage(usage::Arguments),
+    Kv(kv::Arguments),
     InstallHelpers(install_helpers::Arguments),
 }
 
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Command::Stats(command) => stats::run(command),
         Command::Sync(command) => sync::run(command),
         Command::Usage(command) => usage::run(command),
+        Command::Kv(command) => kv::run(command),
         Command::InstallHelpers(command) => install_helpers::run(command),
     };
     match outcome {

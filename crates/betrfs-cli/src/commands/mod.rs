@@ -4,6 +4,7 @@ pub mod check;
 pub mod clone;
 pub mod debug;
 pub mod install_helpers;
+pub mod kv;
 pub mod mkfs;
 pub mod mount;
 pub mod rm_tree;

@@ -1,0 +1,213 @@
+//! `betrfs kv`: pairs of a store file (`betree-store`).
+
+mod load;
+mod pairs;
+mod stat;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use betree_store::{Dict, Store, StoreOptions, VALUE_BYTES_MAX};
+
+use crate::failure::{Failure, Outcome};
+use crate::format::Format;
+use pairs::{Form, write_pair};
+
+/// Read and change the pairs of a store file, which programs make with the crate betree-store
+#[derive(clap::Args)]
+#[command(after_help = "\
+A store holds named dictionaries of pairs. `put` and `load` make the file, and the dictionary, if there is none. \
+The file must not be open in another program; to read it, others may read it too. A store with dictionaries that \
+have a merge can be opened only by its program.
+
+Forms of pairs: csv is one pair a line, key and value separated by a comma, in quotes where they hold commas, \
+quotes (doubled) or line ends; framed is for any bytes: the length of the key (4 bytes, little-endian), the key, \
+and the value in the same way.
+
+Examples:
+  betrfs kv users.betree put ada 1815
+  betrfs kv users.betree scan --prefix a
+  betrfs kv users.betree load people.csv
+  betrfs kv users.betree dump --form framed > people.pairs")]
+pub struct Arguments {
+    /// The store's file
+    file: PathBuf,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Print the value of a key
+    Get {
+        /// The key
+        key: OsString,
+        #[command(flatten)]
+        dict: DictName,
+    },
+    /// Set the value of a key
+    Put {
+        /// The key
+        key: OsString,
+        /// The value; it is read from standard input if this is not given
+        value: Option<OsString>,
+        #[command(flatten)]
+        dict: DictName,
+    },
+    /// Remove keys
+    Del {
+        /// The keys
+        #[arg(required_unless_present = "prefix")]
+        keys: Vec<OsString>,
+        /// Remove all keys that begin with this
+        #[arg(long)]
+        prefix: Option<OsString>,
+        #[command(flatten)]
+        dict: DictName,
+    },
+    /// Print pairs in the order of their keys
+    Scan(Scan),
+    /// Put the pairs of a file, or of standard input
+    Load(load::Load),
+    /// Print all pairs of a dictionary
+    Dump {
+        /// The form of the pairs
+        #[arg(long, value_enum, default_value_t)]
+        form: Form,
+        #[command(flatten)]
+        dict: DictName,
+    },
+    /// List the dictionaries, and the space that they take
+    Stat {
+        /// How to print the result
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+}
+
+#[derive(clap::Args)]
+struct DictName {
+    /// The dictionary
+    #[arg(long = "dict", value_name = "NAME", default_value = "main")]
+    name: String,
+}
+
+#[derive(clap::Args)]
+struct Scan {
+    /// Only keys that begin with this
+    #[arg(long, conflicts_with_all = ["from", "until"])]
+    prefix: Option<OsString>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY")]
+    until: Option<OsString>,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// No more pairs than this
+    #[arg(long, value_name = "PAIRS", default_value_t = usize::MAX, hide_default_value = true)]
+    limit: usize,
+    /// The form of the pairs
+    #[arg(long, value_enum, default_value_t)]
+    form: Form,
+    #[command(flatten)]
+    dict: DictName,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let path = &arguments.file;
+    match &arguments.action {
+        Action::Get { key, dict } => get(&open_dict(path, dict)?, key.as_bytes()),
+        Action::Put { key, value, dict } => {
+            let value = value.clone().map_or_else(value_of_input, |value| Ok(value.into_vec()))?;
+            let store = options().open(path)?;
+            store.dict(&dict.name)?.put(key.as_bytes(), value)?;
+            Ok(store.close()?)
+        }
+        Action::Del { keys, prefix, dict } => {
+            let store = options().create(false).open(path)?;
+            let dict = store.open_dict(&dict.name)?;
+            let mut batch = store.batch();
+            keys.iter().try_for_each(|key| batch.delete(&dict, key.as_bytes()))?;
+            prefix.iter().try_for_each(|prefix| batch.delete_prefix(&dict, prefix.as_bytes()))?;
+            batch.commit()?;
+            Ok(store.close()?)
+        }
+        Action::Scan(scan) => scan.run(&open_dict(path, &scan.dict)?),
+        Action::Load(load) => load.run(&options().open(path)?),
+        Action::Dump { form, dict } => print_pairs(*form, open_dict(path, dict)?.iter()),
+        Action::Stat { format } => stat::run(&options().read_only(true).open(path)?, *format),
+    }
+}
+
+fn options() -> StoreOptions {
+    Store::options()
+}
+
+/// A dictionary of a store that is opened for reading.
+fn open_dict(path: &Path, dict: &DictName) -> Result<Dict, Failure> {
+    Ok(options().read_only(true).open(path)?.open_dict(&dict.name)?)
+}
+
+/// The value on standard input.
+fn value_of_input() -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    // One byte more than is allowed, so that the store refuses it.
+    io::stdin().lock().take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value)?;
+    Ok(value)
+}
+
+fn get(dict: &Dict, key: &[u8]) -> Outcome {
+    let Some(value) = dict.get(key)? else {
+        return Err(Failure::new(format!(
+            "dictionary {:?} has no key \"{}\"",
+            dict.name(),
+            key.escape_ascii()
+        )));
+    };
+    unless_closed(io::stdout().lock().write_all(&value))
+}
+
+impl Scan {
+    fn run(&self, dict: &Dict) -> Outcome {
+        let bytes = |key: &Option<OsString>| key.as_ref().map(|key| key.as_bytes().to_vec());
+        let pairs = match (&self.prefix, bytes(&self.from), bytes(&self.until)) {
+            (Some(prefix), ..) => dict.prefix(prefix.as_bytes()),
+            (None, from, Some(until)) => dict.range(from.unwrap_or_default()..until),
+            (None, from, None) => dict.range(from.unwrap_or_default()..),
+        };
+        match self.reverse {
+            false => print_pairs(self.form, pairs.take(self.limit)),
+            true => print_pairs(self.form, pairs.rev().take(self.limit)),
+        }
+    }
+}
+
+type Pair = betree_store::Result<(betree_store::Key, betree_store::Value)>;
+
+fn print_pairs(form: Form, pairs: impl Iterator<Item = Pair>) -> Outcome {
+    // A file, so that its buffer is not one of lines.
+    let mut out = BufWriter::new(File::from(rustix::io::dup(rustix::stdio::stdout())?));
+    for pair in pairs {
+        let (key, value) = pair?;
+        if let Err(error) = write_pair(form, &key, &value, &mut out) {
+            return unless_closed(Err(error));
+        }
+    }
+    unless_closed(out.flush())
+}
+
+/// A reader of the output that has enough is no failure.
+fn unless_closed(written: io::Result<()>) -> Outcome {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}

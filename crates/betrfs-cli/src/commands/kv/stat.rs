@@ -1,0 +1,44 @@
+//! `betrfs kv FILE stat`: what a store holds.
+
+use betree_store::Store;
+use serde::Serialize;
+
+use crate::failure::Outcome;
+use crate::format::{Format, print, print_json};
+use crate::size;
+
+#[derive(Serialize)]
+struct Stat {
+    used_bytes: u64,
+    tree_levels: u64,
+    dictionaries: Vec<DictStat>,
+}
+
+#[derive(Serialize)]
+struct DictStat {
+    name: String,
+    stored_bytes: u64,
+    exclusive_bytes: u64,
+}
+
+/// Prints what the store holds.
+pub fn run(store: &Store, format: Format) -> Outcome {
+    let mut dictionaries = Vec::new();
+    for name in store.dicts() {
+        let found = store.open_dict(&name)?.estimate::<&[u8]>(..)?;
+        let (stored_bytes, exclusive_bytes) = (found.stored_bytes, found.exclusive_bytes);
+        dictionaries.push(DictStat { name, stored_bytes, exclusive_bytes });
+    }
+    let stats = store.stats();
+    let stat = Stat { used_bytes: stats.used_bytes, tree_levels: stats.engine.height, dictionaries };
+    if format == Format::Json {
+        return print_json(&stat);
+    }
+    print(format_args!("used   {:>12}", size::show(stat.used_bytes)))?;
+    print(format_args!("levels {:>12}", stat.tree_levels))?;
+    print(format_args!("\n{:>12} {:>12}  dictionary", "stored", "not shared"))?;
+    stat.dictionaries.iter().try_for_each(|dict| {
+        let (stored, exclusive) = (size::show(dict.stored_bytes), size::show(dict.exclusive_bytes));
+        print(format_args!("{stored:>12} {exclusive:>12}  {}", dict.name))
+    })
+}
