@@ -179,6 +179,17 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// A merge panicked, or made a value that is too large. What was put and the deltas are kept: see
+    /// [`Merge`](crate::Merge).
+    #[error("{}: the merge {merge:?} failed: {why}", path.display())]
+    MergeFailed {
+        /// The store's file.
+        path: PathBuf,
+        /// The merge's name.
+        merge: String,
+        /// Why it failed.
+        why: String,
+    },
     /// The store holds something that this library does not write.
     #[error("{} is damaged: {why}", path.display())]
     Damaged {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use betree::Compression;
 
 use crate::error::Result;
-use crate::merge::MergeFn;
+use crate::merge::Merge;
 use crate::store::Store;
 
 /// The cache of a store for which none was chosen, in bytes.
@@ -57,7 +57,7 @@ pub struct StoreOptions {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) durability: Durability,
-    pub(crate) merges: BTreeMap<String, Arc<MergeFn>>,
+    pub(crate) merges: BTreeMap<String, Arc<dyn Merge>>,
 }
 
 impl Default for StoreOptions {
@@ -129,12 +129,10 @@ impl StoreOptions {
         self
     }
 
-    /// Registers a merge: the new value from the old one, if there is one, and a delta; `None` removes the
-    /// key. See [`Dict::upsert`](crate::Dict::upsert). A store that has dictionaries bound to a merge is
-    /// opened only with it.
-    ///
-    /// It must depend on its arguments alone: it runs whenever the value is read until it was merged for
-    /// good. The same name must mean the same function for as long as the store lives.
+    /// Registers a merge: a function of the old value, if there is one, and a delta; `None` removes the key.
+    /// See [`Merge`](crate::Merge) for what it must do, and [`Dict::upsert`](crate::Dict::upsert). A store
+    /// that has dictionaries bound to a merge is opened only with it, and the same name must mean the same
+    /// function for as long as the store lives.
     ///
     /// ```
     /// # fn main() -> betree_store::Result<()> {
@@ -152,11 +150,17 @@ impl StoreOptions {
     /// # }
     /// ```
     #[must_use]
-    pub fn merge<F>(mut self, name: &str, function: F) -> StoreOptions
+    pub fn merge<F>(self, name: &str, function: F) -> StoreOptions
     where
         F: Fn(Option<&[u8]>, &[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
     {
-        self.merges.insert(name.into(), Arc::new(function));
+        self.merge_with(name, function)
+    }
+
+    /// Registers a merge that can combine deltas, as those of [`merges`](crate::merges) can.
+    #[must_use]
+    pub fn merge_with(mut self, name: &str, merge: impl Merge + 'static) -> StoreOptions {
+        self.merges.insert(name.into(), Arc::new(merge));
         self
     }
 

@@ -129,6 +129,7 @@ impl Shared {
             betree::Error::TooLarge { what: "a batch", bytes, limit_bytes } => {
                 Error::BatchTooLarge { bytes: bytes as usize, limit_bytes: limit_bytes as usize }
             }
+            betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
             source => Error::Engine { path, source },
         }
     }

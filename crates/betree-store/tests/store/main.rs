@@ -5,6 +5,7 @@ mod batches;
 mod costs;
 mod iterators;
 mod large_values;
+mod merges;
 mod model;
 mod names;
 mod threads;
