@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::iter::Iter;
 use crate::keys::{self, ENGINE_DICT, KEY_BYTES_MAX, Keys};
 use crate::merge::number_of;
+use crate::owned::OwnedIter;
 use crate::parts::{self, VALUE_BYTES_MAX};
 use crate::shared::{DictState, Shared};
 use crate::value::stored;
@@ -204,6 +205,16 @@ impl Dict {
     /// The pairs whose keys begin with a prefix, in their order, from both ends.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter<'_> {
         Iter::new(self, &Keys::Prefix(prefix.as_ref().to_vec()))
+    }
+
+    /// As [`range`](Dict::range), with an iterator that keeps the dictionary.
+    pub fn owned_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> OwnedIter {
+        OwnedIter::new(self.clone(), &Keys::of(&range))
+    }
+
+    /// As [`prefix`](Dict::prefix), with an iterator that keeps the dictionary.
+    pub fn owned_prefix(&self, prefix: impl AsRef<[u8]>) -> OwnedIter {
+        OwnedIter::new(self.clone(), &Keys::Prefix(prefix.as_ref().to_vec()))
     }
 
     /// The first pair.

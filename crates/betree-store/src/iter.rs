@@ -13,12 +13,12 @@ use crate::parts;
 /// It is no snapshot: it reads a part at a time, and meets what is changed in the parts that it has not read.
 /// It never returns a key twice, and its keys are in order.
 pub struct Iter<'d> {
-    dict: &'d Dict,
-    lo: Cut,
-    hi: Cut,
-    front: Option<Cursor<'d>>,
-    back: Option<Cursor<'d>>,
-    is_done: bool,
+    pub(crate) dict: &'d Dict,
+    pub(crate) lo: Cut,
+    pub(crate) hi: Cut,
+    pub(crate) front: Option<Cursor<'d>>,
+    pub(crate) back: Option<Cursor<'d>>,
+    pub(crate) is_done: bool,
 }
 
 impl<'d> Iter<'d> {

@@ -88,3 +88,42 @@ fn first_and_last_and_popping_take_pairs_in_order() {
     assert_eq!(dict.pop_first().unwrap().unwrap().1, "b");
     assert!(dict.pop_first().unwrap().is_none() && dict.is_empty().unwrap());
 }
+
+#[test]
+fn an_owned_iterator_is_one_that_keeps_its_store() {
+    let (_folder, store) = store();
+    let names: Vec<String> = (0..1500).map(|i| format!("{i:04}")).collect();
+    filled(&store, "d", names.clone());
+    for stride in 1..9 {
+        let mut pairs = store.open_dict("d").unwrap().owned_range("0100".."1400");
+        let mut expected: std::collections::VecDeque<_> = names[100..1400].iter().collect();
+        // Runs of both directions, of different lengths, so that the pairs read from both ends meet.
+        for step in 0..1400 {
+            let is_forward = step % (stride * 7) < stride * 4;
+            let (met, right) = match is_forward {
+                true => (pairs.next(), expected.pop_front()),
+                false => (pairs.next_back(), expected.pop_back()),
+            };
+            assert_eq!(
+                met.transpose().unwrap().map(|(key, _)| key.into_vec()),
+                right.map(|r| r.clone().into())
+            );
+        }
+    }
+    assert_eq!(store.open_dict("d").unwrap().owned_prefix("12").count(), 100);
+}
+
+#[test]
+fn an_owned_iterator_ends_with_the_first_error() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", (0..1500).map(|i| format!("{i:04}")));
+    let mut pairs = dict.owned_prefix("");
+    assert_eq!(pairs.next().unwrap().unwrap().0, "0000");
+    assert_eq!(pairs.next_back().unwrap().unwrap().0, "1499");
+    store.drop_dict("d").unwrap();
+    let rest: Vec<_> = pairs.by_ref().collect();
+    let (last, others) = rest.split_last().unwrap();
+    assert!(others.len() < 10 && others.iter().all(Result::is_ok), "what was read comes first");
+    assert!(matches!(last, Err(betree_store::Error::DictDropped { .. })));
+    assert!(pairs.next().is_none() && pairs.next_back().is_none());
+}
