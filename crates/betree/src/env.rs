@@ -9,6 +9,7 @@ mod make_room;
 pub(crate) mod recover;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod view;
 
 use alloc::vec::Vec;
@@ -30,6 +31,7 @@ use crate::stats::{SpaceStats, Stats};
 use crate::tree::Cursor;
 use closing::End;
 use commit::Committer;
+pub use transaction::{Conflict, Isolation, Outcome, Savepoint, Transaction, TransactionCursor};
 pub use view::View;
 
 /// Several dictionaries in one volume.
@@ -54,6 +56,8 @@ pub struct Env {
     /// Held while deletes are carried out to free their space.
     reclaiming: Mutex<()>,
     scheduler: Scheduler,
+    /// Held by a transaction that has met many conflicts.
+    turn: Mutex<()>,
 }
 
 impl Env {
@@ -69,6 +73,7 @@ impl Env {
             opened,
             reclaiming: Mutex::new(()),
             scheduler: Scheduler::default(),
+            turn: Mutex::new(()),
         }
     }
 

@@ -41,7 +41,8 @@
 //! | make a volume, open it, end it | [`Env::format`], [`Env::open`], [`Env::close`] |
 //! | change | [`Env::commit`]; with room kept for later: [`Env::set_aside`], [`Batch::draw`] |
 //! | make changes durable | [`Env::sync`]; [`Env::checkpoint`] writes the trees too |
-//! | read | [`Env::get`], [`Env::cursor`] |
+//! | read | [`Env::get`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
+//! | read and change as one | [`Env::begin`], [`Env::run`] |
 //! | know what it holds and does | [`Env::space`], [`Env::usage`], [`Env::stats`], [`Env::state`] |
 //! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |
 //!
@@ -122,6 +123,7 @@ mod space;
 mod stats;
 mod store;
 mod table;
+mod transaction;
 mod tree;
 mod upsert;
 mod usage;
@@ -129,7 +131,7 @@ mod views;
 
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, Place};
-pub use env::{Env, View};
+pub use env::{Conflict, Env, Isolation, Outcome, Savepoint, Transaction, TransactionCursor, View};
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;

@@ -166,6 +166,31 @@ impl Memtable {
         self.first_msn.is_none_or(|first| first > at)
     }
 
+    /// The number of the newest change of a key, if there is one.
+    pub fn newest_msn(&self, key: &[u8]) -> Option<Msn> {
+        let point = self.points.get(key).and_then(|chain| chain.newest_msn());
+        let range = self.ranges.newest().around(&Cut::before(key), false).filter(|range| range.covers(key));
+        point.max(range.map(|range| range.msn))
+    }
+
+    /// A change in `[lo, hi)` newer than `since`: its key, or the beginning of its range, and its number.
+    pub fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)> {
+        let (from, to) = key_bounds(lo, hi)?;
+        let mut points = self.points.range(&from, to.as_deref());
+        let point = points
+            .find_map(|(key, chain)| Some((key.to_vec(), chain.newest_msn().filter(|msn| *msn > since)?)));
+        point.or_else(|| {
+            let ranges = self.ranges.newest().within(lo, hi);
+            let range = ranges.into_iter().find(|range| range.msn > since)?;
+            Some((range.lo.bytes().to_vec(), range.msn))
+        })
+    }
+
+    /// Each key in order, with the number of its newest change.
+    pub fn newest_msns(&self) -> impl Iterator<Item = (&[u8], Msn)> {
+        self.points.range(&[], None).map(|(key, chain)| (key, chain.newest_msn().unwrap_or(0)))
+    }
+
     /// Looks up a key as of `at`. Pushes upserts whose base is in older buffers to `pending`, newest first.
     pub fn get(&self, key: &[u8], at: Msn, pending: &mut Vec<Vec<u8>>) -> Found {
         let messages = self.points.get(key).map_or(&[][..], |chain| chain.messages_at(at));

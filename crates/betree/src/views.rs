@@ -115,6 +115,8 @@ pub(crate) struct Live {
     pub msn: Msn,
     pub epochs: [Epoch; DICTS_MAX],
     pub has_ended: AtomicBool,
+    /// Whether changes that come meanwhile are remembered for its commit.
+    pub is_of_transaction: bool,
     /// Tells the oldest from the youngest.
     number: u64,
 }
@@ -152,10 +154,11 @@ impl Views {
     }
 
     /// Begins a view.
-    pub fn begin(&mut self) -> Arc<Live> {
+    pub fn begin(&mut self, is_of_transaction: bool) -> Arc<Live> {
         self.begun += 1;
         let (msn, epochs, number) = (self.visible, self.epochs, self.begun);
-        let live = Arc::new(Live { msn, epochs, has_ended: AtomicBool::new(false), number });
+        let live =
+            Arc::new(Live { msn, epochs, has_ended: AtomicBool::new(false), is_of_transaction, number });
         self.seen.add(msn);
         self.live.insert(number, Arc::downgrade(&live));
         live

@@ -11,7 +11,8 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::format::record::{Change, Changes};
-use crate::message::Msn;
+use crate::message::{Msn, RangeDelete};
+use crate::settings::DictId;
 use crate::tree::TreeChange;
 use crate::views::Views;
 
@@ -34,8 +35,20 @@ impl Installed {
 struct Prepared<'e> {
     dict: &'e Dict,
     change: TreeChange,
+    /// The ranges whose contents change.
+    ranges: Vec<RangeDelete>,
     clones: usize,
     deletes: usize,
+}
+
+/// The range whose contents a change replaces or removes.
+fn changed_range(msn: Msn, change: &RangeChange<'_>) -> RangeDelete {
+    match change {
+        RangeChange::Delete { lo, hi } => RangeDelete { lo: lo.clone(), hi: hi.clone(), msn },
+        RangeChange::Clone { to, lo, hi, .. } => {
+            RangeDelete { lo: lo.with_prefix(to), hi: hi.with_prefix(to), msn }
+        }
+    }
 }
 
 /// New nodes of the trees for the range changes of one batch. Dropping it gives back the node ids that it
@@ -87,7 +100,8 @@ impl<'e> PreparedRanges<'e> {
                     |change: &&(Msn, RangeChange<'_>)| matches!(change.1, RangeChange::Clone { .. });
                 let clones = mine.iter().filter(is_clone).count();
                 let deletes = mine.len() - clones;
-                prepared.changes.push(Prepared { dict, change, clones, deletes });
+                let ranges = mine.iter().map(|(msn, change)| changed_range(*msn, change)).collect();
+                prepared.changes.push(Prepared { dict, change, ranges, clones, deletes });
             }
         }
         Ok(prepared)
@@ -110,9 +124,10 @@ impl<'e> PreparedRanges<'e> {
     /// the numbers for events.
     pub fn install(mut self, views: &mut Views, last_msn: Msn) -> Vec<Installed> {
         let mut installed = Vec::with_capacity(self.changes.len());
-        for Prepared { dict, change, clones, deletes } in self.changes.drain(..) {
+        for Prepared { dict, change, ranges, clones, deletes } in self.changes.drain(..) {
             let nodes = change.added.len();
             self.engine.tree_of(dict).install_ranges(views, change);
+            self.engine.recent.lock().ranges_change(DictId(dict.index as u8), ranges);
             installed.push(Installed { dictionary: dict.index, clones, deletes, nodes });
         }
         for dict in &self.engine.dicts {

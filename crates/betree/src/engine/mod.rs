@@ -25,6 +25,7 @@ use crate::planted::{self, Bug};
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
 use crate::table::Table;
+use crate::transaction::{Overlay, Recent};
 use crate::tree::Tree;
 use crate::views::{Moment, Seen, Views};
 use admission::{Admission, Room};
@@ -44,6 +45,9 @@ pub(crate) struct Opened {
     pub replayed_batches: u64,
 }
 
+/// The part of the cache that recent changes may take for transactions.
+const RECENT_PARTS: usize = 16;
+
 /// Everything that a tree operation may touch.
 pub(crate) struct Engine {
     pub store: Store,
@@ -52,6 +56,8 @@ pub(crate) struct Engine {
     pub dicts: Vec<Dict>,
     /// The live views, and what the next one will see.
     pub views: Mutex<Views>,
+    /// Changes that transactions must not miss.
+    pub recent: Mutex<Recent>,
     pub counters: Counters,
     /// A memtable may be full; while this is unset, no thread looks.
     filled: AtomicBool,
@@ -80,6 +86,7 @@ impl Engine {
         let next_msn = store.next_msn.load(Ordering::Relaxed);
         Engine {
             views: Mutex::new(Views::new(next_msn)),
+            recent: Mutex::new(Recent::new(store.cache.budget_bytes() / RECENT_PARTS)),
             store,
             geometry,
             table: Mutex::new(table),
@@ -108,6 +115,8 @@ impl Engine {
             store: &self.store,
             table: &self.table,
             views: &self.views,
+            recent: &self.recent,
+            overlay: Overlay::none(),
             at: Moment::NEWEST,
             geometry: &self.geometry,
             upsert: &*self.store.upsert,

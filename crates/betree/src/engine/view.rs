@@ -9,7 +9,10 @@ use super::Engine;
 use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::io::AlignedBuf;
-use crate::views::Live;
+use crate::message::Msn;
+use crate::settings::DictId;
+use crate::transaction::{Footprint, Since};
+use crate::views::{Live, Views};
 
 /// The part of the cache's budget that versions for views may take in memory alone.
 const UNWRITTEN_PARTS: usize = 8;
@@ -17,12 +20,46 @@ const UNWRITTEN_PARTS: usize = 8;
 impl Engine {
     /// Begins a view of this moment.
     pub fn begin_view(&self) -> Arc<Live> {
+        self.begin_in(&mut self.views.lock(), false)
+    }
+
+    /// Begins a view of a transaction: changes that come meanwhile are remembered for its commit.
+    pub fn begin_transaction(&self) -> Arc<Live> {
         let mut views = self.views.lock();
-        let live = views.begin();
+        let live = self.begin_in(&mut views, true);
+        self.recent.lock().begin(live.msn);
+        live
+    }
+
+    fn begin_in(&self, views: &mut Views, is_of_transaction: bool) -> Arc<Live> {
+        let live = views.begin(is_of_transaction);
         for (dict, epoch) in self.dicts.iter().zip(live.epochs) {
             dict.named.lock().add(epoch, live.msn);
         }
         live
+    }
+
+    /// Looks for a change of a footprint since a moment. The caller holds the writers' lock.
+    pub fn changed_since(&self, footprint: &Footprint, since: Msn) -> Since {
+        if footprint.is_empty() {
+            return Since::Unchanged;
+        }
+        let views = self.views.lock();
+        if views.visible == since {
+            return Since::Unchanged;
+        }
+        for dict in &self.dicts {
+            let id = DictId(dict.index as u8);
+            let state = dict.state.read();
+            let memtables =
+                core::iter::once(&state.active).chain(state.frozen.iter().map(|frozen| &**frozen));
+            if let Some(newer) =
+                memtables.into_iter().find_map(|memtable| footprint.newer_in(id, memtable, since))
+            {
+                return Since::Changed(newer);
+            }
+        }
+        self.recent.lock().since(footprint, since)
     }
 
     /// Ends a view, and lets go of what no other one needs. Does nothing if it has ended.
@@ -30,6 +67,9 @@ impl Engine {
         let mut views = self.views.lock();
         if !views.end(live) {
             return;
+        }
+        if live.is_of_transaction {
+            self.recent.lock().end(live.msn);
         }
         for (dict, epoch) in self.dicts.iter().zip(live.epochs) {
             dict.named.lock().remove(epoch);

@@ -9,8 +9,9 @@ use crate::engine::admission::Claim;
 use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::error::{Error, Result};
 use crate::events;
-use crate::invariant::invariant;
+use crate::invariant::{internal, invariant};
 use crate::message::Msn;
+use crate::transaction::{Footprint, Since};
 
 /// Gives out sequence numbers.
 pub(crate) struct Committer {
@@ -41,6 +42,20 @@ impl Env {
     /// [`Error::TooLarge`], [`Error::NoSpace`] (never for a batch of deletes alone),
     /// [`Error::ReadOnly`]; nothing was changed.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
+        match self.commit_since(batch, &Footprint::default(), Msn::MAX)? {
+            Ok(_) => Ok(()),
+            Err(_) => Err(internal!("a batch that depends on nothing has no conflict")),
+        }
+    }
+
+    /// As [`commit`](Env::commit), unless anything of a footprint has changed since a moment. Returns the
+    /// number of the last change, or what is known of the footprint where that is not that it is unchanged.
+    pub(super) fn commit_since(
+        &self,
+        batch: &Batch,
+        footprint: &Footprint,
+        since: Msn,
+    ) -> Result<core::result::Result<Msn, Since>> {
         batch.validate()?;
         if batch.bytes() > self.batch_bytes_max() {
             return Err(Error::TooLarge {
@@ -50,7 +65,7 @@ impl Env {
             });
         }
         if batch.is_empty() {
-            return Ok(());
+            return Ok(Ok(self.commit.lock().next_msn - 1));
         }
         if let Some(id) = batch.last_dict().filter(|id| usize::from(*id) >= self.engine.dicts.len()) {
             return Err(Error::NoSuchDictionary { id });
@@ -69,6 +84,10 @@ impl Env {
         } else {
             let mut commit = self.lock_with_room(&claim)?;
             self.writable(&commit)?;
+            match self.engine.changed_since(footprint, since) {
+                Since::Unchanged => {}
+                changed => return Ok(Err(changed)),
+            }
             let first_msn = commit.next_msn;
             self.log.append(first_msn, batch.len() as u32, batch.record())?;
             // Nothing after this line fails: the batch was made here and its dictionaries exist.
@@ -88,7 +107,7 @@ impl Env {
         if self.engine.freeze(false) || batch.frees() && self.engine.room().wants_deletes_back() {
             self.scheduler.call();
         }
-        Ok(())
+        Ok(Ok(first_msn + batch.len() as u64 - 1))
     }
 
     /// Commits a batch with clones. All earlier changes are brought to the roots, where the range changes of

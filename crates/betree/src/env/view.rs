@@ -51,12 +51,20 @@ impl Env {
 }
 
 impl View {
+    pub(super) fn of(env: Arc<Env>, live: Arc<Live>) -> View {
+        View { env, live }
+    }
+
+    pub(super) fn env(&self) -> &Arc<Env> {
+        &self.env
+    }
+
     /// The number of the last change that it sees. A later view has the same or a greater one.
     pub fn last_change(&self) -> Msn {
         self.live.msn
     }
 
-    fn tree(&self, dict: DictId) -> Result<Tree<'_>> {
+    pub(super) fn tree(&self, dict: DictId) -> Result<Tree<'_>> {
         let tree = self.env.engine.tree(dict)?;
         Ok(Tree { at: self.live.moment(tree.dict.index), ..tree })
     }

@@ -75,6 +75,11 @@ impl Chain {
         all.get(from..).unwrap_or_default()
     }
 
+    /// The number of the newest entry.
+    pub fn newest_msn(&self) -> Option<Msn> {
+        self.all().last().map(|entry| entry.msn)
+    }
+
     /// Adds an entry newer than all, and drops those that nobody sees any more.
     pub fn push(&mut self, new: Pending, seen: &Seen) {
         let before = core::mem::replace(self, Chain::Several(Vec::new()));

@@ -55,6 +55,10 @@ impl Tree<'_> {
         pending: &mut Vec<Vec<u8>>,
         nodes: &AtomicU64,
     ) -> Result<(Found, Option<Path>)> {
+        match self.overlay.get(key, pending) {
+            Found::Open => {}
+            found => return Ok((found, None)),
+        }
         let state = self.dict.state.read();
         self.at.refuse_if_ended()?;
         for memtable in state.memtables(&self.at) {

@@ -35,9 +35,10 @@ use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::node::{Body, Edge, Goto, Node, NodeId};
 use crate::planted::{self, Bug};
-use crate::settings::Geometry;
+use crate::settings::{DictId, Geometry};
 use crate::store::{NodePlace, ReadScope, Store};
 use crate::table::Table;
+use crate::transaction::{Overlay, Recent};
 use crate::upsert::Upsert;
 use crate::views::{Moment, Views};
 
@@ -57,6 +58,9 @@ pub(crate) struct Tree<'e> {
     pub geometry: &'e Geometry,
     pub upsert: &'e dyn Upsert,
     pub views: &'e Mutex<Views>,
+    pub recent: &'e Mutex<Recent>,
+    /// Private changes that reads see before all else.
+    pub overlay: Overlay<'e>,
     /// The moment that reads are as of. Changes of shape are made of the newest one.
     pub at: Moment<'e>,
 }
@@ -282,6 +286,8 @@ impl Tree<'_> {
     /// As [`install`](Tree::install), where the oldest frozen memtable comes to the root.
     fn install_memtable(&self, change: TreeChange, memtable: &Arc<Memtable>) {
         let views = &mut self.views.lock();
+        // Whoever looks for changes holds the views' lock, and finds it in one place.
+        self.recent.lock().memtable_arrives(DictId(self.dict.index as u8), memtable);
         self.install_step(change, Some(EpochEnd { views, arrived: Some(memtable) }));
     }
 

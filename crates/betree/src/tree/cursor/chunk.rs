@@ -209,11 +209,12 @@ impl Tree<'_> {
         walk.window.meet(&ahead.lo, &ahead.hi);
         let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
         let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
-        let memtables = || state.memtables(&self.at);
+        let own = || self.overlay.memtables().map(|memtable| (memtable, Msn::MAX));
+        let memtables = || own().chain(state.memtables(&self.at).map(|memtable| (memtable, self.at.msn)));
         let mut memtables_left = usize::MAX;
         // A range delete that hides the whole window makes the walk needless: the chunk ends with the range.
-        let hiding = (1..).zip(memtables()).find_map(|(number, memtable)| {
-            let range = memtable.range_around(at, direction == Direction::Backward, self.at.msn)?;
+        let hiding = (1..).zip(memtables()).find_map(|(number, (memtable, moment))| {
+            let range = memtable.range_around(at, direction == Direction::Backward, moment)?;
             let hides = range.lo <= walk.window.lo && range.hi >= walk.window.hi;
             hides.then_some((number, range))
         });
@@ -223,8 +224,8 @@ impl Tree<'_> {
             walk.window.meet(&range.lo, &range.hi);
         }
         let mut sources: Vec<MessageIter> = Vec::new();
-        for memtable in memtables().take(memtables_left) {
-            sources.push(copy_memtable(memtable, self.at.msn, direction, points_max, &mut walk.window));
+        for (memtable, moment) in memtables().take(memtables_left) {
+            sources.push(copy_memtable(memtable, moment, direction, points_max, &mut walk.window));
         }
         Ok((walk, sources))
     }

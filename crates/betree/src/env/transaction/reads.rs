@@ -1,0 +1,87 @@
+//! A cursor that notes what a transaction has read by it.
+
+use betree_platform::sync::Mutex;
+
+use crate::error::Result;
+use crate::key::Cut;
+use crate::settings::DictId;
+use crate::transaction::Footprint;
+use crate::tree::Cursor;
+
+/// A [`Cursor`] of a transaction. The range from the place where it was put to the last pair that it
+/// returned, or to the end of its range once that was reached, counts as read.
+pub struct TransactionCursor<'t> {
+    cursor: Cursor<'t>,
+    /// Where to note; `None` if nothing depends on reads.
+    reads: Option<&'t Mutex<Footprint>>,
+    dict: DictId,
+    lo: Cut,
+    hi: Cut,
+    /// The range that was passed over since the cursor was put at a place.
+    from: Cut,
+    to: Cut,
+}
+
+impl<'t> TransactionCursor<'t> {
+    pub(super) fn new(
+        cursor: Cursor<'t>,
+        reads: Option<&'t Mutex<Footprint>>,
+        dict: DictId,
+        lo: Cut,
+        hi: Cut,
+    ) -> TransactionCursor<'t> {
+        let (from, to) = (lo.clone(), lo.clone());
+        TransactionCursor { cursor, reads, dict, lo, hi, from, to }
+    }
+
+    fn note(&mut self) {
+        if let Some(reads) = self.reads {
+            reads.lock().add_range(self.dict, self.from.clone(), self.to.clone());
+        }
+    }
+
+    /// Moves to a place, clipped to the cursor's range.
+    pub fn seek(&mut self, to: &Cut) {
+        self.note();
+        self.cursor.seek(to);
+        self.from = to.clone().max(self.lo.clone()).min(self.hi.clone());
+        self.to = self.from.clone();
+    }
+
+    /// Steps over the next pair and returns it, or `None` at the end of the range.
+    ///
+    /// # Errors
+    /// Those of [`Cursor::next`].
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.cursor.next()?;
+        if self.reads.is_some() {
+            let passed = found.map_or_else(|| self.hi.clone(), |(key, _)| Cut::just_after(key));
+            if passed > self.to {
+                self.to = passed;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Steps back over the pair before the cursor and returns it, or `None` at the start of the range.
+    ///
+    /// # Errors
+    /// Those of [`Cursor::prev`].
+    pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let found = self.cursor.prev()?;
+        if self.reads.is_some() {
+            let passed = found.map_or_else(|| self.lo.clone(), |(key, _)| Cut::before(key));
+            if passed < self.from {
+                self.from = passed;
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for TransactionCursor<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}

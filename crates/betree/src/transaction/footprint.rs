@@ -1,0 +1,63 @@
+//! What a transaction depends on: keys and ranges that must not have changed when it commits.
+
+use alloc::vec::Vec;
+
+use crate::key::Cut;
+use crate::memtable::Memtable;
+use crate::message::Msn;
+use crate::settings::DictId;
+
+/// Keys and ranges of keys of several dictionaries.
+#[derive(Default)]
+pub(crate) struct Footprint {
+    pub keys: Vec<(DictId, Vec<u8>)>,
+    pub ranges: Vec<(DictId, Cut, Cut)>,
+}
+
+/// A change that is newer than a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Newer {
+    pub dict: DictId,
+    /// The changed key, or the place where a changed range begins.
+    pub key: Vec<u8>,
+    pub msn: Msn,
+}
+
+impl Footprint {
+    /// Adds a key, unless it was added last.
+    pub fn add_key(&mut self, dict: DictId, key: &[u8]) {
+        if self.keys.last().is_none_or(|(last_dict, last)| *last_dict != dict || last != key) {
+            self.keys.push((dict, key.to_vec()));
+        }
+    }
+
+    /// Adds a range.
+    pub fn add_range(&mut self, dict: DictId, lo: Cut, hi: Cut) {
+        if lo < hi {
+            self.ranges.push((dict, lo, hi));
+        }
+    }
+
+    /// Whether it depends on nothing.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.ranges.is_empty()
+    }
+
+    /// The first change in a memtable of `dict` that is newer than `since` and in the footprint.
+    pub fn newer_in(&self, dict: DictId, memtable: &Memtable, since: Msn) -> Option<Newer> {
+        if memtable.last_msn() <= since {
+            return None;
+        }
+        let keys = self.keys.iter().filter(|(id, _)| *id == dict).find_map(|(_, key)| {
+            let msn = memtable.newest_msn(key).filter(|msn| *msn > since)?;
+            Some(Newer { dict, key: key.clone(), msn })
+        });
+        keys.or_else(|| {
+            let ranges = self.ranges.iter().filter(|(id, ..)| *id == dict);
+            ranges.into_iter().find_map(|(_, lo, hi)| {
+                let (key, msn) = memtable.newer_within(lo, hi, since)?;
+                Some(Newer { dict, key, msn })
+            })
+        })
+    }
+}
