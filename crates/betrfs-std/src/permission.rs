@@ -12,7 +12,9 @@ pub(crate) const SEARCH: u16 = 1;
 
 const STICKY: u16 = 0o1000;
 const SET_GROUP_ID: u16 = 0o2000;
-const SET_ID: u16 = 0o6000;
+const SET_USER_ID: u16 = 0o4000;
+const SET_ID: u16 = SET_USER_ID | SET_GROUP_ID;
+const GROUP_EXECUTE: u16 = 0o0010;
 
 /// Whether a caller may read, write, or search what has these attributes.
 pub(crate) fn may(caller: &Caller, attr: &Attr, wanted: u16) -> Kinded<()> {
@@ -43,6 +45,18 @@ pub(crate) fn may_move(caller: &Caller, entry: &Attr) -> Kinded<()> {
 /// Whether a caller owns an object, or is root.
 pub(crate) fn owns(caller: &Caller, attr: &Attr) -> Kinded<()> {
     if caller.is_root() || caller.uid == attr.uid { Ok(()) } else { Err(ErrorKind::NotPermitted) }
+}
+
+/// Whether a caller may give a file one more name: its own, or one that it may read and write and that gives
+/// no rights away, as the kernel has it by default (`fs.protected_hardlinks`).
+pub(crate) fn may_link(caller: &Caller, attr: &Attr) -> Kinded<()> {
+    if caller.is_root() || caller.uid == attr.uid {
+        return Ok(());
+    }
+    let gives_rights = attr.perm & SET_USER_ID != 0
+        || attr.perm & (SET_GROUP_ID | GROUP_EXECUTE) == SET_GROUP_ID | GROUP_EXECUTE;
+    let is_harmless = attr.file_type == FileType::Regular && !gives_rights;
+    if is_harmless && may(caller, attr, READ | WRITE).is_ok() { Ok(()) } else { Err(ErrorKind::NotPermitted) }
 }
 
 /// The permissions that an owner sets: without the set-group-id bit of a group that is not his.
@@ -182,6 +196,17 @@ mod tests {
         let set_id = attr(FileType::Regular, 0o4755, 5, 50);
         assert!(kills_set_id(&caller(5, 1, &[]), &set_id) && !kills_set_id(&caller(0, 0, &[]), &set_id));
         assert!(!kills_set_id(&caller(5, 1, &[]), &file));
+    }
+
+    #[test]
+    fn others_files_get_names_only_where_that_gives_nothing_away() {
+        for (perm, expected) in [(0o666, 0), (0o644, EPERM), (0o4666, EPERM), (0o2676, EPERM), (0o2666, 0)] {
+            let file = attr(FileType::Regular, perm, 5, 5);
+            assert_eq!(number(may_link(&caller(6, 6, &[]), &file)), expected, "{perm:o}");
+            assert_eq!(number(may_link(&caller(5, 5, &[]), &file)), 0, "{perm:o}");
+        }
+        let link = attr(FileType::Symlink, 0o777, 5, 5);
+        assert_eq!(number(may_link(&caller(6, 6, &[]), &link)), EPERM);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use betrfs::{Error as VolumeError, FileType, NewNode, RenameFlags};
+use betrfs::{Error as VolumeError, FileType, InodeId, NewNode, RenameFlags};
 
 use super::Dir;
 use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::opened::{Found, Node};
-use crate::permission::{SEARCH, WRITE, may_move, may_remove};
+use crate::permission::{SEARCH, WRITE, may_link, may_move, may_remove};
 use crate::resolve::{Last, Located, Parent, Purpose, check_path};
 
 const EXCHANGE: RenameFlags = RenameFlags { exchange: true, no_replace: false, whiteout: false };
@@ -171,7 +172,23 @@ impl Dir {
             {
                 return Err(VolumeError::NotADirectory.into());
             }
-            self.may_rename(&from.dir, &source, &to.dir, target.as_ref(), flags)?;
+            if target.as_ref().is_some_and(|target| target.id() == source.id()) {
+                return Ok(());
+            }
+            if let Err(refused) = self.may_rename(&from.dir, &source, &to.dir, target.as_ref(), flags) {
+                // What cannot be for anybody comes first, as in rename(2).
+                if self.is_on_way_up(&source, &to.dir)? {
+                    return Err(VolumeError::Invalid("a directory cannot be moved below itself").into());
+                }
+                if let Some(target) = target
+                    && self.is_on_way_up(&target, &from.dir)?
+                {
+                    let (invalid, full) =
+                        (VolumeError::Invalid("one is below the other"), VolumeError::NotEmpty);
+                    return Err(if flags.exchange { invalid } else { full }.into());
+                }
+                return Err(refused);
+            }
         }
         match self.opened().volume.rename(from.dir.id, &name, to.dir.id, &new_name, flags) {
             // That there is nothing to rename comes first, as in rename(2).
@@ -181,6 +198,18 @@ impl Dir {
             }
             renamed => Ok(renamed?),
         }
+    }
+
+    /// Whether something is a directory or one of those above it.
+    fn is_on_way_up(&self, found: &Found, dir: &Arc<Node>) -> Kinded<bool> {
+        let mut here = Arc::clone(dir);
+        while here.id != found.id() {
+            if here.id == InodeId::ROOT {
+                return Ok(false);
+            }
+            here = Found::new(self.opened(), self.opened().volume.parent(here.id)?).node;
+        }
+        Ok(true)
     }
 
     fn may_rename(
@@ -196,6 +225,10 @@ impl Dir {
         match target {
             Some(target) => may_remove(caller, &self.attr(to)?, &target.attr)?,
             None => self.may_use(to, WRITE | SEARCH)?,
+        }
+        if let Some(target) = target.filter(|target| !flags.exchange && target.is_dir() != source.is_dir()) {
+            let is_dir = target.is_dir();
+            return Err(if is_dir { VolumeError::IsADirectory } else { VolumeError::NotADirectory }.into());
         }
         if from.id != to.id {
             may_move(caller, &source.attr)?;
@@ -214,7 +247,9 @@ impl Dir {
         let (original, link) = (original.as_ref(), link.as_ref());
         let linked = || {
             let source = self.find(original, false)?;
-            let (dir, name) = self.new_entry(link, false)?;
+            let (dir, name) = self.absent_entry(link, false)?;
+            may_link(self.caller(), &source.attr)?;
+            self.may_use(&dir, WRITE | SEARCH)?;
             if source.is_dir() {
                 // What the name comes to goes before, as in link(2).
                 return Err(match self.child(&dir, &name) {

@@ -131,6 +131,13 @@ impl Dir {
 
     /// The directory and the name of an entry that is to be made.
     fn new_entry(&self, path: &Path, is_dir: bool) -> Kinded<(Arc<Node>, Vec<u8>)> {
+        let (dir, name) = self.absent_entry(path, is_dir)?;
+        self.may_use(&dir, WRITE | SEARCH)?;
+        Ok((dir, name))
+    }
+
+    /// The same before the caller's permission is looked at.
+    fn absent_entry(&self, path: &Path, is_dir: bool) -> Kinded<(Arc<Node>, Vec<u8>)> {
         self.0.opened.refuse_read_only()?;
         let Parent { dir, last, slash } = self.parent(path)?;
         let Last::Name(name) = last else { return Err(VolumeError::Exists.into()) };
@@ -144,7 +151,6 @@ impl Dir {
                 Err(kind) if kind.is_missing() => {}
                 Err(kind) => return Err(kind),
             }
-            self.may_use(&dir, WRITE | SEARCH)?;
         }
         Ok((dir, name))
     }

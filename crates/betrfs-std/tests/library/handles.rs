@@ -135,6 +135,20 @@ fn links_at_the_end_are_not_followed_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_copy_takes_the_place_of_what_was_there() {
+    let Scratch { fs, folder: _folder } = Scratch::new();
+    fs.write("from", "text").unwrap();
+    fs.set_permissions("from", 0o750).unwrap();
+    fs.write("to", "something longer").unwrap();
+    fs.set_permissions("to", 0o600).unwrap();
+    assert_eq!(fs.copy("from", "to").unwrap(), 4);
+    assert_eq!((fs.read("to").unwrap(), fs.metadata("to").unwrap().mode()), (b"text".to_vec(), 0o750));
+    fs.hard_link("from", "same").unwrap();
+    assert_eq!(errno(fs.copy("from", "same")), 22, "it would be emptied");
+    assert_eq!(fs.read("from").unwrap(), b"text");
+}
+
+#[test]
 fn text_that_is_none_is_told() {
     let Scratch { fs, folder: _folder } = Scratch::new();
     fs.write("file", b"\xff\xfe").unwrap();

@@ -1,6 +1,6 @@
 //! Many threads on one volume.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Write};
 use std::thread;
 
 use betrfs_std::{Dir, DirEntry, Error, File, Fs, OpenOptions, ReadDir, Walk};
@@ -58,25 +58,26 @@ fn threads_make_and_remove_the_same_names() {
 
 #[test]
 fn appends_through_handles_and_paths_keep_all_records() {
+    const RECORDS: usize = 1000;
     let Scratch { fs, folder: _folder } = Scratch::new();
-    let file = OpenOptions::new().append(true).read(true).create(true).open(&fs, "log").unwrap();
+    fs.write("log", "").unwrap();
     thread::scope(|scope| {
         for thread in 0..4u8 {
-            let (fs, file) = (&fs, &file);
+            let fs = &fs;
             scope.spawn(move || {
-                for step in 0..100 {
-                    match step % 2 {
-                        0 => (&*file).write_all(&[thread; 64]).unwrap(),
-                        _ => fs.append("log", [thread; 64]).unwrap(),
+                let mut file = OpenOptions::new().append(true).open(fs, "log").unwrap();
+                for step in 0..RECORDS {
+                    match step % 8 {
+                        0 => fs.append("log", [thread; 64]).unwrap(),
+                        1 => assert_eq!(file.write_at(&[thread; 64], 0).unwrap(), 64),
+                        _ => file.write_all(&[thread; 64]).unwrap(),
                     }
                 }
             });
         }
     });
-    let mut bytes = Vec::new();
-    (&file).seek(SeekFrom::Start(0)).unwrap();
-    (&file).read_to_end(&mut bytes).unwrap();
-    assert_eq!(bytes.len(), 4 * 100 * 64);
+    let bytes = fs.read("log").unwrap();
+    assert_eq!(bytes.len(), 4 * RECORDS * 64);
     assert!(bytes.chunks(64).all(|record| record.iter().all(|byte| *byte == record[0])));
 }
 
