@@ -21,14 +21,15 @@ use crate::check::damaged::{Checkpoint, last_checkpoint};
 use crate::error::Result;
 use crate::settings::{DictId, Options};
 
+pub use crate::error::bit_numbers;
 pub use crate::format::node::{Entries, Header, Origin, RunRef, Section, StoredAs, StoredEdge};
 pub use crate::format::record::Change;
-pub use crate::format::superblock::features::{Features, numbers};
+pub use crate::format::superblock::features::Features;
 pub use crate::format::superblock::identity::UpsertId;
 pub use crate::format::superblock::{DictRoot, LogStart, Superblock, TablePlace};
 pub use crate::key::Translation;
-pub use crate::message::{Kind, Msn};
-pub use crate::node::{Goto, NodeId};
+pub use crate::message::{Goto, Kind, Msn};
+pub use crate::node_id::NodeId;
 pub use crate::space::BlockRange;
 pub use log::{LogEnd, LogRecord, LogSegment, log};
 pub use map::{Owned, Owner};

@@ -1,10 +1,9 @@
 //! Errors, with place and reason.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use betree_platform::{DeviceError, DeviceOp};
-
-use crate::format::superblock::features::numbers;
 
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;
@@ -15,6 +14,13 @@ fn damaged(what: &str, offset: u64, len: u64, why: &str) -> String {
         0 => alloc::format!("{what} is damaged: {why}"),
         _ => alloc::format!("{what} at byte {offset} ({len} bytes) is damaged: {why}"),
     }
+}
+
+/// The numbers of the bits that are set, for messages.
+pub fn bit_numbers(bits: u64) -> String {
+    let set: Vec<String> =
+        (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| alloc::format!("{bit}")).collect();
+    set.join(", ")
 }
 
 /// An error of the engine.
@@ -69,7 +75,7 @@ pub enum Error {
     #[error(
         "the volume has incompatible features that this version does not know: {} (bits {bits:#x}); a later version \
          of betrfs reads it",
-        numbers(*bits)
+        bit_numbers(*bits)
     )]
     UnknownFeatures {
         /// The bits of the feature word `incompat` that are not known.

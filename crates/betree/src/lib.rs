@@ -116,6 +116,7 @@ mod memtable;
 mod merge_yield;
 mod message;
 mod node;
+mod node_id;
 pub mod planted;
 mod run;
 mod settings;

@@ -14,7 +14,7 @@ use zerocopy::little_endian::{U32, U64};
 use crate::error::{Error, Result};
 use crate::format::table::{Entries, StoredPage, StoredSlot};
 use crate::invariant::internal;
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 use crate::space::{BlockRange, Extent};
 use crate::store::NodePlace;
 

@@ -11,7 +11,8 @@ use crate::cache::Piece;
 use crate::env::Env;
 use crate::error::Result;
 use crate::key::Cut;
-use crate::node::{Body, NodeId};
+use crate::node::Body;
+use crate::node_id::NodeId;
 use crate::settings::DictId;
 use crate::store::Store;
 

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use crate::error::Error;
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 
 /// Declares [`FindingCode`] with the names of its values.
 macro_rules! codes {

@@ -14,7 +14,9 @@ use crate::cache::Piece;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::key::{Cut, shared_len};
-use crate::node::{Body, Edge, Goto, Node, NodeId};
+use crate::message::Goto;
+use crate::node::{Body, Edge, Node};
+use crate::node_id::NodeId;
 use crate::store::ReadScope;
 use crate::tree::{astray, dangling, fits};
 

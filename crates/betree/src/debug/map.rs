@@ -7,7 +7,7 @@ use betree_platform::BLOCK_BYTES;
 use super::Inspector;
 use crate::env::recover::log_area;
 use crate::format::superblock::slots;
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 use crate::space::BlockRange;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

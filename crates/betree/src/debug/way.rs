@@ -7,7 +7,8 @@ use crate::check::{Finding, FindingCode};
 use crate::format::node::RunRef;
 use crate::key::{Cut, Translation};
 use crate::message::{Kind, Msn};
-use crate::node::{Body, NodeId};
+use crate::node::Body;
+use crate::node_id::NodeId;
 use crate::settings::DictId;
 use crate::tree::astray;
 

@@ -7,7 +7,8 @@ use betree_platform::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashMap;
 
 use crate::memtable::Memtable;
-use crate::node::{Node, NodeId};
+use crate::node::Node;
+use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::store::NodePlace;
 use crate::views::{Epoch, Named};

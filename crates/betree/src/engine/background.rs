@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::format::record::{Change, Changes};
 use crate::key::Cut;
 use crate::memtable::Memtable;
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
 
 /// Writers wait while a dictionary has this many frozen memtables and its active one is full.

@@ -14,12 +14,12 @@ use crate::engine::checkpoint::Committed;
 use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bit_numbers};
 use crate::events;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
-use crate::format::superblock::features::{Features, numbers};
+use crate::format::superblock::features::Features;
 use crate::format::superblock::identity::UpsertId;
 use crate::format::superblock::{
     DICTS_MAX, DictRoot, Identity, LogStart, NODES_MIN, Superblock, TablePlace, slots,
@@ -32,7 +32,8 @@ use crate::format::tail::TaggedTail;
 use crate::io::{AlignedBuf, Disk};
 use crate::key::Cut;
 use crate::log::{Log, LogArea, replay};
-use crate::node::{Body, Edge, NodeId};
+use crate::node::{Body, Edge};
+use crate::node_id::NodeId;
 use crate::planted;
 use crate::settings::{Compression, Geometry, Options};
 use crate::space::{Extent, Space};
@@ -172,7 +173,7 @@ impl Env {
         if for_reading {
             let why = alloc::format!(
                 "it has features that this version does not know, {} (bits {unknown:#x}), and may only be read",
-                numbers(unknown)
+                bit_numbers(unknown)
             );
             disk.refuse_from_now_on(&why);
             disk.health.fail(&why);

@@ -38,8 +38,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::limits::{BOUND_BYTES_MAX, Limits};
 use crate::error::Error;
 use crate::key::{Cut, Translation};
-use crate::message::Msn;
-use crate::node::{Goto, NodeId};
+use crate::message::{Goto, Msn};
+use crate::node_id::NodeId;
 
 const MAGIC: u32 = 0x6e72_7462;
 const NO_CHILD: u32 = u32::MAX;

@@ -7,11 +7,14 @@
 //! sequence numbers.
 
 mod bytes;
+mod goto;
 mod ranges;
 
 use alloc::borrow::Cow;
 
 pub(crate) use bytes::Bytes;
+pub use goto::Goto;
+pub(crate) use goto::{inside, outside};
 pub(crate) use ranges::{RangeDelete, RangeSet, subtract};
 
 /// The message sequence number: one order over all messages of an environment.

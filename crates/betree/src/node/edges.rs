@@ -3,9 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Goto, Node, NodeId};
+use super::Node;
 use crate::cache::Piece;
 use crate::key::{Cut, Translation};
+use crate::message::Goto;
+use crate::node_id::NodeId;
 
 /// A window `[lo, hi)` of a node onto a child, with the messages pending for it.
 #[derive(Clone)]
@@ -30,6 +32,27 @@ impl Edge {
     pub fn null(lo: Cut, hi: Cut) -> Edge {
         let translation = Translation::default();
         Edge { lo, hi, translation, child: None, longest_key: 0, partition: None, gotos: Vec::new() }
+    }
+
+    /// The edge that a GOTO becomes.
+    pub fn of_goto(goto: &Goto) -> Edge {
+        Edge {
+            translation: goto.translation.clone(),
+            child: Some(goto.target),
+            longest_key: goto.longest_key,
+            ..Edge::null(goto.lo.clone(), goto.hi.clone())
+        }
+    }
+
+    /// The GOTO that shows the same, without the pending messages; `None` for a null edge.
+    pub fn to_goto(&self) -> Option<Goto> {
+        Some(Goto {
+            lo: self.lo.clone(),
+            hi: self.hi.clone(),
+            translation: self.translation.clone(),
+            target: self.child?,
+            longest_key: self.longest_key,
+        })
     }
 
     /// From the child's coordinates to this node's, for keys in the window.

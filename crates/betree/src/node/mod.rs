@@ -5,32 +5,15 @@
 //! a lock.
 
 mod edges;
-mod goto;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use edges::{Edge, is_nothing, join_nulls, live, live_before, next_live, shown_edges};
-pub use goto::Goto;
-pub(crate) use goto::{inside, outside};
 
 use crate::cache::{Charge, Piece};
 use crate::key::Cut;
-
-/// The id of a node in the node table. A slot is reused with another generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId {
-    /// Its place in the node table.
-    pub slot: u32,
-    /// The number of the slot's use.
-    pub generation: u32,
-}
-
-impl core::fmt::Display for NodeId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}.{}", self.slot, self.generation)
-    }
-}
+use crate::node_id::NodeId;
 
 /// A part of a leaf: the pairs from `first` to the next basement's first key.
 #[derive(Clone)]

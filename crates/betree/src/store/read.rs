@@ -15,7 +15,8 @@ use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
 use crate::invariant::internal;
 use crate::io::AlignedBuf;
 use crate::key::Cut;
-use crate::node::{Basement, Body, Edge, Node, NodeId};
+use crate::node::{Basement, Body, Edge, Node};
+use crate::node_id::NodeId;
 use crate::run::{Layers, Run};
 use crate::space::Extent;
 

@@ -10,7 +10,7 @@ use betree_platform::sync::atomic::{AtomicUsize, Ordering};
 use betree_platform::sync::{Condvar, Mutex};
 
 use crate::key::Cut;
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 
 /// The most waiting requests, and the most leaves read ahead and not reached: older ones belong to a scan
 /// that went elsewhere.

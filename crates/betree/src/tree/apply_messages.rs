@@ -10,8 +10,9 @@ use super::{Tree, TreeChange};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::key::{Cut, Translation};
-use crate::message::{Point, RangeDelete};
-use crate::node::{Basement, Body, Edge, Goto, Node, NodeId, join_nulls, outside};
+use crate::message::{Goto, Point, RangeDelete, outside};
+use crate::node::{Basement, Body, Edge, Node, join_nulls};
+use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::run::{Run, RunBuilder, merged, with_newer};
 

@@ -10,7 +10,8 @@ use crate::cache::Piece;
 use crate::error::Result;
 use crate::invariant::internal;
 use crate::key::{Cut, SEPARATOR, Translation, shared_len};
-use crate::node::{Basement, Body, Edge, Node, inside, join_nulls};
+use crate::message::inside;
+use crate::node::{Basement, Body, Edge, Node, join_nulls};
 use crate::planted::{self, Bug};
 use crate::run::{Run, RunBuilder};
 

@@ -18,8 +18,8 @@ use super::{Cursor, Tree, TreeChange};
 use crate::batch::RangeChange;
 use crate::error::{Error, Result};
 use crate::key::{Cut, Translation};
-use crate::message::{Kind, Msn, Point, RangeDelete};
-use crate::node::{Body, Edge, Goto, Node};
+use crate::message::{Goto, Kind, Msn, Point, RangeDelete};
+use crate::node::{Body, Edge, Node};
 use crate::planted::{self, Bug};
 
 /// A source smaller than this part of a node is copied as messages: windows of nodes full of small
@@ -227,7 +227,7 @@ impl Tree<'_> {
                 }
                 if let [only] = edges.as_slice()
                     && !only.has_pending()
-                    && let Some(goto) = Goto::of(only)
+                    && let Some(goto) = only.to_goto()
                 {
                     let messages = Messages { gotos: Vec::from([goto]), ..Messages::default() };
                     return self.with_messages_applied(root, &messages, applied);
@@ -314,7 +314,7 @@ impl Tree<'_> {
         let fits = self.height_of_tree(&parts) < root.height || planted::is(Bug::CarvedNodeAsHighAsRoot);
         let parts = if fits { self.bundle_edges(parts, &mut applied.change)? } else { parts };
         let target = self.carve(&lo, &hi, &parts, &collected, applied)?;
-        at_sources.extend(Goto::of(&target));
+        at_sources.extend(target.to_goto());
         Ok(Captured::Edges(lift_all(&[target])?))
     }
 

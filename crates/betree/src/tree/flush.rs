@@ -11,7 +11,8 @@ use crate::invariant::internal;
 use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::message::Msn;
-use crate::node::{Body, Node, NodeId};
+use crate::node::{Body, Node};
+use crate::node_id::NodeId;
 
 /// Messages of a partition or a memtable that are for one grandchild pass its parent if they are at least
 /// this part of a node: otherwise they would be flushed next, and copied once more.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Tree;
 use crate::error::{Error, Result};
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 
 impl Tree<'_> {
     /// Frees one dead node: drops its references and its table entry in one step, so that no checkpoint sees

@@ -10,7 +10,8 @@ use crate::cache::Piece;
 use crate::error::Result;
 use crate::memtable::Found;
 use crate::message::Kind;
-use crate::node::{Body, NodeId};
+use crate::node::Body;
+use crate::node_id::NodeId;
 
 /// The pieces on the way to a key, as of one moment.
 struct Path {

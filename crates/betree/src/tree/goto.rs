@@ -6,8 +6,9 @@ use super::{Tree, TreeChange, dangling};
 use crate::cache::Piece;
 use crate::error::Result;
 use crate::key::Cut;
-use crate::message::{RangeDelete, subtract};
-use crate::node::{Edge, Goto, NodeId, outside};
+use crate::message::{Goto, RangeDelete, outside, subtract};
+use crate::node::Edge;
+use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::run::RunBuilder;
 
@@ -32,7 +33,7 @@ impl Tree<'_> {
             edge.gotos.insert(at, goto.clone());
             return Ok(edges);
         }
-        self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([goto.to_edge()]))
+        self.insert_edges(&edges, &goto.lo, &goto.hi, Vec::from([Edge::of_goto(goto)]))
     }
 
     /// The edges of a node after other edges took `[lo, hi)`: edges inside are dropped, and edges across the

@@ -10,7 +10,9 @@ use super::{Tree, TreeChange};
 use crate::error::Result;
 use crate::invariant::internal;
 use crate::key::Cut;
-use crate::node::{Body, Edge, Goto, Node, NodeId, live, live_before, next_live};
+use crate::message::Goto;
+use crate::node::{Body, Edge, Node, live, live_before, next_live};
+use crate::node_id::NodeId;
 
 /// Room that one flush needs, in nodes: the child, a neighbour that it may merge with, and their parents are
 /// written anew.

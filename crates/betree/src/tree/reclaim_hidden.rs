@@ -7,7 +7,8 @@ use super::Tree;
 use super::rebalance::FLUSH_NODES;
 use crate::error::Result;
 use crate::key::Cut;
-use crate::node::{Node, NodeId};
+use crate::node::Node;
+use crate::node_id::NodeId;
 
 impl Tree<'_> {
     /// Takes range messages down along the cuts, and materializes the windows beside them, down to the

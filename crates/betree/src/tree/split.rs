@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::events;
 use crate::invariant::internal;
 use crate::key::{Cut, SEPARATOR};
-use crate::node::{Basement, Body, Edge, Node, inside, shown_basements};
+use crate::message::inside;
+use crate::node::{Basement, Body, Edge, Node, shown_basements};
 
 impl Tree<'_> {
     /// Splits the part of a child that an edge shows in two. Returns the parent's new version, or `None` if

@@ -25,7 +25,8 @@ use super::{Tree, TreeChange};
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::io::mem::MemDevice;
-use crate::node::{Body, Edge, Node, NodeId};
+use crate::node::{Body, Edge, Node};
+use crate::node_id::NodeId;
 use crate::settings::{Compression, DictId, Geometry, Options};
 use crate::upsert::Append;
 

@@ -1,8 +1,5 @@
 //! Feature words: a bit for each property of a volume that not every version of this program knows.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
 /// The feature words of a volume. This version knows no bit of any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
@@ -29,11 +26,4 @@ impl Features {
     pub(crate) fn unknown_incompat(self) -> u64 {
         self.incompat & !Features::INCOMPAT_KNOWN
     }
-}
-
-/// The numbers of the bits that are set, for messages.
-pub fn numbers(bits: u64) -> String {
-    let set: Vec<String> =
-        (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| alloc::format!("{bit}")).collect();
-    set.join(", ")
 }

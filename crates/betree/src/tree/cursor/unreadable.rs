@@ -9,7 +9,7 @@ use super::walk::{Direction, Stop, Walk};
 use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::key::Cut;
-use crate::node::NodeId;
+use crate::node_id::NodeId;
 use crate::run::Layers;
 
 /// At most this many unreadable pieces are remembered: no path is longer.

@@ -8,7 +8,9 @@ use super::message_iter::Window;
 use crate::cache::Piece;
 use crate::dict::DictState;
 use crate::key::{Cut, Translation};
-use crate::node::{Body, Edge, Goto, Node, NodeId};
+use crate::message::Goto;
+use crate::node::{Body, Edge, Node};
+use crate::node_id::NodeId;
 use crate::views::Moment;
 
 /// Which way a cursor looks from its place.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use betree::debug::{Superblock, SuperblockCopy, Superblocks, numbers, superblocks};
+use betree::debug::{Superblock, SuperblockCopy, Superblocks, bit_numbers, superblocks};
 use betree::{DictId, Identity};
 use betree_std::FileDevice;
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ fn dictionaries(superblock: &Superblock) -> impl Iterator<Item = Value> + '_ {
 }
 
 fn features(bits: u64) -> String {
-    if bits == 0 { "none".to_owned() } else { format!("{} (not known to this version)", numbers(bits)) }
+    if bits == 0 { "none".to_owned() } else { format!("{} (not known to this version)", bit_numbers(bits)) }
 }
 
 fn lines(superblock: &Superblock, page: &mut Page) {

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Edge, NodeId};
+use super::POINT_OVERHEAD_BYTES;
 use crate::key::{Cut, Translation};
-use crate::message::POINT_OVERHEAD_BYTES;
+use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 
 /// A pending edge (*GOTO*, dissertation §4.2.1): the keys of `[lo, hi)` are those of a node, in place of all
@@ -25,27 +25,6 @@ pub struct Goto {
 }
 
 impl Goto {
-    /// The GOTO that shows the same as an edge, without the edge's pending messages; `None` for a null edge.
-    pub(crate) fn of(edge: &Edge) -> Option<Goto> {
-        Some(Goto {
-            lo: edge.lo.clone(),
-            hi: edge.hi.clone(),
-            translation: edge.translation.clone(),
-            target: edge.child?,
-            longest_key: edge.longest_key,
-        })
-    }
-
-    /// The edge that it becomes.
-    pub(crate) fn to_edge(&self) -> Edge {
-        Edge {
-            translation: self.translation.clone(),
-            child: Some(self.target),
-            longest_key: self.longest_key,
-            ..Edge::null(self.lo.clone(), self.hi.clone())
-        }
-    }
-
     /// Its part inside `[lo, hi)`, if there is one.
     pub(crate) fn clip(&self, lo: &Cut, hi: &Cut) -> Option<Goto> {
         let (lo, hi) = ((&self.lo).max(lo), (&self.hi).min(hi));
