@@ -21,7 +21,7 @@ need_packages() {
 # Makes sure that the toolchain of rust-toolchain.toml is there, with its components and targets.
 need_rust() {
     if ! command -v rustup >/dev/null; then
-        echo "rustup is missing: install it as described on https://rustup.rs, then run this again" >&2
+        echo "rustup is missing: install it, then run this again" >&2
         exit 1
     fi
     local channel

@@ -85,6 +85,14 @@ pub enum Bug {
     UnreadNodesFreedForViews,
     /// A change of ranges ends no epoch.
     EpochGoesOnPastClones,
+    /// Transactions miss the clones of others.
+    ClonesMissedByTransactions,
+    /// Transactions miss changes that have left the memtables.
+    ArrivedChangesMissed,
+    /// A scan that came to the end of its range depends only on the pairs that it returned.
+    ScansWithoutTheirEnd,
+    /// A rollback keeps the changes in the batch.
+    RolledBackChangesCommitted,
 }
 
 #[cfg(feature = "planted-bugs")]

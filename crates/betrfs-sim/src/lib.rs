@@ -15,6 +15,7 @@ mod runner;
 mod shrink;
 mod sim_disk;
 mod step;
+mod transactions;
 mod universe;
 
 pub use crash::{CrashHistory, first_violation};
@@ -28,4 +29,5 @@ pub use seeded::Rng;
 pub use shrink::{shrink, shrink_steps};
 pub use sim_disk::SimDisk;
 pub use step::{Generator, Mix, Move, Setup, Step, history_of_seed};
+pub use transactions::{InTransaction, ModelTransaction};
 pub use universe::Universe;

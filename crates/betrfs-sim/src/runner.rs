@@ -8,7 +8,8 @@ use betree_platform::Device;
 use crate::failure::{Failure, wrong};
 use crate::history::History;
 use crate::model::{AppendCapped, Edit, ModelEnv, batch_of, show, show_pair};
-use crate::step::{Move, Setup, Step, VIEWS_MAX};
+use crate::step::{Move, Setup, Step, TRANSACTIONS_MAX, VIEWS_MAX};
+use crate::transactions::ModelTransaction;
 
 /// The most pieces of background work in a row: more count as an endless loop.
 const PUMPS_MAX: usize = 100_000;
@@ -24,6 +25,8 @@ pub struct Runner {
     history: History,
     /// The views, each with the contents at its beginning.
     views: Vec<(View, ModelEnv)>,
+    /// The transactions, each with whether others have committed since.
+    transactions: Vec<(ModelTransaction, bool)>,
 }
 
 /// Makes the empty volume of a setup.
@@ -64,7 +67,14 @@ impl Runner {
         let env = Arc::new(open_env(&device, &setup)?);
         let found = ModelEnv::read(&env, setup.geometry.dicts)?;
         history.prefix_check(&found).map_err(|e| Failure::Wrong(format!("after opening: {e}")))?;
-        Ok(Runner { device, setup, env: Some(env), history: History::of(found), views: Vec::new() })
+        Ok(Runner {
+            device,
+            setup,
+            env: Some(env),
+            history: History::of(found),
+            views: Vec::new(),
+            transactions: Vec::new(),
+        })
     }
 
     /// The commits and syncs so far.
@@ -134,6 +144,27 @@ impl Runner {
                 None => Ok(()),
             },
             Step::ReadView(which) => self.view(*which).map_or(Ok(()), |seen| self.compare_view(seen)),
+            Step::BeginTransaction(isolation) => {
+                if self.transactions.len() < TRANSACTIONS_MAX {
+                    let begun = ModelTransaction::begin(self.env()?, *isolation, self.history.latest());
+                    self.transactions.push((begun, false));
+                }
+                Ok(())
+            }
+            Step::InTransaction(which, steps) => {
+                let count = self.transactions.len().max(1);
+                match self.transactions.get_mut(which % count) {
+                    Some((transaction, _)) => steps.iter().try_for_each(|step| transaction.step(step)),
+                    None => Ok(()),
+                }
+            }
+            Step::CommitTransaction(which) => self.commit_transaction(*which),
+            Step::DropTransaction(which) => {
+                if !self.transactions.is_empty() {
+                    self.transactions.swap_remove(which % self.transactions.len());
+                }
+                Ok(())
+            }
             Step::Pump(times) => {
                 let env = self.env()?;
                 for _ in 0..*times {
@@ -154,6 +185,38 @@ impl Runner {
         }
     }
 
+    fn commit_transaction(&mut self, which: usize) -> Result<(), Failure> {
+        if self.transactions.is_empty() {
+            return Ok(());
+        }
+        let (transaction, others) = self.transactions.swap_remove(which % self.transactions.len());
+        let edits = transaction.edits().to_vec();
+        let is_empty = edits.is_empty();
+        self.history.attempt(&edits);
+        let now = self.history.latest().clone();
+        match transaction.commit(&now, !others) {
+            Ok(true) => {
+                self.history.accepted();
+                if !is_empty {
+                    self.others_have_committed();
+                }
+                Ok(())
+            }
+            Ok(false) => {
+                self.history.refused();
+                Ok(())
+            }
+            Err(error) => {
+                self.history.refused();
+                Err(error)
+            }
+        }
+    }
+
+    fn others_have_committed(&mut self) {
+        self.transactions.iter_mut().for_each(|(_, others)| *others = true);
+    }
+
     fn view(&self, which: usize) -> Option<&(View, ModelEnv)> {
         self.views.get(which % self.views.len().max(1))
     }
@@ -163,11 +226,12 @@ impl Runner {
         found.difference(then).map_or(Ok(()), |difference| wrong(format!("in {view:?}: {difference}")))
     }
 
-    /// Compares all views with what they began with, and ends them.
+    /// Compares all views with what they began with, and ends them. Drops all transactions.
     ///
     /// # Errors
     /// The engine's, or the first difference.
     pub fn end_views(&mut self) -> Result<(), Failure> {
+        self.transactions.clear();
         self.views.iter().try_for_each(|seen| self.compare_view(seen))?;
         self.views.clear();
         Ok(())
@@ -219,6 +283,7 @@ impl Runner {
         match env.commit(&batch) {
             Ok(()) => {
                 self.history.accepted();
+                self.others_have_committed();
                 Ok(())
             }
             Err(error) => {
@@ -271,6 +336,7 @@ impl Runner {
                             .map_err(Failure::Engine)
                             .map(|()| {
                                 self.history.accepted();
+                                self.transactions.iter_mut().for_each(|(_, others)| *others = true);
                                 // A cursor is sure to see a commit only after a seek.
                                 let at = model.at.clone();
                                 cursor.seek(&at);
@@ -302,6 +368,7 @@ impl Runner {
     }
 
     fn abandon(&mut self) {
+        self.transactions.clear();
         self.views.clear();
         if let Some(env) = self.env.take() {
             env.abandon();

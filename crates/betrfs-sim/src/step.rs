@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 
-use betree::{Cut, DictId, Geometry};
+use betree::{Cut, DictId, Geometry, Isolation};
 use seeded::Rng;
 
 use crate::model::{Edit, batch_of};
+use crate::transactions::InTransaction;
 use crate::universe::Universe;
 
 /// The largest batch that the smallest log of a setup takes, in bytes.
 const BATCH_BYTES_MAX: usize = 12 << 10;
 /// How many prefixes of clones the generator remembers.
 const CLONED_MAX: usize = 6;
+/// How many transactions a history has at the same time, at most.
+pub(crate) const TRANSACTIONS_MAX: usize = 4;
 /// How many views a history has at the same time, at most.
 pub(crate) const VIEWS_MAX: usize = 6;
 /// The chance that a key gets one of these prefixes, in per cent.
@@ -95,6 +98,14 @@ pub enum Step {
     GetInView(usize, DictId, Vec<u8>),
     /// Reads all of one of the views.
     ReadView(usize),
+    /// Begins a transaction.
+    BeginTransaction(Isolation),
+    /// Takes steps in one of the transactions, by a number.
+    InTransaction(usize, Vec<InTransaction>),
+    /// Commits one of the transactions.
+    CommitTransaction(usize),
+    /// Drops one of the transactions.
+    DropTransaction(usize),
     /// Does a number of pieces of background work.
     Pump(usize),
     /// Checks the volume.
@@ -120,6 +131,8 @@ pub struct Mix {
     pub checkpoint: usize,
     /// The steps on views.
     pub views: usize,
+    /// The steps on transactions.
+    pub transactions: usize,
     /// [`Step::Pump`]
     pub pump: usize,
     /// [`Step::Check`]
@@ -139,6 +152,7 @@ impl Mix {
         sync: 3,
         checkpoint: 3,
         views: 0,
+        transactions: 0,
         pump: 12,
         check: 2,
         reopen: 2,
@@ -146,6 +160,9 @@ impl Mix {
     };
     /// For views.
     pub const VIEWS: Mix = Mix { commit: 45, views: 40, get: 2, walk: 2, ..Mix::LAWS };
+    /// For transactions.
+    pub const TRANSACTIONS: Mix =
+        Mix { commit: 25, transactions: 70, views: 4, get: 1, walk: 1, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
@@ -154,6 +171,7 @@ impl Mix {
         sync: 14,
         checkpoint: 8,
         views: 0,
+        transactions: 0,
         pump: 13,
         check: 0,
         reopen: 1,
@@ -169,6 +187,7 @@ impl Mix {
         sync: 30,
         checkpoint: 0,
         views: 0,
+        transactions: 0,
         pump: 0,
         check: 0,
         reopen: 0,
@@ -183,6 +202,7 @@ impl Mix {
             (self.sync, Kind::Sync),
             (self.checkpoint, Kind::Checkpoint),
             (self.views, Kind::Views),
+            (self.transactions, Kind::Transactions),
             (self.pump, Kind::Pump),
             (self.check, Kind::Check),
             (self.reopen, Kind::Reopen),
@@ -207,6 +227,7 @@ enum Kind {
     Sync,
     Checkpoint,
     Views,
+    Transactions,
     Pump,
     Check,
     Reopen,
@@ -281,6 +302,7 @@ impl Generator {
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
             Kind::Views => self.views(),
+            Kind::Transactions => self.transactions(),
             Kind::Pump => Step::Pump(self.rng.between(1, 8)),
             Kind::Check => Step::Check,
             Kind::Reopen => Step::Reopen,
@@ -295,6 +317,38 @@ impl Generator {
             30..45 => Step::EndView(which),
             45..75 => Step::GetInView(which, self.dict(), self.key()),
             _ => Step::ReadView(which),
+        }
+    }
+
+    fn transactions(&mut self) -> Step {
+        let which = self.rng.below(TRANSACTIONS_MAX);
+        match self.rng.below(100) {
+            0..20 if self.rng.percent(50) => Step::BeginTransaction(Isolation::Snapshot),
+            0..20 => Step::BeginTransaction(Isolation::Serializable),
+            20..75 => {
+                let count = self.rng.between(1, 5);
+                Step::InTransaction(which, (0..count).map(|_| self.in_transaction()).collect())
+            }
+            75..97 => Step::CommitTransaction(which),
+            _ => Step::DropTransaction(which),
+        }
+    }
+
+    fn in_transaction(&mut self) -> InTransaction {
+        match self.rng.below(100) {
+            0..40 => InTransaction::Edit(self.change()),
+            40..45 => {
+                self.values += 1;
+                InTransaction::Blind(self.dict(), self.key(), format!("{},", self.values).into_bytes())
+            }
+            45..70 => InTransaction::Get(self.dict(), self.key()),
+            70..85 => {
+                let (lo, hi) = self.universe.range(&mut self.rng);
+                let (pairs, is_backward) = (self.rng.between(1, 6), self.rng.percent(50));
+                InTransaction::Scan { dict: self.dict(), lo, hi, pairs, is_backward }
+            }
+            85..94 => InTransaction::Save,
+            _ => InTransaction::RollBack,
         }
     }
 
@@ -466,11 +520,15 @@ mod tests {
 
     #[test]
     fn every_kind_of_step_and_change_comes() {
-        let steps: Vec<Step> = (0..20).flat_map(|seed| history_of_seed(seed, 200, Mix::VIEWS).1).collect();
+        let mixes = [Mix::VIEWS, Mix::TRANSACTIONS];
+        let history = |mix| (0..20).flat_map(move |seed| history_of_seed(seed, 200, mix).1);
+        let steps: Vec<Step> = mixes.into_iter().flat_map(history).collect();
         let shown = format!("{steps:?}");
         let kinds = ["Commit", "Get", "Walk", "Sync", "Checkpoint", "Pump", "Check", "Reopen", "Abandon"];
         let of_views = ["BeginView", "EndView", "GetInView", "ReadView"];
-        for kind in kinds.into_iter().chain(of_views) {
+        let of_transactions =
+            ["BeginTransaction", "CommitTransaction", "DropTransaction", "Blind", "Scan", "RollBack"];
+        for kind in kinds.into_iter().chain(of_views).chain(of_transactions) {
             assert!(shown.contains(kind), "{kind}");
         }
         for kind in ["put(", "delete(", "upsert(", "delete_range(", "clone(", "Next", "Prev", "Seek"] {

@@ -55,6 +55,13 @@ const OF_VIEWS: [Bug; 7] = [
     Bug::EpochGoesOnPastClones,
 ];
 
+const OF_TRANSACTIONS: [Bug; 4] = [
+    Bug::ClonesMissedByTransactions,
+    Bug::ArrivedChangesMissed,
+    Bug::ScansWithoutTheirEnd,
+    Bug::RolledBackChangesCommitted,
+];
+
 /// Bugs that few histories meet, each with the seed of one that does.
 const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
@@ -78,6 +85,9 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_VIEWS {
         find_by_histories(bug, Mix::VIEWS);
+    }
+    for bug in OF_TRANSACTIONS {
+        find_by_histories(bug, Mix::TRANSACTIONS);
     }
     for (bug, seed) in RARE {
         let what = with(bug, || broken_law(bug, seed, Mix::LAWS));

@@ -38,6 +38,7 @@ const MIX: Mix = Mix {
     sync: 5,
     checkpoint: 2,
     views: 0,
+    transactions: 0,
     pump: 20,
     check: 0,
     reopen: 0,

@@ -18,6 +18,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::memtable::Found;
+use crate::planted::{self, Bug};
 use crate::settings::DictId;
 use crate::transaction::{Footprint, Layer, Newer, Overlay, Since};
 use crate::tree::{Cursor, Tree};
@@ -195,8 +196,7 @@ impl Transaction {
     /// # Errors
     /// As [`put`](Transaction::put).
     pub fn upsert(&mut self, dict: DictId, key: &[u8], delta: &[u8]) -> Result<()> {
-        self.upsert_blind(dict, key, delta)?;
-        self.change(dict, 0)?.writes.add_key(dict, key);
+        self.push_upsert(dict, key, delta)?.writes.add_key(dict, key);
         Ok(())
     }
 
@@ -206,9 +206,15 @@ impl Transaction {
     /// # Errors
     /// As [`put`](Transaction::put).
     pub fn upsert_blind(&mut self, dict: DictId, key: &[u8], delta: &[u8]) -> Result<()> {
-        let env = self.env().clone();
-        self.change(dict, key.len() + delta.len())?.upsert(dict, key, delta, &*env.engine.store.upsert);
+        self.push_upsert(dict, key, delta)?;
         Ok(())
+    }
+
+    fn push_upsert(&mut self, dict: DictId, key: &[u8], delta: &[u8]) -> Result<&mut Layer> {
+        let env = self.env().clone();
+        let layer = self.change(dict, key.len() + delta.len())?;
+        layer.upsert(dict, key, delta, &*env.engine.store.upsert);
+        Ok(layer)
     }
 
     /// Removes every key in `[lo, hi)`.
@@ -252,6 +258,9 @@ impl Transaction {
     /// Drops the changes since a savepoint, which stays. What was read since then still counts as read. A
     /// savepoint behind one that was returned to has ended: returning to it drops nothing more.
     pub fn roll_back(&mut self, to: Savepoint) {
+        if planted::is(Bug::RolledBackChangesCommitted) {
+            return;
+        }
         self.layers.truncate(to.0.max(1));
         self.layers.push(Layer::default());
         self.layers.truncate(to.0 + 1);

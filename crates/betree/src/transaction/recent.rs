@@ -8,6 +8,7 @@ use super::{Footprint, Newer};
 use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::message::{Msn, RangeDelete};
+use crate::planted::{self, Bug};
 use crate::settings::DictId;
 
 /// The changes of one memtable that came to the root, or of the ranges of one batch with clones.
@@ -152,7 +153,7 @@ impl Recent {
 
     /// A memtable leaves for the tree.
     pub fn memtable_arrives(&mut self, dict: DictId, memtable: &Memtable) {
-        if self.is_wanted(memtable.last_msn()) {
+        if self.is_wanted(memtable.last_msn()) && !planted::is(Bug::ArrivedChangesMissed) {
             self.push(Changed::of_memtable(dict, memtable));
         }
     }
@@ -160,7 +161,7 @@ impl Recent {
     /// Ranges of a dictionary change without coming to a memtable.
     pub fn ranges_change(&mut self, dict: DictId, ranges: Vec<RangeDelete>) {
         let Some(last_msn) = ranges.iter().map(|range| range.msn).max() else { return };
-        if self.is_wanted(last_msn) {
+        if self.is_wanted(last_msn) && !planted::is(Bug::ClonesMissedByTransactions) {
             self.push(Changed { dict, last_msn, keys: Vec::new(), ends: Vec::new(), ranges });
         }
     }

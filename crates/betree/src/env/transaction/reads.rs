@@ -4,6 +4,7 @@ use betree_platform::sync::Mutex;
 
 use crate::error::Result;
 use crate::key::Cut;
+use crate::planted::{self, Bug};
 use crate::settings::DictId;
 use crate::transaction::Footprint;
 use crate::tree::Cursor;
@@ -56,7 +57,8 @@ impl<'t> TransactionCursor<'t> {
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.cursor.next()?;
         if self.reads.is_some() {
-            let passed = found.map_or_else(|| self.hi.clone(), |(key, _)| Cut::just_after(key));
+            let end = || if planted::is(Bug::ScansWithoutTheirEnd) { Cut::LOW } else { self.hi.clone() };
+            let passed = found.map_or_else(end, |(key, _)| Cut::just_after(key));
             if passed > self.to {
                 self.to = passed;
             }
