@@ -1,0 +1,100 @@
+//! Batches: changes that are made together.
+
+use betree_store::WriteBatch;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::convert::{call, range};
+use crate::dict::Dict;
+
+/// Changes of any dictionaries of one store, made as one: by `commit`, or at the end of a `with` block, which
+/// makes none of them where it ends with an exception.
+#[pyclass(frozen, module = "betree")]
+pub struct Batch(Mutex<WriteBatch>);
+
+impl Batch {
+    pub fn new(batch: WriteBatch) -> Batch {
+        Batch(Mutex::new(batch))
+    }
+
+    fn add(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut WriteBatch) -> betree_store::Result<()> + Send,
+    ) -> PyResult<()> {
+        // Another thread may have it for a commit.
+        call(py, || change(&mut self.0.lock()))
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// Sets the value of a key.
+    fn put(&self, py: Python<'_>, dict: &Dict, key: &[u8], value: &[u8]) -> PyResult<()> {
+        self.add(py, |batch| batch.put(&dict.dict, key, value))
+    }
+
+    /// Removes a key, if it is there.
+    fn delete(&self, py: Python<'_>, dict: &Dict, key: &[u8]) -> PyResult<()> {
+        self.add(py, |batch| batch.delete(&dict.dict, key))
+    }
+
+    /// Changes the value of a key by the dictionary's merge.
+    fn upsert(&self, py: Python<'_>, dict: &Dict, key: &[u8], delta: &[u8]) -> PyResult<()> {
+        self.add(py, |batch| batch.upsert(&dict.dict, key, delta))
+    }
+
+    /// Removes every key from `lo` on and before `hi`.
+    #[pyo3(signature = (dict, lo=None, hi=None))]
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        dict: &Dict,
+        lo: Option<&[u8]>,
+        hi: Option<&[u8]>,
+    ) -> PyResult<()> {
+        self.add(py, |batch| batch.delete_range::<&[u8]>(&dict.dict, range(lo, hi)))
+    }
+
+    /// Removes every key that begins with a prefix.
+    fn delete_prefix(&self, py: Python<'_>, dict: &Dict, prefix: &[u8]) -> PyResult<()> {
+        self.add(py, |batch| batch.delete_prefix(&dict.dict, prefix))
+    }
+
+    /// Makes the changes, and empties the batch. Where it fails, the batch stays as it is.
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        self.add(py, |batch| {
+            batch.commit()?;
+            batch.clear();
+            Ok(())
+        })
+    }
+
+    /// Forgets the changes.
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.0.lock().clear());
+    }
+
+    /// The number of changes.
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.0.lock().len())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (exception, *_raised))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exception: &Bound<'_, PyAny>,
+        _raised: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if exception.is_none() {
+            return self.commit(py);
+        }
+        self.clear(py);
+        Ok(())
+    }
+}

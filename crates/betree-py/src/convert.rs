@@ -1,0 +1,71 @@
+//! Values and errors from one language to the other.
+
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+use betree_store::{Error, Key, Value};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// The class of an error, in `betree/_errors.py`.
+fn class_of(error: &Error) -> &'static str {
+    match error {
+        Error::InUse { .. } => "InUse",
+        Error::NoSuchStore { .. } => "NoSuchStore",
+        Error::NotAStore { .. } => "NotAStore",
+        Error::NewerStore { .. } => "NewerStore",
+        Error::Io { .. } => "SystemFailed",
+        Error::NoSpace { .. } => "NoSpace",
+        Error::ReadOnly { .. } => "ReadOnly",
+        Error::Closed { .. } => "Closed",
+        Error::NoSuchDict { .. } => "NoSuchDict",
+        Error::DictExists { .. } => "DictExists",
+        Error::DictDropped { .. } => "DictDropped",
+        Error::BadName { .. } => "BadName",
+        Error::KeyTooLong { .. } | Error::ValueTooLarge { .. } | Error::BatchTooLarge { .. } => "TooLarge",
+        Error::OtherStore { .. } => "OtherStore",
+        Error::NoMerge { .. }
+        | Error::UnknownMerge { .. }
+        | Error::OtherMerge { .. }
+        | Error::BadMerge { .. }
+        | Error::MergeFailed { .. } => "MergeError",
+        Error::Damaged { .. } => "Damaged",
+        _ => "Error",
+    }
+}
+
+fn raised(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let class = py.import("betree._errors")?.getattr(class_of(error))?;
+    let exception = match error {
+        Error::Io { path, source, .. } => {
+            class.call1((source.raw_os_error(), error.to_string(), path.as_os_str()))?
+        }
+        error => class.call1((error.to_string(),))?,
+    };
+    Ok(PyErr::from_value(exception))
+}
+
+/// Calls the store without Python's lock.
+pub fn call<T: Send>(py: Python<'_>, run: impl FnOnce() -> betree_store::Result<T> + Send) -> PyResult<T> {
+    py.detach(run).map_err(|error| raised(py, &error).unwrap_or_else(|failed| failed))
+}
+
+/// A range of keys, without a bound where there is `None`.
+pub type Range<'a> = (std::ops::Bound<&'a [u8]>, std::ops::Bound<&'a [u8]>);
+
+/// The keys from `lo` on and before `hi`.
+pub fn range<'a>(lo: Option<&'a [u8]>, hi: Option<&'a [u8]>) -> Range<'a> {
+    (lo.map_or(Unbounded, Included), hi.map_or(Unbounded, Excluded))
+}
+
+/// A value.
+pub fn bytes<'py>(py: Python<'py>, value: &Value) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, value)
+}
+
+/// A key and its value.
+pub type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// A key and its value.
+pub fn pair<'py>(py: Python<'py>, (key, value): &(Key, Value)) -> Pair<'py> {
+    (bytes(py, key), bytes(py, value))
+}

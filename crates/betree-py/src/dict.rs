@@ -1,0 +1,160 @@
+//! Dictionaries, as far as Python's mappings need it from here.
+
+use betree_store::DictOptions;
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyBytes};
+
+use crate::convert::{Pair, bytes, call, pair, range};
+use crate::pairs::Pairs;
+use crate::store::Store;
+
+/// A dictionary of a store: an ordered map from bytes to bytes.
+#[pyclass(subclass, frozen, module = "betree")]
+pub struct Dict {
+    pub dict: betree_store::Dict,
+}
+
+#[pymethods]
+impl Dict {
+    /// Opens the dictionary of a name, which is made where there is none and `create` is true: as a clone of
+    /// another, if that is named.
+    #[new]
+    #[pyo3(signature = (store, name, *, create=true, merge=None, clone_of=None))]
+    fn new(
+        store: &Store,
+        name: &str,
+        create: bool,
+        merge: Option<&str>,
+        clone_of: Option<&str>,
+    ) -> PyResult<Dict> {
+        Python::attach(|py| {
+            let dict = call(py, || match (clone_of, merge) {
+                (Some(from), _) => store.store.clone_dict(from, name),
+                (None, _) if !create => store.store.open_dict(name),
+                (None, Some(merge)) => store.store.dict_with(name, &DictOptions::new().merge(merge)),
+                (None, None) => store.store.dict(name),
+            })?;
+            Ok(Dict { dict })
+        })
+    }
+
+    /// The name at the moment.
+    #[getter]
+    fn name(&self) -> String {
+        self.dict.name()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        match call(py, || self.dict.get(key))? {
+            Some(value) => Ok(bytes(py, &value)),
+            None => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
+        }
+    }
+
+    fn __setitem__(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<()> {
+        call(py, || self.dict.put(key, value))
+    }
+
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        call(py, || self.dict.contains(key))
+    }
+
+    /// The value of a key, or the default.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(call(py, || self.dict.get(key))?.map(|value| bytes(py, &value).into_any()).or(default))
+    }
+
+    /// The values of several keys, in the order of these; `None` for those that are not there.
+    fn get_many<'py>(
+        &self,
+        py: Python<'py>,
+        keys: Vec<Bound<'py, PyBytes>>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let found = call(py, || self.dict.get_many(&keys))?;
+        Ok(found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))).collect())
+    }
+
+    /// Removes a key, if it is there, and does not read whether it is: so it is cheaper than `del`.
+    fn delete(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
+        call(py, || self.dict.delete(key))
+    }
+
+    /// Changes the value of a key by the dictionary's merge, without reading it.
+    fn upsert(&self, py: Python<'_>, key: &[u8], delta: &[u8]) -> PyResult<()> {
+        call(py, || self.dict.upsert(key, delta))
+    }
+
+    /// The pairs from the key `lo` on and before `hi`, in the order of the keys or against it.
+    #[pyo3(signature = (lo=None, hi=None, *, reverse=false))]
+    fn range(&self, lo: Option<&[u8]>, hi: Option<&[u8]>, reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_range::<&[u8]>(range(lo, hi)), reverse)
+    }
+
+    /// The pairs whose keys begin with a prefix, in the order of the keys or against it.
+    #[pyo3(signature = (prefix, *, reverse=false))]
+    fn prefix(&self, prefix: &[u8], reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_prefix(prefix), reverse)
+    }
+
+    /// The first pair, or `None`.
+    fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        Ok(call(py, || self.dict.first())?.map(|first| pair(py, &first)))
+    }
+
+    /// The last pair, or `None`.
+    fn last<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        Ok(call(py, || self.dict.last())?.map(|last| pair(py, &last)))
+    }
+
+    /// Takes the first pair out, or returns `None`. Of several threads, each gets another one.
+    fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        Ok(call(py, || self.dict.pop_first())?.map(|first| pair(py, &first)))
+    }
+
+    /// Takes the last pair out, or returns `None`. Of several threads, each gets another one.
+    fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        Ok(call(py, || self.dict.pop_last())?.map(|last| pair(py, &last)))
+    }
+
+    /// Removes every key from `lo` on and before `hi`, at a cost that does not depend on how many there are.
+    #[pyo3(signature = (lo=None, hi=None))]
+    fn delete_range(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<()> {
+        call(py, || self.dict.delete_range::<&[u8]>(range(lo, hi)))
+    }
+
+    /// Removes every key that begins with a prefix, at a cost that does not depend on how many there are.
+    fn delete_prefix(&self, py: Python<'_>, prefix: &[u8]) -> PyResult<()> {
+        call(py, || self.dict.delete_prefix(prefix))
+    }
+
+    /// Removes every key, at a cost that does not depend on how many there are.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        call(py, || self.dict.clear())
+    }
+
+    /// Makes what begins with `to` what begins with `source`, at a cost that does not depend on how much it
+    /// is.
+    fn clone_prefix(&self, py: Python<'_>, source: &[u8], to: &[u8]) -> PyResult<()> {
+        call(py, || self.dict.clone_prefix(source, to))
+    }
+
+    /// As `clone_prefix`, and what began with `source` is gone.
+    fn rename_prefix(&self, py: Python<'_>, source: &[u8], to: &[u8]) -> PyResult<()> {
+        call(py, || self.dict.rename_prefix(source, to))
+    }
+
+    /// The bytes that a range takes in the file, and those of them that no clone shares.
+    #[pyo3(signature = (lo=None, hi=None))]
+    fn estimate(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<(u64, u64)> {
+        let found = call(py, || self.dict.estimate::<&[u8]>(range(lo, hi)))?;
+        Ok((found.stored_bytes, found.exclusive_bytes))
+    }
+}

@@ -1,0 +1,175 @@
+//! Stores: opening, ending, and their dictionaries by name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use betree_store::{Compression, Durability, StoreOptions, merges};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::batch::Batch;
+use crate::convert::call;
+
+/// An open store, and a context manager that closes it.
+#[pyclass(subclass, frozen, module = "betree")]
+pub struct Store {
+    pub store: betree_store::Store,
+    closed: AtomicBool,
+}
+
+/// "commit", "manual", or a number of seconds.
+#[derive(FromPyObject)]
+enum Durable {
+    Every(f64),
+    When(String),
+}
+
+fn no_such(what: &str, name: impl std::fmt::Debug) -> PyErr {
+    PyValueError::new_err(format!("there is no {what} {name:?}"))
+}
+
+impl Durable {
+    fn durability(&self) -> PyResult<Durability> {
+        match self {
+            Durable::Every(seconds) => match Duration::try_from_secs_f64(*seconds) {
+                Ok(period) if !period.is_zero() => Ok(Durability::Every(period)),
+                _ => Err(no_such("durability", seconds)),
+            },
+            Durable::When(when) => match &when[..] {
+                "commit" => Ok(Durability::PerCommit),
+                "manual" => Ok(Durability::Manual),
+                other => Err(no_such("durability", other)),
+            },
+        }
+    }
+}
+
+fn compression_of(name: &str) -> PyResult<Compression> {
+    match name {
+        "none" => Ok(Compression::None),
+        "lz4" => Ok(Compression::Lz4),
+        "zstd" => Ok(Compression::Zstd),
+        other => Err(no_such("compression", other)),
+    }
+}
+
+fn with_merge(options: StoreOptions, name: &str, merge: &str) -> PyResult<StoreOptions> {
+    match merge {
+        "add_u64" => Ok(options.merge_with(name, merges::AddU64)),
+        "add_i64" => Ok(options.merge_with(name, merges::AddI64)),
+        "max" => Ok(options.merge_with(name, merges::Max)),
+        "append" => Ok(options.merge_with(name, merges::Append)),
+        "union_set" => Ok(options.merge_with(name, merges::UnionSet)),
+        other => Err(no_such("merge", other)),
+    }
+}
+
+#[pymethods]
+impl Store {
+    /// Opens the store in a file, or makes one.
+    #[new]
+    #[pyo3(signature = (path, *, create=true, read_only=false, cache_bytes=None, compression=None,
+        durability=None, merges=None))]
+    #[allow(clippy::too_many_arguments)] // By their names.
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        create: bool,
+        read_only: bool,
+        cache_bytes: Option<usize>,
+        compression: Option<&str>,
+        durability: Option<Durable>,
+        merges: Option<BTreeMap<String, String>>,
+    ) -> PyResult<Store> {
+        let mut options = betree_store::Store::options().create(create).read_only(read_only);
+        if let Some(bytes) = cache_bytes {
+            options = options.cache_bytes(bytes);
+        }
+        if let Some(name) = compression {
+            options = options.compression(compression_of(name)?);
+        }
+        if let Some(durable) = durability {
+            options = options.durability(durable.durability()?);
+        }
+        for (name, merge) in merges.unwrap_or_default() {
+            options = with_merge(options, &name, &merge)?;
+        }
+        let store = call(py, || options.open(&path))?;
+        Ok(Store { store, closed: AtomicBool::new(false) })
+    }
+
+    /// The path with which it was opened.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.store.path().to_owned()
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// The names of all dictionaries, in order.
+    fn dicts(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.store.dicts())
+    }
+
+    /// Renames a dictionary. Objects that stand for it stay good.
+    fn rename_dict(&self, py: Python<'_>, name: &str, to: &str) -> PyResult<()> {
+        call(py, || self.store.rename_dict(name, to))
+    }
+
+    /// Removes a dictionary with all that it holds, at a cost that does not depend on that.
+    fn drop_dict(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        call(py, || self.store.drop_dict(name))
+    }
+
+    /// An empty batch, for a `with` block.
+    fn batch(&self) -> Batch {
+        Batch::new(self.store.batch())
+    }
+
+    /// Makes all changes durable that were made before the call.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        call(py, || self.store.sync())
+    }
+
+    /// Counters of what it has done, and what it takes.
+    fn stats(&self, py: Python<'_>) -> BTreeMap<&'static str, u64> {
+        let stats = py.detach(|| self.store.stats());
+        let mut all: BTreeMap<_, _> = stats.engine.iter().collect();
+        all.extend([
+            ("used_bytes", stats.used_bytes),
+            ("free_bytes", stats.free_bytes),
+            ("dicts", stats.dicts as u64),
+        ]);
+        all
+    }
+
+    /// Walks through everything in the file; what is wrong with it, a line each.
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let found = call(py, || self.store.check())?;
+        Ok(found.iter().map(ToString::to_string).collect())
+    }
+
+    /// Makes everything durable, and releases the file. Closed again, it does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.closed() {
+            call(py, || self.store.close())?;
+            self.closed.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+}
