@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use betree::{Batch, Cut, DictId, Env, Geometry, Options, Replace};
+use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Options, Replace};
 use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
 use shuttle::thread;
 
@@ -367,5 +367,63 @@ fn a_view_sees_each_batch_in_all_dictionaries_or_in_none_and_never_changes() {
             assert_eq!(problems(&env), Vec::<String>::new());
         },
         schedules(100),
+    );
+}
+
+#[test]
+fn serializable_transactions_have_an_order_in_every_schedule() {
+    shuttle::check_random(
+        || {
+            let env = Arc::new(open(&Disk::holding(formatted()), 4 << 10));
+            put(&env, b"a", b"1");
+            put(&env, b"b", b"1");
+            let worker = {
+                let env = env.clone();
+                thread::spawn(move || env.run_worker())
+            };
+            // Each takes one of two things away if both are there: one at least stays.
+            let takers: Vec<_> = [b"a", b"b"]
+                .into_iter()
+                .map(|mine| {
+                    let env = env.clone();
+                    thread::spawn(move || {
+                        env.run(Isolation::Serializable, |transaction| {
+                            let there = [b"a", b"b"].map(|key| transaction.get(D, key).unwrap().is_some());
+                            if there == [true, true] {
+                                transaction.delete(D, mine)?;
+                            }
+                            Ok(())
+                        })
+                        .unwrap();
+                    })
+                })
+                .collect();
+            let counters: Vec<_> = (0..2)
+                .map(|_| {
+                    let env = env.clone();
+                    thread::spawn(move || {
+                        for _ in 0..3 {
+                            env.run(Isolation::Snapshot, |transaction| {
+                                let count = transaction.get(OTHER, b"count")?.map_or(0, |value| value[0]);
+                                transaction.put(OTHER, b"count", &[count + 1])
+                            })
+                            .unwrap();
+                        }
+                    })
+                })
+                .collect();
+            let checkpointer = {
+                let env = env.clone();
+                thread::spawn(move || env.checkpoint().unwrap())
+            };
+            takers.into_iter().chain(counters).chain([checkpointer]).for_each(|t| t.join().unwrap());
+            let left = [b"a", b"b"].map(|key| env.get(D, key).unwrap().is_some());
+            assert_ne!(left, [false, false], "both were taken");
+            assert_eq!(env.get(OTHER, b"count").unwrap(), Some(vec![6]), "a count was lost");
+            env.stop();
+            worker.join().unwrap();
+            assert_eq!(problems(&env), Vec::<String>::new());
+        },
+        schedules(150),
     );
 }
