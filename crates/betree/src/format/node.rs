@@ -101,7 +101,7 @@ pub struct RunRef {
     pub raw_len: u32,
     /// The compression.
     pub stored_as: StoredAs,
-    /// The number of range deletes in it, at most [`RANGES_MAX`].
+    /// The number of range deletes in it, at most 2²⁴ - 1.
     pub ranges: u32,
     /// xxh3-64 of the stored bytes.
     pub checksum: u64,
