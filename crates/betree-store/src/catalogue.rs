@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, Env};
 
+use crate::iter::Steps;
 use crate::keys::{CATALOGUE, ENGINE_DICT};
 use crate::merge::Merges;
 use crate::shared::DictState;
@@ -87,19 +88,45 @@ pub(crate) fn put_generation(batch: &mut Batch, generation: u64) {
 
 /// Puts the entry of a dictionary under a name.
 pub(crate) fn put_entry(batch: &mut Batch, name: &str, entry: &Entry) {
-    let mut bytes = vec![ENTRY_VERSION];
-    bytes.extend(entry.number.to_le_bytes());
-    bytes.push(if entry.has_parts { HAS_PARTS } else { 0 });
-    bytes.extend(entry.merge.iter().flat_map(|merge| merge.bytes()));
-    batch.put(ENGINE_DICT, &key(NAMES, name.as_bytes()), &bytes);
+    batch.put(ENGINE_DICT, &name_key(name), &entry.stored());
 }
 
 /// Removes the entry of a name.
 pub(crate) fn delete_entry(batch: &mut Batch, name: &str) {
-    batch.delete(ENGINE_DICT, &key(NAMES, name.as_bytes()));
+    batch.delete(ENGINE_DICT, &name_key(name));
 }
 
-fn entry_of(name: &str, bytes: &[u8]) -> Result<Entry, Refusal> {
+/// The key of a name's entry.
+pub(crate) fn name_key(name: &str) -> Vec<u8> {
+    key(NAMES, name.as_bytes())
+}
+
+impl Entry {
+    /// The stored form.
+    pub fn stored(&self) -> Vec<u8> {
+        let mut bytes = vec![ENTRY_VERSION];
+        bytes.extend(self.number.to_le_bytes());
+        bytes.push(if self.has_parts { HAS_PARTS } else { 0 });
+        bytes.extend(self.merge.iter().flat_map(|merge| merge.bytes()));
+        bytes
+    }
+}
+
+/// The names and entries in their order, as `open` reads them.
+pub(crate) fn entries<'c>(open: impl FnOnce(Cut, Cut) -> Steps<'c>) -> Result<Vec<(String, Entry)>, Refusal> {
+    let names = key(NAMES, b"");
+    let mut steps = open(Cut::before(names.clone()), Cut::after(names.clone()));
+    let mut entries = Vec::new();
+    while let Some((name, entry)) = steps.next()? {
+        let name = name.get(names.len()..).and_then(|name| std::str::from_utf8(name).ok());
+        let name = name.ok_or_else(|| Refusal::Damaged("the name of a dictionary is no text".into()))?;
+        entries.push((name.into(), entry_of(name, entry)?));
+    }
+    Ok(entries)
+}
+
+/// The entry of a name in its stored form.
+pub(crate) fn entry_of(name: &str, bytes: &[u8]) -> Result<Entry, Refusal> {
     let damaged = || Refusal::Damaged(format!("the entry of the dictionary {name:?} is none"));
     let (version, rest) = bytes.split_first().ok_or_else(damaged)?;
     if *version > ENTRY_VERSION {
@@ -136,25 +163,18 @@ impl Catalogue {
         let opening =
             number(env, GENERATION)?.map_or(0, |last| (u64::from_le_bytes(last) >> GENERATIONS_BITS) + 1);
         let mut dicts = BTreeMap::new();
-        let names = key(NAMES, b"");
-        let mut cursor = env.cursor(ENGINE_DICT, Cut::before(names.clone()), Cut::after(names.clone()));
-        while let Some((name, entry)) = cursor.next()? {
-            let name = name.get(names.len()..).and_then(|name| std::str::from_utf8(name).ok());
-            let name = name.ok_or_else(|| Refusal::Damaged("the name of a dictionary is no text".into()))?;
-            let dict = entry_of(name, entry)?;
+        for (name, dict) in entries(|lo, hi| Steps::Plain(env.cursor(ENGINE_DICT, lo, hi)))? {
             if dict.number == CATALOGUE || dict.number >= next {
                 return Err(Refusal::Damaged(format!(
                     "the dictionary {name:?} has a number that was not given out"
                 )));
             }
             if let Some(merge) = dict.merge.as_ref().filter(|merge| !merges.has(merge)) {
-                return Err(Refusal::UnknownMerge { merge: merge.clone(), dict: name.into() });
+                return Err(Refusal::UnknownMerge { merge: merge.clone(), dict: name });
             }
-            dicts.insert(name.into(), Arc::new(DictState::new(name, dict)));
+            let state = Arc::new(DictState::new(&name, dict));
+            dicts.insert(name, state);
         }
         Ok(Catalogue { dicts, next, generation: opening << GENERATIONS_BITS })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use betree::{Batch, Cut};
 use crate::batch::WriteBatch;
 use crate::bytes::{Key, Value};
 use crate::error::{Error, Result};
-use crate::iter::Iter;
+use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, KEY_BYTES_MAX, Keys};
 use crate::merge::number_of;
 use crate::owned::OwnedIter;
@@ -85,22 +85,7 @@ impl Dict {
     /// # Errors
     /// As [`get`](Dict::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        let mut order: Vec<(&[u8], usize)> = keys.iter().map(AsRef::as_ref).zip(0..).collect();
-        // In the order of the file, so that what lies together is read once.
-        order.sort_unstable();
-        let mut found: Vec<Option<Value>> = vec![None; keys.len()];
-        let mut last: Option<(&[u8], Option<Value>)> = None;
-        for (key, place) in order {
-            let value = match last {
-                Some((known, value)) if known == key => value,
-                _ => self.get(key)?,
-            };
-            if let Some(place) = found.get_mut(place) {
-                place.clone_from(&value);
-            }
-            last = Some((key, value));
-        }
-        Ok(found)
+        keys::in_order(keys, |key| self.get(key))
     }
 
     /// Whether there is a value of a key.
@@ -199,12 +184,12 @@ impl Dict {
     /// # }
     /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter<'_> {
-        Iter::new(self, &Keys::of(&range))
+        Iter::new(Source::Dict(self), &Keys::of(&range))
     }
 
     /// The pairs whose keys begin with a prefix, in their order, from both ends.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter<'_> {
-        Iter::new(self, &Keys::Prefix(prefix.as_ref().to_vec()))
+        Iter::new(Source::Dict(self), &Keys::Prefix(prefix.as_ref().to_vec()))
     }
 
     /// As [`range`](Dict::range), with an iterator that keeps the dictionary.
@@ -353,6 +338,10 @@ impl Dict {
     /// As [`clone_prefix`](Dict::clone_prefix).
     pub fn rename_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
+        if from == to {
+            // The engine would delete it: a clone onto itself adds nothing.
+            return self.state.refuse_if_dropped();
+        }
         self.change(|batch| {
             self.prefixes(from, to).for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
         })

@@ -141,8 +141,22 @@ pub enum Error {
         /// The largest that is allowed.
         limit_bytes: usize,
     },
-    /// A batch holds changes of a dictionary of another store.
-    #[error("the dictionary {dict:?} belongs to another store than the batch")]
+    /// A transaction has more changes than one can have: a sixteenth of the cache, and no more than a batch.
+    #[error("a transaction of {bytes} bytes is over the limit of {limit_bytes}")]
+    TransactionTooLarge {
+        /// The size that it would have.
+        bytes: usize,
+        /// The largest that is allowed.
+        limit_bytes: usize,
+    },
+    /// The view, or that of the transaction, ended because the store needs the space of what it holds.
+    #[error("{}: the view has ended, because the store needs its space", path.display())]
+    ViewEnded {
+        /// The store's file.
+        path: PathBuf,
+    },
+    /// A batch or a transaction holds changes of a dictionary of another store.
+    #[error("the dictionary {dict:?} belongs to another store")]
     OtherStore {
         /// The dictionary.
         dict: String,

@@ -1,31 +1,121 @@
 //! Iterators over ranges.
 
-use betree::{Cursor, Cut};
+use betree::{Cursor, Cut, TransactionCursor};
 
 use crate::bytes::{Key, Value};
 use crate::dict::Dict;
 use crate::error::Result;
 use crate::keys::{ENGINE_DICT, Keys, user_key};
 use crate::parts;
+use crate::shared::Shared;
+use crate::transaction::Transaction;
+use crate::view::ViewDict;
 
 /// The pairs of a range, from both ends. It ends with the first error.
 ///
-/// It is no snapshot: it reads a part at a time, and meets what is changed in the parts that it has not read.
-/// It never returns a key twice, and its keys are in order.
+/// That of a view or of a transaction reads the one moment of these. That of a dictionary is no snapshot: it
+/// reads a part at a time, and meets what is changed in the parts that it has not read. So it holds no space,
+/// and does not end where that is short. It never returns a key twice, and its keys are in order.
 pub struct Iter<'d> {
-    pub(crate) dict: &'d Dict,
+    pub(crate) source: Source<'d>,
     pub(crate) lo: Cut,
     pub(crate) hi: Cut,
-    pub(crate) front: Option<Cursor<'d>>,
-    pub(crate) back: Option<Cursor<'d>>,
+    pub(crate) front: Option<Steps<'d>>,
+    pub(crate) back: Option<Steps<'d>>,
     pub(crate) is_done: bool,
 }
 
+/// What an iterator reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'d> {
+    /// A dictionary as it is when it is read.
+    Dict(&'d Dict),
+    /// A dictionary as it was.
+    View(&'d ViewDict),
+    /// A dictionary as a transaction sees it.
+    Transaction(&'d Transaction, &'d Dict),
+}
+
+/// A cursor of the engine.
+pub(crate) enum Steps<'c> {
+    Plain(Cursor<'c>),
+    /// It notes what was read.
+    Noted(TransactionCursor<'c>),
+}
+
+impl Steps<'_> {
+    pub fn next(&mut self) -> betree::Result<Option<(&[u8], &[u8])>> {
+        match self {
+            Steps::Plain(cursor) => cursor.next(),
+            Steps::Noted(cursor) => cursor.next(),
+        }
+    }
+
+    fn prev(&mut self) -> betree::Result<Option<(&[u8], &[u8])>> {
+        match self {
+            Steps::Plain(cursor) => cursor.prev(),
+            Steps::Noted(cursor) => cursor.prev(),
+        }
+    }
+
+    fn seek(&mut self, to: &Cut) {
+        match self {
+            Steps::Plain(cursor) => cursor.seek(to),
+            Steps::Noted(cursor) => cursor.seek(to),
+        }
+    }
+}
+
+impl<'d> Source<'d> {
+    fn number(self) -> u32 {
+        match self {
+            Source::Dict(dict) => dict.state.number,
+            Source::View(dict) => dict.number,
+            Source::Transaction(_, dict) => dict.state.number,
+        }
+    }
+
+    fn shared(self) -> &'d Shared {
+        match self {
+            Source::Dict(dict) => &dict.shared,
+            Source::View(dict) => dict.shared(),
+            Source::Transaction(transaction, _) => transaction.shared(),
+        }
+    }
+
+    fn open(self, lo: &Cut, hi: &Cut) -> Steps<'d> {
+        let (lo, hi) = (lo.clone(), hi.clone());
+        match self {
+            Source::Dict(dict) => Steps::Plain(dict.shared.env.cursor(ENGINE_DICT, lo, hi)),
+            Source::View(dict) => Steps::Plain(dict.engine().cursor(ENGINE_DICT, lo, hi)),
+            Source::Transaction(transaction, _) => Steps::Noted(transaction.cursor(lo, hi)),
+        }
+    }
+
+    /// What is gone may be gone because the dictionary is.
+    fn refuse_if_dropped(self) -> Result<()> {
+        match self {
+            Source::Dict(dict) => dict.state.refuse_if_dropped(),
+            Source::View(_) => Ok(()),
+            Source::Transaction(transaction, dict) => transaction.refuse(dict),
+        }
+    }
+
+    /// The value in what was read of a key; `None` if the key was removed meanwhile.
+    fn value_of(self, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
+        match self {
+            Source::Dict(Dict { shared, state }) => parts::value_of(shared, state, key, read),
+            Source::View(dict) => dict.value_of(key, read).map(Some),
+            Source::Transaction(transaction, dict) => transaction.value_of(dict, key, read).map(Some),
+        }
+    }
+}
+
 impl<'d> Iter<'d> {
-    pub(crate) fn new(dict: &'d Dict, keys: &Keys) -> Iter<'d> {
-        let (lo, hi) = keys.pairs(dict.state.number);
+    pub(crate) fn new(source: Source<'d>, keys: &Keys) -> Iter<'d> {
+        let (lo, hi) = keys.pairs(source.number());
         let is_done = lo >= hi;
-        Iter { dict, lo, hi, front: None, back: None, is_done }
+        Iter { source, lo, hi, front: None, back: None, is_done }
     }
 
     /// Takes a step; the other end stands where its last key was, so the two meet at a key.
@@ -39,24 +129,21 @@ impl<'d> Iter<'d> {
     }
 
     fn take_step(&mut self, is_forward: bool) -> Result<Option<(Key, Value)>> {
-        let Dict { shared, state } = self.dict;
+        let shared = self.source.shared();
         loop {
             shared.refuse_if_closed()?;
             let found = if is_forward { self.find_next() } else { self.find_prev() };
-            // What is gone may be gone because the dictionary is.
-            state.refuse_if_dropped()?;
+            self.source.refuse_if_dropped()?;
             let Some((key, read)) = found.map_err(|error| shared.error(error))? else { return Ok(None) };
             // A large value may be gone by now, as if it had not been met.
-            if let Some(value) = parts::value_of(shared, state, &key, read)? {
+            if let Some(value) = self.source.value_of(&key, read)? {
                 return Ok(Some((key, value)));
             }
         }
     }
 
     fn find_next(&mut self) -> betree::Result<Option<(Key, Vec<u8>)>> {
-        let env = &self.dict.shared.env;
-        let front =
-            self.front.get_or_insert_with(|| env.cursor(ENGINE_DICT, self.lo.clone(), self.hi.clone()));
+        let front = self.front.get_or_insert_with(|| self.source.open(&self.lo, &self.hi));
         let Some((key, value)) = front.next()?.filter(|(key, _)| self.hi.is_above(key)) else {
             return Ok(None);
         };
@@ -65,9 +152,8 @@ impl<'d> Iter<'d> {
     }
 
     fn find_prev(&mut self) -> betree::Result<Option<(Key, Vec<u8>)>> {
-        let env = &self.dict.shared.env;
         let back = self.back.get_or_insert_with(|| {
-            let mut back = env.cursor(ENGINE_DICT, self.lo.clone(), self.hi.clone());
+            let mut back = self.source.open(&self.lo, &self.hi);
             back.seek(&self.hi);
             back
         });
@@ -97,6 +183,6 @@ impl std::iter::FusedIterator for Iter<'_> {}
 
 impl std::fmt::Debug for Iter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Iter({:?} to {:?} of {:?})", self.lo, self.hi, self.dict)
+        write!(f, "Iter({:?} to {:?} of {:?})", self.lo, self.hi, self.source)
     }
 }

@@ -12,6 +12,8 @@ use std::ops::{Bound, RangeBounds};
 
 use betree::{Cut, DictId};
 
+use crate::error::Result;
+
 /// The one dictionary of the engine.
 pub(crate) const ENGINE_DICT: DictId = DictId(0);
 /// The prefix of the catalogue; no dictionary has it.
@@ -46,6 +48,42 @@ pub(crate) fn pair_key(number: u32, key: &[u8]) -> Vec<u8> {
 pub(crate) fn user_key(engine_key: &[u8]) -> (u32, &[u8]) {
     let (head, key) = engine_key.split_at_checked(HEAD_BYTES).unwrap_or_default();
     (head.first_chunk().map_or(CATALOGUE, |number| u32::from_be_bytes(*number)), key)
+}
+
+/// What a key of the engine stands for.
+pub(crate) enum Meaning {
+    /// The name of a dictionary.
+    Name(String),
+    /// All of a dictionary.
+    Dict(u32),
+    /// A key of a dictionary, or of its values in parts.
+    Pair(u32, Vec<u8>),
+}
+
+/// What a key of the engine, or the place where a range of them begins, stands for.
+pub(crate) fn meaning(engine_key: &[u8]) -> Meaning {
+    let Some((number, rest)) = engine_key.split_first_chunk() else { return Meaning::Dict(CATALOGUE) };
+    match (u32::from_be_bytes(*number), rest.split_first()) {
+        (number, None) => Meaning::Dict(number),
+        (CATALOGUE, Some((_, name))) => Meaning::Name(String::from_utf8_lossy(name).into_owned()),
+        (number, Some((&PARTS, escaped))) => Meaning::Pair(number, unescaped(escaped)),
+        (number, Some((_, key))) => Meaning::Pair(number, key.to_vec()),
+    }
+}
+
+/// The key in one that was escaped.
+fn unescaped(escaped: &[u8]) -> Vec<u8> {
+    let mut key = Vec::new();
+    let mut rest = escaped;
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = match rest.strip_prefix(&ESCAPED) {
+            Some(behind) => behind,
+            None if *byte == 0 => break,
+            None => behind,
+        };
+        key.push(*byte);
+    }
+    key
 }
 
 /// The cuts around all that a dictionary has.
@@ -84,6 +122,29 @@ pub(crate) fn parts_of_value(number: u32, key: &[u8], generation: u64) -> Vec<u8
 pub(crate) fn key_bytes_max_of_parts(key: &[u8]) -> usize {
     let zeros = key.iter().filter(|byte| **byte == 0).count();
     KEY_BYTES_MAX.saturating_sub(PART_TAIL_BYTES + zeros)
+}
+
+/// What a reader returns for several keys, in the order of these; each is read once.
+pub(crate) fn in_order<K: AsRef<[u8]>, V: Clone>(
+    keys: &[K],
+    mut get: impl FnMut(&[u8]) -> Result<Option<V>>,
+) -> Result<Vec<Option<V>>> {
+    let mut order: Vec<(&[u8], usize)> = keys.iter().map(AsRef::as_ref).zip(0..).collect();
+    // In the order of the file, so that what lies together is read once.
+    order.sort_unstable();
+    let mut found: Vec<Option<V>> = vec![None; keys.len()];
+    let mut last: Option<(&[u8], Option<V>)> = None;
+    for (key, place) in order {
+        let value = match last {
+            Some((known, value)) if known == key => value,
+            _ => get(key)?,
+        };
+        if let Some(place) = found.get_mut(place) {
+            place.clone_from(&value);
+        }
+        last = Some((key, value));
+    }
+    Ok(found)
 }
 
 /// Some keys of a dictionary.

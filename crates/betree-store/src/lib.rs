@@ -4,7 +4,8 @@
 //! changes several of them together, wholly or not at all. A range of keys is a value: it is
 //! [cloned](Dict::clone_prefix), renamed and [deleted](Dict::delete_range) whole, at a cost that does not
 //! depend on what it holds, and so is a whole dictionary ([`Store::clone_dict`]). An [upsert](Dict::upsert)
-//! changes a value without reading it.
+//! changes a value without reading it. A [`View`] reads one moment of all dictionaries, and a
+//! [`Transaction`] changes what it has read, if nobody else has meanwhile.
 //!
 //! ```
 //! # fn main() -> betree_store::Result<()> {
@@ -35,6 +36,8 @@
 //! | read | [`Dict::get`], [`Dict::get_many`], [`Dict::range`], [`Dict::prefix`] |
 //! | change | [`Dict::put`], [`Dict::delete`], [`Dict::upsert`], [`Store::batch`] |
 //! | change ranges | [`Dict::delete_range`], [`Dict::clone_prefix`], [`Dict::rename_prefix`] |
+//! | read one moment | [`Store::view`], [`View::dict`] |
+//! | change what was read | [`Store::run`], [`Store::begin`], [`Transaction`] |
 //! | make changes durable | [`Durability`], [`Store::sync`] |
 //! | look at it | [`Store::stats`], [`Store::check`], [`Dict::estimate`] |
 //!
@@ -43,16 +46,22 @@
 //! Each change, and each batch, is seen and survives a crash wholly or not at all, and changes survive in the
 //! order in which they were made: what a crash takes is the last of them. [`Durability`] says when none can
 //! be taken any more. Store, dictionaries and batches are `Send` and `Sync`; one thread's changes are seen by
-//! the others when the call returns. An iterator is no snapshot: it meets changes that are made ahead of it.
+//! the others when the call returns. An iterator of a dictionary is no snapshot: it meets changes that are
+//! made ahead of it. That of a [`ViewDict`] reads one moment, whose space is held while the view lasts.
+//!
+//! A transaction sees one moment and its own changes, and commits only if nothing that it depends on was
+//! changed since: with [`Isolation::Snapshot`] what it changes itself, with [`Isolation::Serializable`] what
+//! it has read. A [`Conflict`] names dictionary and key; [`Store::run`] tries again.
 //!
 //! # Limits
 //!
 //! A value has up to [`VALUE_BYTES_MAX`] bytes, 64 MiB. One above 1 MiB (of a store with a small log above a
 //! sixteenth of that) is stored in parts, with its key, and only where the dictionary has no merge. From the
 //! first of them on, a put or a delete in that dictionary reads what it replaces, to remove the parts; others
-//! read nothing. A batch has up to an eighth of the log, 8 MiB, beside values in parts. A key has up to
-//! [`KEY_BYTES_MAX`] bytes, the name of a dictionary up to [`NAME_BYTES_MAX`]. One process
-//! has a store open at a time.
+//! read nothing. A batch has up to an eighth of the log, 8 MiB, beside values in parts. A transaction has up
+//! to a sixteenth of the cache, 4 MiB, and no more than a batch; values that would be stored in parts are
+//! refused in it. A key has up to [`KEY_BYTES_MAX`] bytes, the name of a dictionary up to
+//! [`NAME_BYTES_MAX`]. One process has a store open at a time.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -74,7 +83,9 @@ mod owned;
 mod parts;
 mod shared;
 mod store;
+mod transaction;
 mod value;
+mod view;
 
 pub use batch::WriteBatch;
 pub use betree::{Compression, Finding, FindingCode, Place};
@@ -88,3 +99,5 @@ pub use options::{DictOptions, Durability, StoreOptions};
 pub use owned::OwnedIter;
 pub use parts::VALUE_BYTES_MAX;
 pub use store::{Stats, Store};
+pub use transaction::{Conflict, Isolation, Outcome, Savepoint, Transaction};
+pub use view::{View, ViewDict};

@@ -13,7 +13,7 @@ use crate::options::DictOptions;
 use crate::shared::DictState;
 use crate::store::Store;
 
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     match name.len() {
         1..=NAME_BYTES_MAX => Ok(()),
         _ => Err(Error::BadName { name: name.into(), why: "a name has between 1 and 255 bytes" }),
@@ -128,9 +128,7 @@ impl Store {
     /// # Errors
     /// [`Error::DictExists`], [`Error::BadName`], [`Error::UnknownMerge`], and those of a commit.
     pub fn create(&self, name: &str, options: &DictOptions) -> Result<Dict> {
-        if let Some(merge) = options.merge.as_ref().filter(|merge| !self.shared.merges.has(merge)) {
-            return Err(Error::UnknownMerge { merge: merge.clone(), dict: Some(name.into()) });
-        }
+        self.shared.refuse_unknown_merge(name, options)?;
         self.add(name, None, |number| Entry { number, has_parts: false, merge: options.merge.clone() })
     }
 

@@ -7,8 +7,9 @@ use betree::Cut;
 use crate::bytes::{Key, Value};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::iter::Iter;
+use crate::iter::{Iter, Source};
 use crate::keys::Keys;
+use crate::view::ViewDict;
 
 /// The pairs that are read at once: of the first time, and the most.
 const PAIRS_AT_ONCE: [usize; 2] = [4, 256];
@@ -17,9 +18,9 @@ const BYTES_AT_ONCE: usize = 256 << 10;
 
 /// As [`Iter`], but it keeps its dictionary, and with it the store open.
 ///
-/// It reads some pairs at a time, and meets what is changed behind those.
+/// It reads some pairs at a time; that of no view meets what is changed behind those.
 pub struct OwnedIter {
-    dict: Dict,
+    dict: OwnedSource,
     /// What is not read yet.
     lo: Cut,
     hi: Cut,
@@ -32,9 +33,38 @@ pub struct OwnedIter {
     at_once: usize,
 }
 
+/// What it keeps.
+#[derive(Debug)]
+pub(crate) enum OwnedSource {
+    Dict(Dict),
+    View(ViewDict),
+}
+
+impl OwnedSource {
+    fn lent(&self) -> Source<'_> {
+        match self {
+            OwnedSource::Dict(dict) => Source::Dict(dict),
+            OwnedSource::View(dict) => Source::View(dict),
+        }
+    }
+}
+
+impl From<Dict> for OwnedSource {
+    fn from(dict: Dict) -> OwnedSource {
+        OwnedSource::Dict(dict)
+    }
+}
+
+impl From<ViewDict> for OwnedSource {
+    fn from(dict: ViewDict) -> OwnedSource {
+        OwnedSource::View(dict)
+    }
+}
+
 impl OwnedIter {
-    pub(crate) fn new(dict: Dict, keys: &Keys) -> OwnedIter {
-        let Iter { lo, hi, is_done, .. } = Iter::new(&dict, keys);
+    pub(crate) fn new(dict: impl Into<OwnedSource>, keys: &Keys) -> OwnedIter {
+        let dict = dict.into();
+        let Iter { lo, hi, is_done, .. } = Iter::new(dict.lent(), keys);
         let [at_once, _] = PAIRS_AT_ONCE;
         let (ahead, behind) = Default::default();
         OwnedIter { dict, lo, hi, is_read: is_done, ahead, behind, failure: None, at_once }
@@ -42,7 +72,8 @@ impl OwnedIter {
 
     fn read(&mut self, is_forward: bool) {
         let (lo, hi) = (self.lo.clone(), self.hi.clone());
-        let mut iter = Iter { dict: &self.dict, lo, hi, front: None, back: None, is_done: self.is_read };
+        let mut iter =
+            Iter { source: self.dict.lent(), lo, hi, front: None, back: None, is_done: self.is_read };
         let to = if is_forward { &mut self.ahead } else { &mut self.behind };
         let mut bytes = 0;
         while to.len() < self.at_once && bytes < BYTES_AT_ONCE {

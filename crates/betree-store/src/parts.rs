@@ -1,7 +1,7 @@
 //! Large values: stored in parts that are committed before the pair that refers to them, so that a reader,
 //! and a crash, meet the old value or the new one, each whole.
 
-use betree::{Batch, Cut};
+use betree::{Batch, Cursor, Cut, View};
 
 use crate::bytes::Value;
 use crate::catalogue;
@@ -64,10 +64,17 @@ impl Large<'_> {
     }
 }
 
-/// The value that a reference leads to; `None` if its parts are not all there: it was replaced meanwhile.
-fn read_parts(shared: &Shared, number: u32, key: &[u8], reference: Reference) -> Result<Option<Value>> {
+/// The value that a reference leads to, as `open` reads its parts; `None` if they are not all there: it was
+/// replaced meanwhile.
+fn read_parts<'c>(
+    shared: &Shared,
+    number: u32,
+    key: &[u8],
+    reference: Reference,
+    open: impl FnOnce(Cut, Cut) -> Cursor<'c>,
+) -> Result<Option<Value>> {
     let parts = keys::parts_of_value(number, key, reference.generation);
-    let mut cursor = shared.env.cursor(ENGINE_DICT, Cut::before(parts.clone()), Cut::after(parts));
+    let mut cursor = open(Cut::before(parts.clone()), Cut::after(parts));
     let mut value = Vec::new();
     while let Some((_, part)) = cursor.next().map_err(|error| shared.error(error))? {
         if value.len() + part.len() > VALUE_BYTES_MAX {
@@ -85,31 +92,52 @@ pub(crate) fn value_of(
     key: &[u8],
     read: Vec<u8>,
 ) -> Result<Option<Value>> {
+    let open = |lo, hi| shared.env.cursor(ENGINE_DICT, lo, hi);
     let mut stored = Stored::of(read);
     loop {
         let reference = match stored {
             Stored::Whole(value) => return Ok(Some(value.into())),
-            Stored::Unknown => return Err(damaged(shared, dict, "is stored in a form that is not known")),
+            Stored::Unknown => return Err(damaged(shared, &dict.name(), UNKNOWN_FORM)),
             Stored::Parts(reference) => reference,
         };
-        if let Some(value) = read_parts(shared, dict.number, key, reference)? {
+        if let Some(value) = read_parts(shared, dict.number, key, reference, open)? {
             return Ok(Some(value));
         }
         let again = shared.env.get(ENGINE_DICT, &keys::pair_key(dict.number, key));
         let Some(again) = again.map_err(|error| shared.error(error))? else { return Ok(None) };
         stored = Stored::of(again);
-        if stored == Stored::Parts(reference) && read_parts(shared, dict.number, key, reference)?.is_none() {
+        if stored == Stored::Parts(reference)
+            && read_parts(shared, dict.number, key, reference, open)?.is_none()
+        {
             dict.refuse_if_dropped()?;
-            return Err(damaged(shared, dict, "refers to parts that are not there"));
+            return Err(damaged(shared, &dict.name(), NO_PARTS));
         }
     }
 }
 
-fn damaged(shared: &Shared, dict: &DictState, what: &str) -> Error {
-    Error::Damaged {
-        path: shared.path.clone(),
-        why: format!("a value of the dictionary {:?} {what}", dict.name()),
+/// The value in what was read of a key, as of the moment of a view.
+pub(crate) fn value_then(
+    shared: &Shared,
+    view: &View,
+    (number, name): (u32, &str),
+    key: &[u8],
+    read: Vec<u8>,
+) -> Result<Value> {
+    match Stored::of(read) {
+        Stored::Whole(value) => Ok(value.into()),
+        Stored::Unknown => Err(damaged(shared, name, UNKNOWN_FORM)),
+        Stored::Parts(reference) => {
+            let value = read_parts(shared, number, key, reference, |lo, hi| view.cursor(ENGINE_DICT, lo, hi));
+            value?.ok_or_else(|| damaged(shared, name, NO_PARTS))
+        }
     }
+}
+
+const UNKNOWN_FORM: &str = "is stored in a form that is not known";
+const NO_PARTS: &str = "refers to parts that are not there";
+
+fn damaged(shared: &Shared, dict: &str, what: &str) -> Error {
+    Error::Damaged { path: shared.path.clone(), why: format!("a value of the dictionary {dict:?} {what}") }
 }
 
 /// A range without some others, which are in order and do not overlap.

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use betree::{Batch, Env};
 use betree_std::{FileDevice, Workers};
 use parking_lot::{Mutex, RwLock};
 
-use crate::catalogue::{Catalogue, Entry};
+use crate::catalogue::{self, Catalogue, Entry};
 use crate::error::{Error, Result};
 use crate::merge::Merges;
-use crate::options::Durability;
+use crate::options::{DictOptions, Durability};
 
 /// An open store. The locks are taken in this order: catalogue, `DictState::changing` by number, names.
 pub(crate) struct Shared {
@@ -25,8 +25,15 @@ pub(crate) struct Shared {
     pub catalogue: Mutex<Catalogue>,
     /// The next generation of a value in parts.
     pub generation: AtomicU64,
+    /// Taken by transactions that failed again and again.
+    pub turn: Mutex<()>,
     pub closed: AtomicBool,
 }
+
+/// Whether a dictionary is there.
+const LIVE: u8 = 0;
+const DROPPED: u8 = 1;
+const UNMADE: u8 = 2;
 
 /// A dictionary, as all its handles see it.
 pub(crate) struct DictState {
@@ -37,7 +44,7 @@ pub(crate) struct DictState {
     /// Shared by whoever changes pairs, alone for who drops it, or must see what it changes.
     pub changing: RwLock<()>,
     has_parts: AtomicBool,
-    dropped: AtomicBool,
+    standing: AtomicU8,
     name: Mutex<String>,
 }
 
@@ -48,9 +55,16 @@ impl DictState {
             merge: entry.merge,
             changing: RwLock::new(()),
             has_parts: AtomicBool::new(entry.has_parts),
-            dropped: AtomicBool::new(false),
+            standing: AtomicU8::new(LIVE),
             name: Mutex::new(name.into()),
         }
+    }
+
+    /// One that a transaction makes, and that is there for nobody else yet.
+    pub fn unmade(name: &str, entry: Entry) -> DictState {
+        let state = DictState::new(name, entry);
+        state.standing.store(UNMADE, Ordering::SeqCst);
+        state
     }
 
     /// Its entry in the catalogue.
@@ -77,17 +91,28 @@ impl DictState {
         *self.name.lock() = name.into();
     }
 
-    /// Says whether it is dropped; the caller has `changing` alone.
+    /// Says whether it is dropped or there; the caller has `changing` alone.
     pub fn set_dropped(&self, dropped: bool) {
-        self.dropped.store(dropped, Ordering::SeqCst);
+        self.standing.store(if dropped { DROPPED } else { LIVE }, Ordering::SeqCst);
     }
 
-    /// [`Error::DictDropped`], if it was. A reader asks after reading: what it has read may have been gone.
+    pub fn is_dropped(&self) -> bool {
+        self.standing.load(Ordering::SeqCst) == DROPPED
+    }
+
+    /// Whether a transaction makes it that has not committed.
+    pub fn is_unmade(&self) -> bool {
+        self.standing.load(Ordering::SeqCst) == UNMADE
+    }
+
+    /// [`Error::DictDropped`], if it was; [`Error::NoSuchDict`], if it is not made yet. A reader asks after
+    /// reading: what it has read may have been gone.
     pub fn refuse_if_dropped(&self) -> Result<()> {
-        if self.dropped.load(Ordering::SeqCst) {
-            return Err(Error::DictDropped { name: self.name() });
+        match self.standing.load(Ordering::SeqCst) {
+            DROPPED => Err(Error::DictDropped { name: self.name() }),
+            UNMADE => Err(Error::NoSuchDict { name: self.name() }),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -95,10 +120,36 @@ impl Shared {
     /// Commits a batch.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
         self.refuse_if_closed()?;
+        self.refuse_if_read_only()?;
+        self.env.commit(batch).map_err(|error| self.error(error))
+    }
+
+    /// Refuses changes of a store that was opened for reading.
+    pub fn refuse_if_read_only(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly { path: self.path.clone(), why: "it was opened for reading".into() });
         }
-        self.env.commit(batch).map_err(|error| self.error(error))
+        Ok(())
+    }
+
+    /// Refuses a new dictionary whose merge is not registered.
+    pub fn refuse_unknown_merge(&self, name: &str, options: &DictOptions) -> Result<()> {
+        match options.merge.as_ref().filter(|merge| !self.merges.has(merge)) {
+            Some(merge) => Err(Error::UnknownMerge { merge: merge.clone(), dict: Some(name.into()) }),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of a dictionary that a transaction makes; it stays unused if that does not commit.
+    pub fn take_number(&self) -> Result<u32> {
+        let mut catalogue = self.catalogue.lock();
+        let number = catalogue.next;
+        let next = number.checked_add(1).ok_or(Error::TooManyDicts)?;
+        let mut batch = Batch::new();
+        catalogue::put_next(&mut batch, next);
+        self.commit(&batch)?;
+        catalogue.next = next;
+        Ok(number)
     }
 
     /// Waits until all commits are durable, if each is to be.
@@ -129,6 +180,10 @@ impl Shared {
             betree::Error::TooLarge { what: "a batch", bytes, limit_bytes } => {
                 Error::BatchTooLarge { bytes: bytes as usize, limit_bytes: limit_bytes as usize }
             }
+            betree::Error::TooLarge { what: "a transaction", bytes, limit_bytes } => {
+                Error::TransactionTooLarge { bytes: bytes as usize, limit_bytes: limit_bytes as usize }
+            }
+            betree::Error::ViewEnded => Error::ViewEnded { path },
             betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
             source => Error::Engine { path, source },
         }

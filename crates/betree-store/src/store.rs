@@ -21,8 +21,6 @@ use crate::shared::Shared;
 
 /// Longer than any program runs.
 const NEVER: Duration = Duration::from_secs(1 << 30);
-/// The shortest time between periodic syncs: with none, a thread would do nothing else.
-const SYNC_EVERY_MIN: Duration = Duration::from_millis(1);
 
 /// An open store: named dictionaries in one file.
 ///
@@ -125,6 +123,7 @@ impl Store {
             read_only: options.read_only,
             generation: AtomicU64::new(catalogue.generation),
             catalogue: Mutex::new(catalogue),
+            turn: Mutex::new(()),
             closed: AtomicBool::new(false),
         };
         Ok(Store { shared: Arc::new(shared) })
@@ -244,16 +243,6 @@ impl Store {
     }
 }
 
-impl StoreOptions {
-    /// Opens the store, or makes it.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
-        Store::open_with(path.as_ref(), self)
-    }
-}
-
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Store({:?})", self.shared.path)
@@ -269,7 +258,7 @@ fn load(env: &Env, merges: &Merges) -> std::result::Result<Catalogue, Refusal> {
 
 fn start_workers(env: &Arc<Env>, durability: Durability, path: &Path) -> Result<Workers> {
     let sync_every = match durability {
-        Durability::Every(period) => period.max(SYNC_EVERY_MIN),
+        Durability::Every(period) => period,
         Durability::PerCommit | Durability::Manual => NEVER,
     };
     let threads = WorkersOptions { sync_every, ..WorkersOptions::default() };
@@ -301,7 +290,7 @@ fn refused(path: &Path, error: betree::Error) -> Error {
     }
 }
 
-fn refused_catalogue(path: &Path, refusal: Refusal) -> Error {
+pub(crate) fn refused_catalogue(path: &Path, refusal: Refusal) -> Error {
     let path = path.to_owned();
     match refusal {
         Refusal::NotAStore(why) => Error::NotAStore { path, why },

@@ -9,6 +9,8 @@ mod merges;
 mod model;
 mod names;
 mod threads;
+mod transaction_model;
+mod transactions;
 mod wrong_use;
 
 use betree_store::{Dict, DictOptions, Durability, Store, StoreOptions};

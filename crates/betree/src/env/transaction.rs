@@ -61,7 +61,7 @@ pub struct Conflict {
     pub by: u64,
 }
 
-type Predicate = Box<dyn Fn(Option<&[u8]>) -> bool + Send>;
+type Predicate = Box<dyn Fn(Option<&[u8]>) -> bool + Send + Sync>;
 
 /// A place in a transaction to which it can [return](Transaction::roll_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,11 @@ impl Env {
 impl Transaction {
     fn env(&self) -> &Arc<Env> {
         self.view.env()
+    }
+
+    /// The moment that it reads, without its own changes. Nothing depends on what is read by it.
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     fn overlay(&self, dict: DictId) -> Overlay<'_> {
@@ -230,6 +235,14 @@ impl Transaction {
         Ok(())
     }
 
+    /// Declares that the transaction frees about `bytes` bytes and puts little in comparison: a full volume
+    /// accepts it like one of deletes.
+    pub fn mark_freeing(&mut self, bytes: u64) {
+        if let Some(layer) = self.layers.last_mut() {
+            layer.batch.mark_freeing(bytes);
+        }
+    }
+
     /// Makes the commit depend on a property of a value in place of the value: a change of the key by others
     /// is a conflict only if the property no longer holds. Returns whether it holds now; if not, nothing
     /// depends on it. Own changes are not looked at.
@@ -240,7 +253,7 @@ impl Transaction {
         &mut self,
         dict: DictId,
         key: &[u8],
-        holds: impl Fn(Option<&[u8]>) -> bool + Send + 'static,
+        holds: impl Fn(Option<&[u8]>) -> bool + Send + Sync + 'static,
     ) -> Result<bool> {
         let is_met = holds(self.view.get(dict, key)?.as_deref());
         if is_met {

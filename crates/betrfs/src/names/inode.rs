@@ -1,4 +1,4 @@
-//! An inode in memory: its place, path and attributes. `openings.rs` counts its openings.
+//! An inode in memory.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

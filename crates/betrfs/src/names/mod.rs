@@ -11,7 +11,6 @@ mod inode_table;
 mod listing_epoch;
 mod namespace;
 mod open_below;
-mod openings;
 mod orphans;
 
 pub(crate) use access_queue::AccessQueue;
