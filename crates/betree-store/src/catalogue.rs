@@ -178,3 +178,6 @@ impl Catalogue {
         Ok(Catalogue { dicts, next, generation: opening << GENERATIONS_BITS })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -338,10 +338,6 @@ impl Dict {
     /// As [`clone_prefix`](Dict::clone_prefix).
     pub fn rename_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        if from == to {
-            // The engine would delete it: a clone onto itself adds nothing.
-            return self.state.refuse_if_dropped();
-        }
         self.change(|batch| {
             self.prefixes(from, to).for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
         })

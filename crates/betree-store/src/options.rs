@@ -1,15 +1,12 @@
 //! What is chosen when a store is opened, and when a dictionary is made.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use betree::Compression;
 
-use crate::error::Result;
 use crate::merge::Merge;
-use crate::store::Store;
 
 /// The cache of a store for which none was chosen, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
@@ -21,9 +18,10 @@ pub enum Durability {
     /// When the call that makes them returns. Threads that wait at the same time share one sync of the
     /// device.
     PerCommit,
-    /// This long after the call returned, at most; or when [`Store::sync`] returns.
+    /// This long after the call returned, at most; or when [`Store::sync`](crate::Store::sync) returns.
     Every(Duration),
-    /// When [`Store::sync`] or [`Store::close`] returns; whatever is durable sooner is a gift.
+    /// When [`Store::sync`](crate::Store::sync) or [`Store::close`](crate::Store::close) returns; whatever is
+    /// durable sooner is a gift.
     Manual,
 }
 
@@ -162,14 +160,6 @@ impl StoreOptions {
     pub fn merge_with(mut self, name: &str, merge: impl Merge + 'static) -> StoreOptions {
         self.merges.insert(name.into(), Arc::new(merge));
         self
-    }
-
-    /// Opens the store, or makes it.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
-        Store::open_with(path.as_ref(), self)
     }
 }
 

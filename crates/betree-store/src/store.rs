@@ -21,6 +21,8 @@ use crate::shared::Shared;
 
 /// Longer than any program runs.
 const NEVER: Duration = Duration::from_secs(1 << 30);
+/// The shortest time between periodic syncs: with none, a thread would do nothing else.
+const SYNC_EVERY_MIN: Duration = Duration::from_millis(1);
 
 /// An open store: named dictionaries in one file.
 ///
@@ -243,6 +245,16 @@ impl Store {
     }
 }
 
+impl StoreOptions {
+    /// Opens the store, or makes it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
+        Store::open_with(path.as_ref(), self)
+    }
+}
+
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Store({:?})", self.shared.path)
@@ -258,7 +270,7 @@ fn load(env: &Env, merges: &Merges) -> std::result::Result<Catalogue, Refusal> {
 
 fn start_workers(env: &Arc<Env>, durability: Durability, path: &Path) -> Result<Workers> {
     let sync_every = match durability {
-        Durability::Every(period) => period,
+        Durability::Every(period) => period.max(SYNC_EVERY_MIN),
         Durability::PerCommit | Durability::Manual => NEVER,
     };
     let threads = WorkersOptions { sync_every, ..WorkersOptions::default() };

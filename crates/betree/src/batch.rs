@@ -118,6 +118,10 @@ impl Batch {
 
     /// As [`clone_range`](Batch::clone_range), and removes all keys with the prefix `from`.
     pub fn rename_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) {
+        if from == to {
+            // The clone would come from what is deleted to where it was deleted.
+            return;
+        }
         self.delete_range(dict, &Cut::before(from), &Cut::after(from));
         self.clone_range(dict, from, to);
     }

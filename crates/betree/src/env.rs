@@ -6,6 +6,8 @@ mod commit;
 mod durability;
 mod identity;
 mod make_room;
+mod make_volume;
+pub(crate) mod read_table;
 pub(crate) mod recover;
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,10 @@ use seeded::Rng;
 
 use crate::failure::Failure;
 use crate::history::History;
+use crate::mix::Mix;
 use crate::runner::{Runner, open_env};
 use crate::sim_disk::SimDisk;
-use crate::step::{Mix, Setup, Step, history_of_seed};
+use crate::step::{Setup, Step, history_of_seed};
 
 /// Steps before the power cut; a history of a long log has more, so that the log wraps.
 const STEPS_BEFORE: usize = 40;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use betree::{Cut, DictId, Geometry, Isolation};
 use seeded::Rng;
 
+use crate::mix::{Kind, Mix};
 use crate::model::{Edit, batch_of};
 use crate::transactions::InTransaction;
 use crate::universe::Universe;
@@ -113,124 +114,6 @@ pub enum Step {
     /// Closes and opens it.
     Reopen,
     /// Opens it without closing it, as after the death of the process.
-    Abandon,
-}
-
-/// The weight of each kind of step.
-#[derive(Clone, Copy, Debug)]
-pub struct Mix {
-    /// [`Step::Commit`]
-    pub commit: usize,
-    /// [`Step::Get`]
-    pub get: usize,
-    /// [`Step::Walk`]
-    pub walk: usize,
-    /// [`Step::Sync`]
-    pub sync: usize,
-    /// [`Step::Checkpoint`]
-    pub checkpoint: usize,
-    /// The steps on views.
-    pub views: usize,
-    /// The steps on transactions.
-    pub transactions: usize,
-    /// [`Step::Pump`]
-    pub pump: usize,
-    /// [`Step::Check`]
-    pub check: usize,
-    /// [`Step::Reopen`]
-    pub reopen: usize,
-    /// [`Step::Abandon`]
-    pub abandon: usize,
-}
-
-impl Mix {
-    /// For the contents of dictionaries.
-    pub const LAWS: Mix = Mix {
-        commit: 50,
-        get: 15,
-        walk: 12,
-        sync: 3,
-        checkpoint: 3,
-        views: 0,
-        transactions: 0,
-        pump: 12,
-        check: 2,
-        reopen: 2,
-        abandon: 1,
-    };
-    /// For views.
-    pub const VIEWS: Mix = Mix { commit: 45, views: 40, get: 2, walk: 2, ..Mix::LAWS };
-    /// For transactions.
-    pub const TRANSACTIONS: Mix =
-        Mix { commit: 25, transactions: 70, views: 4, get: 1, walk: 1, ..Mix::LAWS };
-    /// For crashes: mostly calls that write.
-    pub const CRASHES: Mix = Mix {
-        commit: 60,
-        get: 2,
-        walk: 2,
-        sync: 14,
-        checkpoint: 8,
-        views: 0,
-        transactions: 0,
-        pump: 13,
-        check: 0,
-        reopen: 1,
-        abandon: 0,
-    };
-
-    /// For crashes with a long log: commits only, so that recovery replays much and fills the cache. Syncs
-    /// come so often that no checkpoint takes the place of the log.
-    pub const LONG_LOG: Mix = Mix {
-        commit: 70,
-        get: 0,
-        walk: 0,
-        sync: 30,
-        checkpoint: 0,
-        views: 0,
-        transactions: 0,
-        pump: 0,
-        check: 0,
-        reopen: 0,
-        abandon: 0,
-    };
-
-    fn choose(&self, rng: &mut Rng) -> Kind {
-        let parts = [
-            (self.commit, Kind::Commit),
-            (self.get, Kind::Get),
-            (self.walk, Kind::Walk),
-            (self.sync, Kind::Sync),
-            (self.checkpoint, Kind::Checkpoint),
-            (self.views, Kind::Views),
-            (self.transactions, Kind::Transactions),
-            (self.pump, Kind::Pump),
-            (self.check, Kind::Check),
-            (self.reopen, Kind::Reopen),
-            (self.abandon, Kind::Abandon),
-        ];
-        let mut at = rng.below(parts.iter().map(|(part, _)| part).sum());
-        for (part, kind) in parts {
-            if at < part {
-                return kind;
-            }
-            at -= part;
-        }
-        Kind::Commit
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Commit,
-    Get,
-    Walk,
-    Sync,
-    Checkpoint,
-    Views,
-    Transactions,
-    Pump,
-    Check,
-    Reopen,
     Abandon,
 }
 

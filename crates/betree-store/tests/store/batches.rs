@@ -1,6 +1,8 @@
 //! Batches over dictionaries.
 
-use betree_store::Error;
+use std::time::Duration;
+
+use betree_store::{Durability, Error};
 
 use crate::{filled, keys, options, store};
 
@@ -70,4 +72,23 @@ fn after_a_crash_a_batch_is_there_wholly_or_not_at_all() {
         }
         store.abandon();
     }
+}
+
+#[test]
+fn changes_are_durable_when_they_are_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let crash_after = |durability, key: &str, pause| {
+        let store = options().durability(durability).open(&path).unwrap();
+        store.dict("d").unwrap().put(key, "").unwrap();
+        std::thread::sleep(pause);
+        store.abandon();
+    };
+    let now = Duration::ZERO;
+    crash_after(Durability::PerCommit, "per commit", now);
+    crash_after(Durability::Every(Duration::from_millis(20)), "soon", Duration::from_millis(500));
+    crash_after(Durability::Every(now), "at once", Duration::from_millis(500));
+    crash_after(Durability::Manual, "never synced", now);
+    let dict = options().open(&path).unwrap().open_dict("d").unwrap();
+    assert_eq!(keys(&dict), ["at once", "per commit", "soon"]);
 }

@@ -16,6 +16,23 @@ fn a_store_that_is_open_is_refused_with_its_holder() {
 }
 
 #[test]
+fn a_store_that_several_make_at_once_is_made_once() {
+    for _ in 0..5 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| options().open(&path))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let open: Vec<_> = opened.iter().filter(|opened| opened.is_ok()).collect();
+        assert_eq!(open.len(), 1, "{opened:?}");
+        let is_refused = |opened: &Result<Store, Error>| matches!(opened, Ok(_) | Err(Error::InUse { .. }));
+        assert!(opened.iter().all(is_refused), "{opened:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    }
+}
+
+#[test]
 fn what_is_no_store_is_refused_and_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text");

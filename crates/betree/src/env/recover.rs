@@ -1,11 +1,10 @@
-//! Making a volume, and opening one: the last checkpoint, then the log behind it.
+//! Opening a volume: the last checkpoint, then the log behind it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use betree_platform::sync::atomic::AtomicU64;
 use betree_platform::{BLOCK_BYTES, Device};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::Cache;
 use crate::dict::Dict;
@@ -14,35 +13,22 @@ use crate::engine::checkpoint::Committed;
 use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
+use crate::env::read_table::read_table;
 use crate::error::{Error, Result, bit_numbers};
 use crate::events;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
-use crate::format::superblock::features::Features;
-use crate::format::superblock::identity::UpsertId;
-use crate::format::superblock::{
-    DICTS_MAX, DictRoot, Identity, LogStart, NODES_MIN, Superblock, TablePlace, slots,
-};
-use crate::format::table::{
-    Entries, StoredPage, StoredSlot, decode_directory, decode_page, directory_bytes_max, page_bytes_max,
-    slots_per_page,
-};
-use crate::format::tail::TaggedTail;
-use crate::io::{AlignedBuf, Disk};
-use crate::key::Cut;
+use crate::format::superblock::{DICTS_MAX, DictRoot, LogStart, Superblock, slots};
+use crate::io::Disk;
 use crate::log::{Log, LogArea, replay};
-use crate::node::{Body, Edge};
 use crate::node_id::NodeId;
 use crate::planted;
-use crate::settings::{Compression, Geometry, Options};
-use crate::space::{Extent, Space};
+use crate::settings::Options;
+use crate::space::Space;
 use crate::store::{Readahead, Reading, Store, Writeback};
-use crate::table::{PagePlace, Table};
-use crate::upsert::Replace;
+use crate::table::Table;
 
-/// The first sequence number of a volume.
-const FIRST_MSN: u64 = 1;
 /// Log records may wait in memory up to one part in this many of the cache or of the log, whichever is
 /// smaller.
 const PENDING_SHARE: u64 = 16;
@@ -62,85 +48,6 @@ pub(crate) fn space_of(superblock: &Superblock) -> Arc<Space> {
 }
 
 impl Env {
-    /// Makes an empty volume on the device, whatever it held before. 16 random bytes suffice as the identity.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
-    /// # fn main() -> betree::Result<()> {
-    /// # let (device, _folder) = doc::device();
-    /// use betree::{Env, Geometry};
-    ///
-    /// // A volume of this size with two dictionaries.
-    /// let geometry = Geometry::for_volume(doc::VOLUME_BYTES, 2);
-    /// Env::format(device, &geometry, [7; 16])?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for the
-    /// geometry; those of the device.
-    pub fn format(device: Arc<dyn Device>, geometry: &Geometry, identity: impl Into<Identity>) -> Result<()> {
-        geometry.validate()?;
-        let identity = identity.into();
-        identity.validate()?;
-        let volume_bytes = device.len() / BLOCK * BLOCK;
-        let taken = slots::BYTES + geometry.log_bytes;
-        let least_bytes = taken + u64::from(geometry.node_bytes) * NODES_MIN + 64 * BLOCK;
-        if volume_bytes < least_bytes {
-            return Err(Error::TooSmall { bytes: volume_bytes, least_bytes });
-        }
-        let disk = Arc::new(Disk::new(device));
-        slots::erase(&disk)?;
-        let superblock = Superblock {
-            identity,
-            features: Features::default(),
-            generation: 0,
-            clean: true,
-            geometry: *geometry,
-            volume_bytes,
-            log_offset: slots::BYTES,
-            table_page_bytes: geometry.table_page_bytes(),
-            dicts: Default::default(),
-            upserts: alloc::vec![UpsertId::default(); usize::from(geometry.dicts)],
-            table: TablePlace::default(),
-            log_start: LogStart { epoch: 1, seq: 1, position: 0 },
-            next_msn: FIRST_MSN,
-            tail: TaggedTail::default(),
-        };
-        let space = space_of(&superblock);
-        let store = Store {
-            limits: Limits::of(geometry, space.total_blocks()),
-            next_msn: AtomicU64::new(FIRST_MSN),
-            volume_id: superblock.identity.volume_id,
-            generation: AtomicU64::new(superblock.generation),
-            space,
-            disk,
-            cache: Cache::new(1 << 20, geometry.fanout_max),
-            compression: Compression::None,
-            zstd: None,
-            upsert: Arc::new(Replace),
-            reading: Reading::default(),
-            readahead: Readahead::default(),
-            writeback: Writeback::default(),
-        };
-        let table = Table::new(slots_per_page(superblock.table_page_bytes));
-        let none = NodeId { slot: 0, generation: 0 };
-        let dicts =
-            (0..usize::from(geometry.dicts)).map(|index| Dict::new(index, none, FIRST_MSN - 1)).collect();
-        let engine = Engine::new(store, *geometry, table, dicts);
-        for dict in &engine.dicts {
-            let tree = engine.tree_of(dict);
-            let body = Body::Interior(alloc::vec![Edge::null(Cut::LOW, Cut::HIGH)]);
-            tree.set_root(tree.new_node(1, Cut::LOW, Cut::HIGH, body));
-        }
-        let mut committed = Committed { superblock: superblock.clone(), directory: None };
-        events::checkpoint_begins(true);
-        let captured = engine.capture(FIRST_MSN);
-        engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
-        slots::format(&engine.store.disk, &committed.superblock)
-    }
-
     /// Opens a volume at its last durable state: the last checkpoint, then the log's records up to the first
     /// one that was not written whole.
     ///
@@ -343,102 +250,6 @@ fn discard_free(disk: &Disk, space: &Space) {
     }
 }
 
-/// Reads the node table and claims the extents that it names. The directory and each page must not be longer
-/// than their entries need, nor list more than the volume has room for. Calls `lost` with the error of each
-/// page and node that cannot be known; if `lost` returns `Ok`, the others are read.
-///
-/// # Errors
-/// Those of `lost`; that of the directory, if it cannot be read.
-pub(crate) fn read_table(
-    disk: &Disk,
-    space: &Arc<Space>,
-    superblock: &Superblock,
-    lost: &mut dyn FnMut(Error) -> Result<()>,
-) -> Result<(Table, Arc<Extent>)> {
-    let place = &superblock.table;
-    let directory = space.claim(place.parts())?;
-    let what = "the node table's directory";
-    let limits = Limits::of(&superblock.geometry, space.total_blocks());
-    let per_page = slots_per_page(superblock.table_page_bytes);
-    let pages_max = limits.slots.div_ceil(u64::from(per_page));
-    if u64::from(place.len) > directory_bytes_max(pages_max, limits.blocks) {
-        return Err(corrupt(what, &directory, "it is longer than this volume allows"));
-    }
-    let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
-    let pages = decode_directory(bytes_of(&bytes, place.len))
-        .ok_or_else(|| corrupt(what, &directory, "it does not parse"))?;
-    if pages.entries.len() as u64 > pages_max {
-        return Err(corrupt(what, &directory, "it has more pages than this volume allows"));
-    }
-    let mut table = Table::new(per_page);
-    for (index, page) in pages.entries.iter().enumerate() {
-        match read_page(disk, space, &pages, (index, page), per_page, limits.blocks) {
-            Ok((place, slots)) => table.push_page(place, &slots, |parts| space.claim(parts), lost)?,
-            Err(error) => {
-                lost(error.clone())?;
-                table.push_lost_page(error);
-            }
-        }
-    }
-    Ok((table, directory))
-}
-
-/// Reads a page of the node table and claims its extent.
-fn read_page(
-    disk: &Disk,
-    space: &Arc<Space>,
-    pages: &Entries<StoredPage>,
-    (index, page): (usize, &StoredPage),
-    per_page: u32,
-    blocks: u64,
-) -> Result<(PagePlace, Entries<StoredSlot>)> {
-    let what = "a page of the node table";
-    let extent = space.claim(pages.parts_of(index, page.first_part()))?;
-    let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
-    if u64::from(len_bytes).div_ceil(BLOCK) != extent.len_blocks() {
-        return Err(corrupt(what, &extent, "it is not as long as its extent"));
-    }
-    if u64::from(len_bytes) > page_bytes_max(per_page, blocks) {
-        return Err(corrupt(what, &extent, "it is longer than this volume allows"));
-    }
-    let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
-    let is_last = index + 1 == pages.entries.len();
-    let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
-        // An incomplete page would shift the ids of all that follow.
-        .filter(|slots| slots.entries.len() == per_page as usize || is_last)
-        .filter(|slots| slots.entries.len() <= per_page as usize)
-        .ok_or_else(|| corrupt(what, &extent, "it does not parse as this page"))?;
-    Ok((PagePlace { extent, len_bytes, checksum }, slots))
-}
-
-fn corrupt(what: &'static str, extent: &Extent, why: &str) -> Error {
-    Error::Corrupt { what, offset: extent.place(0), len: extent.len_blocks() * BLOCK, why: why.into() }
-}
-
-fn bytes_of(buffer: &AlignedBuf, len: u32) -> &[u8] {
-    buffer.as_slice().get(..len as usize).unwrap_or_default()
-}
-
-fn read_checked(
-    disk: &Disk,
-    what: &'static str,
-    extent: &Extent,
-    len: u32,
-    checksum: u64,
-) -> Result<AlignedBuf> {
-    let mut buffer = AlignedBuf::zeroed(extent.len_blocks() as usize)?;
-    disk.read_extent(extent, 0, buffer.as_mut_slice())?;
-    if xxh3_64(bytes_of(&buffer, len)) != checksum {
-        return Err(Error::Corrupt {
-            what,
-            offset: extent.place(0),
-            len: u64::from(len),
-            why: "the checksum does not match".into(),
-        });
-    }
-    Ok(buffer)
-}
-
 /// The number of range changes at the front of the record of a batch with clones; 0 for other batches.
 ///
 /// # Errors
@@ -468,7 +279,7 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
     use crate::io::mem::MemDevice;
-    use crate::settings::DictId;
+    use crate::settings::{DictId, Geometry};
     use crate::upsert::Append;
 
     fn open(device: &Arc<MemDevice>) -> Env {

@@ -436,3 +436,17 @@ fn a_log_record_that_does_not_parse_is_reported_with_its_place() {
         ["1 records of the log, which begins at byte 16384, do not hold the changes that they count"]
     );
 }
+
+#[test]
+fn a_range_that_is_renamed_to_itself_stays() {
+    let device = MemDevice::new(4096);
+    Env::format(device.clone(), &Geometry::for_volume(16 << 20, 1), [1; 16]).unwrap();
+    let env = Env::open(device, Options::new(1 << 20, Arc::new(Replace))).unwrap();
+    let mut batch = Batch::new();
+    batch.put(DictId(0), b"a/1", b"value");
+    env.commit(&batch).unwrap();
+    let mut batch = Batch::new();
+    batch.rename_range(DictId(0), b"a/", b"a/");
+    env.commit(&batch).unwrap();
+    assert_eq!(env.get(DictId(0), b"a/1").unwrap().as_deref(), Some(&b"value"[..]));
+}

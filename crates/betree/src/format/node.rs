@@ -31,11 +31,17 @@
 //! know every kind with the top bit set. It ignores any other unknown kind, and drops it when the node is
 //! written anew.
 
+mod reader;
+mod writer;
+
 use alloc::vec::Vec;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::limits::{BOUND_BYTES_MAX, Limits};
+use reader::Reader;
+use writer::Writer;
+
+use super::limits::Limits;
 use crate::error::Error;
 use crate::key::{Cut, Translation};
 use crate::message::{Goto, Msn};
@@ -95,7 +101,7 @@ pub struct RunRef {
     pub raw_len: u32,
     /// The compression.
     pub stored_as: StoredAs,
-    /// The number of range deletes in it, at most [`RANGES_MAX`].
+    /// The number of range deletes in it, at most 2²⁴ - 1.
     pub ranges: u32,
     /// xxh3-64 of the stored bytes.
     pub checksum: u64,
@@ -381,191 +387,6 @@ pub(crate) fn seal(header: &mut [u8]) {
         let (len_at, sum_at) = room.split_at_mut(4);
         len_at.copy_from_slice(&len.to_le_bytes());
         sum_at.copy_from_slice(&sum.to_le_bytes());
-    }
-}
-
-struct Writer {
-    out: Vec<u8>,
-}
-
-impl Writer {
-    fn u32(&mut self, value: u32) {
-        self.out.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.out.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.u32(bytes.len() as u32);
-        self.out.extend_from_slice(bytes);
-    }
-
-    fn cut(&mut self, cut: &Cut) {
-        self.out.push(u8::from(cut.is_after()));
-        self.bytes(cut.bytes());
-    }
-
-    /// A child, with the number of its node table.
-    fn child(&mut self, child: NodeId) {
-        self.u32(child.slot);
-        self.u32(child.generation);
-        self.out.extend_from_slice(&0u16.to_le_bytes());
-    }
-
-    fn runs(&mut self, runs: &[RunRef]) {
-        self.u32(runs.len() as u32);
-        for run in runs {
-            self.u32(run.offset);
-            self.u32(run.stored_len);
-            self.u32(run.raw_len);
-            self.u32(run.stored_as as u32 | run.ranges.min(RANGES_MAX) << 8);
-            self.u64(run.checksum);
-            self.u64(run.last_msn);
-        }
-    }
-}
-
-struct Reader<'b> {
-    rest: &'b [u8],
-    extent_bytes: u64,
-    /// The most bytes that the remaining runs may have together: as stored, and before compression.
-    stored_left: u64,
-    raw_left: u64,
-    next_msn: Msn,
-}
-
-impl<'b> Reader<'b> {
-    fn take(&mut self, len: usize) -> Result<&'b [u8], &'static str> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or("the header ends too early")?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn u16(&mut self) -> Result<u16, &'static str> {
-        let bytes = self.take(2)?.first_chunk().ok_or("the header ends too early")?;
-        Ok(u16::from_le_bytes(*bytes))
-    }
-
-    fn u32(&mut self) -> Result<u32, &'static str> {
-        let bytes = self.take(4)?.first_chunk().ok_or("the header ends too early")?;
-        Ok(u32::from_le_bytes(*bytes))
-    }
-
-    fn u64(&mut self) -> Result<u64, &'static str> {
-        let bytes = self.take(8)?.first_chunk().ok_or("the header ends too early")?;
-        Ok(u64::from_le_bytes(*bytes))
-    }
-
-    fn bytes(&mut self) -> Result<&'b [u8], &'static str> {
-        let len = self.u32()? as usize;
-        self.take(len)
-    }
-
-    /// A bound's bytes, or a prefix.
-    fn bound(&mut self) -> Result<&'b [u8], &'static str> {
-        let bytes = self.bytes()?;
-        if bytes.len() > BOUND_BYTES_MAX { Err("a bound longer than any key") } else { Ok(bytes) }
-    }
-
-    fn cut(&mut self) -> Result<Cut, &'static str> {
-        match self.take(1)? {
-            [0] => Ok(Cut::before(self.bound()?)),
-            [1] => Ok(Cut::after(self.bound()?)),
-            _ => Err("a bound on neither side"),
-        }
-    }
-
-    fn run(&mut self) -> Result<RunRef, BadHeader> {
-        let (offset, stored_len, raw_len) = (self.u32()?, self.u32()?, self.u32()?);
-        let form = self.u32()?;
-        let unknown = |number| BadHeader::Unknown { what: "a node has a run of codec", number };
-        let stored_as = StoredAs::from_code(form & 0xff).ok_or(unknown(u64::from(form & 0xff)))?;
-        let ranges = form >> 8;
-        let checksum = self.u64()?;
-        if u64::from(offset) + u64::from(stored_len) > self.extent_bytes {
-            return Err("a run outside of the extent".into());
-        }
-        if u64::from(raw_len) > stored_as.raw_len_max(stored_len) {
-            return Err("a run longer than what is stored can hold".into());
-        }
-        let left = self.stored_left.checked_sub(stored_len.into());
-        self.stored_left = left.ok_or("more runs than the extent has room for")?;
-        let left = self.raw_left.checked_sub(raw_len.max(stored_len).into());
-        self.raw_left = left.ok_or("more contents than this volume allows in a node")?;
-        let last_msn = self.u64()?;
-        if last_msn >= self.next_msn {
-            return Err("a message that is newer than the volume".into());
-        }
-        Ok(RunRef { offset, stored_len, raw_len, stored_as, ranges, checksum, last_msn })
-    }
-
-    fn runs(&mut self) -> Result<Vec<RunRef>, BadHeader> {
-        let mut runs = Vec::new();
-        for _ in 0..self.u32()? {
-            runs.push(self.run()?);
-        }
-        if !runs.is_sorted_by(|older: &RunRef, newer| older.last_msn < newer.last_msn) {
-            return Err("runs out of order".into());
-        }
-        Ok(runs)
-    }
-
-    /// A child, whose slot may be [`NO_CHILD`].
-    fn child(&mut self) -> Result<NodeId, BadHeader> {
-        let id = NodeId { slot: self.u32()?, generation: self.u32()? };
-        match self.u16()? {
-            0 => Ok(id),
-            table => Err(BadHeader::Unknown {
-                what: "a node has a child in the node table of number",
-                number: table.into(),
-            }),
-        }
-    }
-
-    fn sections(&mut self) -> Result<Vec<Section>, BadHeader> {
-        let mut sections: Vec<Section> = Vec::new();
-        for _ in 0..self.u16()? {
-            let (kind, offset, len) = (self.u16()?, self.u32()?, self.u32()?);
-            let checksum = self.u64()?;
-            if sections.last().is_some_and(|last| last.kind >= kind) {
-                return Err("sections out of order".into());
-            }
-            if u64::from(offset) + u64::from(len) > self.extent_bytes {
-                return Err("a section outside of the extent".into());
-            }
-            if kind & Section::MUST_BE_KNOWN != 0 {
-                return Err(BadHeader::Unknown { what: "a node has a section of kind", number: kind.into() });
-            }
-            sections.push(Section { kind, offset, len, checksum });
-        }
-        Ok(sections)
-    }
-
-    fn edge(&mut self) -> Result<StoredEdge, BadHeader> {
-        let hi = self.cut()?;
-        let strip_len = self.u32()? as usize;
-        let prepend = self.bound()?.to_vec();
-        let child = Some(self.child()?).filter(|child| child.slot != NO_CHILD);
-        let longest_key = self.u32()?;
-        let partition = self.runs()?;
-        let mut gotos = Vec::new();
-        for _ in 0..self.u32()? {
-            gotos.push(self.goto()?);
-        }
-        let translation = Translation { strip_len, prepend };
-        Ok(StoredEdge { hi, translation, child, longest_key, partition, gotos })
-    }
-
-    fn goto(&mut self) -> Result<Goto, BadHeader> {
-        Ok(Goto {
-            lo: self.cut()?,
-            hi: self.cut()?,
-            translation: Translation { strip_len: self.u32()? as usize, prepend: self.bound()?.to_vec() },
-            target: self.child()?,
-            longest_key: self.u32()?,
-        })
     }
 }
 

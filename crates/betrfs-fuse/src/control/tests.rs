@@ -1,4 +1,12 @@
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+use rustix::process::Uid;
+
+use super::server::{WAITING_MAX, request};
+use super::sockets::{connect, may_serve, sockets};
 use super::*;
+use crate::mount_info::MountEntry;
 
 /// A mount with a device number that no real mount has; each test has its own.
 fn mount_of(number: u32) -> MountEntry {

@@ -1,4 +1,4 @@
-//! An inode in memory.
+//! An inode in memory: its place, path and attributes. `openings.rs` counts its openings.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

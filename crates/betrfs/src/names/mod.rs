@@ -11,6 +11,7 @@ mod inode_table;
 mod listing_epoch;
 mod namespace;
 mod open_below;
+mod openings;
 mod orphans;
 
 pub(crate) use access_queue::AccessQueue;

@@ -22,7 +22,7 @@
 //!   long as no directory has moved since, as counted by `moves`; after a move, short paths are found again,
 //!   and an operation with a long one tries again.
 //! - **Directories** with unknown names are read before, too.
-//! - **Open files** below a directory are found by notes that lead to them (`names/open_below.rs`); notes
+//! - **Open files** below a directory are found by notes that lead to them (`names/openings.rs`); notes
 //!   that lead nowhere are removed before.
 //! - **A removed tree** is cut off in one step, and each inode in memory is marked afterwards
 //!   (`removed_inodes.rs`).

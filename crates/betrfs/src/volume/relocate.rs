@@ -39,6 +39,21 @@ impl Spot<'_> {
     }
 }
 
+/// A move that is asked for: an entry, its name and its new name.
+pub(super) struct Move<'a> {
+    pub inode: &'a Arc<Inode>,
+    pub from: &'a Spot<'a>,
+    pub to: &'a Spot<'a>,
+}
+
+impl Move<'_> {
+    /// Whether a directory would come below itself.
+    pub fn is_below_itself(&self) -> bool {
+        let (path, target) = (self.from.child_path(), &self.to.path.bytes);
+        self.inode.state.read().record.is_dir() && (*target == path || key::is_below(&path, target))
+    }
+}
+
 /// An entry on its way to another name.
 pub(super) struct Moving {
     inode: Arc<Inode>,
@@ -156,18 +171,16 @@ pub(super) fn is_large(record: &Record) -> bool {
 impl Volume {
     /// Prepares an entry for its move to another name. A file's blocks move as a range if `by_range`, or else
     /// one by one. If an unlinked file's blocks occupy the target's keys, a regular file becomes an object.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn relocate(
         &self,
         _: &Exclusive<'_>,
         op: &Op<'_>,
-        inode: &Arc<Inode>,
-        from: &Spot<'_>,
-        to: &Spot<'_>,
+        wanted: &Move<'_>,
         to_is_occupied: bool,
         by_range: bool,
         now_ns: i64,
     ) -> Result<Moving> {
+        let Move { inode, from, to } = *wanted;
         let (from_key, to_key) = (from.key(), to.key());
         if to_key.len() > key::OWN_KEY_BYTES_MAX {
             return Err(Error::NameTooLong);

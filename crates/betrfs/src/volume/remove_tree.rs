@@ -37,6 +37,27 @@ pub(super) struct Removal {
     dropped: Vec<(Arc<Inode>, Dropped)>,
 }
 
+/// A directory that loses its contents.
+pub(super) struct Emptied<'a> {
+    dir: &'a Arc<Inode>,
+    path: &'a [u8],
+    /// The keys that go.
+    ranges: Vec<(Cut, Cut)>,
+}
+
+impl<'a> Emptied<'a> {
+    /// The directory of this path loses everything below it. Its snapshots stay.
+    pub fn entries_of(dir: &'a Arc<Inode>, path: &'a [u8]) -> Emptied<'a> {
+        Emptied { dir, path, ranges: alloc::vec![key::subtree(path)] }
+    }
+
+    /// The same; its snapshots and those of directories below it go too.
+    pub fn with_snapshots(mut self) -> Emptied<'a> {
+        self.ranges.push(key::snapshots(self.path));
+        self
+    }
+}
+
 impl Volume {
     /// Empties a directory: everything below it is removed at once, and after a crash all of it is there or
     /// nothing. Returns the objects that the caller holds and whose attributes have changed. Open files live
@@ -81,8 +102,11 @@ impl Volume {
         (record.entries, record.subdirs, record.snapshots) = (0, 0, 0);
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         let mut batch = Batch::new();
-        let removal =
-            self.remove_contents(&exclusive, &op, &mut batch, &dir, &path.bytes, has_snapshots, now_ns)?;
+        let mut emptied = Emptied::entries_of(&dir, &path.bytes);
+        if has_snapshots {
+            emptied = emptied.with_snapshots();
+        }
+        let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
         batch.put(META, &key::own(&path.bytes), &record.encode());
         op.commit(&batch)?;
 
@@ -101,35 +125,27 @@ impl Volume {
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
-    /// Adds to a batch the removal of everything below a directory and, with `has_snapshots`, of its
-    /// snapshots and all below it.
-    #[allow(clippy::too_many_arguments)] // The token of the lock is one of them.
+    /// Adds to a batch the removal of a directory's contents.
     pub(super) fn remove_contents(
         &self,
         exclusive: &Exclusive<'_>,
         op: &Op<'_>,
         batch: &mut Batch,
-        dir: &Arc<Inode>,
-        path: &[u8],
-        has_snapshots: bool,
+        emptied: &Emptied<'_>,
         now_ns: i64,
     ) -> Result<Removal> {
-        self.move_orphans_away(exclusive, op, path)?;
+        self.move_orphans_away(exclusive, op, emptied.path)?;
         let mut removal = Removal::default();
-        for inode in self.open_below(exclusive, op, dir, true) {
+        for inode in self.open_below(exclusive, op, emptied.dir, true) {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
             let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
             removal.dropped.push((inode, Dropped { record, place: Some(place) }));
         }
-        let mut ranges = alloc::vec![key::subtree(path)];
-        if has_snapshots {
-            ranges.push(key::snapshots(path));
-        }
-        self.remove_links(op, batch, &ranges, now_ns, &mut removal)?;
-        for (lo, hi) in ranges {
+        self.remove_links(op, batch, &emptied.ranges, now_ns, &mut removal)?;
+        for (lo, hi) in &emptied.ranges {
             for dict in [META, DATA, LINKS] {
-                batch.delete_range(dict, &lo, &hi);
+                batch.delete_range(dict, lo, hi);
             }
         }
         batch.mark_freeing(self.env.space().total_bytes / TREE_PART);

@@ -11,8 +11,8 @@ use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_prote
 use crate::schema::{META, Record, key};
 use crate::types::{FileType, InodeId, RenameFlags};
 use crate::volume::Volume;
-use crate::volume::relocate::{Spot, is_large};
-use crate::volume::unlink::LastContents;
+use crate::volume::relocate::{Move, Spot, is_large};
+use crate::volume::unlink::{DyingName, LastContents};
 
 /// The records of the two directories of a rename. `to` is `None` if both are the same.
 struct Parents {
@@ -80,7 +80,8 @@ impl Volume {
         let (name, new_name): (Arc<[u8]>, Arc<[u8]>) = (Arc::from(name), Arc::from(new_name));
         let from = Spot { dir: &from_dir, path: &from_path, name: &name };
         let to = Spot { dir: &to_dir, path: &to_path, name: &new_name };
-        if is_at_or_below(&source, &from, &to) {
+        let wanted = Move { inode: &source, from: &from, to: &to };
+        if wanted.is_below_itself() {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
         let is_same = target.as_ref().is_some_and(|target| Arc::ptr_eq(target, &source));
@@ -97,8 +98,10 @@ impl Volume {
         }
         let done = match &target {
             Some(_) if is_same => Ok(()),
-            Some(target) if flags.exchange => self.exchange(&exclusive, &op, &source, &from, target, &to),
-            target => self.replace(&exclusive, &op, &source, &from, target.as_ref(), &to, flags.whiteout),
+            Some(target) if flags.exchange => {
+                self.exchange(&exclusive, &op, &wanted, &Move { inode: target, from: &to, to: &from })
+            }
+            target => self.replace(&exclusive, &op, &wanted, target.as_ref(), flags.whiteout),
         };
         drop(exclusive);
         if let Some(target) = target {
@@ -108,17 +111,15 @@ impl Volume {
         done
     }
 
-    #[allow(clippy::too_many_arguments)] // The token of the lock is one of them.
     fn replace(
         &self,
         exclusive: &Exclusive<'_>,
         op: &Op<'_>,
-        source: &Arc<Inode>,
-        from: &Spot<'_>,
+        wanted: &Move<'_>,
         target: Option<&Arc<Inode>>,
-        to: &Spot<'_>,
         whiteout: bool,
     ) -> Result<()> {
+        let Move { inode: source, from, to } = *wanted;
         let source_is_dir = source.state.read().record.is_dir();
         let target_is_dir = match target {
             None => None,
@@ -149,19 +150,20 @@ impl Volume {
         });
         let occupied = stays_behind || self.orphans.occupy(&to_key);
         let by_range = is_large(&source.state.read().record);
-        let moving = self.relocate(exclusive, op, source, from, to, occupied, by_range, now_ns)?;
+        let moving = self.relocate(exclusive, op, wanted, occupied, by_range, now_ns)?;
         let mut batch = moving.batch();
         let dropped = match target {
             None => None,
             Some(target) => {
                 let record = target.state.read().record.clone();
                 let is_covered = moving.overwrites_blocks() && !occupied;
-                let fate = match is_kept {
+                let contents = match is_kept {
                     true => LastContents::Kept,
                     false if is_covered => LastContents::Overwritten,
                     false => LastContents::Deleted,
                 };
-                Some(self.drop_name(op, &mut batch, target, &record, &to_key, fate, now_ns)?)
+                let dying = DyingName { inode: target, record: &record, at: &to_key, contents };
+                Some(self.drop_name(op, &mut batch, dying, now_ns)?)
             }
         };
         moving.leave(&mut batch, &from.key());
@@ -199,16 +201,17 @@ impl Volume {
         Ok(())
     }
 
+    /// Carries out two moves, each to the name of the other.
     fn exchange(
         &self,
         exclusive: &Exclusive<'_>,
         op: &Op<'_>,
-        one: &Arc<Inode>,
-        from: &Spot<'_>,
-        other: &Arc<Inode>,
-        to: &Spot<'_>,
+        there: &Move<'_>,
+        back: &Move<'_>,
     ) -> Result<()> {
-        if is_at_or_below(other, to, from) {
+        let Move { inode: one, from, to } = *there;
+        let other = back.inode;
+        if back.is_below_itself() {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
         let one_is_dir = one.state.read().record.is_dir();
@@ -221,18 +224,8 @@ impl Volume {
         let now_ns = self.platform.now_ns();
         // Messages apply after clones: if one file moved as messages, they would hit the other.
         let by_range = is_large(&one.state.read().record) || is_large(&other.state.read().record);
-        let there =
-            self.relocate(exclusive, op, one, from, to, self.orphans.occupy(&to.key()), by_range, now_ns)?;
-        let back = self.relocate(
-            exclusive,
-            op,
-            other,
-            to,
-            from,
-            self.orphans.occupy(&from.key()),
-            by_range,
-            now_ns,
-        )?;
+        let there = self.relocate(exclusive, op, there, self.orphans.occupy(&to.key()), by_range, now_ns)?;
+        let back = self.relocate(exclusive, op, back, self.orphans.occupy(&from.key()), by_range, now_ns)?;
         let mut batch = Batch::new();
         there.leave(&mut batch, &from.key());
         back.leave(&mut batch, &to.key());
@@ -288,12 +281,6 @@ impl Volume {
     fn insert_name_at(&self, at: &Spot<'_>, known: Name) -> Result<()> {
         self.insert_name(at.dir, &mut at.dir.state.write(), at.name, known)
     }
-}
-
-/// Whether the directory `at`, found at the spot `there`, is the directory of `spot` or above it.
-fn is_at_or_below(at: &Inode, there: &Spot<'_>, spot: &Spot<'_>) -> bool {
-    let path = there.child_path();
-    at.state.read().record.is_dir() && (spot.path.bytes == path || key::is_below(&path, &spot.path.bytes))
 }
 
 fn put_parents(batch: &mut Batch, parents: &Parents, from: &Spot<'_>, to: &Spot<'_>) {

@@ -20,6 +20,7 @@ use crate::schema::{Flags, META, Record, Stored, damaged, key};
 use crate::types::{Entry, FileType, Held, InodeId, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
+use crate::volume::remove_tree::Emptied;
 use crate::volume::unlink::Dropped;
 
 /// The bit by which the inode number of `.betrfs-snapshots` differs from its directory's.
@@ -167,7 +168,8 @@ impl Volume {
         of_record.snapshots = of_record.snapshots.saturating_sub(1);
         let mut batch = Batch::new();
         let inside = key::child_path(&path.bytes, name);
-        let removal = self.remove_contents(&exclusive, &op, &mut batch, &inode, &inside, false, now_ns)?;
+        let emptied = Emptied::entries_of(&inode, &inside);
+        let removal = self.remove_contents(&exclusive, &op, &mut batch, &emptied, now_ns)?;
         batch.delete(META, &to_key);
         delete_data(&mut batch, &to_key, &record);
         batch.put(META, &key::own(&op.dir_path(of)?.bytes), &of_record.encode());

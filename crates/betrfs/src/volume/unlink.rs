@@ -34,6 +34,17 @@ pub(super) enum LastContents {
     Overwritten,
 }
 
+/// A name that is to go.
+pub(super) struct DyingName<'a> {
+    pub inode: &'a Inode,
+    /// The inode's record before.
+    pub record: &'a Record,
+    /// The key of the name.
+    pub at: &'a [u8],
+    /// The fate of the contents if it is the last name.
+    pub contents: LastContents,
+}
+
 impl Volume {
     /// Removes a name of anything but a directory. An open file stays readable and writable.
     ///
@@ -115,7 +126,8 @@ impl Volume {
         let mut batch = Batch::new();
         let at = key::entry(&path.bytes, name);
         let contents = if inode.is_open() { LastContents::Kept } else { LastContents::Deleted };
-        let dropped = self.drop_name(&op, &mut batch, &inode, &state.record, &at, contents, now_ns)?;
+        let dying = DyingName { inode: &inode, record: &state.record, at: &at, contents };
+        let dropped = self.drop_name(&op, &mut batch, dying, now_ns)?;
         let removed_below = state.dir.as_ref().map_or(0, |names| names.removed);
         if removed_below.saturating_mul(DELETES_BYTES) >= self.env.range_weight_bytes() as u64 {
             self.delete_emptied(&mut batch, &key::child_path(&path.bytes, name));
@@ -153,19 +165,16 @@ impl Volume {
         }
     }
 
-    /// Adds to the batch the removal of the name at `at` from an inode, and of the inode with its last name.
-    /// The caller holds the inode's state.
-    #[allow(clippy::too_many_arguments)]
+    /// Adds to the batch the removal of a name from its inode, and of the inode with its last name. The
+    /// caller holds the inode's state.
     pub(super) fn drop_name(
         &self,
         op: &Op<'_>,
         batch: &mut Batch,
-        inode: &Inode,
-        record: &Record,
-        at: &[u8],
-        contents: LastContents,
+        dying: DyingName<'_>,
         now_ns: i64,
     ) -> Result<Dropped> {
+        let DyingName { inode, record, at, contents } = dying;
         let mut record = record.clone();
         record.ctime_ns = now_ns;
         batch.delete(META, at);

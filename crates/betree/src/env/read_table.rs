@@ -1,0 +1,115 @@
+//! Reading the node table of the last checkpoint.
+
+use alloc::sync::Arc;
+
+use betree_platform::BLOCK_BYTES;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::format::limits::Limits;
+use crate::format::superblock::Superblock;
+use crate::format::table::{
+    Entries, StoredPage, StoredSlot, decode_directory, decode_page, directory_bytes_max, page_bytes_max,
+    slots_per_page,
+};
+use crate::io::{AlignedBuf, Disk};
+use crate::space::{Extent, Space};
+use crate::table::{PagePlace, Table};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Reads the node table and claims the extents that it names. The directory and each page must not be longer
+/// than their entries need, nor list more than the volume has room for. Calls `lost` with the error of each
+/// page and node that cannot be known; if `lost` returns `Ok`, the others are read.
+///
+/// # Errors
+/// Those of `lost`; that of the directory, if it cannot be read.
+pub(crate) fn read_table(
+    disk: &Disk,
+    space: &Arc<Space>,
+    superblock: &Superblock,
+    lost: &mut dyn FnMut(Error) -> Result<()>,
+) -> Result<(Table, Arc<Extent>)> {
+    let place = &superblock.table;
+    let directory = space.claim(place.parts())?;
+    let what = "the node table's directory";
+    let limits = Limits::of(&superblock.geometry, space.total_blocks());
+    let per_page = slots_per_page(superblock.table_page_bytes);
+    let pages_max = limits.slots.div_ceil(u64::from(per_page));
+    if u64::from(place.len) > directory_bytes_max(pages_max, limits.blocks) {
+        return Err(corrupt(what, &directory, "it is longer than this volume allows"));
+    }
+    let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
+    let pages = decode_directory(bytes_of(&bytes, place.len))
+        .ok_or_else(|| corrupt(what, &directory, "it does not parse"))?;
+    if pages.entries.len() as u64 > pages_max {
+        return Err(corrupt(what, &directory, "it has more pages than this volume allows"));
+    }
+    let mut table = Table::new(per_page);
+    for (index, page) in pages.entries.iter().enumerate() {
+        match read_page(disk, space, &pages, (index, page), per_page, limits.blocks) {
+            Ok((place, slots)) => table.push_page(place, &slots, |parts| space.claim(parts), lost)?,
+            Err(error) => {
+                lost(error.clone())?;
+                table.push_lost_page(error);
+            }
+        }
+    }
+    Ok((table, directory))
+}
+
+/// Reads a page of the node table and claims its extent.
+fn read_page(
+    disk: &Disk,
+    space: &Arc<Space>,
+    pages: &Entries<StoredPage>,
+    (index, page): (usize, &StoredPage),
+    per_page: u32,
+    blocks: u64,
+) -> Result<(PagePlace, Entries<StoredSlot>)> {
+    let what = "a page of the node table";
+    let extent = space.claim(pages.parts_of(index, page.first_part()))?;
+    let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
+    if u64::from(len_bytes).div_ceil(BLOCK) != extent.len_blocks() {
+        return Err(corrupt(what, &extent, "it is not as long as its extent"));
+    }
+    if u64::from(len_bytes) > page_bytes_max(per_page, blocks) {
+        return Err(corrupt(what, &extent, "it is longer than this volume allows"));
+    }
+    let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
+    let is_last = index + 1 == pages.entries.len();
+    let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
+        // An incomplete page would shift the ids of all that follow.
+        .filter(|slots| slots.entries.len() == per_page as usize || is_last)
+        .filter(|slots| slots.entries.len() <= per_page as usize)
+        .ok_or_else(|| corrupt(what, &extent, "it does not parse as this page"))?;
+    Ok((PagePlace { extent, len_bytes, checksum }, slots))
+}
+
+fn corrupt(what: &'static str, extent: &Extent, why: &str) -> Error {
+    Error::Corrupt { what, offset: extent.place(0), len: extent.len_blocks() * BLOCK, why: why.into() }
+}
+
+fn bytes_of(buffer: &AlignedBuf, len: u32) -> &[u8] {
+    buffer.as_slice().get(..len as usize).unwrap_or_default()
+}
+
+fn read_checked(
+    disk: &Disk,
+    what: &'static str,
+    extent: &Extent,
+    len: u32,
+    checksum: u64,
+) -> Result<AlignedBuf> {
+    let mut buffer = AlignedBuf::zeroed(extent.len_blocks() as usize)?;
+    disk.read_extent(extent, 0, buffer.as_mut_slice())?;
+    if xxh3_64(bytes_of(&buffer, len)) != checksum {
+        return Err(Error::Corrupt {
+            what,
+            offset: extent.place(0),
+            len: u64::from(len),
+            why: "the checksum does not match".into(),
+        });
+    }
+    Ok(buffer)
+}

@@ -1,0 +1,205 @@
+//! A client's end: finds the server of a mount, asks, and waits until the volume is closed.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::UCred;
+use rustix::process::Pid;
+
+use super::probe::Probe;
+use super::sockets::{connect, may_serve, sockets};
+use super::timed::{Timed, write_until};
+use super::{ANSWER_BYTES_MAX, ANSWER_TIME_MAX, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, PING, STATUS};
+use crate::errno::is_dead;
+use crate::mount_info::MountEntry;
+
+/// How long a client hears nothing while it waits for a farewell before it pings the server.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The error for a connection that ended without a farewell.
+const DIED: &str = "its server ended without closing it";
+
+/// Why a mount's server gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Unheard {
+    /// It died; its mount is left.
+    #[error("it is dead")]
+    Dead,
+    /// It lives and does not answer.
+    #[error("it did not answer within {} seconds{}: it is stopped, or hangs", ANSWER_TIME_MAX.as_secs(), shown(*.server))]
+    Silent {
+        /// Its process, if known.
+        server: Option<Pid>,
+    },
+    /// It does not answer this user.
+    #[error("only root and the user who mounted the volume may ask it")]
+    Refused,
+    /// Its socket cannot be seen, though it answers the kernel.
+    #[error("its socket cannot be seen from here: it is in another network name space")]
+    Elsewhere,
+    /// The operating system.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn shown(server: Option<Pid>) -> String {
+    server.map_or_else(String::new, |pid| format!(" (process {})", pid.as_raw_nonzero()))
+}
+
+/// A client's connection.
+pub struct Line {
+    stream: UnixStream,
+    server: Option<Pid>,
+    until: Instant,
+}
+
+impl Line {
+    /// Connects to the server of a mount.
+    ///
+    /// # Errors
+    /// [`Unheard`], after [`ANSWER_TIME_MAX`] at the latest.
+    pub fn open(mount: &MountEntry) -> Result<Line, Unheard> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        let mut last = None;
+        let mut probe = None;
+        while Instant::now() < until {
+            for name in sockets(mount) {
+                match connect(&name) {
+                    Ok((socket, peer)) if may_serve(peer.uid, mount) => {
+                        let server = Pid::from_raw(peer.pid.as_raw_pid());
+                        let mut line = Line { stream: socket.into(), server, until };
+                        if line.is_live()? {
+                            return Ok(line);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(errno) => last = Some(errno),
+                }
+            }
+            // A new mount has no socket yet; one whose server has died has none any more.
+            let probe = probe.get_or_insert_with(|| Probe::start(mount));
+            match probe.answered() {
+                Some(Err(errno)) if is_dead(errno) => return Err(Unheard::Dead),
+                _ => thread::sleep(LOOK_EVERY),
+            }
+        }
+        match (last, probe.is_some_and(|mut probe| probe.answered().is_some())) {
+            (Some(Errno::AGAIN), _) | (_, false) => Err(Unheard::Silent { server: None }),
+            _ => Err(Unheard::Elsewhere),
+        }
+    }
+
+    /// The server's process.
+    pub fn server(&self) -> Option<Pid> {
+        self.server
+    }
+
+    /// The answer to `status`.
+    ///
+    /// # Errors
+    /// [`Unheard`], after [`ANSWER_TIME_MAX`] at the latest.
+    pub fn status(mut self) -> Result<Vec<u8>, Unheard> {
+        self.ask(STATUS)?;
+        let mut answer = Vec::new();
+        let line = Timed { stream: &self.stream, until: self.until };
+        let read = line.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+        read.map_err(|error| self.unheard(error))?;
+        if answer.is_empty() { Err(Unheard::Refused) } else { Ok(answer) }
+    }
+
+    /// Asks whether the server answers.
+    ///
+    /// # Errors
+    /// [`Unheard`], after [`ANSWER_TIME_MAX`] at the latest.
+    pub fn ping(mut self) -> Result<(), Unheard> {
+        self.ask(PING)?;
+        self.hear()
+    }
+
+    /// Asks for the outcome of the volume's close. The server has registered that when this returns.
+    ///
+    /// # Errors
+    /// [`Unheard`], after [`ANSWER_TIME_MAX`] at the latest.
+    pub fn farewell(mut self, mount: &MountEntry) -> Result<Farewell, Unheard> {
+        self.ask(FAREWELL)?;
+        self.hear()?;
+        Ok(Farewell { stream: self.stream, mount: mount.clone(), server: self.server })
+    }
+
+    /// Reads the first word of the connection: whether the mount is live, and not over.
+    fn is_live(&mut self) -> Result<bool, Unheard> {
+        let mut greeting = [0; LIVE.len()];
+        let read = Timed { stream: &self.stream, until: self.until }.read_exact(&mut greeting);
+        read.map_err(|error| self.unheard(error))?;
+        Ok(greeting == LIVE.as_bytes())
+    }
+
+    fn ask(&mut self, request: &str) -> Result<(), Unheard> {
+        let asked = write_until(&mut self.stream, request.as_bytes(), self.until);
+        asked.map_err(|error| self.unheard(error))
+    }
+
+    fn hear(&mut self) -> Result<(), Unheard> {
+        let mut heard = [0; HEARD.len()];
+        let read = Timed { stream: &self.stream, until: self.until }.read_exact(&mut heard);
+        read.map_err(|error| self.unheard(error))
+    }
+
+    fn unheard(&self, error: io::Error) -> Unheard {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Unheard::Silent { server: self.server },
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                Unheard::Refused
+            }
+            _ => Unheard::Io(error),
+        }
+    }
+}
+
+/// The wait for a farewell.
+pub struct Farewell {
+    stream: UnixStream,
+    mount: MountEntry,
+    server: Option<Pid>,
+}
+
+impl Farewell {
+    /// Waits for the close while the server answers; `Ok` if it was clean.
+    ///
+    /// # Errors
+    /// A sentence that says why it was not clean.
+    pub fn wait(self) -> Result<(), String> {
+        let mut message = Vec::new();
+        loop {
+            let line = Timed { stream: &self.stream, until: Instant::now() + SILENCE };
+            match line.take(ANSWER_BYTES_MAX).read_to_end(&mut message) {
+                Ok(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => self.still_answers()?,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+                Err(error) => return Err(format!("cannot read from its server: {error}")),
+            }
+        }
+        match String::from_utf8_lossy(&message).into_owned() {
+            message if message == CLEAN => Ok(()),
+            message if message.is_empty() => Err(DIED.to_owned()),
+            message => Err(message),
+        }
+    }
+
+    /// An error if the server is silent on another connection too.
+    fn still_answers(&self) -> Result<(), String> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        let connections = sockets(&self.mount).into_iter().filter_map(|name| connect(&name).ok());
+        let of_server = |peer: UCred| Pid::from_raw(peer.pid.as_raw_pid()) == self.server;
+        let found = connections.into_iter().find(|(_, peer)| of_server(*peer));
+        // It no longer listens: it has sent the outcome, or has died.
+        let Some((socket, _)) = found else { return Ok(()) };
+        let mut line = Line { stream: socket.into(), server: self.server, until };
+        match line.is_live().and_then(|_| line.ping()) {
+            Err(silent @ Unheard::Silent { .. }) => Err(format!("no word from its server: {silent}")),
+            _ => Ok(()),
+        }
+    }
+}

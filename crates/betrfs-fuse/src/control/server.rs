@@ -1,0 +1,137 @@
+//! The server's end: answers requests, and tells waiting clients how the volume was closed.
+
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use rustix::net::sockopt::socket_peercred;
+
+use super::timed::{Timed, write_until};
+use super::{CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, STATUS, name_of};
+
+/// How long a server waits for a client's request, and for the client to read the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Number of clients that may wait for the farewell; one more drops the first.
+pub(super) const WAITING_MAX: usize = 64;
+/// The longest request.
+const REQUEST_BYTES_MAX: u64 = 64;
+
+/// The server's end.
+pub struct Control {
+    listener: UnixListener,
+    pub(super) waiting: Arc<Mutex<Vec<UnixStream>>>,
+    is_ended: Arc<AtomicBool>,
+}
+
+impl Control {
+    /// Listens for the mount with this device number. `status` returns the answer to `status`, `is_over`
+    /// whether the mount is over.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn listen(
+        device: (u32, u32),
+        unique: u64,
+        status: impl Fn() -> Vec<u8> + Send + 'static,
+        is_over: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<Control> {
+        let name = format!("{}{unique:016x}", name_of(device));
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let waiting = Arc::new(Mutex::new(Vec::new()));
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let control = Control {
+            listener: listener.try_clone()?,
+            waiting: Arc::clone(&waiting),
+            is_ended: Arc::clone(&is_ended),
+        };
+        thread::Builder::new().name("betrfs-control".into()).spawn(move || {
+            for stream in listener.incoming() {
+                if is_ended.load(Ordering::Acquire) {
+                    return;
+                }
+                let Ok(stream) = stream else {
+                    // Out of descriptors, for example.
+                    thread::sleep(LOOK_EVERY);
+                    continue;
+                };
+                if let Err(error) = answer(stream, &status, &is_over, &waiting) {
+                    tracing::debug!("a client of the control socket got no answer: {error}");
+                }
+            }
+        })?;
+        Ok(control)
+    }
+
+    /// Sends the outcome of the close to the waiting clients. Does not block: the message fits into a
+    /// socket's buffer.
+    pub fn tell<E: Display>(&self, closed: &Result<(), E>) {
+        let message = closed.as_ref().err().map_or_else(|| CLEAN.to_owned(), ToString::to_string);
+        for mut stream in self.waiting.lock().drain(..) {
+            let told = stream.set_nonblocking(true).and_then(|()| stream.write_all(message.as_bytes()));
+            if let Err(error) = told {
+                tracing::debug!("a client no longer waits for the farewell: {error}");
+            }
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Ends the thread, which drops `is_over` and with it the connection's descriptor.
+        self.is_ended.store(true, Ordering::Release);
+        if let Err(errno) = rustix::net::shutdown(&self.listener, Shutdown::Both) {
+            tracing::debug!("the socket is not shut down: {errno}");
+        }
+    }
+}
+
+/// Answers one connection, of root or of the server's user.
+fn answer(
+    mut stream: UnixStream,
+    status: &impl Fn() -> Vec<u8>,
+    is_over: &impl Fn() -> bool,
+    waiting: &Mutex<Vec<UnixStream>>,
+) -> io::Result<()> {
+    let peer = socket_peercred(&stream)?.uid;
+    if !peer.is_root() && peer != rustix::process::geteuid() {
+        return Err(Errno::PERM.into());
+    }
+    let greeting = if is_over() { OVER } else { LIVE };
+    write_until(&mut stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
+    match request(&stream)?.as_str() {
+        STATUS => write_until(&mut stream, &status(), Instant::now() + PATIENCE),
+        PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
+        FAREWELL => {
+            let mut waiting = waiting.lock();
+            // Sent under the lock, so that the client reads it before the farewell.
+            write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE)?;
+            if waiting.len() == WAITING_MAX {
+                waiting.remove(0);
+            }
+            waiting.push(stream);
+            Ok(())
+        }
+        _ => Err(Errno::INVAL.into()),
+    }
+}
+
+/// Reads a request: everything up to the end of a line.
+pub(super) fn request(stream: &UnixStream) -> io::Result<String> {
+    let until = Instant::now() + PATIENCE;
+    let mut line = String::new();
+    let mut bytes = Timed { stream, until }.take(REQUEST_BYTES_MAX);
+    while !line.ends_with('\n') {
+        let mut byte = [0];
+        bytes.read_exact(&mut byte)?;
+        line.push(char::from(byte[0]));
+    }
+    Ok(line)
+}

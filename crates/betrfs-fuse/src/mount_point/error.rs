@@ -1,0 +1,90 @@
+//! Why mounting or unmounting failed, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::FUSERMOUNT;
+
+/// Why mounting on a directory, or unmounting, failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountPointError {
+    /// The mount point does not exist.
+    #[error("the mount point {0} does not exist: make it with `mkdir -p {0}`", .path.display())]
+    Missing {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The mount point is not a directory.
+    #[error("the mount point {} is not a directory", .path.display())]
+    NotADirectory {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// A volume with a live server is mounted there.
+    #[error("{} is a mount of {} already: unmount that first with `betrfs umount {0}`", .path.display(), .volume.display())]
+    Mounted {
+        /// The mount point.
+        path: PathBuf,
+        /// The volume mounted there.
+        volume: PathBuf,
+    },
+    /// The kernel offers no FUSE.
+    #[error("cannot open /dev/fuse: {source}{}", dev_fuse_advice(source))]
+    NoFuse {
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// Users other than root need it to mount.
+    #[error(
+        "cannot run {FUSERMOUNT}, which users other than root need to mount and unmount: {source}; install the package fuse3, or do it as root"
+    )]
+    NoFusermount {
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The helper refused.
+    #[error("{FUSERMOUNT} refused {}: {why}", .path.display())]
+    Fusermount {
+        /// The mount point.
+        path: PathBuf,
+        /// Its message.
+        why: String,
+    },
+    /// The mount is gone, or another covers it.
+    #[error("the volume is no longer what is mounted on {}: it is closed when nothing uses it", .path.display())]
+    Elsewhere {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// Processes use the mount.
+    #[error("{0} is in use: end what has files open or its working directory there (`fuser -vm {0}` lists it), then try again", .path.display())]
+    Busy {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {doing} {}: {source}", .path.display())]
+    Io {
+        /// The action that failed.
+        doing: &'static str,
+        /// The mount point.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
+    },
+}
+
+fn dev_fuse_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; load the kernel's module with `modprobe fuse`, or, in a container, pass the device in (`--device /dev/fuse`)"
+        }
+        io::ErrorKind::PermissionDenied => "; do it as root, or get the right to open it",
+        _ => "",
+    }
+}
+
+/// The error of a refused call on a mount point.
+pub(super) fn failed(doing: &'static str, path: &Path, source: io::Error) -> MountPointError {
+    MountPointError::Io { doing, path: path.to_owned(), source }
+}
