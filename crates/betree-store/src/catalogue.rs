@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, Env};
 
-use crate::iter::Steps;
 use crate::keys::{CATALOGUE, ENGINE_DICT};
 use crate::merge::Merges;
 use crate::shared::DictState;
+use crate::steps::Steps;
 
 /// The kinds of what the catalogue has.
 const NAMES: u8 = 0;

@@ -1,6 +1,6 @@
 //! Iterators over ranges.
 
-use betree::{Cursor, Cut, TransactionCursor};
+use betree::Cut;
 
 use crate::bytes::{Key, Value};
 use crate::dict::Dict;
@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::keys::{ENGINE_DICT, Keys, user_key};
 use crate::parts;
 use crate::shared::Shared;
+use crate::steps::Steps;
 use crate::transaction::Transaction;
 use crate::view::ViewDict;
 
@@ -34,36 +35,6 @@ pub(crate) enum Source<'d> {
     View(&'d ViewDict),
     /// A dictionary as a transaction sees it.
     Transaction(&'d Transaction, &'d Dict),
-}
-
-/// A cursor of the engine.
-pub(crate) enum Steps<'c> {
-    Plain(Cursor<'c>),
-    /// It notes what was read.
-    Noted(TransactionCursor<'c>),
-}
-
-impl Steps<'_> {
-    pub fn next(&mut self) -> betree::Result<Option<(&[u8], &[u8])>> {
-        match self {
-            Steps::Plain(cursor) => cursor.next(),
-            Steps::Noted(cursor) => cursor.next(),
-        }
-    }
-
-    fn prev(&mut self) -> betree::Result<Option<(&[u8], &[u8])>> {
-        match self {
-            Steps::Plain(cursor) => cursor.prev(),
-            Steps::Noted(cursor) => cursor.prev(),
-        }
-    }
-
-    fn seek(&mut self, to: &Cut) {
-        match self {
-            Steps::Plain(cursor) => cursor.seek(to),
-            Steps::Noted(cursor) => cursor.seek(to),
-        }
-    }
 }
 
 impl<'d> Source<'d> {

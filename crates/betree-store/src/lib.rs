@@ -82,6 +82,7 @@ mod options;
 mod owned;
 mod parts;
 mod shared;
+mod steps;
 mod store;
 mod transaction;
 mod value;

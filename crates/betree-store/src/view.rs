@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::bytes::{Key, Value};
 use crate::catalogue;
 use crate::error::{Error, Result};
-use crate::iter::{Iter, Source, Steps};
+use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, Keys};
 use crate::owned::OwnedIter;
 use crate::parts;
 use crate::shared::Shared;
+use crate::steps::Steps;
 use crate::store::{Store, refused_catalogue};
 
 /// One moment of a store: what was changed before it began is seen, and nothing later, in all dictionaries

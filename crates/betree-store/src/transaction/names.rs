@@ -7,11 +7,11 @@ use super::{Renaming, Transaction};
 use crate::catalogue::{self, Entry};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::iter::Steps;
 use crate::keys::{ENGINE_DICT, dict_cuts};
 use crate::names::check_name;
 use crate::options::DictOptions;
 use crate::shared::DictState;
+use crate::steps::Steps;
 use crate::store::refused_catalogue;
 
 impl Transaction {
