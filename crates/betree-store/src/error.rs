@@ -29,6 +29,12 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// There is a file already where one is to be made.
+    #[error("there is a file {} already", path.display())]
+    FileExists {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file holds something else than a store.
     #[error("{} is not a store: {why}", path.display())]
     NotAStore {

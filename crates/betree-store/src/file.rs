@@ -89,23 +89,52 @@ pub(crate) fn open(
     Err(Error::NoSuchStore { path: path.to_owned() })
 }
 
-/// Makes a store under another name and then renames it, so that no crash leaves half of one. `None` if there
-/// is a file of its name by then.
+/// Makes an empty store. `None` if there is a file of its name by then.
 fn make(path: &Path, cache_bytes: usize, merges: &Arc<Merges>) -> Result<Option<Arc<FileDevice>>> {
-    let random = StdPlatform::new();
-    let made_as = unfinished(path, random.random_u64());
-    let device = Arc::new(create_sparse(path, &made_as)?);
-    let placed = fill(&device, path, cache_bytes, merges, &random).and_then(|()| {
-        match rustix::fs::renameat_with(CWD, &made_as, CWD, path, RenameFlags::NOREPLACE) {
-            Ok(()) => sync_folder(path).map(|()| true),
-            Err(Errno::EXIST) => Ok(false),
-            Err(errno) => Err(failed("name", path, errno.into())),
-        }
-    });
-    if !matches!(placed, Ok(true)) {
-        device.unmake();
+    make_with(path, |device| {
+        format(device, path, &geometry(cache_bytes)).and_then(|()| {
+            let env = Env::open(device.clone(), Options::new(cache_bytes, merges.clone()));
+            let put_new = env.and_then(|env| {
+                let mut batch = Batch::new();
+                catalogue::put_new(&mut batch);
+                env.commit(&batch)?;
+                env.close()
+            });
+            put_new.map_err(|source| unwritten(path, source))
+        })
+    })
+}
+
+/// Makes a store under another name, fills it and then renames it, so that neither a crash nor a failure
+/// leaves half of one under its name. `None` if there is a file of its name by then.
+pub(crate) fn make_with(
+    path: &Path,
+    fill: impl FnOnce(&Arc<FileDevice>) -> Result<()>,
+) -> Result<Option<Arc<FileDevice>>> {
+    let made_as = unfinished(path, StdPlatform::new().random_u64());
+    let mut unfinished = Unfinished { device: Arc::new(create_sparse(path, &made_as)?), is_placed: false };
+    fill(&unfinished.device)?;
+    match rustix::fs::renameat_with(CWD, &made_as, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => sync_folder(path)?,
+        Err(Errno::EXIST) => return Ok(None),
+        Err(errno) => return Err(failed("name", path, errno.into())),
     }
-    Ok(placed?.then_some(device))
+    unfinished.is_placed = true;
+    Ok(Some(unfinished.device.clone()))
+}
+
+/// A file that is removed if it is not placed, also by a panic.
+struct Unfinished {
+    device: Arc<FileDevice>,
+    is_placed: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            self.device.unmake();
+        }
+    }
 }
 
 /// A name beside the store's.
@@ -130,31 +159,27 @@ fn create_sparse(path: &Path, made_as: &Path) -> Result<FileDevice> {
     }
 }
 
-/// Writes an empty store.
-fn fill(
-    device: &Arc<FileDevice>,
-    path: &Path,
-    cache_bytes: usize,
-    merges: &Arc<Merges>,
-    random: &StdPlatform,
-) -> Result<()> {
+/// Writes a volume without a catalogue.
+pub(crate) fn format(device: &Arc<FileDevice>, path: &Path, geometry: &Geometry) -> Result<()> {
+    let random = StdPlatform::new();
     let id = || {
         let [a, b] = [random.random_u64(), random.random_u64()].map(u128::from);
         (a << 64 | b).to_le_bytes()
     };
     let made_by = concat!("betree-store ", env!("CARGO_PKG_VERSION")).into();
     let identity = Identity { made_by, made_ns: random.now_ns(), ..Identity::new(id(), id()) };
-    let written = Env::format(device.clone(), &geometry(cache_bytes), identity).and_then(|()| {
-        let env = Env::open(device.clone(), Options::new(cache_bytes, merges.clone()))?;
-        let mut batch = Batch::new();
-        catalogue::put_new(&mut batch);
-        env.commit(&batch)?;
-        env.close()
-    });
-    written.map_err(|source| match source {
-        betree::Error::DeviceFull(_) => Error::NoSpace { path: path.to_owned(), why: source.to_string() },
-        source => Error::Engine { path: path.to_owned(), source },
-    })
+    Env::format(device.clone(), geometry, identity).map_err(|source| unwritten(path, source))
+}
+
+/// The store's error for one of the engine when a store is made.
+pub(crate) fn unwritten(path: &Path, source: betree::Error) -> Error {
+    let path = path.to_owned();
+    match source {
+        betree::Error::DeviceFull(_) | betree::Error::NoSpace => {
+            Error::NoSpace { path, why: source.to_string() }
+        }
+        source => Error::Engine { path, source },
+    }
 }
 
 fn sync_folder(path: &Path) -> Result<()> {

@@ -39,6 +39,7 @@
 //! | read one moment | [`Store::view`], [`View::dict`] |
 //! | change what was read | [`Store::run`], [`Store::begin`], [`Transaction`] |
 //! | make changes durable | [`Durability`], [`Store::sync`] |
+//! | copy it while it is used | [`Store::backup`] |
 //! | look at it | [`Store::stats`], [`Store::check`], [`Dict::estimate`] |
 //!
 //! # What is promised
@@ -66,6 +67,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod backup;
 mod batch;
 mod bytes;
 mod catalogue;
@@ -88,6 +90,7 @@ mod transaction;
 mod value;
 mod view;
 
+pub use backup::BackupProgress;
 pub use batch::WriteBatch;
 pub use betree::{Compression, Finding, FindingCode, Place};
 pub use bytes::{Bytes, Key, Value};

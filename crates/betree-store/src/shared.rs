@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use betree::{Batch, Env};
+use betree::{Batch, Compression, Env};
 use betree_std::{FileDevice, Workers};
 use parking_lot::{Mutex, RwLock};
 
@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     pub file: Arc<FileDevice>,
     pub path: PathBuf,
     pub merges: Arc<Merges>,
+    pub cache_bytes: usize,
+    pub compression: Compression,
     pub durability: Durability,
     pub read_only: bool,
     pub catalogue: Mutex<Catalogue>,

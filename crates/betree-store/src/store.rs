@@ -121,6 +121,8 @@ impl Store {
             file,
             path: path.to_owned(),
             merges: merges.clone(),
+            cache_bytes: options.cache_bytes,
+            compression: options.compression,
             durability: options.durability,
             read_only: options.read_only,
             generation: AtomicU64::new(catalogue.generation),

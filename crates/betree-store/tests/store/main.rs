@@ -1,6 +1,7 @@
 //! What a store does, through its public face.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod backups;
 mod batches;
 mod costs;
 mod iterators;

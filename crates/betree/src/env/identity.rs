@@ -1,14 +1,20 @@
-//! The volume's identity, and the changes of its label and UUID.
+//! The volume's identity and geometry, and the changes of its label and UUID.
 
 use super::Env;
 use crate::error::Result;
 use crate::format::superblock::Identity;
+use crate::settings::Geometry;
 use uuid::Uuid;
 
 impl Env {
     /// The volume's identity.
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
+    }
+
+    /// The parameters with which the volume was made.
+    pub fn geometry(&self) -> Geometry {
+        self.engine.geometry
     }
 
     /// Gives the volume another label. It is durable when this returns.
