@@ -11,6 +11,8 @@ use std::path::Path;
 mod branch;
 #[path = "../examples/counters.rs"]
 mod counters;
+#[path = "../examples/documents.rs"]
+mod documents;
 #[path = "../examples/queue.rs"]
 mod queue;
 #[path = "../examples/time_series.rs"]
@@ -36,6 +38,12 @@ fn a_queue_goes_on_after_the_end_of_its_program() {
 fn counters_are_added_to_without_a_query() {
     let expected = "queries of 12000 additions: 0\nvisits of all pages: 12000\n";
     assert_eq!(printed(counters::run), expected);
+}
+
+#[test]
+fn an_index_belongs_to_its_documents_in_each_view() {
+    let expected = "documents: 20, by author: 20\nviews in which they differed: 0\n";
+    assert_eq!(printed(documents::run), expected);
 }
 
 #[test]
