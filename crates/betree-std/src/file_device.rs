@@ -92,6 +92,14 @@ impl FileDevice {
         FileDevice::of(&File::from(found), path, Access::Changes)
     }
 
+    /// Opens the file or block device of a descriptor, whatever its path leads to by now.
+    ///
+    /// # Errors
+    /// As [`open`](FileDevice::open).
+    pub fn open_again(descriptor: OwnedFd, path: &Path) -> Result<FileDevice, OpenError> {
+        FileDevice::of(&File::from(descriptor), path, Access::Changes)
+    }
+
     /// Opens a file or a block device for reading. Others may have it open for reading too.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -24,6 +24,7 @@ use rustix::process::Uid;
 
 use crate::control::{Line, Unheard, become_user};
 use crate::mount_info::{MountEntry, mount_id};
+use crate::mounts_below::has_mounts_below;
 use crate::wire::ioctl::{
     EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, HeldBytes, SOURCE, UNFINISHED, USAGE, WRITTEN_BACK, held_of,
 };
@@ -330,13 +331,6 @@ fn held(dir: &File) -> io::Result<Held> {
     // SAFETY: the ioctl writes a `HeldBytes`, and the buffer is one.
     let bytes: HeldBytes = unsafe { ioctl(dir, Getter::<HELD, HeldBytes>::new()) }?;
     Ok(held_of(&bytes).ok_or(Errno::IO)?)
-}
-
-/// Whether something is mounted below a directory, as this process sees it.
-fn has_mounts_below(dir: &File) -> io::Result<bool> {
-    let path = fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))?;
-    let mounts = MountEntry::all()?;
-    Ok(mounts.iter().any(|mount| mount.path != path && mount.path.starts_with(&path)))
 }
 
 /// Whether the sticky bit in a directory's mode lets a user remove an entry. `owners` are those of the

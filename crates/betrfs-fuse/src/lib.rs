@@ -17,6 +17,7 @@ mod loop_device;
 mod mount;
 mod mount_info;
 pub mod mount_point;
+mod mounts_below;
 mod protocol;
 mod server;
 mod status;

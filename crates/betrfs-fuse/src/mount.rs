@@ -101,6 +101,14 @@ impl Mount {
     pub fn new(options: MountOptions) -> Result<Mount, MountError> {
         mount_point::examine(&options.mount_point)?;
         let device = Arc::new(open_device(&options.volume)?);
+        Mount::of(device, options)
+    }
+
+    /// As [`new`](Mount::new), with an open device instead of what is at the volume's path.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn of(device: Arc<FileDevice>, options: MountOptions) -> Result<Mount, MountError> {
         let platform: Arc<dyn Platform> = Arc::new(StdPlatform::new());
         // The kernel caches contents: a second copy would cost memory and time.
         let open = OpenOptions {
@@ -239,9 +247,9 @@ fn connect(
 ) -> Result<(Connection, OwnMount, Control), MountError> {
     let MountOptions { mount_point, flags, transport, .. } = options;
     // Checked again, as opening the volume may have taken long. Below a dead mount there may be another.
-    while mount_point::examine(mount_point)? == Found::DeadMount {
+    while let Found::DeadMount(dead) = mount_point::examine(mount_point)? {
         tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
-        mount_point::detach(mount_point)?;
+        dead.detach()?;
     }
     if *transport != Some(Transport::Device)
         && let Err(error) = enable_io_uring()

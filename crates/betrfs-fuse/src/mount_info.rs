@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 
 /// File system types of these mounts in `mount` and /proc/mounts: with a block device, and without.
 pub const FS_TYPES: [&str; 2] = [FS_TYPE_BLOCK, FS_TYPE];
@@ -19,6 +19,8 @@ pub(crate) const FS_TYPE: &str = "fuse.betrfs";
 pub struct MountEntry {
     /// The mount's id in this mount namespace.
     pub id: u64,
+    /// The id of the mount that it is mounted on.
+    pub parent_id: u64,
     /// The mounted file system's device number, major and minor.
     pub device: (u32, u32),
     /// Where it is mounted.
@@ -50,8 +52,17 @@ impl MountEntry {
     /// The operating system's: the path cannot be followed.
     pub fn at(path: &Path) -> io::Result<Option<MountEntry>> {
         let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let shown = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
-        Ok(Some(MountEntry::of(&place)?).filter(|entry| entry.path == shown))
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        // With an empty mask even another user's mount answers.
+        let found = rustix::fs::statx(&place, c"", flags, StatxFlags::empty())?;
+        let entry = MountEntry::of(&place)?;
+        let is_root = if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+            found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+        } else {
+            // Before Linux 5.8.
+            entry.path == fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))?
+        };
+        Ok(Some(entry).filter(|_| is_root))
     }
 
     /// All visible mounts of this mount namespace.
@@ -113,7 +124,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
     let id = text()?.parse().ok()?;
-    let (_parent, device, _root) = (text()?, text()?, text()?);
+    let (parent_id, device, _root) = (text()?.parse().ok()?, text()?, text()?);
     let (major, minor) = device.split_once(':')?;
     let path = unescaped(fields.next()?);
     let options = fields.next()?;
@@ -123,6 +134,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let list = [options, of_all].into_iter().flat_map(|options| options.split(|byte| *byte == b','));
     Some(MountEntry {
         id,
+        parent_id,
         device: (major.parse().ok()?, minor.parse().ok()?),
         path,
         options: list.map(|option| String::from_utf8_lossy(option).into_owned()).collect(),
@@ -155,7 +167,7 @@ mod tests {
         let line = b"36 35 0:57 / /mnt/a\\040b\\134 rw,nosuid shared:1 master:2 - fuse.betrfs /v\\011 \
             ro,user_id=5,group_id=6,default_permissions";
         let entry = parse(line).unwrap();
-        assert_eq!((entry.id, entry.device), (36, (0, 57)));
+        assert_eq!((entry.id, entry.parent_id, entry.device), (36, 35, (0, 57)));
         assert_eq!(
             (entry.path.as_path(), entry.source.as_path()),
             (Path::new("/mnt/a b\\"), Path::new("/v\t"))

@@ -1,6 +1,7 @@
 //! The mount point: checks of the directory, mount(2), umount(2).
 
 mod error;
+mod found;
 mod helper;
 mod own_mount;
 
@@ -12,10 +13,10 @@ use betree_std::FileDevice;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 pub use rustix::mount::MountFlags;
-use rustix::mount::UnmountFlags;
 
 pub use error::MountPointError;
 use error::failed;
+pub use found::{FoundMount, detach_root};
 pub use own_mount::OwnMount;
 
 use crate::control::Unheard;
@@ -30,12 +31,12 @@ const DEV_FUSE: &str = "/dev/fuse";
 const FUSERMOUNT: &str = "fusermount3";
 
 /// The state of a directory before it is mounted on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Found {
     /// Ready to be mounted on, empty or not.
     Directory,
-    /// The mount of a server that has died; [`detach`] removes it.
-    DeadMount,
+    /// The mount of a server that has died, to be [detached](FoundMount::detach).
+    DeadMount(FoundMount),
 }
 
 /// Checks a directory before it is mounted on. Waits for a server for a bounded time only.
@@ -54,7 +55,9 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
         }
     };
     if let Some(mount) = found.filter(MountEntry::is_betrfs) {
-        return judge(path, &mount, Status::ask(&mount));
+        let found = FoundMount::of(mount).map_err(|e| failed("examine the mount point", path, e))?;
+        judge(path, found.entry(), Status::ask(found.entry()))?;
+        return Ok(Found::DeadMount(found));
     }
     match rustix::fs::stat(path) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Directory => {
@@ -67,9 +70,9 @@ pub fn examine(path: &Path) -> Result<Found, MountPointError> {
 
 /// Judges a mount by the answer to a question for its status. Only a server known to be dead makes it one to
 /// replace.
-fn judge(path: &Path, mount: &MountEntry, answer: Result<Status, Unheard>) -> Result<Found, MountPointError> {
+fn judge(path: &Path, mount: &MountEntry, answer: Result<Status, Unheard>) -> Result<(), MountPointError> {
     let volume = match answer {
-        Err(Unheard::Dead) => return Ok(Found::DeadMount),
+        Err(Unheard::Dead) => return Ok(()),
         Ok(status) => status.identity.volume,
         Err(_) => mount.source.clone(),
     };
@@ -86,6 +89,7 @@ pub fn mount(
     path: &Path,
     flags: MountFlags,
 ) -> Result<(OwnedFd, OwnMount), MountPointError> {
+    let spare = own_mount::spare_files().map_err(|e| failed("mount on", path, e))?;
     let (connection, is_block) = if rustix::process::geteuid().is_root() {
         match mount_block(device, path, flags) {
             Ok(connection) => (connection, true),
@@ -97,17 +101,13 @@ pub fn mount(
     } else {
         (helper::mount(device.path(), path, flags)?, false)
     };
-    let is_ours = || MountEntry::at(path).is_ok_and(|mount| mount.is_some_and(|mount| mount.is_betrfs()));
-    let mounted = OwnMount::at(path, is_block).and_then(|mount| match is_ours() {
-        true => Ok(mount),
-        false => Err(MountPointError::Elsewhere { path: path.to_owned() }),
-    });
-    match mounted {
-        Ok(mount) => Ok((connection, mount)),
+    let mount = OwnMount::at(path, &connection, is_block, spare)?;
+    match mount.found() {
+        Ok(_) => Ok((connection, mount)),
         Err(error) => {
             // Closed first, as nobody answers. The first failure is the one to report.
             drop(connection);
-            let _ = detach(path);
+            let _ = mount.detach();
             Err(error)
         }
     }
@@ -124,36 +124,6 @@ fn mount_block(device: &FileDevice, path: &Path, flags: MountFlags) -> Result<Ow
     let descriptor = device.descriptor().map_err(refused)?;
     let stand_in = LoopDevice::attach(descriptor.as_fd(), BLOCK_BYTES).map_err(refused)?;
     mount_as_root(stand_in.path(), path, FS_TYPE_BLOCK, &options, flags)
-}
-
-/// Changes a mount's flags.
-///
-/// # Errors
-/// [`MountPointError`]; a mount with files open for writing cannot be made read-only.
-pub fn remount(path: &Path, flags: MountFlags) -> Result<(), MountPointError> {
-    let refused = |errno: Errno| match errno {
-        Errno::BUSY => MountPointError::Busy { path: path.to_owned() },
-        errno => failed("remount", path, errno.into()),
-    };
-    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(refused)?;
-    let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
-    rustix::mount::mount_remount(itself, flags, c"").map_err(refused)
-}
-
-/// Unmounts; does not wait for processes that use the mount.
-///
-/// # Errors
-/// [`MountPointError`]: `Busy` if processes use it.
-pub fn unmount(path: &Path) -> Result<(), MountPointError> {
-    undo(path, UnmountFlags::NOFOLLOW, &["-u"])
-}
-
-/// Detaches a mount even if it is in use or its server is dead; processes that use it go on.
-///
-/// # Errors
-/// [`MountPointError`], with what to do about it.
-pub fn detach(path: &Path) -> Result<(), MountPointError> {
-    undo(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH, &["-u", "-z"])
 }
 
 fn mount_as_root(
@@ -180,16 +150,6 @@ fn mount_as_root(
     Ok(device)
 }
 
-fn undo(path: &Path, flags: UnmountFlags, by_helper: &[&str]) -> Result<(), MountPointError> {
-    match rustix::mount::unmount(path, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => Err(MountPointError::Busy { path: path.to_owned() }),
-        // Users other than root need the helper.
-        Err(Errno::PERM) => helper::unmount(path, by_helper),
-        Err(errno) => Err(failed("unmount", path, errno.into())),
-    }
-}
-
 /// What a program has printed.
 fn printed(stderr: &[u8]) -> String {
     String::from_utf8_lossy(stderr).trim().to_owned()
@@ -204,7 +164,7 @@ mod tests {
     #[test]
     fn unfit_mount_points_are_named_with_the_way_out() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(examine(dir.path()).unwrap(), Found::Directory);
+        assert!(matches!(examine(dir.path()), Ok(Found::Directory)));
         let missing = dir.path().join("no/such");
         let told = examine(&missing).unwrap_err().to_string();
         assert!(told.contains(&format!("mkdir -p {}", missing.display())), "{told}");
@@ -218,19 +178,12 @@ mod tests {
     fn a_mount_that_may_be_live_is_not_replaced() {
         let mount = MountEntry::at(Path::new("/proc")).unwrap().unwrap();
         let judged = |answer| judge(Path::new("/mnt"), &mount, Err(answer));
-        assert_eq!(judged(Unheard::Dead).unwrap(), Found::DeadMount);
+        judged(Unheard::Dead).unwrap();
         let errno = || io::Error::from(Errno::IO);
         for unheard in
             [Unheard::Silent { server: None }, Unheard::Refused, Unheard::Elsewhere, Unheard::Io(errno())]
         {
             assert!(matches!(judged(unheard), Err(MountPointError::Mounted { .. })));
         }
-    }
-
-    #[test]
-    fn unmounting_a_plain_directory_fails() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(unmount(dir.path()).is_err());
-        assert!(detach(dir.path()).is_err());
     }
 }

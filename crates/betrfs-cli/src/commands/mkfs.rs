@@ -80,7 +80,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
 /// Makes a volume; returns its size in bytes.
 pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions) -> Result<u64, Failure> {
     let shown = path.display();
-    let mut is_new = false;
     let device = match betrfs_fuse::open_device(path) {
         Ok(mut device) => {
             refuse_to_overwrite(&device, force)?;
@@ -96,28 +95,45 @@ pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions
             device
         }
         Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            if is_among_devices(path) {
-                let sentence = format!("there is no device {shown}: `lsblk -p` lists the devices");
-                return Err(Failure::new(sentence));
-            }
+            refuse_new_device(path)?;
             let size = size.ok_or_else(|| {
                 Failure::new(format!("{shown} does not exist: say how large to make it, as in --size 8G"))
             })?;
-            is_new = true;
-            FileDevice::create(path, size)?
+            return Ok(make_new(path, size, options)?.len());
         }
         Err(error) => return Err(error.into()),
     };
     let device = Arc::new(device);
     let size_bytes = device.len();
+    format(Arc::clone(&device), options).map_err(|error| unmade(&device, &error))?;
+    Ok(size_bytes)
+}
+
+/// Makes a volume in a new file, never in one that is there already; returns the file, open and locked.
+pub fn make_new(path: &Path, size: u64, options: &FormatOptions) -> Result<Arc<FileDevice>, Failure> {
+    refuse_new_device(path)?;
+    let device = Arc::new(FileDevice::create(path, size)?);
     format(Arc::clone(&device), options).map_err(|error| {
         // An empty file would be in the way of the next attempt.
-        if is_new {
-            device.unmake();
-        }
-        Failure::new(format!("cannot make a volume of {} in {shown}: {error}", size::show(size_bytes)))
+        device.unmake();
+        unmade(&device, &error)
     })?;
-    Ok(size_bytes)
+    Ok(device)
+}
+
+fn unmade(device: &FileDevice, error: &betrfs::Error) -> Failure {
+    let (size, shown) = (size::show(device.len()), device.path().display());
+    Failure::new(format!("cannot make a volume of {size} in {shown}: {error}"))
+}
+
+fn refuse_new_device(path: &Path) -> Outcome {
+    match is_among_devices(path) {
+        true => {
+            let shown = path.display();
+            Err(Failure::new(format!("there is no device {shown}: `lsblk -p` lists the devices")))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Whether a path is among the system's devices: a file there would be in memory, under the name of a disk.
@@ -166,4 +182,22 @@ fn refuse_to_overwrite(device: &FileDevice, force: bool) -> Outcome {
         return Ok(());
     };
     Err(Failure::new(format!("{shown} {what}: choose another, or overwrite it with --force")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It may have come there since somebody looked.
+    #[test]
+    fn a_new_volume_is_made_in_no_file_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (empty, link) = (dir.path().join("empty"), dir.path().join("link"));
+        fs::write(&empty, b"").unwrap();
+        std::os::unix::fs::symlink(&empty, &link).unwrap();
+        for path in [&empty, &link] {
+            assert!(make_new(path, 64 << 20, &FormatOptions::default()).is_err());
+        }
+        assert_eq!(fs::metadata(&empty).unwrap().len(), 0);
+    }
 }

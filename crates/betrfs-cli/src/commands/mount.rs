@@ -7,7 +7,9 @@ mod signals;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use betree_std::FileDevice;
 use betrfs::FormatOptions;
 use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
 use options::Options;
@@ -57,6 +59,9 @@ pub struct Arguments {
     /// Be the server, and report on standard output when it is ready
     #[arg(long, hide = true)]
     server: bool,
+    /// The volume is open as standard input, whatever its path leads to by now
+    #[arg(long, hide = true, requires = "server")]
+    volume_is_open: bool,
     /// Log to the system instead of standard error
     #[arg(long, hide = true)]
     to_syslog: bool,
@@ -116,11 +121,12 @@ impl Arguments {
 /// Changes the options of the mount on a directory; options that are not named stay.
 fn remount(dir: &Path, options: &Options) -> Outcome {
     let dir = absolute(dir)?;
-    let mount = stats::mount_at(&dir)?;
+    let found = stats::found_at(&dir)?;
+    let mount = found.entry();
     let read_only = if mount.is_read_only() { "ro" } else { "rw" };
     let now = mount.options.iter().map(String::as_str);
     let options = Options::joined(now.chain([read_only, options.text.as_str()])).map_err(Failure::new)?;
-    Ok(mount_point::remount(&dir, options.flags)?)
+    Ok(found.remount(options.flags)?)
 }
 
 /// Variable by which tests choose the transport: `io_uring` or `device`.
@@ -138,20 +144,25 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
     if arguments.helper.fake {
         return Ok(());
     }
-    if let Some(size) = arguments.create
-        && !arguments.volume.exists()
-    {
-        // Checked first, so that no volume is made that cannot be mounted there.
-        mount_point::examine(&absolute(&arguments.dir)?).map_err(MountError::from)?;
-        mkfs::make(&arguments.volume, Some(size), false, &FormatOptions::default())?;
-    } else {
-        mkfs::warn_if_open_to_others(&arguments.volume);
-    }
     if arguments.foreground {
+        // May start the program anew, so that it comes before all else.
         background::set_allocator()?;
-        return serve(arguments, || ());
     }
-    background::start(arguments, verbose)
+    let made = match arguments.create {
+        Some(size) if !arguments.volume.exists() => {
+            // Checked first, so that no volume is made that cannot be mounted there.
+            mount_point::examine(&absolute(&arguments.dir)?).map_err(MountError::from)?;
+            Some(mkfs::make_new(&arguments.volume, size, &FormatOptions::default())?)
+        }
+        _ => {
+            mkfs::warn_if_open_to_others(&arguments.volume);
+            None
+        }
+    };
+    if arguments.foreground {
+        return serve(arguments, made, || ());
+    }
+    background::start(arguments, made, verbose)
 }
 
 /// Runs the server of a mount in the background; announces the outcome to its starter in one line.
@@ -161,7 +172,8 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
     std::env::set_current_dir("/")?;
     let announced = background::Announcement::new()?;
     let ready = announced.clone();
-    let served = serve(arguments, move || ready.ready());
+    let volume = if arguments.volume_is_open { background::volume(arguments).map(Some) } else { Ok(None) };
+    let served = volume.and_then(|volume| serve(arguments, volume, move || ready.ready()));
     if let Err(failure) = &served {
         announced.failed(failure);
         tracing::error!("{failure}");
@@ -169,7 +181,12 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
     served
 }
 
-fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcome {
+/// Mounts and serves a volume: `volume`, or what is at the path.
+fn serve(
+    arguments: &Arguments,
+    volume: Option<Arc<FileDevice>>,
+    ready: impl FnOnce() + Send + 'static,
+) -> Outcome {
     abort_on_stray_panics();
     let given = arguments.all_options()?;
     let chosen = given.cache_bytes.or(arguments.cache_size);
@@ -181,7 +198,10 @@ fn serve(arguments: &Arguments, ready: impl FnOnce() + Send + 'static) -> Outcom
         flags: given.flags,
         transport: transport()?,
     };
-    let mount = Mount::new(options)?;
+    let mount = match volume {
+        Some(volume) => Mount::of(volume, options)?,
+        None => Mount::new(options)?,
+    };
     signals::unmount_on_request(mount.own_mount().clone())?;
     mount.serve(ready)?;
     std::io::stdout().flush().map_err(Failure::from)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use betrfs_fuse::FS_TYPES;
+use betrfs_fuse::mount_point::FoundMount;
 use betrfs_fuse::{MountEntry, Status, Unheard, VolumeState};
 
 use crate::failure::{Failure, Outcome};
@@ -43,12 +44,23 @@ pub fn mount_at(dir: &Path) -> Result<MountEntry, Failure> {
     let shown = dir.display();
     let found =
         MountEntry::at(dir).map_err(|error| Failure::new(format!("cannot examine {shown}: {error}")))?;
-    found.filter(MountEntry::is_betrfs).ok_or_else(|| {
-        Failure::new(format!(
-            "no BetrFS volume is mounted on {shown}: `findmnt -t {}` lists all mounts",
-            FS_TYPES.join(",")
-        ))
-    })
+    found.filter(MountEntry::is_betrfs).ok_or_else(|| not_mounted(dir))
+}
+
+/// As [`mount_at`], for changes to the mount: they do not go by the path.
+pub fn found_at(dir: &Path) -> Result<FoundMount, Failure> {
+    let shown = dir.display();
+    let found = FoundMount::at(dir);
+    let found = found.map_err(|error| Failure::new(format!("cannot examine {shown}: {error}")))?;
+    found.filter(|found| found.entry().is_betrfs()).ok_or_else(|| not_mounted(dir))
+}
+
+fn not_mounted(dir: &Path) -> Failure {
+    Failure::new(format!(
+        "no BetrFS volume is mounted on {}: `findmnt -t {}` lists all mounts",
+        dir.display(),
+        FS_TYPES.join(",")
+    ))
 }
 
 /// The failure for a server that gave no answer.

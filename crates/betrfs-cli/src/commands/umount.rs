@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, Unheard, mount_point};
+use betrfs_fuse::mount_point::{FoundMount, detach_root};
+use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, Unheard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -45,25 +46,27 @@ pub struct Arguments {
     name_space: Option<OsString>,
     #[arg(short = 't', hide = true)]
     fs_type: Option<OsString>,
-    /// Detach only, in a process that may have to wait for the server
+    /// Detach only the mount whose root is open as standard input, in a process that may have to wait for
+    /// the server
     #[arg(long, hide = true, conflicts_with = "lazy")]
     detach: bool,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let dir = absolute(&arguments.dir)?;
     if arguments.detach {
-        return Ok(mount_point::detach(&dir)?);
+        return Ok(detach_root(rustix::stdio::stdin(), &arguments.dir)?);
     }
-    let mount = stats::mount_at(&dir)?;
+    let dir = absolute(&arguments.dir)?;
+    let found = stats::found_at(&dir)?;
     if arguments.lazy {
-        return detach(&mount);
+        return detach(&found);
     }
-    let line = match Line::open(&mount) {
+    let mount = found.entry();
+    let line = match Line::open(mount) {
         Ok(line) => line,
         Err(Unheard::Dead) => {
-            mount_point::detach(&dir)?;
+            found.detach()?;
             return Err(Failure::new(format!(
                 "the server of {} had died, so that the volume was not closed; the directory is free now, \
                  and the next mount or check of the volume recovers it",
@@ -74,8 +77,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     };
     let server =
         line.server().and_then(|pid: Pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
-    let farewell = line.farewell(&mount).map_err(|why| stats::unheard(&dir, &why))?;
-    mount_point::unmount(&dir)?;
+    let farewell = line.farewell(mount).map_err(|why| stats::unheard(&dir, &why))?;
+    found.unmount()?;
     farewell.wait().map_err(|why| {
         let (shown, volume) = (dir.display(), mount.source.display());
         Failure::new(format!(
@@ -91,11 +94,15 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// Detaches a mount in a process of its own: if nothing uses the mount, the kernel may keep that process
 /// waiting until the server has closed the volume.
-fn detach(mount: &MountEntry) -> Outcome {
+fn detach(found: &FoundMount) -> Outcome {
+    let mount = found.entry();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("umount").arg("--detach").arg("--").arg(&mount.path);
     // It inherits none of our streams, so that a program that waits for our output does not wait for it.
-    let mut detaching = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let root = Stdio::from(found.root()?);
+    let mut detaching = command.stdin(root).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    // With the root, whose last user may have to wait.
+    drop(command);
     let start = Instant::now();
     while start.elapsed() < ANSWER_TIME_MAX {
         if let Some(status) = detaching.try_wait()? {

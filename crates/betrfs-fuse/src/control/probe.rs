@@ -1,13 +1,13 @@
 //! Whether the server of a mount is alive, asked through the kernel.
 
-use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Uid;
 
-use crate::mount_info::MountEntry;
+use crate::mount_info::{MountEntry, mount_id};
 
 /// A request through the kernel, which passes it to the server, or answers itself if that is dead.
 pub(super) struct Probe {
@@ -19,11 +19,11 @@ impl Probe {
     /// Asks in a thread of its own, because a server that hangs blocks it.
     pub fn start(mount: &MountEntry) -> Probe {
         let (sender, answer) = mpsc::channel();
-        let (path, owner, is_for_all) = (mount.path.clone(), mount.owner(), mount.is_for_all());
+        let (mount, owner, is_for_all) = (mount.clone(), mount.owner(), mount.is_for_all());
         let asking = thread::Builder::new().name("betrfs-probe".into()).spawn(move || {
             let as_owner = if is_for_all { Ok(()) } else { become_user(owner) };
             // The receiver may be gone.
-            let _ = sender.send(as_owner.and_then(|()| ask_kernel(&path)));
+            let _ = sender.send(as_owner.and_then(|()| ask_kernel(&mount)));
         });
         if let Err(error) = asking {
             tracing::debug!("cannot probe the mount: {error}");
@@ -38,8 +38,13 @@ impl Probe {
     }
 }
 
-fn ask_kernel(path: &Path) -> Result<(), Errno> {
-    rustix::fs::statfs(path).map(|_| ())
+fn ask_kernel(mount: &MountEntry) -> Result<(), Errno> {
+    let root = rustix::fs::open(&mount.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    // Another mount in its place says nothing about this one.
+    if mount_id(&root).is_ok_and(|id| id != mount.id) {
+        return Err(Errno::STALE);
+    }
+    rustix::fs::fstatfs(root).map(|_| ())
 }
 
 /// Makes this thread a user's, if it is root's: a user's mount refuses even root.

@@ -12,6 +12,7 @@ use crate::mount_info::MountEntry;
 fn mount_of(number: u32) -> MountEntry {
     MountEntry {
         id: 0,
+        parent_id: 0,
         device: (u32::MAX, number),
         path: "/".into(),
         options: vec![format!("user_id={}", rustix::process::geteuid().as_raw()), "allow_other".into()],

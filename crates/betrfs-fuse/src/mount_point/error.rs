@@ -51,7 +51,7 @@ pub enum MountPointError {
         why: String,
     },
     /// The mount is gone, or another covers it.
-    #[error("the volume is no longer what is mounted on {}: it is closed when nothing uses it", .path.display())]
+    #[error("the volume is no longer what is mounted on {}: it was unmounted, or names on the way to it changed", .path.display())]
     Elsewhere {
         /// The mount point.
         path: PathBuf,

@@ -1,15 +1,19 @@
 //! A mount that this process has made.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
-use rustix::mount::UnmountFlags;
 
 use super::error::failed;
-use super::{MountPointError, detach, printed, unmount};
+use super::found::{FoundMount, device_of};
+use super::{MountPointError, printed};
 
 /// Of util-linux.
 const UMOUNT: &str = "umount";
@@ -20,12 +24,27 @@ pub struct OwnMount {
     path: PathBuf,
     device: (u32, u32),
     is_block: bool,
+    /// Open files, closed before the mount is removed: to find it takes some, and none may be left.
+    spare: Arc<Mutex<Vec<File>>>,
+}
+
+/// As many open files as it takes to find a mount and to remove it.
+pub(super) fn spare_files() -> io::Result<Vec<File>> {
+    // Twice the need: other threads of the server may take some meanwhile.
+    const FILES: usize = 8;
+    std::iter::repeat_with(|| File::open("/dev/null")).take(FILES).collect()
 }
 
 impl OwnMount {
-    pub(super) fn at(path: &Path, is_block: bool) -> Result<OwnMount, MountPointError> {
-        let device = device_number(path).map_err(|e| failed("examine the mount on", path, e.into()))?;
-        Ok(OwnMount { path: path.to_owned(), device, is_block })
+    pub(super) fn at(
+        path: &Path,
+        connection: &OwnedFd,
+        is_block: bool,
+        spare: Vec<File>,
+    ) -> Result<OwnMount, MountPointError> {
+        let by_path = || device_number(path).map_err(|e| failed("examine the mount on", path, e.into()));
+        let device = device_of(connection).map_or_else(by_path, Ok)?;
+        Ok(OwnMount { path: path.to_owned(), device, is_block, spare: Arc::new(Mutex::new(spare)) })
     }
 
     /// Its mount point.
@@ -55,22 +74,20 @@ impl OwnMount {
         self.device
     }
 
-    /// As [`unmount`], if it is still there.
+    /// Unmounts it, if it is still there.
     ///
     /// # Errors
-    /// [`MountPointError::Elsewhere`] if it is not; else as [`unmount`].
+    /// As [`FoundMount::unmount`].
     pub fn unmount(&self) -> Result<(), MountPointError> {
-        self.must_be_there()?;
-        self.undo_apart(&[], unmount)
+        self.undo_apart(&[], FoundMount::unmount)
     }
 
-    /// As [`detach`], if it is still there.
+    /// Detaches it, if it is still there.
     ///
     /// # Errors
-    /// [`MountPointError::Elsewhere`] if it is not; else as [`detach`].
+    /// As [`FoundMount::detach`].
     pub fn detach(&self) -> Result<(), MountPointError> {
-        self.must_be_there()?;
-        self.undo_apart(&["--lazy"], detach)
+        self.undo_apart(&["--lazy"], FoundMount::detach)
     }
 
     /// Unmounts from the server's own process: a mount of a block device by the program umount. There the
@@ -79,14 +96,20 @@ impl OwnMount {
     fn undo_apart(
         &self,
         how: &[&str],
-        by_itself: fn(&Path) -> Result<(), MountPointError>,
+        by_itself: fn(&FoundMount) -> Result<(), MountPointError>,
     ) -> Result<(), MountPointError> {
+        self.spare.lock().clear();
+        let found = self.found()?;
         if !self.is_block {
-            return by_itself(&self.path);
+            return by_itself(&found);
         }
+        let (input, place) = found.for_program()?;
         let mut command = Command::new(UMOUNT);
-        command.args(["--internal-only", "--no-canonicalize"]).args(how).arg("--").arg(&self.path);
-        match command.env("LC_ALL", "C").stdin(Stdio::null()).output() {
+        command.args(["--internal-only", "--no-canonicalize"]).args(how).arg("--").arg(place);
+        let output = command.env("LC_ALL", "C").stdin(Stdio::from(input)).output();
+        // It holds files too.
+        drop(command);
+        match output {
             Ok(output) if output.status.success() => Ok(()),
             Ok(output) => match printed(&output.stderr) {
                 why if why.contains("busy") => Err(MountPointError::Busy { path: self.path.clone() }),
@@ -95,30 +118,34 @@ impl OwnMount {
             Err(error) => {
                 // The program is missing, or no process can be started.
                 tracing::info!("{UMOUNT} cannot be run: {error}");
-                by_itself(&self.path)
+                by_itself(&found)
             }
         }
     }
 
     /// Aborts its connection, so that waiting processes get an error. Ends this process if that fails.
     pub fn abort(&self) {
-        // A mount in use (EBUSY) is aborted all the same.
-        let forced = rustix::mount::unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW);
+        self.spare.lock().clear();
+        let forced = self.found().and_then(|found| found.abort());
         let (major, minor) = self.device;
         let number = u64::from(major) << 20 | u64::from(minor);
         let by_number = || std::fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
-        if !matches!(forced, Ok(()) | Err(Errno::BUSY)) && by_number().is_err() {
+        if forced.is_err() && by_number().is_err() {
             tracing::error!("the mount cannot be aborted otherwise: the server ends");
             std::process::abort();
         }
     }
 
-    /// Checks the device number, which no other mount has while this server lives.
-    fn must_be_there(&self) -> Result<(), MountPointError> {
-        match device_number(&self.path) {
-            Ok(device) if device == self.device => Ok(()),
-            _ => Err(MountPointError::Elsewhere { path: self.path.clone() }),
-        }
+    /// The mount, if it is still there: no other has its device number while this server lives.
+    pub(super) fn found(&self) -> Result<FoundMount, MountPointError> {
+        let found = match FoundMount::at(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("examine the mount on", &self.path, error));
+            }
+            found => found.ok().flatten(),
+        };
+        let is_ours = |found: &FoundMount| found.entry().is_betrfs() && found.entry().device == self.device;
+        found.filter(is_ours).ok_or_else(|| MountPointError::Elsewhere { path: self.path.clone() })
     }
 }
 
@@ -135,15 +162,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_mount_at_the_same_path_is_not_unmounted() {
+    fn nothing_but_its_own_mount_is_unmounted() {
         let dir = tempfile::tempdir().unwrap();
-        let own = OwnMount::at(dir.path(), false).unwrap();
-        // It is there, and is no mount.
-        assert!(!matches!(own.unmount(), Ok(()) | Err(MountPointError::Elsewhere { .. })));
-        let other = OwnMount { device: (own.device.0, own.device.1 + 1), ..own };
-        assert!(matches!(other.unmount(), Err(MountPointError::Elsewhere { .. })));
-        assert!(matches!(other.detach(), Err(MountPointError::Elsewhere { .. })));
-        dir.close().unwrap();
-        assert!(matches!(other.unmount(), Err(MountPointError::Elsewhere { .. })));
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        for path in [dir.path(), Path::new("/proc"), Path::new("/no/such")] {
+            let device = device_number(path).unwrap_or_default();
+            let own = OwnMount { path: path.to_owned(), device, is_block: false, spare: Arc::default() };
+            assert!(matches!(own.unmount(), Err(MountPointError::Elsewhere { .. })));
+            assert!(matches!(own.detach(), Err(MountPointError::Elsewhere { .. })));
+        }
+        assert_eq!(
+            OwnMount::at(dir.path(), &null(), false, Vec::new()).unwrap().device(),
+            device_number(dir.path()).unwrap()
+        );
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use betree_std::ALLOCATOR;
+use betree_std::{ALLOCATOR, FileDevice};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -42,8 +42,8 @@ pub fn set_allocator() -> Outcome {
     Err(command.args(arguments).envs(ALLOCATOR).exec().into())
 }
 
-/// Starts a server and waits until its mount answers.
-pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
+/// Starts a server and waits until its mount answers. It mounts the open `volume`, or what is at the path.
+pub fn start(arguments: &Arguments, volume: Option<Arc<FileDevice>>, verbose: u8) -> Outcome {
     let log = match &arguments.log {
         Some(path) => open_log(path)
             .map(Stdio::from)
@@ -57,8 +57,18 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
     command.args(arguments.cache_size.map(|bytes| format!("--cache-size={bytes}")));
     command.arg("-s").arg("-o").arg(&arguments.all_options()?.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
+    command.args(volume.is_some().then_some("--volume-is-open"));
+    let input = match &volume {
+        Some(volume) => {
+            let descriptor = volume.descriptor()?;
+            // The server locks it.
+            volume.release();
+            Stdio::from(descriptor)
+        }
+        None => Stdio::null(),
+    };
     command.arg("--").arg(absolute(&arguments.volume)?).arg(absolute(&arguments.dir)?);
-    let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+    let mut server = command.stdin(input).stdout(Stdio::piped()).stderr(log).spawn()?;
     let interrupted = interrupt_with_us(&server)?;
     let mut said = String::new();
     if let Some(mut pipe) = server.stdout.take() {
@@ -81,6 +91,14 @@ pub fn start(arguments: &Arguments, verbose: u8) -> Outcome {
             "the server ended before the mount answered ({status}); --log FILE keeps what it says"
         ))),
     }
+}
+
+/// The volume that the starter opened, and handed over as standard input.
+pub fn volume(arguments: &Arguments) -> Result<Arc<FileDevice>, Failure> {
+    let descriptor = rustix::stdio::stdin().try_clone_to_owned()?;
+    // Nothing but the device keeps it open.
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(Arc::new(FileDevice::open_again(descriptor, &absolute(&arguments.volume)?)?))
 }
 
 /// Ends the starting server when a signal asks this process to end. The flag returned is set by the signal.
