@@ -78,7 +78,8 @@ impl Env {
     fn walk(&self, committed: &Committed, tell: &mut dyn FnMut(Finding), progress: &mut dyn FnMut(u64, u64)) {
         let mut walk = Walk::new(&self.engine, tell);
         walk.trees(progress);
-        let dead = self.engine.dicts.iter().flat_map(|dict| dict.dead.lock().clone()).collect();
+        let of_dicts = self.engine.dicts.iter().flat_map(|dict| dict.dead.lock().clone());
+        let dead = of_dicts.chain(self.engine.unowned.lock().clone()).collect();
         walk.references();
         walk.unfreed(&dead);
         if self.opened.is_damaged {

@@ -112,22 +112,33 @@ impl History {
 
     /// Notes where a checkpoint has written a version that has died meanwhile.
     pub fn written(&mut self, node: &Arc<Node>, place: &NodePlace) {
-        let Some(all) = self.versions.get_mut(&node.id) else { return };
+        self.write(node, place, true);
+    }
+
+    /// Drops a version from memory of which a copy was written to a place.
+    pub fn spilled(&mut self, node: &Arc<Node>, place: &NodePlace) {
+        self.write(node, place, false);
+    }
+
+    /// A change of ranges that changes nothing installs a version again, which then dies more than once.
+    fn write(&mut self, node: &Arc<Node>, place: &NodePlace, stays_in_memory: bool) {
         let is_it =
             |version: &&mut OldVersion| version.node.as_ref().is_some_and(|own| Arc::ptr_eq(own, node));
-        if let Some(version) = all.iter_mut().find(is_it) {
+        for version in self.versions.get_mut(&node.id).into_iter().flatten().filter(is_it) {
             self.unwritten_bytes -= version.unwritten_bytes();
             version.place = Some(place.clone());
+            if !stays_in_memory {
+                version.node = None;
+            }
         }
     }
 
     /// Keeps a version in memory that was read from its place.
     pub fn keep_read(&mut self, node: &Arc<Node>, place: &NodePlace) {
-        let Some(all) = self.versions.get_mut(&node.id) else { return };
         let is_it = |version: &&mut OldVersion| {
             version.place.as_ref().is_some_and(|own| Arc::ptr_eq(&own.extent, &place.extent))
         };
-        if let Some(version) = all.iter_mut().find(is_it) {
+        for version in self.versions.get_mut(&node.id).into_iter().flatten().filter(is_it) {
             version.node = Some(node.clone());
             version.touched.store(true, Ordering::Relaxed);
         }

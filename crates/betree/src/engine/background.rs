@@ -227,24 +227,54 @@ impl Engine {
 
     /// Frees one dead node. `false` if there is none.
     pub fn free_one(&self) -> Result<bool> {
+        let was_unowned = self.assign_unowned()?;
         for dict in self.dicts.iter().filter(|dict| dict.has_dead()) {
             let _structure = dict.structure.lock();
             if self.tree_of(dict).free_one()? {
                 return Ok(true);
             }
         }
-        Ok(false)
+        Ok(was_unowned)
     }
 
-    /// The same in the background: not while another thread is at the tree, which would keep others from
-    /// changing it meanwhile.
+    /// As [`free_one`](Engine::free_one), but no tree that another thread is changing: waiting for it would
+    /// keep others from changing it meanwhile.
     pub fn free_one_if_idle(&self) -> Result<bool> {
+        let was_unowned = self.assign_unowned()?;
         for dict in self.dicts.iter().filter(|dict| dict.has_dead()) {
             let Some(_structure) = dict.structure.try_lock() else { continue };
             if self.tree_of(dict).free_one()? {
                 return Ok(true);
             }
         }
-        Ok(false)
+        Ok(was_unowned)
+    }
+
+    /// Gives a node that was dead at the opening to its dictionary: nodes below it may be in that one's
+    /// memory, and seen by its views. `false` if there is none. A node that cannot be read stays in the
+    /// table.
+    fn assign_unowned(&self) -> Result<bool> {
+        let Some(id) = self.unowned.lock().last().copied() else { return Ok(false) };
+        let (height, place) = {
+            let table = self.table.lock();
+            (table.height(id), table.place(id))
+        };
+        let owner = match place.filter(|_| height > Some(0)) {
+            // Nothing is below a leaf, and nobody has come to this one since the opening.
+            None => Some(0),
+            Some(place) => match self.store.read_header(id, &place, None) {
+                Ok(header) => Some(header.origin.dict),
+                Err(error) if error.is_unreadable() => None,
+                Err(error) => return Err(error),
+            },
+        };
+        let mut unowned = self.unowned.lock();
+        if unowned.last() == Some(&id) {
+            unowned.pop();
+            if let Some(dict) = owner.and_then(|owner| self.dicts.get(usize::from(owner))) {
+                dict.dead.lock().push(id);
+            }
+        }
+        Ok(true)
     }
 }

@@ -21,6 +21,7 @@ use crate::format::superblock::slots::BadSlot;
 use crate::invariant::internal;
 use crate::key::Cut;
 use crate::message::{Bytes, Msn};
+use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::settings::{DictId, Geometry};
 use crate::store::Store;
@@ -54,6 +55,8 @@ pub(crate) struct Engine {
     pub geometry: Geometry,
     pub table: Mutex<Table>,
     pub dicts: Vec<Dict>,
+    /// Nodes that were dead at the opening and not yet given to their dictionaries.
+    pub unowned: Mutex<Vec<NodeId>>,
     /// The live views, and what the next one will see.
     pub views: Mutex<Views>,
     /// Changes that transactions must not miss.
@@ -85,6 +88,7 @@ impl Engine {
     pub fn new(store: Store, geometry: Geometry, table: Table, dicts: Vec<Dict>) -> Engine {
         let next_msn = store.next_msn.load(Ordering::Relaxed);
         Engine {
+            unowned: Mutex::default(),
             views: Mutex::new(Views::new(next_msn)),
             recent: Mutex::new(Recent::new(store.cache.budget_bytes() / RECENT_PARTS)),
             store,

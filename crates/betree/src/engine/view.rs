@@ -120,12 +120,14 @@ impl Engine {
             let Some(node) = largest else { return Ok(buffer.is_some()) };
             self.store.expect_messages_before(self.views.lock().visible + 1);
             let buffer = buffer.get_or_insert_with(AlignedBuf::default);
-            let encoded = self.store.encode_node(dict.index as u8, node, None, buffer)?;
+            // The current version shares pieces, which stay where it has them.
+            let copy = self.tree_of(dict).copy_of(&node);
+            let encoded = self.store.encode_old_version(dict.index as u8, copy, buffer)?;
             match self.store.place_node(encoded) {
                 Ok(outgoing) => {
                     let outgoing = self.store.write_node(outgoing, buffer)?;
                     self.store.node_written(&outgoing);
-                    dict.state.write().history.written(&outgoing.node, &outgoing.place);
+                    dict.state.write().history.spilled(&node, &outgoing.place);
                 }
                 Err(Error::NoSpace) if self.end_oldest_view() => {}
                 Err(error) => return Err(error),

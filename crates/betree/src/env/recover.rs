@@ -233,10 +233,7 @@ pub(crate) fn engine_over(
         writeback: Writeback::default(),
     };
     let engine = Engine::new(store, superblock.geometry, table, dicts);
-    // Their dictionaries are not known. No view will be as old.
-    if let Some(dict) = engine.dicts.first() {
-        *dict.dead.lock() = dead;
-    }
+    *engine.unowned.lock() = dead;
     engine
 }
 

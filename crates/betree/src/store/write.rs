@@ -119,9 +119,29 @@ impl Store {
         last: Option<&NodePlace>,
         buffer: &mut AlignedBuf,
     ) -> Result<Encoded> {
+        self.encode_version(dict, node, last, self.may_keep_blocks(), buffer)
+    }
+
+    /// As [`encode_node`](Store::encode_node), with all blocks new: for a version that is older than the last
+    /// written one, whose blocks may hold newer pairs.
+    ///
+    /// # Errors
+    /// As those of [`encode_node`](Store::encode_node).
+    pub fn encode_old_version(&self, dict: u8, node: Arc<Node>, buffer: &mut AlignedBuf) -> Result<Encoded> {
+        self.encode_version(dict, node, None, false, buffer)
+    }
+
+    fn encode_version(
+        &self,
+        dict: u8,
+        node: Arc<Node>,
+        last: Option<&NodePlace>,
+        may_keep_blocks: bool,
+        buffer: &mut AlignedBuf,
+    ) -> Result<Encoded> {
         let pieces = node.pieces();
         let last = last.map(|place| &place.extent);
-        let unchanged: Vec<_> = match self.may_keep_blocks() {
+        let unchanged: Vec<_> = match may_keep_blocks {
             true => pieces.iter().map(|piece| Unchanged::of(piece, last)).collect(),
             false => pieces.iter().map(|_| None).collect(),
         };

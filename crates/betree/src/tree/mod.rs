@@ -230,7 +230,15 @@ impl Tree<'_> {
     /// be evicted or freed without it.
     pub fn new_node(&self, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
         let id = self.table.lock().reserve();
-        let mut body = body;
+        self.version(id, height, lo, hi, self.with_own_pieces(body))
+    }
+
+    /// The same version with pieces of its own: writing it changes no piece of another version.
+    pub fn copy_of(&self, node: &Node) -> Arc<Node> {
+        self.with_body(node, self.with_own_pieces(node.body.clone()))
+    }
+
+    fn with_own_pieces(&self, mut body: Body) -> Body {
         match &mut body {
             Body::Leaf(basements) => {
                 basements.iter_mut().for_each(|b| b.piece = b.piece.fork(&self.store.cache));
@@ -240,7 +248,7 @@ impl Tree<'_> {
                 pieces.for_each(|piece| *piece = piece.fork(&self.store.cache));
             }
         }
-        self.version(id, height, lo, hi, body)
+        body
     }
 
     /// A version of a node.
