@@ -4,7 +4,7 @@
 //!     cargo run -p betree --example counter -- /tmp/counters.betree
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
 }
 
 /// Takes the path of a file that does not exist yet.
+#[cfg(not(test))]
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("which file? It is made.")?;
-    run(path.as_ref(), &mut io::stdout())
+    run(path.as_ref(), &mut std::io::stdout())
 }

@@ -1,7 +1,6 @@
 //! The examples run on volumes in temporary files, and print the expected lines.
 #![allow(clippy::unwrap_used)]
-// The tests call `run` of each example; its `main` is for `cargo run --example`.
-#![allow(dead_code)]
+// The tests call `run` of each example, which has a `main` only for `cargo run --example`.
 
 use std::error::Error;
 use std::io::Write;

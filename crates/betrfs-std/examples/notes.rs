@@ -3,7 +3,7 @@
 //!     cargo run -p betrfs-std --example notes -- /tmp/notes.betrfs
 
 use std::error::Error;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
 use betrfs_std::{FileType, Fs, OpenOptions};
@@ -39,7 +39,8 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
 }
 
 /// Takes the path of a file that does not exist yet.
+#[cfg(not(test))]
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("which file? It is made.")?;
-    run(path.as_ref(), &mut io::stdout())
+    run(path.as_ref(), &mut std::io::stdout())
 }

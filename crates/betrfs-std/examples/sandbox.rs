@@ -3,7 +3,7 @@
 //!     cargo run -p betrfs-std --example sandbox -- /tmp/sandbox.betrfs
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use betrfs_std::{Dir, Errno, Fs};
@@ -44,7 +44,8 @@ fn succeeds(dir: &Dir) -> betrfs_std::Result<()> {
 }
 
 /// Takes the path of a file that does not exist yet.
+#[cfg(not(test))]
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).ok_or("which file? It is made.")?;
-    run(path.as_ref(), &mut io::stdout())
+    run(path.as_ref(), &mut std::io::stdout())
 }

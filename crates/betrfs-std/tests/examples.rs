@@ -1,7 +1,6 @@
 //! The examples do what they say, on volumes in temporary files.
 #![allow(clippy::unwrap_used)]
-// The tests call `run` of each example; its `main` is for `cargo run --example`.
-#![allow(dead_code)]
+// The tests call `run` of each example, which has a `main` only for `cargo run --example`.
 
 #[path = "../examples/notes.rs"]
 mod notes;

@@ -4,7 +4,7 @@
 
 use std::error::Error;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -78,8 +78,9 @@ pub fn run(from: &Path, path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn 
 }
 
 /// Takes a directory, and the path of a file that does not exist yet.
+#[cfg(not(test))]
 fn main() -> Result<(), Box<dyn Error>> {
     let mut paths = std::env::args_os().skip(1);
     let (from, path) = paths.next().zip(paths.next()).ok_or("which directory, and into which file?")?;
-    run(from.as_ref(), path.as_ref(), &mut io::stdout())
+    run(from.as_ref(), path.as_ref(), &mut std::io::stdout())
 }

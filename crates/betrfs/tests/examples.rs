@@ -1,7 +1,6 @@
 //! Runs the examples on volumes in temporary files, and checks their output.
 #![allow(clippy::unwrap_used)]
-// The tests call `run` of each example; its `main` is for `cargo run --example`.
-#![allow(dead_code)]
+// The tests call `run` of each example, which has a `main` only for `cargo run --example`.
 
 use std::fs;
 use std::sync::Arc;
