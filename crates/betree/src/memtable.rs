@@ -73,17 +73,16 @@ impl Memtable {
 
     fn push(&mut self, key: &[u8], new: Pending, seen: &Seen) {
         self.stamp(new.msn);
-        let (mut before, mut after) = (0, new.cost(key));
+        self.point_bytes += new.cost(key);
+        let mut dropped_bytes = 0;
         self.points.change(key, |chain| match chain {
             None => Some(Chain::One(new)),
             Some(chain) => {
-                before = chain.cost(key);
-                chain.push(new, seen);
-                after = chain.cost(key);
+                dropped_bytes = chain.push(key, new, seen);
                 None
             }
         });
-        self.point_bytes = self.point_bytes + after - before;
+        self.point_bytes -= dropped_bytes;
     }
 
     /// Changes a key's value; `msn` is newer than all before. If the base is here, the function is applied at
@@ -91,46 +90,39 @@ impl Memtable {
     /// the change stays as it is, and the key's readers get the error.
     pub fn upsert(&mut self, key: &[u8], msn: Msn, delta: &[u8], function: &dyn Upsert, seen: &Seen) {
         self.stamp(msn);
-        let unresolved = |delta: Bytes| Pending::message(msn, Kind::Upsert, delta);
+        let unresolved = || Pending::message(msn, Kind::Upsert, delta.into());
         let resolved = |old: Option<&[u8]>| match function.apply(old, delta) {
             Ok(Some(value)) => Pending::message(msn, Kind::Put, Bytes::Own(value)),
             Ok(None) => Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
-            Err(_) => unresolved(delta.into()),
+            Err(_) => unresolved(),
         };
         let covered = !self.ranges.newest().is_empty() && self.ranges.newest().covers(key);
-        let (mut before, mut after) = (0, 0);
+        let (mut added_bytes, mut dropped_bytes) = (0, 0);
         self.points.change(key, |chain| {
             let Some(chain) = chain else {
-                let mut new = Chain::One(if covered { resolved(None) } else { unresolved(delta.into()) });
-                if covered && new.messages_at(Msn::MAX).iter().any(|p| p.kind() == Some(Kind::Upsert)) {
-                    // The base, which the range took away, has to stand before it.
-                    new = Chain::Several(Vec::from([
-                        Pending::message(msn, Kind::Delete, Bytes::Own(Vec::new())),
-                        unresolved(delta.into()),
-                    ]));
-                }
-                after = new.cost(key);
-                return Some(new);
+                let new = if covered { resolved(None) } else { unresolved() };
+                added_bytes = new.cost(key);
+                return Some(Chain::One(new));
             };
-            before = chain.cost(key);
-            match chain.messages_at(Msn::MAX) {
+            let (new, includes_newest) = match chain.messages() {
                 [base] if base.kind() != Some(Kind::Upsert) => {
-                    let new = resolved((base.kind() == Some(Kind::Put)).then_some(&*base.value));
-                    chain.push(new, seen);
+                    (resolved((base.kind() == Some(Kind::Put)).then_some(&*base.value)), false)
                 }
-                [] if covered => chain.push(resolved(None), seen),
+                [] if covered => (resolved(None), false),
                 [.., last] if last.kind() == Some(Kind::Upsert) && !seen.between(last.msn, msn) => {
                     match function.combine(&last.value, delta) {
-                        Some(both) => chain.replace_newest(unresolved(Bytes::Own(both))),
-                        None => chain.push(unresolved(delta.into()), seen),
+                        Some(both) => (Pending::message(msn, Kind::Upsert, Bytes::Own(both)), true),
+                        None => (unresolved(), false),
                     }
                 }
-                _ => chain.push(unresolved(delta.into()), seen),
-            }
-            after = chain.cost(key);
+                _ => (unresolved(), false),
+            };
+            added_bytes = new.cost(key);
+            dropped_bytes =
+                if includes_newest { chain.replace_newest(key, new) } else { chain.push(key, new, seen) };
             None
         });
-        self.point_bytes = self.point_bytes + after - before;
+        self.point_bytes = self.point_bytes + added_bytes - dropped_bytes;
     }
 
     /// Removes every key in `[lo, hi)`; `msn` is newer than all before. Covered points here are dropped at
@@ -144,18 +136,11 @@ impl Memtable {
             None => Vec::new(),
         };
         for key in covered {
-            let (mut before, mut after, mut is_spent) = (0, 0, false);
-            self.points.change(&key, |chain| {
-                let chain = chain?;
-                before = chain.cost(&key);
-                chain.push(Pending::covered(msn), seen);
-                after = chain.cost(&key);
-                is_spent = chain.is_spent();
-                None
-            });
-            self.point_bytes = self.point_bytes + after - before;
-            if is_spent && self.points.remove(&key).is_some() {
-                self.point_bytes -= after;
+            if !seen.is_empty() {
+                self.push(&key, Pending::covered(msn), seen);
+            }
+            if seen.is_empty() || self.points.get(&key).is_some_and(Chain::is_spent) {
+                self.point_bytes -= self.points.remove(&key).map_or(0, |chain| chain.cost(&key));
             }
         }
         self.ranges.insert(lo, hi, msn, seen);
@@ -164,26 +149,6 @@ impl Memtable {
     /// Whether all of it is newer than `at`.
     pub fn is_newer_than(&self, at: Msn) -> bool {
         self.first_msn.is_none_or(|first| first > at)
-    }
-
-    /// The number of the newest change of a key, if there is one.
-    pub fn newest_msn(&self, key: &[u8]) -> Option<Msn> {
-        let point = self.points.get(key).and_then(|chain| chain.newest_msn());
-        let range = self.ranges.newest().around(&Cut::before(key), false).filter(|range| range.covers(key));
-        point.max(range.map(|range| range.msn))
-    }
-
-    /// A change in `[lo, hi)` newer than `since`: its key, or the beginning of its range, and its number.
-    pub fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)> {
-        let (from, to) = key_bounds(lo, hi)?;
-        let mut points = self.points.range(&from, to.as_deref());
-        let point = points
-            .find_map(|(key, chain)| Some((key.to_vec(), chain.newest_msn().filter(|msn| *msn > since)?)));
-        point.or_else(|| {
-            let ranges = self.ranges.newest().within(lo, hi);
-            let range = ranges.into_iter().find(|range| range.msn > since)?;
-            Some((range.lo.bytes().to_vec(), range.msn))
-        })
     }
 
     /// Each key in order, with the number of its newest change.
@@ -230,11 +195,6 @@ impl Memtable {
         self.first_msn
     }
 
-    /// The last sequence number in it.
-    pub fn last_msn(&self) -> Msn {
-        self.last_msn
-    }
-
     /// Whether no message ever arrived.
     pub fn is_empty(&self) -> bool {
         self.first_msn.is_none()
@@ -252,6 +212,42 @@ impl Memtable {
     }
 }
 
+/// Changes of one dictionary, in which a transaction looks for one that it must not pass over.
+pub(crate) trait ChangeSource {
+    /// The last sequence number in them.
+    fn last_msn(&self) -> Msn;
+
+    /// The number of the newest change of a key, if there is one.
+    fn newest_msn(&self, key: &[u8]) -> Option<Msn>;
+
+    /// A change in `[lo, hi)` newer than `since`: its key, or the beginning of its range, and its number.
+    fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)>;
+}
+
+impl ChangeSource for Memtable {
+    fn last_msn(&self) -> Msn {
+        self.last_msn
+    }
+
+    fn newest_msn(&self, key: &[u8]) -> Option<Msn> {
+        let point = self.points.get(key).and_then(|chain| chain.newest_msn());
+        let range = self.ranges.newest().around(&Cut::before(key), false).filter(|range| range.covers(key));
+        point.max(range.map(|range| range.msn))
+    }
+
+    fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)> {
+        let (from, to) = key_bounds(lo, hi)?;
+        let mut points = self.points.range(&from, to.as_deref());
+        let point = points
+            .find_map(|(key, chain)| Some((key.to_vec(), chain.newest_msn().filter(|msn| *msn > since)?)));
+        point.or_else(|| {
+            let ranges = self.ranges.newest().within(lo, hi);
+            let range = ranges.into_iter().find(|range| range.msn > since)?;
+            Some((range.lo.bytes().to_vec(), range.msn))
+        })
+    }
+}
+
 /// The first key of a range and the first one behind it, if there is one; `None` if no key can lie in it.
 fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let (from, to) = (lo.first_key_behind()?, hi.first_key_behind());
@@ -261,6 +257,8 @@ fn key_bounds(lo: &Cut, hi: &Cut) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{Error, Result};
+    use crate::message::POINT_OVERHEAD_BYTES;
 
     const VALUE_BYTES: usize = 4096;
     const BYTES_MAX: usize = 64 << 10;
@@ -291,5 +289,74 @@ mod tests {
         let (count, memtable) = values_until_full(|_| b"key".to_vec());
         assert_eq!(count, 2 * BYTES_MAX / VALUE_BYTES);
         assert!(memtable.bytes() < 2 * VALUE_BYTES);
+    }
+
+    /// Appends deltas, and fails on an exclamation mark.
+    struct Careful;
+
+    impl Upsert for Careful {
+        fn name(&self) -> &str {
+            "careful"
+        }
+
+        fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>> {
+            match delta.contains(&b'!') {
+                true => Err(Error::Upsert { name: "careful".into(), why: "a mark".into() }),
+                false => Ok(Some([old.unwrap_or_default(), delta].concat())),
+            }
+        }
+
+        fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+            (!older.contains(&b'!') && !newer.contains(&b'!')).then(|| [older, newer].concat())
+        }
+    }
+
+    /// The deltas that wait for a base, oldest first, and the base.
+    fn look(memtable: &Memtable, key: &[u8], at: Msn) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let mut pending = Vec::new();
+        let base = match memtable.get(key, at, &mut pending) {
+            Found::Value(value) => Some(value),
+            Found::Absent | Found::Open => None,
+        };
+        pending.reverse();
+        (pending, base)
+    }
+
+    #[test]
+    fn upserts_without_a_base_become_one_where_no_view_is_between() {
+        let (mut memtable, mut seen) = (Memtable::default(), Seen::default());
+        for (msn, delta) in [(1, b"a"), (2, b"b")] {
+            memtable.upsert(b"key", msn, delta, &Careful, &seen);
+        }
+        let two_bytes = memtable.bytes();
+        assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::from([b"ab".to_vec()]), None));
+        seen.add(2);
+        memtable.upsert(b"key", 3, b"c", &Careful, &seen);
+        assert_eq!(look(&memtable, b"key", Msn::MAX).0, [b"ab".to_vec(), b"c".to_vec()]);
+        assert_eq!(look(&memtable, b"key", 2).0, [b"ab".to_vec()]);
+        assert_eq!(memtable.bytes(), two_bytes + b"key".len() + 1 + POINT_OVERHEAD_BYTES);
+        seen.remove(2);
+        memtable.delete(b"key", 4, &seen);
+        assert_eq!(memtable.bytes(), b"key".len() + POINT_OVERHEAD_BYTES);
+    }
+
+    #[test]
+    fn an_upsert_that_cannot_be_applied_waits_over_its_base() {
+        let (mut memtable, seen) = (Memtable::default(), Seen::default());
+        let value = Bytes::Own(b"base".to_vec());
+        memtable.put(b"key", 1, value, &seen);
+        for (msn, delta) in [(2, b"!"), (3, b"x")] {
+            memtable.upsert(b"key", msn, delta, &Careful, &seen);
+        }
+        let found = (Vec::from([b"!".to_vec(), b"x".to_vec()]), Some(b"base".to_vec()));
+        assert_eq!(look(&memtable, b"key", Msn::MAX), found);
+        // Over a range delete there is no base, and the delta waits all the same.
+        memtable.delete_range(&Cut::LOW, &Cut::HIGH, 4, &seen);
+        memtable.upsert(b"key", 5, b"!", &Careful, &seen);
+        assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::from([b"!".to_vec()]), None));
+        memtable.put(b"key", 6, Bytes::Own(Vec::new()), &seen);
+        assert_eq!(look(&memtable, b"key", Msn::MAX), (Vec::new(), Some(Vec::new())));
+        let kinds: Vec<_> = memtable.points_within(&Cut::LOW, &Cut::HIGH, Msn::MAX).map(|p| p.kind).collect();
+        assert_eq!(kinds, [Kind::Put]);
     }
 }

@@ -50,6 +50,16 @@ impl Moment<'_> {
 pub(crate) struct Seen(BTreeMap<Msn, u32>);
 
 impl Seen {
+    /// Whether there is no view.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The least number.
+    pub fn first(&self) -> Option<Msn> {
+        self.0.keys().next().copied()
+    }
+
     /// Whether a view has its number in `[from, until)`.
     pub fn between(&self, from: Msn, until: Msn) -> bool {
         !self.0.is_empty() && from < until && self.0.range(from..until).next().is_some()

@@ -49,22 +49,35 @@ impl Pending {
 }
 
 /// All entries of one key, oldest first. Those from the last put or delete on count; without one all of them
-/// do, as upserts whose base is elsewhere. What is before that is there for views.
+/// do, as upserts whose base is elsewhere. The entries before are there for views.
 pub(super) enum Chain {
     One(Pending),
-    Several(Vec<Pending>),
+    /// The entries, and the index of the first that counts.
+    Several(Vec<Pending>, usize),
 }
 
 impl Chain {
     pub fn all(&self) -> &[Pending] {
         match self {
             Chain::One(one) => core::slice::from_ref(one),
-            Chain::Several(all) => all,
+            Chain::Several(all, _) => all,
+        }
+    }
+
+    /// The messages that make the key what it is, oldest first.
+    pub fn messages(&self) -> &[Pending] {
+        match self {
+            Chain::One(one) if one.effect == Effect::Covered => &[],
+            Chain::One(one) => core::slice::from_ref(one),
+            Chain::Several(all, from) => all.get(*from..).unwrap_or_default(),
         }
     }
 
     /// The messages that make the key what it was when `at` was the newest number, oldest first.
     pub fn messages_at(&self, at: Msn) -> &[Pending] {
+        if self.newest_msn().is_none_or(|newest| newest <= at) {
+            return self.messages();
+        }
         let all = self.all();
         let all = all.get(..all.partition_point(|entry| entry.msn <= at)).unwrap_or_default();
         let from = match all.iter().rposition(|entry| !entry.is_upsert()) {
@@ -80,52 +93,58 @@ impl Chain {
         self.all().last().map(|entry| entry.msn)
     }
 
-    /// Adds an entry newer than all, and drops those that nobody sees any more.
-    pub fn push(&mut self, new: Pending, seen: &Seen) {
-        let before = core::mem::replace(self, Chain::Several(Vec::new()));
-        if let Chain::One(old) = &before
-            && !new.is_upsert()
-            && !seen.between(old.msn, new.msn)
-        {
-            *self = Chain::One(new);
-            return;
-        }
-        let mut all = match before {
-            Chain::One(old) => Vec::from([old]),
-            Chain::Several(all) => all,
+    /// Adds an entry newer than all. An upsert takes nothing's place, and costs the same however many there
+    /// are; any other entry drops those that nobody sees any more. Returns the bytes that were dropped.
+    pub fn push(&mut self, key: &[u8], new: Pending, seen: &Seen) -> usize {
+        let (mut all, from) = match core::mem::replace(self, Chain::Several(Vec::new(), 0)) {
+            Chain::One(old) if !new.is_upsert() && !seen.between(old.msn, new.msn) => {
+                *self = Chain::One(new);
+                return old.cost(key);
+            }
+            Chain::One(old) => {
+                let from = usize::from(old.effect == Effect::Covered);
+                (Vec::from([old]), from)
+            }
+            Chain::Several(all, from) => (all, from),
         };
-        all.push(new);
-        // From the newest to the oldest: `until` is the number of what took an entry's place.
-        let (mut until, mut at) = (None, all.len());
-        while let Some(index) = at.checked_sub(1) {
-            at = index;
-            let Some(entry) = all.get(index) else { break };
+        if new.is_upsert() {
+            all.push(new);
+            *self = Chain::Several(all, from);
+            return 0;
+        }
+        // From the newest to the oldest: `until` is the number of the entry that took another's place.
+        let (mut until, mut dropped_bytes) = (new.msn, 0);
+        let mut kept = Vec::from([new]);
+        for entry in all.into_iter().rev() {
             let (msn, ends) = (entry.msn, !entry.is_upsert());
-            if until.is_some_and(|until| !seen.between(msn, until)) {
-                all.remove(index);
+            if seen.between(msn, until) {
+                kept.push(entry);
+            } else {
+                dropped_bytes += entry.cost(key);
             }
             if ends {
-                until = Some(msn);
+                until = msn;
             }
         }
-        *self = match (all.len(), all.pop()) {
+        kept.reverse();
+        *self = match (kept.len(), kept.pop()) {
             (1, Some(one)) => Chain::One(one),
-            (_, last) => {
-                all.extend(last);
-                Chain::Several(all)
+            (len, last) => {
+                let is_mark = last.as_ref().is_some_and(|last| last.effect == Effect::Covered);
+                kept.extend(last);
+                Chain::Several(kept, len - usize::from(!is_mark))
             }
         };
+        dropped_bytes
     }
 
-    /// Puts one upsert in the place of the newest, which it includes.
-    pub fn replace_newest(&mut self, new: Pending) {
-        match self {
-            Chain::One(one) => *one = new,
-            Chain::Several(all) => {
-                all.pop();
-                all.push(new);
-            }
-        }
+    /// Puts one upsert in the place of the newest, which it includes. Returns the bytes that were dropped.
+    pub fn replace_newest(&mut self, key: &[u8], new: Pending) -> usize {
+        let newest = match self {
+            Chain::One(one) => Some(one),
+            Chain::Several(all, _) => all.last_mut(),
+        };
+        newest.map_or(0, |newest| core::mem::replace(newest, new).cost(key))
     }
 
     /// Whether no message counts and nothing is kept for views.
@@ -159,24 +178,40 @@ mod tests {
     fn an_entry_stays_while_a_view_is_between_it_and_its_successor() {
         let mut seen = Seen::default();
         let mut chain = Chain::One(upsert(1));
-        chain.push(upsert(2), &seen);
+        chain.push(b"", upsert(2), &seen);
         seen.add(2);
-        chain.push(put(4), &seen);
+        chain.push(b"", put(4), &seen);
         assert_eq!(numbers(chain.all()), [1, 2, 4]);
         seen.add(6);
-        chain.push(Pending::covered(7), &seen);
-        chain.push(put(8), &seen);
+        chain.push(b"", Pending::covered(7), &seen);
+        chain.push(b"", put(8), &seen);
         assert_eq!(numbers(chain.all()), [1, 2, 4, 8], "no view is between 7 and 8");
         assert_eq!(numbers(chain.messages_at(1)), [1]);
         assert_eq!(numbers(chain.messages_at(3)), [1, 2]);
         assert_eq!(numbers(chain.messages_at(7)), [4]);
         assert_eq!(numbers(chain.messages_at(Msn::MAX)), [8]);
         seen.remove(2);
-        chain.push(put(9), &seen);
+        chain.push(b"", put(9), &seen);
         assert_eq!(numbers(chain.all()), [4, 9]);
         seen.remove(6);
-        chain.push(put(10), &seen);
+        chain.push(b"", put(10), &seen);
         assert_eq!(numbers(chain.all()), [10]);
+    }
+
+    #[test]
+    fn an_upsert_over_others_drops_nothing_and_its_place_is_known() {
+        let seen = Seen::default();
+        let mut chain = Chain::One(put(1));
+        for msn in 2..5 {
+            assert_eq!(chain.push(b"", upsert(msn), &seen), 0);
+        }
+        assert_eq!(numbers(chain.messages()), [1, 2, 3, 4]);
+        assert_eq!(numbers(chain.messages_at(2)), [1, 2]);
+        assert_eq!(chain.push(b"", put(5), &seen), 4 * POINT_OVERHEAD_BYTES);
+        assert_eq!(numbers(chain.all()), [5]);
+        let mut covered = Chain::One(Pending::covered(6));
+        covered.push(b"", upsert(7), &seen);
+        assert_eq!(numbers(covered.messages()), [7]);
     }
 
     #[test]
@@ -184,12 +219,12 @@ mod tests {
         let mut seen = Seen::default();
         seen.add(1);
         let mut chain = Chain::One(put(1));
-        chain.push(Pending::covered(2), &seen);
+        chain.push(b"", Pending::covered(2), &seen);
         assert_eq!(numbers(chain.messages_at(Msn::MAX)), []);
         assert_eq!(numbers(chain.messages_at(1)), [1]);
         assert!(!chain.is_spent());
         seen.remove(1);
-        chain.push(Pending::covered(3), &seen);
+        chain.push(b"", Pending::covered(3), &seen);
         assert!(chain.is_spent());
     }
 }

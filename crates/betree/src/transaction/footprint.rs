@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::key::Cut;
-use crate::memtable::Memtable;
+use crate::memtable::ChangeSource;
 use crate::message::Msn;
 use crate::settings::DictId;
 
@@ -43,21 +43,18 @@ impl Footprint {
         self.keys.is_empty() && self.ranges.is_empty()
     }
 
-    /// The first change in a memtable of `dict` that is newer than `since` and in the footprint.
-    pub fn newer_in(&self, dict: DictId, memtable: &Memtable, since: Msn) -> Option<Newer> {
-        if memtable.last_msn() <= since {
+    /// A change of `dict` in a source that is newer than `since` and in the footprint.
+    pub fn newer_in(&self, dict: DictId, source: &impl ChangeSource, since: Msn) -> Option<Newer> {
+        if source.last_msn() <= since {
             return None;
         }
-        let keys = self.keys.iter().filter(|(id, _)| *id == dict).find_map(|(_, key)| {
-            let msn = memtable.newest_msn(key).filter(|msn| *msn > since)?;
-            Some(Newer { dict, key: key.clone(), msn })
+        let mut keys = self.keys.iter().filter(|(id, _)| *id == dict);
+        let mut ranges = self.ranges.iter().filter(|(id, ..)| *id == dict);
+        let key = keys.find_map(|(_, key)| {
+            let msn = source.newest_msn(key).filter(|msn| *msn > since)?;
+            Some((key.clone(), msn))
         });
-        keys.or_else(|| {
-            let ranges = self.ranges.iter().filter(|(id, ..)| *id == dict);
-            ranges.into_iter().find_map(|(_, lo, hi)| {
-                let (key, msn) = memtable.newer_within(lo, hi, since)?;
-                Some(Newer { dict, key, msn })
-            })
-        })
+        let found = key.or_else(|| ranges.find_map(|(_, lo, hi)| source.newer_within(lo, hi, since)));
+        found.map(|(key, msn)| Newer { dict, key, msn })
     }
 }

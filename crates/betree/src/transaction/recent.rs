@@ -1,15 +1,16 @@
 //! Recent changes that are no longer in memtables, without their values: transactions that began before them
 //! must not miss them.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{Footprint, Newer};
 use crate::key::Cut;
-use crate::memtable::Memtable;
+use crate::memtable::{ChangeSource, Memtable};
 use crate::message::{Msn, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
+use crate::views::Seen;
 
 /// The changes of one memtable that came to the root, or of the ranges of one batch with clones.
 struct Changed {
@@ -54,12 +55,18 @@ impl Changed {
         }
         lo
     }
+}
 
-    fn newer_key(&self, key: &[u8], since: Msn) -> Option<Msn> {
+impl ChangeSource for Changed {
+    fn last_msn(&self) -> Msn {
+        self.last_msn
+    }
+
+    fn newest_msn(&self, key: &[u8]) -> Option<Msn> {
         let at = self.first_behind(&Cut::before(key));
         let point = self.ends.get(at).filter(|_| self.key(at) == key).map(|(_, msn)| *msn);
         let ranges = self.ranges.iter().filter(|range| range.covers(key)).map(|range| range.msn);
-        ranges.chain(point).find(|msn| *msn > since)
+        ranges.chain(point).max()
     }
 
     fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)> {
@@ -71,15 +78,6 @@ impl Changed {
             || ranges.find(|range| range.msn > since).map(|range| (range.lo.bytes().to_vec(), range.msn));
         point.or_else(range)
     }
-
-    fn newer(&self, footprint: &Footprint, since: Msn) -> Option<Newer> {
-        let dict = self.dict;
-        let mut keys = footprint.keys.iter().filter(|(id, _)| *id == dict);
-        let key = keys.find_map(|(_, key)| Some((key.clone(), self.newer_key(key, since)?)));
-        let mut ranges = footprint.ranges.iter().filter(|(id, ..)| *id == dict);
-        let found = key.or_else(|| ranges.find_map(|(_, lo, hi)| self.newer_within(lo, hi, since)));
-        found.map(|(key, msn)| Newer { dict, key, msn })
-    }
 }
 
 /// The recent changes, for as long as a transaction is older. Locked after the views.
@@ -88,10 +86,10 @@ pub(crate) struct Recent {
     changed: VecDeque<Changed>,
     bytes: usize,
     bytes_max: usize,
-    /// Changes up to this one may be missing.
+    /// ChangeSource up to this one may be missing.
     floor: Msn,
-    /// The moments of the live transactions, each with how many began at it.
-    transactions: BTreeMap<Msn, u32>,
+    /// The numbers that the live transactions see.
+    transactions: Seen,
 }
 
 /// What is known of changes since a moment.
@@ -105,7 +103,7 @@ pub(crate) enum Since {
 impl Recent {
     /// No changes; at most `bytes_max` of memory for them.
     pub fn new(bytes_max: usize) -> Recent {
-        Recent { changed: VecDeque::new(), bytes: 0, bytes_max, floor: 0, transactions: BTreeMap::new() }
+        Recent { changed: VecDeque::new(), bytes: 0, bytes_max, floor: 0, transactions: Seen::default() }
     }
 
     /// Whether no change is remembered.
@@ -116,18 +114,13 @@ impl Recent {
 
     /// A transaction begins that sees all changes up to `msn`.
     pub fn begin(&mut self, msn: Msn) {
-        *self.transactions.entry(msn).or_default() += 1;
+        self.transactions.add(msn);
     }
 
     /// It has ended.
     pub fn end(&mut self, msn: Msn) {
-        if let Some(count) = self.transactions.get_mut(&msn) {
-            *count -= 1;
-            if *count == 0 {
-                self.transactions.remove(&msn);
-            }
-        }
-        let oldest = self.transactions.keys().next().copied().unwrap_or(Msn::MAX);
+        self.transactions.remove(msn);
+        let oldest = self.transactions.first().unwrap_or(Msn::MAX);
         while self.changed.front().is_some_and(|changed| changed.last_msn <= oldest) {
             self.drop_oldest();
         }
@@ -140,7 +133,7 @@ impl Recent {
     }
 
     fn is_wanted(&self, last_msn: Msn) -> bool {
-        self.transactions.keys().next().is_some_and(|oldest| *oldest < last_msn)
+        self.transactions.first().is_some_and(|oldest| oldest < last_msn)
     }
 
     fn push(&mut self, changed: Changed) {
@@ -174,7 +167,7 @@ impl Recent {
         let newer = self.changed.iter().filter(|changed| changed.last_msn > since);
         newer
             .into_iter()
-            .find_map(|changed| changed.newer(footprint, since))
+            .find_map(|changed| footprint.newer_in(changed.dict, changed, since))
             .map_or(Since::Unchanged, Since::Changed)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 use crate::dict::{Dict, Old};
 use crate::error::{Error, Result};
 use crate::key::Cut;
-use crate::memtable::Memtable;
+use crate::memtable::{ChangeSource, Memtable};
 use crate::message::Goto;
 use crate::node::{Body, Edge, Node};
 use crate::node_id::NodeId;
