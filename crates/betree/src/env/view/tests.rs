@@ -24,10 +24,14 @@ fn env() -> Arc<Env> {
 }
 
 fn value(round: u32, number: u32) -> Vec<u8> {
-    // Bytes that do not compress.
+    value_of(round, number, VALUE_BYTES)
+}
+
+/// Bytes that do not compress.
+fn value_of(round: u32, number: u32, bytes: usize) -> Vec<u8> {
     let mut value = format!("{round}:{number}:").into_bytes();
     let mut state = u64::from(round) << 32 | u64::from(number) | 1;
-    value.resize_with(VALUE_BYTES, || {
+    value.resize_with(bytes, || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 56) as u8
     });
@@ -163,4 +167,46 @@ fn where_space_is_short_a_view_ends_before_a_change_is_refused() {
     assert!(history_is_empty(&env));
     assert_eq!(view.get(D, &1u32.to_be_bytes()), Err(Error::ViewEnded));
     assert!(env.view().get(D, &1u32.to_be_bytes()).unwrap().is_some());
+}
+
+#[test]
+fn no_change_is_refused_for_want_of_space_that_only_a_view_holds() {
+    const LARGE_BYTES: usize = 100 << 10;
+    let env = env();
+    put(&env, 0, 0..KEYS * 4).unwrap();
+    let view = env.view();
+    let mut batch = Batch::new();
+    batch.delete_range(D, &Cut::LOW, &Cut::HIGH);
+    env.commit(&batch).unwrap();
+    // More than is free beside it. Without a worker, which would end the view before.
+    for number in 0..KEYS * 2 * VALUE_BYTES as u32 / LARGE_BYTES as u32 * 2 {
+        let mut batch = Batch::new();
+        batch.put(D, &number.to_be_bytes(), &value_of(1, number, LARGE_BYTES));
+        env.commit(&batch).unwrap();
+    }
+    assert_eq!(view.get(D, &1u32.to_be_bytes()), Err(Error::ViewEnded));
+}
+
+#[test]
+fn versions_that_only_views_see_are_written_by_no_checkpoint_and_leave_memory() {
+    const VIEWS: u32 = 150;
+    const SEEN: u32 = 40;
+    let env = env();
+    let before = env.stats().checkpoints;
+    // Six caches of versions that are replaced before a checkpoint comes, each seen by one view alone.
+    let views: Vec<View> = (0..VIEWS)
+        .map(|round| {
+            put(&env, round, 0..SEEN).unwrap();
+            assert!(env.stats().cache_bytes <= CACHE_BYTES as u64 / 2, "{:?}", env.stats());
+            env.view()
+        })
+        .collect();
+    // While such versions count as dirty, one checkpoint follows the other and writes nothing of them.
+    let checkpoints = env.stats().checkpoints - before;
+    assert!(checkpoints <= 5, "{checkpoints} checkpoints");
+    for (round, view) in (0..).zip(&views) {
+        assert_eq!(read(view, round).unwrap(), SEEN);
+    }
+    drop(views);
+    assert!(history_is_empty(&env));
 }
