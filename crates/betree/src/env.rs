@@ -44,7 +44,8 @@ pub use view::View;
 /// is sure to survive.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
-/// reclaiming, checkpoint, the dictionaries' structures, commit, their states, the node table, the rest.
+/// reclaiming, checkpoint, the dictionaries' structures, commit, the views, their states, the node table, the
+/// rest.
 pub struct Env {
     pub(crate) engine: Engine,
     pub(crate) log: Log,
