@@ -16,6 +16,7 @@ use betree_platform::sync::atomic::Ordering;
 use super::{Env, View};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::invariant::internal;
 use crate::key::Cut;
 use crate::memtable::Found;
 use crate::planted::{self, Bug};
@@ -63,7 +64,8 @@ pub struct Conflict {
 
 type Predicate = Box<dyn Fn(Option<&[u8]>) -> bool + Send + Sync>;
 
-/// A place in a transaction to which it can [return](Transaction::roll_back).
+/// A place in a transaction to which it can [return](Transaction::roll_back): the number of its layer, which
+/// is never the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(usize);
 
@@ -165,11 +167,7 @@ impl Transaction {
             let (bytes, limit_bytes) = (bytes as u64, limit_bytes as u64);
             return Err(Error::TooLarge { what: "a transaction", bytes, limit_bytes });
         }
-        if self.layers.is_empty() {
-            self.layers.push(Layer::default());
-        }
-        let limit_bytes = limit_bytes as u64;
-        self.layers.last_mut().ok_or(Error::TooLarge { what: "a transaction", bytes: 0, limit_bytes })
+        self.layers.last_mut().ok_or_else(|| internal!("a transaction has a layer until it commits"))
     }
 
     /// Sets the value of a key.
@@ -274,9 +272,8 @@ impl Transaction {
         if planted::is(Bug::RolledBackChangesCommitted) {
             return;
         }
-        self.layers.truncate(to.0.max(1));
+        self.layers.truncate(to.0);
         self.layers.push(Layer::default());
-        self.layers.truncate(to.0 + 1);
     }
 
     /// All changes, and what must not have changed since the transaction began.
