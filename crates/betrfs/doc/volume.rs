@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use betree_std::StdPlatform;
 use betrfs::{FileType, FormatOptions, NewNode, OpenOptions, Volume};
-use betrfs_sim::MemDevice;
+use betree_sim::MemDevice;
 
 /// An empty device, and the clock and randomness of the host.
 pub fn device() -> (Arc<MemDevice>, Arc<StdPlatform>) {

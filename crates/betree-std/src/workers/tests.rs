@@ -1,6 +1,6 @@
 use betree::{Batch, DictId, Geometry, Options, Replace};
 use betree_platform::DeviceOp;
-use betrfs_sim::{EIO, Fault, MemDevice};
+use betree_sim::{EIO, Fault, MemDevice};
 
 use super::*;
 

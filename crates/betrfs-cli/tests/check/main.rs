@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
+use betree_sim::Rng;
 use betree_std::{FileDevice, StdPlatform};
 use betrfs::{FileType, InodeId, NewNode, Volume};
-use betrfs_sim::Rng;
 use serde_json::Value;
 use tempfile::TempDir;
 

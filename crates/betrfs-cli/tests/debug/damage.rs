@@ -1,6 +1,6 @@
 //! What is shown of damaged volumes: each unreadable part is told, and all else is there.
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 use serde_json::{Value, json};
 
 use super::{BLOCK_BYTES, Golden, list, number, text, with};

@@ -244,7 +244,7 @@ fn usage_shows_stored_shared_and_freed_space() {
     let mounted = Mounted::new();
     let (source, copy) = (mounted.path("source"), mounted.path("copy"));
     fs::create_dir_all(source.join("inner")).unwrap();
-    let noise = betrfs_sim::Rng::new(7);
+    let noise = betree_sim::Rng::new(7);
     let mut noise = std::iter::repeat_with({
         let mut noise = noise;
         move || noise.next_u64()

@@ -275,7 +275,7 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_betrfs"), &fsck).unwrap();
     let code = |argument: &OsStr| Command::new(&fsck).arg("-a").arg(argument).output().unwrap().status.code();
     let volume = mounted.volume.as_os_str();
-    let mut noise = betrfs_sim::Rng::new(3);
+    let mut noise = betree_sim::Rng::new(3);
     let noise: Vec<u8> = (0..100_000).flat_map(|_| noise.next_u64().to_le_bytes()).collect();
     fs::write(mounted.path("noise"), &noise).unwrap();
     assert_eq!(code(volume), Some(8), "it is mounted");

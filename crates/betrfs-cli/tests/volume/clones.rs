@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 
 use crate::compare::assert_same;
 use crate::mounted::{Mounted, betrfs, ok};

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 
 use crate::programs::noise;
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
 

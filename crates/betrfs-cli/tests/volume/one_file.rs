@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 
 use crate::mounted::Mounted;

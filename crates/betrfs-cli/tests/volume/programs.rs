@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 
 /// A program with a time limit in seconds.
 pub fn program<A: AsRef<OsStr>>(seconds_max: u32, arguments: impl IntoIterator<Item = A>) -> Command {

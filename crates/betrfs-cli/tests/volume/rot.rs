@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use betrfs_sim::Rng;
+use betree_sim::Rng;
 use rustix::process::{Signal, kill_process};
 
 use crate::mounted::{Mounted, betrfs, ok, refused, told, wait_for_end};

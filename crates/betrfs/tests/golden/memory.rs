@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use betree::{Compression, Env, Geometry};
 use betree_platform::{Device, Platform};
+use betree_sim::MemDevice;
 use betree_std::Zstd;
 use betrfs::{AccessTimes, FileType, FormatOptions, NewNode, OpenOptions, Volume};
-use betrfs_sim::MemDevice;
 
 pub const NEW_FILE: NewNode =
     NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 100, rdev: 0 };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::support::*;
 use betree_platform::{BLOCK_BYTES, Device};
+use betree_sim::{MemDevice, Rng};
 use betrfs::{FileType, NewNode, Problem, Report, Volume, XattrMode};
-use betrfs_sim::{MemDevice, Rng};
 
 const DIRS: usize = 6;
 const FILES: usize = 14;

@@ -1,7 +1,7 @@
 //! Costs of operations on the device, as counts.
 
+use betree_sim::{Counts, Rng};
 use betrfs::{InodeId, Objects, Volume};
-use betrfs_sim::{Counts, Rng};
 
 use crate::support::*;
 

@@ -1,8 +1,8 @@
 //! A full volume.
 
 use betree_platform::DeviceOp;
+use betree_sim::{EIO, Fault};
 use betrfs::{Error, FallocateMode, InodeId, RenameFlags, SetAttr, TimeSet, Volume, XattrMode};
-use betrfs_sim::{EIO, Fault};
 
 use crate::support::*;
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
+use betree_sim::MemDevice;
 use betrfs::{
     FallocateMode, FormatOptions, Objects, OpenOptions, RenameFlags, Result, SeekWhat, SetAttr, Volume,
     XattrMode,
 };
-use betrfs_sim::MemDevice;
 
 use crate::support::*;
 

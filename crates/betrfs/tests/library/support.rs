@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use betree::{Env, Geometry};
 use betree_platform::Platform;
+use betree_sim::MemDevice;
 use betrfs::{
     Entry, FileType, FormatOptions, InodeId, NewNode, Objects, OpKind, OpenOptions, Report, Volume,
 };
-use betrfs_sim::MemDevice;
 
 use crate::model::Dice;
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use betree::{Env, Error};
 use betree_platform::Device;
-use betrfs_sim::harness::{guarded, list_steps, setting};
-use betrfs_sim::{CrashHistory, ModelEnv, SimDisk, first_violation, format_env, open_env, shrink_steps};
+use betree_sim::harness::{guarded, list_steps, setting};
+use betree_sim::{CrashHistory, ModelEnv, SimDisk, first_violation, format_env, open_env, shrink_steps};
 
 fn replay_of(seed: u64, n: u64) -> String {
     format!(
-        "BETRFS_SEED={seed} BETRFS_CRASH_AT={n} cargo test -p betrfs-sim --test engine_crashes -- --nocapture"
+        "BETRFS_SEED={seed} BETRFS_CRASH_AT={n} cargo test -p betree-sim --test engine_crashes -- --nocapture"
     )
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree::Cut;
-use betrfs_sim::{Counts, Rng, Setup};
+use betree_sim::{Counts, Rng, Setup};
 
 use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, cost, helped, key, large_volume, open, value};
 

@@ -68,7 +68,7 @@ fn a_clone_whose_keys_would_be_too_long_is_refused_and_changes_nothing() {
 fn the_tree_stays_low_while_directories_come_and_go() {
     let device = volume();
     let env = open(&device);
-    let mut rng = betrfs_sim::Rng::new(3);
+    let mut rng = betree_sim::Rng::new(3);
     let name = |number: usize| format!("/c{number}\0").into_bytes();
     for number in 0..100 {
         commit(&env, |batch| batch.put(D, &key(&name(0), number), &[1; 40]));

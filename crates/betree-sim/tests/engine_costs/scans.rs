@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use betree::{Cut, Env};
-use betrfs_sim::{Rng, Setup};
+use betree_sim::{Rng, Setup};
 
 use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, helped, key, large_volume, open, value};
 

@@ -5,8 +5,8 @@
 //! transaction reads its beginning with its own changes; it commits if nothing has changed that it depends
 //! on, and not if the contents of that differ.
 
-use betrfs_sim::harness::{seeds, setting, try_history};
-use betrfs_sim::{Mix, history_of_seed, try_laws};
+use betree_sim::harness::{seeds, setting, try_history};
+use betree_sim::{Mix, history_of_seed, try_laws};
 
 /// Histories that have found a bug where those before them had not.
 const FOUND: [u64; 3] = [199, 485, 643];
@@ -17,7 +17,7 @@ fn broken(mix: Mix) -> Option<String> {
     seeds(setting("BETRFS_HISTORIES", 300)).chain(FOUND).find_map(|seed| {
         let (setup, steps) = history_of_seed(seed, steps_max, mix);
         let replay = format!(
-            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betrfs-sim --test engine_views -- --nocapture"
+            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_views -- --nocapture"
         );
         let report = try_history(&replay, &setup, &steps, |steps| try_laws(setup, steps)).err()?;
         Some(format!("seed {seed}: {report}"))

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use betree::Geometry;
 use betree_platform::{BLOCK_BYTES, Device};
-use betrfs_sim::harness::{guarded, seeds};
-use betrfs_sim::{Failure, Generator, History, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, open_env};
+use betree_sim::harness::{guarded, seeds};
+use betree_sim::{Failure, Generator, History, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, Step, open_env};
 
 const SECTOR_BYTES: usize = 512;
 /// Nodes of one or two blocks.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use betree::{Batch, Cut};
-use betrfs_sim::{Counts, MemDevice};
+use betree_sim::{Counts, MemDevice};
 
 use super::{D, SIZES, assert_sound, commit, count, dir, key, open, volume};
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use betree::{Batch, Compression, Cut, DictId, Env, Error, Geometry, Options, Replace};
+use betree_sim::{MemDevice, Rng};
 use betree_std::Zstd;
-use betrfs_sim::{MemDevice, Rng};
 
 const D: DictId = DictId(0);
 const GEOMETRY: Geometry =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use betree::{Cut, Geometry};
 use betree_platform::Device;
-use betrfs_sim::{MemDevice, Setup, format_env, open_env};
+use betree_sim::{MemDevice, Setup, format_env, open_env};
 
 use super::{D, SETUP, assert_sound, commit, count, dir, key, open};
 
@@ -19,7 +19,7 @@ fn copies_under_new_names_that_come_and_go_leave_nothing_behind() {
         let device: Arc<dyn Device> = Arc::new(MemDevice::new(setup.volume_bytes));
         format_env(&device, &setup).unwrap();
         let env = open_env(&device, &setup).unwrap();
-        let mut rng = betrfs_sim::Rng::new(5);
+        let mut rng = betree_sim::Rng::new(5);
         let within = |above: &str, at: usize| format!("{above}dir{}\0x{}\0", at % 3, at / 3).into_bytes();
         let mut names: Vec<String> = (0..4).map(|number| format!("/{number}\0")).collect();
         for name in &names {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
-use betrfs_sim::{MemDevice, Setup, format_env, open_env};
+use betree_sim::{MemDevice, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
 /// Nodes so small that the largest directory makes a tree of several levels.

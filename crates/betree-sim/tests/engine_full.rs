@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Options, Replace};
 use betree_platform::{Device, DeviceError};
-use betrfs_sim::{MemDevice, Rng};
+use betree_sim::{MemDevice, Rng};
 
 const VOLUME_BYTES: usize = 16 << 20;
 const CACHE_BYTES: usize = 4 << 20;

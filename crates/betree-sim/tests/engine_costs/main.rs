@@ -12,8 +12,8 @@ use std::thread;
 
 use betree::{Batch, DictId, Env, Geometry};
 use betree_platform::Device;
-use betrfs_sim::harness::guarded;
-use betrfs_sim::{Counts, MemDevice, Rng, Setup, format_env, open_env};
+use betree_sim::harness::guarded;
+use betree_sim::{Counts, MemDevice, Rng, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
 const MIB: usize = 1 << 20;

@@ -3,8 +3,8 @@
 #![allow(clippy::panic)]
 
 use betree::planted::{self, Bug};
-use betrfs_sim::harness::{guarded, setting};
-use betrfs_sim::{Mix, first_violation, history_of_seed, try_laws};
+use betree_sim::harness::{guarded, setting};
+use betree_sim::{Mix, first_violation, history_of_seed, try_laws};
 
 const OF_CRASHES: [Bug; 5] = [
     Bug::MissingSyncBeforeSuperblock,

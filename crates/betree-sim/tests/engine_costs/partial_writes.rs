@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use betree::Cut;
-use betrfs_sim::{Rng, Setup};
+use betree_sim::{Rng, Setup};
 
 use super::{
     D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, key, large_volume_of, new_volume, open, value, value_of,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, State};
 use betree_platform::{Device, DeviceOp};
-use betrfs_sim::harness::{guarded, seeds, setting};
-use betrfs_sim::{
+use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::{
     EIO, ENOSPC, Edit, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step, batch_of,
     format_env, history_of_seed, open_env,
 };
@@ -79,7 +79,7 @@ fn a_failure_at_any_device_call_is_an_error_and_loses_nothing_synced() {
                 });
                 if let Err(what) = tried {
                     panic!(
-                        "seed {seed}, {fault:?}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betrfs-sim --test engine_faults"
+                        "seed {seed}, {fault:?}: {what}\n  replay: BETRFS_SEED={seed} cargo test -p betree-sim --test engine_faults"
                     );
                 }
                 if !has_struck {

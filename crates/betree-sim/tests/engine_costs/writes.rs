@@ -1,6 +1,6 @@
 //! Puts and upserts read nothing; an fsync is one write and one sync.
 
-use betrfs_sim::{Rng, Setup};
+use betree_sim::{Rng, Setup};
 
 use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, key, large_volume, new_volume, open};
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use betree::{Env, Geometry};
-use betrfs_sim::harness::guarded;
-use betrfs_sim::{Rng, Setup};
+use betree_sim::harness::guarded;
+use betree_sim::{Rng, Setup};
 
 use super::{D, KEYS, MIB, SETUP, VALUE_BYTES, commit, cost, key, large_volume, new_volume, open, value};
 

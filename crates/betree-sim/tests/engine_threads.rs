@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
+use betree_sim::harness::setting;
+use betree_sim::{Edit, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
 use betree_std::{Workers, WorkersOptions};
-use betrfs_sim::harness::setting;
-use betrfs_sim::{Edit, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
 
 const THREADS: u8 = 6;
 const DICTS: u8 = 2;

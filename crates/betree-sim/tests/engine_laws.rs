@@ -2,8 +2,8 @@
 //! the size of its cache and the order of background work; after all background work it is sound, and emptied
 //! it returns all its space.
 
-use betrfs_sim::harness::{seeds, setting, try_history};
-use betrfs_sim::{Mix, history_of_seed, try_laws};
+use betree_sim::harness::{seeds, setting, try_history};
+use betree_sim::{Mix, history_of_seed, try_laws};
 
 /// Histories that found a bug, or a planted one, that all before them missed.
 const FOUND: [u64; 3] = [630, 3643, 48_595];
@@ -14,7 +14,7 @@ fn random_histories_agree_with_the_model() {
     for seed in seeds(setting("BETRFS_HISTORIES", 300)).chain(FOUND) {
         let (setup, steps) = history_of_seed(seed, steps_max, Mix::LAWS);
         let replay = format!(
-            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betrfs-sim --test engine_laws -- --nocapture"
+            "BETRFS_SEED={seed} BETRFS_STEPS={steps_max} cargo test -p betree-sim --test engine_laws -- --nocapture"
         );
         if let Err(report) = try_history(&replay, &setup, &steps, |steps| try_laws(setup, steps)) {
             panic!("seed {seed}: {report}");

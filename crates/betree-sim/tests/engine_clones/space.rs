@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, Geometry};
 use betree_platform::Device;
-use betrfs_sim::{MemDevice, Setup, format_env, open_env};
+use betree_sim::{MemDevice, Setup, format_env, open_env};
 
 use super::{D, SETUP, assert_sound, commit, count, dir, key, open, volume};
 
