@@ -8,6 +8,7 @@ use bench_harness::disk::loop_device;
 use bench_harness::scale::Scale;
 use serde::{Deserialize, Serialize};
 
+use crate::meter::{Meter, peak_rss_bytes};
 use crate::sample::Sample;
 use crate::stores::{Budget, Engine};
 use crate::workloads;
@@ -53,59 +54,29 @@ pub fn run(task: Task) -> Result<Sample> {
         .into_iter()
         .find(|workload| workload.name() == task.workload)
         .with_context(|| format!("there is no workload `{}`", task.workload))?;
-    let budget = task.budget();
+    let budget = Budget::of(task.memory_bytes, task.data_bytes);
     let mut store = task.engine.open(&task.dir, budget).context("cannot open the database")?;
     let mut sample = Sample::default();
+    let counters = || loop_device::counters(&task.device);
     match task.phase {
         Phase::Load => workloads::load(&mut *store, &workload.data())?,
         Phase::Check(operations) => workload.check(&*store, operations, CHECK_SAMPLE)?,
         Phase::Run(seconds_max) => {
             workload.warm(&*store)?;
-            let (device, cpu_seconds) = (loop_device::counters(&task.device)?, cpu_seconds()?);
-            let start = Instant::now();
-            let done = workload.run(&mut *store, start + Duration::from_secs(seconds_max))?;
-            if workload.writes() {
-                store.sync()?;
-            }
-            sample.seconds = start.elapsed().as_secs_f64();
-            let after = loop_device::counters(&task.device)?;
-            sample.cpu_seconds = self::cpu_seconds()? - cpu_seconds;
-            sample.operations = done.operations;
-            sample.user_bytes = done.user_bytes;
-            sample.device_read_bytes = after.read_bytes - device.read_bytes;
-            sample.device_write_bytes = after.write_bytes - device.write_bytes;
+            sample = Meter::new(&counters).sample(|| {
+                let done = workload.run(&mut *store, Instant::now() + Duration::from_secs(seconds_max))?;
+                if workload.writes() {
+                    store.sync()?;
+                }
+                Ok(done)
+            })?;
             sample.counters = store.counters();
         }
     }
-    let (before, start) = (loop_device::counters(&task.device)?, Instant::now());
+    let (before, start) = (counters()?, Instant::now());
     store.close().context("cannot close the database")?;
-    sample.close_seconds = start.elapsed().as_secs_f64();
-    sample.close_write_bytes = loop_device::counters(&task.device)?.write_bytes - before.write_bytes;
+    sample.close_seconds = Some(start.elapsed().as_secs_f64());
+    sample.close_write_bytes = Some(counters()?.write_bytes - before.write_bytes);
     sample.peak_rss_bytes = peak_rss_bytes()?;
     Ok(sample)
-}
-
-impl Task {
-    /// A quarter of the memory for caches and buffers, and a volume of thrice the data.
-    fn budget(&self) -> Budget {
-        Budget { cache_bytes: self.memory_bytes / 4, volume_bytes: self.data_bytes * 3 + (64 << 20) }
-    }
-}
-
-/// The CPU time of all threads of this process.
-fn cpu_seconds() -> Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name, in brackets, may have spaces; user and system time are the 12th and 13th fields after it.
-    let (_, fields) = stat.rsplit_once(')').context("no name in a process's statistics")?;
-    let ticks = fields.split_ascii_whitespace().skip(11).take(2).map(str::parse::<u64>);
-    let ticks = ticks.sum::<Result<u64, _>>()?;
-    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-fn peak_rss_bytes() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib =
-        line.and_then(|line| line.trim().strip_suffix(" kB")).context("no peak in /proc/self/status")?;
-    Ok(kib.parse::<u64>()? << 10)
 }

@@ -56,15 +56,21 @@ fn print_table(result: &Results) -> Result<()> {
             format!("{:.0}–{:.0}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
         let mib = |of: fn(&Sample) -> u64| median(samples, |sample| of(sample) as f64) / MIB;
         let amplification = median(samples, amplification);
+        let is_closed = samples.rounds.iter().any(|sample| sample.close_write_bytes.is_some());
+        let close = if is_closed {
+            format!("{:.1}", mib(|sample| sample.close_write_bytes.unwrap_or(0)))
+        } else {
+            "-".into()
+        };
         output::print(format_args!(
-            "  {:<14}{:>11.0}{spread:>22}{:>8.2}{:>10.1}{:>10.1}{:>10}{:>10.1}{:>8.2}{:>8.1}{}",
+            "  {:<14}{:>11.0}{spread:>22}{:>8.2}{:>10.1}{:>10.1}{:>10}{:>10}{:>8.2}{:>8.1}{}",
             samples.engine,
             median(samples, rate),
             median(samples, rate) / median(base, rate),
             mib(|sample| sample.device_read_bytes),
             mib(|sample| sample.device_write_bytes),
             if amplification.is_finite() { format!("{amplification:.2}") } else { "-".into() },
-            mib(|sample| sample.close_write_bytes),
+            close,
             median(samples, |sample| sample.cpu_seconds),
             mib(|sample| sample.peak_rss_bytes),
             cut(samples, result.operations),
@@ -75,7 +81,8 @@ fn print_table(result: &Results) -> Result<()> {
 
 /// The part done of a workload that was cut short. Its rate is too good: more of its data was still in memory
 /// than at the end of a whole run.
-fn cut(samples: &Samples, operations: u64) -> String {
+fn cut(samples: &Samples, operations: Option<u64>) -> String {
+    let Some(operations) = operations else { return String::new() };
     let done = median(samples, |sample| sample.operations as f64 / operations as f64);
     if done < 1.0 { format!("  (time over after {:.0} %)", done * 100.0) } else { String::new() }
 }

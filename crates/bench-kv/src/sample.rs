@@ -17,10 +17,10 @@ pub struct Sample {
     pub device_read_bytes: u64,
     /// Bytes written to the device in that time.
     pub device_write_bytes: u64,
-    /// The time of closing after that: deferred work.
-    pub close_seconds: f64,
+    /// The time of closing after that: deferred work. `None` where the database stays open.
+    pub close_seconds: Option<f64>,
     /// Bytes written to the device by closing.
-    pub close_write_bytes: u64,
+    pub close_write_bytes: Option<u64>,
     /// CPU time of all threads until everything was durable.
     pub cpu_seconds: f64,
     /// The peak of resident memory, mapped files included.
@@ -44,11 +44,11 @@ pub struct Samples {
 #[derive(Debug, Serialize)]
 pub struct Results {
     /// The workload.
-    pub workload: &'static str,
+    pub workload: String,
     /// What it does.
     pub about: String,
-    /// The number of operations of a run that is not cut short.
-    pub operations: u64,
+    /// The number of operations of a run that is not cut short; `None` where its time is given.
+    pub operations: Option<u64>,
     /// The memory that a store had with its page cache, if it was limited.
     pub memory_bytes: Option<u64>,
     /// One for each engine.

@@ -143,6 +143,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     if arguments.what == bench_kv::CHILD {
         return bench_kv::run_child();
     }
+    if arguments.what == bench_kv::SUITE_CHILD {
+        return bench_kv::run_suite_child();
+    }
     if arguments.what == microfiles::CHILD {
         return microfiles::run_child();
     }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use betree::{Batch, Cut, DictId, Env, Geometry, Options, Upsert};
 use betree_std::{FileDevice, Workers, WorkersOptions};
 
-use super::{Budget, See, Store, added};
+use super::{Budget, See, Store, Synced, added};
 use crate::data::Key;
 
 const DICT: DictId = DictId(0);
@@ -25,7 +25,8 @@ const NEVER: Duration = Duration::from_secs(1 << 20);
 /// An open volume with one dictionary.
 pub struct Betree {
     env: Arc<Env>,
-    workers: Workers,
+    /// Of the first handle alone.
+    workers: Option<Workers>,
     batch: Batch,
 }
 
@@ -59,7 +60,7 @@ impl Betree {
         let env = Arc::new(Env::open(device, options)?);
         let threads = WorkersOptions { sync_every: NEVER, ..WorkersOptions::default() };
         let workers = Workers::start(Arc::clone(&env), threads).context("no thread for the engine")?;
-        Ok(Betree { env, workers, batch: Batch::new() })
+        Ok(Betree { env, workers: Some(workers), batch: Batch::new() })
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -69,7 +70,17 @@ impl Betree {
     }
 }
 
+impl Synced for Betree {
+    fn sync(&mut self) -> Result<()> {
+        Ok(self.env.sync()?)
+    }
+}
+
 impl Store for Betree {
+    fn another(&self) -> Result<Box<dyn Store>> {
+        Ok(Box::new(Betree { env: Arc::clone(&self.env), workers: None, batch: Batch::new() }))
+    }
+
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()> {
         pairs.iter().for_each(|(key, value)| self.batch.put(DICT, key, value));
         self.commit()
@@ -77,6 +88,11 @@ impl Store for Betree {
 
     fn add(&mut self, additions: &[(Key, u64)]) -> Result<()> {
         additions.iter().for_each(|(key, delta)| self.batch.upsert(DICT, key, &delta.to_le_bytes()));
+        self.commit()
+    }
+
+    fn delete(&mut self, key: &Key) -> Result<()> {
+        self.batch.delete(DICT, key);
         self.commit()
     }
 
@@ -98,8 +114,14 @@ impl Store for Betree {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<()> {
-        Ok(self.env.sync()?)
+    fn scan_back(&self, pairs_max: usize, see: See<'_>) -> Result<()> {
+        let mut cursor = self.env.cursor(DICT, Cut::LOW, Cut::HIGH);
+        cursor.seek(&Cut::HIGH);
+        for _ in 0..pairs_max {
+            let Some((key, value)) = cursor.prev()? else { break };
+            see(key, value);
+        }
+        Ok(())
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
@@ -120,7 +142,12 @@ impl Store for Betree {
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.workers.stop();
-        Ok(self.env.close()?)
+        match self.workers {
+            Some(workers) => {
+                workers.stop();
+                Ok(self.env.close()?)
+            }
+            None => Ok(()),
+        }
     }
 }

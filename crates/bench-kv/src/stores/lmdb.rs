@@ -10,10 +10,11 @@ use anyhow::Result;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 
-use super::{Budget, See, Store, added};
+use super::{Budget, Isolation, See, Store, Synced, Transactional, added};
 use crate::data::Key;
 
 /// An open environment with one database.
+#[derive(Clone)]
 pub struct Lmdb {
     env: Env<WithTls>,
     pairs: Database<Bytes, Bytes>,
@@ -37,7 +38,17 @@ impl Lmdb {
     }
 }
 
+impl Synced for Lmdb {
+    fn sync(&mut self) -> Result<()> {
+        Ok(self.env.force_sync()?)
+    }
+}
+
 impl Store for Lmdb {
+    fn another(&self) -> Result<Box<dyn Store>> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()> {
         let mut transaction = self.env.write_txn()?;
         for (key, value) in pairs {
@@ -54,6 +65,12 @@ impl Store for Lmdb {
                 self.pairs.put(&mut transaction, key, &value)?;
             }
         }
+        Ok(transaction.commit()?)
+    }
+
+    fn delete(&mut self, key: &Key) -> Result<()> {
+        let mut transaction = self.env.write_txn()?;
+        self.pairs.delete(&mut transaction, key)?;
         Ok(transaction.commit()?)
     }
 
@@ -79,11 +96,35 @@ impl Store for Lmdb {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<()> {
-        Ok(self.env.force_sync()?)
+    fn scan_back(&self, pairs_max: usize, see: See<'_>) -> Result<()> {
+        let transaction = self.env.read_txn()?;
+        for pair in self.pairs.rev_iter(&transaction)?.take(pairs_max) {
+            let (key, value) = pair?;
+            see(key, value);
+        }
+        Ok(())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+/// One writer at a time.
+impl Transactional for Lmdb {
+    fn another(&self) -> Result<Box<dyn Transactional>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn update(
+        &mut self,
+        _isolation: Isolation,
+        key: &Key,
+        change: &mut dyn FnMut(Option<&[u8]>) -> Vec<u8>,
+    ) -> Result<()> {
+        let mut transaction = self.env.write_txn()?;
+        let new = change(self.pairs.get(&transaction, key)?);
+        self.pairs.put(&mut transaction, key, &new)?;
+        Ok(transaction.commit()?)
     }
 }

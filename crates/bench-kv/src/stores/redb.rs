@@ -4,18 +4,20 @@
 //! budget.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
-use super::{Budget, See, Store, added};
+use super::{Budget, Isolation, See, Store, Synced, Transactional, added};
 use crate::data::Key;
 
 const PAIRS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("pairs");
 
 /// An open database.
+#[derive(Clone)]
 pub struct Redb {
-    db: Database,
+    db: Arc<Database>,
 }
 
 impl Redb {
@@ -23,7 +25,7 @@ impl Redb {
     pub fn open(dir: &Path, budget: Budget) -> Result<Redb> {
         let mut builder = Database::builder();
         builder.set_cache_size(budget.cache_bytes as usize);
-        let mut redb = Redb { db: builder.create(dir.join("db"))? };
+        let mut redb = Redb { db: Arc::new(builder.create(dir.join("db"))?) };
         // Reads need a table.
         redb.change(|_| Ok(()))?;
         Ok(redb)
@@ -40,7 +42,17 @@ impl Redb {
     }
 }
 
+impl Synced for Redb {
+    fn sync(&mut self) -> Result<()> {
+        Ok(self.db.begin_write()?.commit()?)
+    }
+}
+
 impl Store for Redb {
+    fn another(&self) -> Result<Box<dyn Store>> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn put(&mut self, pairs: &[(Key, Vec<u8>)]) -> Result<()> {
         self.change(|table| {
             for (key, value) in pairs {
@@ -58,6 +70,13 @@ impl Store for Redb {
                     table.insert(key.as_slice(), value.as_slice())?;
                 }
             }
+            Ok(())
+        })
+    }
+
+    fn delete(&mut self, key: &Key) -> Result<()> {
+        self.change(|table| {
+            table.remove(key.as_slice())?;
             Ok(())
         })
     }
@@ -80,11 +99,36 @@ impl Store for Redb {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<()> {
-        Ok(self.db.begin_write()?.commit()?)
+    fn scan_back(&self, pairs_max: usize, see: See<'_>) -> Result<()> {
+        let table = self.db.begin_read()?.open_table(PAIRS)?;
+        for pair in table.iter()?.rev().take(pairs_max) {
+            let (key, value) = pair?;
+            see(key.value(), value.value());
+        }
+        Ok(())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+/// One writer at a time.
+impl Transactional for Redb {
+    fn another(&self) -> Result<Box<dyn Transactional>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn update(
+        &mut self,
+        _isolation: Isolation,
+        key: &Key,
+        change: &mut dyn FnMut(Option<&[u8]>) -> Vec<u8>,
+    ) -> Result<()> {
+        self.change(|table| {
+            let new = change(table.get(key.as_slice())?.as_ref().map(|value| value.value()));
+            table.insert(key.as_slice(), new.as_slice())?;
+            Ok(())
+        })
     }
 }

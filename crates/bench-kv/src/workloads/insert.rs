@@ -72,7 +72,7 @@ impl Workload for Insert {
     fn run(&self, store: &mut dyn Store, until: Instant) -> Result<Done> {
         let ranks = (0..self.data.pairs).map(|number| self.rank(number));
         let operations = put_ranks(store, &self.data, ranks, Some(until))?;
-        Ok(Done { operations, user_bytes: operations * self.data.pair_bytes() })
+        Ok(Done::wrote(operations, operations * self.data.pair_bytes()))
     }
 
     fn check(&self, store: &dyn Store, operations: u64, sample: u64) -> Result<()> {

@@ -6,6 +6,10 @@ mod range_delete;
 mod scan;
 mod upsert;
 
+pub use insert::Order;
+
+use std::collections::BTreeMap;
+use std::ops::Add;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
@@ -15,12 +19,40 @@ use super::stores::{Engine, Store};
 use bench_harness::scale::Scale;
 
 /// The work of a run until its end, or until its time was over.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Done {
     /// The number of operations, in the order of the workload.
     pub operations: u64,
     /// Bytes that the user wrote: keys, values and deltas.
     pub user_bytes: u64,
+    /// What else was counted.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Done {
+    /// Operations that wrote nothing.
+    fn read(operations: u64) -> Done {
+        Done { operations, ..Done::default() }
+    }
+
+    /// Operations that wrote this number of bytes.
+    fn wrote(operations: u64, user_bytes: u64) -> Done {
+        Done { operations, user_bytes, ..Done::default() }
+    }
+}
+
+/// The work of two threads.
+impl Add for Done {
+    type Output = Done;
+
+    fn add(mut self, other: Done) -> Done {
+        self.operations += other.operations;
+        self.user_bytes += other.user_bytes;
+        for (name, count) in other.counters {
+            *self.counters.entry(name).or_default() += count;
+        }
+        self
+    }
 }
 
 /// A workload.

@@ -71,10 +71,10 @@ impl Workload for Point {
         let mut expected = Vec::new();
         for number in 0..self.queries {
             if Instant::now() >= until {
-                return Ok(Done { operations: number, user_bytes: 0 });
+                return Ok(Done::read(number));
             }
             self.query(store, self.range().any(number), &mut expected)?;
         }
-        Ok(Done { operations: self.queries, user_bytes: 0 })
+        Ok(Done::read(self.queries))
     }
 }

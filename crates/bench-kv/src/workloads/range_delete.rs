@@ -60,7 +60,7 @@ impl Workload for RangeDelete {
             store.delete_range(&self.data.key(from), &self.data.key(from + self.width()))?;
             operations += 1;
         }
-        Ok(Done { operations, user_bytes: operations * 2 * KEY_BYTES as u64 })
+        Ok(Done::wrote(operations, operations * 2 * KEY_BYTES as u64))
     }
 
     fn check(&self, store: &dyn Store, operations: u64, sample: u64) -> Result<()> {

@@ -62,7 +62,7 @@ impl Workload for Whole {
     fn run(&self, store: &mut dyn Store, _until: Instant) -> Result<Done> {
         let operations = scan(store, &self.data, 0, self.data.pairs)?;
         ensure!(operations == self.data.pairs, "the scan ended after {operations} pairs");
-        Ok(Done { operations, user_bytes: 0 })
+        Ok(Done::read(operations))
     }
 }
 
@@ -102,13 +102,13 @@ impl Workload for Short {
     fn run(&self, store: &mut dyn Store, until: Instant) -> Result<Done> {
         for number in 0..self.scans {
             if Instant::now() >= until {
-                return Ok(Done { operations: number, user_bytes: 0 });
+                return Ok(Done::read(number));
             }
             let from = self.data.any(number);
             let expected = SHORT_PAIRS.min(self.data.pairs - from);
             let found = scan(store, &self.data, from, SHORT_PAIRS)?;
             ensure!(found == expected, "the scan from rank {from} on ended after {found} pairs");
         }
-        Ok(Done { operations: self.scans, user_bytes: 0 })
+        Ok(Done::read(self.scans))
     }
 }

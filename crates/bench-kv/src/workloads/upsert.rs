@@ -60,7 +60,7 @@ impl Workload for Upsert {
             store.add(&additions)?;
             operations = end;
         }
-        Ok(Done { operations, user_bytes: operations * (KEY_BYTES + COUNTER_BYTES) as u64 })
+        Ok(Done::wrote(operations, operations * (KEY_BYTES + COUNTER_BYTES) as u64))
     }
 
     fn check(&self, store: &dyn Store, operations: u64, sample: u64) -> Result<()> {
