@@ -23,7 +23,7 @@ use crate::rules::{
     unprotect,
 };
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, damaged, key};
+use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, Stored, XattrValue, damaged, key};
 use crate::types::{Entry, FileType, InodeId};
 use crate::volume::Volume;
 use crate::volume::attributes::with_atime;
@@ -385,7 +385,6 @@ fn leave_out(
     to_path: &[u8],
 ) -> Result<()> {
     let Place::Named { parent, name, .. } = target.place() else { return Ok(()) };
-    let is_dir = target.state.read().record.is_dir();
     if !record.is_dir() {
         return Ok(());
     }
@@ -396,7 +395,14 @@ fn leave_out(
     let parent_path = to_path.get(..to_path.len().saturating_sub(name.len() + 1)).unwrap_or_default();
     let rest = parent_path.get(source_path.len()..).unwrap_or_default();
     let copied_parent = [to_path, rest].concat();
-    batch.delete(META, &key::entry(&copied_parent, &name));
+    let copied = key::entry(&copied_parent, &name);
+    batch.delete(META, &copied);
+    let is_dir = {
+        let left_out = &target.state.read().record;
+        let stored = left_out.xattrs.iter().filter(|attr| matches!(attr.value, XattrValue::Stored(_)));
+        stored.for_each(|attr| batch.delete(DATA, &key::xattr(&copied, &attr.name)));
+        left_out.is_dir()
+    };
     let less = |record: &mut Record| {
         record.entries = record.entries.saturating_sub(1);
         record.subdirs = record.subdirs.saturating_sub(u64::from(is_dir));

@@ -155,9 +155,10 @@ impl Volume {
     }
 
     /// Copies a range to another file, or to another place in the same file, and returns the number of bytes
-    /// copied: fewer than `len` at the source's end, or where the caller has to ask again for the rest. A
-    /// range at the same offset in both files is shared instead of copied, as far as whole blocks go or up to
-    /// the ends of both files. Set-id bits stay, as in [`fallocate`](Volume::fallocate).
+    /// copied: fewer than `len` at the end that the source has at the beginning, where the caller has to ask
+    /// again for the rest, and where a later piece failed. A range at the same offset in both files is shared
+    /// instead of copied, as far as whole blocks go or up to the ends of both files. Set-id bits stay, as in
+    /// [`fallocate`](Volume::fallocate).
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -177,7 +178,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the ranges overlap in one file.
+    /// [`Error::Invalid`] if the ranges overlap in one file. Nothing was copied.
     pub fn copy_range(
         &self,
         from: InodeId,
@@ -199,21 +200,46 @@ impl Volume {
         {
             return Ok(shared);
         }
-        let len = len.min(COPY_BYTES_MAX);
+        let size = {
+            let inode = self.inode(from)?;
+            let state = inode.state.read();
+            check_file(&state.record)?;
+            state.record.size
+        };
+        // A copy that extends its own source must not go on with what it has written.
+        let len = len.min(COPY_BYTES_MAX).min(size.saturating_sub(from_offset));
         let mut done = 0;
         let mut buffer = alloc::vec::Vec::new();
         while done < len {
             let piece = (len - done).min(self.piece_bytes) as usize;
-            self.read(from, from_offset.saturating_add(done), piece, &mut buffer)?;
-            if buffer.is_empty() {
-                break;
+            match self.copy_piece(from, from_offset + done, to, to_offset + done, piece, &mut buffer) {
+                Ok(written) => done += written as u64,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
             }
-            let written = self.write(to, to_offset + done, &buffer)?;
-            done += written as u64;
-            if written < buffer.len() {
+            if buffer.len() < piece {
                 break;
             }
         }
         Ok(done)
+    }
+
+    /// Copies up to `len` bytes through `buffer`, which holds no more than were copied afterwards.
+    fn copy_piece(
+        &self,
+        from: InodeId,
+        from_offset: u64,
+        to: InodeId,
+        to_offset: u64,
+        len: usize,
+        buffer: &mut alloc::vec::Vec<u8>,
+    ) -> Result<usize> {
+        self.read(from, from_offset, len, buffer)?;
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let written = self.write(to, to_offset, buffer)?;
+        buffer.truncate(written);
+        Ok(written)
     }
 }

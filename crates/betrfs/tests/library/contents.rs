@@ -166,6 +166,26 @@ fn a_large_write_is_cut_into_batches_that_the_log_can_hold() {
     assert_sound(&volume);
 }
 
+/// Found by a simulated history: a copy behind the end of its own source went on with what it had written.
+#[test]
+fn a_copy_that_extends_its_source_ends_where_the_source_ended() {
+    let (_disk, volume) = volume();
+    let node = mkfile(&volume, ROOT, "f").node;
+    volume.write(node, 0, &[7; 100]).unwrap();
+    assert_eq!(volume.copy_range(node, 40, node, 5000, 1000), Ok(60));
+    assert_eq!(volume.getattr(node).unwrap().size, 5060);
+    // Whole pieces too.
+    let large = mkfile(&volume, ROOT, "g").node;
+    volume.write(large, 0, &vec![7; 2 << 20]).unwrap();
+    assert_eq!(volume.copy_range(large, 0, large, 2 << 20, 64 << 20), Err(overlap()));
+    assert_eq!(volume.copy_range(large, 0, large, 64 << 20, 64 << 20), Ok(2 << 20));
+    assert_eq!(volume.copy_range(large, 66 << 20, large, 0, 10), Ok(0));
+}
+
+fn overlap() -> Error {
+    Error::Invalid("the ranges overlap")
+}
+
 /// Each block of a file has the whole path in its key.
 #[test]
 fn a_file_that_lies_deep_is_written_on_a_small_volume() {

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use crate::model::Dice;
+use crate::dice::Dice;
 use crate::support::*;
 use betrfs::{Error, InodeId, RenameFlags, SNAPSHOTS_NAME, SnapshotsBelow, Volume};
 

@@ -3,7 +3,7 @@
 use crate::support::*;
 use betrfs::{Error, FileType, InodeId, Objects, OpKind, RenameFlags, SetAttr, Volume, XattrMode};
 
-use crate::model::Dice;
+use crate::dice::Dice;
 
 /// Runs `run`; returns the numbers of queries and of commits by operations of a kind.
 fn cost(volume: &Volume, kind: OpKind, run: impl FnOnce()) -> (u64, u64) {

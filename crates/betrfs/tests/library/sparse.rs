@@ -2,7 +2,7 @@
 
 use betrfs::{Attr, FallocateMode, InodeId, OpKind, SetAttr, Volume};
 
-use crate::model::Dice;
+use crate::dice::Dice;
 use crate::support::*;
 
 const BLOCK: u64 = 4096;

@@ -11,7 +11,7 @@ use betrfs::{
     Entry, FileType, FormatOptions, InodeId, NewNode, Objects, OpKind, OpenOptions, Report, Volume,
 };
 
-use crate::model::Dice;
+use crate::dice::Dice;
 
 pub const ROOT: InodeId = InodeId::ROOT;
 

@@ -1,0 +1,200 @@
+//! The comparison of a volume with a state of the model.
+
+use std::collections::HashMap;
+
+use betrfs::Attr;
+
+use crate::model::{ObjectId, ROOT, State};
+use crate::tree::{Found, FoundEntry};
+
+/// The inode numbers of objects, as far as they were seen. They never change.
+#[derive(Clone, Default)]
+pub struct Inos {
+    by_object: HashMap<ObjectId, u64>,
+    by_ino: HashMap<u64, ObjectId>,
+}
+
+impl Inos {
+    /// Notes the number of an object.
+    ///
+    /// # Errors
+    /// It had another one, or another object has it.
+    pub fn note(&mut self, id: ObjectId, ino: u64) -> Result<(), String> {
+        let known = *self.by_object.entry(id).or_insert(ino);
+        let of = *self.by_ino.entry(ino).or_insert(id);
+        match (known == ino, of == id) {
+            (true, true) => Ok(()),
+            (false, _) => Err(format!("its inode number is {ino}, and was {known}")),
+            (_, false) => Err(format!("its inode number {ino} is that of another object")),
+        }
+    }
+}
+
+/// The first difference between a volume and a state, as a sentence with the path; `None` if they are equal.
+/// Numbers of inodes that are seen for the first time are noted.
+pub fn difference(state: &State, found: &Found, inos: &mut Inos) -> Option<String> {
+    // A state that turns out to be another leaves no notes.
+    let mut seen = inos.clone();
+    match compare(state, ROOT, found, "", &mut seen) {
+        Ok(()) => {
+            *inos = seen;
+            None
+        }
+        Err(what) => Some(what),
+    }
+}
+
+fn compare(state: &State, id: ObjectId, found: &Found, path: &str, inos: &mut Inos) -> Result<(), String> {
+    let shown = if path.is_empty() { "/" } else { path };
+    let at = |what: String| format!("{shown}: {what}");
+    let object = state.object(id);
+    compare_attr(state, id, &found.attr).map_err(at)?;
+    inos.note(id, found.attr.ino).map_err(at)?;
+    if (found.flags, found.project) != (object.flags, object.project) {
+        return Err(at(format!(
+            "its flags are {:#x} and its project is {}, and should be {:#x} and {}",
+            found.flags.bits(),
+            found.project,
+            object.flags.bits(),
+            object.project
+        )));
+    }
+    if !found
+        .xattrs
+        .iter()
+        .map(|(name, value)| (name.as_slice(), value.as_slice()))
+        .eq(object.xattrs.iter().map(|(name, value)| (name.as_slice(), &**value)))
+    {
+        let names = |names: Vec<&Vec<u8>>| {
+            names.iter().map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+        };
+        return Err(at(format!(
+            "its attributes or their values are wrong: {}, and should be {}",
+            names(found.xattrs.keys().collect()),
+            names(object.xattrs.keys().collect())
+        )));
+    }
+    match &object.body {
+        crate::model::Body::File(contents) => {
+            compare_bytes(&found.bytes, contents.bytes()).map_err(at)?;
+            if found.stretches != contents.stretches() {
+                let right = contents.stretches();
+                return Err(at(format!("its data is at {:?}, and should be at {right:?}", found.stretches)));
+            }
+        }
+        crate::model::Body::Symlink(target) if found.bytes != **target => {
+            return Err(at("the target of the link is wrong".into()));
+        }
+        crate::model::Body::Dir(dir) => {
+            compare_entries(state, &dir.entries, &found.entries, path, inos)?;
+            let path = format!("{path}/.betrfs-snapshots");
+            compare_entries(state, &dir.snapshots, &found.snapshots, &path, inos)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+type Entries = std::collections::BTreeMap<Vec<u8>, ObjectId>;
+
+fn compare_entries(
+    state: &State,
+    right: &Entries,
+    found: &[FoundEntry],
+    path: &str,
+    inos: &mut Inos,
+) -> Result<(), String> {
+    let names = |names: &mut dyn Iterator<Item = &Vec<u8>>| {
+        names.map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    if !found.iter().map(|entry| &entry.name).eq(right.keys()) {
+        return Err(format!(
+            "{path}/: the entries are [{}], and should be [{}]",
+            names(&mut found.iter().map(|entry| &entry.name)),
+            names(&mut right.keys())
+        ));
+    }
+    for (FoundEntry { name, ino, file_type, found }, id) in found.iter().zip(right.values()) {
+        let path = format!("{path}/{}", name.escape_ascii());
+        compare(state, *id, found, &path, inos)?;
+        if (*ino, *file_type) != (found.attr.ino, found.attr.file_type) {
+            return Err(format!(
+                "{path}: a listing has it as {file_type:?} {ino}, a look-up as {:?}",
+                found.attr
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Compares the attributes of an object with the right ones.
+///
+/// # Errors
+/// The first difference.
+pub fn compare_attr(state: &State, id: ObjectId, found: &Attr) -> Result<(), String> {
+    let object = state.object(id);
+    let differs = |what: &str, is: &dyn std::fmt::Debug, right: &dyn std::fmt::Debug| {
+        Err(format!("its {what} is {is:?}, and should be {right:?}"))
+    };
+    if found.file_type != object.file_type() {
+        return differs("type", &found.file_type, &object.file_type());
+    }
+    let (owner, right) = ((found.uid, found.gid, found.rdev), (object.uid, object.gid, object.rdev));
+    if found.perm != object.perm {
+        return Err(format!("its mode is {:o}, and should be {:o}", found.perm, object.perm));
+    }
+    if owner != right {
+        return differs("owner", &owner, &right);
+    }
+    if found.nlink != state.nlink(id) {
+        return differs("number of names", &found.nlink, &state.nlink(id));
+    }
+    if found.size != object.size() {
+        return differs("size", &found.size, &object.size());
+    }
+    let blocks = object.contents().map_or(0, |contents| contents.blocks_512());
+    if found.blocks_512 != blocks {
+        return differs("number of blocks of 512 bytes", &found.blocks_512, &blocks);
+    }
+    let times = (found.mtime_ns, found.ctime_ns, found.crtime_ns);
+    let right = (object.mtime_ns, object.ctime_ns, object.crtime_ns);
+    if times != right {
+        return differs("(mtime, ctime, crtime)", &times, &right);
+    }
+    if !object.atime.allows(found.atime_ns) {
+        return differs("atime", &found.atime_ns, &object.atime);
+    }
+    Ok(())
+}
+
+/// Compares bytes.
+///
+/// # Errors
+/// The first difference.
+pub fn compare_bytes(found: &[u8], right: &[u8]) -> Result<(), String> {
+    if found == right {
+        return Ok(());
+    }
+    let at = found.iter().zip(right).position(|(a, b)| a != b).unwrap_or(found.len().min(right.len()));
+    Err(format!(
+        "the contents differ from byte {at} on ({:?}, and should be {:?}); of {} bytes, and should be of {}",
+        found.get(at),
+        right.get(at),
+        found.len(),
+        right.len()
+    ))
+}
+
+/// Takes times of access that were found over into a state that equals the volume but for them.
+pub fn take_atimes(state: &mut State, found: &Found) {
+    take_atime(state, ROOT, found);
+}
+
+fn take_atime(state: &mut State, id: ObjectId, found: &Found) {
+    state.found_atime(id, found.attr.atime_ns);
+    let Some(dir) = state.object(id).dir().cloned() else { return };
+    let entries = dir.entries.values().zip(&found.entries);
+    for (id, entry) in entries.chain(dir.snapshots.values().zip(&found.snapshots)) {
+        take_atime(state, *id, &entry.found);
+    }
+}

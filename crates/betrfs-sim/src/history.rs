@@ -1,0 +1,56 @@
+//! The history of a seed: its volume and its steps.
+
+use seeded::Rng;
+
+use crate::draw::Draw;
+use crate::reached::Reached;
+use crate::setup::Setup;
+use crate::step::Step;
+use crate::swarm::{Kind, Swarm};
+use crate::world::World;
+
+/// What a history may meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trials {
+    /// Reopening and killed programs, but no loss of power.
+    Operations,
+    /// Power cuts as well.
+    Crashes,
+}
+
+/// A history.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Its seed.
+    pub seed: u64,
+    /// Its volume.
+    pub setup: Setup,
+    /// Its steps.
+    pub steps: Vec<Step>,
+}
+
+impl History {
+    /// The history of a seed, of `steps` steps.
+    pub fn of_seed(seed: u64, steps: usize, trials: Trials) -> History {
+        let mut rng = Rng::new(seed);
+        let setup = Setup::draw(&mut rng);
+        let swarm = Swarm::draw(&mut rng);
+        let swarm = swarm.only(|kind| trials == Trials::Crashes || kind != Kind::Crash);
+        let steps = Draw::new(rng, swarm, setup.rules()).steps(steps);
+        History { seed, setup, steps }
+    }
+
+    /// Takes these steps on the volume of this history; returns what was reached.
+    ///
+    /// # Errors
+    /// The first failure, with its step.
+    pub fn run(&self, steps: &[Step]) -> Result<Reached, String> {
+        let mut world =
+            World::new(self.setup, self.seed).map_err(|failure| format!("making the volume: {failure}"))?;
+        for (number, step) in steps.iter().enumerate() {
+            world.step(step).map_err(|failure| format!("step {number}, {step}: {failure}"))?;
+        }
+        world.finish().map_err(|failure| format!("at the end: {failure}"))?;
+        Ok(world.reached)
+    }
+}

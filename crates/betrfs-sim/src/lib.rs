@@ -1,0 +1,28 @@
+//! Simulated lives of a volume: histories of all operations of the library from seeds, beside a model of
+//! plain maps, on disks whose power is cut and that fail.
+//!
+//! A [`Step`](step::Step) carries all its choices, so any part of a history replays alike. A
+//! [`World`](world::World) takes steps on the volume and on the model and compares each result; after a crash
+//! the volume must equal one of the states of the model from the last durable one on ([`past`]).
+#![forbid(unsafe_code)]
+
+pub mod at;
+pub mod compare;
+pub mod draw;
+pub mod failure;
+pub mod history;
+mod judge;
+mod listing;
+pub mod model;
+mod nodes;
+pub mod op;
+pub mod past;
+mod perform;
+pub mod platform;
+pub mod reached;
+pub mod runs;
+pub mod setup;
+pub mod step;
+pub mod swarm;
+pub mod tree;
+pub mod world;

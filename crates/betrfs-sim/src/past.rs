@@ -1,0 +1,83 @@
+//! The states of a volume since the last one that is known to be durable.
+
+use crate::compare::{Inos, difference};
+use crate::model::State;
+use crate::tree::Found;
+
+/// The states that a crash may leave: the last durable one, or one after it.
+pub struct Past {
+    /// Never empty; the first is durable.
+    states: Vec<State>,
+    /// The states that an unfinished operation may have reached.
+    unfinished: Vec<State>,
+}
+
+impl Past {
+    /// A past that durably begins with a state.
+    pub fn of(state: State) -> Past {
+        Past { states: vec![state], unfinished: Vec::new() }
+    }
+
+    /// The state that a reader should see.
+    pub fn latest(&self) -> &State {
+        // There is always a first one.
+        &self.states[self.states.len() - 1]
+    }
+
+    /// Adds the states that an operation has gone through.
+    pub fn add(&mut self, between: Vec<State>, after: State) {
+        self.states.extend(between);
+        self.states.push(after);
+    }
+
+    /// Replaces the latest state by one that differs in what need not survive a crash.
+    pub fn amend(&mut self, state: State) {
+        self.states.pop();
+        self.states.push(state);
+    }
+
+    /// Notes an operation that was cut off: each of its states may have been reached, or none.
+    pub fn unfinished(&mut self, between: Vec<State>, after: State) {
+        self.unfinished = between;
+        self.unfinished.push(after);
+    }
+
+    /// Everything so far is durable.
+    pub fn is_durable(&mut self) {
+        self.states.drain(..self.states.len() - 1);
+        self.unfinished.clear();
+    }
+
+    /// Number of states that a crash may leave.
+    pub fn possible(&self) -> usize {
+        self.states.len() + self.unfinished.len()
+    }
+
+    /// Finds the state that a volume holds after a crash; returns it with its number, 0 for the durable one.
+    ///
+    /// # Errors
+    /// It holds none of them: a sentence that compares it with the nearest one.
+    pub fn recovered(&self, found: &Found, inos: &mut Inos) -> Result<(usize, State), String> {
+        let all = || self.states.iter().chain(&self.unfinished).enumerate();
+        let mut told = Vec::new();
+        // The newest first: most of a log survives most crashes.
+        let mut newest_first: Vec<(usize, &State)> = all().collect();
+        newest_first.reverse();
+        for (number, state) in newest_first {
+            match difference(state, found, inos) {
+                None => return Ok((number, state.clone())),
+                Some(what) => told.push(format!("state {number}: {what}")),
+            }
+        }
+        const TOLD_MAX: usize = 6;
+        let more = told.len().saturating_sub(TOLD_MAX);
+        told.truncate(TOLD_MAX);
+        Err(format!(
+            "it holds none of {} states, of which 0 is durable and {} unfinished:\n    {}{}",
+            self.possible(),
+            self.unfinished.len(),
+            told.join("\n    "),
+            if more > 0 { format!("\n    and {more} more") } else { String::new() }
+        ))
+    }
+}

@@ -1,0 +1,73 @@
+//! Steps of a history: operations, and what happens around them.
+
+use std::fmt;
+
+use crate::op::Op;
+
+/// A cut of the power.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// At which call from now on that changes the disk; counted from 1.
+    pub call: u64,
+    /// Decides what is left of unsynced writes.
+    pub seed: u64,
+    /// Cuts of the recoveries that follow, each with its call and seed.
+    pub recoveries: Vec<(u64, u64)>,
+}
+
+/// A step of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An operation.
+    Op(Op),
+    /// Pieces of background work.
+    Pump(usize),
+    /// A checkpoint.
+    Checkpoint,
+    /// Time passes, in milliseconds.
+    Wait(u32),
+    /// The volume is checked.
+    Check,
+    /// Everything on the volume is compared with the model.
+    Compare,
+    /// The volume is closed and opened.
+    Reopen,
+    /// The program dies, and the volume is opened again: what was written to the disk is there.
+    Kill,
+    /// The power will be cut.
+    Crash(Crash),
+}
+
+impl Step {
+    /// The name of its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Step::Op(op) => op.kind(),
+            Step::Pump(_) => "background work",
+            Step::Checkpoint => "checkpoint",
+            Step::Wait(_) => "wait",
+            Step::Check => "check",
+            Step::Compare => "compare",
+            Step::Reopen => "reopen",
+            Step::Kill => "kill",
+            Step::Crash(_) => "crash",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Op(op) => op.fmt(f),
+            Step::Pump(pieces) => write!(f, "{pieces} pieces of background work"),
+            Step::Wait(ms) => write!(f, "{ms} ms pass"),
+            Step::Checkpoint | Step::Check | Step::Compare | Step::Reopen | Step::Kill => {
+                f.write_str(self.kind())
+            }
+            Step::Crash(Crash { call, seed, recoveries }) => {
+                write!(f, "the power will be cut at call {call} (seed {seed})")?;
+                recoveries.iter().try_for_each(|(call, _)| write!(f, ", in the recovery at call {call}"))
+            }
+        }
+    }
+}
