@@ -1,6 +1,7 @@
 //! Backups: one moment of a store, copied while it is used.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +60,22 @@ impl Store {
     /// [`Error::FileExists`]; [`Error::NoSpace`] with the path of the copy, [`Error::ViewEnded`] if the store
     /// needs the space of what the copy still has to read; [`Error::Closed`]; [`Error::Engine`] for a merged
     /// value that is larger than a batch; those of the device, and damage. No file is left then.
-    pub fn backup(&self, path: impl AsRef<Path>, progress: impl FnMut(&BackupProgress)) -> Result<()> {
+    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(&BackupProgress)) -> Result<()> {
+        self.backup_while(path, |at| {
+            progress(at);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`backup`](Store::backup), until the callback breaks it off.
+    ///
+    /// # Errors
+    /// [`Error::BackupStopped`]; as [`backup`](Store::backup).
+    pub fn backup_while(
+        &self,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(&BackupProgress) -> ControlFlow<()>,
+    ) -> Result<()> {
         let path = path.as_ref();
         self.shared.refuse_if_closed()?;
         if path.symlink_metadata().is_ok() {
@@ -79,7 +95,7 @@ impl Store {
         &self,
         path: &Path,
         device: &Arc<FileDevice>,
-        mut progress: impl FnMut(&BackupProgress),
+        mut progress: impl FnMut(&BackupProgress) -> ControlFlow<()>,
     ) -> Result<()> {
         let shared = &self.shared;
         let unwritten = |error| file::unwritten(path, error);
@@ -91,7 +107,7 @@ impl Store {
         let threads = WorkersOptions { sync_every: NEVER, ..WorkersOptions::default() };
         let failed = |source| Error::Io { doing: "start threads for", path: path.to_owned(), source };
         let workers = Workers::start(env.clone(), threads).map_err(failed)?;
-        let copied = self.copy_pairs(&env, &mut progress, &unwritten);
+        let copied = self.copy_pairs(path, &env, &mut progress, &unwritten);
         drop(workers);
         let closed = copied.and_then(|()| env.close().map_err(unwritten));
         if closed.is_err() {
@@ -102,8 +118,9 @@ impl Store {
 
     fn copy_pairs(
         &self,
+        path: &Path,
         to: &Env,
-        progress: &mut impl FnMut(&BackupProgress),
+        progress: &mut impl FnMut(&BackupProgress) -> ControlFlow<()>,
         unwritten: &impl Fn(betree::Error) -> Error,
     ) -> Result<()> {
         let shared = &self.shared;
@@ -124,7 +141,9 @@ impl Store {
                 to.commit(&batch).map_err(unwritten)?;
                 batch = Batch::new();
                 shared.refuse_if_closed()?;
-                progress(&at);
+                if progress(&at).is_break() {
+                    return Err(Error::BackupStopped { path: path.to_owned() });
+                }
             }
             let Some((key, value)) = found else { return Ok(()) };
             batch.put(ENGINE_DICT, key, value);

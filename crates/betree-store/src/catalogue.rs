@@ -11,6 +11,7 @@ use betree::{Batch, Cut, Env};
 
 use crate::keys::{CATALOGUE, ENGINE_DICT};
 use crate::merge::Merges;
+use crate::options::MissingMerges;
 use crate::shared::DictState;
 use crate::steps::Steps;
 
@@ -150,7 +151,7 @@ fn number<const BYTES: usize>(env: &Env, name: &[u8]) -> Result<Option<[u8; BYTE
 
 impl Catalogue {
     /// Reads the catalogue.
-    pub fn load(env: &Env, merges: &Merges) -> Result<Catalogue, Refusal> {
+    pub fn load(env: &Env, merges: &Merges, missing: MissingMerges) -> Result<Catalogue, Refusal> {
         match number(env, LAYOUT)?.map(u32::from_le_bytes) {
             None => {
                 return Err(Refusal::NotAStore("it is a volume without a catalogue of dictionaries".into()));
@@ -169,7 +170,9 @@ impl Catalogue {
                     "the dictionary {name:?} has a number that was not given out"
                 )));
             }
-            if let Some(merge) = dict.merge.as_ref().filter(|merge| !merges.has(merge)) {
+            if let Some(merge) = dict.merge.as_ref().filter(|merge| !merges.has(merge))
+                && missing == MissingMerges::Refuse
+            {
                 return Err(Refusal::UnknownMerge { merge: merge.clone(), dict: name });
             }
             let state = Arc::new(DictState::new(&name, dict));

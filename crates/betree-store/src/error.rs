@@ -161,6 +161,23 @@ pub enum Error {
         /// The store's file.
         path: PathBuf,
     },
+    /// The transaction was committed, or has ended otherwise.
+    #[error("the transaction has ended")]
+    TransactionEnded,
+    /// A backup was stopped by its callback. No file is left.
+    #[error("the backup {} was stopped", path.display())]
+    BackupStopped {
+        /// The path of the copy.
+        path: PathBuf,
+    },
+    /// The process was forked: only the one that opened the store can use it.
+    #[error("{} was opened by process {opened_by}, of which this one is a fork", path.display())]
+    Forked {
+        /// The store's file.
+        path: PathBuf,
+        /// The process that has opened it.
+        opened_by: u32,
+    },
     /// A batch or a transaction holds changes of a dictionary of another store.
     #[error("the dictionary {dict:?} belongs to another store")]
     OtherStore {
@@ -173,7 +190,8 @@ pub enum Error {
         /// The dictionary.
         dict: String,
     },
-    /// A merge was not registered when the store was opened.
+    /// A merge was not registered when the store was opened, and the store is refused, or a value needs it:
+    /// see [`MissingMerges`](crate::MissingMerges).
     #[error("{}the merge {merge:?} is not registered", of(dict.as_deref()))]
     UnknownMerge {
         /// The merge's name.
@@ -199,7 +217,7 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
-    /// A merge panicked, or made a value that is too large. What was put and the deltas are kept: see
+    /// A merge failed, panicked, or made a value that is too large. What was put and the deltas are kept: see
     /// [`Merge`](crate::Merge).
     #[error("{}: the merge {merge:?} failed: {why}", path.display())]
     MergeFailed {

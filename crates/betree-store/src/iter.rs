@@ -76,8 +76,8 @@ impl<'d> Source<'d> {
     fn value_of(self, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
         match self {
             Source::Dict(Dict { shared, state }) => parts::value_of(shared, state, key, read),
-            Source::View(dict) => dict.value_of(key, read).map(Some),
-            Source::Transaction(transaction, dict) => transaction.value_of(dict, key, read).map(Some),
+            Source::View(dict) => dict.value_of(key, read),
+            Source::Transaction(transaction, dict) => transaction.value_of(dict, key, read),
         }
     }
 }

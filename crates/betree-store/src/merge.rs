@@ -3,8 +3,12 @@
 //! The engine knows one upsert function and no dictionary. So each delta begins with the number of its
 //! dictionary's merge, which is made from the name: it must be known before the catalogue can be read, when
 //! the log is replayed.
+//!
+//! A delta whose merge is not registered, or fails, stays beside the value ([`Unmerged`]), and so do all that
+//! come later. The engine goes on, and a reader meets the failure.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,25 +19,35 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 use crate::keys::NAME_BYTES_MAX;
-use crate::value::{stored, whole};
+use crate::unmerged::Unmerged;
 
 /// The largest value that a merge makes, in bytes.
 pub(crate) const MERGED_BYTES_MAX: usize = 4 << 20;
+/// The largest value with deltas that wait for its merge, in bytes: less than a batch of a store that was
+/// made with the usual cache.
+const UNMERGED_BYTES_MAX: usize = MERGED_BYTES_MAX + (2 << 20);
 /// Deltas are not combined into one above this, in bytes.
 const COMBINED_BYTES_MAX: usize = 64 << 10;
+/// What names of the store's own merges begin with.
+pub(crate) const OWN_NAMES: &str = "betree.";
 
-/// What an upsert does to a value. A closure of the old value and the delta is one.
+/// What an upsert does to a value. A closure of the old value and the delta is one that never fails.
 ///
-/// It must depend on its arguments alone: it runs whenever the value is read until it was merged for good. It
-/// does not get the key, which a clone may have changed.
+/// It must depend on its arguments alone: it runs whenever the value is read until it was merged for good, in
+/// any thread, also in several at once. It does not get the key, which a clone may have changed. It must not
+/// call the store: the store may hold locks.
 ///
-/// A merge that panics, or makes a value above 4 MiB, has failed: the value cannot be read
-/// ([`Error::MergeFailed`]), and where it is to be merged for good the store takes no more changes. Nothing
-/// is lost by it: what was put and the deltas are there for a store that is opened with a merge that does not
-/// fail.
+/// A merge fails by an error, by a panic, or by a value above 4 MiB. The value cannot be read then
+/// ([`Error::MergeFailed`]); it and its deltas are kept as they are, for a merge of that name that does not
+/// fail, or for a [put](crate::Dict::put) that replaces them. All else goes on, until a value with the deltas
+/// that wait is to take more than 6 MiB: then the store takes no more changes until it is opened with a merge
+/// that does not fail. Nothing is lost by that either.
 pub trait Merge: Send + Sync {
     /// The new value from the old one, if there is one, and a delta; `None` removes the key.
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>>;
+    ///
+    /// # Errors
+    /// Why there is no new value, in words for [`Error::MergeFailed`].
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> std::result::Result<Option<Vec<u8>>, String>;
 
     /// One delta with the effect of two, if there is one. A counter that is added to a million times is then
     /// one addition.
@@ -47,8 +61,8 @@ impl<F> Merge for F
 where
     F: Fn(Option<&[u8]>, &[u8]) -> Option<Vec<u8>> + Send + Sync,
 {
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        self(old, delta)
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> std::result::Result<Option<Vec<u8>>, String> {
+        Ok(self(old, delta))
     }
 }
 
@@ -66,26 +80,46 @@ struct Registered {
     merge: Arc<dyn Merge>,
 }
 
+/// Why a delta could not be merged.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unmergeable {
+    /// Its merge is not registered.
+    #[error("it is not registered")]
+    Unregistered,
+    /// The merge of this name has failed.
+    #[error("{why}")]
+    Failed { merge: String, why: String },
+    /// The old value is stored in a form that no merge makes.
+    #[error("the old value is stored in a form that is not known")]
+    Unknown,
+}
+
 /// The registered merges.
 pub(crate) struct Merges {
     by_number: BTreeMap<MergeNumber, Registered>,
 }
 
+/// Merges by their names.
+pub(crate) type Named = BTreeMap<String, Arc<dyn Merge>>;
+
 impl Merges {
-    /// Takes them from the options.
+    /// The store's own, and those of the options.
     ///
     /// # Errors
     /// [`Error::BadMerge`].
-    pub fn of(named: &BTreeMap<String, Arc<dyn Merge>>) -> Result<Merges> {
+    pub fn of(own: &Named, named: &Named) -> Result<Merges> {
+        let bad = |name: &String, why| Error::BadMerge { merge: name.clone(), why };
+        if let Some(name) = named.keys().find(|name| name.starts_with(OWN_NAMES)) {
+            return Err(bad(name, "names that begin with \"betree.\" are the store's own"));
+        }
         let mut by_number = BTreeMap::new();
-        for (name, merge) in named {
-            let bad = |why| Error::BadMerge { merge: name.clone(), why };
+        for (name, merge) in own.iter().chain(named) {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
-                return Err(bad("a name has between 1 and 255 bytes"));
+                return Err(bad(name, "a name has between 1 and 255 bytes"));
             }
             match by_number.entry(number_of(name)) {
                 Entry::Vacant(place) => place.insert(Registered { name: name.clone(), merge: merge.clone() }),
-                Entry::Occupied(_) => return Err(bad("its name has the same number as another's")),
+                Entry::Occupied(_) => return Err(bad(name, "its name has the same number as another's")),
             };
         }
         Ok(Merges { by_number })
@@ -101,6 +135,43 @@ impl Merges {
         let (number, rest) = delta.split_first_chunk()?;
         Some((self.by_number.get(number)?, rest))
     }
+
+    /// The new value from the old one, if there is one, and a delta as the engine has it.
+    fn merged(&self, old: Option<&[u8]>, delta: &[u8]) -> std::result::Result<Option<Vec<u8>>, Unmergeable> {
+        let (Registered { name, merge }, delta) = self.of_delta(delta).ok_or(Unmergeable::Unregistered)?;
+        let failed = |why| Unmergeable::Failed { merge: name.clone(), why };
+        match catch_unwind(AssertUnwindSafe(|| merge.merge(old, delta))) {
+            Err(panic) => Err(failed(format!("it panicked: {}", text_of(&*panic)))),
+            Ok(Err(why)) => Err(failed(why)),
+            Ok(Ok(Some(new))) if new.len() > MERGED_BYTES_MAX => {
+                let bytes = new.len();
+                Err(failed(format!("its value of {bytes} bytes is over the limit of {MERGED_BYTES_MAX}")))
+            }
+            Ok(Ok(new)) => Ok(new),
+        }
+    }
+
+    /// Merges the deltas that wait, up to the first that cannot be, and says why that is.
+    fn merge_waiting(&self, value: &mut Unmerged<'_>) -> std::result::Result<(), Unmergeable> {
+        let mut merged = 0;
+        let done = value.deltas.iter().try_for_each(|delta| {
+            value.base = self.merged(value.base.as_deref(), delta)?.map(Cow::Owned);
+            merged += 1;
+            Ok(())
+        });
+        value.deltas.drain(..merged);
+        done
+    }
+
+    /// The value in a stored form that has deltas which wait; `None` if it is none, or they remove it.
+    ///
+    /// # Errors
+    /// Why there is no value.
+    pub fn value_of(&self, stored: &[u8]) -> std::result::Result<Option<Vec<u8>>, Unmergeable> {
+        let mut value = Unmerged::of(Some(stored)).ok_or(Unmergeable::Unknown)?;
+        self.merge_waiting(&mut value)?;
+        Ok(value.base.map(Cow::into_owned))
+    }
 }
 
 impl Upsert for Merges {
@@ -109,21 +180,18 @@ impl Upsert for Merges {
     }
 
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
-        // All merges of dictionaries that there are are registered, or the store is not opened. So this delta
-        // is of a dictionary that was dropped, or the store is about to be refused, with nothing written.
-        let Some((Registered { name, merge }, delta)) = self.of_delta(delta) else {
-            return Ok(old.map(<[u8]>::to_vec));
-        };
-        // A dictionary with a merge has no values in parts.
-        let merged = catch_unwind(AssertUnwindSafe(|| merge.merge(old.map(whole), delta)));
-        let failed = |why| betree::Error::Upsert { name: name.clone(), why };
-        match merged {
-            Err(panic) => Err(failed(format!("it panicked: {}", text_of(&*panic)))),
-            Ok(Some(new)) if new.len() > MERGED_BYTES_MAX => {
-                let bytes = new.len();
-                Err(failed(format!("its value of {bytes} bytes is over the limit of {MERGED_BYTES_MAX}")))
+        let name = self.of_delta(delta).map_or("(unknown)", |(known, _)| &known.name);
+        let failed = |why: String| betree::Error::Upsert { name: name.into(), why };
+        let mut value = Unmerged::of(old).ok_or_else(|| failed(Unmergeable::Unknown.to_string()))?;
+        value.deltas.push(delta);
+        let merged = self.merge_waiting(&mut value);
+        let new = value.into_stored();
+        match merged.err().zip(new.as_ref().map(Vec::len)) {
+            Some((why, bytes)) if bytes > UNMERGED_BYTES_MAX => {
+                let limit_bytes = UNMERGED_BYTES_MAX;
+                Err(failed(format!("{why}, and {bytes} bytes of deltas are over the limit of {limit_bytes}")))
             }
-            Ok(new) => Ok(new.map(|new| stored(&new).into_owned())),
+            _ => Ok(new),
         }
     }
 
@@ -150,7 +218,7 @@ mod tests {
 
     fn merges() -> Merges {
         let named: [(&str, Arc<dyn Merge>); 2] = [("add", Arc::new(AddU64)), ("append", Arc::new(Append))];
-        Merges::of(&named.map(|(name, merge)| (name.to_owned(), merge)).into()).unwrap()
+        Merges::of(&BTreeMap::new(), &named.map(|(name, merge)| (name.to_owned(), merge)).into()).unwrap()
     }
 
     fn delta(name: &str, delta: &[u8]) -> Vec<u8> {
@@ -171,8 +239,80 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_of_no_registered_merge_leaves_the_value() {
-        assert_eq!(merges().apply(Some(b"old"), &delta("other", b"x")), Ok(Some(b"old".to_vec())));
-        assert_eq!(merges().apply(None, b"x"), Ok(None));
+    fn deltas_wait_for_their_merge_and_are_merged_in_their_order_with_it() {
+        let (with, without) = (merges(), Merges::of(&BTreeMap::new(), &BTreeMap::new()).unwrap());
+        let appended = [&b"a"[..], b"b", b"c"].map(|text| delta("append", text));
+        for old in [None, Some(&b"old"[..]), Some(b"")] {
+            // Of three deltas some wait, whichever.
+            for known in 0..8 {
+                let mut value = old.map(<[u8]>::to_vec);
+                for (number, delta) in appended.iter().enumerate() {
+                    let merges = if known >> number & 1 == 1 { &with } else { &without };
+                    value = merges.apply(value.as_deref(), delta).unwrap();
+                }
+                let value = value.unwrap();
+                let expected = [old.unwrap_or_default(), b"abc"].concat();
+                assert_eq!(with.value_of(&value), Ok(Some(expected.clone())), "{known:b}");
+                let is_merged = known >> 2 == 1;
+                assert_eq!(value == expected, is_merged, "{known:b}: the last one merges all that wait");
+                let alone = without.value_of(&value);
+                assert_eq!(
+                    alone,
+                    if is_merged { Ok(Some(expected)) } else { Err(Unmergeable::Unregistered) }
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn deltas_behind_one_that_fails_wait_for_it() {
+        let fragile = |old: Option<&[u8]>, delta: &[u8]| match delta {
+            b"bad" => panic!("a bad delta"),
+            b"gone" => None,
+            delta => Some([old.unwrap_or_default(), delta].concat()),
+        };
+        let fragile: Arc<dyn Merge> = Arc::new(fragile);
+        let fragile = Merges::of(&BTreeMap::new(), &[("append".to_owned(), fragile)].into()).unwrap();
+        let after = |deltas: &[&str]| {
+            deltas.iter().fold(None, |value: Option<Vec<u8>>, text| {
+                fragile.apply(value.as_deref(), &delta("append", text.as_bytes())).unwrap()
+            })
+        };
+        let waiting = after(&["a", "gone", "b", "bad", "c"]).unwrap();
+        let failed = fragile.value_of(&waiting);
+        assert!(
+            matches!(&failed, Err(Unmergeable::Failed { merge, why }) if merge == "append" && why == "it panicked: a bad delta"),
+            "{failed:?}"
+        );
+        // What was merged before it is not merged again.
+        assert_eq!(merges().value_of(&waiting), Ok(Some(b"bbadc".to_vec())));
+        assert_eq!(after(&["a", "gone"]), None);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_an_unknown_form_is_refused() {
+        let merges = merges();
+        let mut value = None;
+        let part = vec![7; 1 << 20];
+        let refused = (0..100).find_map(|number| {
+            let applied = merges.apply(value.as_deref(), &delta("other", &part));
+            match applied {
+                Ok(new) => value = new,
+                Err(error) => return Some((number, error)),
+            }
+            None
+        });
+        let Some((5, betree::Error::Upsert { why, .. })) = &refused else { panic!("{refused:?}") };
+        assert!(why.contains("not registered") && why.contains("over the limit"), "{why}");
+        let unknown = [&crate::value::MARK[..], &[9]].concat();
+        assert!(matches!(
+            merges.apply(Some(&unknown), &delta("add", b"")),
+            Err(betree::Error::Upsert { .. })
+        ));
+        // A delta without a number is none of ours, and is kept.
+        assert_eq!(
+            merges.value_of(&merges.apply(None, b"x").unwrap().unwrap()),
+            Err(Unmergeable::Unregistered)
+        );
     }
 }

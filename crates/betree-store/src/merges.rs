@@ -1,4 +1,5 @@
-//! Merges that many programs need, for [`StoreOptions::merge_with`](crate::StoreOptions::merge_with).
+//! Merges that many programs need. They are registered in every store under names of the store's own, which
+//! are constants here; [`StoreOptions::merge_with`](crate::StoreOptions::merge_with) gives them other names.
 //!
 //! ```
 //! # fn main() -> betree_store::Result<()> {
@@ -6,15 +7,40 @@
 //! # let path = folder.path().join("store");
 //! use betree_store::{DictOptions, Store, merges};
 //!
-//! let store = Store::options().merge_with("add", merges::AddU64).open(&path)?;
-//! let visits = store.dict_with("visits", &DictOptions::new().merge("add"))?;
+//! let store = Store::open(&path)?;
+//! let visits = store.dict_with("visits", &DictOptions::new().merge(merges::ADD_U64))?;
 //! (0..1000).try_for_each(|_| visits.upsert("/index", 1_u64.to_le_bytes()))?;
 //! assert_eq!(visits.get("/index")?.as_deref(), Some(&1000_u64.to_le_bytes()[..]));
 //! # Ok(())
 //! # }
 //! ```
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::merge::Merge;
+
+/// See [`AddU64`].
+pub const ADD_U64: &str = "betree.add_u64";
+/// See [`AddI64`].
+pub const ADD_I64: &str = "betree.add_i64";
+/// See [`Max`].
+pub const MAX: &str = "betree.max";
+/// See [`Append`].
+pub const APPEND: &str = "betree.append";
+/// See [`UnionSet`].
+pub const UNION_SET: &str = "betree.union_set";
+/// The store's own merges by their names.
+pub(crate) fn own() -> BTreeMap<String, Arc<dyn Merge>> {
+    let merges: [(&str, Arc<dyn Merge>); 5] = [
+        (ADD_U64, Arc::new(AddU64)),
+        (ADD_I64, Arc::new(AddI64)),
+        (MAX, Arc::new(Max)),
+        (APPEND, Arc::new(Append)),
+        (UNION_SET, Arc::new(UnionSet)),
+    ];
+    merges.map(|(name, merge)| (name.into(), merge)).into()
+}
 
 /// The first eight bytes as a number; what is missing is zero.
 fn eight(bytes: &[u8]) -> [u8; 8] {
@@ -29,14 +55,14 @@ fn eight(bytes: &[u8]) -> [u8; 8] {
 pub struct AddU64;
 
 impl Merge for AddU64 {
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let (old, delta) =
             (u64::from_le_bytes(eight(old.unwrap_or_default())), u64::from_le_bytes(eight(delta)));
-        Some(old.saturating_add(delta).to_le_bytes().to_vec())
+        Ok(Some(old.saturating_add(delta).to_le_bytes().to_vec()))
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        self.merge(Some(older), newer)
+        self.merge(Some(older), newer).ok().flatten()
     }
 }
 
@@ -46,14 +72,14 @@ impl Merge for AddU64 {
 pub struct AddI64;
 
 impl Merge for AddI64 {
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let (old, delta) =
             (i64::from_le_bytes(eight(old.unwrap_or_default())), i64::from_le_bytes(eight(delta)));
-        Some(old.wrapping_add(delta).to_le_bytes().to_vec())
+        Ok(Some(old.wrapping_add(delta).to_le_bytes().to_vec()))
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        self.merge(Some(older), newer)
+        self.merge(Some(older), newer).ok().flatten()
     }
 }
 
@@ -62,12 +88,12 @@ impl Merge for AddI64 {
 pub struct Max;
 
 impl Merge for Max {
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some(old.map_or(delta, |old| old.max(delta)).to_vec())
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(old.map_or(delta, |old| old.max(delta)).to_vec()))
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        self.merge(Some(older), newer)
+        self.merge(Some(older), newer).ok().flatten()
     }
 }
 
@@ -76,12 +102,12 @@ impl Merge for Max {
 pub struct Append;
 
 impl Merge for Append {
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
-        Some([old.unwrap_or_default(), delta].concat())
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some([old.unwrap_or_default(), delta].concat()))
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        self.merge(Some(older), newer)
+        self.merge(Some(older), newer).ok().flatten()
     }
 }
 
@@ -129,16 +155,16 @@ impl UnionSet {
 }
 
 impl Merge for UnionSet {
-    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+    fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let mut members: Vec<&[u8]> = UnionSet::members(old.unwrap_or_default()).collect();
         members.extend(UnionSet::members(delta));
         members.sort_unstable();
         members.dedup();
-        Some(UnionSet::of(members))
+        Ok(Some(UnionSet::of(members)))
     }
 
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
-        self.merge(Some(older), newer)
+        self.merge(Some(older), newer).ok().flatten()
     }
 }
 
@@ -166,7 +192,7 @@ mod tests {
                 let deltas: Vec<Vec<u8>> = (0..6).map(|_| delta(&mut rng)).collect();
                 let old = rng.percent(50).then(|| delta(&mut rng));
                 let apply = |old: Option<Vec<u8>>, deltas: &[Vec<u8>]| {
-                    deltas.iter().fold(old, |old, delta| merge.merge(old.as_deref(), delta))
+                    deltas.iter().fold(old, |old, delta| merge.merge(old.as_deref(), delta).unwrap())
                 };
                 let mut grouped: Vec<Vec<u8>> = Vec::new();
                 for delta in &deltas {
@@ -183,7 +209,7 @@ mod tests {
     #[test]
     fn sums_end_at_the_ends_of_their_types_as_they_say() {
         let sum = |merge: &dyn Merge, a: u64, b: u64| {
-            merge.merge(Some(&a.to_le_bytes()), &b.to_le_bytes()).unwrap()
+            merge.merge(Some(&a.to_le_bytes()), &b.to_le_bytes()).unwrap().unwrap()
         };
         assert_eq!(sum(&AddU64, u64::MAX - 1, 5), u64::MAX.to_le_bytes());
         assert_eq!(sum(&AddI64, i64::MAX as u64, 1), i64::MIN.to_le_bytes());

@@ -1,12 +1,13 @@
 //! What is chosen when a store is opened, and when a dictionary is made.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use betree::Compression;
 
-use crate::merge::Merge;
+use crate::error::Result;
+use crate::merge::{Merge, Merges, Named};
+use crate::merges::own;
 
 /// The cache of a store for which none was chosen, in bytes.
 const CACHE_BYTES: usize = 64 << 20;
@@ -55,7 +56,19 @@ pub struct StoreOptions {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) durability: Durability,
-    pub(crate) merges: BTreeMap<String, Arc<dyn Merge>>,
+    pub(crate) merges: Named,
+    pub(crate) missing_merges: MissingMerges,
+}
+
+/// What becomes of a store with a dictionary whose merge is not registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingMerges {
+    /// It is not opened.
+    #[default]
+    Refuse,
+    /// It is opened, and changed as any other. Deltas wait for their merge: a read of a value that has some
+    /// fails with [`Error::UnknownMerge`](crate::Error::UnknownMerge), until the store is opened with it.
+    Keep,
 }
 
 impl Default for StoreOptions {
@@ -66,7 +79,8 @@ impl Default for StoreOptions {
             create: true,
             read_only: false,
             durability: Durability::default(),
-            merges: BTreeMap::new(),
+            merges: Named::new(),
+            missing_merges: MissingMerges::default(),
         }
     }
 }
@@ -129,8 +143,10 @@ impl StoreOptions {
 
     /// Registers a merge: a function of the old value, if there is one, and a delta; `None` removes the key.
     /// See [`Merge`](crate::Merge) for what it must do, and [`Dict::upsert`](crate::Dict::upsert). A store
-    /// that has dictionaries bound to a merge is opened only with it, and the same name must mean the same
-    /// function for as long as the store lives.
+    /// that has dictionaries bound to a merge is opened only with it, unless
+    /// [`missing_merges`](StoreOptions::missing_merges) says otherwise, and the same name must mean the same
+    /// function for as long as the store lives. Names that begin with `betree.` are those of the store's own
+    /// [`merges`](crate::merges), which are always registered.
     ///
     /// ```
     /// # fn main() -> betree_store::Result<()> {
@@ -160,6 +176,45 @@ impl StoreOptions {
     pub fn merge_with(mut self, name: &str, merge: impl Merge + 'static) -> StoreOptions {
         self.merges.insert(name.into(), Arc::new(merge));
         self
+    }
+
+    /// What becomes of a store with a dictionary whose merge is not registered: it is refused if this is not
+    /// called.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("store");
+    /// use betree_store::{DictOptions, Error, MissingMerges, Store};
+    ///
+    /// let last = |_: Option<&[u8]>, delta: &[u8]| Some(delta.to_vec());
+    /// let with = Store::options().merge("last", last);
+    /// with.open(&path)?.dict_with("seen", &DictOptions::new().merge("last"))?.put("ada", "today")?;
+    /// assert!(matches!(Store::open(&path), Err(Error::UnknownMerge { .. })));
+    ///
+    /// let store = Store::options().missing_merges(MissingMerges::Keep).open(&path)?;
+    /// let seen = store.open_dict("seen")?;
+    /// assert_eq!(seen.get("ada")?.as_deref(), Some(&b"today"[..]));
+    /// seen.upsert("ada", "tomorrow")?;
+    /// assert!(matches!(seen.get("ada"), Err(Error::UnknownMerge { .. })));
+    /// store.close()?;
+    /// let seen = with.open(&path)?.open_dict("seen")?;
+    /// assert_eq!(seen.get("ada")?.as_deref(), Some(&b"tomorrow"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn missing_merges(mut self, missing: MissingMerges) -> StoreOptions {
+        self.missing_merges = missing;
+        self
+    }
+
+    /// The merges that are registered.
+    ///
+    /// # Errors
+    /// [`Error::BadMerge`](crate::Error::BadMerge).
+    pub(crate) fn registered(&self) -> Result<Merges> {
+        Merges::of(&own(), &self.merges)
     }
 }
 

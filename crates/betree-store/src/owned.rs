@@ -9,6 +9,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::iter::{Iter, Source};
 use crate::keys::Keys;
+use crate::transaction::SharedTransaction;
 use crate::view::ViewDict;
 
 /// The pairs that are read at once: of the first time, and the most.
@@ -21,7 +22,19 @@ const BYTES_AT_ONCE: usize = 256 << 10;
 /// It reads some pairs at a time; that of no view meets what is changed behind those.
 pub struct OwnedIter {
     dict: OwnedSource,
-    /// What is not read yet.
+    pairs: Pairs,
+}
+
+/// What it keeps.
+#[derive(Debug)]
+pub(crate) enum OwnedSource {
+    Dict(Dict),
+    View(ViewDict),
+    Transaction(SharedTransaction, Dict),
+}
+
+/// The pairs that were read, and what is not read yet.
+struct Pairs {
     lo: Cut,
     hi: Cut,
     is_read: bool,
@@ -33,18 +46,11 @@ pub struct OwnedIter {
     at_once: usize,
 }
 
-/// What it keeps.
-#[derive(Debug)]
-pub(crate) enum OwnedSource {
-    Dict(Dict),
-    View(ViewDict),
-}
-
 impl OwnedSource {
-    fn lent(&self) -> Source<'_> {
+    fn number(&self) -> u32 {
         match self {
-            OwnedSource::Dict(dict) => Source::Dict(dict),
-            OwnedSource::View(dict) => Source::View(dict),
+            OwnedSource::Dict(dict) | OwnedSource::Transaction(_, dict) => dict.state.number,
+            OwnedSource::View(dict) => dict.number,
         }
     }
 }
@@ -61,19 +67,16 @@ impl From<ViewDict> for OwnedSource {
     }
 }
 
-impl OwnedIter {
-    pub(crate) fn new(dict: impl Into<OwnedSource>, keys: &Keys) -> OwnedIter {
-        let dict = dict.into();
-        let Iter { lo, hi, is_done, .. } = Iter::new(dict.lent(), keys);
-        let [at_once, _] = PAIRS_AT_ONCE;
-        let (ahead, behind) = Default::default();
-        OwnedIter { dict, lo, hi, is_read: is_done, ahead, behind, failure: None, at_once }
+impl From<(SharedTransaction, Dict)> for OwnedSource {
+    fn from((transaction, dict): (SharedTransaction, Dict)) -> OwnedSource {
+        OwnedSource::Transaction(transaction, dict)
     }
+}
 
-    fn read(&mut self, is_forward: bool) {
+impl Pairs {
+    fn read(&mut self, source: Source<'_>, is_forward: bool) {
         let (lo, hi) = (self.lo.clone(), self.hi.clone());
-        let mut iter =
-            Iter { source: self.dict.lent(), lo, hi, front: None, back: None, is_done: self.is_read };
+        let mut iter = Iter { source, lo, hi, front: None, back: None, is_done: self.is_read };
         let to = if is_forward { &mut self.ahead } else { &mut self.behind };
         let mut bytes = 0;
         while to.len() < self.at_once && bytes < BYTES_AT_ONCE {
@@ -91,11 +94,17 @@ impl OwnedIter {
         self.at_once = most.min(self.at_once * 2);
     }
 
-    fn step(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
+    fn fail(&mut self, error: Error) {
+        self.failure = Some(error);
+        self.is_read = true;
+    }
+
+    fn needs_reading(&self, is_forward: bool) -> bool {
         let near = if is_forward { &self.ahead } else { &self.behind };
-        if near.is_empty() && !self.is_read {
-            self.read(is_forward);
-        }
+        near.is_empty() && !self.is_read
+    }
+
+    fn take(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
         let (near, far) = match is_forward {
             true => (&mut self.ahead, &mut self.behind),
             false => (&mut self.behind, &mut self.ahead),
@@ -111,6 +120,31 @@ impl OwnedIter {
             }
             None => far.pop_back().map(Ok),
         }
+    }
+}
+
+impl OwnedIter {
+    pub(crate) fn new(dict: impl Into<OwnedSource>, keys: &Keys) -> OwnedIter {
+        let dict = dict.into();
+        let (lo, hi) = keys.pairs(dict.number());
+        let ([at_once, _], is_read) = (PAIRS_AT_ONCE, lo >= hi);
+        let (ahead, behind) = Default::default();
+        OwnedIter { dict, pairs: Pairs { lo, hi, is_read, ahead, behind, failure: None, at_once } }
+    }
+
+    fn step(&mut self, is_forward: bool) -> Option<Result<(Key, Value)>> {
+        let OwnedIter { dict, pairs } = self;
+        if pairs.needs_reading(is_forward) {
+            match dict {
+                OwnedSource::Dict(dict) => pairs.read(Source::Dict(dict), is_forward),
+                OwnedSource::View(dict) => pairs.read(Source::View(dict), is_forward),
+                OwnedSource::Transaction(shared, dict) => match &*shared.lock() {
+                    Some(transaction) => pairs.read(Source::Transaction(transaction, dict), is_forward),
+                    None => pairs.fail(Error::TransactionEnded),
+                },
+            }
+        }
+        pairs.take(is_forward)
     }
 }
 
@@ -132,6 +166,6 @@ impl std::iter::FusedIterator for OwnedIter {}
 
 impl std::fmt::Debug for OwnedIter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "OwnedIter({:?} to {:?} of {:?})", self.lo, self.hi, self.dict)
+        write!(f, "OwnedIter({:?} to {:?} of {:?})", self.pairs.lo, self.pairs.hi, self.dict)
     }
 }

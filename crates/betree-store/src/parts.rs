@@ -7,6 +7,7 @@ use crate::bytes::Value;
 use crate::catalogue;
 use crate::error::{Error, Result};
 use crate::keys::{self, ENGINE_DICT};
+use crate::merge::Unmergeable;
 use crate::shared::{DictState, Shared};
 use crate::value::{Reference, Stored};
 
@@ -97,6 +98,9 @@ pub(crate) fn value_of(
     loop {
         let reference = match stored {
             Stored::Whole(value) => return Ok(Some(value.into())),
+            Stored::Unmerged(waiting) => {
+                return merged(shared, &dict.name(), dict.merge.as_deref(), &waiting);
+            }
             Stored::Unknown => return Err(damaged(shared, &dict.name(), UNKNOWN_FORM)),
             Stored::Parts(reference) => reference,
         };
@@ -115,25 +119,53 @@ pub(crate) fn value_of(
     }
 }
 
-/// The value in what was read of a key, as of the moment of a view.
+/// A dictionary as it was at a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Then<'d> {
+    pub number: u32,
+    pub name: &'d str,
+    pub merge: Option<&'d str>,
+}
+
+/// The value in what was read of a key, as of the moment of a view; `None` if deltas remove it.
 pub(crate) fn value_then(
     shared: &Shared,
     view: &View,
-    (number, name): (u32, &str),
+    Then { number, name, merge }: Then<'_>,
     key: &[u8],
     read: Vec<u8>,
-) -> Result<Value> {
+) -> Result<Option<Value>> {
     match Stored::of(read) {
-        Stored::Whole(value) => Ok(value.into()),
+        Stored::Whole(value) => Ok(Some(value.into())),
+        Stored::Unmerged(waiting) => merged(shared, name, merge, &waiting),
         Stored::Unknown => Err(damaged(shared, name, UNKNOWN_FORM)),
         Stored::Parts(reference) => {
             let value = read_parts(shared, number, key, reference, |lo, hi| view.cursor(ENGINE_DICT, lo, hi));
-            value?.ok_or_else(|| damaged(shared, name, NO_PARTS))
+            value?.map_or_else(|| Err(damaged(shared, name, NO_PARTS)), |value| Ok(Some(value)))
         }
     }
 }
 
+/// The value with the deltas that wait for its merge.
+fn merged(shared: &Shared, dict: &str, merge: Option<&str>, waiting: &[u8]) -> Result<Option<Value>> {
+    let why = match shared.merges.value_of(waiting) {
+        Ok(value) => return Ok(value.map(Value::from)),
+        Err(why) => why,
+    };
+    Err(match (why, merge) {
+        (Unmergeable::Failed { merge, why }, _) => {
+            Error::MergeFailed { path: shared.path.clone(), merge, why }
+        }
+        (Unmergeable::Unregistered, Some(merge)) => {
+            Error::UnknownMerge { merge: merge.into(), dict: Some(dict.into()) }
+        }
+        (Unmergeable::Unregistered, None) => damaged(shared, dict, NO_MERGE),
+        (Unmergeable::Unknown, _) => damaged(shared, dict, UNKNOWN_FORM),
+    })
+}
+
 const UNKNOWN_FORM: &str = "is stored in a form that is not known";
+const NO_MERGE: &str = "has deltas, and the dictionary no merge";
 const NO_PARTS: &str = "refers to parts that are not there";
 
 fn damaged(shared: &Shared, dict: &str, what: &str) -> Error {

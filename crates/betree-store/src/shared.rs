@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// Taken by transactions that failed again and again.
     pub turn: Mutex<()>,
     pub closed: AtomicBool,
+    /// The process that has opened it: a fork has neither its threads nor a right to its file.
+    pub opened_by: u32,
 }
 
 /// Whether a dictionary is there.
@@ -163,10 +165,20 @@ impl Shared {
     }
 
     pub fn refuse_if_closed(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.closed.load(Ordering::SeqCst) {
             return Err(Error::Closed { path: self.path.clone() });
         }
         Ok(())
+    }
+
+    /// Refuses a fork of the process that has opened it.
+    pub fn refuse_if_forked(&self) -> Result<()> {
+        let opened_by = self.opened_by;
+        if std::process::id() == opened_by {
+            return Ok(());
+        }
+        Err(Error::Forked { path: self.path.clone(), opened_by })
     }
 
     /// The store's error for one of the engine.
@@ -193,6 +205,7 @@ impl Shared {
 
     /// Ends it; a failed call can be repeated.
     pub fn close(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.closed.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -211,6 +224,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.refuse_if_forked().is_err() {
+            // The threads are its parent's, and so are the lock of the file and what is not written yet:
+            // nothing of it may end here.
+            std::mem::forget((self.workers.get_mut().take(), self.env.clone(), self.file.clone()));
+            return;
+        }
         if std::thread::panicking() {
             return;
         }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::file;
 use crate::gate::Gate;
 use crate::merge::Merges;
-use crate::options::{Durability, StoreOptions};
+use crate::options::{Durability, MissingMerges, StoreOptions};
 use crate::shared::Shared;
 
 /// Longer than any program runs.
@@ -78,7 +78,7 @@ impl Store {
     }
 
     pub(crate) fn open_with(path: &Path, options: &StoreOptions) -> Result<Store> {
-        let merges = Arc::new(Merges::of(&options.merges)?);
+        let merges = Arc::new(options.registered()?);
         let device = match options.read_only {
             true => file::open_for_reading(path)?,
             false => file::open(path, options.create, options.cache_bytes, &merges)?,
@@ -102,7 +102,7 @@ impl Store {
         with.zstd = Some(Arc::new(Zstd::default()));
         with.watcher = Some(Arc::new(TroubleLog::of(path.to_owned())));
         let env = Arc::new(Env::open(gate.clone(), with).map_err(|error| refused(path, error))?);
-        let loaded = load(&env, merges);
+        let loaded = load(&env, merges, options.missing_merges);
         let loaded = loaded.map_err(|refusal| refused_catalogue(path, refusal));
         let loaded = loaded.and_then(|catalogue| {
             if !options.read_only {
@@ -129,6 +129,7 @@ impl Store {
             catalogue: Mutex::new(catalogue),
             turn: Mutex::new(()),
             closed: AtomicBool::new(false),
+            opened_by: std::process::id(),
         };
         Ok(Store { shared: Arc::new(shared) })
     }
@@ -196,6 +197,9 @@ impl Store {
     /// Ends it as a crash of the program would: what is not durable is lost. For tests of what a program
     /// makes of it.
     pub fn abandon(&self) {
+        if self.shared.refuse_if_forked().is_err() {
+            return;
+        }
         drop(self.shared.workers.lock().take());
         self.shared.env.abandon();
         self.shared.closed.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -263,11 +267,11 @@ impl std::fmt::Debug for Store {
     }
 }
 
-fn load(env: &Env, merges: &Merges) -> std::result::Result<Catalogue, Refusal> {
+fn load(env: &Env, merges: &Merges, missing: MissingMerges) -> std::result::Result<Catalogue, Refusal> {
     if !file::is_store(&env.identity()) {
         return Err(Refusal::NotAStore(format!("it is a volume made by {}", env.identity().made_by)));
     }
-    Catalogue::load(env, merges)
+    Catalogue::load(env, merges, missing)
 }
 
 fn start_workers(env: &Arc<Env>, durability: Durability, path: &Path) -> Result<Workers> {

@@ -4,19 +4,21 @@
 mod commit;
 mod names;
 mod run;
+mod shared;
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
 pub use betree::Isolation;
 use betree::{Cut, TransactionCursor};
+pub use shared::SharedTransaction;
 
 use crate::bytes::{Key, Value};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, Keys};
-use crate::parts;
+use crate::parts::{self, Then};
 use crate::shared::{DictState, Shared};
 use crate::store::Store;
 use crate::value::{Stored, stored};
@@ -49,6 +51,20 @@ pub struct Conflict {
 /// A place in a transaction to which it can [return](Transaction::roll_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Savepoint(u64);
+
+/// Its number in its transaction, for programs that cannot keep the type.
+impl From<Savepoint> for u64 {
+    fn from(savepoint: Savepoint) -> u64 {
+        savepoint.0
+    }
+}
+
+/// The savepoint of a number, which may be none.
+impl From<u64> for Savepoint {
+    fn from(number: u64) -> Savepoint {
+        Savepoint(number)
+    }
+}
 
 /// A change of pairs, as far as the commit has to know it.
 enum Changed {
@@ -163,10 +179,18 @@ impl Transaction {
         &self.shared
     }
 
-    pub(crate) fn value_of(&self, dict: &Dict, key: &[u8], read: Vec<u8>) -> Result<Value> {
+    /// The value in what was read of a key; `None` if deltas remove it.
+    pub(crate) fn value_of(&self, dict: &Dict, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
         // Parts are changed with their pair alone, which counts as read: so nothing depends on them.
-        let place = (dict.state.number, &*dict.name());
-        parts::value_then(&self.shared, self.engine.view(), place, key, read)
+        let (name, state) = (dict.name(), &dict.state);
+        let then = Then { number: state.number, name: &name, merge: state.merge.as_deref() };
+        parts::value_then(&self.shared, self.engine.view(), then, key, read)
+    }
+
+    /// Whether the store has ended its view, because it needed the space.
+    fn has_lost_its_view(&self) -> bool {
+        // Any key tells.
+        matches!(self.engine.view().get(ENGINE_DICT, &[]), Err(betree::Error::ViewEnded))
     }
 
     /// The value of a key as of the transaction's beginning, with its own changes.
@@ -179,7 +203,7 @@ impl Transaction {
         let key = key.as_ref();
         let found = self.engine.get(ENGINE_DICT, &keys::pair_key(dict.state.number, key));
         let found = found.map_err(|error| self.shared.error(error))?;
-        found.map(|read| self.value_of(dict, key, read)).transpose()
+        found.map_or(Ok(None), |read| self.value_of(dict, key, read))
     }
 
     /// The values of several keys, in the order of these. A key may stand among them more than once.
@@ -369,13 +393,17 @@ impl Transaction {
         let found =
             self.engine.view().get(ENGINE_DICT, &pair_key).map_err(|error| self.shared.error(error))?;
         let in_parts = found.clone().map(Stored::of).filter(|found| matches!(found, Stored::Parts(_)));
-        let value = found.map(|read| self.value_of(dict, key, read)).transpose()?;
+        let value = found.map_or(Ok(None), |read| self.value_of(dict, key, read))?;
         if !holds(value.as_deref()) {
             return Ok(false);
         }
+        let merges = self.shared.merges.clone();
         let still_holds = move |read: Option<&[u8]>| match read.map(|read| Stored::of(read.to_vec())) {
             None => holds(None),
             Some(Stored::Whole(value)) => holds(Some(&value)),
+            Some(Stored::Unmerged(waiting)) => {
+                merges.value_of(&waiting).is_ok_and(|value| holds(value.as_deref()))
+            }
             // A value in parts is known by its generation.
             other => other == in_parts,
         };
@@ -410,15 +438,16 @@ impl Transaction {
     }
 
     /// Drops the changes since a savepoint, those of names too. The savepoint stays; those behind it end.
-    /// What was read since then still counts as read. Returning to one that has ended does nothing.
-    pub fn roll_back(&mut self, to: Savepoint) {
-        let Some(place) = self.points.iter().position(|point| point.serial == to.0) else { return };
+    /// What was read since then still counts as read. `false`, and nothing is done, if it has ended.
+    pub fn roll_back(&mut self, to: Savepoint) -> bool {
+        let Some(place) = self.points.iter().position(|point| point.serial == to.0) else { return false };
         self.points.truncate(place + 1);
         if let Some(point) = self.points.last() {
             self.engine.roll_back(point.engine);
             self.changes.truncate(point.changes);
             self.renamings.truncate(point.renamings);
         }
+        true
     }
 }
 

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 /// What a stored value that is not the user's begins with. A user's own that begins so is marked.
-const MARK: [u8; 8] = [0x9e, 0xd1, 0x5c, 0x3b, 0xa4, 0x07, 0xf2, 0x68];
+pub(crate) const MARK: [u8; 8] = [0x9e, 0xd1, 0x5c, 0x3b, 0xa4, 0x07, 0xf2, 0x68];
 /// What follows the mark.
 const LITERAL: u8 = 0;
 const PARTS: u8 = 1;
+pub(crate) const UNMERGED: u8 = 2;
 
 /// A value in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct Reference {
 pub(crate) enum Stored {
     Whole(Vec<u8>),
     Parts(Reference),
+    /// One with deltas that could not be merged into it, as it is stored.
+    Unmerged(Vec<u8>),
     /// It begins with the mark, and goes on as nothing that is known.
     Unknown,
 }
@@ -34,11 +37,11 @@ pub(crate) fn stored(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(value)
 }
 
-/// The value in a stored form that is no reference.
-pub(crate) fn whole(stored: &[u8]) -> &[u8] {
-    match stored.strip_prefix(&MARK).and_then(<[u8]>::split_first) {
-        Some((&LITERAL, value)) => value,
-        _ => stored,
+/// The value in its stored form, if it is stored whole.
+pub(crate) fn whole(stored: &[u8]) -> Option<&[u8]> {
+    match stored.strip_prefix(&MARK) {
+        None => Some(stored),
+        Some(rest) => rest.split_first().filter(|(kind, _)| **kind == LITERAL).map(|(_, value)| value),
     }
 }
 
@@ -69,6 +72,7 @@ impl Stored {
                 },
                 None => Stored::Unknown,
             },
+            Some((&UNMERGED, _)) => Stored::Unmerged(stored),
             _ => Stored::Unknown,
         }
     }
@@ -84,7 +88,7 @@ mod tests {
         let nested = stored(&reference.stored()).into_owned();
         for value in [&b""[..], b"value", &MARK[..7], &MARK, &reference.stored(), &nested] {
             assert_eq!(Stored::of(stored(value).into_owned()), Stored::Whole(value.to_vec()));
-            assert_eq!(whole(&stored(value)), value);
+            assert_eq!(whole(&stored(value)), Some(value));
         }
         assert_eq!(Stored::of(reference.stored()), Stored::Parts(reference));
         let forged = reference.stored();

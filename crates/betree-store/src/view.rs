@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, Keys};
 use crate::owned::OwnedIter;
-use crate::parts;
+use crate::parts::{self, Then};
 use crate::shared::Shared;
 use crate::steps::Steps;
 use crate::store::{Store, refused_catalogue};
@@ -38,6 +38,7 @@ pub struct ViewDict {
     view: View,
     pub(crate) number: u32,
     name: Arc<str>,
+    merge: Option<Arc<str>>,
 }
 
 impl Store {
@@ -74,7 +75,8 @@ impl View {
         let found = found.map_err(|error| shared.error(error))?;
         let found = found.ok_or_else(|| Error::NoSuchDict { name: name.into() })?;
         let entry = catalogue::entry_of(name, &found).map_err(|why| refused_catalogue(&shared.path, why))?;
-        Ok(ViewDict { view: self.clone(), number: entry.number, name: name.into() })
+        let merge = entry.merge.map(Arc::from);
+        Ok(ViewDict { view: self.clone(), number: entry.number, name: name.into(), merge })
     }
 
     /// The names of all dictionaries that there were, in order.
@@ -89,6 +91,27 @@ impl View {
     /// The number of the last change that it sees. A later view has the same or a greater one.
     pub fn last_change(&self) -> u64 {
         self.moment.engine.last_change()
+    }
+
+    /// Ends the view before its last clone is dropped: all its reads fail with [`Error::ViewEnded`] from then
+    /// on, and the space of what it held comes back. Ended again, it does nothing.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let store = betree_store::Store::open(folder.path().join("store"))?;
+    /// use betree_store::Error;
+    ///
+    /// store.dict("users")?;
+    /// let view = store.view();
+    /// let users = view.dict("users")?;
+    /// view.end();
+    /// assert!(matches!(users.get("ada"), Err(Error::ViewEnded { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn end(&self) {
+        self.moment.engine.end();
     }
 
     pub(crate) fn engine(&self) -> &betree::View {
@@ -116,8 +139,9 @@ impl ViewDict {
         self.view.engine()
     }
 
-    pub(crate) fn value_of(&self, key: &[u8], read: Vec<u8>) -> Result<Value> {
-        parts::value_then(self.shared(), self.engine(), (self.number, &self.name), key, read)
+    pub(crate) fn value_of(&self, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
+        let then = Then { number: self.number, name: &self.name, merge: self.merge.as_deref() };
+        parts::value_then(self.shared(), self.engine(), then, key, read)
     }
 
     /// The name that it had.
@@ -134,7 +158,7 @@ impl ViewDict {
         shared.refuse_if_closed()?;
         let found = self.engine().get(ENGINE_DICT, &keys::pair_key(self.number, key));
         let found = found.map_err(|error| shared.error(error))?;
-        found.map(|read| self.value_of(key, read)).transpose()
+        found.map_or(Ok(None), |read| self.value_of(key, read))
     }
 
     /// The values of several keys, in the order of these. A key may stand among them more than once.

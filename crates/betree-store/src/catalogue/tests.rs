@@ -12,7 +12,7 @@ fn opened(change: impl FnOnce(&mut Batch)) -> crate::Result<Store> {
     let path = folder.path().join("store");
     Store::open(&path).unwrap().dict("d").unwrap().put("k", "v").unwrap();
     let device = Arc::new(FileDevice::open(&path).unwrap());
-    let merges = Arc::new(Merges::of(&BTreeMap::new()).unwrap());
+    let merges = Arc::new(Merges::of(&BTreeMap::new(), &BTreeMap::new()).unwrap());
     let env = Env::open(device.clone(), Options::new(1 << 20, merges)).unwrap();
     let mut batch = Batch::new();
     change(&mut batch);

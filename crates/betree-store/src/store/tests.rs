@@ -54,7 +54,7 @@ fn failing(path: &Path) -> (Arc<Failing>, Store) {
     options().open(path).unwrap().close().unwrap();
     let file = Arc::new(FileDevice::open(path).unwrap());
     let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(0) });
-    let merges = Arc::new(Merges::of(&options().merges).unwrap());
+    let merges = Arc::new(options().registered().unwrap());
     let store = Store::open_over(path, &options(), &merges, file, device.clone()).unwrap();
     (device, store)
 }
@@ -120,7 +120,7 @@ fn a_disk_that_is_full_at_opening_leaves_the_store_as_it_is() {
     store.abandon();
     let file = Arc::new(FileDevice::open(&path).unwrap());
     let device = Arc::new(Failing { file: file.clone(), errno: AtomicI32::new(ENOSPC) });
-    let merges = Arc::new(Merges::of(&options().merges).unwrap());
+    let merges = Arc::new(options().registered().unwrap());
     let opened = Store::open_over(&path, &options(), &merges, file.clone(), device);
     assert!(matches!(opened, Err(Error::NoSpace { .. })), "{opened:?}");
     file.release();

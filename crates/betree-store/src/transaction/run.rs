@@ -1,6 +1,6 @@
 //! Repeats a transaction until it commits.
 
-use super::{Isolation, Outcome, Transaction};
+use super::{Isolation, Outcome, SharedTransaction, Transaction};
 use crate::error::{Error, Result};
 use crate::store::Store;
 
@@ -38,6 +38,36 @@ impl Store {
         isolation: Isolation,
         mut body: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<T> {
+        self.repeat(|| {
+            let mut transaction = self.begin(isolation);
+            let done = body(&mut transaction);
+            self.ended(Some(transaction), done)
+        })
+    }
+
+    /// As [`run`](Store::run), with a transaction that the closure may share, and with errors of the caller's
+    /// own type. One that the closure has ended is not committed again.
+    ///
+    /// # Errors
+    /// As [`run`](Store::run).
+    pub fn run_shared<T, E: From<Error>>(
+        &self,
+        isolation: Isolation,
+        mut body: impl FnMut(&SharedTransaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        self.repeat(|| {
+            let shared = SharedTransaction::from(self.begin(isolation));
+            let done = body(&shared);
+            let transaction = shared.lock().take();
+            self.ended(transaction, done)
+        })
+    }
+
+    /// Tries until there is a result, and then waits as the durability says.
+    fn repeat<T, E: From<Error>>(
+        &self,
+        mut attempt: impl FnMut() -> std::result::Result<Option<T>, E>,
+    ) -> std::result::Result<T, E> {
         let mut turn = None;
         let mut tries = 0;
         let result = loop {
@@ -45,17 +75,31 @@ impl Store {
                 turn = Some(self.shared.turn.lock());
             }
             tries += 1;
-            let mut transaction = self.begin(isolation);
-            let done =
-                body(&mut transaction).and_then(|result| Ok((result, transaction.commit_unsettled()?)));
-            match done {
-                Ok((result, Outcome::Committed(_))) => break result,
-                Ok((_, Outcome::Conflict(_))) | Err(Error::ViewEnded { .. }) => {}
-                Err(error) => return Err(error),
+            if let Some(result) = attempt()? {
+                break result;
             }
         };
         drop(turn);
         self.shared.settle()?;
         Ok(result)
+    }
+
+    /// Ends a transaction whose body is done. `None` if it is to be tried again.
+    fn ended<T, E: From<Error>>(
+        &self,
+        transaction: Option<Transaction>,
+        done: std::result::Result<T, E>,
+    ) -> std::result::Result<Option<T>, E> {
+        let Some(transaction) = transaction else { return done.map(Some) };
+        match done {
+            // The body may have failed because its moment is gone.
+            Err(_) if transaction.has_lost_its_view() => Ok(None),
+            Err(error) => Err(error),
+            Ok(result) => match transaction.commit_unsettled() {
+                Ok(Outcome::Committed(_)) => Ok(Some(result)),
+                Ok(Outcome::Conflict(_)) | Err(Error::ViewEnded { .. }) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Merges: what fails, what was dropped, and what upserts cost.
 
-use betree_store::{DictOptions, Error, Store, StoreOptions, merges};
+use betree_store::{DictOptions, Error, Isolation, MissingMerges, Outcome, Store, StoreOptions, merges};
 
 use crate::{append, appending, options, store};
 
@@ -20,6 +20,8 @@ fn a_panic_in_a_merge_is_an_error_with_its_name_and_loses_nothing() {
     let fragile = Store::options().cache_bytes(1 << 20).merge("append", fragile);
     let store = opened(fragile.clone(), &folder);
     let (notes, plain) = (store.dict_with("notes", &appending()).unwrap(), store.dict("plain").unwrap());
+    notes.put("replaced", "bad").unwrap();
+    notes.upsert("replaced", "bad").unwrap();
     for delta in ["a", "bad", "b"] {
         notes.upsert("k", delta).unwrap();
     }
@@ -29,14 +31,16 @@ fn a_panic_in_a_merge_is_an_error_with_its_name_and_loses_nothing() {
     assert!(is_failed(&notes.get("k").unwrap_err()));
     assert!(is_failed(&notes.iter().next().unwrap().unwrap_err()));
     assert_eq!(notes.get("l").unwrap().unwrap(), "fine");
-    // Whatever becomes of the store with such a delta, what was durable is there for a merge that does not
-    // fail.
-    store.sync().unwrap();
+    // The flushes meet it too, and go on.
     for i in 0..3000_u32 {
-        if plain.put(i.to_be_bytes(), [7; 100]).is_err() {
-            break;
-        }
+        plain.put(i.to_be_bytes(), [7; 100]).unwrap();
+        notes.upsert("k", "").unwrap();
     }
+    assert_eq!(store.check().unwrap(), []);
+    assert!(is_failed(&notes.get("k").unwrap_err()));
+    // A value takes the place of what cannot be merged.
+    notes.put("replaced", "whole").unwrap();
+    assert_eq!(notes.get("replaced").unwrap().unwrap(), "whole");
     drop((store, notes, plain));
     let store = opened(options(), &folder);
     let notes = store.open_dict("notes").unwrap();
@@ -86,7 +90,7 @@ fn a_counter_is_merged_once_however_often_it_is_added_to() {
     #[derive(Clone)]
     struct Counted(Arc<AtomicU64>);
     impl betree_store::Merge for Counted {
-        fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        fn merge(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
             self.0.fetch_add(1, Relaxed);
             merges::AddU64.merge(old, delta)
         }
@@ -102,4 +106,109 @@ fn a_counter_is_merged_once_however_often_it_is_added_to() {
     assert_eq!(hits.get("k").unwrap().unwrap(), 20_000_u64.to_le_bytes());
     let merged = merge.0.load(Relaxed);
     assert!(merged <= 10, "{merged} merges");
+}
+
+/// A store that lacks the merge of its dictionary goes on; what needs the merge says so, and nothing is lost.
+#[test]
+fn deltas_wait_for_a_merge_that_is_missing_through_flushes_clones_and_openings() {
+    let folder = tempfile::tempdir().unwrap();
+    let without = || Store::options().cache_bytes(1 << 20).missing_merges(MissingMerges::Keep);
+    let store = opened(options(), &folder);
+    let notes = store.dict_with("notes", &appending()).unwrap();
+    (0..500).for_each(|i| notes.put(i.to_string(), "put ").unwrap());
+    (0..500).for_each(|i| notes.upsert(i.to_string(), "known ").unwrap());
+    drop((store, notes));
+
+    let store = opened(without(), &folder);
+    let notes = store.open_dict("notes").unwrap();
+    let is_missing = |error: &Error, of: &str| matches!(error, Error::UnknownMerge { merge, dict: Some(dict) } if merge == "append" && dict == of);
+    for _ in 0..3 {
+        (100..500).for_each(|i| notes.upsert(i.to_string(), "unknown ").unwrap());
+        assert_eq!(store.check().unwrap(), []);
+    }
+    assert!(is_missing(&notes.get("300").unwrap_err(), "notes"));
+    assert!(is_missing(
+        &notes.first().map_or_else(|error| error, |_| notes.get("100").unwrap_err()),
+        "notes"
+    ));
+    // What has no deltas, and what was replaced, is read; the rest is deleted, cloned, seen by views.
+    notes.put("300", "whole").unwrap();
+    assert_eq!(notes.get("300").unwrap().unwrap(), "whole");
+    notes.delete("301").unwrap();
+    assert_eq!(notes.get("301").unwrap(), None);
+    let copy = store.clone_dict("notes", "copy").unwrap();
+    copy.upsert("200", "copied ").unwrap();
+    assert!(is_missing(&copy.get("200").unwrap_err(), "copy"));
+    let view = store.view();
+    assert!(is_missing(&view.dict("notes").unwrap().get("200").unwrap_err(), "notes"));
+    let mut own = store.begin(Isolation::Serializable);
+    assert!(is_missing(&own.get(&notes, "200").unwrap_err(), "notes"));
+    assert!(is_missing(&own.expect(&notes, "200", |_| true).unwrap_err(), "notes"));
+    own.upsert(&notes, "0", "unknown ").unwrap();
+    assert!(is_missing(&own.get(&notes, "0").unwrap_err(), "notes"));
+    assert!(matches!(own.commit().unwrap(), Outcome::Committed(_)));
+    // A dictionary that is made needs one that is known.
+    let made = store.create("made", &appending());
+    assert!(is_missing(&made.unwrap_err(), "made"));
+    store.backup(folder.path().join("backup"), |_| ()).unwrap();
+    drop((store, notes, copy, view));
+
+    for name in ["store", "backup"] {
+        let store = options().open(folder.path().join(name)).unwrap();
+        let (notes, copy) = (store.open_dict("notes").unwrap(), store.open_dict("copy").unwrap());
+        let waited = "put known unknown unknown unknown ";
+        assert_eq!(notes.get("200").unwrap().unwrap(), waited, "{name}");
+        assert_eq!(copy.get("200").unwrap().unwrap(), format!("{waited}copied "), "{name}");
+        assert_eq!(notes.get("0").unwrap().unwrap(), "put known unknown ");
+        assert_eq!(notes.get("300").unwrap().unwrap(), "whole");
+        assert_eq!(notes.iter().map(Result::unwrap).count(), 499);
+        // With the merge, they are merged for good by what comes next.
+        notes.upsert("200", "at last").unwrap();
+        assert_eq!(notes.get("200").unwrap().unwrap(), format!("{waited}at last"));
+        assert_eq!(store.check().unwrap(), []);
+    }
+}
+
+#[test]
+fn the_store_s_own_merges_need_no_registration_and_their_names_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = || Store::options().cache_bytes(1 << 20);
+    let store = opened(plain(), &folder);
+    let one = 1_u64.to_le_bytes();
+    for (name, delta, twice) in [
+        (merges::ADD_U64, &one[..], 2_u64.to_le_bytes().to_vec()),
+        (merges::ADD_I64, &one[..], 2_u64.to_le_bytes().to_vec()),
+        (merges::MAX, b"m", b"m".to_vec()),
+        (merges::APPEND, b"a", b"aa".to_vec()),
+        (merges::UNION_SET, &merges::UnionSet::of(["s"]), merges::UnionSet::of(["s"])),
+    ] {
+        let dict = store.dict_with(name, &DictOptions::new().merge(name)).unwrap();
+        (0..2).for_each(|_| dict.upsert("k", delta).unwrap());
+        assert_eq!(dict.get("k").unwrap().unwrap(), twice, "{name}");
+    }
+    store.close().unwrap();
+    assert_eq!(opened(plain(), &folder).dicts().len(), 5);
+    for name in [merges::MAX, "betree.mine"] {
+        let refused = plain().merge(name, append).open(folder.path().join("other"));
+        assert!(matches!(&refused, Err(Error::BadMerge { merge, .. }) if merge == name), "{refused:?}");
+    }
+}
+
+#[test]
+fn what_a_merge_says_when_it_fails_is_in_the_error() {
+    struct Picky;
+    impl betree_store::Merge for Picky {
+        fn merge(&self, _: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>, String> {
+            if delta == b"bad" { Err("I do not like it".into()) } else { Ok(Some(delta.to_vec())) }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(Store::options().cache_bytes(1 << 20).merge_with("picky", Picky), &folder);
+    let dict = store.dict_with("d", &DictOptions::new().merge("picky")).unwrap();
+    dict.upsert("k", "good").unwrap();
+    assert_eq!(dict.get("k").unwrap().unwrap(), "good");
+    dict.upsert("k", "bad").unwrap();
+    let failed = dict.get("k");
+    let Err(Error::MergeFailed { merge, why, .. }) = &failed else { panic!("{failed:?}") };
+    assert_eq!((merge.as_str(), why.as_str()), ("picky", "I do not like it"));
 }

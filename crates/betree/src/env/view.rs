@@ -79,6 +79,14 @@ impl View {
         self.tree(dict)?.get(key, &counters.point_query_nodes)
     }
 
+    /// Ends the view before it is dropped: its reads return [`Error::ViewEnded`](crate::Error::ViewEnded)
+    /// from then on, and the space of what it held comes back. Ended again, it does nothing.
+    pub fn end(&self) {
+        // Before anything goes: whoever reads looks at it under the state's lock.
+        self.live.has_ended.store(true, Ordering::Release);
+        self.env.engine.end_view(&self.live);
+    }
+
     /// A cursor over `[lo, hi)` as of the view's moment, standing before its first key. An unknown dictionary
     /// is empty.
     pub fn cursor(&self, dict: DictId, lo: Cut, hi: Cut) -> Cursor<'_> {

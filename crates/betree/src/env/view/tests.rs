@@ -83,6 +83,26 @@ fn a_view_begins_and_ends_without_a_read_a_write_or_a_trace() {
 }
 
 #[test]
+fn a_view_that_is_ended_reads_nothing_more_and_holds_nothing() {
+    let env = env();
+    put(&env, 0, 0..KEYS).unwrap();
+    let [ended, other] = [env.view(), env.view()];
+    put(&env, 1, 0..KEYS).unwrap();
+    assert!(!history_is_empty(&env));
+    let mut cursor = ended.cursor(D, Cut::LOW, Cut::HIGH);
+    assert!(cursor.next().unwrap().is_some());
+    ended.end();
+    ended.end();
+    assert_eq!(ended.get(D, &1u32.to_be_bytes()), Err(Error::ViewEnded));
+    cursor.seek(&Cut::before(1000u32.to_be_bytes()));
+    assert_eq!(cursor.next(), Err(Error::ViewEnded));
+    assert_eq!(read(&other, 0).unwrap(), KEYS, "another view of the same moment lasts");
+    other.end();
+    assert!(history_is_empty(&env));
+    assert_eq!(read(&env.view(), 1).unwrap(), KEYS);
+}
+
+#[test]
 fn a_view_over_much_overwriting_stays_within_memory_and_space() {
     let env = env();
     put(&env, 0, 0..KEYS).unwrap();
