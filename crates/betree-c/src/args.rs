@@ -10,7 +10,7 @@ use betree_store::{KEY_BYTES_MAX, NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::status::{Failure, Status};
 
 fn is_null(what: &str) -> Failure {
-    Failure::new(Status::BetreeBadArgument, format!("{what} is NULL"))
+    Failure::bad_argument(format!("{what} is NULL"))
 }
 
 /// What a handle stands for.
@@ -75,7 +75,19 @@ pub unsafe fn name<'a>(pointer: *const c_char, len: usize) -> Result<&'a str, Fa
         let why = format!("a name of {len} bytes is over the limit of {NAME_BYTES_MAX}");
         return Err(Failure::new(Status::BetreeBadName, why));
     }
-    str::from_utf8(bytes?).map_err(|_| Failure::new(Status::BetreeBadArgument, "the name is no UTF-8"))
+    str::from_utf8(bytes?).map_err(|_| Failure::bad_argument("the name is no UTF-8"))
+}
+
+/// A name where there may be none: `None` if it is NULL.
+///
+/// # Safety
+/// As [`bytes`].
+pub unsafe fn optional_name<'a>(pointer: *const c_char, len: usize) -> Result<Option<&'a str>, Failure> {
+    if pointer.is_null() && len == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { name(pointer, len) }.map(Some)
 }
 
 /// A range of keys.

@@ -72,6 +72,26 @@ pub unsafe extern "C" fn betree_batch_delete(
     })
 }
 
+/// Changes the value of a key by the dictionary's merge, once the batch is committed: see betree_upsert.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_batch_upsert(
+    batch: *const Batch,
+    dict: *const Dict,
+    key: *const u8,
+    key_len: usize,
+    delta: *const u8,
+    delta_len: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (batch, dict) = unsafe { (handle(batch, "the batch")?, handle(dict, "the dictionary")?) };
+        // SAFETY: the caller's promise.
+        let (key, delta) = unsafe { (args::key(key, key_len)?, args::value(delta, delta_len)?) };
+        batch.0.lock().upsert(&dict.0, key, delta)?;
+        Ok(Status::BetreeOk)
+    })
+}
+
 /// Removes every key of a range, once the batch is committed: see betree_delete_range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn betree_batch_delete_range(
@@ -88,6 +108,24 @@ pub unsafe extern "C" fn betree_batch_delete_range(
         // SAFETY: the caller's promise.
         let range = unsafe { args::range((lo, lo_len), (hi, hi_len))? };
         batch.0.lock().delete_range::<&[u8]>(&dict.0, range)?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// Removes every key that begins with a prefix, once the batch is committed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_batch_delete_prefix(
+    batch: *const Batch,
+    dict: *const Dict,
+    prefix: *const u8,
+    prefix_len: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (batch, dict) = unsafe { (handle(batch, "the batch")?, handle(dict, "the dictionary")?) };
+        // SAFETY: the caller's promise.
+        let prefix = unsafe { args::key(prefix, prefix_len)? };
+        batch.0.lock().delete_prefix(&dict.0, prefix)?;
         Ok(Status::BetreeOk)
     })
 }

@@ -1,6 +1,6 @@
 //! Dictionaries: reads and changes.
 
-use crate::args::{self, handle};
+use crate::args::{self, Out, handle};
 use crate::results::{OutBytes, free_handle};
 use crate::status::{Status, call};
 
@@ -95,6 +95,74 @@ pub unsafe extern "C" fn betree_delete_prefix(
         // SAFETY: the caller's promise.
         let (dict, prefix) = unsafe { (handle(dict, "the dictionary")?, args::key(prefix, prefix_len)?) };
         dict.0.delete_prefix(prefix)?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// Makes what begins with `to` what begins with `from`: the same pairs under other names. The cost does not
+/// depend on how many there are. What began with `to` before is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_clone_prefix(
+    dict: *const Dict,
+    from: *const u8,
+    from_len: usize,
+    to: *const u8,
+    to_len: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (dict, from, to) =
+            unsafe { (handle(dict, "the dictionary")?, args::key(from, from_len)?, args::key(to, to_len)?) };
+        dict.0.clone_prefix(from, to)?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// As betree_clone_prefix, and what began with `from` is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_rename_prefix(
+    dict: *const Dict,
+    from: *const u8,
+    from_len: usize,
+    to: *const u8,
+    to_len: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (dict, from, to) =
+            unsafe { (handle(dict, "the dictionary")?, args::key(from, from_len)?, args::key(to, to_len)?) };
+        dict.0.rename_prefix(from, to)?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// The bytes that a range takes in the file, and those of them that no clone shares, which a deletion would
+/// free. The ends of the range are as for betree_delete_range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_estimate(
+    dict: *const Dict,
+    lo: *const u8,
+    lo_len: usize,
+    hi: *const u8,
+    hi_len: usize,
+    stored_bytes: *mut u64,
+    exclusive_bytes: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (stored, exclusive) = unsafe {
+            (
+                Out::new(stored_bytes, 0, "the place for the stored bytes"),
+                Out::new(exclusive_bytes, 0, "the place for the exclusive bytes"),
+            )
+        };
+        let (stored, exclusive) = (stored?, exclusive?);
+        // SAFETY: the caller's promise.
+        let (dict, range) =
+            unsafe { (handle(dict, "the dictionary")?, args::range((lo, lo_len), (hi, hi_len))?) };
+        let found = dict.0.estimate::<&[u8]>(range)?;
+        stored.set(found.stored_bytes);
+        exclusive.set(found.exclusive_bytes);
         Ok(Status::BetreeOk)
     })
 }

@@ -10,14 +10,17 @@ use crate::results::{free_handle, new_handle};
 use crate::status::{Failure, Status, call};
 
 /// An iterator over the pairs of a range, from both ends, which ends with the first failure. One thread uses
-/// it at a time. It is no snapshot: it reads some pairs at a time, and meets what is changed behind those.
+/// it at a time. It reads some pairs at a time. That of a view reads the view's moment, that of a transaction
+/// what the transaction sees; that of a dictionary is no snapshot, and meets what is changed behind the pairs
+/// that it has read.
 pub struct Iter {
     pairs: OwnedIter,
     /// What the caller's pointers lead to.
     last: (Key, Value),
 }
 
-fn iter(pairs: OwnedIter) -> *mut Iter {
+/// A handle for an iterator.
+pub fn new_iter(pairs: OwnedIter) -> *mut Iter {
     new_handle(Iter { pairs, last: Default::default() })
 }
 
@@ -38,7 +41,7 @@ pub unsafe extern "C" fn betree_iter_range(
             let out = Out::new(out, null_mut(), "the place for the iterator")?;
             (out, handle(dict, "the dictionary")?, args::range((lo, lo_len), (hi, hi_len))?)
         };
-        out.set(iter(dict.0.owned_range::<&[u8]>(range)));
+        out.set(new_iter(dict.0.owned_range::<&[u8]>(range)));
         Ok(Status::BetreeOk)
     })
 }
@@ -57,7 +60,7 @@ pub unsafe extern "C" fn betree_iter_prefix(
             let out = Out::new(out, null_mut(), "the place for the iterator")?;
             (out, handle(dict, "the dictionary")?, args::key(prefix, prefix_len)?)
         };
-        out.set(iter(dict.0.owned_prefix(prefix)));
+        out.set(new_iter(dict.0.owned_prefix(prefix)));
         Ok(Status::BetreeOk)
     })
 }
@@ -99,7 +102,7 @@ unsafe fn step(
         let out = pair()?;
         // SAFETY: the caller's promise.
         let iter = unsafe { iter.as_mut() };
-        let iter = iter.ok_or_else(|| Failure::new(Status::BetreeBadArgument, "the iterator is NULL"))?;
+        let iter = iter.ok_or_else(|| Failure::bad_argument("the iterator is NULL"))?;
         iter.last = Default::default();
         let Some(pair) = take(&mut iter.pairs) else { return Ok(Status::BetreeNotFound) };
         iter.last = pair?;

@@ -11,12 +11,18 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod args;
+mod backup;
 mod batch;
+mod conflict;
 mod dict;
 mod iter;
+mod merge;
+mod names;
 mod results;
 mod status;
 mod store;
+mod transaction;
+mod view;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_void};
 use crate::args::Out;
 use crate::status::{Failure, Status};
 
-/// A text in a buffer that a call has returned. A zero that does not count follows it.
+/// A text, or other bytes, in a buffer that a call has returned or a callback gets. A zero that does not
+/// count follows it.
 #[repr(C)]
 pub struct Slice {
     /// The first byte.
@@ -42,7 +43,7 @@ impl OutBytes {
 }
 
 /// A buffer for so many bytes and one more, aligned for anything.
-fn allocate(len: usize) -> Result<*mut u8, Failure> {
+pub fn allocate(len: usize) -> Result<*mut u8, Failure> {
     // SAFETY: it takes any size.
     let buffer: *mut u8 = unsafe { libc::malloc(len.saturating_add(1)) }.cast();
     if buffer.is_null() {
@@ -51,8 +52,32 @@ fn allocate(len: usize) -> Result<*mut u8, Failure> {
     Ok(buffer)
 }
 
+/// A place for names.
+pub struct OutNames(Out<*mut Slice>, Out<usize>);
+
+impl OutNames {
+    /// # Safety
+    /// As [`Out::new`], for both.
+    pub unsafe fn new(names: *mut *mut Slice, count: *mut usize) -> Result<OutNames, Failure> {
+        // SAFETY: the caller's promise. Both are asked, so that each that is there is emptied.
+        let (names, count) = unsafe {
+            (
+                Out::new(names, std::ptr::null_mut(), "the place for the names"),
+                Out::new(count, 0, "the place for their number"),
+            )
+        };
+        Ok(OutNames(names?, count?))
+    }
+
+    pub fn set(&self, names: &[String]) -> Result<(), Failure> {
+        self.0.set(list(names)?);
+        self.1.set(names.len());
+        Ok(())
+    }
+}
+
 /// One buffer that has the slices first, and then their bytes, each with a zero behind.
-pub fn list(texts: &[String]) -> Result<*mut Slice, Failure> {
+fn list(texts: &[String]) -> Result<*mut Slice, Failure> {
     let heads = texts.len() * size_of::<Slice>();
     let buffer = allocate(heads + texts.iter().map(|text| text.len() + 1).sum::<usize>())?;
     let slices: *mut Slice = buffer.cast();

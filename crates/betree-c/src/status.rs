@@ -40,11 +40,11 @@ pub enum Status {
     BetreeDictDropped = 13,
     /// No dictionary can have that name.
     BetreeBadName = 14,
-    /// A key, a value or a batch is larger than the store takes.
+    /// A key, a value, a batch or a transaction is larger than the store takes.
     BetreeTooLarge = 15,
-    /// A batch and a dictionary belong to different stores.
+    /// A batch or a transaction and a dictionary belong to different stores.
     BetreeOtherStore = 16,
-    /// The store needs a merge, which a program in C cannot register.
+    /// A merge is not registered, is another one than the dictionary's, or has failed.
     BetreeMerge = 17,
     /// The store's file is damaged.
     BetreeDamaged = 18,
@@ -55,6 +55,18 @@ pub enum Status {
     /// A mistake in the library. The call may be half done; the store is as after a crash when it is opened
     /// again.
     BetreePanic = 21,
+    /// Another change came first, and the transaction has changed nothing: it is to be tried again.
+    BetreeConflict = 22,
+    /// The view, or that of the transaction, has ended, because the store needed the space of what it held.
+    BetreeViewEnded = 23,
+    /// The transaction was committed.
+    BetreeTransactionEnded = 24,
+    /// There is a file already where one is to be made.
+    BetreeFileExists = 25,
+    /// The callback has stopped the call.
+    BetreeStopped = 26,
+    /// The store was opened by another process, of which this one is a fork.
+    BetreeForked = 27,
 }
 
 /// A call that was not done, and why.
@@ -67,6 +79,11 @@ pub struct Failure {
 impl Failure {
     pub fn new(status: Status, why: impl Into<String>) -> Failure {
         Failure { status, why: why.into() }
+    }
+
+    /// An argument that cannot be.
+    pub fn bad_argument(why: impl Into<String>) -> Failure {
+        Failure::new(Status::BetreeBadArgument, why)
     }
 }
 
@@ -85,9 +102,15 @@ impl From<Error> for Failure {
             Error::DictExists { .. } => Status::BetreeDictExists,
             Error::DictDropped { .. } => Status::BetreeDictDropped,
             Error::BadName { .. } => Status::BetreeBadName,
-            Error::KeyTooLong { .. } | Error::ValueTooLarge { .. } | Error::BatchTooLarge { .. } => {
-                Status::BetreeTooLarge
-            }
+            Error::KeyTooLong { .. }
+            | Error::ValueTooLarge { .. }
+            | Error::BatchTooLarge { .. }
+            | Error::TransactionTooLarge { .. } => Status::BetreeTooLarge,
+            Error::ViewEnded { .. } => Status::BetreeViewEnded,
+            Error::TransactionEnded => Status::BetreeTransactionEnded,
+            Error::FileExists { .. } => Status::BetreeFileExists,
+            Error::BackupStopped { .. } => Status::BetreeStopped,
+            Error::Forked { .. } => Status::BetreeForked,
             Error::OtherStore { .. } => Status::BetreeOtherStore,
             Error::NoMerge { .. }
             | Error::UnknownMerge { .. }

@@ -1,15 +1,15 @@
-//! Stores: opening, ending, and their dictionaries by name.
+//! Stores: opening, ending, durability, and what they tell of themselves.
 
 use std::ffi::c_char;
 use std::fmt::Write;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use betree_store::DictOptions;
+use betree_store::MissingMerges;
 
 use crate::args::{self, Out, handle};
-use crate::dict::Dict;
-use crate::results::{OutBytes, Slice, free_handle, list, new_handle};
+use crate::merge::{Merge, with_merges};
+use crate::results::{OutBytes, free_handle, new_handle};
 use crate::status::{Failure, Status, call};
 
 /// An open store. Many threads can use it at once.
@@ -55,9 +55,18 @@ pub struct Options {
     pub read_only: bool,
     /// Where there is no file, none is made.
     pub must_exist: bool,
+    /// The store is opened though a merge of its dictionaries is not registered: deltas wait for it, and a
+    /// read of a value that has some fails with BETREE_MERGE.
+    pub keep_missing_merges: bool,
+    /// The merges that are registered; NULL if there are none.
+    pub merges: *const Merge,
+    /// The number of merges.
+    pub merge_count: usize,
 }
 
-fn options_of(options: &Options) -> Result<betree_store::StoreOptions, Failure> {
+/// # Safety
+/// The merges are as the header says.
+unsafe fn options_of(options: &Options) -> Result<betree_store::StoreOptions, Failure> {
     const EVERY: i32 = Durability::BetreeEvery as i32;
     const PER_COMMIT: i32 = Durability::BetreePerCommit as i32;
     const MANUAL: i32 = Durability::BetreeManual as i32;
@@ -65,7 +74,7 @@ fn options_of(options: &Options) -> Result<betree_store::StoreOptions, Failure> 
     const UNCOMPRESSED: i32 = Compression::BetreeUncompressed as i32;
     const LZ4: i32 = Compression::BetreeLz4 as i32;
     const ZSTD: i32 = Compression::BetreeZstd as i32;
-    let bad = |what| Failure::new(Status::BetreeBadArgument, what);
+    let bad = |what: String| Failure::bad_argument(what);
     let every = Duration::from_millis(if options.sync_every_ms == 0 { 1000 } else { options.sync_every_ms });
     let durability = match options.durability {
         EVERY => betree_store::Durability::Every(every),
@@ -84,11 +93,17 @@ fn options_of(options: &Options) -> Result<betree_store::StoreOptions, Failure> 
         .durability(durability)
         .compression(compression)
         .read_only(options.read_only)
-        .create(!options.must_exist);
+        .create(!options.must_exist)
+        .missing_merges(if options.keep_missing_merges {
+            MissingMerges::Keep
+        } else {
+            MissingMerges::Refuse
+        });
     if options.cache_bytes > 0 {
         with = with.cache_bytes(options.cache_bytes);
     }
-    Ok(with)
+    // SAFETY: the caller's promise.
+    unsafe { with_merges(with, options.merges, options.merge_count) }
 }
 
 /// Opens the store in a file, or makes one. The path ends with a zero; the options may be NULL.
@@ -104,7 +119,8 @@ pub unsafe extern "C" fn betree_open(
             unsafe { (Out::new(store, null_mut(), "the place for the store")?, args::path(path)?) };
         // SAFETY: the caller's promise.
         let with = match unsafe { options.as_ref() } {
-            Some(options) => options_of(options)?,
+            // SAFETY: the caller's promise.
+            Some(options) => unsafe { options_of(options)? },
             None => betree_store::Store::options(),
         };
         out.set(new_handle(Store(with.open(path)?)));
@@ -128,8 +144,9 @@ pub unsafe extern "C" fn betree_close(store: *mut Store) -> Status {
     })
 }
 
-/// Frees the handle of a store. The store stays open while it has others (dictionaries, batches, iterators);
-/// the last one closes it, and cannot report a failure: betree_close does. NULL is let be.
+/// Frees the handle of a store. The store stays open while it has others (dictionaries, batches, iterators,
+/// views, transactions); the last one closes it, and cannot report a failure: betree_close does. NULL is let
+/// be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn betree_store_free(store: *mut Store) {
     // SAFETY: the caller's promise.
@@ -173,145 +190,29 @@ pub unsafe extern "C" fn betree_stats(
     })
 }
 
-/// How a dictionary is found by its name.
-type Find = fn(&betree_store::Store, &str) -> betree_store::Result<betree_store::Dict>;
-
-/// # Safety
-/// Arguments are as the header says.
-unsafe fn find(
+/// Walks through everything in the file: structure, checksums, references, space. The text has a line for
+/// each finding, and is freed by betree_free; `findings` is their number, 0 for a sound store.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_check(
     store: *const Store,
-    name: *const c_char,
-    name_len: usize,
-    dict: *mut *mut Dict,
-    find: Find,
+    text: *mut *mut c_char,
+    len: *mut usize,
+    findings: *mut usize,
 ) -> Status {
     call(|| {
         // SAFETY: the caller's promise.
-        let (out, store, name) = unsafe {
-            let out = Out::new(dict, null_mut(), "the place for the dictionary")?;
-            (out, handle(store, "the store")?, args::name(name, name_len)?)
+        let (out, count, store) = unsafe {
+            let out = OutBytes::new(text.cast(), len, "the text");
+            let count = Out::new(findings, 0, "the place for the number of findings");
+            (out?, count?, handle(store, "the store")?)
         };
-        out.set(new_handle(Dict(find(&store.0, name)?)));
-        Ok(Status::BetreeOk)
-    })
-}
-
-/// The dictionary of a name, which is made if there is none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_ensure(
-    store: *const Store,
-    name: *const c_char,
-    name_len: usize,
-    dict: *mut *mut Dict,
-) -> Status {
-    // SAFETY: the caller's promise.
-    unsafe { find(store, name, name_len, dict, betree_store::Store::dict) }
-}
-
-/// The dictionary of a name: BETREE_NO_SUCH_DICT if there is none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_open(
-    store: *const Store,
-    name: *const c_char,
-    name_len: usize,
-    dict: *mut *mut Dict,
-) -> Status {
-    // SAFETY: the caller's promise.
-    unsafe { find(store, name, name_len, dict, betree_store::Store::open_dict) }
-}
-
-/// Makes a dictionary: BETREE_DICT_EXISTS if there is one of that name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_create(
-    store: *const Store,
-    name: *const c_char,
-    name_len: usize,
-    dict: *mut *mut Dict,
-) -> Status {
-    // SAFETY: the caller's promise.
-    unsafe { find(store, name, name_len, dict, |store, name| store.create(name, &DictOptions::new())) }
-}
-
-/// Removes a dictionary with all that it holds, at a cost that does not depend on that. Its handles fail with
-/// BETREE_DICT_DROPPED from then on, and are still to be freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_drop(
-    store: *const Store,
-    name: *const c_char,
-    name_len: usize,
-) -> Status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let (store, name) = unsafe { (handle(store, "the store")?, args::name(name, name_len)?) };
-        store.0.drop_dict(name)?;
-        Ok(Status::BetreeOk)
-    })
-}
-
-/// Renames a dictionary. Its handles stay good.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_rename(
-    store: *const Store,
-    from: *const c_char,
-    from_len: usize,
-    to: *const c_char,
-    to_len: usize,
-) -> Status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let (store, from, to) =
-            unsafe { (handle(store, "the store")?, args::name(from, from_len)?, args::name(to, to_len)?) };
-        store.0.rename_dict(from, to)?;
-        Ok(Status::BetreeOk)
-    })
-}
-
-/// Makes a dictionary that holds what another one holds at this moment, at a cost that does not depend on how
-/// much that is. The place for a handle of the new one may be NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_clone(
-    store: *const Store,
-    from: *const c_char,
-    from_len: usize,
-    to: *const c_char,
-    to_len: usize,
-    dict: *mut *mut Dict,
-) -> Status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let out = unsafe { Out::new(dict, null_mut(), "the place for the dictionary") }.ok();
-        // SAFETY: the caller's promise.
-        let (store, from, to) =
-            unsafe { (handle(store, "the store")?, args::name(from, from_len)?, args::name(to, to_len)?) };
-        let clone = store.0.clone_dict(from, to)?;
-        if let Some(out) = out {
-            out.set(new_handle(Dict(clone)));
+        let found = store.0.check()?;
+        let mut lines = String::new();
+        for finding in &found {
+            let _ = writeln!(lines, "{finding}");
         }
-        Ok(Status::BetreeOk)
-    })
-}
-
-/// The names of all dictionaries, in order. The names and their slices are one buffer, which is freed by one
-/// betree_free.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn betree_dict_list(
-    store: *const Store,
-    names: *mut *mut Slice,
-    count: *mut usize,
-) -> Status {
-    call(|| {
-        // SAFETY: the caller's promise.
-        let (names, count) = unsafe {
-            (
-                Out::new(names, null_mut(), "the place for the names"),
-                Out::new(count, 0, "the place for their number"),
-            )
-        };
-        let (names, count) = (names?, count?);
-        // SAFETY: the caller's promise.
-        let dicts = unsafe { handle(store, "the store") }?.0.dicts();
-        names.set(list(&dicts)?);
-        count.set(dicts.len());
+        out.set(lines.as_bytes())?;
+        count.set(found.len());
         Ok(Status::BetreeOk)
     })
 }

@@ -49,8 +49,22 @@ impl Built {
         program
     }
 
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", &self.libraries);
+        command
+    }
+
     fn run(&self, program: &Path, args: &[&Path]) -> String {
-        run(Command::new(program).env("LD_LIBRARY_PATH", &self.libraries).args(args))
+        run(self.command(program).args(args))
+    }
+
+    /// Runs a program under valgrind, which fails where memory is used wrongly, or is left that nothing leads
+    /// to any more.
+    fn run_watched(&self, program: &Path, args: &[&Path]) -> String {
+        let mut valgrind = self.command(Path::new("valgrind"));
+        valgrind.args(["-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        run(valgrind.arg(program).args(args))
     }
 }
 
@@ -68,9 +82,40 @@ fn the_example_counts_words_by_the_shared_library() {
 }
 
 #[test]
+fn the_example_moves_money_in_transactions() {
+    let built = Built::new("accounts");
+    let program = built.compile("examples/accounts.c", &["-lbetree"]);
+    let store = built.folder.join("store");
+    let moves = |from: &str, to: &str, amount: &str| {
+        let ended = built.command(&program).arg(&store).args([from, to, amount]).output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stdout).unwrap())
+    };
+    assert_eq!(moves("bank", "ada", "100"), (Some(0), "ada 100\nbank -100\nsum 0\n".into()));
+    assert_eq!(moves("ada", "alan", "30"), (Some(0), "ada 70\nalan 30\nbank -100\nsum 0\n".into()));
+    assert_eq!(moves("alan", "ada", "31"), (Some(1), "ada 70\nalan 30\nbank -100\nsum 0\n".into()));
+    assert!(built.folder.join("store.backup").exists());
+}
+
+/// What the Rust library needs of the system.
+const STATIC: &[&str] = &["-l:libbetree.a", "-lm", "-lpthread", "-ldl"];
+
+#[test]
 fn what_the_header_promises_holds_by_the_static_library() {
     let built = Built::new("contract");
-    // What the Rust library needs of the system.
-    let program = built.compile("tests/contract.c", &["-l:libbetree.a", "-lm", "-lpthread", "-ldl"]);
+    let program = built.compile("tests/contract.c", STATIC);
+    built.run_watched(&program, &[&built.folder.join("store")]);
+}
+
+#[test]
+fn views_transactions_merges_and_backups_are_what_the_header_promises() {
+    let built = Built::new("moments");
+    let program = built.compile("tests/moments.c", &["-lbetree", "-lpthread"]);
+    built.run_watched(&program, &[&built.folder.join("store")]);
+}
+
+#[test]
+fn a_fork_is_refused_and_leaves_its_parent_s_store() {
+    let built = Built::new("forked");
+    let program = built.compile("tests/forked.c", STATIC);
     built.run(&program, &[&built.folder.join("store")]);
 }

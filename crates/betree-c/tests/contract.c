@@ -1,25 +1,5 @@
 /* What betree.h promises, as far as words.c does not show it: contract STORE */
-#include <betree.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define B(text) (const uint8_t *)(text), sizeof(text) - 1
-#define N(text) (text), sizeof(text) - 1
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s\n  last error: %s\n", __FILE__, __LINE__, #condition,                 \
-                    betree_last_error());                                                                    \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-/* The call fails with a status, and the last error has some words. */
-#define FAILS(expected, words, call)                                                                         \
-    do {                                                                                                     \
-        CHECK((call) == (expected));                                                                         \
-        CHECK(strstr(betree_last_error(), words) != NULL);                                                   \
-    } while (0)
+#include "check.h"
 
 static const char *path;
 static uint8_t *value;
@@ -33,6 +13,7 @@ static void null_is_refused(betree_store *store, betree_dict *dict) {
     betree_batch *batch;
     betree_iter *iter;
     betree_slice *names;
+    uint64_t bytes;
     char *text;
 
     FAILS(BETREE_BAD_ARGUMENT, "the path is NULL", betree_open(NULL, NULL, &no_store));
@@ -63,6 +44,16 @@ static void null_is_refused(betree_store *store, betree_dict *dict) {
     FAILS(BETREE_BAD_ARGUMENT, "the batch is NULL", betree_batch_put(NULL, dict, B("k"), B("v")));
     FAILS(BETREE_BAD_ARGUMENT, "the batch is NULL", betree_batch_commit(NULL));
     FAILS(BETREE_BAD_ARGUMENT, "the dictionary is NULL", betree_iter_prefix(NULL, B("k"), &iter));
+    FAILS(BETREE_BAD_ARGUMENT, "the view is NULL", betree_view_end(NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the view", betree_view_begin(store, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the dictionary is NULL", betree_view_get(NULL, B("k"), &value, &len));
+    FAILS(BETREE_BAD_ARGUMENT, "the transaction is NULL", betree_transaction_commit(NULL, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the transaction is NULL", betree_transaction_put(NULL, dict, B("k"), B("v")));
+    FAILS(BETREE_BAD_ARGUMENT, "the store is NULL", betree_backup(NULL, path, NULL, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the path is NULL", betree_backup(store, NULL, NULL, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the number", betree_check(store, &text, &len, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the excl", betree_estimate(dict, NULL, 0, NULL, 0, &bytes, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the result", betree_merged_set(NULL, B("v")));
     FAILS(BETREE_BAD_ARGUMENT, "the iterator is NULL", betree_iter_next(NULL, &key, &key_len, &seen, &seen_len));
     CHECK(betree_iter_prefix(dict, NULL, 0, &iter) == BETREE_OK);
     FAILS(BETREE_BAD_ARGUMENT, "the place for", betree_iter_prev(iter, &key, NULL, &seen, &seen_len));
@@ -71,6 +62,9 @@ static void null_is_refused(betree_store *store, betree_dict *dict) {
     betree_free(NULL);
     betree_iter_free(NULL);
     betree_batch_free(NULL);
+    betree_transaction_free(NULL);
+    betree_view_dict_free(NULL);
+    betree_view_free(NULL);
     betree_dict_free(NULL);
     betree_store_free(NULL);
     CHECK(betree_close(NULL) == BETREE_OK);
@@ -95,6 +89,17 @@ static void bad_lengths_and_values_are_refused(betree_store *store, betree_dict 
     options.durability = 0;
     options.compression = -1;
     FAILS(BETREE_BAD_ARGUMENT, "compression -1", betree_open(path, &options, &no_store));
+    options.compression = 0;
+    options.merge_count = 1;
+    FAILS(BETREE_BAD_ARGUMENT, "the merges are NULL", betree_open(path, &options, &no_store));
+    options.merges = &(betree_merge){.name = "m", .name_len = 1};
+    FAILS(BETREE_BAD_ARGUMENT, "function of the merge \"m\" is NULL", betree_open(path, &options, &no_store));
+    options.merges = &(betree_merge){.name = "m", .name_len = 1, .kind = 77};
+    FAILS(BETREE_BAD_ARGUMENT, "kind 77", betree_open(path, &options, &no_store));
+    options.merges = &(betree_merge){.name = "betree.max", .name_len = 10, .kind = BETREE_MERGE_MAX};
+    FAILS(BETREE_MERGE, "the store's own", betree_open(path, &options, &no_store));
+    options.merge_count = SIZE_MAX;
+    FAILS(BETREE_TOO_LARGE, "too many", betree_open(path, &options, &no_store));
 }
 
 static void failures_have_their_status(betree_store *store, betree_dict *dict) {
@@ -111,7 +116,7 @@ static void failures_have_their_status(betree_store *store, betree_dict *dict) {
     FAILS(BETREE_NO_SUCH_STORE, "no store", betree_open(name, &options, &second));
     FAILS(BETREE_IO, "/none", betree_open("/nowhere/none", NULL, &second));
     FAILS(BETREE_NO_SUCH_DICT, "nobody", betree_dict_open(store, N("nobody"), &other));
-    FAILS(BETREE_DICT_EXISTS, "\"d\"", betree_dict_create(store, N("d"), &other));
+    FAILS(BETREE_DICT_EXISTS, "\"d\"", betree_dict_create(store, N("d"), NULL, 0, &other));
     FAILS(BETREE_NO_SUCH_DICT, "nobody", betree_dict_clone(store, N("nobody"), N("e"), &other));
     CHECK(other == NULL);
 
@@ -120,7 +125,7 @@ static void failures_have_their_status(betree_store *store, betree_dict *dict) {
     CHECK(betree_open(name, NULL, &second) == BETREE_OK);
     CHECK(betree_batch_new(second, &batch) == BETREE_OK);
     FAILS(BETREE_OTHER_STORE, "another store", betree_batch_put(batch, dict, B("k"), B("v")));
-    CHECK(betree_dict_create(second, N("d"), &other) == BETREE_OK);
+    CHECK(betree_dict_create(second, N("d"), NULL, 0, &other) == BETREE_OK);
     CHECK(betree_iter_prefix(other, B(""), &iter) == BETREE_OK);
     CHECK(betree_dict_drop(second, N("d")) == BETREE_OK);
     FAILS(BETREE_DICT_DROPPED, "dropped", betree_get(other, B("k"), &value, &len));
