@@ -30,6 +30,11 @@ impl Listing {
         self.listed.retain(|name| entries.contains(name));
     }
 
+    /// Notes a pause in which names may have left memory: they may be listed again.
+    pub fn has_paused(&mut self) {
+        self.listed.clear();
+    }
+
     /// Takes the entries that a step has listed; none is the end.
     ///
     /// # Errors

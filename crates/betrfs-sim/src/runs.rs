@@ -38,6 +38,14 @@ pub struct Run {
 }
 
 impl Plan {
+    /// The first seed that fails, and how.
+    pub fn first_failure(&self) -> Option<(u64, String)> {
+        self.seeds.clone().find_map(|seed| {
+            let history = History::of_seed(seed, self.steps, self.trials);
+            try_steps(&history, &history.steps).err().map(|what| (seed, what))
+        })
+    }
+
     /// Runs the seeds up to the first that fails.
     pub fn run(&self) -> Run {
         let begun = Instant::now();

@@ -25,6 +25,9 @@ use crate::tree::read_volume;
 /// The time between two steps.
 const STEP_NS: i64 = 1_000_000;
 
+/// After a pause this long, names of a listing may leave memory.
+const LISTING_IDLE_MS: u32 = 600_000;
+
 /// A volume beside its model.
 pub struct World {
     setup: Setup,
@@ -78,6 +81,9 @@ impl World {
             Step::Checkpoint => self.volume()?.env().checkpoint().map_err(|e| Failure::Library(e.into())),
             Step::Wait(ms) => {
                 self.platform.pass(i64::from(*ms) * 1_000_000);
+                if *ms >= LISTING_IDLE_MS {
+                    self.listings.values_mut().for_each(Listing::has_paused);
+                }
                 Ok(())
             }
             Step::Check => self.check(),

@@ -43,6 +43,7 @@ pub mod debug;
 mod error;
 mod names;
 mod op;
+pub mod planted;
 mod rules;
 mod schema;
 mod types;

@@ -19,6 +19,7 @@ use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::AtomicUsize;
 
 use crate::names::Inode;
+use crate::planted::{self, Bug};
 use crate::schema::key;
 
 /// The unlinked files by the key of their blocks.
@@ -46,7 +47,9 @@ impl Orphans {
 
     /// Whether an unlinked file's blocks are under this key.
     pub fn occupy(&self, own: &[u8]) -> bool {
-        self.count.load(Acquire) != 0 && self.by_base.lock().contains_key(own)
+        !planted::is(Bug::OccupiedKeyTaken)
+            && self.count.load(Acquire) != 0
+            && self.by_base.lock().contains_key(own)
     }
 
     /// The unlinked files with blocks below a directory.

@@ -1,5 +1,6 @@
 //! Set-id bits: who loses them, and what inherits them.
 
+use crate::planted::{self, Bug};
 use crate::schema::Record;
 
 const SET_USER_ID: u16 = 0o4000;
@@ -10,7 +11,7 @@ const GROUP_EXECUTE: u16 = 0o0010;
 /// the privilege to keep them. Without execute permission for the group, set-group-id means something else
 /// and stays.
 pub(crate) fn kill_set_id(record: &mut Record) {
-    if !record.is_dir() {
+    if !record.is_dir() && !planted::is(Bug::SetIdKept) {
         record.perm &= !SET_USER_ID;
         if record.perm & GROUP_EXECUTE != 0 {
             record.perm &= !SET_GROUP_ID;

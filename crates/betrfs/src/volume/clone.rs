@@ -18,6 +18,7 @@ use crate::contents::{copy_data, delete_data, drop_capabilities, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Exclusive, Inode, Place};
 use crate::op::{Op, OpKind, refuse_in_snapshot};
+use crate::planted::{self, Bug};
 use crate::rules::{
     check_file, check_name, count_entry, refuse_if_immutable, refuse_if_protected, refuse_overwrite,
     unprotect,
@@ -197,7 +198,7 @@ impl Volume {
         (record.id, record.nlink, record.snapshots) = (id, 1, 0);
         record.flags.clear(Flags::READ_ONLY);
         (record.ctime_ns, record.crtime_ns) = (now_ns, now_ns);
-        if record.is_dir() {
+        if record.is_dir() && !planted::is(Bug::SaltOfCloneKept) {
             record.salt = self.platform.random_u64();
         }
         record
@@ -232,7 +233,9 @@ impl Volume {
                 if op.scan(DATA, key::subtree(&from_path)).next()?.is_some() {
                     batch.clone_range(DATA, &from, &to);
                 }
-                linked = self.copy_linked(op, &from_path, to_path, flags)?;
+                if !planted::is(Bug::LinkedFilesShared) {
+                    linked = self.copy_linked(op, &from_path, to_path, flags)?;
+                }
             }
         }
         for copy in &linked {
@@ -289,7 +292,9 @@ impl Volume {
             let to = key::object(oid);
             record.id = self.numbers.id(op)?;
             record.flags.clear(Flags::READ_ONLY);
-            record.flags.set(flags);
+            if !planted::is(Bug::LinkedFilesOfSnapshotsWritable) {
+                record.flags.set(flags);
+            }
             record.nlink = u32::try_from(names.len()).map_err(|_| Error::TooManyLinks)?;
             batch.put(META, &key::marker(marker), &Marker { base: to.clone() }.encode());
             copy_data(op, &mut batch, &record, &from, &to)?;

@@ -11,6 +11,7 @@ use crate::contents::store_xattrs;
 use crate::error::{Error, Result};
 use crate::names::{Name, Place};
 use crate::op::{OpKind, refuse_in_snapshot};
+use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_protected};
 use crate::schema::{LINKS, META, Redirect, key};
 use crate::types::{Entry, InodeId};
@@ -109,7 +110,9 @@ impl Volume {
                 batch.put(META, &at, &redirect.encode());
                 batch.put(LINKS, &at, &oid.to_be_bytes());
                 batch.put(META, &key::own(&path.bytes), &dir_record.encode());
-                batch.delete(META, &key::marker(marker));
+                if !planted::is(Bug::MarkerNotDeleted) {
+                    batch.delete(META, &key::marker(marker));
+                }
                 op.commit(&batch)?;
                 inode.state.write().record = record.into();
                 inode.set_place(Place::Object { oid });

@@ -58,6 +58,7 @@ use crate::names::{
     Namespace, Orphans, Place, State,
 };
 use crate::op::{AllCounts, Counters, Op, OpKind};
+use crate::planted::{self, Bug};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
@@ -312,7 +313,11 @@ impl Volume {
     /// The engine's. Nothing is known then about changes that were not durable before.
     pub fn fsync(&self, node: InodeId) -> Result<()> {
         // The sync meets the same failure, unless the cause was a lack of space, which is not worth an error.
-        let _ = self.put_access_time(&*self.inode(node)?);
+        let inode = self.inode(node)?;
+        let _ = self.put_access_time(&inode);
+        if planted::is(Bug::FsyncOfDirectoryForgotten) && inode.state.read().record.is_dir() {
+            return Ok(());
+        }
         Ok(self.env.sync()?)
     }
 

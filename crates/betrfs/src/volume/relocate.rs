@@ -11,6 +11,7 @@ use crate::contents::{POINT_DELETES_MAX, delete_data};
 use crate::error::{Error, Result};
 use crate::names::{DirPath, Exclusive, Inode, Name, Place};
 use crate::op::Op;
+use crate::planted::{self, Bug};
 use crate::schema::block::BLOCK;
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, damaged, key};
 use crate::types::FileType;
@@ -109,7 +110,7 @@ impl Moving {
                 self.ranges.push((dict, prefix(from), prefix(to)));
             }
         }
-        if !is_empty(META, key::snapshots(from))? {
+        if !is_empty(META, key::snapshots(from))? && !planted::is(Bug::SnapshotsLeftBehind) {
             for dict in [META, DATA, LINKS] {
                 self.ranges.push((dict, key::snapshots_path(from), key::snapshots_path(to)));
             }
@@ -202,6 +203,9 @@ impl Volume {
         if moving.record.is_dir() {
             let salt = moving.record.salt;
             moving.record.salt = salt.wrapping_add(from.path.salts).wrapping_sub(to.path.salts);
+            if planted::is(Bug::SaltAppliedTwice) {
+                moving.record.salt = moving.record.salt.wrapping_add(from.path.salts);
+            }
         }
         moving.place = Place::named(to.dir, to.name.clone());
         moving.put(META, to_key.clone(), moving.record.encode());
@@ -248,7 +252,9 @@ impl Volume {
         let own = key::object(oid);
         moving.record.id = moving.inode.ino;
         moving.place = Place::Object { oid };
-        moving.put(META, own.clone(), moving.record.encode());
+        if !planted::is(Bug::NameWithoutObject) {
+            moving.put(META, own.clone(), moving.record.encode());
+        }
         moving.relocate_data(op, from_key, &own, by_range)?;
         Ok(oid)
     }
@@ -268,6 +274,9 @@ impl Volume {
     /// Moves the blocks of unlinked files away from below a directory, so that they do not move with it and
     /// do not block the keys of entries that move there.
     pub(super) fn move_orphans_away(&self, _: &Exclusive<'_>, op: &Op<'_>, path: &[u8]) -> Result<()> {
+        if planted::is(Bug::OrphansMovedWithDirectory) {
+            return Ok(());
+        }
         for (old, inode) in self.orphans.below(path) {
             let Place::Orphan { marker, .. } = inode.place() else { continue };
             op.visit(1);

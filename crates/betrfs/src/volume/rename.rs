@@ -7,6 +7,7 @@ use betree::Batch;
 use crate::error::{Error, Result};
 use crate::names::{Exclusive, Inode, Name, Place};
 use crate::op::{Op, OpKind};
+use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, refuse_if_immutable, refuse_if_protected};
 use crate::schema::{META, Record, key};
 use crate::types::{FileType, InodeId, RenameFlags};
@@ -156,7 +157,8 @@ impl Volume {
             None => None,
             Some(target) => {
                 let record = target.state.read().record.clone();
-                let is_covered = moving.overwrites_blocks() && !occupied;
+                let is_covered =
+                    (moving.overwrites_blocks() || planted::is(Bug::ReplacedBlocksKept)) && !occupied;
                 let contents = match is_kept {
                     true => LastContents::Kept,
                     false if is_covered => LastContents::Overwritten,

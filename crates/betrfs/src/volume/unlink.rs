@@ -9,6 +9,7 @@ use crate::contents::delete_data;
 use crate::error::{Error, Result};
 use crate::names::{Inode, Place, State};
 use crate::op::{Op, OpKind};
+use crate::planted::{self, Bug};
 use crate::rules::{check_name, count_entry, refuse_if_protected, refuse_key_in_snapshot};
 use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, XattrValue, damaged, key};
 use crate::types::{FileType, InodeId};
@@ -184,7 +185,9 @@ impl Volume {
                 record.nlink = record.nlink.saturating_sub(1);
                 let own = key::object(oid);
                 if record.nlink > 0 {
-                    batch.put(META, &own, &record.encode());
+                    if !planted::is(Bug::RedirectNotCounted) {
+                        batch.put(META, &own, &record.encode());
+                    }
                     return Ok(Dropped { record, place: None });
                 }
                 batch.delete(META, &own);
@@ -218,7 +221,9 @@ impl Volume {
             batch.delete_range(DATA, &lo, &hi);
         }
         let marker = self.numbers.oid(op)?;
-        batch.put(META, &key::marker(marker), &Marker { base: own.to_vec() }.encode());
+        if !planted::is(Bug::MarkerNotMade) {
+            batch.put(META, &key::marker(marker), &Marker { base: own.to_vec() }.encode());
+        }
         Ok(Place::Orphan { marker, base: Arc::from(own) })
     }
 

@@ -10,7 +10,9 @@ use crate::FILE_BYTES_MAX;
 use crate::contents::{contents_bytes, drop_capabilities, grow, put_bytes};
 use crate::error::{Error, Result};
 use crate::op::OpKind;
+use crate::planted::{self, Bug};
 use crate::rules::{check_file, refuse_overwrite};
+use crate::schema::META;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::types::InodeId;
 use crate::volume::Volume;
@@ -137,6 +139,11 @@ impl Volume {
         (record.mtime_ns, record.ctime_ns) = (now_ns, now_ns);
         drop_capabilities(&mut batch, &inode, &mut record)?;
         let drawn = self.draw(&mut batch, &inode, offset, offset + data.len() as u64);
+        if planted::is(Bug::SizeBeforeData) {
+            let mut early = Batch::new();
+            early.put(META, &own, &record.encode());
+            op.commit(&early)?;
+        }
         self.commit_record_at(&own, &op, batch, &inode, &mut state, record)?;
         self.drawn(&inode, &drawn);
         Ok((offset, data.len()))
