@@ -245,6 +245,18 @@ impl ModelEnv {
         None
     }
 
+    /// The puts and deletes that make other contents of these.
+    pub fn edits_to(&self, other: &ModelEnv) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for (id, (is, should)) in (0..).map(DictId).zip(self.dicts.iter().zip(&other.dicts)) {
+            let gone = is.keys().filter(|key| !should.contains_key(*key));
+            edits.extend(gone.map(|key| Edit::Delete(id, key.clone())));
+            let new = should.iter().filter(|(key, value)| is.get(*key) != Some(value));
+            edits.extend(new.map(|(key, value)| Edit::Put(id, key.clone(), value.clone())));
+        }
+        edits
+    }
+
     fn dict_mut(&mut self, dict: DictId) -> &mut Map {
         &mut self.dicts[usize::from(dict.0)]
     }

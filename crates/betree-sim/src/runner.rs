@@ -190,10 +190,9 @@ impl Runner {
             return Ok(());
         }
         let (transaction, others) = self.transactions.swap_remove(which % self.transactions.len());
-        let edits = transaction.edits().to_vec();
-        let is_empty = edits.is_empty();
-        self.history.attempt(&edits);
         let now = self.history.latest().clone();
+        let is_empty = transaction.is_empty();
+        self.history.attempt(&transaction.changes_of(&now));
         match transaction.commit(&now, !others) {
             Ok(true) => {
                 self.history.accepted();

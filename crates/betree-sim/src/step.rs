@@ -224,7 +224,8 @@ impl Generator {
                 self.values += 1;
                 InTransaction::Blind(self.dict(), self.key(), format!("{},", self.values).into_bytes())
             }
-            45..70 => InTransaction::Get(self.dict(), self.key()),
+            45..53 => self.clone_in_transaction(),
+            53..70 => InTransaction::Get(self.dict(), self.key()),
             70..85 => {
                 let (lo, hi) = self.universe.range(&mut self.rng);
                 let (pairs, is_backward) = (self.rng.between(1, 6), self.rng.percent(50));
@@ -232,6 +233,14 @@ impl Generator {
             }
             85..94 => InTransaction::Save,
             _ => InTransaction::RollBack,
+        }
+    }
+
+    fn clone_in_transaction(&mut self) -> InTransaction {
+        let (dict, (from, to)) = (self.dict(), self.source_and_target());
+        match self.rng.percent(60) {
+            true => InTransaction::Clone(dict, from, to),
+            false => InTransaction::Rename(dict, from, to),
         }
     }
 
@@ -269,17 +278,7 @@ impl Generator {
 
     /// Adds a clone of a part or the whole, a rename or an exchange; sometimes into itself or out of itself.
     fn clone_into(&mut self, batch: &mut Vec<Edit>) {
-        let dict = self.dict();
-        // Mostly from a prefix above that of an earlier clone, and to one below.
-        let (mut from, mut to) = (self.prefix(60, 20), self.prefix(20, 60));
-        match self.rng.below(100) {
-            0..15 => to = [from.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
-            15..30 => from = [to.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
-            _ => {}
-        }
-        self.cloned.truncate(CLONED_MAX - 2);
-        self.cloned.push_front(from.clone());
-        self.cloned.push_front(to.clone());
+        let (dict, (from, to)) = (self.dict(), self.source_and_target());
         let whole = |prefix: &Vec<u8>| (Cut::before(prefix.clone()), Cut::after(prefix.clone()));
         let kind = self.rng.below(100);
         if kind < 8 {
@@ -295,6 +294,20 @@ impl Generator {
         if kind >= 90 {
             batch.push(Edit::Clone(dict, to, from, Cut::LOW, Cut::HIGH));
         }
+    }
+
+    /// The prefixes of a clone: mostly from one above that of an earlier clone, and to one below.
+    fn source_and_target(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let (mut from, mut to) = (self.prefix(60, 20), self.prefix(20, 60));
+        match self.rng.below(100) {
+            0..15 => to = [from.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
+            15..30 => from = [to.as_slice(), &self.universe.prefix(&mut self.rng)].concat(),
+            _ => {}
+        }
+        self.cloned.truncate(CLONED_MAX - 2);
+        self.cloned.push_front(from.clone());
+        self.cloned.push_front(to.clone());
+        (from, to)
     }
 
     /// A prefix for a clone: any, that of an earlier clone, or one above or below that.
@@ -409,8 +422,15 @@ mod tests {
         let shown = format!("{steps:?}");
         let kinds = ["Commit", "Get", "Walk", "Sync", "Checkpoint", "Pump", "Check", "Reopen", "Abandon"];
         let of_views = ["BeginView", "EndView", "GetInView", "ReadView"];
-        let of_transactions =
-            ["BeginTransaction", "CommitTransaction", "DropTransaction", "Blind", "Scan", "RollBack"];
+        let of_transactions = [
+            "BeginTransaction",
+            "CommitTransaction",
+            "DropTransaction",
+            "Blind",
+            "Scan",
+            "RollBack",
+            "Clone(",
+        ];
         for kind in kinds.into_iter().chain(of_views).chain(of_transactions) {
             assert!(shown.contains(kind), "{kind}");
         }

@@ -9,8 +9,12 @@ use crate::model::{Edit, ModelEnv, show, show_pair};
 /// A step inside of a transaction.
 #[derive(Clone, Debug)]
 pub enum InTransaction {
-    /// A change; clones are none of a transaction's.
+    /// A change of points, or a range delete.
     Edit(Edit),
+    /// A clone of what is behind the first prefix to the second.
+    Clone(DictId, Vec<u8>, Vec<u8>),
+    /// A rename.
+    Rename(DictId, Vec<u8>, Vec<u8>),
     /// An upsert that depends on nothing that was read.
     Blind(DictId, Vec<u8>, Vec<u8>),
     /// Reads one key.
@@ -63,12 +67,59 @@ impl Part {
     }
 }
 
+/// A change of a transaction, in the form in which reads are followed back through it.
+#[derive(Clone)]
+enum Own {
+    Edit(Edit),
+    Clone(DictId, Vec<u8>, Vec<u8>),
+    Rename(DictId, Vec<u8>, Vec<u8>),
+}
+
+impl Own {
+    /// The same as a batch, which reads its sources first.
+    fn batch(&self) -> Vec<Edit> {
+        let clone = |dict: &DictId, from: &Vec<u8>, to: &Vec<u8>| {
+            Edit::Clone(*dict, from.clone(), to.clone(), Cut::LOW, Cut::HIGH)
+        };
+        match self {
+            Own::Edit(edit) => vec![edit.clone()],
+            Own::Clone(dict, from, to) => vec![clone(dict, from, to)],
+            Own::Rename(dict, from, to) => {
+                let (lo, hi) = (Cut::before(from.clone()), Cut::after(from.clone()));
+                vec![Edit::DeleteRange(*dict, lo, hi), clone(dict, from, to)]
+            }
+        }
+    }
+}
+
+/// The bounds of a range of keys.
+type Range = (Cut, Cut);
+
+/// The range of a prefix.
+fn behind(prefix: &[u8]) -> Range {
+    (Cut::before(prefix), Cut::after(prefix))
+}
+
+/// The parts of `[lo, hi)` outside and inside of another range.
+fn split((lo, hi): &Range, (from, to): &Range) -> (Vec<Range>, Option<Range>) {
+    let part = |a: &Cut, b: &Cut| Some((a.clone(), b.clone())).filter(|(a, b)| a < b);
+    let outside = [part(lo, hi.min(from)), part(lo.max(to), hi)];
+    (outside.into_iter().flatten().collect(), part(lo.max(from), hi.min(to)))
+}
+
+/// A cut behind one prefix, behind another one.
+fn moved(cut: &Cut, from: &[u8], to: &[u8]) -> Cut {
+    let bytes = [to, cut.bytes().get(from.len()..).unwrap_or_default()].concat();
+    if cut.is_after() { Cut::after(bytes) } else { Cut::before(bytes) }
+}
+
 /// What a savepoint keeps.
 struct Saved {
     savepoint: Savepoint,
     seen: ModelEnv,
-    edits: usize,
+    own: usize,
     writes: usize,
+    sources: usize,
 }
 
 /// A transaction and its model.
@@ -78,9 +129,11 @@ pub struct ModelTransaction {
     at_begin: ModelEnv,
     /// The contents with the transaction's changes.
     seen: ModelEnv,
-    edits: Vec<Edit>,
+    own: Vec<Own>,
     reads: Vec<Part>,
     writes: Vec<Part>,
+    /// The sources of clones.
+    sources: Vec<Part>,
     saved: Vec<Saved>,
 }
 
@@ -92,9 +145,10 @@ impl ModelTransaction {
             isolation,
             at_begin: contents.clone(),
             seen: contents.clone(),
-            edits: Vec::new(),
+            own: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
+            sources: Vec::new(),
             saved: Vec::new(),
         }
     }
@@ -106,6 +160,8 @@ impl ModelTransaction {
     pub fn step(&mut self, step: &InTransaction) -> Result<(), Failure> {
         match step {
             InTransaction::Edit(edit) => self.edit(edit, false),
+            InTransaction::Clone(dict, from, to) => self.copy(&Own::Clone(*dict, from.clone(), to.clone())),
+            InTransaction::Rename(dict, from, to) => self.copy(&Own::Rename(*dict, from.clone(), to.clone())),
             InTransaction::Blind(dict, key, delta) => {
                 self.edit(&Edit::Upsert(*dict, key.clone(), delta.clone()), true)
             }
@@ -115,16 +171,17 @@ impl ModelTransaction {
             }
             InTransaction::Save => {
                 let savepoint = self.transaction.savepoint();
-                let (edits, writes) = (self.edits.len(), self.writes.len());
-                self.saved.push(Saved { savepoint, seen: self.seen.clone(), edits, writes });
+                let (own, writes, sources) = (self.own.len(), self.writes.len(), self.sources.len());
+                self.saved.push(Saved { savepoint, seen: self.seen.clone(), own, writes, sources });
                 Ok(())
             }
             InTransaction::RollBack => {
-                if let Some(Saved { savepoint, seen, edits, writes }) = self.saved.pop() {
+                if let Some(Saved { savepoint, seen, own, writes, sources }) = self.saved.pop() {
                     self.transaction.roll_back(savepoint);
                     self.seen = seen;
-                    self.edits.truncate(edits);
+                    self.own.truncate(own);
                     self.writes.truncate(writes);
+                    self.sources.truncate(sources);
                 }
                 Ok(())
             }
@@ -156,20 +213,103 @@ impl ModelTransaction {
             Err(error) => return Err(error.into()),
         }
         self.seen.commit(std::slice::from_ref(edit));
-        self.edits.push(edit.clone());
+        self.own.push(Own::Edit(edit.clone()));
         if !is_blind {
             self.writes.push(part);
         }
         Ok(())
     }
 
-    /// Whether the transaction's changes alone say what a key is.
-    fn is_own(&self, dict: DictId, key: &[u8]) -> bool {
-        self.edits.iter().any(|edit| match edit {
-            Edit::Put(id, own, _) | Edit::Delete(id, own) => *id == dict && own == key,
-            Edit::DeleteRange(id, lo, hi) => *id == dict && !lo.is_above(key) && hi.is_above(key),
-            _ => false,
-        })
+    /// A clone or a rename.
+    fn copy(&mut self, own: &Own) -> Result<(), Failure> {
+        // Clones of clones double without end.
+        const KEYS_MAX: usize = 1000;
+        const KEY_BYTES_MAX: usize = 100;
+        let (keys, longest) = self.seen.size();
+        if keys > KEYS_MAX || longest > KEY_BYTES_MAX {
+            return Ok(());
+        }
+        let (dict, from, to, done) = match own {
+            Own::Clone(dict, from, to) => (dict, from, to, self.transaction.clone_range(*dict, from, to)),
+            Own::Rename(dict, from, to) => (dict, from, to, self.transaction.rename_range(*dict, from, to)),
+            Own::Edit(_) => return Ok(()),
+        };
+        match done {
+            Ok(()) if from == to => return Ok(()),
+            Ok(()) => {}
+            // Caches are tiny here. Nothing was changed.
+            Err(Error::TooLarge { .. } | Error::TooManyClones { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let source = self.parts_of(*dict, behind(from));
+        self.sources.extend(source);
+        let (lo, hi) = behind(to);
+        self.writes.push(Part::Range(*dict, lo, hi));
+        if matches!(own, Own::Rename(..)) {
+            let (lo, hi) = behind(from);
+            self.writes.push(Part::Range(*dict, lo, hi));
+        }
+        self.seen.commit(&own.batch());
+        self.own.push(own.clone());
+        Ok(())
+    }
+
+    /// The key at the transaction's beginning that says what a key is, with its changes, followed back one by
+    /// one. `None`: its changes alone say so.
+    fn source_of(&self, dict: DictId, key: &[u8]) -> Option<Vec<u8>> {
+        let mut key = key.to_vec();
+        for own in self.own.iter().rev() {
+            match own {
+                Own::Edit(Edit::Put(id, own, _) | Edit::Delete(id, own)) if *id == dict && *own == key => {
+                    return None;
+                }
+                Own::Edit(Edit::DeleteRange(id, lo, hi))
+                    if *id == dict && !lo.is_above(&key) && hi.is_above(&key) =>
+                {
+                    return None;
+                }
+                Own::Clone(id, from, to) | Own::Rename(id, from, to)
+                    if *id == dict && key.starts_with(to) =>
+                {
+                    key = [from.as_slice(), &key[to.len()..]].concat();
+                }
+                Own::Rename(id, from, _) if *id == dict && key.starts_with(from) => return None,
+                _ => {}
+            }
+        }
+        Some(key)
+    }
+
+    /// As [`source_of`](ModelTransaction::source_of) of a range, whose points nobody looks at.
+    fn parts_of(&self, dict: DictId, range: Range) -> Vec<Part> {
+        let mut parts = vec![range];
+        for own in self.own.iter().rev() {
+            let (id, from, to) = match own {
+                Own::Edit(Edit::DeleteRange(id, lo, hi)) if *id == dict => {
+                    let deleted = (lo.clone(), hi.clone());
+                    parts = parts.iter().flat_map(|part| split(part, &deleted).0).collect();
+                    continue;
+                }
+                Own::Clone(id, from, to) | Own::Rename(id, from, to) => (id, from, to),
+                Own::Edit(_) => continue,
+            };
+            if *id != dict {
+                continue;
+            }
+            let mut further = Vec::new();
+            for part in parts {
+                let (outside, inside) = split(&part, &behind(to));
+                further.extend(inside.map(|(lo, hi)| (moved(&lo, to, from), moved(&hi, to, from))));
+                for part in outside {
+                    match own {
+                        Own::Rename(..) => further.extend(split(&part, &behind(from)).0),
+                        _ => further.push(part),
+                    }
+                }
+            }
+            parts = further;
+        }
+        parts.into_iter().filter(|(lo, hi)| lo < hi).map(|(lo, hi)| Part::Range(dict, lo, hi)).collect()
     }
 
     fn get(&mut self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
@@ -184,8 +324,8 @@ impl ModelTransaction {
                 show(key)
             ));
         }
-        if !self.is_own(dict, key) {
-            self.reads.push(Part::Key(dict, key.to_vec()));
+        if let Some(source) = self.source_of(dict, key) {
+            self.reads.push(Part::Key(dict, source));
         }
         Ok(())
     }
@@ -233,15 +373,21 @@ impl ModelTransaction {
         }
         drop(cursor);
         let (from, to) = if is_backward { (passed, hi.clone()) } else { (lo.clone(), passed) };
-        if from < to {
-            self.reads.push(Part::Range(dict, from, to));
-        }
+        let read = self.parts_of(dict, (from, to));
+        self.reads.extend(read);
         Ok(())
     }
 
-    /// The changes that a commit makes.
-    pub fn edits(&self) -> &[Edit] {
-        &self.edits
+    /// The changes that a commit makes of contents, as a batch without clones.
+    pub fn changes_of(&self, now: &ModelEnv) -> Vec<Edit> {
+        let mut then = now.clone();
+        self.own.iter().for_each(|own| then.commit(&own.batch()));
+        now.edits_to(&then)
+    }
+
+    /// Whether it has changed nothing.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty()
     }
 
     /// Commits. `true` if the changes were made; `now` is the contents before that.
@@ -251,14 +397,16 @@ impl ModelTransaction {
     /// a conflict although nothing differs and nothing was committed since, or one outside of what it depends
     /// on.
     pub fn commit(self, now: &ModelEnv, is_alone: bool) -> Result<bool, Failure> {
-        let parts = match self.isolation {
+        let mut parts = match self.isolation {
             Isolation::Snapshot => self.writes,
             Isolation::Serializable => self.reads,
         };
+        parts.extend(self.sources);
         let differs = parts.iter().any(|part| part.pairs(&self.at_begin) != part.pairs(now));
-        let is_empty = self.edits.is_empty();
+        // Without other changes, clones may have brought all back to its place.
+        let changes = self.own.iter().any(|own| matches!(own, Own::Edit(_))) || self.seen != self.at_begin;
         match self.transaction.commit()? {
-            Outcome::Committed(_) if differs && !is_empty => {
+            Outcome::Committed(_) if differs && changes => {
                 wrong(format!("a transaction of {:?} committed over a change", self.isolation))
             }
             Outcome::Committed(_) => Ok(true),

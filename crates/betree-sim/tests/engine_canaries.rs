@@ -55,11 +55,14 @@ const OF_VIEWS: [Bug; 7] = [
     Bug::EpochGoesOnPastClones,
 ];
 
-const OF_TRANSACTIONS: [Bug; 4] = [
+const OF_TRANSACTIONS: [Bug; 7] = [
     Bug::ClonesMissedByTransactions,
     Bug::ArrivedChangesMissed,
     Bug::ScansWithoutTheirEnd,
     Bug::RolledBackChangesCommitted,
+    Bug::RolledBackClonesSeen,
+    Bug::OlderPointsSeenThroughClones,
+    Bug::SourcesOfClonesUnchecked,
 ];
 
 /// Bugs that few histories meet, each with the seed of one that does.

@@ -328,7 +328,8 @@ impl Dict {
     pub fn clone_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.change(|batch| {
-            self.prefixes(from, to).for_each(|(from, to)| batch.clone_range(ENGINE_DICT, &from, &to));
+            let prefixes = self.prefixes(from, to, self.state.has_parts());
+            prefixes.for_each(|(from, to)| batch.clone_range(ENGINE_DICT, &from, &to));
         })
     }
 
@@ -339,16 +340,22 @@ impl Dict {
     pub fn rename_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
         self.change(|batch| {
-            self.prefixes(from, to).for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
+            let prefixes = self.prefixes(from, to, self.state.has_parts());
+            prefixes.for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
         })
     }
 
     /// The engine's prefixes for two of keys: those of pairs, and of parts if there may be any.
-    fn prefixes(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    pub(crate) fn prefixes(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        has_parts: bool,
+    ) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + use<> {
         let number = self.state.number;
         let pairs = (keys::pair_key(number, from), keys::pair_key(number, to));
         let parts = (keys::part_prefix(number, from), keys::part_prefix(number, to));
-        [pairs].into_iter().chain(Some(parts).filter(|_| self.state.has_parts()))
+        [pairs].into_iter().chain(Some(parts).filter(|_| has_parts))
     }
 
     /// What a range takes, by the tables of contents of the nodes that hold it. What was changed since the
@@ -392,7 +399,7 @@ impl Dict {
         self.state.refuse_if_dropped()?;
         let mut batch = Batch::new();
         fill(&mut batch);
-        self.shared.commit(&batch).map_err(|error| self.named(error))?;
+        self.shared.commit(&batch).map_err(|error| named(&self.state, error))?;
         drop(with_others);
         self.shared.settle()
     }
@@ -411,17 +418,6 @@ impl Dict {
         drop(with_others);
         self.shared.settle()?;
         Ok(true)
-    }
-
-    /// The error with the dictionary's name, where the engine knows of a key alone.
-    fn named(&self, error: Error) -> Error {
-        match error {
-            Error::Engine { source: betree::Error::KeyTooLong { bytes, .. }, .. } => {
-                let bytes = (bytes as usize).saturating_sub(betree::KEY_BYTES_MAX - KEY_BYTES_MAX);
-                Error::KeyTooLong { dict: self.name(), bytes, limit_bytes: KEY_BYTES_MAX }
-            }
-            error => error,
-        }
     }
 
     pub(crate) fn check_key(&self, key: &[u8]) -> Result<()> {
@@ -456,6 +452,17 @@ impl Dict {
             return Err(Error::KeyTooLong { dict: self.name(), bytes: key.len(), limit_bytes });
         }
         Ok(is_large)
+    }
+}
+
+/// The error with a dictionary's name, where the engine knows of a key alone.
+pub(crate) fn named(dict: &DictState, error: Error) -> Error {
+    match error {
+        Error::Engine { source: betree::Error::KeyTooLong { bytes, .. }, .. } => {
+            let bytes = (bytes as usize).saturating_sub(betree::KEY_BYTES_MAX - KEY_BYTES_MAX);
+            Error::KeyTooLong { dict: dict.name(), bytes, limit_bytes: KEY_BYTES_MAX }
+        }
+        error => error,
     }
 }
 

@@ -155,6 +155,12 @@ pub enum Error {
         /// The largest that is allowed.
         limit_bytes: usize,
     },
+    /// A transaction has at most so many clones, and parts of such that its deletes leave.
+    #[error("a transaction has at most {limit} clones, or parts of them")]
+    TooManyClones {
+        /// The most that one has.
+        limit: usize,
+    },
     /// The view, or that of the transaction, ended because the store needs the space of what it holds.
     #[error("{}: the view has ended, because the store needs its space", path.display())]
     ViewEnded {

@@ -1,7 +1,7 @@
 //! Large values: stored in parts that are committed before the pair that refers to them, so that a reader,
 //! and a crash, meet the old value or the new one, each whole.
 
-use betree::{Batch, Cursor, Cut, View};
+use betree::{Batch, Cut};
 
 use crate::bytes::Value;
 use crate::catalogue;
@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::keys::{self, ENGINE_DICT};
 use crate::merge::Unmergeable;
 use crate::shared::{DictState, Shared};
+use crate::steps::Steps;
 use crate::value::{Reference, Stored};
 
 /// A part, unless the log is small, in bytes: what a scan of a large value reads at once.
@@ -72,7 +73,7 @@ fn read_parts<'c>(
     number: u32,
     key: &[u8],
     reference: Reference,
-    open: impl FnOnce(Cut, Cut) -> Cursor<'c>,
+    open: impl FnOnce(Cut, Cut) -> Steps<'c>,
 ) -> Result<Option<Value>> {
     let parts = keys::parts_of_value(number, key, reference.generation);
     let mut cursor = open(Cut::before(parts.clone()), Cut::after(parts));
@@ -93,7 +94,7 @@ pub(crate) fn value_of(
     key: &[u8],
     read: Vec<u8>,
 ) -> Result<Option<Value>> {
-    let open = |lo, hi| shared.env.cursor(ENGINE_DICT, lo, hi);
+    let open = |lo, hi| Steps::Plain(shared.env.cursor(ENGINE_DICT, lo, hi));
     let mut stored = Stored::of(read);
     loop {
         let reference = match stored {
@@ -127,21 +128,22 @@ pub(crate) struct Then<'d> {
     pub merge: Option<&'d str>,
 }
 
-/// The value in what was read of a key, as of the moment of a view; `None` if deltas remove it.
-pub(crate) fn value_then(
+/// The value in what was read of a key, as of one moment, at which `open` reads its parts; `None` if deltas
+/// remove it.
+pub(crate) fn value_then<'c>(
     shared: &Shared,
-    view: &View,
     Then { number, name, merge }: Then<'_>,
     key: &[u8],
     read: Vec<u8>,
+    open: impl FnOnce(Cut, Cut) -> Steps<'c>,
 ) -> Result<Option<Value>> {
     match Stored::of(read) {
         Stored::Whole(value) => Ok(Some(value.into())),
         Stored::Unmerged(waiting) => merged(shared, name, merge, &waiting),
         Stored::Unknown => Err(damaged(shared, name, UNKNOWN_FORM)),
         Stored::Parts(reference) => {
-            let value = read_parts(shared, number, key, reference, |lo, hi| view.cursor(ENGINE_DICT, lo, hi));
-            value?.map_or_else(|| Err(damaged(shared, name, NO_PARTS)), |value| Ok(Some(value)))
+            let value = read_parts(shared, number, key, reference, open)?;
+            value.map_or_else(|| Err(damaged(shared, name, NO_PARTS)), |value| Ok(Some(value)))
         }
     }
 }

@@ -197,6 +197,7 @@ impl Shared {
             betree::Error::TooLarge { what: "a transaction", bytes, limit_bytes } => {
                 Error::TransactionTooLarge { bytes: bytes as usize, limit_bytes: limit_bytes as usize }
             }
+            betree::Error::TooManyClones { limit } => Error::TooManyClones { limit },
             betree::Error::ViewEnded => Error::ViewEnded { path },
             betree::Error::Upsert { name, why } => Error::MergeFailed { path, merge: name, why },
             source => Error::Engine { path, source },

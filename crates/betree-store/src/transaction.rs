@@ -1,10 +1,13 @@
 //! Transactions: reads of one moment, and changes that are made together if nothing that they depend on has
 //! changed.
 
+mod clones;
 mod commit;
 mod names;
 mod run;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -20,6 +23,7 @@ use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, Keys};
 use crate::parts::{self, Then};
 use crate::shared::{DictState, Shared};
+use crate::steps::Steps;
 use crate::store::Store;
 use crate::value::{Stored, stored};
 use crate::view;
@@ -71,6 +75,11 @@ enum Changed {
     Put(Vec<u8>),
     Delete(Vec<u8>),
     Range(Keys),
+    /// A clone from it or into it. The parts that are of no use by the changes before it were removed, if it
+    /// had any.
+    Cloned {
+        with_parts: bool,
+    },
 }
 
 /// A change of names.
@@ -93,9 +102,9 @@ struct Point {
 ///
 /// It locks nothing, so it waits for nobody and nobody for it; its commit may find a
 /// [conflict](Outcome::Conflict), after which it is to be tried again, as [`Store::run`] does. Its reads see
-/// its own changes. It makes, renames and drops dictionaries too. Its values are stored whole: they have up
-/// to 1 MiB (of a store with a small log a sixteenth of that), and it reads, replaces and deletes larger
-/// ones. It may have changes of a sixteenth of the cache, and no more than a batch.
+/// its own changes. It makes, renames, clones and drops dictionaries too. Its values are stored whole: they
+/// have up to 1 MiB (of a store with a small log a sixteenth of that), and it reads, replaces and deletes
+/// larger ones. It may have changes of a sixteenth of the cache, and no more than a batch.
 pub struct Transaction {
     engine: betree::Transaction,
     shared: Arc<Shared>,
@@ -179,12 +188,22 @@ impl Transaction {
         &self.shared
     }
 
-    /// The value in what was read of a key; `None` if deltas remove it.
+    /// The value in what was read of a key; `None` if deltas remove it. Its parts may be those of a clone.
     pub(crate) fn value_of(&self, dict: &Dict, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
-        // Parts are changed with their pair alone, which counts as read: so nothing depends on them.
+        self.value_by(dict, key, read, |lo, hi| Steps::Noted(self.cursor(lo, hi)))
+    }
+
+    /// As [`value_of`](Transaction::value_of), where `open` reads the parts.
+    fn value_by<'c>(
+        &self,
+        dict: &Dict,
+        key: &[u8],
+        read: Vec<u8>,
+        open: impl FnOnce(Cut, Cut) -> Steps<'c>,
+    ) -> Result<Option<Value>> {
         let (name, state) = (dict.name(), &dict.state);
         let then = Then { number: state.number, name: &name, merge: state.merge.as_deref() };
-        parts::value_then(&self.shared, self.engine.view(), then, key, read)
+        parts::value_then(&self.shared, then, key, read, open)
     }
 
     /// Whether the store has ended its view, because it needed the space.
@@ -393,7 +412,8 @@ impl Transaction {
         let found =
             self.engine.view().get(ENGINE_DICT, &pair_key).map_err(|error| self.shared.error(error))?;
         let in_parts = found.clone().map(Stored::of).filter(|found| matches!(found, Stored::Parts(_)));
-        let value = found.map_or(Ok(None), |read| self.value_of(dict, key, read))?;
+        let of_view = |lo, hi| Steps::Plain(self.engine.view().cursor(ENGINE_DICT, lo, hi));
+        let value = found.map_or(Ok(None), |read| self.value_by(dict, key, read, of_view))?;
         if !holds(value.as_deref()) {
             return Ok(false);
         }

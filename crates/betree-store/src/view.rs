@@ -141,7 +141,9 @@ impl ViewDict {
 
     pub(crate) fn value_of(&self, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
         let then = Then { number: self.number, name: &self.name, merge: self.merge.as_deref() };
-        parts::value_then(self.shared(), self.engine(), then, key, read)
+        parts::value_then(self.shared(), then, key, read, |lo, hi| {
+            Steps::Plain(self.engine().cursor(ENGINE_DICT, lo, hi))
+        })
     }
 
     /// The name that it had.

@@ -151,19 +151,24 @@ impl Batch {
         self.drawn_bytes = self.drawn_bytes.saturating_add(bytes);
     }
 
+    /// Takes what another batch declares of itself, without its changes.
+    pub(crate) fn take_marks(&mut self, other: &Batch) {
+        self.frees |= other.frees;
+        self.frees_bytes = self.frees_bytes.saturating_add(other.frees_bytes);
+        self.replaces |= other.replaces;
+        self.drawn_bytes = self.drawn_bytes.saturating_add(other.drawn_bytes);
+        self.clone_key_bytes_max =
+            self.clone_key_bytes_max.into_iter().chain(other.clone_key_bytes_max).min();
+    }
+
     /// Adds the changes of another batch behind its own.
     pub(crate) fn append(&mut self, other: &Batch) {
         Arc::make_mut(&mut self.record).extend_from_slice(&other.record);
         self.changes += other.changes;
         self.puts_bytes += other.puts_bytes;
-        self.frees |= other.frees;
-        self.frees_bytes = self.frees_bytes.saturating_add(other.frees_bytes);
         self.deletes |= other.deletes;
-        self.replaces |= other.replaces;
-        self.drawn_bytes = self.drawn_bytes.saturating_add(other.drawn_bytes);
         self.clones += other.clones;
-        self.clone_key_bytes_max =
-            self.clone_key_bytes_max.into_iter().chain(other.clone_key_bytes_max).min();
+        self.take_marks(other);
         self.longest_key_bytes = self.longest_key_bytes.max(other.longest_key_bytes);
         self.refused_value_bytes = self.refused_value_bytes.max(other.refused_value_bytes);
         self.dicts |= other.dicts;

@@ -142,6 +142,13 @@ pub enum Error {
         /// The limit.
         limit_bytes: u64,
     },
+    /// A transaction would have more clones than one may have, or they would be cut into more parts; nothing
+    /// was changed.
+    #[error("a transaction has at most {limit} clones, or parts of them")]
+    TooManyClones {
+        /// The most that one has.
+        limit: usize,
+    },
     /// No memory for a buffer; nothing was changed.
     #[error("out of memory for a buffer of {bytes} bytes")]
     NoMemory {

@@ -93,6 +93,12 @@ pub enum Bug {
     ScansWithoutTheirEnd,
     /// A rollback keeps the changes in the batch.
     RolledBackChangesCommitted,
+    /// A rollback keeps where the keys of a dictionary lead.
+    RolledBackClonesSeen,
+    /// Reads of a clone's target find what the transaction changed there before the clone.
+    OlderPointsSeenThroughClones,
+    /// A commit does not look whether the sources of its clones have changed.
+    SourcesOfClonesUnchecked,
 }
 
 #[cfg(feature = "planted-bugs")]

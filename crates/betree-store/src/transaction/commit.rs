@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::clones::unused_parts;
 use super::{Changed, Conflict, Outcome, Renaming, Transaction};
+use crate::dict::named;
 use crate::error::Result;
 use crate::file::NODE_BYTES_MAX;
 use crate::keys::{self, ENGINE_DICT, Keys, Meaning};
@@ -52,14 +54,23 @@ impl Transaction {
             let by = shared.env.view().last_change();
             return Ok(Outcome::Conflict(Conflict { dict: dropped.name(), key: None, by }));
         }
+        // Clones that were made when there were no parts in the dictionary have left those that came since.
+        let is_without = |(state, changed): &&(Arc<DictState>, Changed)| {
+            matches!(changed, Changed::Cloned { with_parts: false }) && state.has_parts()
+        };
+        if let Some((state, _)) = changes.iter().find(is_without) {
+            let by = shared.env.view().last_change();
+            return Ok(Outcome::Conflict(Conflict { dict: state.name(), key: None, by }));
+        }
         for cuts in replaced_parts(&shared, &changes)? {
             let deleted = engine.delete_range(ENGINE_DICT, &cuts.0, &cuts.1);
             deleted.map_err(|error| shared.error(error))?;
         }
-        let has_puts = changes.iter().any(|(_, changed)| matches!(changed, Changed::Put(_)))
-            || renamings
-                .iter()
-                .any(|(_, renaming)| matches!(renaming, Renaming::Made(_) | Renaming::Renamed { .. }));
+        let has_puts =
+            changes.iter().any(|(_, changed)| matches!(changed, Changed::Put(_) | Changed::Cloned { .. }))
+                || renamings
+                    .iter()
+                    .any(|(_, renaming)| matches!(renaming, Renaming::Made(_) | Renaming::Renamed { .. }));
         let deletes_ranges = changes.iter().any(|(_, changed)| matches!(changed, Changed::Range(_)));
         if !has_puts && (deletes_ranges || !renamings.is_empty()) {
             // As batches do: of a range nobody knows what it frees.
@@ -99,7 +110,12 @@ impl Transaction {
         }
         drop(locks);
         drop(catalogue);
-        match committed.map_err(|error| shared.error(error))? {
+        let cloned = changes.iter().find(|(_, changed)| matches!(changed, Changed::Cloned { .. }));
+        let committed = committed.map_err(|error| match cloned {
+            Some((state, _)) => named(state, shared.error(error)),
+            None => shared.error(error),
+        });
+        match committed? {
             betree::Outcome::Committed(last) => Ok(Outcome::Committed(last)),
             betree::Outcome::Conflict(conflict) => {
                 let states = dicts.values().map(|(state, _)| *state);
@@ -116,7 +132,17 @@ fn replaced_parts(
     changes: &[(Arc<DictState>, Changed)],
 ) -> Result<Vec<(betree::Cut, betree::Cut)>> {
     let (mut replaced, mut seen) = (Vec::new(), BTreeSet::new());
-    for (state, changed) in changes.iter().filter(|(state, _)| state.has_parts()) {
+    let cloned: BTreeMap<u32, &Arc<DictState>> = changes
+        .iter()
+        .filter(|(_, changed)| matches!(changed, Changed::Cloned { .. }))
+        .map(|(state, _)| (state.number, state))
+        .collect();
+    for (number, state) in &cloned {
+        let own = changes.iter().filter(|(state, _)| state.number == *number).map(|(_, changed)| changed);
+        replaced.extend(unused_parts(state, own));
+    }
+    let with_parts = |state: &DictState| state.has_parts() && !cloned.contains_key(&state.number);
+    for (state, changed) in changes.iter().filter(|(state, _)| with_parts(state)) {
         let number = state.number;
         match changed {
             Changed::Range(keys) => replaced.push(keys.parts(number)),
@@ -127,7 +153,7 @@ fn replaced_parts(
                     replaced.push(Keys::One(key.clone()).parts(number));
                 }
             }
-            Changed::Put(_) | Changed::Delete(_) => {}
+            Changed::Put(_) | Changed::Delete(_) | Changed::Cloned { .. } => {}
         }
     }
     Ok(replaced)

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Renaming, Transaction};
+use super::{Changed, Renaming, Transaction};
 use crate::catalogue::{self, Entry};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
@@ -114,13 +114,61 @@ impl Transaction {
             return Err(Error::DictExists { name: to.into() });
         }
         let bytes = entry.stored();
-        self.change_names(|engine| {
+        self.change_all(|engine| {
             engine.put(ENGINE_DICT, &catalogue::name_key(to), &bytes)?;
             engine.delete(ENGINE_DICT, &catalogue::name_key(from))
         })?;
         let state = self.state_of(from, entry);
         self.renamings.push((state, Renaming::Renamed { from: from.into(), to: to.into() }));
         Ok(())
+    }
+
+    /// Makes a dictionary that holds what another one holds, as the transaction sees it, with its merge. The
+    /// cost does not depend on how much that is. The source must be unchanged when the transaction commits,
+    /// with snapshot isolation too.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let store = betree_store::Store::open(folder.path().join("store"))?;
+    /// use betree_store::Isolation;
+    ///
+    /// let users = store.dict("users")?;
+    /// users.put("ada", "1815")?;
+    /// store.run(Isolation::Snapshot, |transaction| {
+    ///     let before = transaction.clone_dict("users", "users of last year")?;
+    ///     transaction.put(&before, "backed up", "yes")?;
+    ///     transaction.delete(&users, "ada")
+    /// })?;
+    /// assert!(users.is_empty()? && store.open_dict("users of last year")?.contains("ada")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchDict`], [`Error::DictExists`] for the new name, [`Error::BadName`],
+    /// [`Error::TooManyClones`]; as [`put`](Transaction::put).
+    pub fn clone_dict(&mut self, from: &str, to: &str) -> Result<Dict> {
+        check_name(to)?;
+        self.refuse_if_read_only()?;
+        let entry = self.entry(from)?.ok_or_else(|| Error::NoSuchDict { name: from.into() })?;
+        if self.entry(to)?.is_some() {
+            return Err(Error::DictExists { name: to.into() });
+        }
+        let source = self.state_of(from, entry.clone());
+        let with_parts = entry.has_parts || source.has_parts();
+        let number = self.shared.take_number()?;
+        let copy = Entry { number, has_parts: with_parts, merge: entry.merge };
+        let unused = self.unused_parts(&source);
+        self.change_all(|engine| {
+            unused.iter().try_for_each(|(lo, hi)| engine.delete_range(ENGINE_DICT, lo, hi))?;
+            engine.put(ENGINE_DICT, &catalogue::name_key(to), &copy.stored())?;
+            engine.clone_range(ENGINE_DICT, &source.number.to_be_bytes(), &number.to_be_bytes())
+        })?;
+        let state = Arc::new(DictState::unmade(to, copy));
+        self.changes.extend([source, state.clone()].map(|state| (state, Changed::Cloned { with_parts })));
+        self.renamings.push((state.clone(), Renaming::Made(to.into())));
+        Ok(Dict { shared: self.shared.clone(), state })
     }
 
     /// Removes a dictionary with all that it holds, at a cost that does not depend on that.
@@ -131,7 +179,7 @@ impl Transaction {
         self.refuse_if_read_only()?;
         let entry = self.entry(name)?.ok_or_else(|| Error::NoSuchDict { name: name.into() })?;
         let (lo, hi) = dict_cuts(entry.number);
-        self.change_names(|engine| {
+        self.change_all(|engine| {
             engine.delete_range(ENGINE_DICT, &lo, &hi)?;
             engine.delete(ENGINE_DICT, &catalogue::name_key(name))
         })?;
@@ -141,7 +189,7 @@ impl Transaction {
     }
 
     /// Makes several changes in the engine, or none.
-    fn change_names(
+    pub(super) fn change_all(
         &mut self,
         change: impl FnOnce(&mut betree::Transaction) -> betree::Result<()>,
     ) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use betree_store::{Dict, DictOptions, Isolation, Outcome, Savepoint, Store, Transaction, View};
+use betree_store::{Dict, DictOptions, Error, Isolation, Outcome, Savepoint, Store, Transaction, View};
 use seeded::Rng;
 
 use crate::{append, appending, store};
@@ -24,10 +24,15 @@ enum Place {
 }
 
 /// Behind all keys of the test.
-const LAST: &[u8] = &[0xff; 8];
+const LAST: &[u8] = &[0xff; 64];
 
 fn all(id: u64) -> Place {
     Place::Keys(id, vec![], LAST.to_vec())
+}
+
+/// The keys that begin with a prefix.
+fn behind(id: u64, prefix: &[u8]) -> Place {
+    Place::Keys(id, prefix.to_vec(), [prefix, LAST].concat())
 }
 
 fn one(id: u64, key: &[u8]) -> Place {
@@ -62,9 +67,11 @@ enum Op {
     Delete(u64, Vec<u8>),
     Upsert(u64, Vec<u8>, Vec<u8>, /* blind */ bool),
     DeleteRange(u64, Vec<u8>, Vec<u8>),
+    Copy(u64, Vec<u8>, Vec<u8>, /* rename */ bool),
     Create(String, u64),
     Rename(String, String),
     Drop(String, u64),
+    Clone(String, String, /* from */ u64, /* to */ u64),
 }
 
 impl Op {
@@ -77,6 +84,20 @@ impl Op {
             Op::Create(name, _) => vec![Place::Name(name.clone())],
             Op::Rename(from, to) => vec![Place::Name(from.clone()), Place::Name(to.clone())],
             Op::Drop(name, id) => vec![Place::Name(name.clone()), all(*id)],
+            Op::Copy(id, from, to, is_rename) => {
+                let source = is_rename.then(|| behind(*id, from));
+                [behind(*id, to)].into_iter().chain(source).collect()
+            }
+            Op::Clone(_, to, _, id) => vec![Place::Name(to.clone()), all(*id)],
+        }
+    }
+
+    /// What it copies.
+    fn source(&self) -> Option<Place> {
+        match self {
+            Op::Copy(id, from, ..) => Some(behind(*id, from)),
+            Op::Clone(_, _, from, _) => Some(all(*from)),
+            _ => None,
         }
     }
 
@@ -84,6 +105,7 @@ impl Op {
     fn dict(&self) -> Option<u64> {
         match self {
             Op::Put(id, ..) | Op::Delete(id, _) | Op::Upsert(id, ..) | Op::DeleteRange(id, ..) => Some(*id),
+            Op::Copy(id, ..) => Some(*id),
             _ => None,
         }
     }
@@ -99,6 +121,16 @@ impl Op {
                     map.insert(key.clone(), new);
                 }
                 Op::DeleteRange(_, from, to) => map.retain(|key, _| key < from || key >= to),
+                Op::Copy(_, from, to, is_rename) => {
+                    let source: Map = map
+                        .iter()
+                        .filter_map(|(key, value)| {
+                            Some((key.strip_prefix(&from[..])?.to_vec(), value.clone()))
+                        })
+                        .collect();
+                    map.retain(|key, _| !(key.starts_with(to) || *is_rename && key.starts_with(from)));
+                    map.extend(source.into_iter().map(|(rest, value)| ([&to[..], &rest].concat(), value)));
+                }
                 _ => {}
             }
             return;
@@ -110,6 +142,10 @@ impl Op {
                 dicts.insert(to.clone(), dict);
             }
             Op::Drop(name, _) => drop(dicts.remove(name)),
+            Op::Clone(from, to, _, id) => {
+                let map = dicts[from].1.clone();
+                dicts.insert(to.clone(), (*id, map));
+            }
             _ => {}
         }
     }
@@ -166,7 +202,8 @@ impl Own {
     }
 
     fn step(&mut self, rng: &mut Rng, next_id: &mut u64) {
-        match rng.below(24) {
+        match rng.below(26) {
+            24..=25 => self.copy(rng),
             0..=5 => self.change(rng),
             6..=11 => self.get(rng),
             12..=15 => self.scan(rng),
@@ -220,6 +257,26 @@ impl Own {
         self.did(op.unwrap());
     }
 
+    fn copy(&mut self, rng: &mut Rng) {
+        let Some((dict, id)) = self.dict(rng) else { return };
+        let (from, to, is_rename) = (key(rng), key(rng), rng.percent(40));
+        let map = &self.own.values().find(|(own, _)| *own == id).unwrap().1;
+        if from == to || map.keys().any(|key| key.len() > 20) {
+            return;
+        }
+        let copied = match is_rename {
+            true => self.transaction.rename_prefix(&dict, &from, &to),
+            false => self.transaction.clone_prefix(&dict, &from, &to),
+        };
+        match copied {
+            Ok(()) => {}
+            // What comes along with a clone counts.
+            Err(Error::TransactionTooLarge { .. } | Error::TooManyClones { .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
+        self.did(Op::Copy(id, from, to, is_rename));
+    }
+
     fn get(&mut self, rng: &mut Rng) {
         let Some((dict, id)) = self.dict(rng) else { return };
         let key = key(rng);
@@ -262,11 +319,23 @@ impl Own {
             }
         }
         drop(found);
+        // Only what was read now: see below.
+        let before = std::mem::take(&mut self.read);
         if ended && lo.is_none() && hi.is_none() {
             self.read.push(Place::Keys(id, from.clone(), to.clone()));
         }
         self.read.extend(lo.map(|lo| Place::Keys(id, from.clone(), lo)));
         self.read.extend(hi.map(|hi| Place::Keys(id, hi, to.clone())));
+        // What stands in a range that it has deleted or cloned, it has not read there.
+        let is_moved = |place: &Place| {
+            let ranges = self.ops.iter().filter(|op| matches!(op, Op::Copy(..) | Op::DeleteRange(..)));
+            ranges.flat_map(Op::places).any(|own| own.meets(place))
+        };
+        let read = std::mem::take(&mut self.read);
+        let (moved, read): (Vec<_>, Vec<_>) = read.into_iter().partition(is_moved);
+        self.read = before;
+        self.read.extend(read);
+        self.perhaps_read.extend(moved);
         if steps > 0 {
             self.perhaps_read.push(Place::Keys(id, from, to));
         }
@@ -276,7 +345,16 @@ impl Own {
         let (name, other) = ((*rng.pick(NAMES)).to_owned(), (*rng.pick(NAMES)).to_owned());
         let tx = &mut self.transaction;
         let is_there = [&name, &other].map(|name| self.own.contains_key(name));
-        let op = match (rng.below(3), is_there) {
+        let op = match (rng.below(4), is_there) {
+            (3, [true, false]) => {
+                *next_id += 1;
+                let from = self.own[&name].0;
+                self.perhaps_read.push(Place::Name(name.clone()));
+                match tx.clone_dict(&name, &other) {
+                    Err(Error::TransactionTooLarge { .. } | Error::TooManyClones { .. }) => return,
+                    cloned => cloned.map(|_| Op::Clone(name, other, from, *next_id)),
+                }
+            }
             (0, [false, _]) => {
                 *next_id += 1;
                 tx.create(&name, &appending()).map(|_| Op::Create(name, *next_id))
@@ -293,7 +371,7 @@ impl Own {
 
     /// Commits it, and holds the outcome against what the others have committed. Returns what it changed.
     fn commit(self, history: &[Vec<Place>], now: &mut Dicts) -> Option<Vec<Place>> {
-        let Own { transaction, isolation, then, ops, read, perhaps_read, since, .. } = self;
+        let Own { transaction, isolation, then, own, ops, read, perhaps_read, since, .. } = self;
         let outcome = transaction.commit().unwrap();
         if ops.is_empty() {
             assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
@@ -302,13 +380,24 @@ impl Own {
         let touched: Vec<&Place> = history[since..].iter().flatten().collect();
         let is_own = |place: &Place| {
             matches!(place, Place::Keys(id, ..)
-            if ops.iter().any(|op| matches!(op, Op::Create(_, own) if own == id)))
+            if ops.iter().any(|op| matches!(op, Op::Create(_, own) | Op::Clone(.., own) if own == id)))
         };
+        // Of a source that the transaction has changed, or that it has cloned, a part counts.
+        let mut sources = (vec![], vec![]);
+        for (index, op) in ops.iter().enumerate() {
+            let Some(source) = op.source() else { continue };
+            let is_changed = ops[..index].iter().flat_map(Op::places).any(|own| own.meets(&source));
+            if is_changed { sources.1.push(source) } else { sources.0.push(source) }
+        }
         let checked = ops.iter().filter(|op| !matches!(op, Op::Upsert(_, _, _, true)));
-        let (surely, perhaps): (Vec<Place>, Vec<Place>) = match isolation {
+        let (mut surely, mut perhaps): (Vec<Place>, Vec<Place>) = match isolation {
             Isolation::Snapshot => (checked.flat_map(Op::places).collect(), vec![]),
             Isolation::Serializable => (read, perhaps_read),
         };
+        surely.extend(sources.0);
+        perhaps.extend(sources.1);
+        // Clones may have brought all back to its place.
+        let is_nothing = ops.iter().all(|op| matches!(op, Op::Copy(..))) && own == then;
         // The end of a deleted range is no part of it.
         let surely_changed = surely.iter().filter(|place| !is_own(place)).any(|place| {
             let (Place::Keys(id, from, to), Isolation::Snapshot) = (place, isolation) else {
@@ -328,7 +417,10 @@ impl Own {
             || surely.iter().chain(&perhaps).any(|place| touched.iter().any(|other| other.meets(place)));
         match &outcome {
             Outcome::Committed(_) => {
-                assert!(!must_conflict, "{isolation:?} {ops:?}, it has to see {surely:?} in {touched:?}");
+                assert!(
+                    is_nothing || !must_conflict,
+                    "{isolation:?} {ops:?}, it has to see {surely:?} in {touched:?}"
+                );
             }
             Outcome::Conflict(conflict) => {
                 assert!(

@@ -194,6 +194,76 @@ fn large_values_are_read_replaced_and_deleted_but_not_put() {
 }
 
 #[test]
+fn prefixes_and_dictionaries_are_cloned_as_the_transaction_sees_them() {
+    let (folder, store) = store();
+    let dict = filled(&store, "d", ["a/1", "a/2", "b/old"].map(String::from));
+    let mut own = store.begin(Isolation::Snapshot);
+    own.put(&dict, "a/3", "a/3").unwrap();
+    own.clone_prefix(&dict, "a/", "b/").unwrap();
+    own.delete(&dict, "a/1").unwrap();
+    let copy = own.clone_dict("d", "copy").unwrap();
+    own.rename_prefix(&dict, "b/", "c/").unwrap();
+    own.put(&copy, "own", "own").unwrap();
+    let seen = |own: &Transaction, dict| -> Vec<String> {
+        own.iter(dict).map(|pair| String::from_utf8(pair.unwrap().0.into_vec()).unwrap()).collect()
+    };
+    let in_dict = ["a/2", "a/3", "c/1", "c/2", "c/3"];
+    let in_copy = ["a/2", "a/3", "b/1", "b/2", "b/3", "own"];
+    assert_eq!(
+        (seen(&own, &dict), seen(&own, &copy)),
+        (in_dict.map(String::from).into(), in_copy.map(String::from).into())
+    );
+    assert_eq!(own.dicts().unwrap(), ["copy", "d"]);
+    assert!(matches!(copy.get("own"), Err(Error::NoSuchDict { .. })));
+    let commits = store.stats().engine.commits;
+    committed(own);
+    assert_eq!(store.stats().engine.commits, commits + 1);
+    assert_eq!(
+        (keys(&dict), keys(&copy)),
+        (in_dict.map(String::from).into(), in_copy.map(String::from).into())
+    );
+    store.close().unwrap();
+    let store = options().open(folder.path().join("store")).unwrap();
+    assert_eq!(keys(&store.open_dict("copy").unwrap()), in_copy);
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
+fn a_changed_source_of_a_clone_is_a_conflict_and_names_its_key() {
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        let (_folder, store) = store();
+        let dict = filled(&store, "d", ["a/1", "b/1"].map(String::from));
+        let mut both = [(); 2].map(|()| store.begin(isolation));
+        both[0].clone_prefix(&dict, "a/", "c/").unwrap();
+        both[1].clone_dict("d", "copy").unwrap();
+        dict.put("a/2", "").unwrap();
+        for own in both {
+            let Conflict { dict: name, key, .. } = conflict(own.commit().unwrap());
+            assert_eq!((name.as_str(), key.unwrap()), ("d", b"a/2".to_vec().into()));
+        }
+        assert_eq!((store.dicts(), keys(&dict).len()), (vec!["d".into()], 3));
+        // A source that is gone at all.
+        let mut own = store.begin(isolation);
+        own.clone_dict("d", "copy").unwrap();
+        store.drop_dict("d").unwrap();
+        assert_eq!(conflict(own.commit().unwrap()).dict, "d");
+        assert_eq!(store.dicts(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_first_value_in_parts_beside_a_clone_is_a_conflict() {
+    let (_folder, store) = store();
+    let dict = filled(&store, "d", ["a/1"].map(String::from));
+    let mut own = store.begin(Isolation::Serializable);
+    own.clone_prefix(&dict, "a/", "b/").unwrap();
+    // In the target, on which it does not depend.
+    dict.put("b/1", vec![7; 3 << 20]).unwrap();
+    assert_eq!(conflict(own.commit().unwrap()).dict, "d");
+    assert_eq!(dict.get("b/1").unwrap().unwrap().len(), 3 << 20);
+}
+
+#[test]
 fn what_a_transaction_cannot_do_is_refused_and_leaves_it_as_it_was() {
     let (folder, store) = store();
     let other_store = options().open(folder.path().join("other")).unwrap();
@@ -204,15 +274,34 @@ fn what_a_transaction_cannot_do_is_refused_and_leaves_it_as_it_was() {
     assert!(matches!(own.create("d", &DictOptions::new()), Err(Error::DictExists { .. })));
     assert!(matches!(own.create("", &DictOptions::new()), Err(Error::BadName { .. })));
     assert!(matches!(own.rename_dict("none", "e"), Err(Error::NoSuchDict { .. })));
+    assert!(matches!(own.clone_dict("none", "e"), Err(Error::NoSuchDict { .. })));
+    assert!(matches!(own.clone_dict("d", "d"), Err(Error::DictExists { .. })));
+    assert!(matches!(own.clone_prefix(&foreign, "a", "b"), Err(Error::OtherStore { .. })));
+    assert!(matches!(own.clone_prefix(&dict, "a", vec![0; 1 << 17]), Err(Error::KeyTooLong { .. })));
     let filled = (0..10_000_u32).find_map(|i| own.put(&dict, i.to_be_bytes(), [0; 100]).err());
     assert!(matches!(filled, Some(Error::TransactionTooLarge { .. })), "{filled:?}");
     let put = own.iter(&dict).count();
     committed(own);
     assert!(put > 100 && dict.iter().count() == put);
+    let mut own = store.begin(Isolation::Snapshot);
+    let refused = (0..100).find_map(|i| own.clone_prefix(&dict, "", format!("copy/{i}/")).err());
+    assert!(matches!(refused, Some(Error::TransactionTooLarge { .. } | Error::TooManyClones { .. })));
     let own = store.begin(Isolation::Snapshot);
     store.close().unwrap();
     assert!(matches!(own.get(&dict, "k"), Err(Error::Closed { .. })));
     assert!(matches!(own.commit(), Err(Error::Closed { .. })));
+}
+
+#[test]
+fn a_clone_with_keys_that_are_too_long_is_refused_by_the_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = options().cache_bytes(16 << 20).open(folder.path().join("store")).unwrap();
+    let dict = filled(&store, "d", ["a/long".into()]);
+    let mut own = store.begin(Isolation::Snapshot);
+    own.clone_prefix(&dict, "a/", vec![b'b'; betree_store::KEY_BYTES_MAX - 3]).unwrap();
+    let refused = own.commit();
+    assert!(matches!(&refused, Err(Error::KeyTooLong { dict, .. }) if dict == "d"), "{refused:?}");
+    assert_eq!(keys(&dict), ["a/long"]);
 }
 
 #[test]

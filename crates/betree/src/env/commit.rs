@@ -73,14 +73,17 @@ impl Env {
         self.throttle(batch.bytes())?;
         let claim = Claim::of(batch, self.engine.room().reserve_bytes());
         let first_msn = if batch.clones() > 0 {
-            let mut committed = self.commit_ranges(batch, &claim);
+            let mut committed = self.commit_ranges(batch, &claim, footprint, since);
             if matches!(committed, Err(Error::NoSpace)) {
                 self.make_room(&claim)?;
-                committed = self.commit_ranges(batch, &claim);
+                committed = self.commit_ranges(batch, &claim, footprint, since);
             }
             // It has brought memtables to the trees; other threads may wait for that.
             self.scheduler.tell_done(None);
-            committed?
+            match committed? {
+                Ok(first_msn) => first_msn,
+                Err(changed) => return Ok(Err(changed)),
+            }
         } else {
             let mut commit = self.lock_with_room(&claim)?;
             self.writable(&commit)?;
@@ -112,13 +115,26 @@ impl Env {
 
     /// Commits a batch with clones. All earlier changes are brought to the roots, where the range changes of
     /// the batch take effect; its other changes go to the memtables as usual. Returns the number of the first
-    /// change.
-    fn commit_ranges(&self, batch: &Batch, claim: &Claim) -> Result<Msn> {
+    /// change, or what is known of the footprint as [`commit_since`](Env::commit_since) does.
+    fn commit_ranges(
+        &self,
+        batch: &Batch,
+        claim: &Claim,
+        footprint: &Footprint,
+        since: Msn,
+    ) -> Result<core::result::Result<Msn, Since>> {
         let (record, count) = batch.ranges_first()?;
         invariant!(count > 0, "a batch with clones has changes of ranges");
         let most = batch.clone_key_bytes_max();
         let engine = &self.engine;
-        let expected_msn = self.commit.lock().next_msn;
+        let expected_msn = {
+            let commit = self.commit.lock();
+            match engine.changed_since(footprint, since) {
+                Since::Unchanged => {}
+                changed => return Ok(Err(changed)),
+            }
+            commit.next_msn
+        };
         engine.freeze(true);
         engine.absorb_all()?;
         // Messages that earlier clones brought to the roots must not pile up there.
@@ -133,6 +149,10 @@ impl Env {
         if first_msn != expected_msn {
             // Others have committed meanwhile.
             drop(prepared);
+            match engine.changed_since(footprint, since) {
+                Since::Unchanged => {}
+                changed => return Ok(Err(changed)),
+            }
             engine.freeze(true);
             engine.absorb_at_roots(&structures)?;
             prepared = prepare(first_msn)?;
@@ -152,7 +172,7 @@ impl Env {
         drop(structures);
         installed.iter().for_each(Installed::send);
         self.scheduler.call();
-        Ok(first_msn)
+        Ok(Ok(first_msn))
     }
 
     pub(super) fn writable(&self, commit: &Committer) -> Result<()> {

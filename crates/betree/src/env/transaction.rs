@@ -21,12 +21,17 @@ use crate::key::Cut;
 use crate::memtable::Found;
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
-use crate::transaction::{Footprint, Layer, Newer, Overlay, Since};
+use crate::transaction::{
+    Footprint, Layer, Newer, Overlay, OwnClone, SavepointId, Since, SourceStays, batch_of,
+};
 use crate::tree::{Cursor, Tree};
 pub use reads::TransactionCursor;
 
 /// The part of the cache that the private changes of a transaction may take.
 const PRIVATE_PARTS: usize = 16;
+/// The most clones of a transaction, and the most parts of them in one dictionary: each is a layer to read
+/// through, and each part is captured when it commits.
+const CLONES_MAX: usize = 64;
 
 /// What a commit checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,10 +69,9 @@ pub struct Conflict {
 
 type Predicate = Box<dyn Fn(Option<&[u8]>) -> bool + Send + Sync>;
 
-/// A place in a transaction to which it can [return](Transaction::roll_back): the number of its layer, which
-/// is never the first.
+/// A place in a transaction to which it can [return](Transaction::roll_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint(usize);
+pub struct Savepoint(SavepointId);
 
 /// Reads of one moment, and changes that nobody else sees before [`commit`](Transaction::commit). Dropping it
 /// drops the changes.
@@ -77,6 +81,7 @@ pub struct Transaction {
     view: View,
     isolation: Isolation,
     layers: Vec<Layer>,
+    savepoints: SavepointId,
     /// What was read.
     reads: Mutex<Footprint>,
     expected: Vec<(DictId, Vec<u8>, Predicate)>,
@@ -108,6 +113,7 @@ impl Env {
             view: View::of(self.clone(), live),
             isolation,
             layers: Vec::from([Layer::default()]),
+            savepoints: 0,
             reads: Mutex::default(),
             expected: Vec::new(),
         }
@@ -137,9 +143,12 @@ impl Transaction {
     /// # Errors
     /// [`Error::ViewEnded`], the device's, or corruption.
     pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let is_own = !matches!(self.overlay(dict).get(key, &mut Vec::new()), Found::Open);
-        if !is_own && self.isolation == Isolation::Serializable {
-            self.reads.lock().add_key(dict, key);
+        let overlay = self.overlay(dict);
+        if self.isolation == Isolation::Serializable
+            && matches!(overlay.get(key, &mut Vec::new()), Found::Open)
+            && let Some(source) = overlay.source(key)
+        {
+            self.reads.lock().add_key(dict, &source);
         }
         let counters = &self.env().engine.counters;
         counters.point_queries.fetch_add(1, Ordering::Relaxed);
@@ -152,11 +161,17 @@ impl Transaction {
         let queries = &self.env().engine.counters.range_queries;
         let cursor = Cursor::new(self.tree(dict).ok(), lo.clone(), hi.clone(), queries);
         let noted = (self.isolation == Isolation::Serializable).then_some(&self.reads);
-        TransactionCursor::new(cursor, noted, dict, lo, hi)
+        TransactionCursor::new(cursor, noted, self.overlay(dict), dict, (lo, hi))
     }
 
     /// The layer that takes changes.
     fn change(&mut self, dict: DictId, bytes: usize) -> Result<&mut Layer> {
+        self.check_room(dict, bytes)?;
+        self.layers.last_mut().ok_or_else(|| internal!("a transaction has a layer until it commits"))
+    }
+
+    /// Refuses a change of a dictionary that makes the transaction too large.
+    fn check_room(&self, dict: DictId, bytes: usize) -> Result<()> {
         if usize::from(dict.0) >= self.env().engine.dicts.len() {
             return Err(Error::NoSuchDictionary { id: dict.0 });
         }
@@ -167,7 +182,7 @@ impl Transaction {
             let (bytes, limit_bytes) = (bytes as u64, limit_bytes as u64);
             return Err(Error::TooLarge { what: "a transaction", bytes, limit_bytes });
         }
-        self.layers.last_mut().ok_or_else(|| internal!("a transaction has a layer until it commits"))
+        Ok(())
     }
 
     /// Sets the value of a key.
@@ -227,9 +242,72 @@ impl Transaction {
     pub fn delete_range(&mut self, dict: DictId, lo: &Cut, hi: &Cut) -> Result<()> {
         if lo < hi {
             let layer = self.change(dict, lo.bytes().len() + hi.bytes().len())?;
+            if layer.clones_without(dict, lo, hi) > CLONES_MAX {
+                return Err(Error::TooManyClones { limit: CLONES_MAX });
+            }
             layer.delete_range(dict, lo, hi);
             layer.writes.add_range(dict, lo.clone(), hi.clone());
         }
+        Ok(())
+    }
+
+    /// Replaces all keys with the prefix `to` by those with the prefix `from`, as the transaction sees them,
+    /// at a cost that does not depend on their number but on that of its own changes. The source must be
+    /// unchanged when the transaction commits, with snapshot isolation too.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// # let env = std::sync::Arc::new(env);
+    /// use betree::{DictId, Isolation, Outcome};
+    ///
+    /// let mut transaction = env.begin(Isolation::Snapshot);
+    /// transaction.put(DictId(0), b"draft/1", b"text")?;
+    /// transaction.clone_range(DictId(0), b"draft/", b"published/")?;
+    /// transaction.put(DictId(0), b"draft/1", b"changed")?;
+    /// assert_eq!(transaction.get(DictId(0), b"published/1")?.as_deref(), Some(&b"text"[..]));
+    /// assert!(matches!(transaction.commit()?, Outcome::Committed(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TooManyClones`]; as [`put`](Transaction::put).
+    pub fn clone_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) -> Result<()> {
+        self.push_clone(dict, [from, to], SourceStays::Yes)
+    }
+
+    /// As [`clone_range`](Transaction::clone_range), and removes all keys with the prefix `from`, except the
+    /// new ones. A range that is renamed to itself stays.
+    ///
+    /// # Errors
+    /// As [`clone_range`](Transaction::clone_range).
+    pub fn rename_range(&mut self, dict: DictId, from: &[u8], to: &[u8]) -> Result<()> {
+        self.push_clone(dict, [from, to], SourceStays::No)
+    }
+
+    fn push_clone(&mut self, dict: DictId, [from, to]: [&[u8]; 2], source_stays: SourceStays) -> Result<()> {
+        self.check_room(dict, 0)?;
+        if from == to {
+            return Ok(());
+        }
+        let clone = OwnClone::of(&self.layers, dict, [from, to], source_stays)?;
+        self.check_room(dict, clone.bytes())?;
+        let layers = self.layers.iter().filter(|layer| layer.replaced.is_some()).count();
+        if layers == CLONES_MAX || clone.clones() > CLONES_MAX {
+            return Err(Error::TooManyClones { limit: CLONES_MAX });
+        }
+        let env = self.env().clone();
+        let below = self.layers.last().map(Layer::over).unwrap_or_default();
+        let layer = clone.into_layer(below, &*env.engine.store.upsert);
+        if source_stays == SourceStays::No {
+            let (lo, hi) = (Cut::before(from), Cut::after(from));
+            let layer = self.change(dict, lo.bytes().len() + hi.bytes().len())?;
+            layer.delete_range(dict, &lo, &hi);
+            layer.writes.add_range(dict, lo, hi);
+        }
+        self.layers.push(layer);
         Ok(())
     }
 
@@ -262,35 +340,57 @@ impl Transaction {
 
     /// A place to return to.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.layers.push(Layer::default());
-        Savepoint(self.layers.len() - 1)
+        self.savepoints += 1;
+        self.push_layer_behind(self.savepoints);
+        Savepoint(self.savepoints)
+    }
+
+    fn push_layer_behind(&mut self, savepoint: SavepointId) {
+        let mut layer = self.layers.last().map(Layer::over).unwrap_or_default();
+        layer.savepoint = Some(savepoint);
+        self.layers.push(layer);
     }
 
     /// Drops the changes since a savepoint, which stays. What was read since then still counts as read. A
-    /// savepoint behind one that was returned to has ended: returning to it drops nothing more.
+    /// savepoint behind one that was returned to has ended: returning to it drops nothing.
     pub fn roll_back(&mut self, to: Savepoint) {
+        let Some(place) = self.layers.iter().position(|layer| layer.savepoint == Some(to.0)) else { return };
         if planted::is(Bug::RolledBackChangesCommitted) {
             return;
         }
-        self.layers.truncate(to.0);
-        self.layers.push(Layer::default());
+        if planted::is(Bug::RolledBackClonesSeen) {
+            self.push_layer_behind(to.0);
+            self.layers.drain(place..self.layers.len() - 1);
+            return;
+        }
+        self.layers.truncate(place);
+        self.push_layer_behind(to.0);
     }
 
     /// All changes, and what must not have changed since the transaction began.
-    fn take_changes(&mut self) -> (Batch, Footprint) {
-        let mut layers =
-            core::mem::take(&mut self.layers).into_iter().filter(|layer| !layer.batch.is_empty());
+    fn take_changes(&mut self) -> Result<(Batch, Footprint)> {
+        let mut layers = core::mem::take(&mut self.layers);
+        let with_clones = match layers.iter().any(|layer| layer.replaced.is_some()) {
+            true => Some(batch_of(&layers)?),
+            false => None,
+        };
+        layers.retain(|layer| layer.replaced.is_some() || !layer.batch.is_empty());
+        let mut layers = layers.into_iter();
         let first = layers.next().unwrap_or_default();
-        let (mut batch, mut writes) = (first.batch, first.writes);
-        for mut layer in layers {
-            batch.append(&layer.batch);
-            writes.keys.append(&mut layer.writes.keys);
-            writes.ranges.append(&mut layer.writes.ranges);
+        let (mut batch, mut writes, mut sources) = (first.batch, first.writes, first.sources);
+        for layer in layers {
+            if with_clones.is_none() {
+                batch.append(&layer.batch);
+            }
+            writes.append(layer.writes);
+            sources.append(layer.sources);
         }
-        match self.isolation {
-            Isolation::Snapshot => (batch, writes),
-            Isolation::Serializable => (batch, core::mem::take(&mut *self.reads.lock())),
-        }
+        let mut depends = match self.isolation {
+            Isolation::Snapshot => writes,
+            Isolation::Serializable => core::mem::take(&mut *self.reads.lock()),
+        };
+        depends.append(sources);
+        Ok((with_clones.unwrap_or(batch), depends))
     }
 
     /// Makes the changes seen, all or none.
@@ -299,7 +399,7 @@ impl Transaction {
     /// Those of [`Env::commit`], and of reading where the transaction is older than the memory of recent
     /// changes; nothing was changed.
     pub fn commit(mut self) -> Result<Outcome> {
-        let (batch, mut footprint) = self.take_changes();
+        let (batch, mut footprint) = self.take_changes()?;
         if batch.is_empty() {
             return Ok(Outcome::Committed(self.view.last_change()));
         }

@@ -38,6 +38,12 @@ impl Footprint {
         }
     }
 
+    /// Adds all of another one.
+    pub fn append(&mut self, mut other: Footprint) {
+        self.keys.append(&mut other.keys);
+        self.ranges.append(&mut other.ranges);
+    }
+
     /// Whether it depends on nothing.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.ranges.is_empty()

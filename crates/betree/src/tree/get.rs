@@ -60,17 +60,18 @@ impl Tree<'_> {
             Found::Open => {}
             found => return Ok((found, None)),
         }
+        let Some(key) = self.overlay.source(key) else { return Ok((Found::Absent, None)) };
         let state = self.dict.state.read();
         self.at.refuse_if_ended()?;
         for memtable in state.memtables(&self.at) {
-            match memtable.get(key, self.at.msn, pending) {
+            match memtable.get(&key, self.at.msn, pending) {
                 Found::Open => {}
                 found => return Ok((found, None)),
             }
         }
         let mut path = Path { pieces: Vec::new(), missing: None };
         let mut id = state.root_at(&self.at);
-        let mut key = key.to_vec();
+        let mut key = key.into_owned();
         let mut visited = 0;
         loop {
             let Some(node) = state.node_at(id, &self.at) else {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::key::Cut;
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
-use crate::transaction::Footprint;
+use crate::transaction::{Footprint, Overlay};
 use crate::tree::Cursor;
 
 /// A [`Cursor`] of a transaction. The range from the place where it was put to the last pair that it
@@ -15,6 +15,8 @@ pub struct TransactionCursor<'t> {
     cursor: Cursor<'t>,
     /// Where to note; `None` if nothing depends on reads.
     reads: Option<&'t Mutex<Footprint>>,
+    /// The transaction's own changes, by which what it reads may stand elsewhere in its view.
+    overlay: Overlay<'t>,
     dict: DictId,
     lo: Cut,
     hi: Cut,
@@ -27,17 +29,21 @@ impl<'t> TransactionCursor<'t> {
     pub(super) fn new(
         cursor: Cursor<'t>,
         reads: Option<&'t Mutex<Footprint>>,
+        overlay: Overlay<'t>,
         dict: DictId,
-        lo: Cut,
-        hi: Cut,
+        (lo, hi): (Cut, Cut),
     ) -> TransactionCursor<'t> {
         let (from, to) = (lo.clone(), lo.clone());
-        TransactionCursor { cursor, reads, dict, lo, hi, from, to }
+        TransactionCursor { cursor, reads, overlay, dict, lo, hi, from, to }
     }
 
     fn note(&mut self) {
-        if let Some(reads) = self.reads {
-            reads.lock().add_range(self.dict, self.from.clone(), self.to.clone());
+        if let Some(reads) = self.reads
+            && self.from < self.to
+        {
+            let sources = self.overlay.sources(&self.from, &self.to);
+            let mut reads = reads.lock();
+            sources.into_iter().for_each(|(lo, hi)| reads.add_range(self.dict, lo, hi));
         }
     }
 

@@ -1,3 +1,5 @@
+mod clones;
+
 use alloc::format;
 use alloc::string::String;
 

@@ -12,13 +12,14 @@ use super::super::{Tree, astray};
 use super::message_iter::{MessageIter, Points, Window};
 use super::walk::{Direction, LeafPlace, Level, Stop, Walk};
 use crate::error::Result;
-use crate::key::Cut;
+use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Kind, Msn, Point, RangeDelete};
 use crate::node::Basement;
 use crate::node_id::NodeId;
 use crate::run::Run;
 use crate::store::{LEAVES_AHEAD, Request};
+use crate::transaction::{Leads, Stretch};
 use crate::upsert::fold;
 
 /// A chunk takes at most as many messages of one memtable as a basement holds messages of this size, in
@@ -163,8 +164,12 @@ impl Tree<'_> {
         chunk: &mut Chunk,
         gone: &mut Option<NodeId>,
     ) -> Result<bool> {
-        let (Walk { mut window, levels, mut stop }, mut sources) = self.look_around(scope, at, direction)?;
-        if let Stop::Leaf(place) = &stop {
+        let stretch = self.overlay.around(at, direction == Direction::Backward);
+        let (Walk { mut window, levels, mut stop }, mut sources) =
+            self.look_around(scope, at, direction, &stretch)?;
+        if let Stop::Leaf(place) = &stop
+            && stretch.leads == Leads::Here
+        {
             // The read below reports errors of the basement wanted now; those of others wait for their
             // readers.
             let _ = self.read_ahead(place, scope, at, direction);
@@ -202,31 +207,52 @@ impl Tree<'_> {
     }
 
     /// The walk to a place and the memtables' messages around it, as of one moment.
-    fn look_around(&self, scope: &Scope, at: &Cut, direction: Direction) -> Result<(Walk, Vec<MessageIter>)> {
+    fn look_around(
+        &self,
+        scope: &Scope,
+        at: &Cut,
+        direction: Direction,
+        stretch: &Stretch,
+    ) -> Result<(Walk, Vec<MessageIter>)> {
+        let is_backward = direction == Direction::Backward;
         let state = self.dict.state.read();
         self.at.refuse_if_ended()?;
-        let mut walk = self.walk(&state, at, direction);
-        let ahead = scope.ahead(at, direction);
-        walk.window.meet(&ahead.lo, &ahead.hi);
+        // What a range delete may widen the chunk to.
+        let mut bounds = scope.ahead(at, direction);
+        bounds.meet(&stretch.lo, &stretch.hi);
+        let own = self.overlay.memtables_around(at, is_backward, |lo, hi| bounds.meet(lo, hi));
+        let mut walk = self.walk_in(&state, at, direction, stretch.clone());
+        walk.window.meet(&bounds.lo, &bounds.hi);
         let small = (self.geometry.basement_bytes / SMALL_MESSAGE_BYTES) as usize;
         let points_max = small.clamp(1, MEMTABLE_POINTS_MAX);
-        let own = || self.overlay.memtables().map(|memtable| (memtable, Msn::MAX));
-        let memtables = || own().chain(state.memtables(&self.at).map(|memtable| (memtable, self.at.msn)));
+        let here = Translation::default();
+        let leads = match &stretch.leads {
+            Leads::Here => Some(&here),
+            Leads::To(down) => Some(down),
+            Leads::Nowhere => None,
+        };
+        let memtables = || {
+            let of_view = leads.into_iter().flat_map(|down| {
+                state.memtables(&self.at).map(move |memtable| (memtable, self.at.msn, down))
+            });
+            own.iter().map(|memtable| (*memtable, Msn::MAX, &here)).chain(of_view)
+        };
         let mut memtables_left = usize::MAX;
         // A range delete that hides the whole window makes the walk needless: the chunk ends with the range.
-        let hiding = (1..).zip(memtables()).find_map(|(number, (memtable, moment))| {
-            let range = memtable.range_around(at, direction == Direction::Backward, moment)?;
-            let hides = range.lo <= walk.window.lo && range.hi >= walk.window.hi;
-            hides.then_some((number, range))
+        let hiding = (1..).zip(memtables()).find_map(|(number, (memtable, moment, down))| {
+            let range = memtable.range_around(&down.cut(at), is_backward, moment)?;
+            let part = range.clip(&down.cut(&bounds.lo), &down.cut(&bounds.hi))?;
+            let part = part.translate(&down.inverse(bounds.lo.bytes()));
+            let hides = part.lo <= walk.window.lo && part.hi >= walk.window.hi;
+            hides.then_some((number, part))
         });
-        if let Some((number, range)) = hiding {
+        if let Some((number, part)) = hiding {
             memtables_left = number;
-            walk = Walk { window: ahead, levels: Vec::new(), stop: Stop::Nothing };
-            walk.window.meet(&range.lo, &range.hi);
+            walk = Walk::of_nothing(part.lo, part.hi);
         }
         let mut sources: Vec<MessageIter> = Vec::new();
-        for (memtable, moment) in memtables().take(memtables_left) {
-            sources.push(copy_memtable(memtable, moment, direction, points_max, &mut walk.window));
+        for (memtable, moment, down) in memtables().take(memtables_left) {
+            sources.push(copy_memtable(memtable, moment, down, direction, points_max, &mut walk.window));
         }
         Ok((walk, sources))
     }
@@ -394,39 +420,45 @@ impl Tree<'_> {
     }
 }
 
-/// The messages of a memtable in the window; the window is narrowed if they are many.
+/// The messages of a memtable in the window, which `down` translates to the memtable's keys; the window is
+/// narrowed if they are many.
 fn copy_memtable(
     memtable: &Memtable,
     moment: Msn,
+    down: &Translation,
     direction: Direction,
     points_max: usize,
     window: &mut Window,
 ) -> MessageIter {
+    let up = down.inverse(window.lo.bytes());
     let mut points: Vec<(Vec<u8>, u64, Kind, Vec<u8>)> = Vec::new();
     let mut keep = |point: Point<'_>| -> Option<Vec<u8>> {
-        let known = points.last().is_some_and(|last| *last.0 == *point.key);
+        let key = up.key(&point.key);
+        let known = points.last().is_some_and(|last| *last.0 == *key);
         if points.len() >= points_max && !known {
-            return Some(point.key.into_owned());
+            return Some(key.into_owned());
         }
-        points.push((point.key.into_owned(), point.msn, point.kind, point.value.to_vec()));
+        points.push((key.into_owned(), point.msn, point.kind, point.value.to_vec()));
         None
     };
+    let (lo, hi) = (down.cut(&window.lo), down.cut(&window.hi));
     match direction {
         Direction::Forward => {
-            let too_many = memtable.points_within(&window.lo, &window.hi, moment).find_map(&mut keep);
+            let too_many = memtable.points_within(&lo, &hi, moment).find_map(&mut keep);
             if let Some(key) = too_many {
                 window.hi = Cut::before(key);
             }
         }
         Direction::Backward => {
-            let too_many = memtable.points_within(&window.lo, &window.hi, moment).rev().find_map(&mut keep);
+            let too_many = memtable.points_within(&lo, &hi, moment).rev().find_map(&mut keep);
             if let Some(key) = too_many {
                 window.lo = Cut::just_after(&key);
             }
             points.reverse();
         }
     }
-    let ranges = memtable.ranges_within(&window.lo, &window.hi, moment);
+    let ranges = memtable.ranges_within(&down.cut(&window.lo), &down.cut(&window.hi), moment);
+    let ranges = ranges.iter().map(|range| range.translate(&up)).collect();
     MessageIter::new(Points::Copied { points, next: 0 }, ranges)
 }
 

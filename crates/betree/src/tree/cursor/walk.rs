@@ -11,6 +11,7 @@ use crate::key::{Cut, Translation};
 use crate::message::Goto;
 use crate::node::{Body, Edge, Node};
 use crate::node_id::NodeId;
+use crate::transaction::{Leads, Stretch};
 use crate::views::Moment;
 
 /// Which way a cursor looks from its place.
@@ -22,11 +23,19 @@ pub(super) enum Direction {
 
 /// The result of a walk, as of one moment.
 pub(super) struct Walk {
-    /// The keys around the place that have the same way down, in the dictionary's coordinates.
+    /// The keys around the place that have the same way down, in the coordinates of the reader: the
+    /// dictionary's, unless a transaction's own clones translate them.
     pub window: Window,
     /// The partitions on the way, from the root down.
     pub levels: Vec<Level>,
     pub stop: Stop,
+}
+
+impl Walk {
+    /// A walk that found that a window has nothing.
+    pub fn of_nothing(lo: Cut, hi: Cut) -> Walk {
+        Walk { window: Window { lo, hi }, levels: Vec::new(), stop: Stop::Nothing }
+    }
 }
 
 /// Where a walk ended.
@@ -43,7 +52,7 @@ pub(super) enum Stop {
 /// A partition or basement on the way, with the coordinates of its node.
 pub(super) struct Level {
     pub piece: Arc<Piece>,
-    /// From the node's coordinates to the dictionary's.
+    /// From the node's coordinates to the reader's.
     pub up: Translation,
     /// The cursor's place in the node's coordinates.
     pub at: Cut,
@@ -56,7 +65,7 @@ pub(super) struct LeafPlace {
     pub leaf: Arc<Node>,
     /// The basement's index in the leaf.
     pub index: usize,
-    /// The leaf's end, in the dictionary's coordinates.
+    /// The leaf's end, in the reader's coordinates.
     pub end: Cut,
     pub basement: Level,
 }
@@ -64,27 +73,46 @@ pub(super) struct LeafPlace {
 impl Tree<'_> {
     /// Walks from the root towards a place, through the nodes in memory.
     pub(super) fn walk(&self, state: &DictState, at: &Cut, direction: Direction) -> Walk {
-        let mut window = Window { lo: Cut::LOW, hi: Cut::HIGH };
+        self.walk_in(state, at, direction, Stretch::all())
+    }
+
+    /// As [`walk`](Tree::walk), for a place in a stretch of keys: all but the nodes' own coordinates are the
+    /// reader's.
+    pub(super) fn walk_in(
+        &self,
+        state: &DictState,
+        at: &Cut,
+        direction: Direction,
+        stretch: Stretch,
+    ) -> Walk {
+        let down = match stretch.leads {
+            Leads::Here => Translation::default(),
+            Leads::To(down) => down,
+            Leads::Nowhere => return Walk::of_nothing(stretch.lo, stretch.hi),
+        };
+        let mut window = Window { lo: stretch.lo, hi: stretch.hi };
         let mut levels = Vec::new();
-        let stop = descend(state, &self.at, at, direction, &mut window, &mut levels);
+        let stop = descend(state, &self.at, at, direction, &down, &mut window, &mut levels);
         Walk { window, levels, stop }
     }
 }
 
-/// Narrows the window and adds the levels down to where the walk ends.
+/// Narrows the window and adds the levels down to where the walk ends. `down` leads from the reader's
+/// coordinates to the root's.
 fn descend(
     state: &DictState,
     moment: &Moment<'_>,
     at: &Cut,
     direction: Direction,
+    down: &Translation,
     window: &mut Window,
     levels: &mut Vec<Level>,
 ) -> Stop {
     let mut id = state.root_at(moment);
-    let mut up = Translation::default();
-    let mut place = at.clone();
+    let mut up = down.inverse(window.lo.bytes());
+    let mut place = down.cut(at);
     // The window in the coordinates of the node at hand.
-    let mut here = Window { lo: Cut::LOW, hi: Cut::HIGH };
+    let mut here = Window { lo: down.cut(&window.lo), hi: down.cut(&window.hi) };
     loop {
         let Some(node) = state.node_at(id, moment) else { return Stop::Missing(id) };
         if here.lo < node.lo || here.hi > node.hi {
