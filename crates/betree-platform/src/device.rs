@@ -4,6 +4,24 @@
 /// multiples of it.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// One of several reads that are made together: see [`Device::read_many`].
+pub struct Read<'b> {
+    /// Byte offset on the device, a multiple of [`BLOCK_BYTES`].
+    pub offset: u64,
+    /// Where the bytes go; its length is a multiple of [`BLOCK_BYTES`].
+    pub buf: &'b mut [u8],
+    /// Whether it was made: until then it is an error. After an error `buf` is unspecified.
+    pub result: Result<(), DeviceError>,
+}
+
+impl<'b> Read<'b> {
+    /// A read that is to be made.
+    pub fn new(offset: u64, buf: &'b mut [u8]) -> Read<'b> {
+        let len = buf.len() as u64;
+        Read { offset, buf, result: Err(DeviceError { op: DeviceOp::Read, offset, len, errno: EIO }) }
+    }
+}
+
 /// A disk: a fixed number of bytes that are read and written in blocks.
 ///
 /// Assumptions of the engine: later reads see a write that has returned; writes before a
@@ -15,6 +33,14 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The device's own, with the place; `buf` is then unspecified.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Makes several reads, in any order or at the same time, and sets the result of each: one that fails
+    /// hinders no other. A device that stands before another should pass them on together.
+    fn read_many(&self, reads: &mut [Read<'_>]) {
+        for read in reads {
+            read.result = self.read_at(read.offset, read.buf);
+        }
+    }
 
     /// Writes `buf` at byte `offset`. Both are multiples of [`BLOCK_BYTES`].
     ///
@@ -60,6 +86,8 @@ pub enum DeviceOp {
     Discard,
 }
 
+/// Linux's error number for a device that failed.
+const EIO: i32 = 5;
 /// Linux's error numbers for a full disk and a full quota.
 const ENOSPC: i32 = 28;
 const EDQUOT: i32 = 122;

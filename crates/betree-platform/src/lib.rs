@@ -29,5 +29,5 @@ pub fn is_unwinding() -> bool {
 
 pub use aligned::AlignedBuf;
 pub use codec::Codec;
-pub use device::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+pub use device::{BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 pub use platform::Platform;

@@ -13,6 +13,8 @@ use crate::transactions::ModelTransaction;
 
 /// The most pieces of background work in a row: more count as an endless loop.
 const PUMPS_MAX: usize = 100_000;
+/// How many pairs are read at once, beside the key of a step.
+const KEYS_AT_ONCE: usize = 20;
 /// The id of every volume, fixed so that runs repeat.
 const VOLUME_ID: [u8; 16] = *b"a simulated disk";
 
@@ -111,7 +113,10 @@ impl Runner {
     pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
         match step {
             Step::Commit(changes) => self.commit(changes),
-            Step::Get(dict, key) => self.get(*dict, key),
+            Step::Get(dict, key) => {
+                self.get(*dict, key)?;
+                self.get_many(*dict, key)
+            }
             Step::Walk(dict, lo, hi, moves) => self.walk(*dict, lo, hi, moves),
             Step::Sync => {
                 self.env()?.sync()?;
@@ -139,7 +144,8 @@ impl Runner {
             Step::GetInView(which, dict, key) => match self.view(*which) {
                 Some((view, then)) => {
                     compare_value(*dict, key, view.get(*dict, key)?, then.dict(*dict).get(key))
-                        .map_err(|error| Failure::Wrong(format!("in {view:?}: {error}")))
+                        .map_err(|error| Failure::Wrong(format!("in {view:?}: {error}")))?;
+                    compare_many(then, *dict, key, |keys| view.get_many(*dict, keys))
                 }
                 None => Ok(()),
             },
@@ -304,6 +310,12 @@ impl Runner {
         compare_value(dict, key, found, should).map_err(Failure::Wrong)
     }
 
+    /// Reads a key together with others around it.
+    fn get_many(&self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
+        let env = self.env()?;
+        compare_many(self.history.latest(), dict, key, |keys| env.get_many(dict, keys))
+    }
+
     fn walk(&mut self, dict: DictId, lo: &Cut, hi: &Cut, moves: &[Move]) -> Result<(), Failure> {
         // The cursor borrows the environment and commits borrow all of self, so it steps out meanwhile.
         let env = self.env.take().ok_or_else(|| Failure::Wrong("the volume is not open".into()))?;
@@ -393,6 +405,30 @@ fn compare_value(
     }
     let value = |value: Option<&Vec<u8>>| value.map_or("absent".into(), |value| show(value));
     Err(format!("{dict:?}: get {} gives {}, should be {}", show(key), value(is.as_ref()), value(should)))
+}
+
+/// Reads a key, absent neighbours and pairs behind it at once, out of order and one of them twice, and
+/// compares the values.
+pub(crate) fn compare_many(
+    should: &ModelEnv,
+    dict: DictId,
+    key: &[u8],
+    get_many: impl FnOnce(&[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, Error>,
+) -> Result<(), Failure> {
+    let map = should.dict(dict);
+    let every = map.len() / KEYS_AT_ONCE + 1;
+    let mut keys: Vec<Vec<u8>> =
+        map.range(key.to_vec()..).map(|(key, _)| key.clone()).step_by(every).collect();
+    keys.extend([[key, &[0]].concat(), key.to_vec(), [key, &[0xff]].concat(), key.to_vec()]);
+    keys.reverse();
+    let found = get_many(&keys)?;
+    if found.len() != keys.len() {
+        return wrong(format!("{} values for {} keys", found.len(), keys.len()));
+    }
+    keys.iter().zip(found).try_for_each(|(key, found)| {
+        let compared = compare_value(dict, key, found, map.get(key));
+        compared.map_err(|error| Failure::Wrong(format!("of several keys: {error}")))
+    })
 }
 
 fn compare_pair(is: Option<(&[u8], &[u8])>, should: Option<(&[u8], &[u8])>) -> Result<(), String> {

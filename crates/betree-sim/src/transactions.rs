@@ -327,6 +327,21 @@ impl ModelTransaction {
         if let Some(source) = self.source_of(dict, key) {
             self.reads.push(Part::Key(dict, source));
         }
+        self.get_near(dict, key)
+    }
+
+    /// Reads a key together with one that is mostly absent.
+    fn get_near(&mut self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
+        let near = [key, &[0]].concat();
+        let keys = [near.as_slice(), key];
+        let found = self.transaction.get_many(dict, &keys)?;
+        let should = keys.map(|key| self.seen.dict(dict).get(key).cloned());
+        if found != should {
+            return wrong(format!("{:?}: {dict:?}: get_many at {} is wrong", self.transaction, show(key)));
+        }
+        if let Some(source) = self.source_of(dict, &near) {
+            self.reads.push(Part::Key(dict, source));
+        }
         Ok(())
     }
 

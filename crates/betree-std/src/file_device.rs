@@ -9,16 +9,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use betree_platform::aligned::is_aligned;
-use betree_platform::{AlignedBuf, BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{AlignedBuf, BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::open_error::OpenError;
 use crate::seek_detector::SeekDetector;
+use crate::side_by_side::side_by_side;
 
 /// The most that is copied through a bounce buffer at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
+/// The most reads of one call that are in flight at the same time.
+const READS_IN_FLIGHT_MAX: usize = 16;
 /// How often [`FileDevice::open_waiting`] tries again.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -304,6 +307,12 @@ impl Device for FileDevice {
         read().map_err(|e| device_error(DeviceOp::Read, offset, len, &e))?;
         self.seek_detector.was_read(offset, len as usize, began.elapsed());
         Ok(())
+    }
+
+    fn read_many(&self, reads: &mut [Read<'_>]) {
+        side_by_side(reads.iter_mut(), READS_IN_FLIGHT_MAX, |read| {
+            read.result = self.read_at(read.offset, read.buf);
+        });
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {

@@ -7,6 +7,7 @@ mod file_device;
 mod open_error;
 mod platform;
 mod seek_detector;
+mod side_by_side;
 mod watch;
 mod workers;
 mod zstd;

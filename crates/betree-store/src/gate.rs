@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 use parking_lot::Mutex;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -77,19 +77,33 @@ impl Waiting {
         let from = usize::try_from((number * BLOCK).checked_sub(*offset)?).ok()?;
         bytes.get(from..from + BLOCK_BYTES)
     }
+
+    /// Puts the blocks that wait over what was read at `offset`.
+    fn copy_to(&self, offset: u64, buf: &mut [u8]) {
+        for (number, block) in (offset / BLOCK..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
+            if let Some(bytes) = self.block(number) {
+                block.copy_from_slice(bytes);
+            }
+        }
+    }
 }
 
 impl Device for Gate {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.device.read_at(offset, buf)?;
         if let Some(waiting) = self.waiting() {
-            for (number, block) in (offset / BLOCK..).zip(buf.chunks_exact_mut(BLOCK_BYTES)) {
-                if let Some(bytes) = waiting.block(number) {
-                    block.copy_from_slice(bytes);
-                }
-            }
+            waiting.copy_to(offset, buf);
         }
         Ok(())
+    }
+
+    fn read_many(&self, reads: &mut [Read<'_>]) {
+        self.device.read_many(reads);
+        if let Some(waiting) = self.waiting() {
+            for Read { offset, buf, .. } in reads.iter_mut().filter(|read| read.result.is_ok()) {
+                waiting.copy_to(*offset, buf);
+            }
+        }
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
@@ -128,6 +142,8 @@ impl Device for Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
+
     use betree_std::FileDevice;
     use seeded::Rng;
 
@@ -160,16 +176,70 @@ mod tests {
                 gate.write_at(from as u64, &bytes).unwrap();
                 expected[from..from + bytes.len()].copy_from_slice(&bytes);
             };
+            let read_together = |gate: &Gate| {
+                let mut bytes = vec![0; BLOCKS * BLOCK_BYTES];
+                let (a, b) = bytes.split_at_mut(5 * BLOCK_BYTES);
+                let mut reads = [Read::new(5 * BLOCK, b), Read::new(0, a)];
+                gate.read_many(&mut reads);
+                reads.iter().for_each(|read| read.result.unwrap());
+                bytes
+            };
             for _ in 0..10 {
                 write(&mut rng, &mut expected);
                 gate.sync().unwrap();
-                assert!(image(&gate) == expected, "seed {seed}");
+                assert!(image(&gate) == expected && read_together(&gate) == expected, "seed {seed}");
             }
             assert!(image(&*device) == before, "seed {seed}: something was written");
             assert!(gate.write_at(((BLOCKS - 1) * BLOCK_BYTES) as u64, &[0; 2 * BLOCK_BYTES]).is_err());
             gate.open().unwrap();
             write(&mut rng, &mut expected);
             assert!(image(&gate) == expected && image(&*device) == expected, "seed {seed}");
+            assert!(read_together(&gate) == expected, "seed {seed}");
         }
+    }
+
+    /// Counts calls that read together.
+    struct Counting(AtomicUsize);
+
+    impl Device for Counting {
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), DeviceError> {
+            panic!("reads come together")
+        }
+
+        fn read_many(&self, reads: &mut [Read<'_>]) {
+            self.0.fetch_add(reads.len(), Ordering::SeqCst);
+        }
+
+        fn write_at(&self, _: u64, _: &[u8]) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn len(&self) -> u64 {
+            BLOCK
+        }
+
+        fn seeks(&self) -> bool {
+            false
+        }
+
+        fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn reads_that_come_together_go_on_together() {
+        let device = Arc::new(Counting(AtomicUsize::new(0)));
+        let gate = Gate::before(device.clone());
+        let (mut a, mut b) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
+        let mut reads = [Read::new(0, &mut a), Read::new(0, &mut b)];
+        gate.read_many(&mut reads);
+        assert_eq!(device.0.load(Ordering::SeqCst), 2);
+        // A device that forgets a read has not made it.
+        assert!(reads.iter().all(|read| read.result.is_err()));
     }
 }

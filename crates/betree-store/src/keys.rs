@@ -12,8 +12,6 @@ use std::ops::{Bound, RangeBounds};
 
 use betree::{Cut, DictId};
 
-use crate::error::Result;
-
 /// The one dictionary of the engine.
 pub(crate) const ENGINE_DICT: DictId = DictId(0);
 /// The prefix of the catalogue; no dictionary has it.
@@ -124,27 +122,9 @@ pub(crate) fn key_bytes_max_of_parts(key: &[u8]) -> usize {
     KEY_BYTES_MAX.saturating_sub(PART_TAIL_BYTES + zeros)
 }
 
-/// What a reader returns for several keys, in the order of these; each is read once.
-pub(crate) fn in_order<K: AsRef<[u8]>, V: Clone>(
-    keys: &[K],
-    mut get: impl FnMut(&[u8]) -> Result<Option<V>>,
-) -> Result<Vec<Option<V>>> {
-    let mut order: Vec<(&[u8], usize)> = keys.iter().map(AsRef::as_ref).zip(0..).collect();
-    // In the order of the file, so that what lies together is read once.
-    order.sort_unstable();
-    let mut found: Vec<Option<V>> = vec![None; keys.len()];
-    let mut last: Option<(&[u8], Option<V>)> = None;
-    for (key, place) in order {
-        let value = match last {
-            Some((known, value)) if known == key => value,
-            _ => get(key)?,
-        };
-        if let Some(place) = found.get_mut(place) {
-            place.clone_from(&value);
-        }
-        last = Some((key, value));
-    }
-    Ok(found)
+/// The engine's keys of some of the user's.
+pub(crate) fn pair_keys<K: AsRef<[u8]>>(number: u32, keys: &[K]) -> Vec<Vec<u8>> {
+    keys.iter().map(|key| pair_key(number, key.as_ref())).collect()
 }
 
 /// Some keys of a dictionary.

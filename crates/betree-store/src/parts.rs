@@ -1,6 +1,8 @@
 //! Large values: stored in parts that are committed before the pair that refers to them, so that a reader,
 //! and a crash, meet the old value or the new one, each whole.
 
+use std::ops::Range;
+
 use betree::{Batch, Cut};
 
 use crate::bytes::Value;
@@ -24,6 +26,11 @@ pub const VALUE_BYTES_MAX: usize = 64 << 20;
 /// The largest value that a store keeps whole: two of them fit into a batch.
 pub(crate) fn whole_bytes_max(shared: &Shared) -> usize {
     (shared.env.batch_bytes_max() / 2).min(WHOLE_BYTES_MAX)
+}
+
+/// The length of all parts of a value but the last, in bytes.
+fn part_bytes(shared: &Shared) -> usize {
+    PART_BYTES.min(whole_bytes_max(shared) / 2).max(1)
 }
 
 /// What a put of a large value needs.
@@ -51,7 +58,7 @@ impl Large<'_> {
         catalogue::put_generation(&mut batch, self.generation);
         catalogue::put_entry(&mut batch, &self.dict.name(), &self.dict.entry());
         let batch_bytes_max = shared.env.batch_bytes_max();
-        let part_bytes = PART_BYTES.min(whole_bytes_max(shared) / 2);
+        let part_bytes = part_bytes(shared);
         let mut key = keys::parts_of_value(self.dict.number, self.key, self.generation);
         let prefix_len = key.len();
         for (number, part) in (0_u32..).zip(self.value.chunks(part_bytes)) {
@@ -126,6 +133,58 @@ pub(crate) struct Then<'d> {
     pub number: u32,
     pub name: &'d str,
     pub merge: Option<&'d str>,
+}
+
+/// The values in what was read of keys, in the order of these. The parts of all are read together, by
+/// `get_many`. Where they are not all there, `read_again` decides.
+pub(crate) fn values_of<K: AsRef<[u8]>>(
+    shared: &Shared,
+    dict: Then<'_>,
+    keys: &[K],
+    read: Vec<Option<Vec<u8>>>,
+    get_many: impl FnOnce(&[Vec<u8>]) -> betree::Result<Vec<Option<Vec<u8>>>>,
+    read_again: impl Fn(&[u8], Vec<u8>) -> Result<Option<Value>>,
+) -> Result<Vec<Option<Value>>> {
+    let mut values: Vec<Option<Value>> = Vec::with_capacity(keys.len());
+    let mut in_parts: Vec<(usize, Reference, Range<usize>)> = Vec::new();
+    let mut part_keys: Vec<Vec<u8>> = Vec::new();
+    for (index, (key, read)) in keys.iter().zip(read).enumerate() {
+        values.push(match read.map(Stored::of) {
+            None => None,
+            Some(Stored::Whole(value)) => Some(value.into()),
+            Some(Stored::Unmerged(waiting)) => merged(shared, dict.name, dict.merge, &waiting)?,
+            Some(Stored::Unknown) => return Err(damaged(shared, dict.name, UNKNOWN_FORM)),
+            Some(Stored::Parts(reference)) => {
+                let from = part_keys.len();
+                // A longer one is damaged, and has no parts here.
+                if reference.len <= VALUE_BYTES_MAX as u64 {
+                    let parts = keys::parts_of_value(dict.number, key.as_ref(), reference.generation);
+                    let count = reference.len.div_ceil(part_bytes(shared) as u64) as u32;
+                    part_keys.extend((0..count).map(|part| [&parts[..], &part.to_be_bytes()].concat()));
+                }
+                in_parts.push((index, reference, from..part_keys.len()));
+                None
+            }
+        });
+    }
+    if in_parts.is_empty() {
+        return Ok(values);
+    }
+    let parts = get_many(&part_keys).map_err(|error| shared.error(error))?;
+    for (index, reference, range) in in_parts {
+        let of_value = parts.get(range).unwrap_or_default();
+        let whole: Option<Vec<&[u8]>> = of_value.iter().map(Option::as_deref).collect();
+        let whole = whole.map(|parts| parts.concat()).filter(|value| value.len() as u64 == reference.len);
+        let value = match (whole, keys.get(index)) {
+            (Some(value), _) => Some(value.into()),
+            (None, Some(key)) => read_again(key.as_ref(), reference.stored())?,
+            (None, None) => None,
+        };
+        if let Some(place) = values.get_mut(index) {
+            *place = value;
+        }
+    }
+    Ok(values)
 }
 
 /// The value in what was read of a key, as of one moment, at which `open` reads its parts; `None` if deltas

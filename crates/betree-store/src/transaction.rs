@@ -225,12 +225,19 @@ impl Transaction {
         found.map_or(Ok(None), |read| self.value_of(dict, key, read))
     }
 
-    /// The values of several keys, in the order of these. A key may stand among them more than once.
+    /// The values of several keys, in the order of these, as [`Dict::get_many`]. A key may stand among them
+    /// more than once.
     ///
     /// # Errors
     /// As [`get`](Transaction::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, dict: &Dict, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        keys::in_order(keys, |key| self.get(dict, key))
+        self.attend(dict)?;
+        let (shared, number) = (&self.shared, dict.state.number);
+        let get_many = |keys: &[Vec<u8>]| self.engine.get_many(ENGINE_DICT, keys);
+        let found = get_many(&keys::pair_keys(number, keys)).map_err(|error| shared.error(error))?;
+        let name = dict.name();
+        let then = Then { number, name: &name, merge: dict.state.merge.as_deref() };
+        parts::values_of(shared, then, keys, found, get_many, |key, read| self.value_of(dict, key, read))
     }
 
     /// Whether there is a value of a key.

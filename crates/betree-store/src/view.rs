@@ -140,10 +140,13 @@ impl ViewDict {
     }
 
     pub(crate) fn value_of(&self, key: &[u8], read: Vec<u8>) -> Result<Option<Value>> {
-        let then = Then { number: self.number, name: &self.name, merge: self.merge.as_deref() };
-        parts::value_then(self.shared(), then, key, read, |lo, hi| {
+        parts::value_then(self.shared(), self.then(), key, read, |lo, hi| {
             Steps::Plain(self.engine().cursor(ENGINE_DICT, lo, hi))
         })
+    }
+
+    fn then(&self) -> Then<'_> {
+        Then { number: self.number, name: &self.name, merge: self.merge.as_deref() }
     }
 
     /// The name that it had.
@@ -163,12 +166,17 @@ impl ViewDict {
         found.map_or(Ok(None), |read| self.value_of(key, read))
     }
 
-    /// The values of several keys, in the order of these. A key may stand among them more than once.
+    /// The values of several keys, in the order of these, as [`Dict::get_many`](crate::Dict::get_many). A key
+    /// may stand among them more than once.
     ///
     /// # Errors
     /// As [`get`](ViewDict::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        keys::in_order(keys, |key| self.get(key))
+        let shared = self.shared();
+        shared.refuse_if_closed()?;
+        let get_many = |keys: &[Vec<u8>]| self.engine().get_many(ENGINE_DICT, keys);
+        let found = get_many(&keys::pair_keys(self.number, keys)).map_err(|error| shared.error(error))?;
+        parts::values_of(shared, self.then(), keys, found, get_many, |key, read| self.value_of(key, read))
     }
 
     /// Whether a key had a value.

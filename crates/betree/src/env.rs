@@ -120,6 +120,7 @@ impl Env {
         Stats {
             device_reads: disk.reads,
             device_read_bytes: disk.read_bytes,
+            device_read_rounds: disk.read_rounds,
             device_writes: disk.writes,
             device_write_bytes: disk.write_bytes,
             device_syncs: disk.syncs,
@@ -168,6 +169,32 @@ impl Env {
         let counters = &self.engine.counters;
         counters.point_queries.fetch_add(1, Ordering::Relaxed);
         self.engine.tree(dict)?.get(key, &counters.point_query_nodes)
+    }
+
+    /// The values of several keys, in the order of these; a key may stand among them more than once. All that
+    /// they need of the device is asked for together, level by level: however many keys there are, the device
+    /// is waited for about as often as for one, as long as half of the cache holds what is read. Not of one
+    /// moment: others may change a part of them meanwhile.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// use betree::{Batch, DictId};
+    ///
+    /// let mut batch = Batch::new();
+    /// batch.put(DictId(0), b"apple", b"red");
+    /// env.commit(&batch)?;
+    /// assert_eq!(env.get_many(DictId(0), &["banana", "apple"])?, [None, Some(b"red".to_vec())]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Env::get), if one of the values depends on it.
+    pub fn get_many<K: AsRef<[u8]>>(&self, dict: DictId, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let counters = &self.engine.counters;
+        self.engine.tree(dict)?.get_many(keys, &counters.point_queries, &counters.point_query_nodes)
     }
 
     /// A cursor over `[lo, hi)`, standing before its first key. An unknown dictionary is empty.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::{AtomicU64, Ordering};
-use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp, Read};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
@@ -35,6 +35,7 @@ pub(crate) struct Disk {
     sync_turn: Mutex<()>,
     reads: AtomicU64,
     read_bytes: AtomicU64,
+    read_rounds: AtomicU64,
     writes: AtomicU64,
     write_bytes: AtomicU64,
     syncs: AtomicU64,
@@ -45,6 +46,8 @@ pub(crate) struct Disk {
 pub(crate) struct DiskCounts {
     pub reads: u64,
     pub read_bytes: u64,
+    /// Calls that made one read, or several together.
+    pub read_rounds: u64,
     pub writes: u64,
     pub write_bytes: u64,
     pub syncs: u64,
@@ -64,6 +67,7 @@ impl Disk {
             sync_turn: Mutex::new(()),
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
+            read_rounds: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
@@ -89,9 +93,31 @@ impl Disk {
     /// Fills `buf` from byte `offset` on; both in whole blocks.
     pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         debug_assert!(is_in_blocks(offset, buf.len()));
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.read_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        self.count_reads(1, buf.len());
         Ok(self.device.read_at(offset, buf)?)
+    }
+
+    /// Makes several reads together, each in whole blocks, and sets the result of each.
+    pub(crate) fn read_many(&self, reads: &mut [Read<'_>]) {
+        match reads {
+            [] => {}
+            [read] => {
+                self.count_reads(1, read.buf.len());
+                read.result = self.device.read_at(read.offset, read.buf);
+            }
+            reads => {
+                debug_assert!(reads.iter().all(|read| is_in_blocks(read.offset, read.buf.len())));
+                self.count_reads(reads.len(), reads.iter().map(|read| read.buf.len()).sum());
+                self.device.read_many(reads);
+            }
+        }
+    }
+
+    /// Counts a round of reads.
+    fn count_reads(&self, reads: usize, bytes: usize) {
+        self.reads.fetch_add(reads as u64, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.read_rounds.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Writes `buf` at byte `offset`; both in whole blocks. A failure poisons the disk, but for
@@ -160,6 +186,7 @@ impl Disk {
         DiskCounts {
             reads: self.reads.load(Ordering::Relaxed),
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            read_rounds: self.read_rounds.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
             write_bytes: self.write_bytes.load(Ordering::Relaxed),
             syncs: self.syncs.load(Ordering::Relaxed),
@@ -287,8 +314,14 @@ mod tests {
         disk.write_at(4096, buf.as_slice()).unwrap();
         disk.read_at(0, buf.as_mut_slice()).unwrap();
         disk.sync().unwrap();
-        let expected = DiskCounts { reads: 1, read_bytes: 8192, writes: 1, write_bytes: 8192, syncs: 1 };
+        let expected =
+            DiskCounts { reads: 1, read_bytes: 8192, read_rounds: 1, writes: 1, write_bytes: 8192, syncs: 1 };
         assert_eq!(disk.counts(), expected);
+        let mut more = AlignedBuf::zeroed(3).unwrap();
+        let mut reads = [Read::new(4096, buf.as_mut_slice()), Read::new(0, more.as_mut_slice())];
+        disk.read_many(&mut reads);
+        assert!(reads.iter().all(|read| read.result.is_ok()));
+        assert_eq!(disk.counts(), DiskCounts { reads: 3, read_bytes: 28_672, read_rounds: 2, ..expected });
     }
 
     #[test]

@@ -41,7 +41,7 @@
 //! | make a volume, open it, end it | [`Env::format`], [`Env::open`], [`Env::close`] |
 //! | change | [`Env::commit`]; with room kept for later: [`Env::set_aside`], [`Batch::draw`] |
 //! | make changes durable | [`Env::sync`]; [`Env::checkpoint`] writes the trees too |
-//! | read | [`Env::get`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
+//! | read | [`Env::get`], [`Env::get_many`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
 //! | know what it holds and does | [`Env::space`], [`Env::usage`], [`Env::stats`], [`Env::state`] |
 //! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |

@@ -20,10 +20,13 @@ macro_rules! stats {
 }
 
 stats! {
-    /// Calls of the device's `read_at`.
+    /// Reads of the device.
     device_reads,
     /// Bytes read from the device.
     device_read_bytes,
+    /// Calls of the device that read: reads that are asked for together are one call. So often was the device
+    /// waited for.
+    device_read_rounds,
     /// Calls of the device's `write_at`.
     device_writes,
     /// Bytes written to the device.

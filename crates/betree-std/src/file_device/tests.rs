@@ -62,6 +62,28 @@ fn calls_outside_its_range_or_off_its_blocks_are_errors() {
 }
 
 #[test]
+fn reads_made_together_each_have_their_result() {
+    let dir = tempdir().unwrap();
+    let device = FileDevice::create(&dir.path().join("v"), MIB).unwrap();
+    let data = pattern(MIB as usize, 5);
+    device.write_at(0, &data).unwrap();
+    let mut buffers = vec![vec![0; 8192]; 40];
+    // The last begins in the last block.
+    let offset = |index: u64| if index < 39 { index * 20_480 } else { MIB - 4096 };
+    let mut reads: Vec<Read<'_>> =
+        (0..).zip(&mut buffers).map(|(index, buf)| Read::new(offset(index), buf)).collect();
+    device.read_many(&mut reads);
+    let results: Vec<_> = reads.into_iter().map(|read| read.result).collect();
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
+    let past = results[39].unwrap_err();
+    assert_eq!((past.op, past.offset, past.len), (DeviceOp::Read, MIB - 4096, 8192));
+    for (index, buffer) in (0..39).zip(&buffers) {
+        let at = offset(index) as usize;
+        assert!(buffer[..] == data[at..at + 8192], "{index}");
+    }
+}
+
+#[test]
 fn a_file_that_shrank_under_it_is_an_error() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");

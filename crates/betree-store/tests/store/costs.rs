@@ -39,6 +39,64 @@ fn changes_read_nothing() {
 }
 
 #[test]
+fn many_keys_are_waited_for_as_often_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = large(&folder.path().join("store"), 30_000);
+    let dict = store.open_dict("large").unwrap();
+    // The interior nodes come to memory. Half of the cache holds what is read below.
+    dict.get(0_u32.to_be_bytes()).unwrap();
+    let rounds = || store.stats().engine.device_read_rounds;
+    for many in [false, true] {
+        let keys: Vec<_> = (1..=20_u32).map(|at| (at * 1400 + u32::from(many) * 700).to_be_bytes()).collect();
+        let before = rounds();
+        let found = if many {
+            dict.get_many(&keys).unwrap()
+        } else {
+            keys.iter().map(|key| dict.get(key).unwrap()).collect()
+        };
+        let all = keys
+            .iter()
+            .zip(found)
+            .all(|(key, found)| found.unwrap() == seeded::bytes(u64::from(u32::from_be_bytes(*key)), 0, 200));
+        assert!(all);
+        let waits = rounds() - before;
+        match many {
+            true => assert!(waits <= store.stats().engine.height + 1, "{waits} waits"),
+            false => assert!(waits >= 20, "{waits} waits"),
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_many_values_are_waited_for_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let value = |key: u32| seeded::bytes(u64::from(key), 0, (1 << 20) + 1 + key as usize * 100_000);
+    let open = || options().cache_bytes(64 << 20).open(&path).unwrap();
+    let store = open();
+    let dict = store.dict("large").unwrap();
+    (0..8).for_each(|key: u32| dict.put(key.to_be_bytes(), value(key)).unwrap());
+    store.close().unwrap();
+    let store = open();
+    let (dict, view) = (store.open_dict("large").unwrap(), store.view().dict("large").unwrap());
+    let keys: Vec<_> = (0..9_u32).chain([3]).rev().map(u32::to_be_bytes).collect();
+    let before = store.stats().engine;
+    let found = dict.get_many(&keys).unwrap();
+    let after = store.stats().engine;
+    for (key, found) in keys.iter().zip(&found) {
+        let key = u32::from_be_bytes(*key);
+        assert!(*found == Some(value(key).into()).filter(|_| key < 8), "{key}");
+    }
+    // To the pairs, and to the parts.
+    let rounds = after.device_read_rounds - before.device_read_rounds;
+    assert!(rounds <= 2 * (after.height + 1), "{rounds} waits");
+    assert_eq!(after.range_queries, before.range_queries, "no value was read by itself");
+    assert!(view.get_many(&keys).unwrap() == found);
+    let transaction = store.begin(betree_store::Isolation::Serializable);
+    assert!(transaction.get_many(&dict, &keys).unwrap() == found);
+}
+
+#[test]
 fn a_clone_of_a_dictionary_costs_no_more_for_a_larger_one() {
     let cost = |pairs| {
         let folder = tempfile::tempdir().unwrap();

@@ -143,6 +143,24 @@ impl Transaction {
     /// # Errors
     /// [`Error::ViewEnded`], the device's, or corruption.
     pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.note_read(dict, key);
+        let counters = &self.env().engine.counters;
+        counters.point_queries.fetch_add(1, Ordering::Relaxed);
+        self.tree(dict)?.get(key, &counters.point_query_nodes)
+    }
+
+    /// The values of several keys, as [`get`](Transaction::get) and [`Env::get_many`].
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get), if one of the values depends on it.
+    pub fn get_many<K: AsRef<[u8]>>(&self, dict: DictId, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().for_each(|key| self.note_read(dict, key.as_ref()));
+        let counters = &self.env().engine.counters;
+        self.tree(dict)?.get_many(keys, &counters.point_queries, &counters.point_query_nodes)
+    }
+
+    /// Notes a key as read, unless own changes alone say what it is.
+    fn note_read(&self, dict: DictId, key: &[u8]) {
         let overlay = self.overlay(dict);
         if self.isolation == Isolation::Serializable
             && matches!(overlay.get(key, &mut Vec::new()), Found::Open)
@@ -150,9 +168,6 @@ impl Transaction {
         {
             self.reads.lock().add_key(dict, &source);
         }
-        let counters = &self.env().engine.counters;
-        counters.point_queries.fetch_add(1, Ordering::Relaxed);
-        self.tree(dict)?.get(key, &counters.point_query_nodes)
     }
 
     /// A cursor over `[lo, hi)`, as [`Env::cursor`], that sees the transaction's own changes. It depends on

@@ -87,6 +87,15 @@ impl View {
         self.env.engine.end_view(&self.live);
     }
 
+    /// The values of several keys as of the view's moment, as [`Env::get_many`].
+    ///
+    /// # Errors
+    /// As [`get`](View::get), if one of the values depends on it.
+    pub fn get_many<K: AsRef<[u8]>>(&self, dict: DictId, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        let counters = &self.env.engine.counters;
+        self.tree(dict)?.get_many(keys, &counters.point_queries, &counters.point_query_nodes)
+    }
+
     /// A cursor over `[lo, hi)` as of the view's moment, standing before its first key. An unknown dictionary
     /// is empty.
     pub fn cursor(&self, dict: DictId, lo: Cut, hi: Cut) -> Cursor<'_> {

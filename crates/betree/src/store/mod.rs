@@ -4,6 +4,7 @@ mod block_reuse;
 mod queue;
 mod read;
 mod readahead;
+mod spans;
 mod write;
 mod writeback;
 
@@ -14,7 +15,7 @@ use betree_platform::sync::atomic::{AtomicU64, Ordering};
 use betree_platform::{BLOCK_BYTES, Codec};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use read::{ReadScope, Reading};
+pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
 pub(crate) use write::Outgoing;
 pub(crate) use writeback::Writeback;

@@ -8,7 +8,8 @@ use betree_platform::sync::atomic::Ordering;
 use betree_platform::sync::{Condvar, Mutex};
 use hashbrown::HashSet;
 
-use super::{HAS_ROOM, LEAVES_AHEAD, NodePlace, Store, blocks_around, zeroed};
+use super::spans::{SPARE_BYTES_MAX, Span};
+use super::{HAS_ROOM, NodePlace, Store};
 use crate::cache::{OnDevice, Piece, Residency};
 use crate::error::{Error, Result};
 use crate::format::node::{Entries, Header, ORIGIN_BYTES, Origin, RunRef};
@@ -20,27 +21,10 @@ use crate::node_id::NodeId;
 use crate::run::{Layers, Run};
 use crate::space::Extent;
 
-/// Pieces at most this far apart are read in one go, with the bytes between them.
-const READ_GAP_BYTES: u64 = 32 << 10;
-/// The same for a device that seeks: it reads this much in about half a turn.
-const READ_GAP_SEEKING_BYTES: u64 = 512 << 10;
-/// Reads are not joined beyond this length.
-const READ_BYTES_MAX: u64 = 8 << 20;
-/// The memory of a read is kept for the next one up to this size: a leaf read ahead fits.
-const SPARE_BYTES_MAX: usize = 5 << 20;
 /// A node of at most this size is read whole with its header.
 const SMALL_NODE_BYTES: u64 = 32 << 10;
 
 const READ_IS_THERE: &str = "bytes that were read are in memory";
-
-/// Bytes in a row on the device that belong to a run of a piece.
-struct Wanted {
-    at: u64,
-    len: u64,
-    /// The run's index, and the offset of the bytes in it.
-    run: usize,
-    into: usize,
-}
 
 /// The nodes that a thread is reading whole, so that no other thread reads them too.
 #[derive(Default)]
@@ -48,7 +32,7 @@ pub(crate) struct Reading {
     nodes: Mutex<HashSet<NodeId>>,
     done: Condvar,
     /// The memory of the last reads.
-    spare: Mutex<Vec<AlignedBuf>>,
+    pub(super) spare: Mutex<Vec<AlignedBuf>>,
 }
 
 /// How much of a node is read.
@@ -58,6 +42,22 @@ pub(crate) enum ReadScope {
     Header,
     /// Everything, unless it is larger than any usual node.
     Whole,
+}
+
+/// What was read together, each part with its own error.
+pub(crate) struct Together {
+    pub layers: Vec<Result<Layers>>,
+    pub nodes: Vec<Result<Arc<Node>>>,
+}
+
+/// The length of a node's extent in bytes.
+fn extent_bytes(place: &NodePlace) -> u64 {
+    place.extent.len_blocks() * BLOCK_BYTES as u64
+}
+
+/// Whether a node is read whole with its header.
+fn is_small(place: &NodePlace) -> bool {
+    extent_bytes(place) <= SMALL_NODE_BYTES
 }
 
 impl Store {
@@ -126,33 +126,58 @@ impl Store {
         Ok(pieces.iter().zip(&all).map(|(piece, layers)| piece.join(layers)).collect())
     }
 
-    /// As [`layers`](Store::layers), of several pieces with as few reads as their places allow.
+    /// As [`layers`](Store::layers), of several pieces, which are read together.
     pub fn all_layers(&self, pieces: &[Arc<Piece>]) -> Result<Vec<Layers>> {
-        let mut all: Vec<Option<Layers>> = Vec::new();
-        all.resize_with(pieces.len(), || None);
-        let (mut places, mut missing) = (Vec::new(), Vec::new());
-        for (piece, layers) in pieces.iter().zip(&mut all) {
-            match piece.residency()? {
-                Residency::Memory(whole) => *layers = Some(whole),
+        self.read_together(pieces, &[])?.layers.into_iter().collect()
+    }
+
+    /// The contents of pieces, from memory or from the device, and the nodes at some places, in the order of
+    /// these, each with its own error. All that has to be read is asked of the device together, with as few
+    /// reads as the places allow. A small node comes with its pieces in memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::Internal`].
+    pub fn read_together(&self, pieces: &[Arc<Piece>], nodes: &[(NodeId, &NodePlace)]) -> Result<Together> {
+        let all = pieces.iter().map(Piece::residency).collect::<Result<Vec<_>>>()?;
+        let mut spans = Vec::new();
+        for residency in &all {
+            if let Residency::OnDevice { at, .. } = residency {
+                spans.extend(at.runs.iter().map(|run| Span::of_run(&at.extent, run)));
+            }
+        }
+        let checked: Vec<_> = nodes.iter().map(|(_, place)| self.refuse_too_long(place)).collect();
+        for ((_, place), _) in nodes.iter().zip(&checked).filter(|(_, checked)| checked.is_ok()) {
+            let len = if is_small(place) { extent_bytes(place) } else { place.header_len.into() };
+            spans.push(Span { extent: &place.extent, offset: 0, len });
+        }
+        let mut bytes = self.read_spans(&spans)?.into_iter();
+        let mut layers = Vec::with_capacity(pieces.len());
+        for residency in &all {
+            layers.push(match residency {
+                Residency::Memory(whole) => Ok(whole.clone()),
                 Residency::OnDevice { piece, at, newer } => {
-                    places.push(at);
-                    missing.push((piece, newer, layers));
+                    let runs: Vec<_> = bytes.by_ref().take(at.runs.len()).collect();
+                    self.fill(piece, at, runs).map(|older| older.under(newer.clone()))
                 }
-            }
+            });
         }
-        if !missing.is_empty() {
-            let mut bytes = self.read_stored(&places)?.into_iter();
-            for (at, (piece, newer, layers)) in places.iter().zip(missing) {
-                let read = self.contents(at, bytes.by_ref().take(at.runs.len()))?;
-                let (older, is_new) = piece.fill(read)?;
-                if is_new {
-                    self.cache.watch(&piece);
-                }
-                *layers = Some(older.under(newer));
-            }
-            self.cache.evict();
+        let mut found = Vec::with_capacity(nodes.len());
+        for ((id, place), checked) in nodes.iter().zip(checked) {
+            let node = checked.and_then(|()| bytes.next().ok_or_else(|| internal!(READ_IS_THERE))?);
+            found.push(node.and_then(|bytes| self.node_in(&bytes, *id, place, None)));
         }
-        all.into_iter().map(|layers| layers.ok_or_else(|| internal!(READ_IS_THERE))).collect()
+        self.cache.evict();
+        Ok(Together { layers, nodes: found })
+    }
+
+    /// Keeps the contents of a piece in memory whose runs were read.
+    fn fill(&self, piece: &Arc<Piece>, at: &OnDevice, runs: Vec<Result<Vec<u8>>>) -> Result<Layers> {
+        let runs = runs.into_iter().collect::<Result<Vec<_>>>()?;
+        let (layers, is_new) = piece.fill(self.contents(at, runs.into_iter())?)?;
+        if is_new {
+            self.cache.watch(piece);
+        }
+        Ok(layers)
     }
 
     /// The errors of the runs of a piece that cannot be read as they are stored.
@@ -168,94 +193,11 @@ impl Store {
         Ok(self.contents(&stored, bytes.into_iter())?.newest().clone())
     }
 
-    /// The stored bytes of each run of pieces, in the order given; neighbours are read together.
+    /// The stored bytes of each run of pieces, in the order given.
     pub(super) fn read_stored(&self, pieces: &[OnDevice]) -> Result<Vec<Vec<u8>>> {
-        let runs: Vec<(&OnDevice, &RunRef)> =
-            pieces.iter().flat_map(|stored| stored.runs.iter().map(move |run| (stored, run))).collect();
-        let mut out = Vec::with_capacity(runs.len());
-        let mut wanted: Vec<Wanted> = Vec::with_capacity(runs.len());
-        for (run, (stored, place)) in runs.iter().enumerate() {
-            out.push(Vec::new());
-            let mut into = 0;
-            for (at, len) in stored.extent.places(place.offset.into(), place.stored_len.into()) {
-                wanted.push(Wanted { at, len, run, into });
-                into += len as usize;
-            }
-        }
-        wanted.sort_unstable_by_key(|w| w.at);
-        let gap_bytes = if self.disk.seeks() { READ_GAP_SEEKING_BYTES } else { READ_GAP_BYTES };
-        let mut next = 0;
-        while let Some(first) = wanted.get(next) {
-            let start = first.at;
-            let mut end = start + first.len;
-            let from = next;
-            next += 1;
-            while let Some(Wanted { at, len, .. }) = wanted.get(next) {
-                if *at > end + gap_bytes || at + len - start > READ_BYTES_MAX {
-                    break;
-                }
-                end = end.max(at + len);
-                next += 1;
-            }
-            let together = wanted.get(from..next).ok_or_else(|| internal!(READ_IS_THERE))?;
-            if let Err(error) = self.read_wanted(together, &runs, &mut out) {
-                let [_, _, ..] = together else { return Err(error) };
-                // The unreadable place may lie between them.
-                for alone in together.chunks(1) {
-                    self.read_wanted(alone, &runs, &mut out)?;
-                }
-            }
-        }
-        Ok(out)
-    }
-
-    /// Reads bytes that are in order on the device, with those between them, into their places in `out`.
-    fn read_wanted(
-        &self,
-        wanted: &[Wanted],
-        runs: &[(&OnDevice, &RunRef)],
-        out: &mut [Vec<u8>],
-    ) -> Result<()> {
-        let start = wanted.first().ok_or_else(|| internal!("a read has a first byte"))?.at;
-        let end = wanted.iter().map(|w| w.at + w.len).max().unwrap_or(start);
-        let (block_start, blocks) = blocks_around(start, end - start);
-        let mut buffer = self.buffer_of(blocks)?;
-        let room = buffer.as_mut_slice().get_mut(..blocks * BLOCK_BYTES);
-        self.disk.read_at(block_start, room.ok_or_else(|| internal!(HAS_ROOM))?)?;
-        for Wanted { at, len, run, into } in wanted {
-            let from = (at - block_start) as usize;
-            let bytes = buffer.as_slice().get(from..from + *len as usize);
-            let bytes = bytes.ok_or_else(|| internal!(READ_IS_THERE))?;
-            let of_run = runs.get(*run).zip(out.get_mut(*run));
-            let ((_, place), out) = of_run.ok_or_else(|| internal!("bytes that are read are of a run"))?;
-            let stored_len = place.stored_len as usize;
-            if bytes.len() == stored_len {
-                out.extend_from_slice(bytes);
-                continue;
-            }
-            if out.is_empty() {
-                *out = zeroed(stored_len)?;
-            }
-            let room = out.get_mut(*into..into + bytes.len());
-            room.ok_or_else(|| internal!("the parts of a run are as long as the run"))?
-                .copy_from_slice(bytes);
-        }
-        self.give_back(buffer);
-        Ok(())
-    }
-
-    /// Memory for a read of at least `blocks` blocks. Its contents are old.
-    fn buffer_of(&self, blocks: usize) -> Result<AlignedBuf> {
-        let mut buffer = self.reading.spare.lock().pop().unwrap_or_default();
-        buffer.grow_to(blocks)?;
-        Ok(buffer)
-    }
-
-    fn give_back(&self, buffer: AlignedBuf) {
-        let mut spare = self.reading.spare.lock();
-        if buffer.capacity() <= SPARE_BYTES_MAX && spare.len() < LEAVES_AHEAD {
-            spare.push(buffer);
-        }
+        let runs =
+            pieces.iter().flat_map(|stored| stored.runs.iter().map(|run| Span::of_run(&stored.extent, run)));
+        self.read_spans(&runs.collect::<Vec<_>>())?.into_iter().collect()
     }
 
     /// Reads a node's header, or more by `scope`. If `dict` is given, the node must be of that dictionary.
@@ -267,10 +209,9 @@ impl Store {
         dict: Option<u8>,
     ) -> Result<Arc<Node>> {
         self.refuse_too_long(place)?;
-        let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
         let is_small = match scope {
-            ReadScope::Header => extent_bytes <= SMALL_NODE_BYTES,
-            ReadScope::Whole => extent_bytes <= SPARE_BYTES_MAX as u64,
+            ReadScope::Header => is_small(place),
+            ReadScope::Whole => extent_bytes(place) <= SPARE_BYTES_MAX as u64,
         };
         let header_blocks = (place.header_len as usize).div_ceil(BLOCK_BYTES);
         let blocks = if is_small { place.extent.len_blocks() as usize } else { header_blocks };
@@ -291,29 +232,33 @@ impl Store {
             has_pieces = false;
             read(header_blocks)?;
         }
-        let header = self.header_in(buffer.as_slice(), id, place, dict)?;
-        let node = self.node_of(header, place)?;
-        if has_pieces {
-            for piece in node.pieces() {
-                let stored = piece.stored().ok_or_else(|| internal!("a node's pieces are on the device"))?;
-                let bytes = stored.runs.iter().map(|run| {
-                    let at = run.offset as usize;
-                    // The header's decoding has looked at it.
-                    let bytes = buffer.as_slice().get(at..at + run.stored_len as usize);
-                    bytes.map(<[u8]>::to_vec).ok_or_else(|| internal!("a run lies in its extent"))
-                });
-                let bytes = bytes.collect::<Result<Vec<_>>>()?;
-                // A bad piece is not filled in: its readers get the error.
-                if let Ok(layers) = self.contents(&stored, bytes.into_iter())
-                    && piece.fill(layers)?.1
-                {
-                    self.cache.watch(&piece);
-                }
-            }
-            self.cache.evict();
-        }
+        let read_bytes = if has_pieces { extent_bytes(place) } else { place.header_len.into() };
+        let bytes = buffer.as_slice().get(..read_bytes as usize);
+        let node = self.node_in(bytes.ok_or_else(|| internal!(READ_IS_THERE))?, id, place, dict)?;
+        self.cache.evict();
         if scope == ReadScope::Whole {
             self.give_back(buffer);
+        }
+        Ok(node)
+    }
+
+    /// The node whose header `bytes` begin with; its pieces are in memory if `bytes` are its whole extent.
+    fn node_in(&self, bytes: &[u8], id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Arc<Node>> {
+        let header = self.header_in(bytes, id, place, dict)?;
+        let node = self.node_of(header, place)?;
+        if (bytes.len() as u64) < extent_bytes(place) {
+            return Ok(node);
+        }
+        for piece in node.pieces() {
+            let stored = piece.stored().ok_or_else(|| internal!("a node's pieces are on the device"))?;
+            let runs = stored.runs.iter().map(|run| {
+                let at = run.offset as usize;
+                // The header's decoding has looked at it.
+                let bytes = bytes.get(at..at + run.stored_len as usize);
+                bytes.map(<[u8]>::to_vec).ok_or_else(|| internal!("a run lies in its extent"))
+            });
+            // A bad piece is not filled in: its readers get the error.
+            let _ = self.fill(&piece, &stored, runs.collect());
         }
         Ok(node)
     }

@@ -12,14 +12,38 @@ use crate::memtable::Found;
 use crate::message::Kind;
 use crate::node::Body;
 use crate::node_id::NodeId;
+use crate::run::Layers;
 
 /// The pieces on the way to a key, as of one moment.
-struct Path {
+#[derive(Default)]
+pub(super) struct Path {
     /// The partitions from the root down, then the key's basement, each with the key in its node's
     /// coordinates.
-    pieces: Vec<(Arc<Piece>, Vec<u8>)>,
+    pub pieces: Vec<(Arc<Piece>, Vec<u8>)>,
     /// A node on the way that is not in memory; the path ends above it.
-    missing: Option<NodeId>,
+    pub missing: Option<NodeId>,
+}
+
+/// Searches the runs of a piece, newest first; `None` if they leave the value open.
+pub(super) fn search_runs(layers: &Layers, key: &[u8], pending: &mut Vec<Vec<u8>>) -> Option<Found> {
+    for run in layers.newest_first() {
+        let from = run.lower_bound(key);
+        let mut to = from;
+        while to < run.len() && run.key(to) == key {
+            to += 1;
+        }
+        for point in run.points(from, to).rev() {
+            match point.kind {
+                Kind::Put => return Some(Found::Value(point.value.to_vec())),
+                Kind::Delete => return Some(Found::Absent),
+                Kind::Upsert => pending.push(point.value.to_vec()),
+            }
+        }
+        if run.range_over(key).is_some() {
+            return Some(Found::Absent);
+        }
+    }
+    None
 }
 
 impl Tree<'_> {
@@ -36,21 +60,24 @@ impl Tree<'_> {
                 (Found::Open, Some(path)) => self.search(path, &mut pending, &mut gone)?,
                 (found, _) => Some(found),
             };
-            let base = match found {
-                None => continue,
-                Some(Found::Value(value)) => Some(value),
-                Some(Found::Absent | Found::Open) => None,
-            };
-            return pending
-                .iter()
-                .rev()
-                .try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta));
+            if let Some(found) = found {
+                return self.value_over(found, &pending);
+            }
         }
+    }
+
+    /// The value that the deltas over what was found make, newest first.
+    pub(super) fn value_over(&self, found: Found, pending: &[Vec<u8>]) -> Result<Option<Vec<u8>>> {
+        let base = match found {
+            Found::Value(value) => Some(value),
+            Found::Absent | Found::Open => None,
+        };
+        pending.iter().rev().try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta))
     }
 
     /// Searches the memtables; if they leave the value open, also returns the path through the nodes in
     /// memory.
-    fn look(
+    pub(super) fn look(
         &self,
         key: &[u8],
         pending: &mut Vec<Vec<u8>>,
@@ -114,22 +141,8 @@ impl Tree<'_> {
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Found>> {
         for (piece, key) in &path.pieces {
-            for run in self.store.layers(piece)?.newest_first() {
-                let from = run.lower_bound(key);
-                let mut to = from;
-                while to < run.len() && run.key(to) == key.as_slice() {
-                    to += 1;
-                }
-                for point in run.points(from, to).rev() {
-                    match point.kind {
-                        Kind::Put => return Ok(Some(Found::Value(point.value.to_vec()))),
-                        Kind::Delete => return Ok(Some(Found::Absent)),
-                        Kind::Upsert => pending.push(point.value.to_vec()),
-                    }
-                }
-                if run.range_over(key).is_some() {
-                    return Ok(Some(Found::Absent));
-                }
+            if let Some(found) = search_runs(&self.store.layers(piece)?, key, pending) {
+                return Ok(Some(found));
             }
         }
         match path.missing {

@@ -9,6 +9,7 @@ mod cursor;
 mod flush;
 mod free;
 mod get;
+mod get_many;
 mod goto;
 mod leaf_builder;
 mod merge;
@@ -142,8 +143,10 @@ impl Tree<'_> {
             };
             let Some(place) = place else { return lost.map_or(Ok(None), Err) };
             let node = self.store.read_node(id, &place, ReadScope::Header, None)?;
-            if let Some(node) = self.keep_read(node, &place)? {
-                return Ok(Some(node));
+            let kept = self.keep_read(node, &place)?;
+            self.forget_unused_headers();
+            if kept.is_some() {
+                return Ok(kept);
             }
         }
     }
@@ -155,6 +158,7 @@ impl Tree<'_> {
             let node = self.store.read_node(id, &place, ReadScope::Whole, None)?;
             // Before the waiting threads look again, or they would read it themselves.
             self.keep_read(node, &place)?;
+            self.forget_unused_headers();
             Ok(())
         };
         Ok(self.store.read_alone(id, read).transpose()?.is_some())
@@ -178,8 +182,6 @@ impl Tree<'_> {
         fits(&table, &node, place)?;
         drop(table);
         state.keep_clean(node.clone());
-        drop(state);
-        self.forget_unused_headers();
         Ok(Some(node))
     }
 

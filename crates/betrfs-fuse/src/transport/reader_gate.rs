@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use betree_platform::sync::before_waiting;
-use betree_platform::{Device, DeviceError};
+use betree_platform::{Device, DeviceError, Read};
 use parking_lot::{Condvar, Mutex};
 
 thread_local! {
@@ -64,6 +64,11 @@ impl<D: Device> Device for SlowDevice<D> {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         leave_gate();
         self.0.read_at(offset, buf)
+    }
+
+    fn read_many(&self, reads: &mut [Read<'_>]) {
+        leave_gate();
+        self.0.read_many(reads);
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {

@@ -50,6 +50,21 @@ fn commits(transaction: Transaction, key: &[u8]) -> bool {
     }
 }
 
+#[test]
+fn keys_that_are_read_together_count_each_as_read_but_for_own_ones() {
+    for (changed, commits_then) in [(3, false), (7, true), (50, false), (9, true)] {
+        let env = env();
+        let mut transaction = env.begin(Serializable);
+        transaction.put(D, &key(7), b"own").unwrap();
+        let keys = [key(50), key(3), key(7), key(3)];
+        let old = Some(b"old".to_vec());
+        let found = transaction.get_many(D, &keys).unwrap();
+        assert_eq!(found, [None, old.clone(), Some(b"own".to_vec()), old]);
+        put(&env, &key(changed), b"new");
+        assert_eq!(commits(transaction, &key(changed)), commits_then, "{changed}");
+    }
+}
+
 /// What others may do between the beginning of a transaction and its commit.
 type Interlude = fn(&Env);
 
