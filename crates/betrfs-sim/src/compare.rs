@@ -15,6 +15,16 @@ pub struct Inos {
 }
 
 impl Inos {
+    /// The numbers, in no order.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.by_ino.keys().copied()
+    }
+
+    /// Whether an object has this number.
+    pub fn has(&self, ino: u64) -> bool {
+        self.by_ino.contains_key(&ino)
+    }
+
     /// Notes the number of an object.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use betree_platform::Device;
 use betree_sim::SimDisk;
-use betrfs::{Error, Volume};
+use betrfs::{Error, InodeId, Volume};
 
 use crate::at::{At, SlotId};
 use crate::compare::{Inos, difference, take_atimes};
@@ -284,6 +284,8 @@ impl World {
         };
         let replayed = volume.env().replayed_batches();
         self.nodes = Some(Nodes::of(volume));
+        // Before anything is in memory.
+        let by_number = self.find_by_numbers()?;
         let found = match read_volume(self.volume()?) {
             Ok(found) => found,
             Err((_, error)) if self.disk.is_cut() => return Err(error.into()),
@@ -308,8 +310,34 @@ impl World {
         if let Some(what) = difference(&state, &found, &mut self.inos) {
             return wrong(format!("after opening: {what}"));
         }
+        if let Some(ino) = by_number.iter().find(|(ino, is_found)| self.inos.has(*ino) != *is_found) {
+            return wrong(format!("after opening: (number, whether an object has it) is wrong: {ino:?}"));
+        }
+        let found_by_number = by_number.iter().filter(|(_, is_found)| *is_found).count();
+        self.reached.add("objects found by number", found_by_number as u64);
+        self.reached.add("numbers of objects that are gone", (by_number.len() - found_by_number) as u64);
         self.past = Past::of(state);
         self.check()
+    }
+
+    /// Whether an object is found by each inode number that was seen before.
+    fn find_by_numbers(&mut self) -> Result<Vec<(u64, bool)>, Failure> {
+        let numbers: Vec<u64> = self.inos.numbers().collect();
+        let volume = self.volume()?;
+        let mut found = Vec::with_capacity(numbers.len());
+        for ino in numbers {
+            match volume.find_inode(InodeId(ino)) {
+                Ok(entry) if (entry.node, entry.attr.ino) == (InodeId(ino), ino) => {
+                    volume.forget(entry.node, 1);
+                    found.push((ino, true));
+                }
+                Ok(entry) => return wrong(format!("the search for the number {ino} finds {entry:?}")),
+                Err(Error::Stale) => found.push((ino, false)),
+                Err(error) if self.disk.is_cut() => return Err(error.into()),
+                Err(error) => return wrong(format!("the search for the number {ino} fails: {error}")),
+            }
+        }
+        Ok(found)
     }
 
     /// The sum of what may be wrong at the end: everything is compared, checked and opened again; then

@@ -45,6 +45,8 @@ fn histories_reach_crashes_of_all_kinds_and_lose_what_they_may_lose() {
         ("fallocate", 100),
         ("clone", 80),
         ("create unnamed", 40),
+        ("objects found by number", 500),
+        ("numbers of objects that are gone", 50),
     ] {
         assert!(reached.of(what) >= least, "{what}: {}\n{reached}", reached.of(what));
     }

@@ -19,7 +19,7 @@ pub fn errno(error: &Error) -> Errno {
         Error::NoData => Errno::NODATA,
         Error::RangeTooSmall => Errno::RANGE,
         Error::NotSupported => Errno::OPNOTSUPP,
-        Error::Stale => Errno::STALE,
+        Error::Stale | Error::SearchGivenUp { .. } => Errno::STALE,
         Error::Busy | Error::HeldBySnapshots => Errno::BUSY,
         Error::NoSuchPlace => Errno::NXIO,
         Error::ReadOnly { .. } | Error::InSnapshot => Errno::ROFS,

@@ -66,6 +66,12 @@ pub enum Error {
     /// The file was removed, or the identity is of an earlier mount.
     #[error("the file is no longer there")]
     Stale,
+    /// An object was not found by its inode number among so many names that the search was given up.
+    #[error("the search for an inode number was given up after {names} names")]
+    SearchGivenUp {
+        /// The number of names looked at.
+        names: u64,
+    },
     /// The object is in use.
     #[error("in use")]
     Busy,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering::Relaxed;
 
-use betree::{Batch, Cursor, Cut, DictId, Env};
+use betree::{Batch, Cursor, Cut, DictId, Env, View};
 use betree_platform::sync::atomic::AtomicU64;
 
 use crate::error::{Error, Result};
@@ -40,6 +40,8 @@ macro_rules! op_kinds {
 op_kinds! {
     /// [`Volume::lookup`](crate::Volume::lookup)
     Lookup = "lookup",
+    /// [`Volume::find_inode`](crate::Volume::find_inode)
+    FindInode = "find_inode",
     /// [`Volume::setattr`](crate::Volume::setattr)
     SetAttr = "setattr",
     /// [`Volume::create`](crate::Volume::create), [`Volume::symlink`](crate::Volume::symlink)
@@ -216,6 +218,12 @@ impl<'v> Op<'v> {
     pub fn scan(&self, dict: DictId, (lo, hi): (Cut, Cut)) -> Cursor<'v> {
         self.count(|counts| &counts.scans);
         self.env.cursor(dict, lo, hi)
+    }
+
+    /// A range query of a view.
+    pub fn scan_of<'w>(&self, view: &'w View, dict: DictId, (lo, hi): (Cut, Cut)) -> Cursor<'w> {
+        self.count(|counts| &counts.scans);
+        view.cursor(dict, lo, hi)
     }
 
     /// Commits a batch; an empty one costs nothing.

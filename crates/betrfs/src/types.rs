@@ -9,8 +9,11 @@ use betree_platform::Platform;
 /// The name of the entry with a directory's snapshots. It is never listed, and no other entry can have it.
 pub const SNAPSHOTS_NAME: &[u8] = b".betrfs-snapshots";
 
-/// The identity of an object in memory: one for each object, however many names it has. None is used twice
-/// while a volume is open.
+/// The identity of an object: one for each, however many names it has. It is the object's inode number, by
+/// which [`Volume::find_inode`](crate::Volume::find_inode) finds the object again in a later use of the
+/// volume; [`Entry::generation`] tells it from others that had the number. Should two objects in memory have
+/// one number, which random salts of copies make possible and improbable, one of them has another identity
+/// while it is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InodeId(pub u64);
 
@@ -75,6 +78,9 @@ pub struct Attr {
 pub struct Entry {
     /// The object.
     pub node: InodeId,
+    /// What tells it from an object that had its identity before: after a crash, inode numbers of lost files
+    /// are given again. It stays over renames and later uses of the volume.
+    pub generation: u32,
     /// Its attributes.
     pub attr: Attr,
 }

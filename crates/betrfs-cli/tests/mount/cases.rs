@@ -73,6 +73,7 @@ cases! {
     deep_tree_stalls_all: "deep-tree-stalls-all.sh", Mount;
     failed_mount_leaves_dead_mount: "failed-mount-leaves-dead-mount.sh", Mount;
     fallocate_enospc: "fallocate-enospc.py", Mount;
+    file_handle_stale: "file-handle-stale.sh", Mount;
     idmapped_mount: "idmapped-mount.sh", Mount;
     inode_flags: "inode-flags.py", Mount;
     mount_options: "mount-options.sh", Mount;

@@ -16,6 +16,7 @@ mod direct;
 mod directories;
 mod durable_writes;
 mod full_disk;
+mod handles;
 mod helpers;
 mod inode_flags;
 mod kernel_cache;

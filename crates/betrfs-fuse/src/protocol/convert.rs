@@ -21,8 +21,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 pub fn to_entry(entry: &Entry) -> wire::EntryOut {
     wire::EntryOut {
         nodeid: entry.node.0,
-        // Node ids are never reused.
-        generation: 0,
+        generation: u64::from(entry.generation),
         entry_valid: LIFETIME_SECONDS,
         attr_valid: LIFETIME_SECONDS,
         entry_valid_nsec: 0,

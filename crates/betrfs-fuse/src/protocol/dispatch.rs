@@ -93,14 +93,20 @@ impl Dispatch {
         match opcode {
             Opcode::Lookup => {
                 let name = r.only_name()?;
-                let entry = server.lookup(node, name, r.header.pid)?;
+                // By these the kernel comes from a handle to an object, and from there up to the root.
+                let entry = match name {
+                    b"." => Some(server.find_inode(node)?),
+                    b".." => Some(server.parent(node)?),
+                    _ => server.lookup(node, name, r.header.pid)?,
+                };
                 // Node 0: the kernel remembers that the name is absent.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
                 if entry.is_none() && server.is_unfinished(node) {
                     // The name may exist once the copy is filled.
                     reply.entry_valid = 0;
                 }
-                if name == SNAPSHOTS_NAME {
+                let is_above = |entry: &Entry| name == b".." && server.holds_snapshots(entry.node);
+                if name == SNAPSHOTS_NAME || entry.as_ref().is_some_and(is_above) {
                     // The lookup makes it, and its attributes follow its directory's.
                     (reply.entry_valid, reply.attr_valid) = (0, 0);
                 }

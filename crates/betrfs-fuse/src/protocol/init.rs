@@ -20,6 +20,7 @@ const BACKGROUND_CONGESTED: u16 = 48;
 /// pages again after the write, before it reports the write as complete.
 pub const WANTED: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
+    | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO

@@ -98,6 +98,8 @@ impl Server {
                 Saying::Line(before) => tracing::error!("{error} (and {before} failures before it)"),
                 Saying::Nothing => {}
             }
+        } else if let betrfs::Error::SearchGivenUp { .. } = error {
+            tracing::warn!("{error}");
         } else if is_of_read_only(error) && ERROR_LOG.is_first_refusal() {
             tracing::error!("changes are refused from now on: {error}");
         }

@@ -27,6 +27,21 @@ impl Server {
         }
     }
 
+    /// LOOKUP of `.`: a node by its number alone, which the kernel has from a handle.
+    pub fn find_inode(&self, node: InodeId) -> Answer<Entry> {
+        self.volume.find_inode(node).answer()
+    }
+
+    /// LOOKUP of `..`: the directory above one that the kernel has from a handle.
+    pub fn parent(&self, dir: InodeId) -> Answer<Entry> {
+        self.volume.parent(dir).answer()
+    }
+
+    /// Whether a node is the entry with a directory's snapshots.
+    pub fn holds_snapshots(&self, node: InodeId) -> bool {
+        self.volume.holds_snapshots(node).unwrap_or(false)
+    }
+
     /// Whether a directory is an unfinished copy.
     pub fn is_unfinished(&self, dir: InodeId) -> bool {
         self.volume.name(dir).is_some_and(|name| name.starts_with(UNFINISHED.as_bytes()))
@@ -62,7 +77,6 @@ impl Server {
         match self.volume.open_inode(entry.node).answer() {
             Ok(()) => {
                 self.mappings.opened(entry.node, flags);
-                self.pages.begin(entry.node);
                 Ok(entry)
             }
             Err(errno) => {

@@ -43,7 +43,7 @@ impl WritableMappings {
 
     /// The node's counter; `None` if a descriptor with these flags allows no writable mapping.
     fn count(&self, node: InodeId, flags: OFlags) -> Option<&AtomicU32> {
-        // Node numbers in use differ in their lower bits.
+        // Inode numbers are given in a row.
         let cell = (node.0 % CELLS as u64) as usize;
         if flags & OFlags::ACCMODE == OFlags::RDWR { self.0.get(cell) } else { None }
     }

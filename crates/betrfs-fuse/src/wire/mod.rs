@@ -29,6 +29,8 @@ pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
     /// OPEN with O_TRUNC empties the file.
     pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
+    /// The server looks up `.` and `..` for handles of files.
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// READDIRPLUS exists.

@@ -49,12 +49,13 @@ impl State {
             self.refuse_in_use(target)?;
         }
         refuse_if(old.is_protected(), Why::Protected)?;
-        let (names, parent) = (old.names, old.dir().map(|dir| dir.parent));
+        let (names, crtime_ns) = (old.names, old.crtime_ns);
+        let parent = old.dir().map(|dir| dir.parent);
         let copy = self.copy(source, target, Some(target), false);
         self.begin_copy(copy, now_ns);
         // The copy takes the target's place, and what is below it gets the target as its parent.
         let mut object = self.object(copy).clone();
-        object.names = names;
+        (object.names, object.crtime_ns) = (names, crtime_ns);
         unprotect(&mut object);
         if let (Some(dir), Some(parent)) = (object.dir_mut(), parent) {
             dir.parent = parent;

@@ -184,7 +184,7 @@ mod tests {
 
     fn file(id: u64) -> Arc<Inode> {
         let record = Record::new(FileType::Regular, 0o644, id, 0);
-        Arc::new(Inode::new(InodeId(id), id, Place::Root, record, None))
+        Arc::new(Inode::new(id, Place::Root, record, None))
     }
 
     #[test]

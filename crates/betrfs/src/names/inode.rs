@@ -16,13 +16,17 @@ use crate::schema::block::BLOCK;
 use crate::schema::{Record, key};
 use crate::types::{Attr, Entry, FileType, InodeId};
 
+/// 2^64 divided by the golden ratio.
+const FIBONACCI_64: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The first capacity of a path, in bytes.
 const PATH_BYTES: usize = 128;
 
 /// An object of the volume in memory.
 pub(crate) struct Inode {
+    /// Its inode number, or an alias if another object in memory has the same one.
     pub id: InodeId,
-    /// The inode number; it never changes while the inode is in memory.
+    /// The inode number; it never changes.
     pub ino: u64,
     /// Innermost lock; of several, that of the inode further down comes first. Held only as long as it takes
     /// to copy the place.
@@ -112,9 +116,9 @@ impl Place {
 }
 
 impl Inode {
-    pub fn new(id: InodeId, ino: u64, place: Place, record: Record, dir: Option<Directory>) -> Inode {
+    pub fn new(ino: u64, place: Place, record: Record, dir: Option<Directory>) -> Inode {
         Inode {
-            id,
+            id: InodeId(ino),
             ino,
             seat: Mutex::new(place),
             of_dir: dir.is_some().then(|| {
@@ -137,6 +141,22 @@ impl Inode {
 
     pub fn place(&self) -> Place {
         self.seat.lock().clone()
+    }
+
+    /// Whether it is stored under this name of a directory.
+    pub fn is_named(&self, parent: &Arc<Inode>, text: &[u8]) -> bool {
+        matches!(&*self.seat.lock(), Place::Named { parent: of, name, .. }
+            if Arc::ptr_eq(of, parent) && **name == *text)
+    }
+
+    /// Whether it is stored under this object id.
+    pub fn is_object(&self, id: u64) -> bool {
+        matches!(*self.seat.lock(), Place::Object { oid } if oid == id)
+    }
+
+    /// Whether it is the entry with the snapshots of a directory.
+    pub fn holds_snapshots_of(&self, dir: &Arc<Inode>) -> bool {
+        matches!(&*self.seat.lock(), Place::Snapshots { of } if Arc::ptr_eq(of, dir))
     }
 
     /// Moves the inode. The caller holds its state for writing, or the namespace alone.
@@ -299,8 +319,24 @@ impl Inode {
     /// Counts a lookup and returns its result.
     pub fn looked_up(&self) -> Entry {
         self.lookups.fetch_add(1, Relaxed);
-        let attr = self.attr(&self.state.read().record);
-        Entry { node: self.id, attr }
+        let state = self.state.read();
+        Entry { node: self.id, generation: self.generation(&state.record), attr: self.attr(&state.record) }
+    }
+
+    /// The generation of its identity. Numbers are given once; but a crash may lose a file together with the
+    /// knowledge that its number was given, and then the number is given again. The time of making tells the
+    /// two apart, as far as 32 bits can.
+    fn generation(&self, record: &Record) -> u32 {
+        if self.id == InodeId::ROOT {
+            // The kernel knows the root without asking.
+            return 0;
+        }
+        let made = record.crtime_ns.cast_unsigned();
+        // Times of making differ in their lower bits, which a multiplication brings up (Knuth, The Art of
+        // Computer Programming, 6.4).
+        let mixed = made.wrapping_mul(FIBONACCI_64) >> u32::BITS;
+        // An alias is a random number, and so is then its generation.
+        record.rare().generation ^ mixed as u32 ^ (self.id.0 ^ self.ino) as u32
     }
 
     /// Its attributes.

@@ -3,8 +3,11 @@
 //! An inode stays as long as it is held: by the caller (lookups, opens) or by an inode below it. The table
 //! keeps idle inodes up to a bound, and evicts those first that have been idle longest.
 //!
-//! An identity consists of the slot in the table (lower half) and the number of inodes that were in the slot
-//! before, its turn (upper half). So an inode is found at one place in memory, and no identity is used twice.
+//! An identity is the object's inode number, so that it means the same object after an eviction and in a
+//! later mount. Sums of salts may give two objects one number, in principle, and a forged volume does. Then
+//! the one that comes into memory later gets a random *alias*, for as long as it stays there. So an identity
+//! has one inode at a time. An identity that was kept while its inode could be evicted is a hint: its user
+//! checks that it leads to the expected place.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -12,6 +15,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::fence;
 
+use betree_platform::Platform;
 use betree_platform::sync::Mutex;
 use betree_platform::sync::atomic::AtomicUsize;
 use hashbrown::HashMap;
@@ -25,6 +29,7 @@ const TRIES: usize = 4;
 /// The inodes by identity, and those of linked files by object id.
 pub(crate) struct InodeTable {
     inner: Mutex<Inner>,
+    platform: Arc<dyn Platform>,
     inodes_max: usize,
     dropped: AtomicUsize,
     /// The length of `leaving`.
@@ -33,10 +38,7 @@ pub(crate) struct InodeTable {
 
 #[derive(Default)]
 struct Inner {
-    /// The first is unused: no identity is 0, and the root's is 1.
-    slots: Vec<Slot>,
-    /// Slots without an inode.
-    free: Vec<u32>,
+    inodes: HashMap<InodeId, Arc<Inode>>,
     objects: HashMap<u64, InodeId>,
     /// May contain inodes that are in use again; these are skipped.
     idle: VecDeque<InodeId>,
@@ -44,22 +46,12 @@ struct Inner {
     leaving: Vec<InodeId>,
 }
 
-#[derive(Default)]
-struct Slot {
-    turn: u32,
-    inode: Option<Arc<Inode>>,
-}
-
-/// The slot and the turn of an identity.
-fn place_of(id: InodeId) -> (usize, u32) {
-    (id.0 as u32 as usize, (id.0 >> u32::BITS) as u32)
-}
-
 impl InodeTable {
-    pub fn new(inodes_max: usize) -> InodeTable {
-        let inner = Inner { slots: alloc::vec![Slot::default()], ..Inner::default() };
+    /// A table for up to `inodes_max` idle inodes. The random numbers of aliases come from `platform`.
+    pub fn new(inodes_max: usize, platform: Arc<dyn Platform>) -> InodeTable {
         InodeTable {
-            inner: Mutex::new(inner),
+            inner: Mutex::default(),
+            platform,
             inodes_max,
             dropped: AtomicUsize::new(0),
             leaving: AtomicUsize::new(0),
@@ -67,28 +59,30 @@ impl InodeTable {
     }
 
     pub fn get(&self, id: InodeId) -> Option<Arc<Inode>> {
-        self.inner.lock().get(id).cloned()
+        self.inner.lock().inodes.get(&id).cloned()
     }
 
     pub fn object(&self, oid: u64) -> Option<Arc<Inode>> {
         let inner = self.inner.lock();
-        inner.get(*inner.objects.get(&oid)?).cloned()
+        inner.inodes.get(inner.objects.get(&oid)?).cloned()
     }
 
-    /// Adds the inode that `make` makes for its identity; the first one is the root. Returns also the inodes
-    /// evicted to make room, for the caller to tear down, which takes time because directories are large.
-    pub fn insert(&self, make: impl FnOnce(InodeId) -> Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
+    /// Adds an inode; under an alias if its number is taken. Returns also the inodes evicted to make room,
+    /// for the caller to tear down, which takes time because directories are large.
+    pub fn insert(&self, mut inode: Inode) -> (Arc<Inode>, Vec<Arc<Inode>>) {
         let mut dropped = Vec::new();
         let mut inner = self.inner.lock();
-        let id = inner.next_id();
-        let inode = Arc::new(make(id));
-        if let Place::Object { oid } = inode.place() {
-            inner.objects.insert(oid, id);
+        if inner.inodes.contains_key(&inode.id) {
+            inode.id = inner.alias(self.platform.random_u64());
         }
-        inner.put(id, inode.clone());
+        let inode = Arc::new(inode);
+        if let Place::Object { oid } = inode.place() {
+            inner.objects.insert(oid, inode.id);
+        }
+        inner.inodes.insert(inode.id, inode.clone());
         inner.queue(&inode);
         for _ in 0..TRIES {
-            if inner.len() > self.inodes_max {
+            if inner.inodes.len() > self.inodes_max {
                 dropped.extend(inner.evict_one());
             }
         }
@@ -102,7 +96,7 @@ impl InodeTable {
 
     /// All inodes in memory, for a check.
     pub fn all(&self) -> Vec<Arc<Inode>> {
-        self.inner.lock().slots.iter().filter_map(|slot| slot.inode.clone()).collect()
+        self.inner.lock().inodes.values().cloned().collect()
     }
 
     /// Notes that a file is stored under an object id from now on.
@@ -118,9 +112,10 @@ impl InodeTable {
     /// Drops the inode of a removed object, if nobody holds it.
     pub fn drop_gone(&self, inode: &Arc<Inode>) {
         let mut inner = self.inner.lock();
-        if inode.is_idle() && inode.is_gone() {
+        let is_here = inner.inodes.get(&inode.id).is_some_and(|here| Arc::ptr_eq(here, inode));
+        if is_here && inode.is_idle() && inode.is_gone() {
             // The caller holds a reference, so nothing is torn down under the lock.
-            inner.take(inode.id);
+            inner.inodes.remove(&inode.id);
         }
     }
 
@@ -148,48 +143,18 @@ impl InodeTable {
 
     /// Number of inodes.
     pub fn len(&self) -> usize {
-        self.inner.lock().len()
+        self.inner.lock().inodes.len()
     }
 }
 
 impl Inner {
-    fn len(&self) -> usize {
-        self.slots.len() - 1 - self.free.len()
-    }
-
-    fn get(&self, id: InodeId) -> Option<&Arc<Inode>> {
-        let (slot, turn) = place_of(id);
-        let slot = self.slots.get(slot).filter(|slot| slot.turn == turn)?;
-        slot.inode.as_ref()
-    }
-
-    /// An unused identity, in a free slot.
-    fn next_id(&mut self) -> InodeId {
-        if let Some(free) = self.free.pop() {
-            let turn = self.slots.get(free as usize).map_or(0, |slot| slot.turn);
-            return InodeId(u64::from(turn) << u32::BITS | u64::from(free));
+    /// An unused identity, the first one from `random` on. None is 0.
+    fn alias(&self, random: u64) -> InodeId {
+        let mut id = random;
+        while id == 0 || self.inodes.contains_key(&InodeId(id)) {
+            id = id.wrapping_add(1);
         }
-        self.slots.push(Slot::default());
-        InodeId(self.slots.len() as u64 - 1)
-    }
-
-    fn put(&mut self, id: InodeId, inode: Arc<Inode>) {
-        if let Some(slot) = self.slots.get_mut(place_of(id).0) {
-            slot.inode = Some(inode);
-        }
-    }
-
-    /// Takes an inode out and begins the next turn of its slot.
-    fn take(&mut self, id: InodeId) -> Option<Arc<Inode>> {
-        let (at, turn) = place_of(id);
-        let slot = self.slots.get_mut(at).filter(|slot| slot.turn == turn)?;
-        let inode = slot.inode.take()?;
-        // A slot after its last turn stays empty.
-        if let Some(next) = turn.checked_add(1) {
-            slot.turn = next;
-            self.free.push(at as u32);
-        }
-        Some(inode)
+        InodeId(id)
     }
 
     fn queue(&mut self, inode: &Arc<Inode>) {
@@ -198,9 +163,9 @@ impl Inner {
         }
         self.idle.push_back(inode.id);
         // The queue still has inodes that were removed meanwhile.
-        if self.idle.len() > 2 * self.len() + 64 {
+        if self.idle.len() > 2 * self.inodes.len() + 64 {
             let mut idle = core::mem::take(&mut self.idle);
-            idle.retain(|id| self.get(*id).is_some());
+            idle.retain(|id| self.inodes.contains_key(id));
             self.idle = idle;
         }
     }
@@ -208,7 +173,7 @@ impl Inner {
     /// Tries the inode that has been idle longest.
     fn evict_one(&mut self) -> Option<Arc<Inode>> {
         let id = self.idle.pop_front()?;
-        let inode = self.get(id)?;
+        let inode = self.inodes.get(&id)?;
         // The references first: a holder may have counted a lookup before it released its reference. The
         // fence pairs with that release.
         let is_held = Arc::strong_count(inode) > 1;
@@ -236,7 +201,7 @@ impl Inner {
         if let Place::Object { oid } = place {
             self.objects.remove(&oid);
         }
-        self.take(id)
+        self.inodes.remove(&id)
     }
 }
 
@@ -246,47 +211,86 @@ mod tests {
     use crate::schema::Record;
     use crate::types::FileType;
 
-    fn file(id: InodeId) -> Inode {
-        Inode::new(id, id.0, Place::Root, Record::new(FileType::Regular, 0o644, id.0, 0), None)
+    /// A platform whose random numbers are all the same.
+    struct Constant;
+
+    impl Platform for Constant {
+        fn now_ns(&self) -> i64 {
+            0
+        }
+
+        fn random_u64(&self) -> u64 {
+            u64::MAX
+        }
+    }
+
+    fn table(inodes_max: usize) -> InodeTable {
+        InodeTable::new(inodes_max, Arc::new(Constant))
+    }
+
+    fn file(number: u64) -> Inode {
+        Inode::new(number, Place::Root, Record::new(FileType::Regular, 0o644, number, 0), None)
     }
 
     #[test]
-    fn a_slot_that_is_used_again_gives_another_identity() {
-        let table = InodeTable::new(10);
-        assert_eq!(table.insert(file).0.id, InodeId::ROOT);
-        let ids: Vec<InodeId> = (0..1000).map(|_| table.insert(file).0.id).collect();
-        assert!(ids.iter().enumerate().all(|(at, id)| !ids[..at].contains(id)));
-        let here: Vec<InodeId> = ids.iter().copied().filter(|id| table.get(*id).is_some()).collect();
-        assert_eq!(here, ids[ids.len() - 9..], "the root and the last ones are kept");
-        assert!(here.iter().all(|id| table.get(*id).is_some_and(|inode| inode.id == *id)));
-        assert_eq!(table.inner.lock().slots.len(), 12, "those that went left their slots");
+    fn inodes_that_have_been_idle_longest_leave_and_come_back_under_their_numbers() {
+        let table = table(10);
+        assert_eq!(table.insert(file(1)).0.id, InodeId::ROOT);
+        let numbers: Vec<u64> = (2..1000).map(|i| i * 1_000_003).collect();
+        for number in &numbers {
+            assert_eq!(table.insert(file(*number)).0.id, InodeId(*number));
+        }
+        let here: Vec<u64> = numbers.iter().copied().filter(|id| table.get(InodeId(*id)).is_some()).collect();
+        assert_eq!(here, numbers[numbers.len() - 9..], "the root and the last ones are kept");
+        assert!(here.iter().all(|id| table.get(InodeId(*id)).is_some_and(|inode| inode.ino == *id)));
+        assert_eq!(table.insert(file(numbers[0])).0.id, InodeId(numbers[0]));
         assert!(table.get(InodeId(0)).is_none() && table.get(InodeId(u64::MAX)).is_none());
     }
 
     #[test]
     fn files_that_come_and_go_leave_nothing_behind() {
-        let table = InodeTable::new(10);
-        table.insert(file);
-        for _ in 0..10_000 {
-            let inode = table.insert(file).0;
+        let table = table(10);
+        table.insert(file(1));
+        for number in 2..10_000 {
+            let inode = table.insert(file(number)).0;
             inode.set_place(Place::Gone);
             table.drop_gone(&inode);
         }
         let inner = table.inner.lock();
-        assert_eq!((inner.len(), inner.slots.len()), (1, 3));
+        assert_eq!(inner.inodes.len(), 1);
         assert!(inner.idle.len() < 100, "{} wait to be dropped", inner.idle.len());
         assert!(inner.idle.contains(&InodeId::ROOT), "what is there stays in it");
     }
 
     #[test]
-    fn a_slot_stays_empty_when_it_has_had_all_its_turns() {
-        let table = InodeTable::new(1);
-        let root = table.insert(file).0;
-        let first = table.insert(file).0.id;
-        table.inner.lock().slots[first.0 as usize].turn = u32::MAX;
-        let last = InodeId(u64::from(u32::MAX) << u32::BITS | first.0);
-        assert!(table.inner.lock().take(last).is_some());
-        assert_ne!(table.insert(file).0.id.0 as u32, first.0 as u32);
-        assert!(table.get(root.id).is_some() && table.get(last).is_none());
+    fn objects_of_one_number_get_different_identities_and_one_that_goes_takes_no_other_along() {
+        let table = table(10);
+        table.insert(file(1));
+        let ids: Vec<InodeId> = (0..4).map(|_| table.insert(file(7)).0.id).collect();
+        // From the random number on, without 0 and the root's.
+        assert_eq!(ids, [7, u64::MAX, 2, 3].map(InodeId));
+        assert!(ids.iter().all(|id| table.get(*id).is_some_and(|inode| inode.id == *id && inode.ino == 7)));
+        let first = table.get(InodeId(7)).unwrap();
+        first.set_place(Place::Gone);
+        table.drop_gone(&first);
+        let second = table.insert(file(7)).0;
+        assert_eq!(second.id, InodeId(7));
+        table.drop_gone(&first);
+        assert!(table.get(InodeId(7)).is_some_and(|here| Arc::ptr_eq(&here, &second)));
+    }
+
+    /// What the table had before, slots found by their index, took 16 to 32 bytes for each inode.
+    #[test]
+    fn an_inode_takes_few_bytes_in_the_table() {
+        let table = table(1 << 20);
+        let mut bytes_max = 0.0f64;
+        for number in 1..=200_000u64 {
+            table.insert(file(number));
+            if number >= 1000 {
+                let bytes = table.inner.lock().inodes.allocation_size();
+                bytes_max = bytes_max.max(bytes as f64 / number as f64);
+            }
+        }
+        assert!(bytes_max <= 32.0 + 8.0, "{bytes_max}");
     }
 }

@@ -140,6 +140,13 @@ pub(crate) fn snapshots_holder(key: &[u8]) -> Option<&[u8]> {
     inside.get(..end)
 }
 
+/// The components of the path of an own key, from the root on. The empty one stands for
+/// [`SNAPSHOTS_NAME`](crate::SNAPSHOTS_NAME).
+pub(crate) fn components(own: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let (path, name) = split_entry(own)?;
+    Some(path.split(|byte| *byte == 0).skip(1).chain([name]))
+}
+
 /// Bounds of the own keys of a directory's entries.
 pub(crate) fn entries(path: &[u8]) -> (Cut, Cut) {
     within(entry(path, b""))
@@ -163,6 +170,11 @@ pub(crate) fn within(prefix: Vec<u8>) -> (Cut, Cut) {
 /// The key of a file with several names.
 pub(crate) fn object(oid: u64) -> Vec<u8> {
     numbered(OBJECT, oid)
+}
+
+/// Bounds of all objects.
+pub(crate) fn objects() -> (Cut, Cut) {
+    within(alloc::vec![OBJECT])
 }
 
 /// The object id in the key of an object.

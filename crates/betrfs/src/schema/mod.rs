@@ -9,7 +9,7 @@ mod xattr;
 
 pub(crate) use extents::{Extents, Recount};
 pub(crate) use marker::{Marker, NUMBERS_MAX, VolumeRecord};
-pub(crate) use record::{Flags, Record, Redirect, Stored, TARGET_BYTES_MAX};
+pub(crate) use record::{Flags, Numbers, Record, Redirect, Stored, TARGET_BYTES_MAX};
 pub(crate) use xattr::{Xattr, XattrValue};
 
 use alloc::string::String;

@@ -102,6 +102,14 @@ pub(crate) struct Redirect {
     pub file_type: FileType,
 }
 
+/// The parts of an inode record that inode numbers are made of, read without the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub id: u64,
+    /// Of a directory.
+    pub salt: Option<u64>,
+}
+
 /// A value of `meta`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {

@@ -116,7 +116,7 @@ impl Volume {
 
         let (file_type, is_dir) = (record.file_type, record.is_dir());
         let known_dir = is_dir.then(|| Directory::new(self.names_total.clone()));
-        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, known_dir));
+        let inode = self.keep(&op, Inode::new(ino, place, record, known_dir));
         let mut state = dir.state.write();
         state.record = dir_record.into();
         let known = crate::names::Name { node: Some(inode.id), ino, file_type, oid };
@@ -175,7 +175,9 @@ impl Volume {
         refuse_if_protected(&old)?;
         let mut record = self.copied_record(&source, old.id, self.platform.now_ns());
         unprotect(&mut record);
-        record.nlink = old.nlink;
+        // It is the object that it was, for handles of it too.
+        (record.nlink, record.crtime_ns) = (old.nlink, old.crtime_ns);
+        record.change_rare(|rare| rare.generation = old.rare().generation);
         let mut batch = Batch::new();
         if old.flags.has(Flags::LARGE_XATTRS) {
             let (lo, hi) = key::xattrs(&own);

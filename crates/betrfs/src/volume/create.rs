@@ -155,7 +155,7 @@ impl Volume {
         batch.put(META, &key::marker(marker), &Marker { base: base.to_vec() }.encode());
         op.commit(&batch)?;
         let place = Place::Orphan { marker, base: base.clone() };
-        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, None));
+        let inode = self.keep(&op, Inode::new(ino, place, record, None));
         self.orphans.insert(base, inode.clone());
         Ok(inode.looked_up())
     }
@@ -225,7 +225,7 @@ impl Volume {
         self.install_record(&parent, &mut state, dir_record);
         let file_type = record.file_type;
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
-        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, dir));
+        let inode = self.keep(&op, Inode::new(ino, place, record, dir));
         let known = Name { node: Some(inode.id), ino, file_type, oid: linked };
         self.insert_name(&parent, &mut state, &name, known)?;
         Ok(inode.looked_up())

@@ -49,6 +49,11 @@ impl IdAllocator {
         if less == next.reserved { Ok(()) } else { next.reserve(op, less) }
     }
 
+    /// The inode ids given so far are below this.
+    pub fn ids_end(&self) -> u64 {
+        self.next.lock().id
+    }
+
     /// Number of inode ids used, or skipped after a crash.
     pub fn ids_given(&self) -> u64 {
         self.next.lock().id.saturating_sub(ROOT_ID)

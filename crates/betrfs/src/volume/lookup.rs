@@ -50,7 +50,7 @@ impl Volume {
     }
 
     /// The inode of a name that was checked.
-    fn child(
+    pub(super) fn child(
         &self,
         shared: &Shared<'_>,
         op: &Op<'_>,
@@ -62,7 +62,7 @@ impl Volume {
             let state = parent.state.read();
             // A removed directory has no names.
             if let Some(known) = state.dir.as_ref().and_then(|dir| dir.get(name))
-                && let Some(inode) = self.in_memory(&known)
+                && let Some(inode) = self.in_memory(&known, parent, name)
             {
                 return Ok(inode);
             }
@@ -269,7 +269,7 @@ impl Volume {
             }
         }
         let Some(known) = state.dir()?.get(name) else { return Ok(None) };
-        match self.in_memory(&known) {
+        match self.in_memory(&known, parent, name) {
             Some(inode) => Ok(Some(inode)),
             None => self.load(op, parent, state, name),
         }
@@ -282,10 +282,13 @@ impl Volume {
         is_small && !state.is_complete() && state.dir.as_deref().is_some_and(is_wanted)
     }
 
-    /// The inode of a known name, if it is in memory.
-    pub(super) fn in_memory(&self, known: &Name) -> Option<Arc<Inode>> {
+    /// The inode of a known name in a directory, if it is in memory.
+    pub(super) fn in_memory(&self, known: &Name, dir: &Arc<Inode>, name: &[u8]) -> Option<Arc<Inode>> {
         let by_node = known.node.and_then(|node| self.table.get(node));
-        by_node.or_else(|| self.table.object(known.oid?))
+        match known.oid {
+            None => by_node.filter(|inode| inode.is_named(dir, name)),
+            Some(oid) => by_node.filter(|inode| inode.is_object(oid)).or_else(|| self.table.object(oid)),
+        }
     }
 
     /// Queries the tree for a name.
@@ -310,7 +313,7 @@ impl Volume {
         let (inode, known) = match Stored::decode(&at, &bytes)? {
             Stored::Inode(record) => self.adopt(op, parent, &path, &name, record),
             Stored::Redirect(redirect) => {
-                let inode = self.object(op, &at, redirect)?;
+                let inode = self.object_of(op, &at, redirect)?;
                 let known = name_of_redirect(redirect, Some(inode.id));
                 (inode, known)
             }
@@ -332,26 +335,37 @@ impl Volume {
         let file_type = record.file_type;
         let place = Place::named(parent, name.clone());
         let dir = record.is_dir().then(|| Directory::new(self.names_total.clone()));
-        let inode = self.keep(op, |id| Inode::new(id, ino, place, record, dir));
+        let inode = self.keep(op, Inode::new(ino, place, record, dir));
         let known = Name { node: Some(inode.id), ino, file_type, oid: None };
         (inode, known)
     }
 
     /// The object of the redirect at `at`.
-    fn object(&self, op: &Op<'_>, at: &[u8], redirect: Redirect) -> Result<Arc<Inode>> {
+    fn object_of(&self, op: &Op<'_>, at: &[u8], redirect: Redirect) -> Result<Arc<Inode>> {
+        let inode = self.load_object(op, redirect.oid)?;
+        let inode = inode.ok_or_else(|| damaged(at, "the file that it links to is lost"))?;
+        // The type never changes.
+        let file_type = inode.state.read().record.file_type;
+        if file_type != redirect.file_type {
+            return Err(damaged(at, "what it links to is of another type"));
+        }
+        Ok(inode)
+    }
+
+    /// The object of this id, from memory if it is there.
+    pub(super) fn load_object(&self, op: &Op<'_>, oid: u64) -> Result<Option<Arc<Inode>>> {
         let _one = self.object_loads.lock();
-        let oid = redirect.oid;
         if let Some(inode) = self.table.object(oid) {
-            return Ok(inode);
+            return Ok(Some(inode));
         }
         let own = key::object(oid);
-        let bytes = op.get(META, &own)?.ok_or_else(|| damaged(at, "the file that it links to is lost"))?;
+        let Some(bytes) = op.get(META, &own)? else { return Ok(None) };
         match Stored::decode(&own, &bytes)? {
-            Stored::Inode(record) if record.file_type == redirect.file_type => {
+            Stored::Inode(record) if !record.is_dir() => {
                 let ino = ino_of(record.id, 0);
-                Ok(self.keep(op, |id| Inode::new(id, ino, Place::Object { oid }, record, None)))
+                Ok(Some(self.keep(op, Inode::new(ino, Place::Object { oid }, record, None))))
             }
-            _ => Err(damaged(at, "what it links to is of another type")),
+            _ => Err(damaged(&own, "it is not the record of a file")),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! # Locks, in the order in which they are taken
 //!
+//! 0. The **number map**, by a search for an inode number alone; the search itself holds nothing else.
 //! 1. The **namespace**: an operation that makes a key holds it, shared, until its batch is committed or its
 //!    query answered. An operation that moves keys (a rename, the making of a link) holds it alone (for how
 //!    long: `exclusive.rs`), and is then the only one with more than one inode locked. [`Env::throttle`] is
@@ -26,6 +27,7 @@ mod clone;
 mod create;
 mod exclusive;
 mod fallocate;
+mod find_inode;
 mod id_allocator;
 mod inode_flags;
 mod late_opens;
@@ -62,6 +64,7 @@ use crate::planted::{self, Bug};
 use crate::schema::block::{BLOCK, BlockUpsert};
 use crate::schema::{DATA, DICTS, META, Marker, Record, Stored, VolumeRecord, damaged, key};
 use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, StatFs};
+use find_inode::NumberMap;
 use id_allocator::IdAllocator;
 
 pub use check::{Problem, Report};
@@ -94,6 +97,10 @@ pub struct Volume {
     table: InodeTable,
     root: Arc<Inode>,
     numbers: IdAllocator,
+    /// The inode ids given before the volume was opened are below this.
+    ids_at_opening: u64,
+    /// Held during a search for an inode number, so that there is one at a time.
+    number_map: Mutex<NumberMap>,
     orphans: Orphans,
     allocations: Allocations,
     counts: AllCounts,
@@ -229,8 +236,8 @@ impl Volume {
         };
         let names_total = Arc::new(AtomicUsize::new(0));
         let dir = Directory::new(names_total.clone());
-        let table = InodeTable::new(options.inodes_max);
-        let (root, _) = table.insert(|id| Inode::new(id, ROOT_ID, Place::Root, root, Some(dir)));
+        let table = InodeTable::new(options.inodes_max, options.platform.clone());
+        let (root, _) = table.insert(Inode::new(ROOT_ID, Place::Root, root, Some(dir)));
         // Half of the largest batch: the other half is for keys and records.
         let piece_bytes = 1u64 << (env.batch_bytes_max() as u64 / 2).clamp(BLOCK, PIECE_BYTES_MAX).ilog2();
         Ok(Volume {
@@ -245,6 +252,8 @@ impl Volume {
             table,
             root,
             numbers: IdAllocator::new(stored),
+            ids_at_opening: stored.ids,
+            number_map: Mutex::default(),
             orphans: Orphans::default(),
             allocations: Allocations::default(),
             counts,
@@ -391,8 +400,8 @@ impl Volume {
     }
 
     /// Adds an inode to the table. Inodes evicted for it are torn down at the end of the operation.
-    fn keep(&self, op: &Op<'_>, make: impl FnOnce(InodeId) -> Inode) -> Arc<Inode> {
-        let (inode, dropped) = self.table.insert(make);
+    fn keep(&self, op: &Op<'_>, inode: Inode) -> Arc<Inode> {
+        let (inode, dropped) = self.table.insert(inode);
         op.tear_down(dropped);
         inode
     }

@@ -121,7 +121,7 @@ impl Volume {
         name: &Arc<[u8]>,
         known: &Name,
     ) -> Result<Option<Entry>> {
-        if let Some(inode) = self.in_memory(known) {
+        if let Some(inode) = self.in_memory(known, records.dir, name) {
             return Ok(Some(inode.looked_up()));
         }
         if known.oid.is_some() {

@@ -113,7 +113,7 @@ impl Volume {
         let own_snapshots = {
             let mut state = dir.state.write();
             state.record = record.into();
-            state.dir()?.snapshots.and_then(|node| self.table.get(node))
+            self.snapshots_in_memory(&dir, state.dir()?)
         };
         let mut cut_off: Vec<CutOff> = self.cut_off(&exclusive, &dir).into_iter().collect();
         if let Some(own) = own_snapshots {

@@ -70,7 +70,7 @@ impl Volume {
         if self.is_removed(held, of) || is_in_snapshot(op, of, &state.record) {
             return Err(Error::NotFound);
         }
-        let known = state.dir()?.snapshots.and_then(|node| self.table.get(node));
+        let known = self.snapshots_in_memory(of, state.dir()?);
         let inode = match known {
             Some(inode) => inode,
             None => {
@@ -88,6 +88,11 @@ impl Volume {
         Ok(inode)
     }
 
+    /// The entry `.betrfs-snapshots` of a directory with these names, if it is in memory.
+    pub(super) fn snapshots_in_memory(&self, of: &Arc<Inode>, names: &Directory) -> Option<Arc<Inode>> {
+        names.snapshots.and_then(|node| self.table.get(node)).filter(|inode| inode.holds_snapshots_of(of))
+    }
+
     fn load_snapshots(&self, op: &Op<'_>, of: &Arc<Inode>, of_record: &Record) -> Result<Arc<Inode>> {
         let path = key::snapshots_path(&op.dir_path(of)?.bytes);
         let mut dir = Directory::new(self.names_total.clone());
@@ -103,7 +108,7 @@ impl Volume {
         let mut record = Record::new(FileType::Directory, 0, 0, of_record.ctime_ns);
         (record.entries, record.subdirs) = (dir.len() as u64, dir.len() as u64);
         let place = Place::Snapshots { of: of.clone() };
-        Ok(self.keep(op, |id| Inode::new(id, of.ino ^ INO_BIT, place, record, Some(dir))))
+        Ok(self.keep(op, Inode::new(ino_of(of.ino ^ INO_BIT, 0), place, record, Some(dir))))
     }
 
     /// Makes a snapshot of the directory `of`, whose `.betrfs-snapshots` is `snapshots`.
@@ -138,7 +143,7 @@ impl Volume {
         let name: Arc<[u8]> = Arc::from(name);
         let place = Place::named(snapshots, name.clone());
         let dir = Directory::new(self.names_total.clone());
-        let inode = self.keep(&op, |id| Inode::new(id, ino, place, record, Some(dir)));
+        let inode = self.keep(&op, Inode::new(ino, place, record, Some(dir)));
         let mut state = snapshots.state.write();
         state.record = with_snapshot_counted(&state.record, 1, now_ns).into();
         let known = Name { node: Some(inode.id), ino, file_type: FileType::Directory, oid: None };

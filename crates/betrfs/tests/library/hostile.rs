@@ -6,8 +6,8 @@ use std::sync::Arc;
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_sim::MemDevice;
 use betrfs::{
-    FallocateMode, FormatOptions, Objects, OpenOptions, RenameFlags, Result, SeekWhat, SetAttr, Volume,
-    XattrMode,
+    FallocateMode, FormatOptions, InodeId, Objects, OpenOptions, RenameFlags, Result, SeekWhat, SetAttr,
+    Volume, XattrMode,
 };
 
 use crate::support::*;
@@ -94,6 +94,8 @@ fn use_path(volume: &Volume, path: &str) -> Result<()> {
         let _ = volume.seek(node, offset, SeekWhat::Data);
     }
     let _ = volume.readlink(node);
+    // A number that no object has, so that all names are looked at.
+    let _ = volume.find_inode(InodeId(node.0 ^ 1 << 40));
     for name in volume.list_xattrs(node)? {
         let _ = volume.get_xattr(node, &name);
     }

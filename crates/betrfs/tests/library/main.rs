@@ -13,6 +13,7 @@ mod costs;
 mod device_costs;
 mod dice;
 mod file_cache;
+mod find_inode;
 mod full;
 mod hostile;
 mod inode_flags;

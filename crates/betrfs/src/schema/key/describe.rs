@@ -5,7 +5,8 @@ use alloc::string::String;
 use betree::Cut;
 
 use super::{
-    DataTag, MARKER, OBJECT, ROOT_KEY, SNAPSHOT, VOLUME_KEY, marker_id, object_id, split_data, split_entry,
+    DataTag, MARKER, OBJECT, ROOT_KEY, SNAPSHOT, VOLUME_KEY, components, marker_id, object_id, split_data,
+    split_entry,
 };
 use crate::types::SNAPSHOTS_NAME;
 
@@ -22,9 +23,9 @@ pub(crate) fn described(key: &[u8]) -> Option<String> {
     if key == VOLUME_KEY {
         return Some(String::from("the volume's record"));
     }
-    if let Some((path, name)) = split_entry(key) {
+    if let Some(components) = components(key) {
         let mut text = String::new();
-        for component in path.split(|b| *b == 0).skip(1).chain([name]) {
+        for component in components {
             text.push('/');
             // The empty component of a snapshot's path.
             let component = if component.is_empty() { SNAPSHOTS_NAME } else { component };

@@ -20,7 +20,7 @@ use betree::TaggedTail;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Flags, Rare, Record, Redirect, Stored, TARGET_BYTES_MAX};
+use super::{Flags, Numbers, Rare, Record, Redirect, Stored, TARGET_BYTES_MAX};
 use crate::error::Result;
 use crate::schema::xattr;
 use crate::schema::{Extents, damaged, unknown};
@@ -150,6 +150,23 @@ impl Stored {
             [version, ..] => return Err(unknown(key, "record of version", *version)),
         };
         parsed.map_err(|why| damaged(key, why))
+    }
+}
+
+impl Numbers {
+    /// Reads the numbers in the value of `meta` at `key`; `None` for a redirect.
+    pub fn read(key: &[u8], bytes: &[u8]) -> Result<Option<Numbers>> {
+        match bytes {
+            [VERSION, INODE, ..] => {
+                let (head, _) =
+                    InodeHead::ref_from_prefix(bytes).map_err(|_| damaged(key, "the record is too short"))?;
+                let is_dir =
+                    type_of(head.mode.get()).map_err(|why| damaged(key, why))? == FileType::Directory;
+                Ok(Some(Numbers { id: head.id.get(), salt: is_dir.then(|| head.salt.get()) }))
+            }
+            // A redirect, or none that can be read.
+            _ => Stored::decode(key, bytes).map(|_| None),
+        }
     }
 }
 
