@@ -13,6 +13,11 @@ use heed::{Database, Env, EnvFlags, EnvOpenOptions, WithTls};
 use super::{Budget, Isolation, See, Store, Synced, Transactional, added};
 use crate::data::Key;
 
+/// The map's size is a multiple of this, in bytes.
+const MAP_STEP_BYTES: u64 = 1 << 20;
+/// How many times the size of a volume it has: addresses cost nothing.
+const MAPS: usize = 4;
+
 /// An open environment with one database.
 #[derive(Clone)]
 pub struct Lmdb {
@@ -26,7 +31,7 @@ impl Lmdb {
         let dir = dir.join("db");
         std::fs::create_dir_all(&dir)?;
         let mut options = EnvOpenOptions::new();
-        options.map_size(budget.volume_bytes as usize);
+        options.map_size(budget.volume_bytes.next_multiple_of(MAP_STEP_BYTES) as usize * MAPS);
         // SAFETY: the file was made for this run, and no other process has it open. A power failure could
         // tear it, but no run opens a file of an earlier one.
         #[allow(unsafe_code)]
