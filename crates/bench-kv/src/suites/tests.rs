@@ -38,8 +38,11 @@ enum Fault {
     /// Scans skip their first pair, or end before their last.
     ScanWithoutFirst,
     ScanWithoutLast,
-    /// A pair is gone when the map is opened again.
+    /// Scans backwards end before their last.
+    ScanBackWithoutLast,
+    /// A pair is gone when the map is opened again, or there is one more.
     LostAtClose,
+    MadeAtClose,
     /// Syncs fail.
     SyncFails,
 }
@@ -141,13 +144,18 @@ impl Store for Map {
     }
 
     fn scan_back(&self, pairs_max: usize, see: See<'_>) -> Result<()> {
-        self.pass(self.pairs().iter().rev(), pairs_max, see);
+        let fewer = usize::from(self.fault == Fault::ScanBackWithoutLast);
+        let pairs = self.pairs();
+        self.pass(pairs.iter().rev(), pairs_max.min(pairs.len() - fewer), see);
         Ok(())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
         if self.fault == Fault::LostAtClose {
             self.pairs().pop_first();
+        }
+        if self.fault == Fault::MadeAtClose {
+            self.pairs().insert([1; _], vec![1]);
         }
         Ok(())
     }
@@ -253,7 +261,9 @@ fn insertion_in_order_and_scans_notice_what_is_wrong() {
             Fault::PutChanged,
             Fault::ScanWithoutFirst,
             Fault::ScanWithoutLast,
+            Fault::ScanBackWithoutLast,
             Fault::LostAtClose,
+            Fault::MadeAtClose,
         ],
     );
 }
