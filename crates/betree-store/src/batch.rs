@@ -9,7 +9,7 @@ use betree::{Batch, Cut};
 
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::file::NODE_BYTES_MAX;
+use crate::freeing::{delete_range, mark_freeing};
 use crate::keys::{self, ENGINE_DICT, Keys};
 use crate::parts::{self, Large};
 use crate::shared::{DictState, Shared};
@@ -183,6 +183,9 @@ impl WriteBatch {
     pub fn commit(&self) -> Result<()> {
         // The locks are taken in the order of the numbers, as everywhere.
         let dicts = || self.dicts.values();
+        for (dict, keys) in self.deleted.iter().filter_map(|(of, keys)| Some((self.dicts.get(of)?, keys))) {
+            dict.note_whole(keys);
+        }
         let with_others: Vec<_> = dicts().map(|dict| dict.changing.read()).collect();
         if self.large.is_empty() && !dicts().any(|dict| dict.has_parts()) {
             dicts().try_for_each(|dict| dict.refuse_if_dropped())?;
@@ -192,6 +195,10 @@ impl WriteBatch {
             let _alone: Vec<_> = dicts().map(|dict| dict.changing.write()).collect();
             dicts().try_for_each(|dict| dict.refuse_if_dropped())?;
             self.commit_alone()?;
+        }
+        // What large transactions work in goes with a crash anyway.
+        if !self.dicts.is_empty() && dicts().all(|dict| dict.is_of_large()) {
+            return Ok(());
         }
         self.shared.settle()
     }
@@ -263,18 +270,6 @@ impl WriteBatch {
         }
         Ok((replaced, freed_bytes))
     }
-}
-
-/// Deletes a range, in a batch of deletes alone.
-pub(crate) fn delete_range(batch: &mut Batch, (lo, hi): (Cut, Cut)) {
-    batch.delete_range(ENGINE_DICT, &lo, &hi);
-    mark_freeing(batch, 0);
-}
-
-/// Says of a batch that it frees so many bytes, or more: of a range nobody knows, but the engine does not go
-/// and free what seems to be less than a node.
-fn mark_freeing(batch: &mut Batch, bytes: u64) {
-    batch.mark_freeing(bytes.max(NODE_BYTES_MAX as u64));
 }
 
 impl std::fmt::Debug for WriteBatch {

@@ -1,15 +1,16 @@
 //! The catalogue: which dictionaries a store has. It stands in the store itself, so that a change of it is
 //! part of a batch like any other.
 //!
-//! Under the prefix zero and one byte for the kind stand: names of dictionaries, each with an entry, and the
-//! store's own numbers.
+//! Under the prefix zero and one byte for the kind stand: names of dictionaries, each with an entry, the
+//! store's own numbers, and markers of dictionaries without a name, which belong to large transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use betree::{Batch, Cut, Env};
 
-use crate::keys::{CATALOGUE, ENGINE_DICT};
+use crate::freeing::delete_range;
+use crate::keys::{CATALOGUE, ENGINE_DICT, dict_cuts};
 use crate::merge::Merges;
 use crate::options::MissingMerges;
 use crate::shared::DictState;
@@ -18,6 +19,9 @@ use crate::steps::Steps;
 /// The kinds of what the catalogue has.
 const NAMES: u8 = 0;
 const NUMBERS: u8 = 1;
+const MARKERS: u8 = 2;
+/// What a marker says: the dictionary of its number belongs to a large transaction.
+const OF_LARGE: [u8; 1] = [1];
 /// The keys of the numbers.
 const LAYOUT: &[u8] = b"layout";
 const NEXT: &[u8] = b"next";
@@ -95,6 +99,36 @@ pub(crate) fn put_entry(batch: &mut Batch, name: &str, entry: &Entry) {
 /// Removes the entry of a name.
 pub(crate) fn delete_entry(batch: &mut Batch, name: &str) {
     batch.delete(ENGINE_DICT, &name_key(name));
+}
+
+/// Marks a number whose dictionary is to go at the next opening.
+pub(crate) fn put_marker(batch: &mut Batch, number: u32) {
+    batch.put(ENGINE_DICT, &key(MARKERS, &number.to_be_bytes()), &OF_LARGE);
+}
+
+/// Removes the marker of a number.
+pub(crate) fn delete_marker(batch: &mut Batch, number: u32) {
+    batch.delete(ENGINE_DICT, &key(MARKERS, &number.to_be_bytes()));
+}
+
+/// Removes all dictionaries that markers name, with the markers.
+///
+/// # Errors
+/// The engine's. Some may be removed.
+pub(crate) fn remove_marked(env: &Env) -> betree::Result<()> {
+    let markers = key(MARKERS, b"");
+    let mut cursor = env.cursor(ENGINE_DICT, Cut::before(markers.clone()), Cut::after(markers.clone()));
+    let mut marked = Vec::new();
+    while let Some((marker, _)) = cursor.next()? {
+        marked.extend(marker.get(markers.len()..).and_then(|number| <[u8; 4]>::try_from(number).ok()));
+    }
+    for number in marked.into_iter().map(u32::from_be_bytes).filter(|number| *number != CATALOGUE) {
+        let mut batch = Batch::new();
+        delete_range(&mut batch, dict_cuts(number));
+        delete_marker(&mut batch, number);
+        env.commit(&batch)?;
+    }
+    Ok(())
 }
 
 /// The key of a name's entry.

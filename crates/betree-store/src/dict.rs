@@ -274,7 +274,7 @@ impl Dict {
         batch.delete(self, &key)?;
         batch.commit_alone()?;
         drop(alone);
-        self.shared.settle()?;
+        self.settle()?;
         Ok(Some((key, value)))
     }
 
@@ -340,6 +340,7 @@ impl Dict {
     /// [`Error::KeyTooLong`] if a key could become longer than is allowed; as [`put`](Dict::put).
     pub fn clone_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
+        [from, to].iter().for_each(|prefix| self.state.note_whole(&Keys::Prefix(prefix.to_vec())));
         self.change(|batch| {
             let prefixes = self.prefixes(from, to, self.state.has_parts());
             prefixes.for_each(|(from, to)| batch.clone_range(ENGINE_DICT, &from, &to));
@@ -352,6 +353,7 @@ impl Dict {
     /// As [`clone_prefix`](Dict::clone_prefix).
     pub fn rename_prefix(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
+        [from, to].iter().for_each(|prefix| self.state.note_whole(&Keys::Prefix(prefix.to_vec())));
         self.change(|batch| {
             let prefixes = self.prefixes(from, to, self.state.has_parts());
             prefixes.for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
@@ -406,6 +408,11 @@ impl Dict {
         Ok(estimate)
     }
 
+    /// Waits as [`Shared::settle`], unless what was changed goes with a crash anyway.
+    fn settle(&self) -> Result<()> {
+        if self.state.is_of_large() { Ok(()) } else { self.shared.settle() }
+    }
+
     /// Makes a change, unless the dictionary was dropped.
     fn change(&self, fill: impl FnOnce(&mut Batch)) -> Result<()> {
         let with_others = self.state.changing.read();
@@ -414,7 +421,7 @@ impl Dict {
         fill(&mut batch);
         self.shared.commit(&batch).map_err(|error| named(&self.state, error))?;
         drop(with_others);
-        self.shared.settle()
+        self.settle()
     }
 
     /// As [`change`](Dict::change), where no value is in parts. `false`, and nothing changed, where one may
@@ -429,7 +436,7 @@ impl Dict {
         fill(&mut batch);
         self.shared.commit(&batch)?;
         drop(with_others);
-        self.shared.settle()?;
+        self.settle()?;
         Ok(true)
     }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::catalogue;
 use crate::error::{Error, Result};
+use crate::freeing::NODE_BYTES_MAX;
 use crate::merge::Merges;
 
 /// The size of a new store: what the file systems of Linux can all have in a file. Where one cannot, it is
@@ -24,7 +25,6 @@ const STORE_BYTES_MIN: u64 = 256 << 20;
 /// Nodes in the cache: with fewer, what is being written outgrows it.
 const CACHE_NODES: usize = 32;
 const NODE_BYTES_MIN: usize = 64 << 10;
-pub(crate) const NODE_BYTES_MAX: usize = 4 << 20;
 /// A basement is this part of a node: 64 KiB of 2 MiB.
 const BASEMENTS: u32 = 32;
 const BASEMENT_BYTES_MIN: u32 = 4 << 10;

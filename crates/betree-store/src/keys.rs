@@ -142,6 +142,12 @@ impl Keys {
         Keys::Range(owned(range.start_bound()), owned(range.end_bound()))
     }
 
+    /// Whether a key is among them.
+    pub fn hold(&self, key: &[u8]) -> bool {
+        let ((lo, hi), key) = (self.pairs(CATALOGUE), pair_key(CATALOGUE, key));
+        !lo.is_above(&key) && hi.is_above(&key)
+    }
+
     /// The cuts around their pairs.
     pub fn pairs(&self, number: u32) -> (Cut, Cut) {
         let at = |key: &Vec<u8>| pair_key(number, key);

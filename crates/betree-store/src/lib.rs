@@ -38,6 +38,7 @@
 //! | change ranges | [`Dict::delete_range`], [`Dict::clone_prefix`], [`Dict::rename_prefix`] |
 //! | read one moment | [`Store::view`], [`View::dict`] |
 //! | change what was read | [`Store::run`], [`Store::begin`], [`Transaction`] |
+//! | change more than memory holds, as one | [`Store::begin_large`], [`LargeTransaction`] |
 //! | make changes durable | [`Durability`], [`Store::sync`] |
 //! | copy it while it is used | [`Store::backup`] |
 //! | look at it | [`Store::stats`], [`Store::check`], [`Dict::estimate`] |
@@ -52,7 +53,8 @@
 //!
 //! A transaction sees one moment and its own changes, and commits only if nothing that it depends on was
 //! changed since: with [`Isolation::Snapshot`] what it changes itself, with [`Isolation::Serializable`] what
-//! it has read. A [`Conflict`] names dictionary and key; [`Store::run`] tries again.
+//! it has read. A [`Conflict`] names dictionary and key; [`Store::run`] tries again. A [`LargeTransaction`]
+//! promises the same, with keys that both sides have changed as conflicts, or any key.
 //!
 //! # Limits
 //!
@@ -74,9 +76,11 @@ mod catalogue;
 mod dict;
 mod error;
 mod file;
+mod freeing;
 mod gate;
 mod iter;
 mod keys;
+mod large;
 mod merge;
 pub mod merges;
 mod names;
@@ -99,6 +103,7 @@ pub use dict::{Dict, Estimate};
 pub use error::{Error, Result};
 pub use iter::Iter;
 pub use keys::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+pub use large::LargeTransaction;
 pub use merge::Merge;
 pub use options::{DictOptions, Durability, MissingMerges, StoreOptions};
 pub use owned::OwnedIter;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use betree::Batch;
 
-use crate::batch::delete_range;
 use crate::catalogue::{self, Entry};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::freeing::delete_range;
 use crate::keys::{ENGINE_DICT, NAME_BYTES_MAX, dict_cuts};
 use crate::options::DictOptions;
 use crate::shared::DictState;

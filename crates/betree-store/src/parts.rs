@@ -56,7 +56,9 @@ impl Large<'_> {
         let mut batch = Batch::new();
         // With the first of them, that there are parts, and that the generation was used.
         catalogue::put_generation(&mut batch, self.generation);
-        catalogue::put_entry(&mut batch, &self.dict.name(), &self.dict.entry());
+        if !self.dict.is_of_large() {
+            catalogue::put_entry(&mut batch, &self.dict.name(), &self.dict.entry());
+        }
         let batch_bytes_max = shared.env.batch_bytes_max();
         let part_bytes = part_bytes(shared);
         let mut key = keys::parts_of_value(self.dict.number, self.key, self.generation);

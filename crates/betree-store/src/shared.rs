@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::catalogue::{self, Catalogue, Entry};
 use crate::error::{Error, Result};
+use crate::keys::Keys;
 use crate::merge::Merges;
 use crate::options::{DictOptions, Durability};
 
@@ -34,6 +35,9 @@ pub(crate) struct Shared {
     pub opened_by: u32,
 }
 
+/// So many ranges that were changed as wholes are told apart; with more, all keys count.
+const WHOLES_MAX: usize = 1024;
+
 /// Whether a dictionary is there.
 const LIVE: u8 = 0;
 const DROPPED: u8 = 1;
@@ -48,6 +52,8 @@ pub(crate) struct DictState {
     /// Shared by whoever changes pairs, alone for who drops it, or must see what it changes.
     pub changing: RwLock<()>,
     has_parts: AtomicBool,
+    /// If it is the work of a large transaction: the keys that were changed as wholes.
+    wholes: Option<Mutex<Vec<Keys>>>,
     standing: AtomicU8,
     name: Mutex<String>,
 }
@@ -59,6 +65,7 @@ impl DictState {
             merge: entry.merge,
             changing: RwLock::new(()),
             has_parts: AtomicBool::new(entry.has_parts),
+            wholes: None,
             standing: AtomicU8::new(LIVE),
             name: Mutex::new(name.into()),
         }
@@ -69,6 +76,32 @@ impl DictState {
         let state = DictState::new(name, entry);
         state.standing.store(UNMADE, Ordering::SeqCst);
         state
+    }
+
+    /// One that a large transaction works in, to which no name leads.
+    pub fn of_large(name: &str, entry: Entry) -> DictState {
+        DictState { wholes: Some(Mutex::default()), ..DictState::new(name, entry) }
+    }
+
+    /// Whether a large transaction works in it.
+    pub fn is_of_large(&self) -> bool {
+        self.wholes.is_some()
+    }
+
+    /// Notes that keys are changed as a whole, if somebody wants to know: what others have put among them
+    /// counts then. It is called before the change.
+    pub fn note_whole(&self, keys: &Keys) {
+        let Some(wholes) = &self.wholes else { return };
+        let mut wholes = wholes.lock();
+        if wholes.len() == WHOLES_MAX {
+            *wholes = vec![Keys::Prefix(Vec::new())];
+        }
+        wholes.push(keys.clone());
+    }
+
+    /// The keys that were changed as wholes.
+    pub fn wholes(&self) -> Vec<Keys> {
+        self.wholes.as_ref().map_or_else(Vec::new, |wholes| wholes.lock().clone())
     }
 
     /// Its entry in the catalogue.

@@ -11,7 +11,7 @@ use betree_std::{FileDevice, TroubleLog, Workers, WorkersOptions, Zstd};
 use parking_lot::Mutex;
 
 use crate::batch::WriteBatch;
-use crate::catalogue::{Catalogue, Refusal};
+use crate::catalogue::{self, Catalogue, Refusal};
 use crate::error::{Error, Result};
 use crate::file;
 use crate::gate::Gate;
@@ -107,6 +107,10 @@ impl Store {
         let loaded = loaded.and_then(|catalogue| {
             if !options.read_only {
                 gate.open().map_err(|error| refused(path, full_or_failed(error)))?;
+                // They take room, and hinder nothing.
+                if let Err(error) = catalogue::remove_marked(&env) {
+                    tracing::warn!("{}: what large transactions have left stays: {error}", path.display());
+                }
             }
             Ok(catalogue)
         });

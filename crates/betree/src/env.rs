@@ -34,7 +34,7 @@ use crate::tree::Cursor;
 use closing::End;
 use commit::Committer;
 pub use transaction::{Conflict, Isolation, Outcome, Savepoint, Transaction, TransactionCursor};
-pub use view::View;
+pub use view::{Difference, Differences, View};
 
 /// Several dictionaries in one volume.
 ///

@@ -132,7 +132,10 @@ mod views;
 
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, Place};
-pub use env::{Conflict, Env, Isolation, Outcome, Savepoint, Transaction, TransactionCursor, View};
+pub use env::{
+    Conflict, Difference, Differences, Env, Isolation, Outcome, Savepoint, Transaction, TransactionCursor,
+    View,
+};
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;

@@ -7,7 +7,7 @@ use super::clones::unused_parts;
 use super::{Changed, Conflict, Outcome, Renaming, Transaction};
 use crate::dict::named;
 use crate::error::Result;
-use crate::file::NODE_BYTES_MAX;
+use crate::freeing::NODE_BYTES_MAX;
 use crate::keys::{self, ENGINE_DICT, Keys, Meaning};
 use crate::shared::{DictState, Shared};
 use crate::value::Stored;
@@ -61,6 +61,13 @@ impl Transaction {
         if let Some((state, _)) = changes.iter().find(is_without) {
             let by = shared.env.view().last_change();
             return Ok(Outcome::Conflict(Conflict { dict: state.name(), key: None, by }));
+        }
+        for (state, changed) in &changes {
+            match changed {
+                Changed::Range(keys) => state.note_whole(keys),
+                Changed::Cloned { .. } => state.note_whole(&Keys::Prefix(Vec::new())),
+                Changed::Put(_) | Changed::Delete(_) => {}
+            }
         }
         for cuts in replaced_parts(&shared, &changes)? {
             let deleted = engine.delete_range(ENGINE_DICT, &cuts.0, &cuts.1);

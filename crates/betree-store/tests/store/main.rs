@@ -5,6 +5,7 @@ mod backups;
 mod batches;
 mod costs;
 mod iterators;
+mod large_transactions;
 mod large_values;
 mod merges;
 mod model;

@@ -1,5 +1,7 @@
 //! Reading one moment of all dictionaries.
 
+mod differences;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -12,6 +14,7 @@ use crate::message::Msn;
 use crate::settings::DictId;
 use crate::tree::{Cursor, Tree};
 use crate::views::Live;
+pub use differences::{Difference, Differences};
 
 /// One moment of all dictionaries: what was committed before it began is seen, and nothing later. A batch is
 /// seen as a whole or not at all.
