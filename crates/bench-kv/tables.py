@@ -20,6 +20,7 @@ TABLES = [
     ("Transactions", "kv-transactions-"),
     ("Idle views", "kv-views-"),
     ("Clones of dictionaries", "kv-clone-dict-"),
+    ("Ingest, in kB a second", "kv-ingest-"),
     ("One operation at a time", "kv-"),
 ]
 
@@ -74,6 +75,12 @@ def main():
         if chosen:
             print_table(heading, chosen)
     by_name = {result["workload"]: result["engines"][0]["rounds"] for result in results}
+    written, pairs = by_name.get("kv-ingest-file"), by_name.get("kv-ingest-pairs")
+    if written and pairs:
+        ratios = [rate(ingest) / rate(file) for file, ingest in zip(written, pairs)]
+        stored = [sample["device_write_bytes"] / sample["user_bytes"] for sample in pairs]
+        print(f"\nIngest, of the device's rate: {statistics.median(ratios):.2f}; "
+              f"bytes written for each stored: {statistics.median(stored):.2f}")
     none, idle = by_name.get("kv-views-0"), by_name.get("kv-views-1000")
     if none and idle:
         # Each turn with views against the one before it, without.
