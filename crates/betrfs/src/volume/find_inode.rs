@@ -65,15 +65,15 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::Stale`] if there is no such object, or it has no name any more; [`Error::SearchGivenUp`] if
-    /// there are too many names; the error of a part of the volume that cannot be read, if the object was
-    /// not found elsewhere.
+    /// there are too many names; [`Error::Busy`] if directories above it move during each search; the error
+    /// of a part of the volume that cannot be read, if the object was not found elsewhere.
     pub fn find_inode(&self, node: InodeId) -> Result<Entry> {
         let op = self.query_for_objects(OpKind::FindInode);
         if let Some(entry) = self.find_in_memory(node)? {
             return Ok(entry);
         }
         let mut map = self.number_map.lock();
-        let mut error = Error::Stale;
+        let mut error = Error::Busy;
         for _ in 0..SEARCHES_MAX {
             // It may have come meanwhile, or may have been in memory when it moved.
             if let Some(entry) = self.find_in_memory(node)? {

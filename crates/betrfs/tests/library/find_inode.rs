@@ -366,3 +366,41 @@ fn a_search_passes_what_cannot_be_read_and_reports_it_only_if_the_object_may_be_
     let Err(Error::Damaged { what, .. }) = found(bad) else { panic!("{:?}", found(bad)) };
     assert_eq!(what, "/b");
 }
+
+#[test]
+fn an_object_is_never_stale_while_directories_above_it_move() {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, mkdir(&volume, ROOT, "dir").node, "inner").node;
+    let files: Vec<Entry> = (0..50).map(|i| mkfile(&volume, dir, &format!("file{i}"))).collect();
+    volume.close().unwrap();
+    let mut options = disk.options.clone();
+    options.inodes_max = 4;
+    let volume = Volume::open(disk.device.clone(), options).unwrap();
+    let (mut found, mut moves) = (0, 0);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            let mut moves = 0;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                rename(&volume, (ROOT, "dir"), (ROOT, "moved"), RenameFlags::default());
+                rename(&volume, (ROOT, "moved"), (ROOT, "dir"), RenameFlags::default());
+                moves += 2;
+            }
+            moves
+        });
+        for round in 0..2000 {
+            let file = files[round % files.len()];
+            match volume.find_inode(file.node) {
+                Ok(entry) => {
+                    assert_eq!((entry.node, entry.generation), (file.node, file.generation));
+                    volume.forget(file.node, 1);
+                    found += 1;
+                }
+                Err(error) => assert_eq!(error, Error::Busy),
+            }
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        moves = mover.join().unwrap();
+    });
+    assert!(found > 100 && moves > 100, "{found} found, {moves} moves");
+}

@@ -11,6 +11,11 @@ use alloc::vec::Vec;
 pub(super) const STRETCH_NAMES: usize = 256;
 /// Number of names that the map has room for: 16 MiB.
 const NAMES_MAX: usize = 4 << 20;
+/// Bytes of keys of stretches that it has room for.
+const KEY_BYTES_MAX: usize = 16 << 20;
+/// Number of stretches to look into for one number, at most. By chance two numbers have the same 32 bits in
+/// one of 2^32 cases.
+const STRETCHES_MAX: usize = 8;
 /// Number of absent numbers remembered.
 const ABSENT_MAX: usize = 1024;
 
@@ -30,6 +35,7 @@ pub(in crate::volume) struct Stretch {
 pub(in crate::volume) struct NumberMap {
     tags: Vec<u32>,
     stretches: Vec<Stretch>,
+    key_bytes: usize,
     /// Whether the next name begins a stretch.
     is_cut: bool,
     /// Numbers that no object has or will have, oldest first.
@@ -45,11 +51,12 @@ impl NumberMap {
     pub fn clear(&mut self) {
         self.tags.clear();
         self.stretches.clear();
+        self.key_bytes = 0;
     }
 
     /// Whether it has no room for more names.
     pub fn is_full(&self) -> bool {
-        self.tags.len() >= NAMES_MAX
+        self.tags.len() >= NAMES_MAX || self.key_bytes >= KEY_BYTES_MAX
     }
 
     /// Begins a stretch with the next name.
@@ -66,6 +73,7 @@ impl NumberMap {
         let is_long = self.stretches.last().is_none_or(|last| first - last.first >= STRETCH_NAMES);
         if self.is_cut || is_long {
             self.is_cut = false;
+            self.key_bytes += key.len();
             self.stretches.push(Stretch { first, key: key.to_vec(), salts });
         }
         self.tags.push(tag(number));
@@ -75,10 +83,18 @@ impl NumberMap {
     pub fn stretches_of(&self, number: u64) -> Vec<Stretch> {
         let tag = tag(number);
         let hits = self.tags.iter().enumerate().filter(|(_, here)| **here == tag);
-        let at = hits.map(|(hit, _)| self.stretches.partition_point(|stretch| stretch.first <= hit));
-        let mut at: Vec<usize> = at.collect();
-        at.dedup();
-        at.into_iter().filter_map(|end| self.stretches.get(end.checked_sub(1)?)).cloned().collect()
+        let mut found: Vec<&Stretch> = Vec::new();
+        for (hit, _) in hits {
+            let end = self.stretches.partition_point(|stretch| stretch.first <= hit);
+            let Some(stretch) = end.checked_sub(1).and_then(|at| self.stretches.get(at)) else { continue };
+            if found.last().is_none_or(|last| last.first != stretch.first) {
+                found.push(stretch);
+            }
+            if found.len() == STRETCHES_MAX {
+                break;
+            }
+        }
+        found.into_iter().cloned().collect()
     }
 
     /// Notes a number that no object has or will have.
@@ -133,6 +149,14 @@ mod tests {
         (0..NAMES_MAX as u64 + 10).for_each(|number| map.add(number, &number.to_be_bytes(), 0));
         assert!(map.is_full());
         assert_eq!((map.tags.len(), map.stretches.len()), (NAMES_MAX, NAMES_MAX / STRETCH_NAMES));
+        assert!(map.stretches_of(7).len() == 1);
+        let mut map = NumberMap::default();
+        // Long keys, and one number everywhere.
+        while !map.is_full() {
+            map.add(7, &[1; 60_000], 0);
+        }
+        assert_eq!(map.stretches.len(), KEY_BYTES_MAX.div_ceil(60_000));
+        assert_eq!(map.stretches_of(7).len(), STRETCHES_MAX);
         for number in 0..2000 {
             map.note_absent(number);
         }

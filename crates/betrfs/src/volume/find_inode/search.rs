@@ -16,7 +16,7 @@ use crate::names::ino_of;
 use crate::op::Op;
 use crate::schema::{META, Numbers, damaged, key};
 
-/// Bytes of paths that are put off at once.
+/// Bytes of paths that are put off at once; with more, the search is given up.
 const PUT_OFF_BYTES_MAX: usize = 16 << 20;
 
 /// The place of an object in a view.
@@ -40,7 +40,9 @@ struct Everywhere<'a> {
     search: &'a Search<'a>,
     map: &'a mut NumberMap,
     found: Option<Found>,
-    names_left: u64,
+    /// Number of names looked at.
+    names: u64,
+    names_max: u64,
     put_off: VecDeque<PutOff>,
     put_off_bytes: usize,
     /// The first failure: the object may be in what could not be read.
@@ -71,14 +73,15 @@ impl Search<'_> {
     }
 
     /// Looks for the number everywhere, and makes the map anew meanwhile: a later search is spared this one.
-    /// `salts` is the root's. Once `names_max` names were looked at, the search is given up.
+    /// `salts` is the root's. The search is given up when `names_max` names were looked at.
     pub fn look_everywhere(&self, salts: u64, names_max: u64, map: &mut NumberMap) -> Result<Option<Found>> {
         map.clear();
         let mut all = Everywhere {
             search: self,
             map,
             found: None,
-            names_left: names_max,
+            names: 0,
+            names_max,
             put_off: VecDeque::new(),
             put_off_bytes: 0,
             error: None,
@@ -91,10 +94,11 @@ impl Search<'_> {
             all.put_off_bytes = all.put_off_bytes.saturating_sub(path.len());
             all.look_through(key::subtree(&path), salts);
         }
+        let (is_too_much, names) = (all.is_too_much(), all.names);
         match (all.found, all.error) {
             (Some(found), _) => Ok(Some(found)),
             (None, Some(error)) => Err(error),
-            (None, None) if all.names_left == 0 => Err(Error::SearchGivenUp { names: names_max }),
+            (None, None) if is_too_much => Err(Error::SearchGivenUp { names }),
             (None, None) => Ok(None),
         }
     }
@@ -102,7 +106,11 @@ impl Search<'_> {
 
 impl Everywhere<'_> {
     fn is_done(&self) -> bool {
-        self.names_left == 0 || self.found.is_some() && self.map.is_full()
+        self.is_too_much() || self.found.is_some() && self.map.is_full()
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.names >= self.names_max || self.put_off_bytes > PUT_OFF_BYTES_MAX
     }
 
     /// Looks through names below salts of this sum.
@@ -119,7 +127,7 @@ impl Everywhere<'_> {
                 *error = error.take().or(why);
             });
             let Some((at, bytes)) = next else { return };
-            self.names_left -= 1;
+            self.names += 1;
             let read = Numbers::read(at, bytes).and_then(|numbers| Ok((numbers, place(at)?)));
             let (numbers, path) = match read {
                 Ok(read) => read,
@@ -145,19 +153,10 @@ impl Everywhere<'_> {
             if let (Some(salt @ 1..), Some((path, name))) = (salt, key::split_entry(at)) {
                 let path = key::child_path(path, name);
                 ahead.insert(path.clone());
-                self.put_off(PutOff { path, salts: salts.wrapping_add(salt) });
+                self.put_off_bytes += path.len();
+                self.put_off.push_back(PutOff { path, salts: salts.wrapping_add(salt) });
             }
         }
-    }
-
-    fn put_off(&mut self, dir: PutOff) {
-        self.put_off_bytes += dir.path.len();
-        if self.put_off_bytes > PUT_OFF_BYTES_MAX {
-            // More directories than can be remembered.
-            self.names_left = 0;
-            return;
-        }
-        self.put_off.push_back(dir);
     }
 }
 
