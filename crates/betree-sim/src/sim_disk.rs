@@ -87,6 +87,20 @@ impl SimDisk {
         self.lock().has_failed
     }
 
+    /// Flips one bit (0 to 7) of the byte at `offset`, in what is durable and in what is written since: bit
+    /// rot.
+    pub fn rot(&self, offset: u64, bit: u8) {
+        let mut state = self.lock();
+        let (number, at) = (offset / BLOCK_BYTES as u64, (offset % BLOCK_BYTES as u64) as usize);
+        let mut block = [0; BLOCK_BYTES];
+        state.durable.read(number, &mut block);
+        block[at] ^= 1 << bit;
+        state.durable.write(number, &block);
+        for write in state.pending.get_mut(&number).into_iter().flatten() {
+            write.contents[at] ^= 1 << bit;
+        }
+    }
+
     /// Whether the power has failed.
     pub fn is_cut(&self) -> bool {
         self.lock().is_cut

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use betrfs::Attr;
 
-use crate::model::{ObjectId, ROOT, State};
+use crate::model::{Body, ObjectId, ROOT, State};
 use crate::tree::{Found, FoundEntry};
 
 /// The inode numbers of objects, as far as they were seen. They never change.
@@ -15,9 +15,11 @@ pub struct Inos {
 }
 
 impl Inos {
-    /// The numbers, in no order.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.by_ino.keys().copied()
+    /// The numbers, ascending.
+    pub fn numbers(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.by_ino.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
     }
 
     /// Whether an object has this number.
@@ -69,12 +71,9 @@ fn compare(state: &State, id: ObjectId, found: &Found, path: &str, inos: &mut In
             object.project
         )));
     }
-    if !found
-        .xattrs
-        .iter()
-        .map(|(name, value)| (name.as_slice(), value.as_slice()))
-        .eq(object.xattrs.iter().map(|(name, value)| (name.as_slice(), &**value)))
-    {
+    let right = object.xattrs.iter().map(|(name, value)| (name.as_slice(), &**value));
+    let is_right = found.xattrs.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).eq(right);
+    if !is_right && !found.unread.xattrs {
         let names = |names: Vec<&Vec<u8>>| {
             names.iter().map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
         };
@@ -85,20 +84,24 @@ fn compare(state: &State, id: ObjectId, found: &Found, path: &str, inos: &mut In
         )));
     }
     match &object.body {
-        crate::model::Body::File(contents) => {
+        Body::File(contents) if !found.unread.bytes => {
             compare_bytes(&found.bytes, contents.bytes()).map_err(at)?;
             if found.stretches != contents.stretches() {
                 let right = contents.stretches();
                 return Err(at(format!("its data is at {:?}, and should be at {right:?}", found.stretches)));
             }
         }
-        crate::model::Body::Symlink(target) if found.bytes != **target => {
+        Body::Symlink(target) if !found.unread.bytes && found.bytes != **target => {
             return Err(at("the target of the link is wrong".into()));
         }
-        crate::model::Body::Dir(dir) => {
-            compare_entries(state, &dir.entries, &found.entries, path, inos)?;
-            let path = format!("{path}/.betrfs-snapshots");
-            compare_entries(state, &dir.snapshots, &found.snapshots, &path, inos)?;
+        Body::Dir(dir) => {
+            if !found.unread.entries {
+                compare_entries(state, &dir.entries, &found.entries, path, inos)?;
+            }
+            if !found.unread.snapshots {
+                let path = format!("{path}/.betrfs-snapshots");
+                compare_entries(state, &dir.snapshots, &found.snapshots, &path, inos)?;
+            }
         }
         _ => {}
     }
@@ -126,6 +129,7 @@ fn compare_entries(
     }
     for (FoundEntry { name, ino, file_type, found }, id) in found.iter().zip(right.values()) {
         let path = format!("{path}/{}", name.escape_ascii());
+        let Some(found) = found else { continue };
         compare(state, *id, found, &path, inos)?;
         if (*ino, *file_type) != (found.attr.ino, found.attr.file_type) {
             return Err(format!(
@@ -205,6 +209,8 @@ fn take_atime(state: &mut State, id: ObjectId, found: &Found) {
     let Some(dir) = state.object(id).dir().cloned() else { return };
     let entries = dir.entries.values().zip(&found.entries);
     for (id, entry) in entries.chain(dir.snapshots.values().zip(&found.snapshots)) {
-        take_atime(state, *id, &entry.found);
+        if let Some(found) = &entry.found {
+            take_atime(state, *id, found);
+        }
     }
 }

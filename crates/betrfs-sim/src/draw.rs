@@ -7,6 +7,7 @@ use betrfs::{
 use seeded::Rng;
 
 use crate::at::{At, Base, SlotId};
+use crate::drive::Fault;
 use crate::model::{ObjectId, ROOT, Rules, State};
 use crate::op::{Data, Op, Owner};
 use crate::platform::START_NS;
@@ -65,6 +66,8 @@ impl Draw {
             Kind::Reopen => Step::Reopen,
             Kind::Kill => Step::Kill,
             Kind::Crash => Step::Crash(self.crash()),
+            Kind::Fault => Step::Fault(self.fault()),
+            Kind::Heal => Step::Heal,
             kind => Step::Op(self.likely(kind)),
         };
         match &step {
@@ -104,6 +107,22 @@ impl Draw {
             })
             .collect();
         Crash { call, seed, recoveries }
+    }
+
+    fn fault(&mut self) -> Fault {
+        let rng = &mut self.rng;
+        let most = *rng.pick(&[1, 4, 20, 60]);
+        let (call, seed, lasting) = (rng.between(1, most) as u64, rng.next_u64(), rng.percent(30));
+        match rng.below(16) {
+            0..=3 => Fault::Read { call, lasting },
+            4..=6 => Fault::Write { call, lasting },
+            7 | 8 => Fault::Sync { call },
+            9..=11 => Fault::Full { call },
+            12 => Fault::Slow { call, secs: *rng.pick(&[1, 20, 4000]) },
+            13 => Fault::BadBlock { seed },
+            14 => Fault::Rot { seed },
+            _ => Fault::LostWrite { call },
+        }
     }
 
     fn op(&mut self, kind: Kind) -> Op {

@@ -16,6 +16,18 @@ pub enum Trials {
     Operations,
     /// Power cuts as well.
     Crashes,
+    /// Power cuts and failing disks as well.
+    Faults,
+}
+
+impl Trials {
+    fn includes(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Crash => self != Trials::Operations,
+            Kind::Fault | Kind::Heal => self == Trials::Faults,
+            _ => true,
+        }
+    }
 }
 
 /// A history.
@@ -35,7 +47,7 @@ impl History {
         let mut rng = Rng::new(seed);
         let setup = Setup::draw(&mut rng);
         let swarm = Swarm::draw(&mut rng);
-        let swarm = swarm.only(|kind| trials == Trials::Crashes || kind != Kind::Crash);
+        let swarm = swarm.only(|kind| trials.includes(kind));
         let steps = Draw::new(rng, swarm, setup.rules()).steps(steps);
         History { seed, setup, steps }
     }

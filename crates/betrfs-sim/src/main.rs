@@ -7,17 +7,13 @@ use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 use clap::Parser;
 
-/// Runs histories of a volume from seeds, on a simulated disk and beside a model, until one fails.
+/// Runs histories from seeds, on a simulated disk and beside a model, until one fails.
 ///
 /// Example: betrfs-sim --volume --for 1h
 #[derive(Parser)]
 struct Arguments {
-    /// Operations and power cuts (the default)
-    #[arg(long)]
-    volume: bool,
-    /// Operations without power cuts
-    #[arg(long, conflicts_with = "volume")]
-    operations: bool,
+    #[command(flatten)]
+    subject: Subject,
     /// Run this seed alone
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -33,6 +29,24 @@ struct Arguments {
     /// Begin no history after this time: 90s, 10m, 1h
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
+}
+
+/// What the histories are of; without a choice, of a volume with power cuts.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Subject {
+    /// A volume: operations and power cuts (the default)
+    #[arg(long)]
+    volume: bool,
+    /// A volume: operations alone
+    #[arg(long)]
+    operations: bool,
+    /// A volume: operations, power cuts and failing disks
+    #[arg(long)]
+    faults: bool,
+    /// The dictionary engine below: laws and power cuts
+    #[arg(long)]
+    engine: bool,
 }
 
 /// The time that a text such as `90s` means.
@@ -55,9 +69,15 @@ fn main() -> ExitCode {
         (None, None, Some(_)) => arguments.from..u64::MAX,
         (None, histories, _) => arguments.from..arguments.from.saturating_add(histories.unwrap_or(1000)),
     };
-    let trials = if arguments.operations { Trials::Operations } else { Trials::Crashes };
+    let Subject { operations, faults, engine, .. } = arguments.subject;
+    let trials = match (operations, faults) {
+        (true, _) => Trials::Operations,
+        (_, true) => Trials::Faults,
+        _ => Trials::Crashes,
+    };
     let begun = Instant::now();
-    let run = Plan { trials, seeds, steps: arguments.steps, time: arguments.time }.run();
+    let plan = Plan { trials, seeds, steps: arguments.steps, time: arguments.time };
+    let run = if engine { betrfs_sim::engine::run(&plan) } else { plan.run() };
     let secs = begun.elapsed().as_secs_f64();
     println!("{} histories in {secs:.1} s reached:\n{}", run.histories, run.reached);
     match run.failed {

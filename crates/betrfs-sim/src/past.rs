@@ -6,16 +6,27 @@ use crate::tree::Found;
 
 /// The states that a crash may leave: the last durable one, or one after it.
 pub struct Past {
-    /// Never empty; the first is durable.
+    /// Never empty.
     states: Vec<State>,
+    /// The number of the last one that is known to be durable.
+    durable: usize,
     /// The states that an unfinished operation may have reached.
     unfinished: Vec<State>,
+}
+
+/// How old a state may be that a volume holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oldest {
+    /// Not older than the last durable one.
+    Durable,
+    /// As old as any since the volume was opened: the end of a log that was lost looks like its end.
+    Any,
 }
 
 impl Past {
     /// A past that durably begins with a state.
     pub fn of(state: State) -> Past {
-        Past { states: vec![state], unfinished: Vec::new() }
+        Past { states: vec![state], durable: 0, unfinished: Vec::new() }
     }
 
     /// The state that a reader should see.
@@ -44,21 +55,30 @@ impl Past {
 
     /// Everything so far is durable.
     pub fn is_durable(&mut self) {
-        self.states.drain(..self.states.len() - 1);
+        self.durable = self.states.len() - 1;
         self.unfinished.clear();
     }
 
     /// Number of states that a crash may leave.
     pub fn possible(&self) -> usize {
-        self.states.len() + self.unfinished.len()
+        self.states.len() - self.durable + self.unfinished.len()
     }
 
-    /// Finds the state that a volume holds after a crash; returns it with its number, 0 for the durable one.
+    /// Finds the state that a volume holds; returns it with its number, 0 for the oldest that is possible.
     ///
     /// # Errors
     /// It holds none of them: a sentence that compares it with the nearest one.
-    pub fn recovered(&self, found: &Found, inos: &mut Inos) -> Result<(usize, State), String> {
-        let all = || self.states.iter().chain(&self.unfinished).enumerate();
+    pub fn recovered(
+        &self,
+        found: &Found,
+        oldest: Oldest,
+        inos: &mut Inos,
+    ) -> Result<(usize, State), String> {
+        let first = match oldest {
+            Oldest::Durable => self.durable,
+            Oldest::Any => 0,
+        };
+        let all = || self.states[first..].iter().chain(&self.unfinished).enumerate();
         let mut told = Vec::new();
         // The newest first: most of a log survives most crashes.
         let mut newest_first: Vec<(usize, &State)> = all().collect();
@@ -73,8 +93,9 @@ impl Past {
         let more = told.len().saturating_sub(TOLD_MAX);
         told.truncate(TOLD_MAX);
         Err(format!(
-            "it holds none of {} states, of which 0 is durable and {} unfinished:\n    {}{}",
-            self.possible(),
+            "it holds none of {} states, of which {} is durable and {} unfinished:\n    {}{}",
+            all().count(),
+            self.durable - first,
             self.unfinished.len(),
             told.join("\n    "),
             if more > 0 { format!("\n    and {more} more") } else { String::new() }

@@ -86,6 +86,7 @@ impl Plan {
         let trials = match self.trials {
             Trials::Operations => "--operations",
             Trials::Crashes => "--volume",
+            Trials::Faults => "--faults",
         };
         format!("cargo run -p betrfs-sim -- {trials} --seed {seed} --steps {}", self.steps)
     }

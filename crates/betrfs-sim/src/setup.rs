@@ -13,6 +13,8 @@ use crate::platform::SimPlatform;
 /// The most objects of a history, removed ones included.
 const OBJECTS_MAX: usize = 3000;
 const BLOCK: u64 = 4096;
+/// The superblocks before the log, in bytes.
+pub const SUPERBLOCKS_BYTES: u64 = 16 << 10;
 
 /// The volume of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,11 @@ impl Setup {
             access_times: *rng.pick(&[AccessTimes::Never, AccessTimes::Never, AccessTimes::Relative]),
             names_are_looked_up_again: rng.percent(50),
         }
+    }
+
+    /// The first byte behind superblocks and log.
+    pub fn first_extent(&self) -> u64 {
+        SUPERBLOCKS_BYTES + self.geometry.log_bytes
     }
 
     /// The rules of the model for this volume.

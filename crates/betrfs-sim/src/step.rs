@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::drive::Fault;
 use crate::op::Op;
 
 /// A cut of the power.
@@ -36,6 +37,10 @@ pub enum Step {
     Kill,
     /// The power will be cut.
     Crash(Crash),
+    /// The disk fails, or will.
+    Fault(Fault),
+    /// The disk is sound again, and has room; a volume that takes no changes is opened anew.
+    Heal,
 }
 
 impl Step {
@@ -51,6 +56,8 @@ impl Step {
             Step::Reopen => "reopen",
             Step::Kill => "kill",
             Step::Crash(_) => "crash",
+            Step::Fault(fault) => fault.kind(),
+            Step::Heal => "heal",
         }
     }
 }
@@ -61,9 +68,10 @@ impl fmt::Display for Step {
             Step::Op(op) => op.fmt(f),
             Step::Pump(pieces) => write!(f, "{pieces} pieces of background work"),
             Step::Wait(ms) => write!(f, "{ms} ms pass"),
-            Step::Checkpoint | Step::Check | Step::Compare | Step::Reopen | Step::Kill => {
+            Step::Checkpoint | Step::Check | Step::Compare | Step::Reopen | Step::Kill | Step::Heal => {
                 f.write_str(self.kind())
             }
+            Step::Fault(fault) => fault.fmt(f),
             Step::Crash(Crash { call, seed, recoveries }) => {
                 write!(f, "the power will be cut at call {call} (seed {seed})")?;
                 recoveries.iter().try_for_each(|(call, _)| write!(f, ", in the recovery at call {call}"))

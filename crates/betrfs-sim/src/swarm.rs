@@ -106,6 +106,10 @@ kinds! {
     Kill = 1,
     /// Cuts the power.
     Crash = 3,
+    /// Makes the disk fail.
+    Fault = 3,
+    /// Makes the disk sound.
+    Heal = 2,
 }
 
 /// The kinds of steps of a history, with their weights.

@@ -23,6 +23,21 @@ pub struct Found {
     pub entries: Vec<FoundEntry>,
     /// The snapshots of a directory, likewise.
     pub snapshots: Vec<FoundEntry>,
+    /// The parts that cannot be read.
+    pub unread: Parts,
+}
+
+/// Parts of an object that cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Bytes, target or stretches of data.
+    pub bytes: bool,
+    /// Entries.
+    pub entries: bool,
+    /// Snapshots.
+    pub snapshots: bool,
 }
 
 /// An entry of a directory as it was found.
@@ -34,19 +49,21 @@ pub struct FoundEntry {
     pub ino: u64,
     /// The type in the listing.
     pub file_type: FileType,
-    /// The object.
-    pub found: Found,
+    /// The object; `None` if it cannot be read.
+    pub found: Option<Found>,
 }
 
 /// An error of the library, with the path of the object.
 pub type Unread = (String, Error);
 
-/// Reads everything on a volume.
+/// Reads everything on a volume, past what cannot be read.
 ///
 /// # Errors
-/// The first that cannot be read.
-pub fn read_volume(volume: &Volume) -> Result<Found, Unread> {
-    Reader { volume, atimes: HashMap::new() }.object(InodeId::ROOT, "", false)
+/// The attributes of the root cannot be read.
+pub fn read_volume(volume: &Volume) -> Result<(Found, Vec<Unread>), Unread> {
+    let mut reader = Reader { volume, atimes: HashMap::new(), unread: Vec::new() };
+    let found = reader.object(InodeId::ROOT, "", false)?;
+    Ok((found, reader.unread))
 }
 
 /// Reads objects with everything below them.
@@ -54,6 +71,7 @@ struct Reader<'a> {
     volume: &'a Volume,
     /// The times of access before they were read, by inode number: a file may have several names.
     atimes: HashMap<u64, i64>,
+    unread: Vec<Unread>,
 }
 
 impl Reader<'_> {
@@ -63,34 +81,49 @@ impl Reader<'_> {
         let told = |error: Error| (if path.is_empty() { "/".to_owned() } else { path.to_owned() }, error);
         let mut attr = volume.getattr(node).map_err(told)?;
         attr.atime_ns = *self.atimes.entry(attr.ino).or_insert(attr.atime_ns);
-        let mut xattrs = BTreeMap::new();
-        for name in volume.list_xattrs(node).map_err(told)? {
-            let value = volume.get_xattr(node, &name).map_err(told)?;
-            xattrs.insert(name, value);
-        }
+        let mut unread = Parts::default();
+        let xattrs = self.part(&mut unread.xattrs, read_xattrs(volume, node).map_err(told));
         let (mut bytes, mut stretches) = (Vec::new(), Vec::new());
         let (mut entries, mut snapshots) = (Vec::new(), Vec::new());
         match attr.file_type {
             FileType::Regular => {
-                // More than there is: a read must stop at the end.
-                volume.read(node, 0, attr.size as usize + 10, &mut bytes).map_err(told)?;
-                stretches = stretches_of(volume, node, attr.size).map_err(told)?;
+                let read = read_bytes(volume, node, attr.size).map_err(told);
+                (bytes, stretches) = self.part(&mut unread.bytes, read);
             }
-            FileType::Symlink => bytes = volume.readlink(node).map_err(told)?,
+            FileType::Symlink => {
+                bytes = self.part(&mut unread.bytes, volume.readlink(node).map_err(told));
+            }
             FileType::Directory => {
-                entries = self.entries(node, path, is_frozen)?;
+                let read = self.entries(node, path, is_frozen);
+                entries = self.part(&mut unread.entries, read);
                 if !is_frozen {
-                    let inside = volume.lookup(node, SNAPSHOTS_NAME).map_err(told)?;
-                    let path = format!("{path}/{}", SNAPSHOTS_NAME.escape_ascii());
-                    snapshots = self.entries(inside.node, &path, true)?;
-                    volume.forget(inside.node, 1);
+                    let read = self.snapshots(node, path);
+                    snapshots = self.part(&mut unread.snapshots, read);
                 }
             }
             _ => {}
         }
         let flags = volume.inode_flags(node).map_err(told)?;
         let project = volume.project(node).map_err(told)?;
-        Ok(Found { attr, flags, project, xattrs, bytes, stretches, entries, snapshots })
+        Ok(Found { attr, flags, project, xattrs, bytes, stretches, entries, snapshots, unread })
+    }
+
+    /// A part of an object; notes that it cannot be read.
+    fn part<T: Default>(&mut self, is_unread: &mut bool, read: Result<T, Unread>) -> T {
+        read.unwrap_or_else(|unread| {
+            *is_unread = true;
+            self.unread.push(unread);
+            T::default()
+        })
+    }
+
+    fn snapshots(&mut self, dir: InodeId, path: &str) -> Result<Vec<FoundEntry>, Unread> {
+        let path = format!("{path}/{}", SNAPSHOTS_NAME.escape_ascii());
+        let found = self.volume.lookup(dir, SNAPSHOTS_NAME);
+        let inside = found.map_err(|error| (path.clone(), error))?.node;
+        let entries = self.entries(inside, &path, true);
+        self.volume.forget(inside, 1);
+        entries
     }
 
     fn entries(&mut self, dir: InodeId, path: &str, is_frozen: bool) -> Result<Vec<FoundEntry>, Unread> {
@@ -109,15 +142,36 @@ impl Reader<'_> {
         for (name, ino, file_type, node) in listed {
             let path = format!("{path}/{}", name.escape_ascii());
             let node = match node {
-                Some(node) => node,
-                None => volume.lookup(dir, &name).map_err(|error| (path.clone(), error))?.node,
+                Some(node) => Ok(node),
+                None => {
+                    volume.lookup(dir, &name).map(|entry| entry.node).map_err(|error| (path.clone(), error))
+                }
             };
-            let found = self.object(node, &path, is_frozen)?;
-            volume.forget(node, 1);
+            let found = node.and_then(|node| {
+                let found = self.object(node, &path, is_frozen);
+                volume.forget(node, 1);
+                found
+            });
+            let found = found.map_err(|unread| self.unread.push(unread)).ok();
             entries.push(FoundEntry { name, ino, file_type, found });
         }
         Ok(entries)
     }
+}
+
+fn read_xattrs(volume: &Volume, node: InodeId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
+    let names = volume.list_xattrs(node)?;
+    names.into_iter().map(|name| Ok((name.clone(), volume.get_xattr(node, &name)?))).collect()
+}
+
+type Bytes = (Vec<u8>, Vec<(u64, u64)>);
+
+/// The bytes of a file, and its stretches of data.
+fn read_bytes(volume: &Volume, node: InodeId, size: u64) -> Result<Bytes, Error> {
+    let mut bytes = Vec::new();
+    // More than there is: a read must stop at the end.
+    volume.read(node, 0, size as usize + 10, &mut bytes)?;
+    Ok((bytes, stretches_of(volume, node, size)?))
 }
 
 /// The stretches of data of a file of `size` bytes.

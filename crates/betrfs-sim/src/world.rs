@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use betree_platform::Device;
 use betree_sim::SimDisk;
-use betrfs::{Error, InodeId, Volume};
+use betrfs::Volume;
 
 use crate::at::{At, SlotId};
-use crate::compare::{Inos, difference, take_atimes};
+use crate::compare::{Inos, difference};
+use crate::drive::Drive;
 use crate::failure::{Failure, wrong};
 use crate::listing::Listing;
 use crate::model::{Refusal, Rules, Spot, State, Why};
@@ -30,17 +31,21 @@ const LISTING_IDLE_MS: u32 = 600_000;
 
 /// A volume beside its model.
 pub struct World {
-    setup: Setup,
-    rules: Rules,
-    platform: Arc<SimPlatform>,
-    disk: Arc<SimDisk>,
+    pub(crate) setup: Setup,
+    pub(crate) rules: Rules,
+    pub(crate) platform: Arc<SimPlatform>,
+    pub(crate) disk: Arc<Drive>,
     /// Absent once an opening has failed.
     pub(crate) nodes: Option<Nodes>,
     pub(crate) past: Past,
     pub(crate) inos: Inos,
     pub(crate) listings: BTreeMap<SlotId, Listing>,
     /// The cut of the power that is to come.
-    coming: Option<Crash>,
+    pub(crate) coming: Option<Crash>,
+    /// Whether stored data may be lost: the history ends with the next opening.
+    pub(crate) is_damaged: bool,
+    /// Whether the history has ended early.
+    pub(crate) is_over: bool,
     /// What was reached.
     pub reached: Reached,
 }
@@ -52,7 +57,8 @@ impl World {
     /// The library's.
     pub fn new(setup: Setup, seed: u64) -> Result<World, Failure> {
         let platform = Arc::new(SimPlatform::new(seed));
-        let disk = Arc::new(SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks));
+        let disk = SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks);
+        let disk = Arc::new(Drive::new(disk, setup.first_extent()));
         setup.format(Arc::clone(&disk) as Arc<dyn Device>, &platform)?;
         let volume = setup.open(Arc::clone(&disk) as Arc<dyn Device>, &platform)?;
         Ok(World {
@@ -65,6 +71,8 @@ impl World {
             inos: Inos::default(),
             listings: BTreeMap::new(),
             coming: None,
+            is_damaged: false,
+            is_over: false,
             reached: Reached::default(),
         })
     }
@@ -74,44 +82,51 @@ impl World {
     /// # Errors
     /// Why it was wrong.
     pub fn step(&mut self, step: &Step) -> Result<(), Failure> {
-        let now_ns = self.platform.pass(STEP_NS);
+        if self.is_over {
+            return Ok(());
+        }
+        let now_ns = self.platform.pass(STEP_NS + self.disk.take_waited_ns());
         let done = match step {
             Step::Op(op) => self.operate(op, now_ns),
             Step::Pump(pieces) => self.pump(*pieces),
             Step::Checkpoint => self.volume()?.env().checkpoint().map_err(|e| Failure::Library(e.into())),
             Step::Wait(ms) => {
-                self.platform.pass(i64::from(*ms) * 1_000_000);
-                if *ms >= LISTING_IDLE_MS {
-                    self.listings.values_mut().for_each(Listing::has_paused);
-                }
+                self.wait(*ms);
                 Ok(())
             }
-            Step::Check => self.check(),
+            Step::Check => self.check_if_sound(),
             Step::Compare => self.compare(now_ns),
             Step::Reopen => self.reopen(),
             Step::Kill => self.kill(),
             Step::Crash(crash) => self.arm(crash),
+            Step::Fault(fault) => self.fault(*fault),
+            Step::Heal => self.heal(),
         };
         self.reached.note(step.kind());
-        if self.disk.is_cut() {
+        if self.disk.disk().is_cut() {
             // Whatever the step met: from the cut on every call fails.
             return match done {
                 Ok(()) | Err(Failure::Library(_)) => self.recover(),
                 wrong => wrong,
             };
         }
-        done
+        match done {
+            Err(Failure::Library(error)) if self.is_of_fault(&error) => {
+                self.reached.note("failed by a fault");
+                Ok(())
+            }
+            done => done,
+        }
     }
 
-    /// Cuts the power if a cut is still to come, and recovers.
-    ///
-    /// # Errors
-    /// A promise does not hold.
-    pub fn power_off(&mut self) -> Result<(), Failure> {
-        if self.coming.is_some() { self.recover() } else { Ok(()) }
+    fn wait(&mut self, ms: u32) {
+        self.platform.pass(i64::from(ms) * 1_000_000);
+        if ms >= LISTING_IDLE_MS {
+            self.listings.values_mut().for_each(Listing::has_paused);
+        }
     }
 
-    fn volume(&self) -> Result<&Volume, Failure> {
+    pub(crate) fn volume(&self) -> Result<&Volume, Failure> {
         self.nodes
             .as_ref()
             .map(|nodes| &nodes.volume)
@@ -146,16 +161,21 @@ impl World {
             self.may_have_read(from, now_ns);
         }
         match (result, right) {
-            (Err(error), right) if self.disk.is_cut() => {
+            (Err(error), right) if self.disk.disk().is_cut() => {
                 if let Ok(done) = right {
                     self.past.unfinished(done.between, next);
                 }
                 Err(error.into())
             }
-            (Ok(Answer::Written(count)), Ok(done)) if self.disk.is_cut() && count != done.written => {
+            (Ok(Answer::Written(count)), Ok(done)) if count != done.written && self.disk.disk().is_cut() => {
                 self.past.unfinished(done.between, next);
                 Ok(())
             }
+            (Ok(Answer::Written(count)), Ok(done)) if count < done.written && self.disk.has_struck() => {
+                self.stopped_early(op, count, now_ns)
+            }
+            // Nothing was changed.
+            (Err(error), _) if self.is_of_fault(&error) => Err(error.into()),
             (Ok(answer), Ok(done)) => {
                 if let Answer::Written(count) = answer
                     && count != done.written
@@ -216,9 +236,15 @@ impl World {
         }
     }
 
-    /// Compares everything with the model.
+    /// Compares everything that can be read with the model.
     fn compare(&mut self, now_ns: i64) -> Result<(), Failure> {
-        let found = read_volume(self.volume()?).map_err(unreadable)?;
+        let (found, unread) = match read_volume(self.volume()?) {
+            Ok(read) => read,
+            Err((_, error)) => return Err(error.into()),
+        };
+        if let Some((path, error)) = unread.into_iter().find(|(_, error)| !self.is_of_fault(error)) {
+            return wrong(format!("{path} cannot be read: {error}"));
+        }
         let mut state = self.past.latest().clone();
         if self.rules.reads_count {
             state.all_read(now_ns);
@@ -228,132 +254,16 @@ impl World {
         differs.map_or(Ok(()), wrong)
     }
 
-    fn reopen(&mut self) -> Result<(), Failure> {
-        self.volume()?.close()?;
-        self.past.is_durable();
-        self.nodes = None;
-        self.open_again()
-    }
-
-    fn kill(&mut self) -> Result<(), Failure> {
-        if let Some(nodes) = self.nodes.take() {
-            nodes.volume.env().abandon();
-        }
-        self.open_again()
-    }
-
-    fn arm(&mut self, crash: &Crash) -> Result<(), Failure> {
-        // One that is still to come comes now.
-        self.power_off()?;
-        self.disk.cut_power_at(crash.call);
-        self.coming = Some(crash.clone());
-        Ok(())
-    }
-
-    /// Opens the volume after a crash, with crashes of the recovery if there are to be any.
-    fn recover(&mut self) -> Result<(), Failure> {
-        if let Some(nodes) = self.nodes.take() {
-            nodes.volume.env().abandon();
-        }
-        let Some(crash) = self.coming.take() else { return wrong("the power was cut by nobody") };
-        self.disk = Arc::new(self.disk.crash(crash.seed));
-        self.reached.note("recovery");
-        for (call, seed) in crash.recoveries {
-            self.disk.cut_power_at(call);
-            match self.setup.open(Arc::clone(&self.disk) as Arc<dyn Device>, &self.platform) {
-                Ok(volume) => volume.env().abandon(),
-                Err(_) if self.disk.is_cut() => {}
-                Err(error) => return wrong(format!("recovery fails: {error}")),
-            }
-            if self.disk.is_cut() {
-                self.reached.note("crash in a recovery");
-            }
-            self.disk = Arc::new(self.disk.crash(seed));
-        }
-        self.open_again()
-    }
-
-    /// Opens the volume after its program has ended, finds the state that it holds, and goes on with that.
-    fn open_again(&mut self) -> Result<(), Failure> {
-        self.listings.clear();
-        let opened = self.setup.open(Arc::clone(&self.disk) as Arc<dyn Device>, &self.platform);
-        let volume = match opened {
-            Ok(volume) => volume,
-            Err(error) if self.disk.is_cut() => return Err(error.into()),
-            Err(error) => return wrong(format!("the volume cannot be opened: {error}")),
-        };
-        let replayed = volume.env().replayed_batches();
-        self.nodes = Some(Nodes::of(volume));
-        // Before anything is in memory.
-        let by_number = self.find_by_numbers()?;
-        let found = match read_volume(self.volume()?) {
-            Ok(found) => found,
-            Err((_, error)) if self.disk.is_cut() => return Err(error.into()),
-            Err(error) => return Err(unreadable(error)),
-        };
-        let (number, mut state) = self
-            .past
-            .recovered(&found, &mut self.inos)
-            .map_err(|what| Failure::Wrong(format!("after opening: {what}")))?;
-        self.reached.add("batches replayed", replayed);
-        self.reached.note(if number == 0 { "found the durable state" } else { "found a later state" });
-        if number + 1 < self.past.possible() {
-            self.reached.note("lost undurable states");
-        }
-        state.let_go();
-        take_atimes(&mut state, &found);
-        if self.rules.reads_count {
-            state.all_read(self.platform.pass(0));
-        }
-        // Objects that are gone have numbers no longer: a crash may have taken the record that reserved them.
-        self.inos = Inos::default();
-        if let Some(what) = difference(&state, &found, &mut self.inos) {
-            return wrong(format!("after opening: {what}"));
-        }
-        if let Some(ino) = by_number.iter().find(|(ino, is_found)| self.inos.has(*ino) != *is_found) {
-            return wrong(format!("after opening: (number, whether an object has it) is wrong: {ino:?}"));
-        }
-        let found_by_number = by_number.iter().filter(|(_, is_found)| *is_found).count();
-        self.reached.add("objects found by number", found_by_number as u64);
-        self.reached.add("numbers of objects that are gone", (by_number.len() - found_by_number) as u64);
-        self.past = Past::of(state);
-        self.check()
-    }
-
-    /// Whether an object is found by each inode number that was seen before.
-    fn find_by_numbers(&mut self) -> Result<Vec<(u64, bool)>, Failure> {
-        let numbers: Vec<u64> = self.inos.numbers().collect();
-        let volume = self.volume()?;
-        let mut found = Vec::with_capacity(numbers.len());
-        for ino in numbers {
-            match volume.find_inode(InodeId(ino)) {
-                Ok(entry) if (entry.node, entry.attr.ino) == (InodeId(ino), ino) => {
-                    volume.forget(entry.node, 1);
-                    found.push((ino, true));
-                }
-                Ok(entry) => return wrong(format!("the search for the number {ino} finds {entry:?}")),
-                Err(Error::Stale) => found.push((ino, false)),
-                Err(error) if self.disk.is_cut() => return Err(error.into()),
-                Err(error) => return wrong(format!("the search for the number {ino} fails: {error}")),
-            }
-        }
-        Ok(found)
-    }
-
-    /// The sum of what may be wrong at the end: everything is compared, checked and opened again; then
-    /// everything is removed, and the room must be there again.
+    /// What must hold at the end: everything equals the model, before the volume is opened anew and after
+    /// that, and a check finds nothing.
     ///
     /// # Errors
     /// What is wrong.
     pub fn finish(&mut self) -> Result<(), Failure> {
         self.power_off()?;
-        for step in [Step::Compare, Step::Check, Step::Reopen] {
+        for step in [Step::Heal, Step::Compare, Step::Check, Step::Reopen] {
             self.step(&step)?;
         }
         Ok(())
     }
-}
-
-fn unreadable((path, error): (String, Error)) -> Failure {
-    Failure::Wrong(format!("{path} cannot be read: {error}"))
 }
