@@ -847,6 +847,17 @@ betree_status betree_transaction_dict_rename(const betree_transaction *transacti
                                              size_t to_len);
 
 /**
+ * Makes a dictionary that holds what another one holds, as the transaction sees it. The handle is good for
+ * this transaction, and everywhere once that has committed; its place may be NULL.
+ */
+betree_status betree_transaction_dict_clone(const betree_transaction *transaction,
+                                            const char *from,
+                                            size_t from_len,
+                                            const char *to,
+                                            size_t to_len,
+                                            betree_dict **dict);
+
+/**
  * Removes a dictionary with all that it holds, once the transaction commits.
  */
 betree_status betree_transaction_dict_drop(const betree_transaction *transaction,
@@ -921,6 +932,26 @@ betree_status betree_transaction_delete_prefix(const betree_transaction *transac
                                                const betree_dict *dict,
                                                const uint8_t *prefix,
                                                size_t prefix_len);
+
+/**
+ * Makes what begins with `to` what begins with `from`: see betree_clone_prefix.
+ */
+betree_status betree_transaction_clone_prefix(const betree_transaction *transaction,
+                                              const betree_dict *dict,
+                                              const uint8_t *from,
+                                              size_t from_len,
+                                              const uint8_t *to,
+                                              size_t to_len);
+
+/**
+ * As betree_transaction_clone_prefix, and what began with `from` is gone.
+ */
+betree_status betree_transaction_rename_prefix(const betree_transaction *transaction,
+                                               const betree_dict *dict,
+                                               const uint8_t *from,
+                                               size_t from_len,
+                                               const uint8_t *to,
+                                               size_t to_len);
 
 /**
  * The pairs from the key `lo` on and before `hi` with the transaction's own changes, as betree_iter_range.

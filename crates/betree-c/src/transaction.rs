@@ -167,6 +167,33 @@ pub unsafe extern "C" fn betree_transaction_dict_rename(
     })
 }
 
+/// Makes a dictionary that holds what another one holds, as the transaction sees it. The handle is good for
+/// this transaction, and everywhere once that has committed; its place may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_transaction_dict_clone(
+    transaction: *const Transaction,
+    from: *const c_char,
+    from_len: usize,
+    to: *const c_char,
+    to_len: usize,
+    dict: *mut *mut Dict,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let out = unsafe { Out::new(dict, null_mut(), "the place for the dictionary") }.ok();
+        // SAFETY: the caller's promise.
+        let (transaction, from, to) = unsafe {
+            let transaction = handle(transaction, "the transaction")?;
+            (transaction, args::name(from, from_len)?, args::name(to, to_len)?)
+        };
+        let clone = transaction.0.with(|own| own.clone_dict(from, to))?;
+        if let Some(out) = out {
+            out.set(new_handle(Dict(clone)));
+        }
+        Ok(Status::BetreeOk)
+    })
+}
+
 /// Removes a dictionary with all that it holds, once the transaction commits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn betree_transaction_dict_drop(
@@ -317,6 +344,44 @@ pub unsafe extern "C" fn betree_transaction_delete_prefix(
         let ((transaction, dict), prefix) =
             unsafe { (handles(transaction, dict)?, args::key(prefix, prefix_len)?) };
         transaction.0.with(|own| own.delete_prefix(&dict.0, prefix))?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// Makes what begins with `to` what begins with `from`: see betree_clone_prefix.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_transaction_clone_prefix(
+    transaction: *const Transaction,
+    dict: *const Dict,
+    from: *const u8,
+    from_len: usize,
+    to: *const u8,
+    to_len: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let ((transaction, dict), from, to) =
+            unsafe { (handles(transaction, dict)?, args::key(from, from_len)?, args::key(to, to_len)?) };
+        transaction.0.with(|own| own.clone_prefix(&dict.0, from, to))?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// As betree_transaction_clone_prefix, and what began with `from` is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_transaction_rename_prefix(
+    transaction: *const Transaction,
+    dict: *const Dict,
+    from: *const u8,
+    from_len: usize,
+    to: *const u8,
+    to_len: usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let ((transaction, dict), from, to) =
+            unsafe { (handles(transaction, dict)?, args::key(from, from_len)?, args::key(to, to_len)?) };
+        transaction.0.with(|own| own.rename_prefix(&dict.0, from, to))?;
         Ok(Status::BetreeOk)
     })
 }

@@ -62,7 +62,7 @@ static void a_view_shows_its_moment(betree_store *store) {
 }
 
 static void transactions_commit_whole_or_conflict(betree_store *store) {
-    betree_dict *dict, *made;
+    betree_dict *dict, *made, *clone;
     betree_transaction *own, *other;
     betree_iter *iter;
     betree_conflict *conflict;
@@ -110,6 +110,20 @@ static void transactions_commit_whole_or_conflict(betree_store *store) {
     CHECK(conflict == NULL);
     betree_iter_free(iter);
     betree_transaction_free(own);
+
+    /* Clones are a part of it too. */
+    CHECK(betree_transaction_begin(store, BETREE_SERIALIZABLE, &own) == BETREE_OK);
+    CHECK(betree_transaction_dict_clone(own, N("t"), N("clone"), &clone) == BETREE_OK);
+    CHECK(betree_transaction_clone_prefix(own, clone, B("a"), B("x")) == BETREE_OK);
+    CHECK(betree_transaction_rename_prefix(own, clone, B("c"), B("y")) == BETREE_OK);
+    IS("3", betree_transaction_get(own, clone, B("y"), &value, &len));
+    CHECK(betree_transaction_dict_drop(own, N("clone")) == BETREE_OK);
+    CHECK(betree_transaction_dict_clone(own, N("t"), N("again"), NULL) == BETREE_OK);
+    CHECK(betree_transaction_dict_drop(own, N("again")) == BETREE_OK);
+    CHECK(betree_transaction_commit(own, NULL) == BETREE_OK);
+    betree_transaction_free(own);
+    FAILS(BETREE_DICT_DROPPED, "dropped", betree_get(clone, B("a"), &value, &len));
+    betree_dict_free(clone);
 
     /* Two that change one key. */
     CHECK(betree_transaction_begin(store, BETREE_SNAPSHOT, &own) == BETREE_OK);

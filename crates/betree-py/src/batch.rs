@@ -6,15 +6,21 @@ use pyo3::prelude::*;
 
 use crate::convert::{call, range};
 use crate::dict::Dict;
+use crate::held::Held;
+use crate::store::Store;
 
 /// Changes of any dictionaries of one store, made as one: by `commit`, or at the end of a `with` block, which
 /// makes none of them where it ends with an exception.
 #[pyclass(frozen, module = "betree")]
-pub struct Batch(Mutex<WriteBatch>);
+pub struct Batch {
+    batch: Held<Mutex<WriteBatch>>,
+    /// So that it is closed before Python ends.
+    _store: Py<Store>,
+}
 
 impl Batch {
-    pub fn new(batch: WriteBatch) -> Batch {
-        Batch(Mutex::new(batch))
+    pub fn new(batch: WriteBatch, store: Py<Store>) -> Batch {
+        Batch { batch: Held::new(Mutex::new(batch)), _store: store }
     }
 
     fn add(
@@ -23,7 +29,7 @@ impl Batch {
         change: impl FnOnce(&mut WriteBatch) -> betree_store::Result<()> + Send,
     ) -> PyResult<()> {
         // Another thread may have it for a commit.
-        call(py, || change(&mut self.0.lock()))
+        call(py, || change(&mut self.batch.lock()))
     }
 }
 
@@ -72,12 +78,12 @@ impl Batch {
 
     /// Forgets the changes.
     fn clear(&self, py: Python<'_>) {
-        py.detach(|| self.0.lock().clear());
+        py.detach(|| self.batch.lock().clear());
     }
 
     /// The number of changes.
     fn __len__(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.0.lock().len())
+        py.detach(|| self.batch.lock().len())
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

@@ -2,7 +2,7 @@
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
-use betree_store::{Error, Key, Value};
+use betree_store::{Conflict, Error, Key, Value};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -21,7 +21,14 @@ fn class_of(error: &Error) -> &'static str {
         Error::DictExists { .. } => "DictExists",
         Error::DictDropped { .. } => "DictDropped",
         Error::BadName { .. } => "BadName",
-        Error::KeyTooLong { .. } | Error::ValueTooLarge { .. } | Error::BatchTooLarge { .. } => "TooLarge",
+        Error::KeyTooLong { .. }
+        | Error::ValueTooLarge { .. }
+        | Error::BatchTooLarge { .. }
+        | Error::TransactionTooLarge { .. } => "TooLarge",
+        Error::FileExists { .. } => "FileExists",
+        Error::ViewEnded { .. } => "ViewEnded",
+        Error::TransactionEnded => "TransactionEnded",
+        Error::Forked { .. } => "Forked",
         Error::OtherStore { .. } => "OtherStore",
         Error::NoMerge { .. }
         | Error::UnknownMerge { .. }
@@ -44,9 +51,44 @@ fn raised(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
+/// A failure of the store, or of a function of Python that it has called.
+pub enum Failure {
+    Store(Error),
+    Raised(PyErr),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(raised: PyErr) -> Failure {
+        Failure::Raised(raised)
+    }
+}
+
+impl Failure {
+    /// The exception for it.
+    pub fn exception(self, py: Python<'_>) -> PyErr {
+        match self {
+            Failure::Store(error) => raised(py, &error).unwrap_or_else(|failed| failed),
+            Failure::Raised(raised) => raised,
+        }
+    }
+}
+
+/// The exception for a conflict.
+pub fn conflict(py: Python<'_>, found: &Conflict) -> PyResult<PyErr> {
+    let class = py.import("betree._errors")?.getattr("Conflict")?;
+    let key = found.key.as_ref().map(|key| bytes(py, key));
+    Ok(PyErr::from_value(class.call1((&found.dict, key, found.by))?))
+}
+
 /// Calls the store without Python's lock.
 pub fn call<T: Send>(py: Python<'_>, run: impl FnOnce() -> betree_store::Result<T> + Send) -> PyResult<T> {
-    py.detach(run).map_err(|error| raised(py, &error).unwrap_or_else(|failed| failed))
+    py.detach(run).map_err(|error| Failure::Store(error).exception(py))
 }
 
 /// A range of keys, without a bound where there is `None`.

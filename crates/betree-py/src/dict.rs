@@ -6,43 +6,51 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 
 use crate::convert::{Pair, bytes, call, pair, range};
+use crate::held::Held;
 use crate::pairs::Pairs;
 use crate::store::Store;
+use crate::transaction::Transaction;
 
 /// A dictionary of a store: an ordered map from bytes to bytes.
 #[pyclass(subclass, frozen, module = "betree")]
 pub struct Dict {
-    pub dict: betree_store::Dict,
+    pub dict: Held<betree_store::Dict>,
+    store: Py<Store>,
 }
 
 #[pymethods]
 impl Dict {
-    /// Opens the dictionary of a name, which is made where there is none and `create` is true: as a clone of
-    /// another, if that is named.
+    /// Opens the dictionary of a name, as of now or as a transaction sees it. It is made where there is none
+    /// and `create` is true: as a clone of another, if that is named. A transaction makes it, or finds it.
     #[new]
-    #[pyo3(signature = (store, name, *, create=true, merge=None, clone_of=None))]
+    #[pyo3(signature = (store, name, *, create=true, merge=None, clone_of=None, transaction=None))]
     fn new(
-        store: &Store,
+        py: Python<'_>,
+        store: Py<Store>,
         name: &str,
         create: bool,
         merge: Option<&str>,
         clone_of: Option<&str>,
+        transaction: Option<&Transaction>,
     ) -> PyResult<Dict> {
-        Python::attach(|py| {
-            let dict = call(py, || match (clone_of, merge) {
-                (Some(from), _) => store.store.clone_dict(from, name),
-                (None, _) if !create => store.store.open_dict(name),
-                (None, Some(merge)) => store.store.dict_with(name, &DictOptions::new().merge(merge)),
-                (None, None) => store.store.dict(name),
-            })?;
-            Ok(Dict { dict })
-        })
+        let opened = store.get();
+        let options = || merge.map_or_else(DictOptions::new, |merge| DictOptions::new().merge(merge));
+        let dict = call(py, || match (transaction, clone_of) {
+            (Some(own), Some(from)) => own.own.with(|own| own.clone_dict(from, name)),
+            (Some(own), _) if create => own.own.with(|own| own.create(name, &options())),
+            (Some(own), _) => own.own.with(|own| own.dict(name)),
+            (None, Some(from)) => opened.store.clone_dict(from, name),
+            (None, None) if !create => opened.store.open_dict(name),
+            (None, None) if merge.is_some() => opened.store.dict_with(name, &options()),
+            (None, None) => opened.store.dict(name),
+        })?;
+        Ok(Dict { dict: Held::new(dict), store })
     }
 
     /// The name at the moment.
     #[getter]
-    fn name(&self) -> String {
-        self.dict.name()
+    fn name(&self, py: Python<'_>) -> String {
+        py.detach(|| self.dict.name())
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
@@ -94,14 +102,14 @@ impl Dict {
 
     /// The pairs from the key `lo` on and before `hi`, in the order of the keys or against it.
     #[pyo3(signature = (lo=None, hi=None, *, reverse=false))]
-    fn range(&self, lo: Option<&[u8]>, hi: Option<&[u8]>, reverse: bool) -> Pairs {
-        Pairs::new(self.dict.owned_range::<&[u8]>(range(lo, hi)), reverse)
+    fn range(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>, reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_range::<&[u8]>(range(lo, hi)), reverse, self.store.clone_ref(py))
     }
 
     /// The pairs whose keys begin with a prefix, in the order of the keys or against it.
     #[pyo3(signature = (prefix, *, reverse=false))]
-    fn prefix(&self, prefix: &[u8], reverse: bool) -> Pairs {
-        Pairs::new(self.dict.owned_prefix(prefix), reverse)
+    fn prefix(&self, py: Python<'_>, prefix: &[u8], reverse: bool) -> Pairs {
+        Pairs::new(self.dict.owned_prefix(prefix), reverse, self.store.clone_ref(py))
     }
 
     /// The first pair, or `None`.

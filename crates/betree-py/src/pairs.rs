@@ -5,17 +5,21 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::convert::{Pair, call, pair};
+use crate::held::Held;
+use crate::store::Store;
 
 /// An iterator over keys and values, in their order or from the last to the first.
 #[pyclass(frozen, module = "betree")]
 pub struct Pairs {
-    pairs: Mutex<OwnedIter>,
+    pairs: Held<Mutex<OwnedIter>>,
     reverse: bool,
+    /// So that it is closed before Python ends.
+    _store: Py<Store>,
 }
 
 impl Pairs {
-    pub fn new(pairs: OwnedIter, reverse: bool) -> Pairs {
-        Pairs { pairs: Mutex::new(pairs), reverse }
+    pub fn new(pairs: OwnedIter, reverse: bool, store: Py<Store>) -> Pairs {
+        Pairs { pairs: Held::new(Mutex::new(pairs)), reverse, _store: store }
     }
 }
 

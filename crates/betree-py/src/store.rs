@@ -1,21 +1,26 @@
 //! Stores: opening, ending, and their dictionaries by name.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use betree_store::{Compression, Durability, StoreOptions, merges};
+use betree_store::{BackupProgress, Compression, Durability, Error, MissingMerges};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyAny;
 
 use crate::batch::Batch;
-use crate::convert::call;
+use crate::convert::{Failure, call};
+use crate::held::Held;
+use crate::merge::{Named, with_merge};
+use crate::transaction::{Transaction, isolation_of, run};
 
 /// An open store, and a context manager that closes it.
 #[pyclass(subclass, frozen, module = "betree")]
 pub struct Store {
-    pub store: betree_store::Store,
+    pub store: Held<betree_store::Store>,
     closed: AtomicBool,
 }
 
@@ -55,23 +60,12 @@ fn compression_of(name: &str) -> PyResult<Compression> {
     }
 }
 
-fn with_merge(options: StoreOptions, name: &str, merge: &str) -> PyResult<StoreOptions> {
-    match merge {
-        "add_u64" => Ok(options.merge_with(name, merges::AddU64)),
-        "add_i64" => Ok(options.merge_with(name, merges::AddI64)),
-        "max" => Ok(options.merge_with(name, merges::Max)),
-        "append" => Ok(options.merge_with(name, merges::Append)),
-        "union_set" => Ok(options.merge_with(name, merges::UnionSet)),
-        other => Err(no_such("merge", other)),
-    }
-}
-
 #[pymethods]
 impl Store {
     /// Opens the store in a file, or makes one.
     #[new]
     #[pyo3(signature = (path, *, create=true, read_only=false, cache_bytes=None, compression=None,
-        durability=None, merges=None))]
+        durability=None, merges=None, keep_missing_merges=false))]
     #[allow(clippy::too_many_arguments)] // By their names.
     fn new(
         py: Python<'_>,
@@ -81,7 +75,8 @@ impl Store {
         cache_bytes: Option<usize>,
         compression: Option<&str>,
         durability: Option<Durable>,
-        merges: Option<BTreeMap<String, String>>,
+        merges: Option<BTreeMap<String, Named>>,
+        keep_missing_merges: bool,
     ) -> PyResult<Store> {
         let mut options = betree_store::Store::options().create(create).read_only(read_only);
         if let Some(bytes) = cache_bytes {
@@ -94,10 +89,13 @@ impl Store {
             options = options.durability(durable.durability()?);
         }
         for (name, merge) in merges.unwrap_or_default() {
-            options = with_merge(options, &name, &merge)?;
+            options = with_merge(options, &name, merge)?;
+        }
+        if keep_missing_merges {
+            options = options.missing_merges(MissingMerges::Keep);
         }
         let store = call(py, || options.open(&path))?;
-        Ok(Store { store, closed: AtomicBool::new(false) })
+        Ok(Store { store: Held::new(store), closed: AtomicBool::new(false) })
     }
 
     /// The path with which it was opened.
@@ -128,8 +126,48 @@ impl Store {
     }
 
     /// An empty batch, for a `with` block.
-    fn batch(&self) -> Batch {
-        Batch::new(self.store.batch())
+    fn batch(slf: &Bound<'_, Self>) -> Batch {
+        Batch::new(slf.get().store.batch(), slf.clone().unbind())
+    }
+
+    /// Begins a transaction, for a `with` block, which commits it.
+    #[pyo3(signature = (isolation="serializable"))]
+    fn transaction(slf: &Bound<'_, Self>, isolation: &str) -> PyResult<Transaction> {
+        let (isolation, opened) = (isolation_of(isolation)?, slf.get());
+        let own = slf.py().detach(|| opened.store.begin(isolation).into());
+        Ok(Transaction::new(own, slf.clone().unbind()))
+    }
+
+    /// Calls a function with a transaction, again after each conflict, until it commits, and returns its
+    /// result.
+    #[pyo3(signature = (function, *, isolation="serializable"))]
+    fn run(slf: &Bound<'_, Self>, function: Py<PyAny>, isolation: &str) -> PyResult<Py<PyAny>> {
+        run(slf.py(), &slf.clone().unbind(), isolation_of(isolation)?, &function)
+    }
+
+    /// Copies the store into a new file, as it is at this moment; writers go on meanwhile. The function is
+    /// called with a dictionary's name, and the numbers of pairs and bytes that were copied so far; what it
+    /// raises stops the copy. Where it fails, no file is left.
+    #[pyo3(signature = (path, progress=None))]
+    fn backup(&self, py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let mut failed = None;
+        let told = |at: &BackupProgress| -> PyResult<()> {
+            let Some(progress) = &progress else { return Ok(()) };
+            Python::attach(|py| progress.call1(py, (&at.dict, at.pairs, at.bytes)).map(drop))
+        };
+        let done = py.detach(|| {
+            self.store.backup_while(&path, |at| match told(at) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(raised) => {
+                    failed = Some(raised);
+                    ControlFlow::Break(())
+                }
+            })
+        });
+        match (done, failed) {
+            (Err(Error::BackupStopped { .. }), Some(raised)) => Err(raised),
+            (done, _) => done.map_err(|error| Failure::Store(error).exception(py)),
+        }
     }
 
     /// Makes all changes durable that were made before the call.

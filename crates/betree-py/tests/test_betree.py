@@ -12,25 +12,6 @@ import betree
 import pytest
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def store(path):
-    with betree.open(path, cache_bytes=4 << 20, durability="manual") as opened:
-        yield opened
-
-
-@pytest.fixture
-def letters(store):
-    dictionary = store["letters"]
-    for letter in "edcba":
-        dictionary[letter.encode()] = letter.upper().encode()
-    return dictionary
-
-
 def keys(pairs):
     return b"".join(key for key, _ in pairs)
 
@@ -197,8 +178,18 @@ def test_merges_change_values_without_reading(path):
             store["plain"].upsert(b"k", b"d")
         with pytest.raises(betree.MergeError):
             store.dict("hits", merge="log")
+        own = store.dict("own", merge="betree.append")
+        own.upsert(b"k", b"a")
+        own.upsert(b"k", b"b")
+        assert own[b"k"] == b"ab"
     with pytest.raises(betree.MergeError):
         betree.open(path)
+    with betree.open(path, keep_missing_merges=True) as store:
+        store["hits"].upsert(b"/", (1).to_bytes(8, "little"))
+        with pytest.raises(betree.MergeError, match='"hits": the merge "hits" is not registered'):
+            store["hits"][b"/"]
+    with betree.open(path, **options) as store:
+        assert int.from_bytes(store["hits"][b"/"], "little") == 8
 
 
 def test_failures_have_their_class(path, store, tmp_path):

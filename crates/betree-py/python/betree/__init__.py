@@ -12,6 +12,10 @@
             batch.put(store["by year"], b"1912/alan", b"")
         trial = store.clone_dict("users", "trial")   # costs the same whatever it holds
         del trial[b"a":b"b"]
+        with store.view() as view:                   # one moment of all dictionaries
+            print(len(view["users"]))
+        with store.transaction() as own:             # commits, or raises Conflict; store.run(function) tries again
+            own.put(users, b"ada", own.get(users, b"ada", b"") + b"!")
 
 Keys and values are `bytes`, and keys are in the order of their bytes. Changes are durable after `sync` and `close`, and
 by the store's durability: when a call returns ("commit"), some seconds later (a number; 1.0 is usual), or then only
@@ -21,19 +25,25 @@ are subclasses of `betree.Error`; a key that is absent is a `KeyError`.
 
 from __future__ import annotations
 
+import abc
+import atexit
 import os
-from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
-from typing import Literal, Union, overload
+import weakref
+from collections.abc import Callable, ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from typing import Literal, Optional, Union, overload
 
 from . import _betree
-from ._betree import Batch, Pairs
+from ._betree import Batch, Pairs, Transaction
 from ._errors import (
     BadName,
     Closed,
+    Conflict,
     Damaged,
     DictDropped,
     DictExists,
     Error,
+    FileExists,
+    Forked,
     InUse,
     MergeError,
     NewerStore,
@@ -45,17 +55,22 @@ from ._errors import (
     ReadOnly,
     SystemFailed,
     TooLarge,
+    TransactionEnded,
+    ViewEnded,
 )
 
 __all__ = [
     "BadName",
     "Batch",
     "Closed",
+    "Conflict",
     "Damaged",
     "Dict",
     "DictDropped",
     "DictExists",
     "Error",
+    "FileExists",
+    "Forked",
     "InUse",
     "MergeError",
     "NewerStore",
@@ -69,69 +84,36 @@ __all__ = [
     "Store",
     "SystemFailed",
     "TooLarge",
+    "Transaction",
+    "TransactionEnded",
+    "View",
+    "ViewDict",
+    "ViewEnded",
     "open",
 ]
 
 
-class _Items(ItemsView[bytes, bytes]):
-    """Pairs, which one walk reads."""
-
-    _mapping: Dict
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        return self._mapping.range()
-
-    def __reversed__(self) -> Iterator[tuple[bytes, bytes]]:
-        return self._mapping.range(reverse=True)
+# The kinds of the store's own merges.
+_Kind = Literal["add_u64", "add_i64", "max", "append", "union_set"]
+# Makes a value of the old one, or of none, and a delta; `None` removes the key.
+_Function = Callable[[Optional[bytes], bytes], Optional[bytes]]
+# Makes one delta of an older and a newer one, or none.
+_Combine = Callable[[bytes, bytes], Optional[bytes]]
 
 
-class _Values(ValuesView[bytes]):
-    """Values, which one walk reads."""
+class _Sorted(Mapping[bytes, bytes]):
+    """What mappings in the order of their keys have, by walks through their ranges."""
 
-    _mapping: Dict
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (value for _, value in self._mapping.range())
-
-    def __reversed__(self) -> Iterator[bytes]:
-        return (value for _, value in self._mapping.range(reverse=True))
-
-
-def _bounds(keys: slice) -> tuple[Union[bytes, None], Union[bytes, None]]:
-    """The bounds of a slice."""
-    if keys.step is not None:
-        raise ValueError("a slice of keys has no step; range() has `reverse`")
-    return keys.start, keys.stop
-
-
-class Dict(_betree.Dict, MutableMapping[bytes, bytes]):
-    """A dictionary of a store: a mapping from bytes to bytes, in the order of the keys.
-
-    `dict[lo:hi]` iterates over the pairs from `lo` on and before `hi`, and `del dict[lo:hi]` removes them at a cost that
-    does not depend on how many there are. Iterators are no snapshots: they read some pairs at a time, and meet what is
-    changed behind those. `len` counts by a walk through all keys, and `==` compares all pairs. Of methods that read and
-    then change (`del`, `pop`, `setdefault`), others may come between; `delete`, `pop_first` and `pop_last` are one step.
-    """
-
-    # A dictionary is compared by what it holds.
+    # A mapping is compared by what it holds.
     __hash__ = None  # type: ignore[assignment]
 
-    @overload
-    def __getitem__(self, key: bytes, /) -> bytes: ...
-    @overload
-    def __getitem__(self, key: slice, /) -> Pairs: ...
-    def __getitem__(self, key: Union[bytes, slice], /) -> Union[bytes, Pairs]:
-        if isinstance(key, slice):
-            return self.range(*_bounds(key))
-        return super().__getitem__(key)
+    @abc.abstractmethod
+    def range(
+        self, lo: Optional[bytes] = None, hi: Optional[bytes] = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
 
-    def __delitem__(self, key: Union[bytes, slice], /) -> None:
-        if isinstance(key, slice):
-            self.delete_range(*_bounds(key))
-        elif key in self:
-            self.delete(key)
-        else:
-            raise KeyError(key)
+    @abc.abstractmethod
+    def first(self) -> Optional[tuple[bytes, bytes]]: ...
 
     def __iter__(self) -> Iterator[bytes]:
         return (key for key, _ in self.range())
@@ -153,6 +135,64 @@ class Dict(_betree.Dict, MutableMapping[bytes, bytes]):
         """The values, in the order of the keys."""
         return _Values(self)
 
+
+class _Items(ItemsView[bytes, bytes]):
+    """Pairs, which one walk reads."""
+
+    _mapping: _Sorted
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._mapping.range()
+
+    def __reversed__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._mapping.range(reverse=True)
+
+
+class _Values(ValuesView[bytes]):
+    """Values, which one walk reads."""
+
+    _mapping: _Sorted
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (value for _, value in self._mapping.range())
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return (value for _, value in self._mapping.range(reverse=True))
+
+
+def _bounds(keys: slice) -> tuple[Union[bytes, None], Union[bytes, None]]:
+    """The bounds of a slice."""
+    if keys.step is not None:
+        raise ValueError("a slice of keys has no step; range() has `reverse`")
+    return keys.start, keys.stop
+
+
+class Dict(_betree.Dict, _Sorted, MutableMapping[bytes, bytes]):
+    """A dictionary of a store: a mapping from bytes to bytes, in the order of the keys.
+
+    `dict[lo:hi]` iterates over the pairs from `lo` on and before `hi`, and `del dict[lo:hi]` removes them at a cost that
+    does not depend on how many there are. Iterators are no snapshots: they read some pairs at a time, and meet what is
+    changed behind those. `len` counts by a walk through all keys, and `==` compares all pairs. Of methods that read and
+    then change (`del`, `pop`, `setdefault`), others may come between; `delete`, `pop_first` and `pop_last` are one step.
+    """
+
+    @overload
+    def __getitem__(self, key: bytes, /) -> bytes: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Pairs: ...
+    def __getitem__(self, key: Union[bytes, slice], /) -> Union[bytes, Pairs]:
+        if isinstance(key, slice):
+            return self.range(*_bounds(key))
+        return super().__getitem__(key)
+
+    def __delitem__(self, key: Union[bytes, slice], /) -> None:
+        if isinstance(key, slice):
+            self.delete_range(*_bounds(key))
+        elif key in self:
+            self.delete(key)
+        else:
+            raise KeyError(key)
+
     def popitem(self) -> tuple[bytes, bytes]:
         """Takes the last pair out, in one step."""
         pair = self.pop_last()
@@ -162,6 +202,62 @@ class Dict(_betree.Dict, MutableMapping[bytes, bytes]):
 
     def __repr__(self) -> str:
         return f"<betree.Dict {self.name!r}>"
+
+
+class ViewDict(_betree.ViewDict, _Sorted):
+    """A dictionary as it was when a view began: a mapping from bytes to bytes that does not change."""
+
+    @overload
+    def __getitem__(self, key: bytes, /) -> bytes: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Pairs: ...
+    def __getitem__(self, key: Union[bytes, slice], /) -> Union[bytes, Pairs]:
+        if isinstance(key, slice):
+            return self.range(*_bounds(key))
+        return super().__getitem__(key)
+
+    def __repr__(self) -> str:
+        return f"<betree.ViewDict {self.name!r}>"
+
+
+class View(_betree.View):
+    """One moment of a store, and a context manager that ends it. `view[name]` is the dictionary that had the name.
+
+    What was changed before it began is seen, and nothing later, in all dictionaries and with their names of then. It
+    hinders nobody. The space of what is overwritten meanwhile comes back when it ends. Where space is short, the store
+    ends the oldest view: its reads then raise `ViewEnded`.
+    """
+
+    def __getitem__(self, name: str, /) -> ViewDict:
+        return ViewDict(self, name)
+
+    def __contains__(self, name: object, /) -> bool:
+        return name in self.dicts()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.dicts())
+
+    def __len__(self) -> int:
+        return len(self.dicts())
+
+    def __bool__(self) -> bool:
+        return True
+
+
+# Stores that are open when the program ends are closed while functions can still be called for merges.
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for store in list(_open_stores):
+        try:
+            store.close()
+        except Error:
+            # Nobody is there to be told; what is durable stays.
+            pass
+
+
+atexit.register(_close_all)
 
 
 class Store(_betree.Store):
@@ -178,6 +274,10 @@ class Store(_betree.Store):
     def clone_dict(self, name: str, to: str) -> Dict:
         """Makes a dictionary that holds what another one holds now, at a cost that does not depend on how much it is."""
         return Dict(self, to, clone_of=name)
+
+    def view(self) -> View:
+        """Begins a view of this moment, for a `with` block, which ends it."""
+        return View(self)
 
     def __getitem__(self, name: str, /) -> Dict:
         return self.dict(name)
@@ -209,7 +309,8 @@ def open(
     cache_bytes: Union[int, None] = None,
     compression: Union[Literal["none", "lz4", "zstd"], None] = None,
     durability: Union[Literal["commit", "manual"], float, None] = None,
-    merges: Union[Mapping[str, Literal["add_u64", "add_i64", "max", "append", "union_set"]], None] = None,
+    merges: Union[Mapping[str, Union[_Kind, _Function, tuple[_Function, _Combine]]], None] = None,
+    keep_missing_merges: bool = False,
 ) -> Store:
     """Opens the store in a file, or makes one.
 
@@ -218,9 +319,14 @@ def open(
     - `cache_bytes`: memory for what was read and what is not written yet; usually 64 MiB.
     - `compression`: of what is written from now on; usually "lz4".
     - `durability`: when changes survive a crash, see above.
-    - `merges`: names of merges, which dictionaries are bound to, and their kinds.
+    - `merges`: names of merges, which dictionaries are bound to, and their kinds or functions. A function gets the old
+      value, or `None`, and a delta, and returns the new value, or `None` to remove the key; in a pair with it stands one
+      that makes one delta of two, or returns `None`. Functions must depend on their arguments alone, and must not use
+      the store: threads of the store call them. Where one raises, the value cannot be read (`MergeError`), and it and
+      its deltas are kept.
+    - `keep_missing_merges`: whether it is opened though a merge of its dictionaries is not named.
     """
-    return Store(
+    store = Store(
         path,
         create=create,
         read_only=read_only,
@@ -228,4 +334,7 @@ def open(
         compression=compression,
         durability=durability,
         merges=merges,
+        keep_missing_merges=keep_missing_merges,
     )
+    _open_stores.add(store)
+    return store

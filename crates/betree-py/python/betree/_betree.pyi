@@ -1,14 +1,20 @@
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Optional, TypeVar, Union, final, overload
 
 from typing_extensions import Self, disjoint_base
 
-__all__ = ["Batch", "Dict", "Pairs", "Store"]
+import betree
+
+__all__ = ["Batch", "Dict", "Pairs", "Store", "Transaction", "View", "ViewDict"]
 
 _T = TypeVar("_T")
-_Merge = Literal["add_u64", "add_i64", "max", "append", "union_set"]
+_Kind = Literal["add_u64", "add_i64", "max", "append", "union_set"]
+_Function = Callable[[Optional[bytes], bytes], Optional[bytes]]
+_Combine = Callable[[bytes, bytes], Optional[bytes]]
+_Merge = Union[_Kind, _Function, tuple[_Function, _Combine]]
+_Isolation = Literal["snapshot", "serializable"]
 
 @disjoint_base
 class Store:
@@ -24,6 +30,7 @@ class Store:
         compression: Optional[Literal["none", "lz4", "zstd"]] = None,
         durability: Union[Literal["commit", "manual"], float, None] = None,
         merges: Optional[Mapping[str, _Merge]] = None,
+        keep_missing_merges: bool = False,
     ) -> Self: ...
     @property
     def path(self) -> Path:
@@ -39,6 +46,20 @@ class Store:
         """Removes a dictionary with all that it holds, at a cost that does not depend on that."""
     def batch(self) -> Batch:
         """An empty batch, for a `with` block."""
+    def transaction(self, isolation: _Isolation = "serializable") -> Transaction:
+        """Begins a transaction, for a `with` block, which commits it."""
+    def run(self, function: Callable[[Transaction], _T], *, isolation: _Isolation = "serializable") -> _T:
+        """Calls a function with a transaction, again after each conflict, until it commits, and returns its result."""
+    def backup(
+        self,
+        path: Union[str, os.PathLike[str]],
+        progress: Optional[Callable[[str, int, int], object]] = None,
+    ) -> None:
+        """Copies the store into a new file, as it is at this moment; writers go on meanwhile.
+
+        The function is called with a dictionary's name, and the numbers of pairs and bytes that were copied so far; what
+        it raises stops the copy. Where it fails, no file is left.
+        """
     def sync(self) -> None:
         """Makes all changes durable that were made before the call."""
     def stats(self) -> dict[str, int]:
@@ -62,6 +83,7 @@ class Dict:
         create: bool = True,
         merge: Optional[str] = None,
         clone_of: Optional[str] = None,
+        transaction: Optional[Transaction] = None,
     ) -> Self: ...
     @property
     def name(self) -> str:
@@ -137,3 +159,111 @@ class Pairs(Iterator[tuple[bytes, bytes]]):
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> tuple[bytes, bytes]: ...
+
+@disjoint_base
+class View:
+    """One moment of a store, and a context manager that ends it."""
+
+    def __new__(cls, store: Store) -> Self: ...
+    def dicts(self) -> list[str]:
+        """The names of all dictionaries that there were, in order."""
+    @property
+    def last_change(self) -> int:
+        """The number of the last change that it sees."""
+    def end(self) -> None:
+        """Ends it: reads of its dictionaries fail from then on, and the space of what it held comes back."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_raised: object) -> None: ...
+
+@disjoint_base
+class ViewDict:
+    """A dictionary as it was when a view began."""
+
+    def __new__(cls, view: View, name: str) -> Self: ...
+    @property
+    def name(self) -> str:
+        """The name that it had."""
+    def __getitem__(self, key: bytes, /) -> bytes: ...
+    def __contains__(self, key: object, /) -> bool: ...
+    @overload
+    def get(self, key: bytes, default: None = None) -> Optional[bytes]: ...
+    @overload
+    def get(self, key: bytes, default: _T) -> Union[bytes, _T]: ...
+    def get_many(self, keys: list[bytes]) -> list[Optional[bytes]]:
+        """The values of several keys, in the order of these; `None` for those that were not there."""
+    def range(
+        self, lo: Optional[bytes] = None, hi: Optional[bytes] = None, *, reverse: bool = False
+    ) -> Pairs:
+        """The pairs from the key `lo` on and before `hi`, in the order of the keys or against it."""
+    def prefix(self, prefix: bytes, *, reverse: bool = False) -> Pairs:
+        """The pairs whose keys begin with a prefix, in the order of the keys or against it."""
+    def first(self) -> Optional[tuple[bytes, bytes]]:
+        """The first pair, or `None`."""
+    def last(self) -> Optional[tuple[bytes, bytes]]:
+        """The last pair, or `None`."""
+
+@final
+class Transaction:
+    """Reads of one moment of a store, and changes that nobody else sees before the commit.
+
+    A `with` block commits at its end, and drops the changes where it ends with an exception.
+    """
+
+    def dict(self, name: str) -> betree.Dict:
+        """The dictionary of a name, as of the beginning and with the transaction's own changes."""
+    def create_dict(self, name: str, *, merge: Optional[str] = None) -> betree.Dict:
+        """Makes a dictionary. It is good for this transaction, and everywhere once that has committed."""
+    def clone_dict(self, name: str, to: str) -> betree.Dict:
+        """Makes a dictionary that holds what another one holds, as the transaction sees it."""
+    def dicts(self) -> list[str]:
+        """The names of all dictionaries, in order."""
+    def rename_dict(self, name: str, to: str) -> None:
+        """Renames a dictionary."""
+    def drop_dict(self, name: str) -> None:
+        """Removes a dictionary with all that it holds."""
+    @overload
+    def get(self, dict: Dict, key: bytes, default: None = None) -> Optional[bytes]: ...
+    @overload
+    def get(self, dict: Dict, key: bytes, default: _T) -> Union[bytes, _T]: ...
+    def get_many(self, dict: Dict, keys: list[bytes]) -> list[Optional[bytes]]:
+        """The values of several keys, in the order of these; `None` for those that are not there."""
+    def contains(self, dict: Dict, key: bytes) -> bool:
+        """Whether there is a value of a key."""
+    def put(self, dict: Dict, key: bytes, value: bytes) -> None:
+        """Sets the value of a key."""
+    def delete(self, dict: Dict, key: bytes) -> None:
+        """Removes a key, if it is there."""
+    def upsert(self, dict: Dict, key: bytes, delta: bytes) -> None:
+        """Changes the value of a key by the dictionary's merge."""
+    def upsert_blind(self, dict: Dict, key: bytes, delta: bytes) -> None:
+        """As `upsert`, for a delta that depends on nothing that was read: it conflicts with no change of the key."""
+    def delete_range(self, dict: Dict, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> None:
+        """Removes every key from `lo` on and before `hi`."""
+    def delete_prefix(self, dict: Dict, prefix: bytes) -> None:
+        """Removes every key that begins with a prefix."""
+    def clone_prefix(self, dict: Dict, source: bytes, to: bytes) -> None:
+        """Makes what begins with `to` what begins with `source`."""
+    def rename_prefix(self, dict: Dict, source: bytes, to: bytes) -> None:
+        """As `clone_prefix`, and what began with `source` is gone."""
+    def range(
+        self, dict: Dict, lo: Optional[bytes] = None, hi: Optional[bytes] = None, *, reverse: bool = False
+    ) -> Pairs:
+        """The pairs from the key `lo` on and before `hi`, with the transaction's own changes."""
+    def prefix(self, dict: Dict, prefix: bytes, *, reverse: bool = False) -> Pairs:
+        """The pairs whose keys begin with a prefix, with the transaction's own changes."""
+    def expect(self, dict: Dict, key: bytes, holds: Callable[[Optional[bytes]], object]) -> bool:
+        """Makes the commit depend on a condition of a value in place of the value; whether it holds now.
+
+        The function gets the value or `None`. It is called again by the commit, if the key has changed by then; there an
+        exception counts as a condition that does not hold.
+        """
+    def savepoint(self) -> int:
+        """A place to which `roll_back` returns."""
+    def roll_back(self, savepoint: int) -> None:
+        """Drops the changes since a savepoint, which stays; those behind it end."""
+    def commit(self) -> None:
+        """Makes the changes seen, all or none, and ends the transaction: `Conflict` if another change came first."""
+    def abort(self) -> None:
+        """Ends the transaction, and drops its changes. Ended again, it does nothing."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, exception: object, *_raised: object) -> None: ...

@@ -1,5 +1,7 @@
 """Exceptions of the store."""
 
+from typing import Union
+
 
 class Error(Exception):
     """What a store can fail with."""
@@ -61,15 +63,51 @@ class BadName(Error, ValueError):
 
 
 class TooLarge(Error, ValueError):
-    """A key, a value or a batch is larger than the store takes."""
+    """A key, a value, a batch or a transaction is larger than the store takes."""
 
 
 class OtherStore(Error, ValueError):
-    """A batch and a dictionary belong to different stores."""
+    """A batch or a transaction and a dictionary belong to different stores."""
 
 
 class MergeError(Error):
     """A merge is not registered, is another one than the dictionary's, or has failed."""
+
+
+class FileExists(Error):
+    """There is a file already where one is to be made."""
+
+
+class Conflict(Error):
+    """Another change came first, and the transaction has changed nothing: it is to be tried again.
+
+    `dict` is the name of the dictionary; `key` is the key, or the place where the changed range begins, or `None` if
+    the dictionary itself was made, renamed or dropped; `by` is the number of the other change, or of one behind it.
+    """
+
+    def __init__(self, dict: str, key: Union[bytes, None], by: int) -> None:
+        super().__init__(dict, key, by)
+        self.dict = dict
+        self.key = key
+        self.by = by
+
+    def __str__(self) -> str:
+        what = f"the dictionary {self.dict!r}"
+        if self.key is not None:
+            what = f"the key {self.key!r} of {what}"
+        return f"another change of {what} came first"
+
+
+class ViewEnded(Error):
+    """The view, or that of the transaction, has ended: it was ended, or the store needed the space of what it held."""
+
+
+class TransactionEnded(Error):
+    """The transaction was committed or aborted."""
+
+
+class Forked(Error):
+    """The store was opened by another process, of which this one is a fork."""
 
 
 class Damaged(Error):
