@@ -1,8 +1,11 @@
 //! `betrfs kv`: pairs of a store file (`betree-store`).
 
+mod dicts;
 mod load;
 mod pairs;
 mod stat;
+mod upsert;
+mod whole;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,7 +13,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use betree_store::{Dict, Store, StoreOptions, VALUE_BYTES_MAX};
+use betree_store::{Dict, MissingMerges, Store, StoreOptions, VALUE_BYTES_MAX};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::Format;
@@ -20,8 +23,10 @@ use pairs::{Form, write_pair};
 #[derive(clap::Args)]
 #[command(after_help = "\
 A store holds named dictionaries of pairs. `put` and `load` make the file, and the dictionary, if there is none. \
-The file must not be open in another program; to read it, others may read it too. A store with dictionaries that \
-have a merge can be opened only by its program.
+The file must not be open in another program; to read it, others may read it too. A dictionary may have a merge, by \
+which `upsert` changes values without reading them. The store's own are betree.add_u64, betree.add_i64, betree.max, \
+betree.append and betree.union_set. Where a program has registered another, its name is told if a value cannot be \
+read without it; all else works.
 
 Forms of pairs: csv is one pair a line, key and value separated by a comma, in quotes where they hold commas, \
 quotes (doubled) or line ends; framed is for any bytes: the length of the key (4 bytes, little-endian), the key, \
@@ -31,6 +36,9 @@ Examples:
   betrfs kv users.betree put ada 1815
   betrfs kv users.betree scan --prefix a
   betrfs kv users.betree load people.csv
+  betrfs kv users.betree dicts create visits --merge betree.add_u64
+  betrfs kv users.betree upsert --dict visits /index 1 --form u64
+  betrfs kv users.betree backup users.copy
   betrfs kv users.betree dump --form framed > people.pairs")]
 pub struct Arguments {
     /// The store's file
@@ -68,6 +76,8 @@ enum Action {
         #[command(flatten)]
         dict: DictName,
     },
+    /// Change the value of a key by the dictionary's merge
+    Upsert(upsert::Upsert),
     /// Print pairs in the order of their keys
     Scan(Scan),
     /// Put the pairs of a file, or of standard input
@@ -80,6 +90,16 @@ enum Action {
         #[command(flatten)]
         dict: DictName,
     },
+    /// List, make, rename, clone and remove dictionaries
+    #[command(subcommand)]
+    Dicts(dicts::Dicts),
+    /// Copy the store into a new file, without the room that clones and deletes take
+    Backup {
+        /// The new file
+        to: PathBuf,
+    },
+    /// Look for damage: read everything, compare checksums and references
+    Check,
     /// List the dictionaries, and the space that they take
     Stat {
         /// How to print the result
@@ -126,12 +146,12 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Action::Get { key, dict } => get(&open_dict(path, dict)?, key.as_bytes()),
         Action::Put { key, value, dict } => {
             let value = value.clone().map_or_else(value_of_input, |value| Ok(value.into_vec()))?;
-            let store = options().open(path)?;
+            let store = changing().open(path)?;
             store.dict(&dict.name)?.put(key.as_bytes(), value)?;
             Ok(store.close()?)
         }
         Action::Del { keys, prefix, dict } => {
-            let store = options().create(false).open(path)?;
+            let store = changing().create(false).open(path)?;
             let dict = store.open_dict(&dict.name)?;
             let mut batch = store.batch();
             keys.iter().try_for_each(|key| batch.delete(&dict, key.as_bytes()))?;
@@ -140,19 +160,29 @@ pub fn run(arguments: &Arguments) -> Outcome {
             Ok(store.close()?)
         }
         Action::Scan(scan) => scan.run(&open_dict(path, &scan.dict)?),
-        Action::Load(load) => load.run(&options().open(path)?),
+        Action::Upsert(upsert) => upsert.run(path),
+        Action::Load(load) => load.run(&changing().open(path)?),
         Action::Dump { form, dict } => print_pairs(*form, open_dict(path, dict)?.iter()),
-        Action::Stat { format } => stat::run(&options().read_only(true).open(path)?, *format),
+        Action::Dicts(dicts) => dicts.run(path),
+        Action::Backup { to } => whole::backup(path, to),
+        Action::Check => whole::check(path),
+        Action::Stat { format } => stat::run(&reading().open(path)?, *format),
     }
 }
 
-fn options() -> StoreOptions {
-    Store::options()
+/// For changes. What a merge of another program is needed for waits for that.
+fn changing() -> StoreOptions {
+    Store::options().missing_merges(MissingMerges::Keep)
+}
+
+/// For reading, also beside other readers.
+fn reading() -> StoreOptions {
+    changing().read_only(true)
 }
 
 /// A dictionary of a store that is opened for reading.
 fn open_dict(path: &Path, dict: &DictName) -> Result<Dict, Failure> {
-    Ok(options().read_only(true).open(path)?.open_dict(&dict.name)?)
+    Ok(reading().open(path)?.open_dict(&dict.name)?)
 }
 
 /// The value on standard input.

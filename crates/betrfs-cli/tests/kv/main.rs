@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -55,6 +56,21 @@ impl Kv {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+/// Flips a bit in each block that holds something, of the log and of nodes.
+fn damage(store: &Path) {
+    let file = std::fs::File::options().read(true).write(true).open(store).unwrap();
+    let mut flipped = 0;
+    for block in (1 << 20..128 << 20).step_by(4096) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, block + 100).unwrap();
+        if byte != [0] {
+            file.write_all_at(&[byte[0] ^ 1], block + 100).unwrap();
+            flipped += 1;
+        }
+    }
+    assert!(flipped > 10, "{flipped}");
 }
 
 fn text(path: &Path) -> &str {
@@ -139,7 +155,90 @@ fn a_store_of_another_program_is_told_with_its_holder_or_its_merge() {
     store.create("last", &DictOptions::new().merge("replace")).unwrap();
     let told = kv.fails(&["put", "k", "v"], b"");
     assert!(told.contains("is open already") && told.contains(&std::process::id().to_string()), "{told}");
+    // Its merge is told where a value needs it; all else works.
+    store.open_dict("last").unwrap().put("put", "value").unwrap();
     store.close().unwrap();
-    let told = kv.fails(&["stat"], b"");
-    assert!(told.contains("\"last\": the merge \"replace\" is not registered"), "{told}");
+    kv.prints(&["upsert", "--dict", "last", "k", "delta"], b"");
+    let told = kv.fails(&["get", "--dict", "last", "k"], b"");
+    assert_eq!(told, "betrfs: dictionary \"last\": the merge \"replace\" is not registered\n");
+    assert!(kv.run(&["scan", "--dict", "last"], b"").status.code() == Some(1));
+    assert_eq!(kv.prints(&["get", "--dict", "last", "put"], b""), "value");
+    kv.prints(&["put", "k", "v"], b"");
+    assert_eq!(kv.prints(&["dicts", "list"], b""), "last\nmain\n");
+    assert!(kv.prints(&["stat"], b"").contains("last"));
+    let copy = kv.path("copy");
+    kv.prints(&["backup", text(&copy)], b"");
+    for file in [&kv.file, &copy] {
+        let store = Store::options().merge("replace", replace).open(file).unwrap();
+        assert_eq!(store.open_dict("last").unwrap().get("k").unwrap().unwrap(), "delta");
+    }
+}
+
+#[test]
+fn dictionaries_with_the_store_s_own_merges_are_changed_without_reading() {
+    let kv = Kv::new();
+    for (dict, merge) in
+        [("u", "add_u64"), ("i", "add_i64"), ("s", "union_set"), ("a", "append"), ("m", "max")]
+    {
+        kv.prints(&["dicts", "create", dict, "--merge", &format!("betree.{merge}")], b"");
+    }
+    for _ in 0..2 {
+        kv.prints(&["upsert", "--dict", "u", "k", "3", "--form", "u64"], b"");
+        kv.prints(&["upsert", "--dict", "i", "k", "-3", "--form", "i64"], b"");
+        kv.prints(&["upsert", "--dict", "s", "k", "member", "--form", "member"], b"");
+        kv.prints(&["upsert", "--dict", "a", "k", "ab"], b"");
+        kv.prints(&["upsert", "--dict", "m", "k", "most"], b"");
+    }
+    let store = Store::open(&kv.file).unwrap();
+    let value = |dict: &str| store.open_dict(dict).unwrap().get("k").unwrap().unwrap().into_vec();
+    assert_eq!(value("u"), 6_u64.to_le_bytes());
+    assert_eq!(value("i"), (-6_i64).to_le_bytes());
+    assert_eq!(value("s"), b"\x06\0\0\0member");
+    assert_eq!((value("a"), value("m")), (b"abab".to_vec(), b"most".to_vec()));
+    drop(store);
+    let told = kv.fails(&["upsert", "--dict", "u", "k", "-3", "--form", "u64"], b"");
+    assert!(told.contains("\"-3\" is no number from 0 on"), "{told}");
+    kv.prints(&["put", "k", "v"], b"");
+    assert!(kv.fails(&["upsert", "k", "v"], b"").contains("\"main\" was made without a merge"));
+    let told = kv.fails(&["dicts", "create", "x", "--merge", "other"], b"");
+    assert!(told.contains("the merge \"other\" is not registered"), "{told}");
+}
+
+#[test]
+fn dictionaries_are_renamed_cloned_and_dropped() {
+    let kv = Kv::new();
+    kv.prints(&["put", "k", "v"], b"");
+    kv.prints(&["dicts", "clone", "main", "copy"], b"");
+    kv.prints(&["dicts", "rename", "main", "first"], b"");
+    kv.prints(&["put", "--dict", "copy", "k", "changed"], b"");
+    assert_eq!(kv.prints(&["dicts", "list"], b""), "copy\nfirst\n");
+    assert_eq!(kv.prints(&["get", "--dict", "first", "k"], b""), "v");
+    kv.prints(&["dicts", "drop", "copy"], b"");
+    assert_eq!(kv.prints(&["dicts", "list"], b""), "first\n");
+    assert!(kv.fails(&["dicts", "drop", "copy"], b"").contains("no dictionary \"copy\""));
+    assert!(kv.fails(&["dicts", "rename", "first", ""], b"").contains("between 1 and 255"));
+    assert!(kv.fails(&["dicts", "create", "first"], b"").contains("\"first\" already"));
+}
+
+#[test]
+fn a_store_is_copied_and_checked() {
+    let kv = Kv::new();
+    let mut csv = String::new();
+    (0..20_000).for_each(|i| csv += &format!("{i:05},{}\n", "v".repeat(200)));
+    kv.prints(&["load"], csv.as_bytes());
+    let copy = kv.path("copy");
+    let told = kv.prints(&["backup", text(&copy)], b"");
+    assert!(
+        told.starts_with("copied 20000 pairs, ") && told.ends_with(&format!("to {}\n", text(&copy))),
+        "{told}"
+    );
+    assert!(kv.fails(&["backup", text(&copy)], b"").contains("already"));
+    let copied = Kv { folder: tempfile::tempdir().unwrap(), file: copy };
+    assert_eq!(copied.prints(&["dump"], b""), csv);
+    assert_eq!(copied.prints(&["check"], b""), format!("{}: no problem found\n", text(&copied.file)));
+    damage(&copied.file);
+    let damaged = copied.run(&["check"], b"");
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(!damaged.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&damaged.stderr).contains("problem"));
 }

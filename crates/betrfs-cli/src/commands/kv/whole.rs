@@ -1,0 +1,40 @@
+//! `betrfs kv FILE backup` and `check`: what is done with a whole store.
+
+use std::path::Path;
+
+use indicatif::ProgressBar;
+
+use super::reading;
+use crate::failure::{Failure, Outcome};
+use crate::format::print;
+use crate::size;
+
+/// Copies a store into a new file.
+pub fn backup(path: &Path, to: &Path) -> Outcome {
+    let store = reading().open(path)?;
+    // Drawn on standard error, and only if that is a terminal.
+    let bar = ProgressBar::new_spinner();
+    let mut last = (0, 0);
+    let done = store.backup(to, |at| {
+        last = (at.pairs, at.bytes);
+        bar.set_message(format!("{}: {}", at.dict, size::show(at.bytes)));
+        bar.tick();
+    });
+    bar.finish_and_clear();
+    done?;
+    let (pairs, bytes) = last;
+    print(format_args!("copied {pairs} pairs, {}, to {}", size::show(bytes), to.display()))
+}
+
+/// Walks through everything in a store.
+pub fn check(path: &Path) -> Outcome {
+    let findings = reading().open(path)?.check()?;
+    for finding in &findings {
+        print(format_args!("{finding}"))?;
+    }
+    match findings.len() {
+        0 => print(format_args!("{}: no problem found", path.display())),
+        1 => Err(Failure::new(format!("{} has a problem", path.display()))),
+        problems => Err(Failure::new(format!("{} has {problems} problems", path.display()))),
+    }
+}
