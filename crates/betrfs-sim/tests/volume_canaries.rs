@@ -23,7 +23,7 @@ const BUGS: [(Bug, u64); 19] = [
     (Bug::SnapshotsLeftBehind, 200),
     (Bug::LinkedFilesOfSnapshotsWritable, 2000),
     (Bug::OrphansMovedWithDirectory, 2000),
-    (Bug::OccupiedKeyTaken, 200),
+    (Bug::OccupiedKeyTaken, 2000),
     (Bug::ReplacedBlocksKept, 200),
     (Bug::NumbersNotReserved, 2000),
     (Bug::AttributesLeftBehind, 200),
