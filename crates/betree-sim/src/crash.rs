@@ -46,6 +46,7 @@ impl CrashHistory {
     pub fn of_seed(seed: u64) -> CrashHistory {
         let (mix, steps) = match seed % LONG_LOG_EVERY {
             1 => (Mix::LONG_LOG, LONG_STEPS_BEFORE),
+            2 => (Mix::INGEST_CRASHES, STEPS_BEFORE),
             _ => (Mix::CRASHES, STEPS_BEFORE),
         };
         let (setup, mut before) = history_of_seed(seed, steps + STEPS_AFTER, mix);

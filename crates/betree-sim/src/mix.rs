@@ -11,6 +11,8 @@ pub struct Mix {
     pub get: usize,
     /// [`Step::Walk`](crate::Step::Walk)
     pub walk: usize,
+    /// [`Step::Ingest`](crate::Step::Ingest)
+    pub ingest: usize,
     /// [`Step::Sync`](crate::Step::Sync)
     pub sync: usize,
     /// [`Step::Checkpoint`](crate::Step::Checkpoint)
@@ -35,6 +37,7 @@ impl Mix {
         commit: 50,
         get: 15,
         walk: 12,
+        ingest: 0,
         sync: 3,
         checkpoint: 3,
         views: 0,
@@ -49,11 +52,15 @@ impl Mix {
     /// For transactions.
     pub const TRANSACTIONS: Mix =
         Mix { commit: 25, transactions: 70, views: 4, get: 1, walk: 1, ..Mix::LAWS };
+    /// For ingests, beside views and transactions.
+    pub const INGESTS: Mix =
+        Mix { commit: 25, ingest: 15, transactions: 40, views: 15, get: 1, walk: 1, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
         get: 2,
         walk: 2,
+        ingest: 0,
         sync: 14,
         checkpoint: 8,
         views: 0,
@@ -64,12 +71,16 @@ impl Mix {
         abandon: 0,
     };
 
+    /// For crashes with ingests.
+    pub const INGEST_CRASHES: Mix = Mix { commit: 40, ingest: 20, ..Mix::CRASHES };
+
     /// For crashes with a long log: commits only, so that recovery replays much and fills the cache. Syncs
     /// come so often that no checkpoint takes the place of the log.
     pub const LONG_LOG: Mix = Mix {
         commit: 70,
         get: 0,
         walk: 0,
+        ingest: 0,
         sync: 30,
         checkpoint: 0,
         views: 0,
@@ -86,6 +97,7 @@ impl Mix {
             (self.commit, Kind::Commit),
             (self.get, Kind::Get),
             (self.walk, Kind::Walk),
+            (self.ingest, Kind::Ingest),
             (self.sync, Kind::Sync),
             (self.checkpoint, Kind::Checkpoint),
             (self.views, Kind::Views),
@@ -112,6 +124,7 @@ pub(crate) enum Kind {
     Commit,
     Get,
     Walk,
+    Ingest,
     Sync,
     Checkpoint,
     Views,

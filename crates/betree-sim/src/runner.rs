@@ -1,5 +1,7 @@
 //! Takes steps on an environment, and compares its answers with the model.
 
+mod ingest;
+
 use std::sync::Arc;
 
 use betree::{Cut, DictId, Env, Error, Options, View};
@@ -118,6 +120,7 @@ impl Runner {
                 self.get_many(*dict, key)
             }
             Step::Walk(dict, lo, hi, moves) => self.walk(*dict, lo, hi, moves),
+            Step::Ingest(ingest) => self.ingest(ingest),
             Step::Sync => {
                 self.env()?.sync()?;
                 self.history.synced();

@@ -1,5 +1,7 @@
 //! Histories: lists of steps from a seed.
 
+mod ingest;
+
 use std::collections::VecDeque;
 
 use betree::{Cut, DictId, Geometry, Isolation};
@@ -9,6 +11,7 @@ use crate::mix::{Kind, Mix};
 use crate::model::{Edit, batch_of};
 use crate::transactions::InTransaction;
 use crate::universe::Universe;
+pub use ingest::Ingest;
 
 /// The largest batch that the smallest log of a setup takes, in bytes.
 const BATCH_BYTES_MAX: usize = 12 << 10;
@@ -18,6 +21,8 @@ const CLONED_MAX: usize = 6;
 pub(crate) const TRANSACTIONS_MAX: usize = 4;
 /// How many views a history has at the same time, at most.
 pub(crate) const VIEWS_MAX: usize = 6;
+/// The size of the volume of a history with ingests, in those of others.
+const INGEST_VOLUMES: u64 = 4;
 /// The chance that a key gets one of these prefixes, in per cent.
 const NEAR_KEYS_PERCENT: usize = 30;
 
@@ -87,6 +92,8 @@ pub enum Step {
     Get(DictId, Vec<u8>),
     /// Walks a cursor over a range.
     Walk(DictId, Cut, Cut, Vec<Move>),
+    /// Ingests pairs.
+    Ingest(Ingest),
     /// Makes everything durable.
     Sync,
     /// Writes a checkpoint.
@@ -182,6 +189,7 @@ impl Generator {
             Kind::Commit => Step::Commit(self.batch()),
             Kind::Get => Step::Get(self.dict(), self.key()),
             Kind::Walk => self.walk(),
+            Kind::Ingest => self.ingest(),
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
             Kind::Views => self.views(),
@@ -394,11 +402,16 @@ impl Generator {
 /// The setup and the steps of a seed.
 pub fn history_of_seed(seed: u64, steps: usize, mix: Mix) -> (Setup, Vec<Step>) {
     let mut rng = Rng::new(seed);
+    // A leaf of an ingest takes a block of the disk, however small it is. A full disk would end views.
+    let roomy = |setup: Setup| match mix.ingest {
+        0 => setup,
+        _ => Setup { volume_bytes: setup.volume_bytes * INGEST_VOLUMES, ..setup },
+    };
     if seed % 4 == 3 {
-        let setup = Setup::of_blocks(&mut rng);
+        let setup = roomy(Setup::of_blocks(&mut rng));
         return (setup, Generator::new(rng, setup.geometry.dicts, mix).of_long_values().steps(steps));
     }
-    let setup = Setup::of_seed(&mut rng);
+    let setup = roomy(Setup::of_seed(&mut rng));
     let steps = Generator::new(rng, setup.geometry.dicts, mix).steps(steps);
     (setup, steps)
 }

@@ -65,6 +65,9 @@ const OF_TRANSACTIONS: [Bug; 7] = [
     Bug::SourcesOfClonesUnchecked,
 ];
 
+const OF_INGESTS: [Bug; 3] =
+    [Bug::IngestsMissedByTransactions, Bug::IngestOverLaterChanges, Bug::IngestedNodesNamedUnwritten];
+
 /// Bugs that few histories meet, each with the seed of one that does.
 const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
@@ -91,6 +94,9 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_TRANSACTIONS {
         find_by_histories(bug, Mix::TRANSACTIONS);
+    }
+    for bug in OF_INGESTS {
+        find_by_histories(bug, Mix::INGESTS);
     }
     for (bug, seed) in RARE {
         let what = with(bug, || broken_law(bug, seed, Mix::LAWS));

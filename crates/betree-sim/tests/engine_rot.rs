@@ -35,6 +35,7 @@ const MIX: Mix = Mix {
     commit: 80,
     get: 0,
     walk: 0,
+    ingest: 0,
     sync: 5,
     checkpoint: 2,
     views: 0,

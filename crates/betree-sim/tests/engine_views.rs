@@ -1,9 +1,10 @@
-//! Laws of views and transactions.
+//! Laws of views, transactions and ingests.
 //!
 //! A view holds what a map of the batches before it holds, whatever is committed, flushed, cloned, freed,
 //! evicted, written and checkpointed while it lives; and nothing of it is left when it has ended. A
 //! transaction reads its beginning with its own changes; it commits if nothing has changed that it depends
-//! on, and not if the contents of that differ.
+//! on, and not if the contents of that differ. An ingest is seen whole or not at all, also where others
+//! change its range while it is made.
 
 use betree_sim::harness::{seeds, setting, try_history};
 use betree_sim::{Mix, history_of_seed, try_laws};
@@ -27,6 +28,11 @@ fn broken(mix: Mix) -> Option<String> {
 #[test]
 fn views_agree_with_the_model_of_their_moment() {
     assert_eq!(broken(Mix::VIEWS).as_deref().unwrap_or_default(), "");
+}
+
+#[test]
+fn ingests_agree_with_the_model_beside_views_and_transactions() {
+    assert_eq!(broken(Mix::INGESTS).as_deref().unwrap_or_default(), "");
 }
 
 #[test]

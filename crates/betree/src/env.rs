@@ -5,6 +5,7 @@ mod closing;
 mod commit;
 mod durability;
 mod identity;
+mod ingest;
 mod make_room;
 mod make_volume;
 pub(crate) mod read_table;
@@ -33,6 +34,7 @@ use crate::stats::{SpaceStats, Stats};
 use crate::tree::Cursor;
 use closing::End;
 use commit::Committer;
+pub use ingest::Ingested;
 pub use transaction::{Conflict, Isolation, Outcome, Savepoint, Transaction, TransactionCursor};
 pub use view::{Difference, Differences, View};
 
@@ -44,8 +46,8 @@ pub use view::{Difference, Differences, View};
 /// is sure to survive.
 ///
 /// All methods take `&self`, and many threads may call them at once. Locks are taken in this order:
-/// reclaiming, checkpoint, the dictionaries' structures, commit, the views, their states, the node table, the
-/// rest.
+/// reclaiming, checkpoint, the dictionaries' structures, commit, the views, their states, the count of
+/// ingests, the node table, the rest.
 pub struct Env {
     pub(crate) engine: Engine,
     pub(crate) log: Log,

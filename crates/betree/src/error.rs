@@ -132,6 +132,12 @@ pub enum Error {
         /// The longest that is allowed.
         limit_bytes: u64,
     },
+    /// The pairs of an ingest are not in the order of their keys, or a key comes twice; nothing was changed.
+    #[error("pair {position}, counted from 0, does not come behind the one before it")]
+    NotInOrder {
+        /// Which pair it is, counted from 0.
+        position: u64,
+    },
     /// A value, a batch or a log record is over its limit; nothing was changed.
     #[error("{what} of {bytes} bytes is over the limit of {limit_bytes}")]
     TooLarge {

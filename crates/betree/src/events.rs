@@ -40,6 +40,11 @@ pub(crate) fn cloned(dictionary: usize, clones: usize, deletes: usize, nodes: us
     debug!(target: "betree::clone", dictionary, clones, deletes, nodes, "ranges were cloned");
 }
 
+/// An ingest of `pairs` pairs came to a tree: `nodes` nodes, and the bytes that were written for it.
+pub(crate) fn ingested(dictionary: usize, pairs: u64, nodes: usize, bytes: u64) {
+    debug!(target: "betree::ingest", dictionary, pairs, nodes, bytes, "pairs in order came to a tree");
+}
+
 /// A checkpoint begins; `clean` if the volume is closed with it.
 pub(crate) fn checkpoint_begins(clean: bool) {
     info!(target: "betree::checkpoint", clean, "a checkpoint begins");

@@ -40,6 +40,7 @@
 //! |---|---|
 //! | make a volume, open it, end it | [`Env::format`], [`Env::open`], [`Env::close`] |
 //! | change | [`Env::commit`]; with room kept for later: [`Env::set_aside`], [`Batch::draw`] |
+//! | put many pairs in order, at once | [`Env::ingest`] |
 //! | make changes durable | [`Env::sync`]; [`Env::checkpoint`] writes the trees too |
 //! | read | [`Env::get`], [`Env::get_many`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
@@ -74,6 +75,7 @@
 //! | `betree::split` | debug | new nodes took the place of one | `dictionary`, `node`, `bytes`, `parts` |
 //! | `betree::merge` | debug | a new node took the place of neighbours | `dictionary`, `node`, `bytes`, `edges` |
 //! | `betree::clone` | debug | clones came to a tree | `dictionary`, `clones`, `deletes`, `nodes` |
+//! | `betree::ingest` | debug | pairs in order came to a tree | `dictionary`, `pairs`, `nodes`, `bytes` |
 //! | `betree::checkpoint` | info | one begins | `clean` |
 //! | | | it is captured | `next_msn`, `nodes`, `pages` |
 //! | | | it is committed | `generation`, `bytes`, with a [`Watcher`] `duration_ns` |
@@ -133,8 +135,8 @@ mod views;
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, Place};
 pub use env::{
-    Conflict, Difference, Differences, Env, Isolation, Outcome, Savepoint, Transaction, TransactionCursor,
-    View,
+    Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Transaction,
+    TransactionCursor, View,
 };
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};

@@ -99,6 +99,12 @@ pub enum Bug {
     OlderPointsSeenThroughClones,
     /// A commit does not look whether the sources of its clones have changed.
     SourcesOfClonesUnchecked,
+    /// Transactions miss the ingests of others.
+    IngestsMissedByTransactions,
+    /// An ingest replaces what others have changed in its range since it looked at it.
+    IngestOverLaterChanges,
+    /// Nodes of an ingest are named, and not written.
+    IngestedNodesNamedUnwritten,
 }
 
 #[cfg(feature = "planted-bugs")]

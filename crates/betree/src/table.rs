@@ -183,6 +183,19 @@ impl Table {
         }
     }
 
+    /// As [`add`](Table::add), of a node that was written already.
+    pub fn add_written(&mut self, id: NodeId, height: u8, place: &NodePlace) {
+        self.add(id, height);
+        if let Some(slot) = self.slot_mut(id) {
+            slot.place = Some(place.clone());
+        }
+    }
+
+    /// The number of pages that hold these nodes.
+    pub fn pages_of(&self, ids: impl Iterator<Item = NodeId>) -> u64 {
+        ids.map(|id| id.slot / self.slots_per_page).collect::<BTreeSet<u32>>().len() as u64
+    }
+
     /// Takes a node out of the table. Its extent stays until no checkpoint names it. A node that the table
     /// does not hold is reported by [`misfit`](Table::misfit).
     pub fn remove(&mut self, id: NodeId) {

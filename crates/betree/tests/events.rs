@@ -157,15 +157,19 @@ fn each_kind_of_event_has_its_level_and_its_fields() {
         let mut batch = Batch::new();
         batch.clone_range(D, b"dir/", b"copy/");
         env.commit(&batch).unwrap();
+        let env = Arc::new(env);
+        let pairs = (0..500).map(|number| Ok::<_, Error>((format!("in/{number:05}"), [7; 200])));
+        env.ingest(D, pairs).unwrap();
         env.checkpoint().unwrap();
         env.close().unwrap();
     });
-    let kinds: [(&str, Level, &[&str]); 11] = [
+    let kinds: [(&str, Level, &[&str]); 12] = [
         ("betree::commit", Level::TRACE, &["bytes", "changes", "clones", "first_msn"]),
         ("betree::flush", Level::DEBUG, &["bytes", "dictionary", "node", "reached"]),
         ("betree::split", Level::DEBUG, &["bytes", "dictionary", "node", "parts"]),
         ("betree::merge", Level::DEBUG, &["bytes", "dictionary", "edges", "node"]),
         ("betree::clone", Level::DEBUG, &["clones", "deletes", "dictionary", "nodes"]),
+        ("betree::ingest", Level::DEBUG, &["bytes", "dictionary", "nodes", "pairs"]),
         ("betree::checkpoint", Level::INFO, &["clean"]),
         ("betree::checkpoint", Level::INFO, &["next_msn", "nodes", "pages"]),
         ("betree::checkpoint", Level::INFO, &["bytes", "duration_ns", "generation"]),
@@ -191,6 +195,10 @@ fn each_kind_of_event_has_its_level_and_its_fields() {
     let clones = of(&seen, "betree::clone", "clones");
     assert_eq!(clones.len(), 1);
     assert_eq!((clones[0].number("clones"), clones[0].number("dictionary")), (1, 1));
+    let ingests = of(&seen, "betree::ingest", "pairs");
+    assert_eq!(ingests.len(), 1);
+    assert_eq!((ingests[0].number("pairs"), ingests[0].number("dictionary")), (500, 1));
+    assert!(ingests[0].number("nodes") >= 8 && ingests[0].number("bytes") > 4096 * 8);
     assert!(of(&seen, "betree::split", "parts").iter().any(|event| event.number("parts") == 2));
     assert!(of(&seen, "betree::merge", "edges").iter().all(|event| event.number("edges") >= 2));
     assert!(of(&seen, "betree::evict", "pieces").iter().all(|event| event.number("bytes") > 0));

@@ -15,6 +15,7 @@ use crate::format::record::{Change, Changes};
 use crate::key::Cut;
 use crate::memtable::Memtable;
 use crate::node_id::NodeId;
+use crate::settings::DictId;
 use crate::tree::{FLUSH_NODES, PASSING_FLUSH_NODES, Tree};
 
 /// Writers wait while a dictionary has this many frozen memtables and its active one is full.
@@ -175,6 +176,14 @@ impl Engine {
             if range_bounds.len() < RANGE_BOUNDS_MAX {
                 range_bounds.extend(ends.map(|cut| (id, cut)));
             }
+        }
+    }
+
+    /// Notes the bounds of a range that was replaced, as [`note_range_bounds`](Engine::note_range_bounds).
+    pub fn note_bounds(&self, dict: DictId, bounds: [Cut; 2]) {
+        let mut range_bounds = self.range_bounds.lock();
+        if range_bounds.len() < RANGE_BOUNDS_MAX {
+            range_bounds.extend(bounds.map(|cut| (dict, cut)));
         }
     }
 

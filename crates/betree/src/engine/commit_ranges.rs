@@ -1,4 +1,4 @@
-//! Range changes of a batch: prepared without the writers' lock, then installed or cancelled.
+//! Range changes of a batch or an ingest: prepared without the writers' lock, then installed or cancelled.
 
 use alloc::vec::Vec;
 
@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 use crate::events;
 use crate::format::record::{Change, Changes};
 use crate::message::{Msn, RangeDelete};
+use crate::planted::{self, Bug};
 use crate::settings::DictId;
-use crate::tree::TreeChange;
+use crate::tree::{BuiltTree, Tree, TreeChange};
 use crate::views::Views;
 
 /// The numbers of range changes and of new nodes of one dictionary, for an event once no writer waits.
@@ -107,6 +108,29 @@ impl<'e> PreparedRanges<'e> {
         Ok(prepared)
     }
 
+    /// Prepares a change, with the number `msn`, that shows another tree in place of all between its bounds.
+    /// All earlier messages must be in the trees, whose structures the caller has locked.
+    ///
+    /// # Errors
+    /// Those of reading; [`Error::NoSuchDictionary`]. Nothing was changed.
+    pub fn of_tree(
+        engine: &'e Engine,
+        _structures: &[MutexGuard<'_, ()>],
+        id: DictId,
+        msn: Msn,
+        built: &BuiltTree<'_>,
+    ) -> Result<PreparedRanges<'e>> {
+        let Tree { dict, .. } = engine.tree(id)?;
+        let change = engine.tree_of(dict).put_tree(built)?;
+        let (lo, hi) = built.bounds();
+        let mut ranges = Vec::from([RangeDelete { lo: lo.clone(), hi: hi.clone(), msn }]);
+        if planted::is(Bug::IngestsMissedByTransactions) {
+            ranges.clear();
+        }
+        let changes = Vec::from([Prepared { dict, change, ranges, clones: 0, deletes: 0 }]);
+        Ok(PreparedRanges { engine, changes })
+    }
+
     /// How many more bytes will be owed to the device once it is installed.
     pub fn owed_bytes(&self) -> u64 {
         let mut more = 0;
@@ -116,6 +140,8 @@ impl<'e> PreparedRanges<'e> {
                 let now = state.node(node.id).map_or(0, |node| node.charge.owed_bytes());
                 more += node.charge.to_come_bytes().saturating_sub(now);
             }
+            let pages = self.engine.table.lock().pages_of(change.written.iter().map(|node| node.id));
+            more += pages * u64::from(self.engine.geometry.table_page_bytes());
         }
         more
     }

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
+pub(crate) mod ingests;
 pub(crate) mod scheduler;
 pub(crate) mod view;
 
@@ -30,6 +31,7 @@ use crate::transaction::{Overlay, Recent};
 use crate::tree::Tree;
 use crate::views::{Moment, Seen, Views};
 use admission::{Admission, Room};
+use ingests::Ingests;
 
 /// Facts about the opening of a volume.
 #[derive(Debug, Default)]
@@ -69,6 +71,7 @@ pub(crate) struct Engine {
     /// Bounds of deleted or replaced ranges, by dictionary, whose hidden data is still to be reclaimed.
     range_bounds: Mutex<Vec<(DictId, Cut)>>,
     pub admission: Admission,
+    pub ingests: Ingests,
 }
 
 /// Counts of operations.
@@ -100,6 +103,7 @@ impl Engine {
             unbalanced: AtomicBool::new(false),
             range_bounds: Mutex::new(Vec::new()),
             admission: Admission::default(),
+            ingests: Ingests::default(),
         }
     }
 

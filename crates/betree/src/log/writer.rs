@@ -175,6 +175,15 @@ impl Log {
         Ok(())
     }
 
+    /// Notes a change that no record names: only a checkpoint makes it durable, and the records before it and
+    /// until the next checkpoint's capture are given up with it. Called as [`append`](Log::append).
+    pub(crate) fn give_up(&self, msn: u64) {
+        let shared = &mut *self.shared.lock();
+        debug_assert!(msn > shared.appended_msn);
+        shared.appended_msn = msn;
+        shared.abort();
+    }
+
     /// Keeps records again from now on. The caller is capturing a checkpoint that holds all earlier ones;
     /// until it is durable, nothing is written.
     pub(crate) fn keep_again(&self) {

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
-pub(crate) use write::Outgoing;
+pub(crate) use write::{Encoded, Outgoing};
 pub(crate) use writeback::Writeback;
 
 use crate::cache::{Cache, OnDevice};

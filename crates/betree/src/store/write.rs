@@ -30,6 +30,13 @@ pub(crate) struct Encoded {
     kept: BlockReuse,
 }
 
+impl Encoded {
+    /// The bytes of the new blocks that it needs.
+    pub fn bytes(&self) -> u64 {
+        (self.blocks * BLOCK_BYTES) as u64
+    }
+}
+
 /// A node that has its place.
 pub(crate) struct Outgoing {
     pub node: Arc<Node>,

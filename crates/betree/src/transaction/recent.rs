@@ -161,7 +161,9 @@ impl Recent {
 
     /// Looks for a change of the footprint since a moment.
     pub fn since(&self, footprint: &Footprint, since: Msn) -> Since {
-        if since < self.floor {
+        // Only for a live transaction as old as that was everything kept.
+        let was_kept = self.transactions.first().is_some_and(|oldest| oldest <= since);
+        if since < self.floor || !was_kept {
             return Since::Unknown;
         }
         let newer = self.changed.iter().filter(|changed| changed.last_msn > since);

@@ -91,6 +91,8 @@ impl Tree<'_> {
     /// If neither holds it.
     pub(super) fn height_of(&self, id: NodeId, change: &TreeChange) -> Result<u8> {
         let added = change.added.iter().find(|node| node.id == id).map(|node| node.height);
-        added.or_else(|| self.table.lock().height(id)).ok_or_else(|| dangling(id))
+        // A tree's top is written last, and nothing else of it is asked for.
+        let written = || change.written.last().filter(|node| node.id == id).map(|node| node.height);
+        added.or_else(written).or_else(|| self.table.lock().height(id)).ok_or_else(|| dangling(id))
     }
 }

@@ -11,6 +11,7 @@ mod free;
 mod get;
 mod get_many;
 mod goto;
+mod ingest;
 mod leaf_builder;
 mod merge;
 mod rebalance;
@@ -28,6 +29,7 @@ use betree_platform::sync::Mutex;
 use hashbrown::HashMap;
 
 pub use cursor::{Cursor, Unreadable};
+pub(crate) use ingest::{BuiltTree, PlaceNode, TreeBuilder};
 pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
 use crate::dict::{Dict, Old};
@@ -44,6 +46,7 @@ use crate::table::Table;
 use crate::transaction::{Overlay, Recent};
 use crate::upsert::Upsert;
 use crate::views::{Moment, Views};
+use ingest::WrittenNode;
 
 /// Memory of an edge without its keys, and of a header without its entries, in bytes.
 const EDGE_BYTES: usize = 160;
@@ -83,6 +86,9 @@ pub(crate) struct TreeChange {
     pub changed: Vec<Arc<Node>>,
     /// Nodes with reserved ids.
     pub added: Vec<Arc<Node>>,
+    /// Nodes with reserved ids that are on the device already. Others may share the list, until the change is
+    /// installed.
+    pub written: Arc<Vec<WrittenNode>>,
     /// Nodes whose contents moved to others, each before those below it. They are removed with this step
     /// unless other nodes still name them. Other nodes that lose their last reference are freed later, with
     /// all below them.
@@ -326,6 +332,12 @@ impl Tree<'_> {
             count(root, 1);
             count(state.root, -1);
             state.root = root;
+        }
+        let epoch = state.epoch;
+        for WrittenNode { id, height, place, references } in change.written.iter() {
+            table.add_written(*id, *height, place);
+            table.count(*id, i64::from(*references));
+            state.history.born(*id, epoch, &named);
         }
         for node in change.added {
             table.add(node.id, node.height);

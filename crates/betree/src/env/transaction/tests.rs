@@ -341,6 +341,24 @@ fn a_transaction_older_than_the_memory_of_changes_ends_as_a_younger_one() {
 }
 
 #[test]
+fn a_transaction_whose_view_has_ended_does_not_commit_over_a_change() {
+    for isolation in BOTH {
+        let env = env();
+        let mut transaction = env.begin(isolation);
+        transaction.get(D, &key(3)).unwrap();
+        transaction.put(D, &key(3), b"mine").unwrap();
+        put(&env, &key(3), b"other's");
+        env.checkpoint().unwrap();
+        // As where space is short.
+        let live = env.engine.views.lock().oldest().unwrap();
+        live.has_ended.store(true, Ordering::Release);
+        env.engine.end_view(&live);
+        assert_eq!(transaction.commit(), Err(Error::ViewEnded), "{isolation:?}");
+        assert_eq!(value(&env, &key(3)).as_deref(), Some("other's"));
+    }
+}
+
+#[test]
 fn nothing_is_remembered_once_no_transaction_is_older() {
     let env = env();
     let transaction = env.begin(Snapshot);
