@@ -114,6 +114,14 @@ pub enum Error {
     /// The number of dictionaries that a store can ever have had is reached.
     #[error("no store has more dictionaries in its life than 2^32")]
     TooManyDicts,
+    /// The pairs of an ingest are not in the order of their keys, or a key comes twice.
+    #[error("dictionary {dict:?}: pair {position}, counted from 0, does not come behind the one before it")]
+    NotInOrder {
+        /// The dictionary.
+        dict: String,
+        /// Which pair it is, counted from 0.
+        position: u64,
+    },
     /// A key is too long, or one that a clone would make.
     #[error("dictionary {dict:?}: a key of {bytes} bytes is over the limit of {limit_bytes}")]
     KeyTooLong {

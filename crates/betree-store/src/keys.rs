@@ -116,6 +116,28 @@ pub(crate) fn parts_of_value(number: u32, key: &[u8], generation: u64) -> Vec<u8
     parts
 }
 
+/// The key of a part.
+pub(crate) struct PartKey {
+    /// The user's key.
+    pub key: Vec<u8>,
+    /// Which value of that key it is a part of.
+    pub generation: u64,
+    /// What the keys of all parts of the value begin with.
+    pub value: Vec<u8>,
+}
+
+/// The part that a key of the engine stands for, if it stands for one.
+pub(crate) fn part_key(engine_key: &[u8]) -> Option<PartKey> {
+    let (value, _number) = engine_key.split_last_chunk::<4>()?;
+    let (_, generation) = value.split_last_chunk()?;
+    match (engine_key.get(HEAD_BYTES - 1), meaning(engine_key)) {
+        (Some(&PARTS), Meaning::Pair(_, key)) => {
+            Some(PartKey { key, generation: u64::from_be_bytes(*generation), value: value.to_vec() })
+        }
+        _ => None,
+    }
+}
+
 /// How long a key may be that has a value in parts, in bytes.
 pub(crate) fn key_bytes_max_of_parts(key: &[u8]) -> usize {
     let zeros = key.iter().filter(|byte| **byte == 0).count();

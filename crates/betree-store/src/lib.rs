@@ -35,6 +35,7 @@
 //! | get dictionaries, list, rename, drop, clone them | [`Store::dict`], [`Store::dicts`], [`Store::clone_dict`] |
 //! | read | [`Dict::get`], [`Dict::get_many`], [`Dict::range`], [`Dict::prefix`] |
 //! | change | [`Dict::put`], [`Dict::delete`], [`Dict::upsert`], [`Store::batch`] |
+//! | put many sorted pairs at once | [`Dict::ingest`] |
 //! | change ranges | [`Dict::delete_range`], [`Dict::clone_prefix`], [`Dict::rename_prefix`] |
 //! | read one moment | [`Store::view`], [`View::dict`] |
 //! | change what was read | [`Store::run`], [`Store::begin`], [`Transaction`] |
@@ -78,6 +79,7 @@ mod error;
 mod file;
 mod freeing;
 mod gate;
+mod ingest;
 mod iter;
 mod keys;
 mod large;
@@ -101,6 +103,7 @@ pub use betree::{Compression, Finding, FindingCode, Place};
 pub use bytes::{Bytes, Key, Value};
 pub use dict::{Dict, Estimate};
 pub use error::{Error, Result};
+pub use ingest::Ingested;
 pub use iter::Iter;
 pub use keys::{KEY_BYTES_MAX, NAME_BYTES_MAX};
 pub use large::LargeTransaction;

@@ -4,6 +4,7 @@
 mod backups;
 mod batches;
 mod costs;
+mod ingests;
 mod iterators;
 mod large_transactions;
 mod large_values;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use betree_store::{Dict, Store, WriteBatch};
+use betree_store::{Dict, Error, Store, WriteBatch};
 use seeded::Rng;
 
 use crate::{append, appending, options};
@@ -66,6 +66,27 @@ fn change(rng: &mut Rng, store: &Store, batch: &mut WriteBatch, dicts: &mut Dict
             map.retain(|key, _| *key < from || *key >= to);
         }
     }
+}
+
+/// Ingests pairs, which are durable then; now and then not in order.
+fn ingest(rng: &mut Rng, store: &Store, dicts: &mut Dicts) -> bool {
+    let Some(name) = dicts.keys().nth(rng.below(dicts.len())).cloned() else { return false };
+    let (dict, map) = (store.open_dict(&name).unwrap(), dicts.get_mut(&name).unwrap());
+    let pairs: Map =
+        (0..rng.between(0, 60)).map(|_| (key(rng), put_value(rng, name.starts_with('a')))).collect();
+    if rng.percent(10) && !pairs.is_empty() {
+        let doubled = rng.below(pairs.len());
+        let again = pairs.iter().nth(doubled);
+        let refused = dict.ingest(pairs.iter().take(doubled + 1).chain(again));
+        assert!(
+            matches!(refused, Err(Error::NotInOrder { position, .. }) if position == doubled as u64 + 1),
+            "{refused:?}"
+        );
+        return false;
+    }
+    assert_eq!(dict.ingest(&pairs).unwrap().pairs, pairs.len() as u64);
+    map.extend(pairs);
+    true
 }
 
 /// Clones or renames a prefix.
@@ -148,6 +169,11 @@ fn history(seed: u64, path: &Path) {
     for step in 0..STEPS {
         let at = format!("seed {seed}, step {step}");
         match rng.below(100) {
+            65..=69 => {
+                if ingest(&mut rng, &store, &mut dicts) {
+                    since_sync.clear();
+                }
+            }
             0..=69 => {
                 let mut batch = store.batch();
                 (0..rng.between(1, 8)).for_each(|_| change(&mut rng, &store, &mut batch, &mut dicts));

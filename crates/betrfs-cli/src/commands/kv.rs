@@ -80,7 +80,7 @@ enum Action {
     Upsert(upsert::Upsert),
     /// Print pairs in the order of their keys
     Scan(Scan),
-    /// Put the pairs of a file, or of standard input
+    /// Put the pairs of a file, or of standard input; sorted ones take a fraction of the time
     Load(load::Load),
     /// Print all pairs of a dictionary
     Dump {

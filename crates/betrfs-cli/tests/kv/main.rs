@@ -138,6 +138,28 @@ fn a_wrong_line_is_told_and_what_stands_before_it_is_loaded() {
 }
 
 #[test]
+fn of_two_values_of_a_key_the_later_is_loaded_in_any_order() {
+    let kv = Kv::new();
+    let line = |key: u32, value: &str| format!("{key:05},{value}\n");
+    let sorted: String = (0..20_000).map(|key| line(key, "first")).collect();
+    let rest: String = (0..2000).rev().map(|key| line(key * 7, "second")).collect();
+    assert_eq!(kv.prints(&["load"], (sorted + &rest).as_bytes()), "loaded 22000 pairs into \"main\"\n");
+    let expected: String = (0..20_000)
+        .map(|key| line(key, if key % 7 == 0 && key < 14_000 { "second" } else { "first" }))
+        .collect();
+    assert_eq!(kv.prints(&["dump"], b""), expected);
+    // Over what is there, and a doubled key.
+    assert_eq!(kv.prints(&["load"], b"00003,x\n00004,y\n00004,z\n"), "loaded 3 pairs into \"main\"\n");
+    assert_eq!(
+        kv.prints(&["scan", "--from", "00002", "--limit", "4"], b""),
+        "00002,first\n00003,x\n00004,z\n00005,first\n"
+    );
+    let told = kv.fails(&["load"], b"a,1\nb,2\na,3\nc\n");
+    assert_eq!(told, "betrfs: standard input, line 4: it has no comma; the 3 pairs before it are loaded\n");
+    assert_eq!(kv.prints(&["scan", "--from", "a"], b""), "a,3\nb,2\n");
+}
+
+#[test]
 fn what_is_no_store_is_told_in_a_sentence() {
     let kv = Kv::new();
     assert!(kv.fails(&["get", "k"], b"").contains("there is no store"));

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
+use std::{iter, mem};
 
 use betree_store::Store;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::DictName;
-use super::pairs::{Form, Pairs};
+use super::pairs::{Form, Pair, Pairs};
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
 
@@ -27,7 +28,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Puts all pairs. What stands before a pair that is wrong is put.
+    /// Puts all pairs, fastest where they are in order. What stands before a pair that is wrong is put.
     pub fn run(&self, store: &Store) -> Outcome {
         // Drawn on standard error, and only if that is a terminal.
         let bar = ProgressBar::no_length();
@@ -50,11 +51,23 @@ impl Load {
         print(format_args!("loaded {loaded} pairs into {:?}", self.dict.name))
     }
 
+    /// Puts what stands in order at the front as one ingest, and the rest in batches.
     fn put_all(&self, store: &Store, input: Box<dyn BufRead>) -> Result<u64, Failure> {
         let dict = store.dict(&self.dict.name)?;
-        let (mut pairs, mut batch, mut loaded) = (Pairs::of(input, self.form), store.batch(), 0);
+        let mut pairs = Pairs::of(input, self.form);
+        let (mut next, mut last) = (pairs.next(), None);
+        let in_order = iter::from_fn(|| {
+            let is_behind = |(key, _): &Pair| last.as_ref().is_none_or(|last| key > last);
+            if !matches!(&next, Ok(Some(pair)) if is_behind(pair)) {
+                return None;
+            }
+            let taken = mem::replace(&mut next, pairs.next()).ok().flatten();
+            last = taken.as_ref().map(|(key, _)| key.clone());
+            taken
+        });
+        let mut loaded = dict.ingest(in_order)?.pairs;
+        let mut batch = store.batch();
         loop {
-            let next = pairs.next();
             if let Ok(Some((key, value))) = &next {
                 batch.put(&dict, key, value)?;
                 loaded += 1;
@@ -64,7 +77,7 @@ impl Load {
                 batch.clear();
             }
             match next {
-                Ok(Some(_)) => {}
+                Ok(Some(_)) => next = pairs.next(),
                 Ok(None) => return Ok(loaded),
                 Err(why) => {
                     store.close()?;
