@@ -397,6 +397,7 @@ fn a_target_below_its_source_is_not_in_the_copy() {
 #[test]
 fn a_target_with_large_attributes_leaves_none_of_them_in_the_copy() {
     let (_disk, volume) = volume();
+    mkfile(&volume, ROOT, "other");
     let target = mkdir(&volume, ROOT, "target").node;
     volume.set_xattr(target, b"user.large", &[7; 3000], XattrMode::Any).unwrap();
     volume.set_xattr(target, b"user.small", b"7", XattrMode::Any).unwrap();
