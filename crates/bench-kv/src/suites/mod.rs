@@ -6,6 +6,7 @@
 
 mod basic;
 mod clone_dict;
+mod ingest;
 mod transactions;
 mod views;
 mod ycsb;
@@ -80,6 +81,7 @@ pub fn all(scale: Scale, memory_bytes: u64, data_bytes: u64) -> Vec<Box<dyn Suit
         Box::new(transactions::Transactions::new(scale, in_memory_bytes)),
         Box::new(views::Views::new(scale, in_memory_bytes)),
         Box::new(clone_dict::CloneDict::new(scale, in_memory_bytes)),
+        Box::new(ingest::Ingest::new(scale, in_memory_bytes)),
     ]
 }
 

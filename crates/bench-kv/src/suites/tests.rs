@@ -9,7 +9,7 @@ use anyhow::Result;
 use bench_harness::disk::Counters;
 use bench_harness::scale::Scale;
 
-use super::{Place, Suite, basic, clone_dict, transactions, views, ycsb};
+use super::{Place, Suite, basic, clone_dict, ingest, transactions, views, ycsb};
 use crate::data::Key;
 use crate::meter::Meter;
 use crate::stores::{Budget, Engine, Isolation, See, Store, Synced, Transactional};
@@ -306,7 +306,8 @@ fn transactions_are_counted_and_a_lost_one_is_noticed() {
 #[test]
 fn the_store_passes_its_own_suites() {
     let budget = Budget::of(MEMORY_BYTES, 1 << 20);
-    let suites: [(&dyn Suite, &[&str]); 3] = [
+    let suites: [(&dyn Suite, &[&str]); 4] = [
+        (&ingest::Ingest::new(Scale::Tiny, MEMORY_BYTES), &["kv-ingest-file", "kv-ingest-pairs"]),
         (&views::Views::new(Scale::Tiny, MEMORY_BYTES), &["kv-views-0", "kv-views-1000"]),
         (
             &clone_dict::CloneDict::new(Scale::Tiny, MEMORY_BYTES),
