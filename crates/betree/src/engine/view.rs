@@ -123,13 +123,13 @@ impl Engine {
             // The current version shares pieces, which stay where it has them.
             let copy = self.tree_of(dict).copy_of(&node);
             let encoded = self.store.encode_old_version(dict.index as u8, copy, buffer)?;
-            match self.store.place_node(encoded) {
+            let placed = self.store.place_node(encoded);
+            match placed.and_then(|outgoing| self.store.write_node(outgoing, buffer)) {
                 Ok(outgoing) => {
-                    let outgoing = self.store.write_node(outgoing, buffer)?;
                     self.store.node_written(&outgoing);
                     dict.state.write().history.spilled(&node, &outgoing.place);
                 }
-                Err(Error::NoSpace) if self.end_oldest_view() => {}
+                Err(Error::NoSpace | Error::DeviceFull(_)) if self.end_oldest_view() => {}
                 Err(error) => return Err(error),
             }
         }

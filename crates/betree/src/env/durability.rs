@@ -29,12 +29,21 @@ impl Env {
     /// Those of the device; the volume accepts no more changes then.
     pub fn sync(&self) -> Result<()> {
         let last = self.commit.lock().next_msn - 1;
-        if self.sync_log(last)? {
-            return Ok(());
+        match self.sync_log(last) {
+            Ok(true) => return Ok(()),
+            Ok(false) | Err(Error::DeviceFull(_)) => {}
+            Err(error) => return Err(error),
         }
         // The checkpoint that another thread is writing may be enough.
         let mut committed = self.checkpoint.lock();
-        if self.sync_log(last)? { Ok(()) } else { self.checkpoint_as(false, &mut committed) }
+        loop {
+            match self.sync_log(last) {
+                Ok(true) => return Ok(()),
+                Ok(false) => return self.checkpoint_as(false, &mut committed),
+                Err(Error::DeviceFull(_)) if self.end_a_view_for_the_device(&committed) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Makes the log durable up to a change. `false` where only a checkpoint can: the log has given up
@@ -47,7 +56,7 @@ impl Env {
     }
 
     /// Writes a checkpoint: all earlier commits are in the trees on the device then, and the log is empty
-    /// behind it.
+    /// behind it. Where the disk under the device is full, views end for it, the oldest first.
     ///
     /// # Errors
     /// Those of the device, [`Error::NoSpace`] or corruption.
@@ -57,9 +66,24 @@ impl Env {
 
     /// A checkpoint by the holder of the checkpoint lock. Threads that wait for room are woken at each step.
     pub(super) fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
-        let done = self.write_checkpoint(clean, committed);
+        let done = loop {
+            match self.write_checkpoint(clean, committed) {
+                Err(Error::DeviceFull(_)) if self.end_a_view_for_the_device(committed) => {}
+                done => break done,
+            }
+        };
         self.scheduler.tell_done(None);
         done
+    }
+
+    /// Where the disk under the device is full: ends the oldest view, and gives the blocks that it held back
+    /// to that disk. `false` if no view holds any. The caller holds the checkpoint lock.
+    fn end_a_view_for_the_device(&self, _committed: &Committed) -> bool {
+        let has_ended = self.engine.end_oldest_view();
+        if has_ended {
+            self.engine.discard_freed();
+        }
+        has_ended
     }
 
     fn write_checkpoint(&self, clean: bool, committed: &mut Committed) -> Result<()> {

@@ -1,5 +1,11 @@
 use alloc::format;
 
+use alloc::collections::BTreeSet;
+
+use betree_platform::sync::Mutex;
+use betree_platform::sync::atomic::AtomicUsize;
+use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
+
 use super::*;
 use crate::batch::Batch;
 use crate::error::Error;
@@ -229,4 +235,118 @@ fn versions_that_only_views_see_are_written_by_no_checkpoint_and_leave_memory() 
     }
     drop(views);
     assert!(history_is_empty(&env));
+}
+
+/// A sparse file on a disk that has room for so many blocks. Blocks that are written take room until they are
+/// discarded.
+struct Sparse {
+    file: Arc<MemDevice>,
+    blocks: Mutex<BTreeSet<u64>>,
+    room_blocks: AtomicUsize,
+}
+
+fn blocks_of(offset: u64, len: u64) -> impl Iterator<Item = u64> {
+    let block = BLOCK_BYTES as u64;
+    offset / block..(offset + len) / block
+}
+
+impl Device for Sparse {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> core::result::Result<(), DeviceError> {
+        self.file.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> core::result::Result<(), DeviceError> {
+        let mut blocks = self.blocks.lock();
+        let len = buf.len() as u64;
+        let new = blocks_of(offset, len).filter(|block| !blocks.contains(block)).count();
+        if new > 0 && blocks.len() + new > self.room_blocks.load(Ordering::Relaxed) {
+            return Err(DeviceError { op: DeviceOp::Write, offset, len, errno: 28 });
+        }
+        blocks.extend(blocks_of(offset, len));
+        self.file.write_at(offset, buf)
+    }
+
+    fn sync(&self) -> core::result::Result<(), DeviceError> {
+        self.file.sync()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn seeks(&self) -> bool {
+        false
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> core::result::Result<(), DeviceError> {
+        let mut blocks = self.blocks.lock();
+        blocks_of(offset, len).for_each(|block| {
+            blocks.remove(&block);
+        });
+        Ok(())
+    }
+}
+
+/// An environment on a sparse file of 64 MiB, on a disk with so much more room than it takes when new.
+fn sparse(room_bytes: usize) -> (Arc<Sparse>, Arc<Env>) {
+    let geometry =
+        Geometry { node_bytes: 16 << 10, basement_bytes: 2048, fanout_max: 8, log_bytes: 1 << 20, dicts: 2 };
+    let file = MemDevice::new(16 << 10);
+    Env::format(file.clone(), &geometry, [1; 16]).unwrap();
+    let room_blocks = AtomicUsize::new(room_bytes / BLOCK_BYTES);
+    let device = Arc::new(Sparse { file, blocks: Mutex::default(), room_blocks });
+    let mut options = Options::new(CACHE_BYTES, Arc::new(Replace));
+    options.discard = true;
+    (device.clone(), Arc::new(Env::open(device, options).unwrap()))
+}
+
+#[test]
+fn where_the_disk_under_the_device_is_full_views_end_and_no_change_is_refused() {
+    // The pairs take about 1 MiB, and the log as much.
+    let (device, env) = sparse(7 << 20);
+    put(&env, 0, 0..KEYS).unwrap();
+    let views: Vec<View> = (1..9)
+        .map(|round| {
+            let view = env.view();
+            put(&env, round, 0..KEYS).unwrap();
+            env.checkpoint().unwrap();
+            view
+        })
+        .collect();
+    let ended = |(round, view): (u32, &View)| read(view, round) == Err(Error::ViewEnded);
+    let ended: Vec<bool> = (0..).zip(&views).map(ended).collect();
+    assert!(
+        ended.first() == Some(&true) && ended.is_sorted_by(|older, younger| older >= younger),
+        "{ended:?}"
+    );
+    let last = views.last().unwrap();
+    assert_eq!(read(last, 7).unwrap(), KEYS, "views that need not end last");
+    // With less and less room that one ends too, and a sync is refused as little as a checkpoint.
+    let mut room_blocks = device.blocks.lock().len();
+    let ended = (9..40).find(|round| {
+        room_blocks -= 32;
+        device.room_blocks.store(room_blocks, Ordering::Relaxed);
+        put(&env, *round, 0..KEYS).unwrap();
+        env.sync().unwrap();
+        read(last, 7) == Err(Error::ViewEnded)
+    });
+    assert_eq!(read(&env.view(), ended.unwrap()).unwrap(), KEYS);
+}
+
+#[test]
+fn where_no_view_holds_room_of_a_full_disk_it_is_told_and_all_goes_on_once_there_is_room() {
+    let (device, env) = sparse(4 << 20);
+    let refused = (0..100).find_map(|round| {
+        let numbers = round * KEYS..(round + 1) * KEYS;
+        put(&env, 0, numbers).and_then(|()| env.sync()).err()
+    });
+    assert!(matches!(refused, Some(Error::DeviceFull(_))), "{refused:?}");
+    let view = env.view();
+    let pairs = read(&view, 0).unwrap();
+    assert!(matches!(env.checkpoint(), Err(Error::DeviceFull(_))));
+    assert_eq!(read(&view, 0).unwrap(), pairs, "a view that holds nothing does not end");
+    device.room_blocks.store(usize::MAX, Ordering::Relaxed);
+    env.checkpoint().unwrap();
+    put(&env, 0, pairs..pairs + 1).unwrap();
+    assert_eq!(read(&env.view(), 0).unwrap(), pairs + 1);
 }
