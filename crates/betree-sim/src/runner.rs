@@ -152,7 +152,11 @@ impl Runner {
                 }
                 None => Ok(()),
             },
-            Step::ReadView(which) => self.view(*which).map_or(Ok(()), |seen| self.compare_view(seen)),
+            Step::ReadView(which) => self.view(*which).map_or(Ok(()), |seen| {
+                self.compare_view(seen)?;
+                // Not of all: it ends epochs, and a view is also to be read in one that goes on.
+                if which % 2 == 0 { self.compare_usage(&seen.0) } else { Ok(()) }
+            }),
             Step::BeginTransaction(isolation) => {
                 if self.transactions.len() < TRANSACTIONS_MAX {
                     let begun = ModelTransaction::begin(self.env()?, *isolation, self.history.latest());
@@ -232,6 +236,17 @@ impl Runner {
     fn compare_view(&self, (view, then): &(View, ModelEnv)) -> Result<(), Failure> {
         let found = ModelEnv::read_view(view, self.setup.geometry.dicts)?;
         found.difference(then).map_or(Ok(()), |difference| wrong(format!("in {view:?}: {difference}")))
+    }
+
+    /// No other range shares the nodes of a whole dictionary.
+    fn compare_usage(&self, view: &View) -> Result<(), Failure> {
+        for dict in (0..self.setup.geometry.dicts).map(DictId) {
+            let usage = view.usage(dict, &Cut::LOW, &Cut::HIGH)?;
+            if usage.stored_bytes != usage.exclusive_bytes {
+                return wrong(format!("in {view:?}: {dict:?} takes {usage:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Compares all views with what they began with, and ends them. Drops all transactions.

@@ -399,7 +399,7 @@ impl Dict {
             .into_iter()
             .chain(Some(keys.parts(number)).filter(|_| self.state.has_parts()))
         {
-            let usage = self.shared.env.usage(ENGINE_DICT, &lo, &hi);
+            let usage = self.shared.env.view().usage(ENGINE_DICT, &lo, &hi);
             self.state.refuse_if_dropped()?;
             let usage = usage.map_err(|error| self.shared.error(error))?;
             estimate.stored_bytes += usage.stored_bytes;

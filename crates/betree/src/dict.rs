@@ -18,6 +18,7 @@ use crate::node::Node;
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::store::NodePlace;
+use crate::table::Table;
 use crate::views::{Epoch, Moment, Named};
 pub(crate) use history::{History, Old};
 
@@ -145,6 +146,25 @@ impl DictState {
             }
         }
         self.node(id)
+    }
+
+    /// The version of a node as of a moment, in memory and on the device, as far as it is there. The
+    /// caller holds the node table.
+    pub fn places_at(
+        &self,
+        id: NodeId,
+        at: &Moment<'_>,
+        table: &Table,
+    ) -> (Option<Arc<Node>>, Option<NodePlace>) {
+        if at.epoch < self.epoch
+            && let Some(old) = self.history.places_of(id, at.epoch)
+        {
+            return old;
+        }
+        let resident = self.nodes.get(&id);
+        // The table points to an older version of a dirty node.
+        let is_stored = resident.is_none_or(|resident| resident.kept == Kept::Clean);
+        (self.node(id).cloned(), if is_stored { table.place(id) } else { None })
     }
 
     /// The root as of a moment.

@@ -101,7 +101,7 @@ fn is_refused(image: &Image, what: &str) -> bool {
 
 fn use_all(image: &Image) -> bool {
     inspect::look_at_all(image);
-    let Ok(env) = open(image.device()) else {
+    let Ok(env) = open(image.device()).map(Arc::new) else {
         look_at(image);
         return true;
     };
@@ -111,7 +111,7 @@ fn use_all(image: &Image) -> bool {
         for number in (0..264).step_by(7) {
             refused |= env.get(dict, &key(number)).is_err();
         }
-        refused |= env.usage(dict, &Cut::LOW, &Cut::HIGH).is_err();
+        refused |= env.view().usage(dict, &Cut::LOW, &Cut::HIGH).is_err();
     }
     let mut tell = |finding: Finding| refused |= finding.into_problem().is_some();
     let checked = env.check(&mut tell, &mut |_, _| ());

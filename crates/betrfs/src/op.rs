@@ -133,7 +133,7 @@ impl AllCounts {
     pub fn begin<'v>(&'v self, env: &'v Env, kind: OpKind) -> Op<'v> {
         let counts = self.0.get(kind as usize);
         let (is_alone, paths, dropped) = (Cell::new(false), RefCell::default(), RefCell::default());
-        let op = Op { env, counts, is_alone, paths, dropped };
+        let op = Op { env, view: None, counts, is_alone, paths, dropped };
         op.count(|counts| &counts.calls);
         op
     }
@@ -142,6 +142,8 @@ impl AllCounts {
 /// One operation's access to the engine.
 pub(crate) struct Op<'v> {
     env: &'v Env,
+    /// What it reads; the newest, if there is none.
+    view: Option<&'v View>,
     counts: Option<&'v Counts>,
     is_alone: Cell<bool>,
     /// Paths of directories that were found before.
@@ -152,6 +154,11 @@ pub(crate) struct Op<'v> {
 }
 
 impl<'v> Op<'v> {
+    /// The same operation, which reads a view from now on.
+    pub fn reading(self, view: &'v View) -> Op<'v> {
+        Op { view: Some(view), ..self }
+    }
+
     /// Notes that the operation holds the namespace alone from now on; these paths are valid as long as it
     /// does.
     pub fn is_alone_with(&self, paths: Vec<(Arc<Inode>, DirPath)>) {
@@ -211,13 +218,19 @@ impl<'v> Op<'v> {
     /// A point query.
     pub fn get(&self, dict: DictId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.count(|counts| &counts.queries);
-        Ok(self.env.get(dict, key)?)
+        Ok(match self.view {
+            Some(view) => view.get(dict, key)?,
+            None => self.env.get(dict, key)?,
+        })
     }
 
     /// A range query.
     pub fn scan(&self, dict: DictId, (lo, hi): (Cut, Cut)) -> Cursor<'v> {
         self.count(|counts| &counts.scans);
-        self.env.cursor(dict, lo, hi)
+        match self.view {
+            Some(view) => view.cursor(dict, lo, hi),
+            None => self.env.cursor(dict, lo, hi),
+        }
     }
 
     /// A range query of a view.

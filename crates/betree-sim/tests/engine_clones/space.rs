@@ -99,10 +99,10 @@ fn a_volume_full_of_clones_allows_deletes_and_returns_the_space() {
 #[test]
 fn usage_reports_what_a_clone_shares_and_its_removal_frees() {
     let device = volume();
-    let env = open(&device);
+    let env = Arc::new(open(&device));
     let size = 100_000;
     let (source, copy) = (dir(size), b"/copy\0".to_vec());
-    let usage = |dir: &[u8]| env.usage(D, &Cut::before(dir), &Cut::after(dir)).unwrap();
+    let usage = |dir: &[u8]| env.view().usage(D, &Cut::before(dir), &Cut::after(dir)).unwrap();
     let settle = || {
         while env.run_due_work().unwrap() {}
         env.checkpoint().unwrap();
@@ -123,7 +123,7 @@ fn usage_reports_what_a_clone_shares_and_its_removal_frees() {
         assert!(shared.exclusive_bytes < alone.stored_bytes / 20, "{shared:?}");
     }
     // No other range shares the nodes of both together.
-    let both = env.usage(D, &Cut::LOW, &Cut::HIGH).unwrap();
+    let both = env.view().usage(D, &Cut::LOW, &Cut::HIGH).unwrap();
     assert_eq!(both.stored_bytes, both.exclusive_bytes);
     // Changes in the copy belong to the copy alone.
     for number in 0..size / 4 {

@@ -53,6 +53,8 @@ pub(crate) struct History {
     roots: Vec<(Epoch, NodeId)>,
     /// Memtables that came to the root, each with the epoch that this ended.
     memtables: Vec<(Epoch, Arc<Memtable>)>,
+    /// Changes of the numbers of nodes' references since a view began, each with its epoch.
+    references: HashMap<NodeId, Vec<(Epoch, i64)>>,
     unwritten_bytes: usize,
 }
 
@@ -63,6 +65,7 @@ impl History {
             && self.births.is_empty()
             && self.roots.is_empty()
             && self.memtables.is_empty()
+            && self.references.is_empty()
     }
 
     /// Keeps what the end of `epoch` takes away: the root, and the memtable that comes to it.
@@ -108,6 +111,26 @@ impl History {
         let version = OldVersion { born, died, node, place, touched: AtomicBool::new(false) };
         self.unwritten_bytes += version.unwritten_bytes();
         self.versions.entry(id).or_default().push(version);
+    }
+
+    /// Notes that a node has `more` references since `epoch`, if a view names an earlier one.
+    pub fn counted(&mut self, id: NodeId, more: i64, epoch: Epoch, named: &Named) {
+        if more == 0 || !named.between(0, epoch) {
+            return;
+        }
+        let changes = self.references.entry(id).or_default();
+        match changes.last_mut() {
+            // No view sees one of the two without the other.
+            Some((last, sum)) if !named.between(*last, epoch) => *sum += more,
+            _ => changes.push((epoch, more)),
+        }
+    }
+
+    /// The number of references to a node at the end of an epoch; now there are `now`.
+    pub fn references(&self, id: NodeId, epoch: Epoch, now: u32) -> u32 {
+        let since = self.references.get(&id).into_iter().flatten().filter(|(changed, _)| *changed > epoch);
+        let more: i64 = since.map(|(_, more)| more).sum();
+        u32::try_from(i64::from(now).saturating_sub(more)).unwrap_or(0)
     }
 
     /// Notes where a checkpoint has written a version that has died meanwhile.
@@ -158,6 +181,13 @@ impl History {
         let version = self.versions.get(&id)?.iter().find(|version| version.died > epoch)?;
         version.touched.store(true, Ordering::Relaxed);
         version.node.as_ref().map(Old::Node).or(version.place.as_ref().map(Old::Place))
+    }
+
+    /// As [`version`](History::version), in memory and on the device, as far as it is there.
+    pub fn places_of(&self, id: NodeId, epoch: Epoch) -> Option<(Option<Arc<Node>>, Option<NodePlace>)> {
+        let version = self.versions.get(&id)?.iter().find(|version| version.died > epoch)?;
+        version.touched.store(true, Ordering::Relaxed);
+        Some((version.node.clone(), version.place.clone()))
     }
 
     /// The root at the end of an epoch, unless that is the current one.
@@ -216,6 +246,10 @@ impl History {
             !all.is_empty()
         });
         self.births.retain(|_, born| named.between(0, *born));
+        self.references.retain(|_, changes| {
+            changes.retain(|(changed, _)| named.between(0, *changed));
+            !changes.is_empty()
+        });
         self.roots.retain(|(ended, _)| named.between(*ended, ended + 1));
         let is_seen = |(ended, memtable): &(Epoch, Arc<Memtable>)| {
             memtable.first_msn().is_some_and(|first| named.sees(*ended, first))

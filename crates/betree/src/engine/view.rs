@@ -39,6 +39,19 @@ impl Engine {
         live
     }
 
+    /// Ends the epochs that a view names, where they are at hand. From now on it sees the same versions of
+    /// nodes whenever it looks: flushes and splits of an epoch that went on would change them.
+    pub fn fix_versions(&self, live: &Live) {
+        let mut views = self.views.lock();
+        for ((dict, named), at_hand) in self.dicts.iter().zip(live.epochs).zip(&mut views.epochs) {
+            let mut state = dict.state.write();
+            if state.epoch == named {
+                state.end_epoch(None, &dict.named.lock());
+                *at_hand = state.epoch;
+            }
+        }
+    }
+
     /// Looks for a change of a footprint since a moment. The caller holds the writers' lock.
     pub fn changed_since(&self, footprint: &Footprint, since: Msn) -> Since {
         if footprint.is_empty() {

@@ -67,7 +67,12 @@ impl View {
         self.live.msn
     }
 
-    pub(super) fn tree(&self, dict: DictId) -> Result<Tree<'_>> {
+    /// See [`Engine::fix_versions`](crate::engine::Engine::fix_versions).
+    pub(crate) fn fix_versions(&self) {
+        self.env.engine.fix_versions(&self.live);
+    }
+
+    pub(crate) fn tree(&self, dict: DictId) -> Result<Tree<'_>> {
         let tree = self.env.engine.tree(dict)?;
         Ok(Tree { at: self.live.moment(tree.dict.index), ..tree })
     }

@@ -30,9 +30,14 @@ impl Tree<'_> {
         let mut table = self.table.lock();
         let mut dead = self.dict.dead.lock();
         dead.retain(|other| *other != id);
-        dead.extend(children.into_iter().filter(|child| table.count(*child, -1) == Some(0)));
+        let named = self.dict.named.lock();
+        let epoch = state.epoch;
+        dead.extend(children.into_iter().filter(|child| {
+            state.history.counted(*child, -1, epoch, &named);
+            table.count(*child, -1) == Some(0)
+        }));
         let place = table.place(id);
-        state.remove(id, place, &self.dict.named.lock());
+        state.remove(id, place, &named);
         table.remove(id);
         self.refuse_changes_if_misfit(&mut table);
         Ok(true)

@@ -234,6 +234,37 @@ impl Tree<'_> {
         Ok(true)
     }
 
+    /// The version of a node as of the moment at hand, read if need be, and where it is on the device, if it
+    /// was written. `None` if there is none.
+    pub fn version_at(&self, id: NodeId) -> Result<Option<(Arc<Node>, Option<NodePlace>)>> {
+        loop {
+            {
+                let state = self.dict.state.read();
+                self.at.refuse_if_ended()?;
+                if let (Some(node), place) = state.places_at(id, &self.at, &self.table.lock()) {
+                    return Ok(Some((node, place)));
+                }
+            }
+            if !self.find_at(id)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The root as of the moment at hand.
+    pub fn root(&self) -> Result<NodeId> {
+        let state = self.dict.state.read();
+        self.at.refuse_if_ended()?;
+        Ok(state.root_at(&self.at))
+    }
+
+    /// The number of references to a node as of the moment at hand.
+    pub fn references_at(&self, id: NodeId) -> u32 {
+        let state = self.dict.state.read();
+        let now = self.table.lock().references(id);
+        state.history.references(id, self.at.epoch, now)
+    }
+
     /// A new node with a reserved id. It gets pieces of its own in place of those of other nodes, which may
     /// be evicted or freed without it.
     pub fn new_node(&self, height: u8, lo: Cut, hi: Cut, body: Body) -> Arc<Node> {
@@ -356,8 +387,10 @@ impl Tree<'_> {
                 old.references().for_each(|id| count(id, -1));
             }
         }
+        let epoch = state.epoch;
         for id in change.removed {
             let more = counts.remove(&id).unwrap_or(0);
+            state.history.counted(id, more, epoch, &named);
             let is_named = table.count(id, more).is_some_and(|references| references > 0);
             if is_named && !planted::is(Bug::SharedNodeRemoved) {
                 continue;
@@ -368,9 +401,11 @@ impl Tree<'_> {
             }
             table.remove(id);
         }
-        let unnamed =
-            |(id, more): (NodeId, i64)| (more != 0 && table.count(id, more) == Some(0)).then_some(id);
-        let mut dead: Vec<NodeId> = counts.into_iter().filter_map(unnamed).collect();
+        let mut unnamed = |(id, more): (NodeId, i64)| {
+            state.history.counted(id, more, epoch, &named);
+            (more != 0 && table.count(id, more) == Some(0)).then_some(id)
+        };
+        let mut dead: Vec<NodeId> = counts.into_iter().filter_map(&mut unnamed).collect();
         // A node that this change adds and a later part of the same batch covers.
         for id in added {
             if table.references(id) == 0 && !dead.contains(&id) {
@@ -379,11 +414,12 @@ impl Tree<'_> {
         }
         self.refuse_changes_if_misfit(&mut table);
         drop(named);
-        drop(table);
-        drop(state);
+        // With the node table locked: a node without references is always in the list.
         if !dead.is_empty() {
             self.dict.dead.lock().extend(dead);
         }
+        drop(table);
+        drop(state);
         self.store.cache.evict();
     }
 }

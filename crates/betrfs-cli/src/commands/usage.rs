@@ -14,8 +14,8 @@ use crate::size;
 #[derive(clap::Args)]
 #[command(after_help = "\
 `stored` is the size of everything below it on the volume: compressed, and shared data counted once. `shared` \
-is the part that clones or snapshots have too; `freed` is the space that its removal would free. Data in memory \
-or only in the log is first written to its place. Only root and the user who mounted the volume may ask.
+is the part that clones or snapshots have too; `freed` is the space that its removal would free. All are as of \
+one moment. Data that is in memory or only in the log counts as it is there, not compressed. Only root and the user who mounted the volume may ask.
 
 Example:
   betrfs usage /mnt/tree")]

@@ -152,7 +152,8 @@ impl Dir {
     }
 
     /// The bytes that a file, or a directory with all that is below it, takes on the volume as it is stored,
-    /// and those of them that its removal would free. What is in memory is written before.
+    /// and those of them that its removal would free, as of one moment. What is in memory alone counts as it
+    /// is there, not compressed.
     ///
     /// # Errors
     /// `EPERM`; the volume's.

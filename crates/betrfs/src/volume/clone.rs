@@ -314,12 +314,7 @@ impl Volume {
         if let Some(inode) = self.table.object(oid) {
             return Ok(with_atime(&inode, &inode.state.read()));
         }
-        let own = key::object(oid);
-        let bytes = op.get(META, &own)?.ok_or_else(|| damaged(&own, "its record is lost"))?;
-        match Stored::decode(&own, &bytes)? {
-            Stored::Inode(record) => Ok(record),
-            Stored::Redirect(_) => Err(damaged(&own, "it is not the record of a file")),
-        }
+        stored_object(op, oid)
     }
 
     /// Deletes copies that got no name.
@@ -378,6 +373,16 @@ impl Volume {
         self.commit_record_at(&to_key, &op, batch, &to, &mut state, record)?;
         self.end_allocation(&to, &(offset / BLOCK..end.div_ceil(BLOCK)));
         Ok(Some(end - offset))
+    }
+}
+
+/// The record of a linked file as the operation reads it.
+pub(super) fn stored_object(op: &Op<'_>, oid: u64) -> Result<Record> {
+    let own = key::object(oid);
+    let bytes = op.get(META, &own)?.ok_or_else(|| damaged(&own, "its record is lost"))?;
+    match Stored::decode(&own, &bytes)? {
+        Stored::Inode(record) => Ok(record),
+        Stored::Redirect(_) => Err(damaged(&own, "it is not the record of a file")),
     }
 }
 

@@ -9,11 +9,13 @@ use crate::op::OpKind;
 use crate::schema::{DATA, LINKS, META, damaged, key};
 use crate::types::InodeId;
 use crate::volume::Volume;
+use crate::volume::clone::stored_object;
 
 impl Volume {
     /// The bytes that an object takes as stored, with everything below it, and the bytes that its removal
-    /// would free: those not shared with clones, snapshots and names outside. Runs a checkpoint first, so
-    /// that changes in memory and in the log are counted too.
+    /// would free: those not shared with clones, snapshots and names outside; all as of one moment. Nothing
+    /// is written, and nobody waits: what is in memory or in the log alone counts as it is there, not
+    /// compressed.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -35,24 +37,27 @@ impl Volume {
     /// # Errors
     /// The engine's.
     pub fn usage(&self, node: InodeId) -> Result<Usage> {
-        // If the checkpoint fails, the bytes already in place are counted.
-        let _ = self.env.checkpoint();
-        let op = self.query(OpKind::Internal);
-        let _shared = self.namespace.shared();
-        let inode = self.inode(node)?;
-        let record = inode.state.read().record.clone();
+        let (record, own, path, view) = {
+            let _shared = self.namespace.shared();
+            let inode = self.inode(node)?;
+            let (own, path) = (inode.own_key()?, inode.dir_path());
+            // A change of the record, with all that its batch changes, comes before or after both.
+            let state = inode.state.read();
+            (state.record.clone(), own, path, self.env.view())
+        };
+        let op = self.query(OpKind::Internal).reading(&view);
         let mut sum = Usage::default();
         let mut add = |dict: DictId, (lo, hi): (Cut, Cut), is_own: bool| -> Result<()> {
-            let usage = self.env.usage(dict, &lo, &hi)?;
+            let usage = view.usage(dict, &lo, &hi)?;
             sum.stored_bytes += usage.stored_bytes;
             sum.exclusive_bytes += if is_own { usage.exclusive_bytes } else { 0 };
             Ok(())
         };
-        add(DATA, key::within(key::data(&inode.own_key()?)), record.nlink <= 1)?;
+        add(DATA, key::within(key::data(&own)), record.nlink <= 1)?;
         if !record.is_dir() {
             return Ok(sum);
         }
-        let below = key::subtree(&inode.dir_path()?.bytes);
+        let below = key::subtree(&path?.bytes);
         for dict in [META, DATA, LINKS] {
             add(dict, below.clone(), true)?;
         }
@@ -64,7 +69,7 @@ impl Volume {
             *names.entry(oid).or_default() += 1;
         }
         for (oid, names) in names {
-            let is_own = self.object_record(&op, oid)?.nlink <= names;
+            let is_own = stored_object(&op, oid)?.nlink <= names;
             add(DATA, key::within(key::data(&key::object(oid))), is_own)?;
         }
         Ok(sum)

@@ -26,4 +26,5 @@ mod sparse;
 mod support;
 mod threads;
 mod unlinked;
+mod usage;
 mod versions;

@@ -350,3 +350,78 @@ fn where_no_view_holds_room_of_a_full_disk_it_is_told_and_all_goes_on_once_there
     put(&env, 0, pairs..pairs + 1).unwrap();
     assert_eq!(read(&env.view(), 0).unwrap(), pairs + 1);
 }
+
+/// What the nodes of the trees take on the device, all of which are there.
+fn device_bytes(env: &Env) -> u64 {
+    let table = env.engine.table.lock();
+    let extents = table.nodes().map(|(id, ..)| table.place(id).unwrap().extent.len_blocks());
+    extents.sum::<u64>() * betree_platform::BLOCK_BYTES as u64
+}
+
+fn whole(view: &View) -> crate::usage::Usage {
+    let of = |dict| view.usage(dict, &Cut::LOW, &Cut::HIGH).unwrap();
+    let (d, other) = (of(D), of(OTHER));
+    assert_eq!((d.stored_bytes, other.stored_bytes), (d.exclusive_bytes, other.exclusive_bytes));
+    crate::usage::Usage {
+        stored_bytes: d.stored_bytes + other.stored_bytes,
+        exclusive_bytes: d.exclusive_bytes + other.exclusive_bytes,
+    }
+}
+
+/// All work is done, and everything is on the device.
+fn settle(env: &Env) {
+    for _ in 0..2 {
+        while env.run_due_work().unwrap() {}
+        env.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn usage_is_what_the_nodes_take_on_the_device_and_is_told_without_a_write() {
+    let env = env();
+    put(&env, 0, 0..KEYS).unwrap();
+    settle(&env);
+    let counts = |Stats { device_writes, device_syncs, checkpoints, flushes, .. }: Stats| {
+        [device_writes, device_syncs, checkpoints, flushes]
+    };
+    let before = counts(env.stats());
+    assert_eq!(whole(&env.view()).stored_bytes, device_bytes(&env));
+    // What is in memory alone counts as it is there.
+    let was = whole(&env.view()).stored_bytes;
+    let mut batch = Batch::new();
+    (0..10u32).for_each(|number| batch.put(D, &(KEYS + number).to_be_bytes(), &[7; 900]));
+    env.commit(&batch).unwrap();
+    assert_eq!(whole(&env.view()).stored_bytes, was + 10 * 904);
+    assert_eq!(counts(env.stats()), before);
+    assert!(history_is_empty(&env));
+}
+
+#[test]
+fn usage_is_as_of_the_views_moment_whatever_comes_meanwhile() {
+    let env = env();
+    put(&env, 0, 0..KEYS).unwrap();
+    settle(&env);
+    let view = env.view();
+    let half = |view: &View| view.usage(D, &Cut::LOW, &Cut::before((KEYS / 2).to_be_bytes())).unwrap();
+    let then = (whole(&view), half(&view));
+    assert!(then.1.exclusive_bytes > then.0.stored_bytes / 3 && then.1.stored_bytes < then.0.stored_bytes);
+    // A copy shares the nodes, and changes, splits and deletes make others of them.
+    let mut batch = Batch::new();
+    batch.clone_range(D, b"\0", b"copy");
+    env.commit(&batch).unwrap();
+    assert_eq!((whole(&view), half(&view)), then);
+    let now = env.view();
+    assert!(half(&now).exclusive_bytes < then.1.exclusive_bytes / 2, "the copy has the same nodes");
+    put(&env, 1, (0..KEYS).step_by(3)).unwrap();
+    assert_eq!((whole(&view), half(&view)), then);
+    let mut batch = Batch::new();
+    batch.delete_range(D, &Cut::LOW, &Cut::before(100u32.to_be_bytes()));
+    batch.mark_freeing(1 << 20);
+    env.commit(&batch).unwrap();
+    env.reclaim().unwrap();
+    settle(&env);
+    assert_eq!((whole(&view), half(&view)), then);
+    drop((view, now));
+    assert!(history_is_empty(&env));
+    assert_ne!(whole(&env.view()), then.0);
+}

@@ -15,9 +15,9 @@ const TOO_LONG: Duration = Duration::from_secs(60);
 /// Asserts that a query of the volume ends, with an error.
 fn assert_refused<T: Send + 'static>(
     device: &Arc<MemDevice>,
-    ask: impl FnOnce(&Env) -> crate::error::Result<T> + Send + 'static,
+    ask: impl FnOnce(&Arc<Env>) -> crate::error::Result<T> + Send + 'static,
 ) {
-    let env = open(device);
+    let env = Arc::new(open(device));
     let (answer, answered) = mpsc::channel();
     thread::spawn(move || {
         let told = answer.send(ask(&env).map(|_| ()));
@@ -43,7 +43,7 @@ fn assert_all_refused(device: &Arc<MemDevice>, key: &'static [u8]) {
         cursor.seek(&Cut::HIGH);
         cursor.prev().map(|pair| pair.is_some())
     });
-    assert_refused(device, move |env| env.usage(D, &Cut::before(key), &Cut::just_after(key)));
+    assert_refused(device, move |env| env.view().usage(D, &Cut::before(key), &Cut::just_after(key)));
     assert_refused(device, move |env| {
         let mut batch = Batch::new();
         batch.clone_range(D, key, b"copy");
