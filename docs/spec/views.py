@@ -4,7 +4,8 @@
 A dictionary is an active memtable, frozen memtables and a tree of two levels whose nodes have versions. A view is a number
 `s` and, for each dictionary, an epoch. The rules that the engine follows:
 
-* An epoch ends with each arrival of a memtable and each change of ranges, and with nothing else.
+* An epoch ends with each arrival of a memtable and each change of ranges. The engine also ends one so that versions of
+  nodes stay as they are for somebody who looks at them; that changes nothing for readers, and is not modelled.
 * A node version stays iff a live view names an epoch in which it was current at the end: epochs [born, died).
 * The end of an epoch that a live view names keeps the root; a memtable that arrives stays while a live view began in or after it.
 * A memtable keeps an entry that is covered or overwritten iff a live view lies between it and its successor, and its set of

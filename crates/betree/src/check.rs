@@ -6,22 +6,32 @@
 pub(crate) mod damaged;
 mod finding;
 mod pieces;
+mod references;
 mod walk;
 
 use alloc::format;
 use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
+use betree_platform::sync::MutexGuard;
+
+use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
 use crate::env::Env;
+use crate::env::read_table::read_checked;
 use crate::error::{Error, Result};
 use crate::format::superblock::slots::{self, BadSlot};
-pub use finding::{Finding, FindingCode, Place};
+use crate::node_id::NodeId;
+use crate::table::PagePlace;
+use crate::views::Live;
+pub use finding::{Finding, FindingCode, KeyRange, Place};
 use walk::Walk;
 
 impl Env {
     /// Walks everything on the device: structure, checksums, references, space. Calls `tell` with each
     /// finding and `progress` with (nodes done, nodes in all). Writes a checkpoint first, so that the device
-    /// has all changes.
+    /// has all changes; others who change something wait until it is over.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -37,33 +47,93 @@ impl Env {
     /// # Errors
     /// Those of [`checkpoint`](Env::checkpoint); a problem found is not an error.
     pub fn check(&self, tell: &mut dyn FnMut(Finding), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let mut progress = |done, total| {
+            progress(done, total);
+            ControlFlow::Continue(())
+        };
         if self.opened.is_damaged {
-            self.walk(&self.checkpoint.lock(), tell, progress);
+            let _committed = self.checkpoint.lock();
+            self.engine.assign_all_unowned()?;
+            self.walk(&self.engine.lock_structures(), tell, &mut progress)?;
+            let what = "not checked: whether every block is free or in use, because not all of the node table can be \
+                        believed";
+            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
             return Ok(());
         }
-        if self.opened.for_reading {
-            // The log's changes are in memory alone, and this version does not know the volume's features.
-            self.engine.store.disk.health.refuse_if_read_only()?;
-        }
+        self.refuse_for_reading()?;
         // Before anything is written.
-        self.check_superblocks(tell);
+        self.check_superblocks(self.opened.bad_copies.clone(), tell);
         self.checkpoint()?;
         while self.engine.free_one()? {}
         loop {
             self.checkpoint()?;
             let committed = self.checkpoint.lock();
-            let _structures = self.engine.lock_structures();
+            let structures = self.engine.lock_structures();
             if self.engine.dicts.iter().any(|d| d.state.read().is_dirty()) {
                 continue;
             }
-            self.walk(&committed, tell, progress);
+            self.walk(&structures, tell, &mut progress)?;
+            if self.engine.views.lock().count() > 0 {
+                let what = "not checked: whether every block is free or in use, because views hold some";
+                tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
+            } else if self.engine.ingests.unless_any(|| self.check_space(&committed, tell)).is_none() {
+                let what = "not checked: whether every block is free or in use, because an ingest holds some";
+                tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
+            }
             return Ok(());
         }
     }
 
-    /// The copies as they are now, and those that opening has repaired.
-    fn check_superblocks(&self, tell: &mut dyn FnMut(Finding)) {
-        let mut bad_copies = self.opened.bad_copies.clone();
+    /// As [`check`](Env::check) while others go on: as of the moment at which it begins, by a
+    /// [view](Env::view). Writes nothing, holds no lock for long, and reads past the cache what is on the
+    /// device. Whether each block is free or in use is left out. `progress` ends it with `Break`.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (env, _folder) = doc::volume()?;
+    /// use std::ops::ControlFlow;
+    ///
+    /// let mut problems = Vec::new();
+    /// let mut tell = |found: betree::Finding| problems.extend(found.into_problem());
+    /// env.check_in_use(&mut tell, &mut |_, _| ControlFlow::Continue(()))?;
+    /// assert!(problems.is_empty());
+    ///
+    /// let stopped = env.check_in_use(&mut |_| (), &mut |_, _| ControlFlow::Break(()));
+    /// assert_eq!(stopped, Err(betree::Error::Interrupted));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] by `progress`; [`Error::ViewEnded`] if space is short; [`Error::ReadOnly`] for
+    /// a volume opened for reading. A problem found is not an error.
+    pub fn check_in_use(
+        &self,
+        tell: &mut dyn FnMut(Finding),
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.refuse_for_reading()?;
+        self.check_table(tell);
+        self.engine.assign_all_unowned()?;
+        let (live, dead) = self.engine.begin_fixed(&self.engine.lock_structures());
+        let walked = self.walk_from(&live, dead, tell, progress);
+        self.engine.end_view(&live);
+        let unfreed = walked?;
+        let unfreed = self.engine.unfreed(unfreed, &self.engine.lock_structures());
+        Walk::new(&self.engine, &live, tell).unfreed(unfreed);
+        let what = "not checked: whether every block is free or in use, because the volume is in use";
+        tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
+        Ok(())
+    }
+
+    /// Refuses a volume whose log was replayed in memory alone, for it has features that nobody here knows.
+    fn refuse_for_reading(&self) -> Result<()> {
+        if self.opened.for_reading { self.engine.store.disk.health.refuse_if_read_only() } else { Ok(()) }
+    }
+
+    /// The copies as they are now, and the bad ones before.
+    fn check_superblocks(&self, mut bad_copies: Vec<BadSlot>, tell: &mut dyn FnMut(Finding)) {
         match slots::load(&self.engine.store.disk) {
             Ok(loaded) => bad_copies.extend(loaded.bad_slots),
             Err(error) => tell(bad_superblocks(&error)),
@@ -75,24 +145,59 @@ impl Env {
         }
     }
 
-    fn walk(&self, committed: &Committed, tell: &mut dyn FnMut(Finding), progress: &mut dyn FnMut(u64, u64)) {
-        let mut walk = Walk::new(&self.engine, tell);
-        walk.trees(progress);
-        let of_dicts = self.engine.dicts.iter().flat_map(|dict| dict.dead.lock().clone());
-        let dead = of_dicts.chain(self.engine.unowned.lock().clone()).collect();
-        walk.references();
-        walk.unfreed(&dead);
-        if self.opened.is_damaged {
-            let what = "not checked: whether every block is free or in use, because not all of the node table can be \
-                        believed";
-            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
-        } else if self.engine.views.lock().count() > 0 {
-            let what = "not checked: whether every block is free or in use, because views hold some";
-            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
-        } else if self.engine.ingests.unless_any(|| self.check_space(committed, tell)).is_none() {
-            let what = "not checked: whether every block is free or in use, because an ingest holds some";
-            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
+    /// The superblocks and the node table, which opening has read, as they are on the device by now.
+    fn check_table(&self, tell: &mut dyn FnMut(Finding)) {
+        let disk = &self.engine.store.disk;
+        let directory = {
+            let committed = self.checkpoint.lock();
+            // Nobody writes a superblock meanwhile.
+            self.check_superblocks(Vec::new(), tell);
+            let place = &committed.superblock.table;
+            committed.directory.clone().map(|extent| (extent, place.len, place.checksum))
+        };
+        if let Some((extent, len, checksum)) = directory
+            && let Err(error) = read_checked(disk, "the node table's directory", &extent, len, checksum)
+        {
+            tell(Finding::lost(error));
         }
+        for index in 0.. {
+            let Some(page) = self.engine.table.lock().page(index) else { return };
+            if let Some(PagePlace { extent, len_bytes, checksum }) = page
+                && let Err(error) =
+                    read_checked(disk, "a page of the node table", &extent, len_bytes, checksum)
+            {
+                tell(Finding::lost(error));
+            }
+        }
+    }
+
+    /// Walks the trees with their structures locked.
+    fn walk(
+        &self,
+        structures: &[MutexGuard<'_, ()>],
+        tell: &mut dyn FnMut(Finding),
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (live, dead) = self.engine.begin_fixed(structures);
+        let walked = self.walk_from(&live, dead, tell, progress);
+        self.engine.end_view(&live);
+        let unfreed = self.engine.unfreed(walked?, structures);
+        Walk::new(&self.engine, &live, tell).unfreed(unfreed);
+        Ok(())
+    }
+
+    /// Walks what a view sees. Returns nodes that nothing refers to and that were not dead by then.
+    fn walk_from(
+        &self,
+        live: &Live,
+        dead: Vec<(&Dict, NodeId)>,
+        tell: &mut dyn FnMut(Finding),
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Vec<NodeId>> {
+        let mut walk = Walk::new(&self.engine, live, tell);
+        walk.trees(progress)?;
+        walk.dead(dead, progress)?;
+        walk.references()
     }
 
     /// Every block must be free or part of an extent that the table names.
@@ -126,3 +231,6 @@ fn bad_copy(slot: &BadSlot) -> Finding {
     }
     Finding::problem(code, place, what)
 }
+
+#[cfg(test)]
+mod tests;

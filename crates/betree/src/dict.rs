@@ -18,7 +18,6 @@ use crate::node::Node;
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
 use crate::store::NodePlace;
-use crate::table::Table;
 use crate::views::{Epoch, Moment, Named};
 pub(crate) use history::{History, Old};
 
@@ -148,13 +147,13 @@ impl DictState {
         self.node(id)
     }
 
-    /// The version of a node as of a moment, in memory and on the device, as far as it is there. The
-    /// caller holds the node table.
+    /// The version of a node as of a moment, in memory and on the device, as far as it is there; `place` is
+    /// where the node table has it now.
     pub fn places_at(
         &self,
         id: NodeId,
         at: &Moment<'_>,
-        table: &Table,
+        place: Option<NodePlace>,
     ) -> (Option<Arc<Node>>, Option<NodePlace>) {
         if at.epoch < self.epoch
             && let Some(old) = self.history.places_of(id, at.epoch)
@@ -163,8 +162,8 @@ impl DictState {
         }
         let resident = self.nodes.get(&id);
         // The table points to an older version of a dirty node.
-        let is_stored = resident.is_none_or(|resident| resident.kept == Kept::Clean);
-        (self.node(id).cloned(), if is_stored { table.place(id) } else { None })
+        let place = place.filter(|_| resident.is_none_or(|resident| resident.kept == Kept::Clean));
+        (self.node(id).cloned(), place)
     }
 
     /// The root as of a moment.

@@ -118,6 +118,9 @@ pub enum Error {
     /// A view has lost what it held, because space was short. Another one can be begun.
     #[error("the view has ended: its space was needed")]
     ViewEnded,
+    /// The caller has ended the work.
+    #[error("it was interrupted")]
+    Interrupted,
     /// The volume accepts no changes: a write or sync has failed, or it was opened for reading.
     #[error("the volume is read-only: {why}")]
     ReadOnly {

@@ -133,7 +133,7 @@ mod usage;
 mod views;
 
 pub use batch::Batch;
-pub use check::{Finding, FindingCode, Place};
+pub use check::{Finding, FindingCode, KeyRange, Place};
 pub use env::{
     Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Transaction,
     TransactionCursor, View,

@@ -265,6 +265,24 @@ impl Table {
         })
     }
 
+    /// The number of nodes, about: names that are reserved count too.
+    pub fn nodes_len(&self) -> u64 {
+        self.slots.len().saturating_sub(self.free_slots.len()) as u64
+    }
+
+    /// The nodes in at most `most` slots from `first` on, each with its references; `None` behind the last.
+    pub fn nodes_in(&self, first: u32, most: u32) -> Option<Vec<(NodeId, u32)>> {
+        let slots = self.slots.get(first as usize..).filter(|slots| !slots.is_empty())?;
+        let used = (first..).zip(slots).take(most as usize).filter(|(_, slot)| slot.used);
+        let node = |(slot, s): (u32, &Slot)| (NodeId { slot, generation: s.generation }, s.references);
+        Some(used.map(node).collect())
+    }
+
+    /// Where a page was last written, if it was; `None` behind the last page.
+    pub fn page(&self, index: usize) -> Option<Option<PagePlace>> {
+        self.pages.get(index).cloned()
+    }
+
     /// The extents to which its pages were last written, by page.
     pub fn page_extents(&self) -> impl Iterator<Item = (u32, &Arc<Extent>)> {
         (0..).zip(&self.pages).filter_map(|(index, page)| Some((index, &page.as_ref()?.extent)))

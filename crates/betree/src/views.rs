@@ -2,7 +2,8 @@
 //!
 //! A view is the last number that it sees and, for each dictionary, an *epoch*. An epoch ends when a memtable
 //! comes to the root and when ranges change; all other changes of a tree leave its contents as they are, so a
-//! view may read their result. What a view needs stays: in memtables, entries that newer ones would replace;
+//! view may read their result. Whoever looks at nodes ends it too (`Engine::fix_versions`), which no reader
+//! of contents notices. What a view needs stays: in memtables, entries that newer ones would replace;
 //! of a tree, the versions of nodes that were current at the end of an epoch which a view names.
 //! `docs/spec/views.py` is a model of these rules.
 

@@ -4,6 +4,7 @@
 //! returns; on others the end of the connection.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree_std::{FileDevice, Workers};
 use betrfs::Volume;
@@ -14,6 +15,7 @@ pub struct Closing {
     volume: Arc<Volume>,
     device: Arc<FileDevice>,
     state: Mutex<State>,
+    has_begun: AtomicBool,
 }
 
 enum State {
@@ -26,11 +28,17 @@ enum State {
 impl Closing {
     /// For a volume on a device; `workers` are its background threads.
     pub fn new(volume: Arc<Volume>, device: Arc<FileDevice>, workers: Workers) -> Closing {
-        Closing { volume, device, state: Mutex::new(State::Open(workers)) }
+        Closing { volume, device, state: Mutex::new(State::Open(workers)), has_begun: AtomicBool::new(false) }
+    }
+
+    /// Whether the close has begun: what is read from the device from then on says nothing about the volume.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Acquire)
     }
 
     /// Closes the volume and releases its device, unless that is done. Concurrent callers wait.
     pub fn close(&self) {
+        self.has_begun.store(true, Ordering::Release);
         let mut state = self.state.lock();
         if let State::Open(_) = *state {
             if let State::Open(workers) = std::mem::replace(&mut *state, State::Done) {

@@ -8,8 +8,9 @@
 //! The kernel reuses a device number for the next mount while the last server may still be closing its
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
-//! and with the outcome when the volume is closed and released.
+//! and with the outcome when the volume is closed and released; `check` with lines while it is checked.
 
+mod check;
 mod client;
 mod probe;
 mod server;
@@ -18,9 +19,10 @@ mod timed;
 
 use std::time::Duration;
 
+pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
 pub use probe::become_user;
-pub use server::Control;
+pub use server::{Control, Served};
 
 /// How long a client waits for an answer.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +36,7 @@ const LIVE: &str = "live\n";
 /// As [`LIVE`], after the unmount: the socket's device number may be another mount's by now.
 const OVER: &str = "over\n";
 const STATUS: &str = "status\n";
+const CHECK: &str = "check\n";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";
 /// The answer to `ping`, and the first to `farewell`.

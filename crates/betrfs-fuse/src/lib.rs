@@ -8,6 +8,7 @@
 //! - [`Mount`] puts them together: opens the volume, mounts it, serves it, closes it.
 #![deny(unsafe_code)] // A few modules need it, and say why.
 
+mod check_report;
 mod closing;
 mod control;
 mod counters;
@@ -19,12 +20,14 @@ mod mount_info;
 pub mod mount_point;
 mod mounts_below;
 mod protocol;
+mod sched_idle;
 mod server;
 mod status;
 mod transport;
 mod wire;
 
-pub use control::{ANSWER_TIME_MAX, Control, Farewell, Line, Unheard};
+pub use check_report::{CheckProblem, CheckReport};
+pub use control::{ANSWER_TIME_MAX, CheckError, Control, Farewell, Line, Served, Unheard};
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};

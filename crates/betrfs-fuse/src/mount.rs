@@ -1,6 +1,7 @@
 //! A mount from beginning to end: open, mount, serve, close.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -8,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions};
-use betrfs::{AccessTimes, OpenOptions, Volume};
+use betrfs::{AccessTimes, OpenOptions, Report, Volume};
 
 use crate::closing::Closing;
-use crate::control::Control;
+use crate::control::{Control, Served};
 use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
@@ -280,10 +281,35 @@ fn listen(
     server: &Arc<Server>,
     unique: u64,
 ) -> Result<Control, MountError> {
-    let server = Arc::clone(server);
-    let status = move || serde_json::to_vec(&server.status()).unwrap_or_default();
-    Control::listen(mount.device(), unique, status, connection.is_over())
+    let served = Asked { server: Arc::clone(server), is_over: connection.is_over() };
+    Control::listen(mount.device(), unique, Arc::new(served))
         .map_err(|source| MountError::Io { doing: "listen on a socket", source })
+}
+
+/// A mount as its control socket sees it.
+struct Asked<F> {
+    server: Arc<Server>,
+    is_over: F,
+}
+
+impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
+    fn status(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.server.status()).unwrap_or_default()
+    }
+
+    fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+
+    fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {
+        let closing = || betrfs::Error::Engine(betree::Error::Interrupted);
+        let checked = self.server.check(&mut |done, all| match self.server.is_closing() {
+            true => ControlFlow::Break(()),
+            false => progress(done, all),
+        });
+        // What was read while the volume was being closed says nothing about it.
+        if self.server.is_closing() { Err(closing()) } else { checked }
+    }
 }
 
 /// Waits for the first answer of the mount, sets the read-ahead, and calls `ready`.

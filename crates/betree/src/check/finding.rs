@@ -4,7 +4,9 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use crate::error::Error;
+use crate::key::Cut;
 use crate::node_id::NodeId;
+use crate::settings::DictId;
 
 /// Declares [`FindingCode`] with the names of its values.
 macro_rules! codes {
@@ -164,20 +166,34 @@ pub struct Finding {
     /// The error that readers of the damaged data get, if the damage makes anything unreadable. By it a
     /// reader's error can be matched with the finding.
     pub hides: Option<Error>,
+    /// The keys that it makes unreadable, by the first way that leads to them. A clone may show the same data
+    /// under other keys.
+    pub keys: Option<KeyRange>,
+}
+
+/// The keys in `[lo, hi)` of a dictionary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The dictionary.
+    pub dict: DictId,
+    /// Where they begin.
+    pub lo: Cut,
+    /// Where they end.
+    pub hi: Cut,
 }
 
 impl Finding {
     pub(crate) fn problem(code: FindingCode, place: Place, what: String) -> Finding {
-        Finding { code, place, what, is_problem: true, hides: None }
+        Finding { code, place, what, is_problem: true, hides: None, keys: None }
     }
 
     pub(crate) fn note(code: FindingCode, place: Place, what: String) -> Finding {
-        Finding { code, place, what, is_problem: false, hides: None }
+        Finding { code, place, what, is_problem: false, hides: None, keys: None }
     }
 
     /// Damage that makes data unreadable: readers get `hides`.
     pub(crate) fn unreadable(code: FindingCode, place: Place, what: String, hides: Error) -> Finding {
-        Finding { code, place, what, is_problem: true, hides: Some(hides) }
+        Finding { code, place, what, is_problem: true, hides: Some(hides), keys: None }
     }
 
     /// Damage of the node table, in the words of the error that readers get.

@@ -1,24 +1,29 @@
-//! The walk from the roots to every readable node, each once.
+//! The walk from the roots to every readable node, each once, as of a moment whose versions of nodes are
+//! fixed. It holds no lock between two steps, and remembers of each node a few numbers.
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use super::FindingCode as Code;
 use super::pieces::{check_basement_run, check_partition};
-use super::{Finding, Place};
+use super::{Finding, KeyRange, Place};
 use crate::cache::Piece;
+use crate::dict::Dict;
 use crate::engine::Engine;
-use crate::error::Error;
-use crate::key::{Cut, shared_len};
+use crate::error::{Error, Result};
+use crate::key::{Cut, Translation, shared_len};
 use crate::message::Goto;
 use crate::node::{Body, Edge, Node};
 use crate::node_id::NodeId;
-use crate::store::ReadScope;
-use crate::tree::{astray, dangling, fits};
+use crate::settings::DictId;
+use crate::store::{NodePlace, ReadScope};
+use crate::tree::{astray, dangling, fits, leads_down};
+use crate::views::{Live, Moment};
 
 /// A node to visit, and its description in the parent.
 struct Visit {
@@ -31,12 +36,40 @@ struct Visit {
     /// table.
     below_height: u16,
     longest_key: Option<u32>,
+    /// From the node's coordinates to the dictionary's.
+    up: Translation,
+}
+
+impl Visit {
+    /// The keys of a part of the node that this way shows, in the dictionary's coordinates.
+    fn keys(&self, from: &Cut, to: &Cut) -> Option<KeyRange> {
+        let (lo, hi) = (from.max(&self.lo), to.min(&self.hi));
+        let dict = DictId(self.dict);
+        (lo < hi).then(|| KeyRange { dict, lo: self.up.cut(lo), hi: self.up.cut(hi) })
+    }
+
+    fn all_keys(&self) -> Option<KeyRange> {
+        self.keys(&self.lo, &self.hi)
+    }
+
+    /// The visit of a node that an edge or GOTO of this one shows in `[lo, hi)`.
+    fn below(&self, id: NodeId, below_height: u16, (lo, hi): (&Cut, &Cut), to: &Translation) -> Visit {
+        Visit {
+            id,
+            dict: self.dict,
+            lo: to.cut(lo),
+            hi: to.cut(hi),
+            below_height,
+            longest_key: None,
+            up: to.inverse(lo.bytes()).then(&self.up),
+        }
+    }
 }
 
 /// The number of references to a node found so far, and its shape.
 #[derive(Default)]
-struct Found {
-    references: u32,
+pub(super) struct Found {
+    pub references: u32,
     /// Kept if more than one edge or GOTO leads to the node: each has a window of its own.
     shape: Option<Shape>,
 }
@@ -51,26 +84,33 @@ struct Shape {
 
 /// A walk through the trees of an engine.
 pub(super) struct Walk<'e, 't> {
-    engine: &'e Engine,
-    tell: &'t mut dyn FnMut(Finding),
-    /// Height and references by the node table.
-    known: HashMap<NodeId, (u8, u32)>,
-    found: HashMap<NodeId, Found>,
+    pub engine: &'e Engine,
+    live: &'e Live,
+    pub tell: &'t mut dyn FnMut(Finding),
+    pub found: HashMap<NodeId, Found>,
     stack: Vec<Visit>,
     /// The number of nodes that may lead to others and could not be read, or not freed; and the first of
     /// them.
-    unread: u64,
-    first_unread: Option<NodeId>,
+    pub unread: u64,
+    pub first_unread: Option<NodeId>,
 }
 
 impl<'e, 't> Walk<'e, 't> {
-    pub fn new(engine: &'e Engine, tell: &'t mut dyn FnMut(Finding)) -> Walk<'e, 't> {
-        let known = engine.table.lock().nodes().map(|(id, height, refs)| (id, (height, refs))).collect();
+    /// A walk through what `live` sees, whose versions of nodes are fixed.
+    pub fn new(engine: &'e Engine, live: &'e Live, tell: &'t mut dyn FnMut(Finding)) -> Walk<'e, 't> {
         let (found, stack) = (HashMap::new(), Vec::new());
-        Walk { engine, tell, known, found, stack, unread: 0, first_unread: None }
+        Walk { engine, live, tell, found, stack, unread: 0, first_unread: None }
     }
 
-    fn place(&self, id: NodeId) -> Place {
+    pub fn moment(&self, dict: &Dict) -> Moment<'e> {
+        self.live.moment(dict.index)
+    }
+
+    pub fn height(&self, id: NodeId) -> Option<u8> {
+        self.engine.table.lock().height(id)
+    }
+
+    pub fn place(&self, id: NodeId) -> Place {
         Place::node(id, self.engine.table.lock().place(id).map(|place| place.extent.place(0)))
     }
 
@@ -79,19 +119,28 @@ impl<'e, 't> Walk<'e, 't> {
         (self.tell)(found);
     }
 
-    fn unreadable(&mut self, code: Code, id: NodeId, what: String, error: Error) {
+    fn unreadable(&mut self, code: Code, id: NodeId, what: String, error: Error, keys: Option<KeyRange>) {
         let found = Finding::unreadable(code, self.place(id), what, error);
-        (self.tell)(found);
+        (self.tell)(Finding { keys, ..found });
     }
 
     /// Goes from each root down.
-    pub fn trees(&mut self, progress: &mut dyn FnMut(u64, u64)) {
-        let total = self.known.len() as u64;
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] by `progress`; [`Error::ViewEnded`].
+    pub fn trees(&mut self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<()> {
+        let total = self.engine.table.lock().nodes_len();
         let mut done = 0;
         for dict in &self.engine.dicts {
-            let id = dict.state.read().root;
+            let moment = self.moment(dict);
+            let id = {
+                let state = dict.state.read();
+                moment.refuse_if_ended()?;
+                state.root_at(&moment)
+            };
             let (dict, lo, hi) = (dict.index as u8, Cut::LOW, Cut::HIGH);
-            self.stack.push(Visit { id, dict, lo, hi, below_height: 256, longest_key: None });
+            let up = Translation::default();
+            self.stack.push(Visit { id, dict, lo, hi, below_height: 256, longest_key: None, up });
             while let Some(visit) = self.stack.pop() {
                 let node = self.found.entry(visit.id).or_default();
                 node.references += 1;
@@ -103,12 +152,24 @@ impl<'e, 't> Walk<'e, 't> {
                     continue;
                 }
                 done += 1;
-                progress(done, total);
-                let shape = self.node(&visit);
-                let is_shared = self.known.get(&visit.id).is_some_and(|(_, refs)| *refs > 1);
+                if progress(done, total.max(done)).is_break() {
+                    return Err(Error::Interrupted);
+                }
+                let shape = self.node(&visit)?;
+                let is_shared = shape.is_some() && self.references_of(visit.id).0 > 1;
                 self.found.entry(visit.id).or_default().shape = shape.filter(|_| is_shared);
             }
         }
+        Ok(())
+    }
+
+    /// The version of a node as of the walk's moment, in memory and on the device.
+    pub fn version(&self, dict: &Dict, id: NodeId) -> Result<(Option<Arc<Node>>, Option<NodePlace>)> {
+        let moment = self.moment(dict);
+        let state = dict.state.read();
+        moment.refuse_if_ended()?;
+        let place = self.engine.table.lock().place(id);
+        Ok(state.places_at(id, &moment, place))
     }
 
     /// Reports where a visit does not match the node's shape.
@@ -126,7 +187,7 @@ impl<'e, 't> Walk<'e, 't> {
                 "node {id}: it is bounded by [{:?}, {:?}); its parent shows more: [{:?}, {:?})",
                 shape.lo, shape.hi, visit.lo, visit.hi
             );
-            self.unreadable(Code::EdgeTooWide, id, what, astray(id));
+            self.unreadable(Code::EdgeTooWide, id, what, astray(id), visit.all_keys());
         }
         if let Some(bound) = visit.longest_key.filter(|bound| shape.longest_key > *bound as usize) {
             let what = format!(
@@ -137,100 +198,117 @@ impl<'e, 't> Walk<'e, 't> {
         }
     }
 
-    fn lacks(&mut self, id: NodeId) {
+    pub fn lacks(&mut self, id: NodeId) {
         self.unread += 1;
         self.first_unread.get_or_insert(id);
     }
 
-    fn node(&mut self, visit: &Visit) -> Option<Shape> {
+    fn node(&mut self, visit: &Visit) -> Result<Option<Shape>> {
         let (id, engine) = (visit.id, self.engine);
-        let (place, lost) = {
-            let table = engine.table.lock();
-            (table.place(id), table.why_lost(id))
-        };
-        let Some(place) = place else {
-            self.lacks(id);
-            // A slot that the node table lost was reported when the table was read.
-            if lost.is_none() {
-                let what = format!("node {id}: an edge leads to it, but the node table does not hold it");
-                self.unreadable(Code::DanglingEdge, id, what, dangling(id));
+        let Some(dict) = engine.dicts.get(usize::from(visit.dict)) else { return Ok(None) };
+        // What is on the device is looked at there.
+        let node = match self.version(dict, id)? {
+            (_, Some(place)) => match self.stored_node(visit, &place) {
+                Some(node) => node,
+                None => return Ok(None),
+            },
+            (Some(node), None) => {
+                self.behind_memory(visit, &node);
+                (node, None)
             }
-            return None;
-        };
-        let node = match engine.store.read_node(id, &place, ReadScope::Header, Some(visit.dict)) {
-            Ok(node) => node,
-            Err(error) => {
-                if self.known.get(&id).is_none_or(|(height, _)| *height > 0) {
-                    self.lacks(id);
+            (None, None) => {
+                self.lacks(id);
+                // A slot that the node table lost was reported when the table was read.
+                if engine.table.lock().why_lost(id).is_none() {
+                    let what = format!("node {id}: an edge leads to it, but the node table does not hold it");
+                    self.unreadable(Code::DanglingEdge, id, what, dangling(id), visit.all_keys());
                 }
-                self.unreadable(Code::BadNode, id, format!("node {id}: {error}"), error);
-                return None;
+                return Ok(None);
             }
         };
-        let unfit = fits(&engine.table.lock(), &node, &place).err();
+        let (node, unfit) = node;
         // Its children are not reported for their height too.
         let height = if unfit.is_some() { 256 } else { u16::from(node.height) };
         if let Some(error) = unfit {
-            self.unreadable(Code::NodeMismatch, id, format!("node {id}: {error}"), error);
+            let what = format!("node {id}: {error}");
+            self.unreadable(Code::NodeMismatch, id, what, error, visit.all_keys());
         }
         let longest_key = match &node.body {
-            Body::Leaf(_) => self.leaf(&node),
+            Body::Leaf(_) => self.leaf(visit, &node),
             Body::Interior(edges) => {
-                edges.iter().map(|edge| self.edge(visit.dict, &node, height, edge)).max().unwrap_or(0)
+                edges.iter().map(|edge| self.edge(visit, node.id, height, edge)).max().unwrap_or(0)
             }
         };
         let shape = Shape { height: node.height, lo: node.lo.clone(), hi: node.hi.clone(), longest_key };
         self.compare(&shape, visit);
-        Some(shape)
+        Ok(Some(shape))
+    }
+
+    /// A node as it is on the device, and why it does not fit the node table; `None` if it cannot be read.
+    fn stored_node(&mut self, visit: &Visit, place: &NodePlace) -> Option<(Arc<Node>, Option<Error>)> {
+        let (id, engine) = (visit.id, self.engine);
+        match engine.store.read_node(id, place, ReadScope::Header, Some(visit.dict)) {
+            Ok(node) => {
+                let table = engine.table.lock();
+                // A node that is freed meanwhile is in the table no more.
+                let fit = if table.holds(id) {
+                    fits(&table, &node, place)
+                } else {
+                    leads_down(&table, &node, place)
+                };
+                Some((node, fit.err()))
+            }
+            Err(error) => {
+                if self.height(id) != Some(0) {
+                    self.lacks(id);
+                }
+                let what = format!("node {id}: {error}");
+                self.unreadable(Code::BadNode, id, what, error, visit.all_keys());
+                None
+            }
+        }
     }
 
     /// Checks an edge. Returns the length of the longest key that may lie behind it, in the node's
     /// coordinates.
-    fn edge(&mut self, dict: u8, node: &Node, below_height: u16, edge: &Edge) -> usize {
+    fn edge(&mut self, visit: &Visit, id: NodeId, below_height: u16, edge: &Edge) -> usize {
         let to = &edge.translation;
         if to.strip_len > shared_len(&edge.lo, &edge.hi) {
             let what = format!("the edge from {:?} strips more than its window shares", edge.lo);
-            self.problem(Code::BadTranslation, node.id, what);
+            self.problem(Code::BadTranslation, id, what);
         }
         if let Some(child) = edge.child {
-            self.stack.push(Visit {
-                id: child,
-                dict,
-                lo: to.cut(&edge.lo),
-                hi: to.cut(&edge.hi),
-                below_height,
-                longest_key: Some(edge.longest_key),
-            });
+            let below = visit.below(child, below_height, (&edge.lo, &edge.hi), to);
+            self.stack.push(Visit { longest_key: Some(edge.longest_key), ..below });
         }
         for goto in &edge.gotos {
-            self.goto(dict, node.id, below_height, edge, goto);
+            self.goto(visit, id, below_height, edge, goto);
         }
         let mut longest = (edge.longest_key as usize + to.strip_len).saturating_sub(to.prepend.len());
         let Some(piece) = &edge.partition else { return longest };
         match self.engine.store.run(piece) {
             Ok(run) => {
                 check_partition(edge, &run, &mut |what| {
-                    self.problem(Code::PartitionContents, node.id, what);
+                    self.problem(Code::PartitionContents, id, what);
                 });
                 let keys = (0..run.len()).map(|i| run.key(i).len()).max().unwrap_or(0);
                 if edge.child.is_some() && keys > longest {
                     let what =
                         format!("a message's key is longer than the bound of the edge from {:?}", edge.lo);
-                    self.problem(Code::KeyOverBound, node.id, what);
+                    self.problem(Code::KeyOverBound, id, what);
                 }
                 longest = longest.max(keys);
             }
             Err(error) => {
-                let place = format!("node {}, messages for the keys from {:?}", node.id, edge.lo);
-                self.bad_piece(node.id, &place, piece, &error);
+                self.bad_piece(id, &of_edge(id, edge), piece, &error, visit.keys(&edge.lo, &edge.hi));
             }
         }
         longest
     }
 
-    fn goto(&mut self, dict: u8, id: NodeId, below_height: u16, edge: &Edge, goto: &Goto) {
-        let height = self.known.get(&goto.target).map(|(height, _)| *height);
-        let above = edge.child.and_then(|child| self.known.get(&child)).map(|(height, _)| *height);
+    fn goto(&mut self, visit: &Visit, id: NodeId, below_height: u16, edge: &Edge, goto: &Goto) {
+        let height = self.height(goto.target);
+        let above = edge.child.and_then(|child| self.height(child));
         // A node that the table does not hold, or has lost, is reported when the walk visits it.
         let is_known = height.is_some() && edge.child.is_none_or(|_| above.is_some());
         if is_known && height >= above {
@@ -241,31 +319,24 @@ impl<'e, 't> Walk<'e, 't> {
             let what = format!("the GOTO from {:?} has longer keys than its edge", goto.lo);
             self.problem(Code::KeyOverBound, id, what);
         }
-        self.stack.push(Visit {
-            id: goto.target,
-            dict,
-            lo: goto.translation.cut(&goto.lo),
-            hi: goto.translation.cut(&goto.hi),
-            below_height,
-            longest_key: Some(goto.longest_key),
-        });
+        let below = visit.below(goto.target, below_height, (&goto.lo, &goto.hi), &goto.translation);
+        self.stack.push(Visit { longest_key: Some(goto.longest_key), ..below });
     }
 
     /// Checks a leaf. Returns the length of its longest key.
-    fn leaf(&mut self, node: &Node) -> usize {
+    fn leaf(&mut self, visit: &Visit, node: &Node) -> usize {
         let basements = node.basements();
         let mut longest = 0;
         for (index, basement) in basements.iter().enumerate() {
+            let (begin, end) = bounds_of(node, index);
             let layers = match self.engine.store.layers(&basement.piece) {
                 Ok(layers) => layers,
                 Err(error) => {
-                    let place = format!("node {}, basement {index}", node.id);
-                    self.bad_piece(node.id, &place, &basement.piece, &error);
+                    let (place, keys) = (of_basement(node.id, index), visit.keys(&begin, &end));
+                    self.bad_piece(node.id, &place, &basement.piece, &error, keys);
                     continue;
                 }
             };
-            let end =
-                basements.get(index + 1).map_or_else(|| node.hi.clone(), |b| Cut::before(b.first.clone()));
             for run in layers.newest_first() {
                 check_basement_run(basement, run, &end, index, &mut |what| {
                     self.problem(Code::BasementContents, node.id, what);
@@ -277,68 +348,65 @@ impl<'e, 't> Walk<'e, 't> {
     }
 
     /// Reports each bad run of an unreadable piece.
-    fn bad_piece(&mut self, id: NodeId, place: &str, piece: &Arc<Piece>, error: &Error) {
+    fn bad_piece(
+        &mut self,
+        id: NodeId,
+        place: &str,
+        piece: &Arc<Piece>,
+        error: &Error,
+        keys: Option<KeyRange>,
+    ) {
         let mut all = self.engine.store.bad_runs(piece);
         if all.is_empty() {
             all.push(error.clone());
         }
         for bad in all {
-            self.unreadable(Code::BadPiece, id, format!("{place}: {bad}"), error.clone());
+            self.unreadable(Code::BadPiece, id, format!("{place}: {bad}"), error.clone(), keys.clone());
         }
     }
 
-    /// Compares each node's references with the edges and GOTOs to it.
-    pub fn references(&mut self) {
-        // A node that is still to be freed leads to others.
-        let unfreed: Vec<NodeId> =
-            self.known.iter().filter(|(_, (_, refs))| *refs == 0).map(|(id, _)| *id).collect();
-        unfreed.into_iter().for_each(|id| self.lacks(id));
-        let mut unchecked = 0;
-        let mut wrong = Vec::new();
-        for (id, (_, refs)) in &self.known {
-            let counted = self.found.get(id).map_or(0, |node| node.references);
-            if counted < *refs && self.unread > 0 {
-                unchecked += 1;
-            } else if counted != *refs {
-                wrong.push((*id, counted, *refs));
+    /// Reports the bad runs of pieces in memory: the next version of their node may keep these runs.
+    fn behind_memory(&mut self, visit: &Visit, node: &Node) {
+        let id = node.id;
+        match &node.body {
+            Body::Leaf(basements) => {
+                for (index, basement) in basements.iter().enumerate() {
+                    let (begin, end) = bounds_of(node, index);
+                    self.behind_piece(&basement.piece, &of_basement(id, index), id, visit.keys(&begin, &end));
+                }
+            }
+            Body::Interior(edges) => {
+                for edge in edges {
+                    if let Some(piece) = &edge.partition {
+                        self.behind_piece(piece, &of_edge(id, edge), id, visit.keys(&edge.lo, &edge.hi));
+                    }
+                }
             }
         }
-        wrong.sort_unstable();
-        for (id, counted, refs) in wrong {
-            let what = format!("node {id} has {counted} references; the node table says {refs}");
-            let found = Finding::problem(Code::WrongReferences, self.place(id), what);
-            (self.tell)(found);
-        }
-        if let (Some(id), true) = (self.first_unread, unchecked > 0) {
-            let more = match self.unread - 1 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let what = format!(
-                "not checked: the number of references to {unchecked} nodes, because node {id}{more}, which may \
-                 lead to them, could not be read"
-            );
-            let found = Finding::note(Code::ReferencesNotChecked, self.place(id), what);
-            (self.tell)(found);
-        }
     }
 
-    /// Reports nodes without references that could not be freed because something is unreadable.
-    pub fn unfreed(&mut self, dead: &HashSet<NodeId>) {
-        let mut unfreed: Vec<NodeId> =
-            self.known.iter().filter(|(_, (_, refs))| *refs == 0).map(|(id, _)| *id).collect();
-        unfreed.retain(|id| !dead.contains(id));
-        unfreed.sort_unstable();
-        for id in unfreed {
-            let place = self.engine.table.lock().place(id);
-            let read = place.map(|place| self.engine.store.read_node(id, &place, ReadScope::Header, None));
-            let why = match read {
-                Some(Err(error)) => error.to_string(),
-                _ => "it could not be read".into(),
-            };
-            let what = format!("node {id} has no references and cannot be freed: {why}");
-            let found = Finding::problem(Code::NotFreed, self.place(id), what);
-            (self.tell)(found);
+    fn behind_piece(&mut self, piece: &Arc<Piece>, place: &str, id: NodeId, keys: Option<KeyRange>) {
+        // What is not in memory is read and reported as it is needed.
+        if piece.is_resident() {
+            for bad in self.engine.store.bad_runs(piece) {
+                self.unreadable(Code::BadPiece, id, format!("{place}: {bad}"), bad.clone(), keys.clone());
+            }
         }
     }
+}
+
+fn of_basement(id: NodeId, index: usize) -> String {
+    format!("node {id}, basement {index}")
+}
+
+fn of_edge(id: NodeId, edge: &Edge) -> String {
+    format!("node {id}, messages for the keys from {:?}", edge.lo)
+}
+
+/// The bounds of a basement, in the node's coordinates.
+fn bounds_of(node: &Node, index: usize) -> (Cut, Cut) {
+    let first =
+        |index: usize| node.basements().get(index).map(|basement| Cut::before(basement.first.clone()));
+    let begin = if index == 0 { None } else { first(index) };
+    (begin.unwrap_or_else(|| node.lo.clone()), first(index + 1).unwrap_or_else(|| node.hi.clone()))
 }

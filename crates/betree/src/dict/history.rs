@@ -133,6 +133,11 @@ impl History {
         u32::try_from(i64::from(now).saturating_sub(more)).unwrap_or(0)
     }
 
+    /// Whether the number of references to a node has changed since the end of an epoch.
+    pub fn has_counted(&self, id: NodeId, epoch: Epoch) -> bool {
+        self.references.get(&id).into_iter().flatten().any(|(changed, _)| *changed > epoch)
+    }
+
     /// Notes where a checkpoint has written a version that has died meanwhile.
     pub fn written(&mut self, node: &Arc<Node>, place: &NodePlace) {
         self.write(node, place, true);

@@ -259,6 +259,12 @@ impl Engine {
         Ok(was_unowned)
     }
 
+    /// Gives all nodes that were dead at the opening to their dictionaries.
+    pub fn assign_all_unowned(&self) -> Result<()> {
+        while self.assign_unowned()? {}
+        Ok(())
+    }
+
     /// Gives a node that was dead at the opening to its dictionary: nodes below it may be in that one's
     /// memory, and seen by its views. `false` if there is none. A node that cannot be read stays in the
     /// table.

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use betree_platform::sync::MutexGuard;
 use betree_platform::sync::atomic::Ordering;
 
 use super::Engine;
@@ -10,6 +11,7 @@ use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::io::AlignedBuf;
 use crate::message::Msn;
+use crate::node_id::NodeId;
 use crate::settings::DictId;
 use crate::transaction::{Footprint, Since};
 use crate::views::{Live, Views};
@@ -42,7 +44,42 @@ impl Engine {
     /// Ends the epochs that a view names, where they are at hand. From now on it sees the same versions of
     /// nodes whenever it looks: flushes and splits of an epoch that went on would change them.
     pub fn fix_versions(&self, live: &Live) {
-        let mut views = self.views.lock();
+        self.fix_in(&mut self.views.lock(), live);
+    }
+
+    /// Begins a view whose versions of nodes are [fixed](Engine::fix_versions). Returns it with the nodes
+    /// that wait to be freed. The caller has locked all structures: no node is being freed.
+    pub fn begin_fixed(&self, _structures: &[MutexGuard<'_, ()>]) -> (Arc<Live>, Vec<(&Dict, NodeId)>) {
+        let live = {
+            let mut views = self.views.lock();
+            let live = self.begin_in(&mut views, false);
+            self.fix_in(&mut views, &live);
+            live
+        };
+        let mut dead = Vec::new();
+        for dict in &self.dicts {
+            dead.extend(dict.dead.lock().iter().map(|id| (dict, *id)));
+        }
+        (live, dead)
+    }
+
+    /// Those of these nodes that have no references and do not wait to be freed. The caller has locked all
+    /// structures.
+    pub fn unfreed(&self, mut nodes: Vec<NodeId>, _structures: &[MutexGuard<'_, ()>]) -> Vec<NodeId> {
+        let waits = |id: &NodeId| {
+            self.unowned.lock().contains(id) || self.dicts.iter().any(|dict| dict.dead.lock().contains(id))
+        };
+        nodes.retain(|id| {
+            let is_dead = {
+                let table = self.table.lock();
+                table.holds(*id) && table.references(*id) == 0
+            };
+            is_dead && !waits(id)
+        });
+        nodes
+    }
+
+    fn fix_in(&self, views: &mut Views, live: &Live) {
         for ((dict, named), at_hand) in self.dicts.iter().zip(live.epochs).zip(&mut views.epochs) {
             let mut state = dict.state.write();
             if state.epoch == named {

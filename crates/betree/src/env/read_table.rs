@@ -94,7 +94,8 @@ fn bytes_of(buffer: &AlignedBuf, len: u32) -> &[u8] {
     buffer.as_slice().get(..len as usize).unwrap_or_default()
 }
 
-fn read_checked(
+/// Reads bytes of the node table, and compares them with their checksum.
+pub(crate) fn read_checked(
     disk: &Disk,
     what: &'static str,
     extent: &Extent,

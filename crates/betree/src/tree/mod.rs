@@ -119,7 +119,11 @@ pub(crate) fn fits(table: &Table, node: &Node, place: &NodePlace) -> Result<()> 
     leads_down(table, node, place)
 }
 
-fn leads_down(table: &Table, node: &Node, place: &NodePlace) -> Result<()> {
+/// Checks that a node as read from its place leads strictly down.
+///
+/// # Errors
+/// If it names a node that is no lower.
+pub(crate) fn leads_down(table: &Table, node: &Node, place: &NodePlace) -> Result<()> {
     if node.references().any(|id| table.height(id).is_some_and(|height| height >= node.height)) {
         return Err(place.corrupt("it leads to a node that is no lower"));
     }
@@ -241,7 +245,8 @@ impl Tree<'_> {
             {
                 let state = self.dict.state.read();
                 self.at.refuse_if_ended()?;
-                if let (Some(node), place) = state.places_at(id, &self.at, &self.table.lock()) {
+                let place = self.table.lock().place(id);
+                if let (Some(node), place) = state.places_at(id, &self.at, place) {
                     return Ok(Some((node, place)));
                 }
             }
@@ -367,6 +372,7 @@ impl Tree<'_> {
         let epoch = state.epoch;
         for WrittenNode { id, height, place, references } in change.written.iter() {
             table.add_written(*id, *height, place);
+            state.history.counted(*id, i64::from(*references), epoch, &named);
             table.count(*id, i64::from(*references));
             state.history.born(*id, epoch, &named);
         }
@@ -387,7 +393,6 @@ impl Tree<'_> {
                 old.references().for_each(|id| count(id, -1));
             }
         }
-        let epoch = state.epoch;
         for id in change.removed {
             let more = counts.remove(&id).unwrap_or(0);
             state.history.counted(id, more, epoch, &named);

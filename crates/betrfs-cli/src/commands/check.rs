@@ -1,30 +1,33 @@
 //! `betrfs check`: reads and verifies a whole volume.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use betree_std::StdPlatform;
-use betrfs::{OpenOptions, Problem, Report, Volume};
-use betrfs_fuse::is_damage;
+use betrfs::{OpenOptions, Volume};
+use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 
 /// Check a volume: read all of it and verify it
 #[derive(clap::Args)]
 #[command(after_help = "\
-The volume must not be mounted. Changes in its log are replayed first, as by a mount. A volume that cannot \
-be opened is checked as far as it can be read, and not changed. \
+Of a volume that is not mounted, changes in the log are replayed first, as by a mount; one that cannot be opened \
+is checked as far as it can be read, and not changed. A mounted volume is named by its directory: its server \
+checks it as of one moment, at low priority, while others go on; Ctrl-C ends that. Only root and the user who \
+mounted it may. \
 Every problem is one line on standard output, with its place, the files it makes unreadable in part, and its \
 kind in brackets; the exit code is then 1. Lines that begin with `not checked` name parts that could not be judged.
 
-Example:
-  betrfs check data.betrfs")]
+Examples:
+  betrfs check data.betrfs    a volume that is not mounted
+  betrfs check /mnt           a mounted one, while it is used")]
 pub struct Arguments {
-    /// The volume's file or block device
+    /// The volume's file or block device, or the directory on which it is mounted
     volume: PathBuf,
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
@@ -36,66 +39,79 @@ pub struct Arguments {
 struct Document<'a> {
     volume: &'a str,
     clean: bool,
-    problems: Vec<ProblemDocument<'a>>,
-    problems_more: u64,
-    notes: &'a [String],
-    files: &'a BTreeSet<String>,
-    files_more: u64,
-    /// Why the volume or its device could not be opened, or closed at the end.
+    #[serde(flatten)]
+    report: &'a CheckReport,
+    /// Why the volume or its device could not be opened, or closed at the end; or why a mount gave no report.
     error: Option<String>,
 }
 
-/// A problem for programs.
-#[derive(Serialize)]
-struct ProblemDocument<'a> {
-    /// The kind of problem, by a name that does not change.
-    code: &'a str,
-    /// The damaged structure, and where it begins on the device in bytes.
-    place: Option<&'static str>,
-    offset: Option<u64>,
-    files: &'a [String],
-    what: &'a str,
-}
-
-impl ProblemDocument<'_> {
-    fn of(problem: &Problem) -> ProblemDocument<'_> {
-        let (place, offset) = (problem.place.as_ref(), problem.place.and_then(|place| place.offset()));
-        let Problem { code, files, what, .. } = problem;
-        ProblemDocument { code, place: place.map(|place| place.name()), offset, files, what }
-    }
+/// The result of a check.
+#[derive(Default)]
+struct Checked {
+    report: CheckReport,
+    /// Why the volume cannot be opened or closed, if so.
+    refused: Option<betrfs::Error>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.volume.display().to_string();
-    let (report, failure) = match examine(arguments, &shown) {
-        Ok(report) => {
-            let failure = verdict(&shown, &report);
-            (report, failure)
+    // Asks no server; the path of a volume's file is no root of a mount.
+    let mount = MountEntry::at(&arguments.volume).ok().flatten().filter(MountEntry::is_betrfs);
+    let checked = match &mount {
+        Some(mount) => check_mount(mount, &arguments.volume),
+        None => examine(arguments, &shown),
+    };
+    let (checked, failure) = match checked {
+        Ok(checked) => {
+            let failure = verdict(&shown, &checked);
+            (checked, failure)
         }
-        Err(failure) => (Report::default(), Some(failure)),
+        Err(failure) => (Checked::default(), Some(failure)),
     };
     match arguments.format {
-        Format::Json => print_json(&document(&shown, &report, failure.as_ref()))?,
-        Format::Text => print_lines(&shown, &report, failure.is_none())?,
+        Format::Json => print_json(&document(&shown, &checked, failure.as_ref()))?,
+        Format::Text => print_lines(&shown, &checked.report, failure.is_none())?,
     }
     failure.map_or(Ok(()), Err)
 }
 
-fn examine(arguments: &Arguments, shown: &str) -> Result<Report, Failure> {
-    let device = betrfs_fuse::open_device(&arguments.volume)?;
-    // Drawn on standard error, and only if that is a terminal.
+/// A bar on standard error, drawn only if that is a terminal.
+fn bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
     if let Ok(style) = ProgressStyle::with_template("checking [{wide_bar}] {pos}/{len} {eta}") {
         bar.set_style(style);
     }
+    bar
+}
+
+/// Has the server of a mount check its volume.
+fn check_mount(mount: &MountEntry, dir: &Path) -> Result<Checked, Failure> {
+    let bar = bar();
+    let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
+    let checked = line.check(mount, &mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    match checked {
+        Ok(report) => Ok(Checked { report, refused: None }),
+        Err(CheckError::Unheard(why)) => Err(stats::unheard(dir, &why)),
+        Err(CheckError::Failed(why)) => Err(Failure::new(format!("cannot check {}: {why}", dir.display()))),
+    }
+}
+
+fn examine(arguments: &Arguments, shown: &str) -> Result<Checked, Failure> {
+    let device = betrfs_fuse::open_device(&arguments.volume)?;
+    let bar = bar();
     let options = OpenOptions::new(Arc::new(StdPlatform::new()));
     let examined = Volume::examine(Arc::new(device), options, &mut |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    examined.map_err(|error| failed(shown, &error))
+    let report = examined.map_err(|error| failed(shown, &error))?;
+    Ok(Checked { refused: report.refused.clone(), report: report.into() })
 }
 
 /// The failure of a volume that cannot be opened.
@@ -105,9 +121,9 @@ pub fn failed(shown: &str, error: &betrfs::Error) -> Failure {
 }
 
 /// The outcome of the command for a report.
-fn verdict(shown: &str, report: &Report) -> Option<Failure> {
-    let found = report.problems.len() as u64 + report.problems_more;
-    match &report.refused {
+fn verdict(shown: &str, Checked { report, refused }: &Checked) -> Option<Failure> {
+    let found = report.found();
+    match refused {
         None if found == 0 => None,
         Some(error) if found == 0 => Some(failed(shown, error)),
         None => Some(Failure::damage(format!(
@@ -119,27 +135,20 @@ fn verdict(shown: &str, report: &Report) -> Option<Failure> {
     }
 }
 
-fn document<'a>(shown: &'a str, report: &'a Report, failure: Option<&Failure>) -> Document<'a> {
+fn document<'a>(shown: &'a str, checked: &'a Checked, failure: Option<&Failure>) -> Document<'a> {
+    let Checked { report, refused } = checked;
     let is_told = report.problems.is_empty();
-    let refused = report.refused.as_ref().map(ToString::to_string);
-    Document {
-        volume: shown,
-        clean: failure.is_none(),
-        problems: report.problems.iter().map(ProblemDocument::of).collect(),
-        problems_more: report.problems_more,
-        notes: &report.notes,
-        files: &report.files,
-        files_more: report.files_more,
-        error: refused.or_else(|| failure.filter(|_| is_told).map(ToString::to_string)),
-    }
+    let refused = refused.as_ref().map(ToString::to_string);
+    let error = refused.or_else(|| failure.filter(|_| is_told).map(ToString::to_string));
+    Document { volume: shown, clean: failure.is_none(), report, error }
 }
 
-fn print_lines(shown: &str, report: &Report, is_clean: bool) -> Outcome {
+fn print_lines(shown: &str, report: &CheckReport, is_clean: bool) -> Outcome {
     if is_clean {
         print(format_args!("{shown}: no problem found"))?;
     }
-    for problem in &report.problems {
-        print(format_args!("{shown}: {problem}"))?;
+    for CheckProblem { what, code, .. } in &report.problems {
+        print(format_args!("{shown}: {what} [{code}]"))?;
     }
     for note in &report.notes {
         print(format_args!("{shown}: {note}"))?;

@@ -7,6 +7,7 @@ mod attributes;
 mod block_device;
 mod block_mount;
 mod cases;
+mod check;
 mod clones;
 mod commands;
 mod contents;

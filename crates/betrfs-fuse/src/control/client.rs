@@ -125,7 +125,12 @@ impl Line {
     pub fn farewell(mut self, mount: &MountEntry) -> Result<Farewell, Unheard> {
         self.ask(FAREWELL)?;
         self.hear()?;
-        Ok(Farewell { stream: self.stream, mount: mount.clone(), server: self.server })
+        Ok(Farewell(self.patient(mount)))
+    }
+
+    /// The same connection for an answer that may take long.
+    pub(super) fn patient(self, mount: &MountEntry) -> Patient {
+        Patient { stream: self.stream, mount: mount.clone(), server: self.server }
     }
 
     /// Reads the first word of the connection: whether the mount is live, and not over.
@@ -136,7 +141,7 @@ impl Line {
         Ok(greeting == LIVE.as_bytes())
     }
 
-    fn ask(&mut self, request: &str) -> Result<(), Unheard> {
+    pub(super) fn ask(&mut self, request: &str) -> Result<(), Unheard> {
         let asked = write_until(&mut self.stream, request.as_bytes(), self.until);
         asked.map_err(|error| self.unheard(error))
     }
@@ -158,12 +163,47 @@ impl Line {
     }
 }
 
-/// The wait for a farewell.
-pub struct Farewell {
+/// Waits for a server's words, however long they take, as long as it answers on other connections.
+pub(super) struct Patient {
     stream: UnixStream,
     mount: MountEntry,
     server: Option<Pid>,
 }
+
+impl Patient {
+    /// An error if the server is silent on another connection too.
+    fn still_answers(&self) -> Result<(), Unheard> {
+        let until = Instant::now() + ANSWER_TIME_MAX;
+        let connections = sockets(&self.mount).into_iter().filter_map(|name| connect(&name).ok());
+        let of_server = |peer: UCred| Pid::from_raw(peer.pid.as_raw_pid()) == self.server;
+        let found = connections.into_iter().find(|(_, peer)| of_server(*peer));
+        // It no longer listens: it has sent all, or has died.
+        let Some((socket, _)) = found else { return Ok(()) };
+        let mut line = Line { stream: socket.into(), server: self.server, until };
+        match line.is_live().and_then(|_| line.ping()) {
+            Err(silent @ Unheard::Silent { .. }) => Err(silent),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (Timed { stream: &self.stream, until: Instant::now() + SILENCE }).read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    self.still_answers().map_err(io::Error::other)?;
+                }
+                // Its end is closed.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
+                read => return read,
+            }
+        }
+    }
+}
+
+/// The wait for a farewell.
+pub struct Farewell(Patient);
 
 impl Farewell {
     /// Waits for the close while the server answers; `Ok` if it was clean.
@@ -172,34 +212,12 @@ impl Farewell {
     /// A sentence that says why it was not clean.
     pub fn wait(self) -> Result<(), String> {
         let mut message = Vec::new();
-        loop {
-            let line = Timed { stream: &self.stream, until: Instant::now() + SILENCE };
-            match line.take(ANSWER_BYTES_MAX).read_to_end(&mut message) {
-                Ok(_) => break,
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => self.still_answers()?,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
-                Err(error) => return Err(format!("cannot read from its server: {error}")),
-            }
-        }
+        let read = self.0.take(ANSWER_BYTES_MAX).read_to_end(&mut message);
+        read.map_err(|error| format!("no word from its server: {error}"))?;
         match String::from_utf8_lossy(&message).into_owned() {
             message if message == CLEAN => Ok(()),
             message if message.is_empty() => Err(DIED.to_owned()),
             message => Err(message),
-        }
-    }
-
-    /// An error if the server is silent on another connection too.
-    fn still_answers(&self) -> Result<(), String> {
-        let until = Instant::now() + ANSWER_TIME_MAX;
-        let connections = sockets(&self.mount).into_iter().filter_map(|name| connect(&name).ok());
-        let of_server = |peer: UCred| Pid::from_raw(peer.pid.as_raw_pid()) == self.server;
-        let found = connections.into_iter().find(|(_, peer)| of_server(*peer));
-        // It no longer listens: it has sent the outcome, or has died.
-        let Some((socket, _)) = found else { return Ok(()) };
-        let mut line = Line { stream: socket.into(), server: self.server, until };
-        match line.is_live().and_then(|_| line.ping()) {
-            Err(silent @ Unheard::Silent { .. }) => Err(format!("no word from its server: {silent}")),
-            _ => Ok(()),
         }
     }
 }

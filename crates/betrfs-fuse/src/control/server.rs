@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
@@ -9,20 +10,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use betrfs::Report;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 
 use super::timed::{Timed, write_until};
-use super::{CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, STATUS, name_of};
+use super::{CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, STATUS, check, name_of};
 
 /// How long a server waits for a client's request, and for the client to read the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of clients that may wait for the farewell; one more drops the first.
 pub(super) const WAITING_MAX: usize = 64;
 /// The longest request.
 const REQUEST_BYTES_MAX: u64 = 64;
+
+/// What a server answers with.
+pub trait Served: Send + Sync {
+    /// The answer to `status`.
+    fn status(&self) -> Vec<u8>;
+
+    /// Whether the mount is over.
+    fn is_over(&self) -> bool;
+
+    /// Checks the volume while it is used: [`Volume::check_in_use`](betrfs::Volume::check_in_use).
+    ///
+    /// # Errors
+    /// The volume's.
+    fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report>;
+}
 
 /// The server's end.
 pub struct Control {
@@ -32,17 +49,11 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens for the mount with this device number. `status` returns the answer to `status`, `is_over`
-    /// whether the mount is over.
+    /// Listens for the mount with this device number.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn listen(
-        device: (u32, u32),
-        unique: u64,
-        status: impl Fn() -> Vec<u8> + Send + 'static,
-        is_over: impl Fn() -> bool + Send + 'static,
-    ) -> io::Result<Control> {
+    pub fn listen(device: (u32, u32), unique: u64, served: Arc<dyn Served>) -> io::Result<Control> {
         let name = format!("{}{unique:016x}", name_of(device));
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         let waiting = Arc::new(Mutex::new(Vec::new()));
@@ -52,6 +63,7 @@ impl Control {
             waiting: Arc::clone(&waiting),
             is_ended: Arc::clone(&is_ended),
         };
+        let is_checking = Arc::new(AtomicBool::new(false));
         thread::Builder::new().name("betrfs-control".into()).spawn(move || {
             for stream in listener.incoming() {
                 if is_ended.load(Ordering::Acquire) {
@@ -62,7 +74,7 @@ impl Control {
                     thread::sleep(LOOK_EVERY);
                     continue;
                 };
-                if let Err(error) = answer(stream, &status, &is_over, &waiting) {
+                if let Err(error) = answer(stream, &served, &waiting, &is_checking) {
                     tracing::debug!("a client of the control socket got no answer: {error}");
                 }
             }
@@ -85,7 +97,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Ends the thread, which drops `is_over` and with it the connection's descriptor.
+        // Ends the thread, which drops what it serves, and with it the connection's descriptor.
         self.is_ended.store(true, Ordering::Release);
         if let Err(errno) = rustix::net::shutdown(&self.listener, Shutdown::Both) {
             tracing::debug!("the socket is not shut down: {errno}");
@@ -96,18 +108,19 @@ impl Drop for Control {
 /// Answers one connection, of root or of the server's user.
 fn answer(
     mut stream: UnixStream,
-    status: &impl Fn() -> Vec<u8>,
-    is_over: &impl Fn() -> bool,
+    served: &Arc<dyn Served>,
     waiting: &Mutex<Vec<UnixStream>>,
+    is_checking: &Arc<AtomicBool>,
 ) -> io::Result<()> {
     let peer = socket_peercred(&stream)?.uid;
     if !peer.is_root() && peer != rustix::process::geteuid() {
         return Err(Errno::PERM.into());
     }
-    let greeting = if is_over() { OVER } else { LIVE };
+    let greeting = if served.is_over() { OVER } else { LIVE };
     write_until(&mut stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
     match request(&stream)?.as_str() {
-        STATUS => write_until(&mut stream, &status(), Instant::now() + PATIENCE),
+        STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
+        CHECK => check::answer(stream, served, is_checking),
         PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
         FAREWELL => {
             let mut waiting = waiting.lock();

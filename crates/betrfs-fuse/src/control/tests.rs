@@ -1,6 +1,9 @@
-use std::io::Write;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
+use betrfs::Report;
 use rustix::process::Uid;
 
 use super::server::{WAITING_MAX, request};
@@ -21,8 +24,36 @@ fn mount_of(number: u32) -> MountEntry {
     }
 }
 
+/// A mount that is asked.
+struct Asked {
+    status: &'static [u8],
+    is_over: bool,
+}
+
+impl Served for Asked {
+    fn status(&self) -> Vec<u8> {
+        self.status.to_vec()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Goes on until it is ended.
+    fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {
+        while progress(1, 2).is_continue() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(betree::Error::Interrupted.into())
+    }
+}
+
+fn listen_as(mount: &MountEntry, unique: u64, status: &'static [u8], is_over: bool) -> Control {
+    Control::listen(mount.device, unique, Arc::new(Asked { status, is_over })).unwrap()
+}
+
 fn listen(mount: &MountEntry) -> Control {
-    Control::listen(mount.device, 7, || b"status".to_vec(), || false).unwrap()
+    listen_as(mount, 7, b"status", false)
 }
 
 #[test]
@@ -92,11 +123,37 @@ fn a_request_ends_with_its_line_and_is_short() {
 #[test]
 fn a_server_whose_mount_is_over_is_not_taken_for_the_next_mounts() {
     let mount = mount_of(6);
-    let last = Control::listen(mount.device, 1, || b"last".to_vec(), || true).unwrap();
-    let next = Control::listen(mount.device, 2, || b"next".to_vec(), || false).unwrap();
-    let later = Control::listen(mount.device, 3, || b"last".to_vec(), || true).unwrap();
+    let last = listen_as(&mount, 1, b"last", true);
+    let next = listen_as(&mount, 2, b"next", false);
+    let later = listen_as(&mount, 3, b"last", true);
     for _ in 0..4 {
         assert_eq!(Line::open(&mount).unwrap().status().unwrap(), b"next");
     }
     drop((last, next, later));
+}
+
+/// The check of this server ends only with its client.
+#[test]
+fn one_client_at_a_time_has_a_check_which_ends_with_it() {
+    let mount = mount_of(7);
+    let _control = listen(&mount);
+    let begin = || {
+        let mut line = Line::open(&mount).unwrap();
+        line.ask(CHECK).unwrap();
+        let mut answer = line.patient(&mount);
+        let mut word = [0; 6];
+        answer.read_exact(&mut word).unwrap();
+        (word, answer)
+    };
+    let (word, answer) = begin();
+    assert_eq!(&word, b"nodes ");
+    let refused = Line::open(&mount).unwrap().check(&mount, &mut |_, _| ()).unwrap_err();
+    assert!(refused.to_string().contains("another check"), "{refused}");
+    drop(answer);
+    // The server finds out at its next word.
+    let until = std::time::Instant::now() + ANSWER_TIME_MAX;
+    while &begin().0 != b"nodes " {
+        assert!(std::time::Instant::now() < until, "the first check goes on");
+        std::thread::sleep(LOOK_EVERY);
+    }
 }

@@ -18,10 +18,11 @@ mod readdirplus_policy;
 mod writable_mappings;
 mod xattr;
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use betrfs::Volume;
+use betrfs::{Report, Volume};
 use rustix::io::Errno;
 
 pub use self::caller::Caller;
@@ -82,6 +83,19 @@ impl Server {
     /// The counts of requests.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Whether the volume is being closed, or is.
+    pub fn is_closing(&self) -> bool {
+        self.closing.has_begun()
+    }
+
+    /// Checks the volume while it is used.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {
+        self.volume.check_in_use(progress)
     }
 
     /// The status that `betrfs stats` shows.

@@ -8,7 +8,6 @@ mod device;
 mod queues;
 mod reader_gate;
 mod ring;
-mod sched_idle;
 
 use std::fmt;
 use std::io;
@@ -132,7 +131,7 @@ impl Connection {
     }
 
     /// Whether the kernel has ended the connection.
-    pub fn is_over(&self) -> impl Fn() -> bool + Send + 'static {
+    pub fn is_over(&self) -> impl Fn() -> bool + Send + Sync + 'static {
         let device = Arc::clone(&self.device);
         move || {
             let mut state = [PollFd::new(&*device, PollFlags::empty())];

@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use rustix::thread::CpuSet;
 
 use super::ring::Entry;
-use super::sched_idle::set_sched_idle;
 use crate::protocol::init::PAYLOAD_BYTES_MAX;
 use crate::protocol::{Answerer, Outcome, SHORT_REPLY_BYTES_MAX, THREAD_NAME};
+use crate::sched_idle::set_sched_idle;
 use crate::wire::{Body, Opcode};
 
 /// The kernel's switch for io_uring, for the whole machine.

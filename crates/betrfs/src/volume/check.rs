@@ -1,10 +1,12 @@
 //! Checks the whole volume: first the engine's structures, then whether keys and records of the three
-//! dictionaries fit together. Keeps a count for each directory and linked file in memory.
+//! dictionaries fit together. Keeps a count for each directory with names still to come and for each linked
+//! file in memory, up to a bound.
 //!
 //! The engine's walk reports each unreadable structure once. The scans here skip it and find the files that
 //! lose something by it. Checks that need the unreadable part are noted as not made.
 
 mod contents;
+mod damaged_keys;
 mod gaps;
 mod losses;
 mod memory;
@@ -15,8 +17,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
-use betree::{Cursor, Cut, DictId, Env, Unreadable};
+use betree::{Cursor, Cut, DictId, Env, KeyRange, Unreadable};
 use betree_platform::Device;
 
 use crate::error::{Error, Result};
@@ -32,10 +35,19 @@ use report::{FILES, Findings, NOT_READ};
 pub use report::{Problem, Report};
 
 const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
+/// How many pairs of a scan come between two questions whether the check goes on.
+const PAIRS_AT_ONCE: u32 = 256;
+/// How many damaged structures are looked through for files that can still be read.
+const DAMAGED_MAX: usize = 1000;
 
 /// A check under way.
 struct Check<'a> {
     op: Op<'a>,
+    /// Whether the check goes on.
+    go_on: &'a mut dyn FnMut() -> ControlFlow<()>,
+    /// Why it does not.
+    stopped: Option<Error>,
+    pairs: u32,
     findings: Findings,
     gaps: Gaps,
     /// By path.
@@ -76,7 +88,56 @@ impl Volume {
         let mut findings = Findings::default();
         self.env.check(&mut |found| findings.found(found), progress)?;
         self.check_memory(&mut findings);
-        Ok(check(&self.env, self.query(OpKind::Internal), findings))
+        check(&self.env, self.query(OpKind::Internal), findings, &[], &mut goes_on)
+    }
+
+    /// As [`check`](Volume::check) while others use the volume: by a [view](betree::View), as of one moment.
+    /// Nothing is written, no lock is held for long, and what the engine checks on the device is read past
+    /// its cache. The tables in memory and the use of blocks are not looked at. `progress` ends it with
+    /// `Break`; while names and contents are compared, all nodes are done.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (volume, new_file, _) = doc::volume()?;
+    /// use std::ops::ControlFlow;
+    ///
+    /// use betrfs::InodeId;
+    ///
+    /// volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?;
+    /// let checkpoints = volume.env().stats().checkpoints;
+    /// let report = volume.check_in_use(&mut |_, _| ControlFlow::Continue(()))?;
+    /// assert!(report.problems.is_empty());
+    /// assert_eq!(volume.env().stats().checkpoints, checkpoints);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`betree::Error::Interrupted`] by `progress`; [`betree::Error::ViewEnded`] if space is short.
+    pub fn check_in_use(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Report> {
+        let mut findings = Findings::default();
+        let mut damaged = Vec::new();
+        let mut tell = |found: betree::Finding| {
+            if let (Some(keys), Some(error)) = (&found.keys, &found.hides)
+                && damaged.len() < DAMAGED_MAX
+            {
+                damaged.push((keys.clone(), error.clone()));
+            }
+            findings.found(found);
+        };
+        let mut nodes = 0;
+        self.env.check_in_use(&mut tell, &mut |done, total| {
+            nodes = total;
+            progress(done, total)
+        })?;
+        // Alone for this moment: operations of several batches are done, or have not begun.
+        let view = {
+            let _exclusive = self.namespace.exclusive();
+            self.env.view()
+        };
+        let op = self.query(OpKind::Internal).reading(&view);
+        check(&self.env, op, findings, &damaged, &mut || progress(nodes, nodes))
     }
 
     /// Opens the volume on a device, checks it and closes it. If damage keeps the engine from opening, the
@@ -117,7 +178,8 @@ impl Volume {
                 match env.check(&mut |found| findings.found(found), progress) {
                     Ok(()) if refused.as_ref().is_none_or(is_damage) => {
                         let counts = AllCounts::default();
-                        let report = check(&env, counts.begin(&env, OpKind::Internal), findings);
+                        let op = counts.begin(&env, OpKind::Internal);
+                        let report = check(&env, op, findings, &[], &mut goes_on)?;
                         // A failure to write back is no reason to drop the report.
                         let refused = refused.or_else(|| env.close().err().map(Error::from));
                         return Ok(Report { refused, ..report });
@@ -159,7 +221,8 @@ fn examine_damaged(
     };
     env.check(&mut |found| findings.found(found), progress)?;
     let counts = AllCounts::default();
-    let mut report = check(&env, counts.begin(&env, OpKind::Internal), findings);
+    let op = counts.begin(&env, OpKind::Internal);
+    let mut report = check(&env, op, findings, &[], &mut goes_on)?;
     if report.problems.is_empty() {
         if let Error::Engine(betree::Error::Device(_)) = refused {
             // Everything can be read: the device refuses writes.
@@ -171,7 +234,18 @@ fn examine_damaged(
     Ok(Report { refused: Some(refused), ..report })
 }
 
-fn check<'v>(env: &'v Env, op: Op<'v>, mut findings: Findings) -> Report {
+/// For a check that nobody ends.
+fn goes_on() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn check<'v>(
+    env: &'v Env,
+    op: Op<'v>,
+    mut findings: Findings,
+    damaged: &[(KeyRange, betree::Error)],
+    go_on: &'v mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<Report> {
     let is_of_one_moment = env.is_of_one_moment();
     if !is_of_one_moment {
         findings.note(
@@ -183,6 +257,9 @@ fn check<'v>(env: &'v Env, op: Op<'v>, mut findings: Findings) -> Report {
     let mut check = Check {
         is_of_one_moment,
         op,
+        go_on,
+        stopped: None,
+        pairs: 0,
         findings,
         gaps: Gaps::default(),
         dirs: BTreeMap::new(),
@@ -192,6 +269,7 @@ fn check<'v>(env: &'v Env, op: Op<'v>, mut findings: Findings) -> Report {
         redirects: 0,
         unchecked: Unchecked::default(),
     };
+    check.damaged_keys(damaged);
     check.reserved();
     check.names();
     check.counts();
@@ -236,12 +314,28 @@ impl Check<'_> {
 
     /// The next pair of a scan. Unreadable parts are skipped and reported.
     fn next<'c>(&mut self, dict: DictId, pairs: &'c mut Cursor<'_>) -> Option<(&'c [u8], &'c [u8])> {
+        if !self.may_go_on() {
+            return None;
+        }
         pairs.next_past(&mut |unreadable| drop(self.pass(dict, unreadable)))
+    }
+
+    /// Whether the check goes on to the next pair. Otherwise all scans end, and with them the check.
+    fn may_go_on(&mut self) -> bool {
+        self.pairs = self.pairs.wrapping_add(1);
+        if self.stopped.is_none() && self.pairs.is_multiple_of(PAIRS_AT_ONCE) && (self.go_on)().is_break() {
+            self.stopped = Some(betree::Error::Interrupted.into());
+        }
+        self.stopped.is_none()
     }
 
     /// Notes an unreadable range; returns the numbers of the losses it belongs to.
     fn pass(&mut self, dict: DictId, unreadable: Unreadable) -> Vec<usize> {
         let Unreadable { lo, hi, errors } = unreadable;
+        if errors.contains(&betree::Error::ViewEnded) {
+            self.stopped = Some(betree::Error::ViewEnded.into());
+            return Vec::new();
+        }
         let mut to_blame: Vec<usize> = errors.iter().filter_map(|error| self.findings.blame(error)).collect();
         to_blame.sort_unstable();
         to_blame.dedup();
@@ -281,9 +375,9 @@ impl Check<'_> {
         true
     }
 
-    fn finish(self) -> Report {
-        let Check { mut findings, unchecked, .. } = self;
+    fn finish(self) -> Result<Report> {
+        let Check { mut findings, unchecked, stopped, .. } = self;
         unchecked.tell(&mut findings);
-        findings.report(&unchecked.object_names, None)
+        stopped.map_or_else(|| Ok(findings.report(&unchecked.object_names, None)), Err)
     }
 }

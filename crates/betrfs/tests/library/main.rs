@@ -5,6 +5,7 @@ mod above;
 mod access;
 mod attributes;
 mod bounds;
+mod check_in_use;
 mod check_of_damage;
 mod clones;
 mod contents;

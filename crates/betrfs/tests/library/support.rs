@@ -1,6 +1,6 @@
 //! A volume in memory, for the tests of the library.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -153,4 +153,13 @@ pub fn assert_sound(volume: &Volume) {
 pub fn queries(volume: &Volume, kind: OpKind) -> u64 {
     let count = volume.counters().of(kind);
     count.queries + count.scans
+}
+
+/// Tells other threads to end, also by a panic: their scope waits for them.
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }

@@ -35,7 +35,7 @@ impl Check<'_> {
             for unreadable in passed.drain(..) {
                 lacks |= self.lost_blocks(at, record, &mut expected, unreadable);
             }
-            let Some((block_key, block)) = next else { break };
+            let Some((block_key, block)) = next.filter(|_| self.may_go_on()) else { break };
             let Some((_, DataTag::Block(number))) = key::split_data(block_key) else {
                 self.problem(block_key, "it is no key of a block");
                 continue;
@@ -138,6 +138,8 @@ impl Check<'_> {
             }
             let belongs = match (tag, &owner.1) {
                 (DataTag::Block(_), _) if self.orphans.contains(own) => true,
+                // Of a linked file's copy that got no name.
+                (DataTag::Xattr(_), None) if self.orphans.contains(own) => key::object_id(own).is_some(),
                 (DataTag::Block(_), Some(record)) => record.file_type == FileType::Regular,
                 (DataTag::Xattr(name), Some(record)) => record
                     .xattrs

@@ -16,6 +16,9 @@ use crate::types::FileType;
 
 /// Number of directories named whose entries could not be counted.
 const NAMED_MAX: usize = 10;
+/// Number of directories counted at the same time, and of linked files: what is beyond is not counted.
+const DIRS_MAX: usize = 250_000;
+const LINKS_MAX: usize = 1_000_000;
 /// Number of linked files with losses whose names are looked for.
 const WANTED_MAX: usize = 10_000;
 /// Number of names reported for each of them.
@@ -46,6 +49,9 @@ pub(super) struct Unchecked {
     dirs: Vec<String>,
     dirs_more: u64,
     pub linked_files: u64,
+    /// Directories and linked files that were not counted, because they are many.
+    dirs_uncounted: u64,
+    links_uncounted: u64,
     pub blocks: u64,
     pub owners: u64,
     pub links: bool,
@@ -69,6 +75,13 @@ impl Unchecked {
             note(format!(
                 "whether {} files with several names have as many as they count, because not all names can be read",
                 self.linked_files
+            ));
+        }
+        if self.dirs_uncounted + self.links_uncounted > 0 {
+            note(format!(
+                "the counts of names in {} directories and of {} files with several names, because they are too many \
+                 to be remembered",
+                self.dirs_uncounted, self.links_uncounted
             ));
         }
         if self.blocks > 0 {
@@ -129,7 +142,11 @@ impl Check<'_> {
                     Some(Stored::Inode(record)) if !record.is_dir() => {
                         let (file_type, ino) = (record.file_type, record.id);
                         let count = LinkCount { file_type, ino, nlink: u64::from(record.nlink), found: 0 };
-                        self.links.insert(oid, count);
+                        if self.links.len() < LINKS_MAX {
+                            self.links.insert(oid, count);
+                        } else {
+                            self.unchecked.links_uncounted += 1;
+                        }
                         self.inode(at, &record, None);
                     }
                     Some(_) => self.problem(at, "it is not the record of a file"),
@@ -164,7 +181,15 @@ impl Check<'_> {
     pub(super) fn names(&mut self) {
         for bounds in key::names() {
             let mut pairs = self.op.scan(META, bounds);
+            // The entries of a directory come one after the other.
+            let mut dir_path = Vec::new();
             while let Some((at, bytes)) = self.next(META, &mut pairs) {
+                if let Some((path, _)) = key::split_entry(at)
+                    && path != dir_path
+                {
+                    self.leave_dir(&dir_path);
+                    dir_path = path.to_vec();
+                }
                 self.name(at, bytes);
             }
         }
@@ -185,6 +210,7 @@ impl Check<'_> {
                 dir.entries_found += 1;
                 dir.subdirs_found += u64::from(is_dir);
             }
+            None if self.unchecked.dirs_uncounted > 0 => {}
             None => {
                 let own = key::own(dir_path);
                 if !self.is_lost(META, &own, Lost::Name { own: &own }) {
@@ -206,6 +232,7 @@ impl Check<'_> {
         self.redirects += 1;
         self.has_name(redirect.oid, at);
         match self.links.get_mut(&redirect.oid) {
+            None if self.unchecked.links_uncounted > 0 => {}
             None => {
                 // The record is unreadable: this is the file's known name.
                 if !self.is_lost(META, &key::object(redirect.oid), Lost::Name { own: at }) {
@@ -231,7 +258,11 @@ impl Check<'_> {
         if let Some(path) = path {
             let (entries, subdirs) = (record.entries, record.subdirs);
             let snapshots = u64::from(record.snapshots);
-            self.dirs.insert(path, DirCount { entries, subdirs, snapshots, ..DirCount::default() });
+            if self.dirs.len() < DIRS_MAX {
+                self.dirs.insert(path, DirCount { entries, subdirs, snapshots, ..DirCount::default() });
+            } else {
+                self.unchecked.dirs_uncounted += 1;
+            }
         } else if key::object_id(at).is_none() && record.nlink != 1 {
             self.problem(at, &format!("it has one name, but counts {}", record.nlink));
         }
@@ -247,29 +278,44 @@ impl Check<'_> {
     /// Checks that each directory has as many entries as it counts.
     pub(super) fn counts(&mut self) {
         for (path, dir) in core::mem::take(&mut self.dirs) {
-            let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
-            let may_be_more = found.0 <= counted.0 && found.1 <= counted.1;
-            if counted == found {
-            } else if may_be_more && self.gaps.touch(META, &key::entries(&path)) {
-                let unchecked = &mut self.unchecked;
-                if unchecked.dirs.len() < NAMED_MAX {
-                    let shown = key::describe(&key::own(&path));
-                    unchecked.dirs.push(format!("{shown} ({} of {} could)", found.0, counted.0));
-                } else {
-                    unchecked.dirs_more += 1;
-                }
+            self.count(&path, &dir);
+        }
+    }
+
+    /// Counts a directory of which all entries were seen, if many are remembered.
+    fn leave_dir(&mut self, path: &[u8]) {
+        // Its snapshots come later.
+        if self.dirs.len() >= DIRS_MAX / 2
+            && self.dirs.get(path).is_some_and(|dir| dir.snapshots == 0)
+            && let Some((path, dir)) = self.dirs.remove_entry(path)
+        {
+            self.count(&path, &dir);
+        }
+    }
+
+    fn count(&mut self, path: &[u8], dir: &DirCount) {
+        let (counted, found) = ((dir.entries, dir.subdirs), (dir.entries_found, dir.subdirs_found));
+        let may_be_more = found.0 <= counted.0 && found.1 <= counted.1;
+        if counted == found {
+        } else if may_be_more && self.gaps.touch(META, &key::entries(path)) {
+            let unchecked = &mut self.unchecked;
+            if unchecked.dirs.len() < NAMED_MAX {
+                let shown = key::describe(&key::own(path));
+                unchecked.dirs.push(format!("{shown} ({} of {} could)", found.0, counted.0));
             } else {
-                let why = format!(
-                    "it counts {} entries, {} of them directories, but has {} and {}",
-                    counted.0, counted.1, found.0, found.1
-                );
-                self.problem(&key::own(&path), &why);
+                unchecked.dirs_more += 1;
             }
-            // A copied directory counts the snapshots of its source.
-            if dir.snapshots < dir.snapshots_found {
-                let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
-                self.problem(&key::own(&path), &why);
-            }
+        } else {
+            let why = format!(
+                "it counts {} entries, {} of them directories, but has {} and {}",
+                counted.0, counted.1, found.0, found.1
+            );
+            self.problem(&key::own(path), &why);
+        }
+        // A copied directory counts the snapshots of its source.
+        if dir.snapshots < dir.snapshots_found {
+            let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
+            self.problem(&key::own(path), &why);
         }
     }
 

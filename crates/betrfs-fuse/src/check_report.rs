@@ -1,0 +1,60 @@
+//! The report of a check as it goes from a mount's server to the command, and to programs.
+
+use std::collections::BTreeSet;
+
+use betrfs::{Problem, Report};
+use serde::{Deserialize, Serialize};
+
+/// A problem that a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckProblem {
+    /// The kind of problem, by a name that does not change.
+    pub code: String,
+    /// The damaged structure.
+    pub place: Option<String>,
+    /// Where it begins on the device, in bytes.
+    pub offset: Option<u64>,
+    /// The paths of the first files with it.
+    pub files: Vec<String>,
+    /// A sentence.
+    pub what: String,
+}
+
+/// The result of a check, without the reason why a volume cannot be opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// The first problems.
+    pub problems: Vec<CheckProblem>,
+    /// Number of problems beyond those.
+    pub problems_more: u64,
+    /// Sentences that are not about problems: checks that could not be made, and why.
+    pub notes: Vec<String>,
+    /// The paths of files and directories with a problem or an unreadable part.
+    pub files: BTreeSet<String>,
+    /// Number of files beyond those, at most.
+    pub files_more: u64,
+}
+
+impl CheckReport {
+    /// The number of problems.
+    pub fn found(&self) -> u64 {
+        self.problems.len() as u64 + self.problems_more
+    }
+}
+
+impl From<Problem> for CheckProblem {
+    fn from(problem: Problem) -> CheckProblem {
+        let Problem { code, place, files, what, .. } = problem;
+        let offset = place.as_ref().and_then(|place| place.offset());
+        let place = place.map(|place| place.name().to_owned());
+        CheckProblem { code: code.to_owned(), place, offset, files, what }
+    }
+}
+
+impl From<Report> for CheckReport {
+    fn from(report: Report) -> CheckReport {
+        let Report { problems, problems_more, notes, files, files_more, .. } = report;
+        let problems = problems.into_iter().map(CheckProblem::from).collect();
+        CheckReport { problems, problems_more, notes, files, files_more }
+    }
+}
