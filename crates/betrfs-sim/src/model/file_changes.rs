@@ -123,12 +123,12 @@ impl State {
         let may_share = from_offset == to_offset && from != to && len >= SHARED_BYTES_MIN;
         if may_share && from_offset.is_multiple_of(BLOCK) {
             check_file(self.object(from))?;
-            let or = self.check_write(to, Some(to_offset), &[0])?;
             let (source, size) = (self.contents(from)?, self.object(to).size());
             let wanted = to_offset + len;
             let is_whole = wanted >= source.size() && size <= source.size();
             let end = if is_whole { source.size() } else { wanted.min(source.size()) / BLOCK * BLOCK };
             if end.saturating_sub(to_offset) >= SHARED_BYTES_MIN {
+                let or = self.check_write(to, Some(to_offset), &[0])?;
                 let object = self.change(to);
                 if let Body::File(contents) = &mut object.body {
                     contents.share(&source, to_offset, end);
