@@ -104,7 +104,7 @@ fn each_byte_is_written_once_and_none_to_the_log() {
     let (cost, after) = (device.counts().since(&before.0), env.stats());
     let bytes = ingested.pair_bytes;
     assert_eq!((ingested.pairs, bytes), (100_000, 100_000 * (4 + VALUE_BYTES as u64)));
-    let stored = env.usage(D, &Cut::LOW, &Cut::HIGH).unwrap().stored_bytes;
+    let stored = env.view().usage(D, &Cut::LOW, &Cut::HIGH).unwrap().stored_bytes;
     assert!(
         stored > bytes && stored < bytes / 5 * 6,
         "17 bytes for each pair, and the rest of last blocks: {stored}"
