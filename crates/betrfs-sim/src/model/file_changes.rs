@@ -39,9 +39,15 @@ impl State {
         if data.is_empty() {
             return Ok(Vec::new());
         }
-        let is_before_end = offset.is_some_and(|offset| offset < object.size());
-        refuse_if(if is_before_end { object.is_protected() } else { object.is_immutable() }, Why::Protected)?;
+        self.check_unprotected(id, offset)?;
         self.check_frozen(id)
+    }
+
+    /// Refuses changes that a file's flags forbid.
+    fn check_unprotected(&self, id: ObjectId, offset: Option<u64>) -> Result<(), Refusal> {
+        let object = self.object(id);
+        let is_before_end = offset.is_some_and(|offset| offset < object.size());
+        refuse_if(if is_before_end { object.is_protected() } else { object.is_immutable() }, Why::Protected)
     }
 
     /// Refuses changes in a snapshot. Of a file whose snapshot was removed it is open whether it can be
@@ -123,12 +129,14 @@ impl State {
         let may_share = from_offset == to_offset && from != to && len >= SHARED_BYTES_MIN;
         if may_share && from_offset.is_multiple_of(BLOCK) {
             check_file(self.object(from))?;
+            check_file(self.object(to))?;
+            self.check_unprotected(to, Some(to_offset))?;
             let (source, size) = (self.contents(from)?, self.object(to).size());
             let wanted = to_offset + len;
             let is_whole = wanted >= source.size() && size <= source.size();
             let end = if is_whole { source.size() } else { wanted.min(source.size()) / BLOCK * BLOCK };
             if end.saturating_sub(to_offset) >= SHARED_BYTES_MIN {
-                let or = self.check_write(to, Some(to_offset), &[0])?;
+                let or = self.check_frozen(to)?;
                 let object = self.change(to);
                 if let Body::File(contents) = &mut object.body {
                     contents.share(&source, to_offset, end);
