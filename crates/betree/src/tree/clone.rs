@@ -105,7 +105,8 @@ impl Tree<'_> {
     ) -> Result<TreeChange> {
         if planted::is(Bug::ChangesMadeOneByOne) && changes.len() > 1 {
             for change in changes.chunks(1) {
-                self.install_ranges(&mut self.views.lock(), self.change_ranges(change, key_bytes_max)?);
+                let change = self.change_ranges(change, key_bytes_max)?;
+                self.install_ranges(&mut self.views.lock(), change);
             }
             return Ok(TreeChange::default());
         }
