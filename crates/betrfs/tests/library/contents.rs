@@ -2,6 +2,8 @@
 
 use crate::support::*;
 use betree::{Batch, DictId};
+use betree_platform::DeviceOp;
+use betree_sim::{EIO, Fault};
 use betrfs::{Error, FILE_BYTES_MAX, FallocateMode, InodeId, SeekWhat, SetAttr, Volume};
 
 fn truncate(volume: &Volume, node: InodeId, size: u64) {
@@ -180,6 +182,40 @@ fn a_copy_that_extends_its_source_ends_where_the_source_ended() {
     assert_eq!(volume.copy_range(large, 0, large, 2 << 20, 64 << 20), Err(overlap()));
     assert_eq!(volume.copy_range(large, 0, large, 64 << 20, 64 << 20), Ok(2 << 20));
     assert_eq!(volume.copy_range(large, 66 << 20, large, 0, 10), Ok(0));
+}
+
+/// Whichever read of the device fails, the result says what was copied.
+#[test]
+fn a_copy_whose_later_piece_fails_returns_what_it_has_copied() {
+    const BYTES: u64 = 1 << 20;
+    let disk = Disk::new();
+    let volume = disk.open();
+    let from = mkfile(&volume, ROOT, "from").node;
+    let data: Vec<u8> = (0..BYTES).map(|i| seeded::mix(i) as u8).collect();
+    volume.write(from, 0, &data).unwrap();
+    volume.close().unwrap();
+    let mut partial = 0;
+    for at_call in 1.. {
+        // Opened anew, so that nothing of the source is in memory.
+        let volume = disk.open();
+        let from = volume.resolve(b"/from").unwrap().node;
+        let to = mkfile(&volume, ROOT, &format!("to{at_call}")).node;
+        let fault = Fault { at_call, op: Some(DeviceOp::Read), errno: EIO, lasting: true };
+        disk.device.set_fault(Some(fault));
+        // At another offset, so that nothing is shared.
+        let copied = volume.copy_range(from, 0, to, 1, BYTES);
+        disk.device.set_fault(None);
+        let size = volume.getattr(to).unwrap().size;
+        match copied {
+            Ok(BYTES) => break,
+            Ok(copied) => {
+                assert_eq!(size, copied + 1, "read {at_call}");
+                partial += 1;
+            }
+            Err(_) => assert_eq!(size, 0, "read {at_call}"),
+        }
+    }
+    assert!(partial > 0, "no copy stopped early");
 }
 
 fn overlap() -> Error {
