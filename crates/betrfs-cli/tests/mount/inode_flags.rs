@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::mm::{MsyncFlags, msync};
 
 use crate::attributes::{as_nobody, open_to_all};
 use crate::mapping::Mapping;
@@ -221,9 +220,7 @@ fn what_was_written_to_a_mapping_before_is_kept_and_what_comes_after_is_not() {
         let is_refused = || {
             byte += 1;
             mapping[60_000] = byte;
-            let start = std::ptr::from_mut(&mut *mapping).cast();
-            // SAFETY: it is the mapping's first byte, which begins a page.
-            let written = unsafe { msync(start, 100_000, MsyncFlags::SYNC) };
+            let written = mapping.sync();
             if written.is_ok() {
                 expected[60_000] = byte;
             }

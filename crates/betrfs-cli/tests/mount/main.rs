@@ -30,4 +30,5 @@ mod request_costs;
 mod restricted_server;
 mod snapshots;
 mod space;
+mod suspended;
 mod xattrs;

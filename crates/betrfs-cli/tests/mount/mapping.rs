@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::{Deref, DerefMut};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
 /// A shared mapping of a file's first bytes, until it is dropped.
 pub struct Mapping(&'static mut [u8]);
@@ -23,6 +23,12 @@ impl Mapping {
             let start = mmap(std::ptr::null_mut(), len, protection, flags, file, 0)?;
             Ok(Mapping(std::slice::from_raw_parts_mut(start.cast(), len)))
         }
+    }
+
+    /// Has what was written to it made durable, by msync(2).
+    pub fn sync(&mut self) -> rustix::io::Result<()> {
+        // SAFETY: it is the mapping's first byte, which begins a page.
+        unsafe { msync(self.0.as_mut_ptr().cast(), self.0.len(), MsyncFlags::SYNC) }
     }
 }
 

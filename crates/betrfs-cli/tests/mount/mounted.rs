@@ -229,7 +229,7 @@ fn detach(dir: &Path) {
 }
 
 /// Ends the process if the sender still lives after the time a test may take.
-fn watch(dir: PathBuf, time_max: Duration) -> Sender<()> {
+pub fn watch(dir: PathBuf, time_max: Duration) -> Sender<()> {
     let (alive, ended) = mpsc::channel();
     thread::spawn(move || {
         if ended.recv_timeout(time_max) == Err(RecvTimeoutError::Timeout) {

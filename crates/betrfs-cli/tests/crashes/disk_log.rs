@@ -1,0 +1,76 @@
+//! The calls that a disk got, in order, and the disks that a power cut leaves.
+
+use betree_platform::Device;
+use betree_sim::SimDisk;
+
+/// A call, or a note of the program between two calls.
+pub enum Event {
+    /// A write of whole blocks at an offset in bytes.
+    Write(u64, Vec<u8>),
+    /// A discard of `len` bytes at `offset`.
+    Discard { offset: u64, len: u64 },
+    /// A sync. All writes before it had been answered.
+    Sync,
+    /// A note.
+    Note(Note),
+}
+
+/// What the program knows at a moment. States are counted from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub enum Note {
+    /// The next call of the program may lead to any state up to this one.
+    Begins(usize),
+    /// The program was told that this state is durable.
+    IsDurable(usize),
+    /// What follows is not compared: no state is known.
+    Unknown,
+}
+
+/// A moment at which the power may be cut.
+pub struct Cut<'a> {
+    /// The number of events before it.
+    pub at: usize,
+    /// The disk at that moment.
+    pub disk: &'a SimDisk,
+    /// Whether some writes are not synced.
+    pub is_pending: bool,
+    /// The last state of which the program was told that it is durable.
+    pub durable: usize,
+    /// The last state that the program may have reached.
+    pub begun: usize,
+}
+
+/// A disk's beginning and its calls.
+pub struct DiskLog {
+    /// The disk before the first call.
+    pub base: SimDisk,
+    /// The calls and notes.
+    pub events: Vec<Event>,
+}
+
+impl DiskLog {
+    /// Passes each moment behind a call to `visit`, as far as states are known there.
+    pub fn replay(&self, mut visit: impl FnMut(&Cut<'_>)) {
+        let disk = self.base.crash(0);
+        let (mut durable, mut begun, mut is_known) = (0, 0, false);
+        for (at, event) in self.events.iter().enumerate() {
+            match event {
+                Event::Write(offset, bytes) => disk.write_at(*offset, bytes).unwrap(),
+                Event::Discard { offset, len } => disk.discard(*offset, *len).unwrap(),
+                Event::Sync => disk.sync().unwrap(),
+                Event::Note(note) => {
+                    match *note {
+                        Note::Begins(state) => (begun, is_known) = (state, true),
+                        Note::IsDurable(state) => durable = state,
+                        Note::Unknown => is_known = false,
+                    }
+                    continue;
+                }
+            }
+            if is_known {
+                let is_pending = !matches!(event, Event::Sync);
+                visit(&Cut { at: at + 1, disk: &disk, is_pending, durable, begun });
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A mount whose disk fails, and one whose disk lies.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use crate::bed::Bed;
+use crate::judge::{Plan, judge};
+use crate::mounted::{betrfs, ok};
+use crate::recorded_disk::Manner;
+
+fn write_durably(path: &Path) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&seeded::bytes(1, 0, 5000))?;
+    file.sync_all()
+}
+
+fn errno<T>(result: io::Result<T>) -> Option<Errno> {
+    result.err().and_then(|error| error.raw_os_error()).map(Errno::from_raw_os_error)
+}
+
+fn state(bed: &Bed) -> serde_json::Value {
+    let output = betrfs().arg("stats").arg(&bed.dir).args(["--format", "json"]).output().unwrap();
+    ok(&output);
+    serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["state"].clone()
+}
+
+/// After a write or a sync that failed, what is on the disk is not known.
+#[test]
+fn after_a_failed_write_or_sync_changes_are_refused_until_the_next_mount_and_nothing_durable_is_lost() {
+    for manner in [Manner::FailsWrites, Manner::FailsSyncs] {
+        let bed = Bed::new();
+        write_durably(&bed.path("durable")).unwrap();
+        bed.disk.set_manner(manner);
+        assert_eq!(errno(write_durably(&bed.path("failed"))), Some(Errno::IO), "{manner:?}");
+        assert_eq!(state(&bed)["is"], "read-only", "{manner:?}: {}", state(&bed));
+        assert_eq!(errno(File::create(bed.path("later"))), Some(Errno::ROFS), "{manner:?}");
+        assert_eq!(errno(fs::rename(bed.path("durable"), bed.path("moved"))), Some(Errno::ROFS));
+        assert!(fs::read(bed.path("durable")).unwrap() == seeded::bytes(1, 0, 5000), "reading goes on");
+        // A disk that works again is not believed before the volume is opened anew.
+        bed.disk.set_manner(Manner::Honest);
+        assert_eq!(errno(write_durably(&bed.path("later"))), Some(Errno::ROFS), "{manner:?}");
+        // It says that the volume was not closed cleanly.
+        let _ = betrfs().arg("umount").arg(&bed.dir).output().unwrap();
+        bed.mount();
+        assert!(fs::read(bed.path("durable")).unwrap() == seeded::bytes(1, 0, 5000), "{manner:?}");
+        write_durably(&bed.path("again")).unwrap();
+        ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
+        ok(&betrfs().arg("check").arg(bed.disk.file()).output().unwrap());
+    }
+}
+
+#[test]
+fn a_read_that_fails_is_an_error_of_its_caller_alone() {
+    let bed = Bed::new();
+    let contents = seeded::bytes(1, 0, 300_000);
+    fs::write(bed.path("f"), &contents).unwrap();
+    ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
+    bed.mount();
+    bed.disk.set_manner(Manner::FailsReads);
+    assert_eq!(errno(fs::read(bed.path("f"))), Some(Errno::IO));
+    assert_eq!(state(&bed)["is"], "writable", "{}", state(&bed));
+    write_durably(&bed.path("other")).unwrap();
+    bed.disk.set_manner(Manner::Honest);
+    assert!(fs::read(bed.path("f")).unwrap() == contents);
+    ok(&betrfs().arg("umount").arg(&bed.dir).output().unwrap());
+    ok(&betrfs().arg("check").arg(bed.disk.file()).output().unwrap());
+}
+
+/// Nothing can be promised of such a disk. The test shows that the judge of all other tests here notices
+/// what is lost.
+#[test]
+fn a_disk_that_answers_syncs_and_does_nothing_loses_what_was_acknowledged() {
+    let mut bed = Bed::new();
+    bed.syncs(|dir| write_durably(&dir.join("kept")).unwrap());
+    bed.disk.set_manner(Manner::LiesAboutSyncs);
+    for file in 0..5 {
+        bed.syncs(|dir| write_durably(&dir.join(format!("f{file}"))).unwrap());
+    }
+    let (log, states) = bed.end();
+    let told = judge(&log, &states, Plan { every: 1, fates: 6 }).unwrap_err();
+    // Changes that are gone, or a log with a gap.
+    assert!(told.contains("none of the states") || told.contains("is not there"), "{told}");
+}
