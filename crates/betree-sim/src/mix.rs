@@ -17,6 +17,8 @@ pub struct Mix {
     pub sync: usize,
     /// [`Step::Checkpoint`](crate::Step::Checkpoint)
     pub checkpoint: usize,
+    /// [`Step::Backup`](crate::Step::Backup)
+    pub backup: usize,
     /// The steps on views.
     pub views: usize,
     /// The steps on transactions.
@@ -40,6 +42,7 @@ impl Mix {
         ingest: 0,
         sync: 3,
         checkpoint: 3,
+        backup: 0,
         views: 0,
         transactions: 0,
         pump: 12,
@@ -55,6 +58,8 @@ impl Mix {
     /// For ingests, beside views and transactions.
     pub const INGESTS: Mix =
         Mix { commit: 25, ingest: 15, transactions: 40, views: 15, get: 1, walk: 1, ..Mix::LAWS };
+    /// For backups: much is written between their pieces.
+    pub const BACKUPS: Mix = Mix { commit: 45, backup: 25, views: 5, pump: 16, checkpoint: 6, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
@@ -63,6 +68,7 @@ impl Mix {
         ingest: 0,
         sync: 14,
         checkpoint: 8,
+        backup: 0,
         views: 0,
         transactions: 0,
         pump: 13,
@@ -83,6 +89,7 @@ impl Mix {
         ingest: 0,
         sync: 30,
         checkpoint: 0,
+        backup: 0,
         views: 0,
         transactions: 0,
         pump: 0,
@@ -100,6 +107,7 @@ impl Mix {
             (self.ingest, Kind::Ingest),
             (self.sync, Kind::Sync),
             (self.checkpoint, Kind::Checkpoint),
+            (self.backup, Kind::Backup),
             (self.views, Kind::Views),
             (self.transactions, Kind::Transactions),
             (self.pump, Kind::Pump),
@@ -127,6 +135,7 @@ pub(crate) enum Kind {
     Ingest,
     Sync,
     Checkpoint,
+    Backup,
     Views,
     Transactions,
     Pump,

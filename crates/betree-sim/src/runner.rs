@@ -1,5 +1,6 @@
 //! Takes steps on an environment, and compares its answers with the model.
 
+mod backup;
 mod ingest;
 
 use std::ops::ControlFlow;
@@ -13,6 +14,7 @@ use crate::history::History;
 use crate::model::{AppendCapped, Edit, ModelEnv, batch_of, show, show_pair};
 use crate::step::{Move, Setup, Step, TRANSACTIONS_MAX, VIEWS_MAX};
 use crate::transactions::ModelTransaction;
+use backup::BackupUnderWay;
 
 /// The most pieces of background work in a row: more count as an endless loop.
 const PUMPS_MAX: usize = 100_000;
@@ -32,6 +34,9 @@ pub struct Runner {
     views: Vec<(View, ModelEnv)>,
     /// The transactions, each with whether others have committed since.
     transactions: Vec<(ModelTransaction, bool)>,
+    backup: Option<BackupUnderWay>,
+    /// The number of complete backups.
+    backups: usize,
 }
 
 /// Makes the empty volume of a setup.
@@ -79,6 +84,8 @@ impl Runner {
             history: History::of(found),
             views: Vec::new(),
             transactions: Vec::new(),
+            backup: None,
+            backups: 0,
         })
     }
 
@@ -132,6 +139,7 @@ impl Runner {
                 self.history.synced();
                 Ok(())
             }
+            Step::Backup(pieces) => self.back_up(*pieces),
             Step::BeginView => {
                 if self.views.len() < VIEWS_MAX {
                     let view = self.env()?.view();
@@ -253,12 +261,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Compares all views with what they began with, and ends them. Drops all transactions.
+    /// Compares all views with what they began with, and ends them. Drops all transactions and the backup.
     ///
     /// # Errors
     /// The engine's, or the first difference.
     pub fn end_views(&mut self) -> Result<(), Failure> {
         self.transactions.clear();
+        self.backup = None;
         self.views.iter().try_for_each(|seen| self.compare_view(seen))?;
         self.views.clear();
         Ok(())
@@ -424,6 +433,7 @@ impl Runner {
     fn abandon(&mut self) {
         self.transactions.clear();
         self.views.clear();
+        self.backup = None;
         if let Some(env) = self.env.take() {
             env.abandon();
         }

@@ -98,6 +98,8 @@ pub enum Step {
     Sync,
     /// Writes a checkpoint.
     Checkpoint,
+    /// Reads a number of pieces of a backup, which is begun if there is none.
+    Backup(usize),
     /// Begins a view.
     BeginView,
     /// Ends one of the views, by a number.
@@ -192,6 +194,7 @@ impl Generator {
             Kind::Ingest => self.ingest(),
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
+            Kind::Backup => Step::Backup(self.rng.between(1, 30)),
             Kind::Views => self.views(),
             Kind::Transactions => self.transactions(),
             Kind::Pump => Step::Pump(self.rng.between(1, 8)),

@@ -68,6 +68,8 @@ const OF_TRANSACTIONS: [Bug; 7] = [
 const OF_INGESTS: [Bug; 3] =
     [Bug::IngestsMissedByTransactions, Bug::IngestOverLaterChanges, Bug::IngestedNodesNamedUnwritten];
 
+const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
+
 /// Bugs that few histories meet, each with the seed of one that does.
 const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
@@ -94,6 +96,9 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_TRANSACTIONS {
         find_by_histories(bug, Mix::TRANSACTIONS);
+    }
+    for bug in OF_BACKUPS {
+        find_by_histories(bug, Mix::BACKUPS);
     }
     for bug in OF_INGESTS {
         find_by_histories(bug, Mix::INGESTS);

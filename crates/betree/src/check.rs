@@ -76,8 +76,8 @@ impl Env {
             if self.engine.views.lock().count() > 0 {
                 let what = "not checked: whether every block is free or in use, because views hold some";
                 tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
-            } else if self.engine.ingests.unless_any(|| self.check_space(&committed, tell)).is_none() {
-                let what = "not checked: whether every block is free or in use, because an ingest holds some";
+            } else if self.engine.unnamed.unless_any(|| self.check_space(&committed, tell)).is_none() {
+                let what = "not checked: whether every block is free or in use, because an ingest or a backup holds some";
                 tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
             }
             return Ok(());

@@ -1,6 +1,7 @@
 //! The environment: dictionaries, log and checkpoints behind one interface.
 
 mod background;
+mod backup;
 mod closing;
 mod commit;
 mod durability;
@@ -32,6 +33,7 @@ use crate::message::Msn;
 use crate::settings::DictId;
 use crate::stats::{SpaceStats, Stats};
 use crate::tree::Cursor;
+pub use backup::Backup;
 use closing::End;
 use commit::Committer;
 pub use ingest::Ingested;

@@ -135,7 +135,7 @@ mod views;
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, KeyRange, Place};
 pub use env::{
-    Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Transaction,
+    Backup, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Transaction,
     TransactionCursor, View,
 };
 pub use error::{Error, Result};

@@ -105,6 +105,8 @@ pub enum Bug {
     IngestOverLaterChanges,
     /// Nodes of an ingest are named, and not written.
     IngestedNodesNamedUnwritten,
+    /// A backup holds the node table's blocks alone.
+    BackupHoldsNoNodes,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -278,6 +278,18 @@ impl Table {
         Some(used.map(node).collect())
     }
 
+    /// The extents of the nodes in at most `most` slots from `first` on; `None` behind the last.
+    pub fn extents_in(&self, first: usize, most: usize) -> Option<Vec<Arc<Extent>>> {
+        let slots = self.slots.get(first..).filter(|slots| !slots.is_empty())?;
+        let places = slots.iter().take(most).filter_map(|slot| slot.place.as_ref());
+        Some(places.map(|place| place.extent.clone()).collect())
+    }
+
+    /// Extents that the last captured version names, and the current one does not.
+    pub fn retired(&self) -> &[Arc<Extent>] {
+        &self.retired
+    }
+
     /// Where a page was last written, if it was; `None` behind the last page.
     pub fn page(&self, index: usize) -> Option<Option<PagePlace>> {
         self.pages.get(index).cloned()

@@ -17,7 +17,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    check, clone, debug, install_helpers, kv, mkfs, mount, rm_tree, snapshot, stats, sync, umount, usage,
+    backup, check, clone, debug, install_helpers, kv, mkfs, mount, rm_tree, snapshot, stats, sync, umount,
+    usage,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -60,6 +61,7 @@ enum Command {
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
+    Backup(backup::Arguments),
     Debug(debug::Arguments),
     Clone(clone::Arguments),
     RmTree(rm_tree::Arguments),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),
+        Command::Backup(command) => backup::run(command),
         Command::Debug(command) => debug::run(command),
         Command::Clone(command) => clone::run(command),
         Command::RmTree(command) => rm_tree::run(command),

@@ -8,17 +8,21 @@
 //! The kernel reuses a device number for the next mount while the last server may still be closing its
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
-//! and with the outcome when the volume is closed and released; `check` with lines while it is checked.
+//! and with the outcome when the volume is closed and released; `check` with lines while it is checked;
+//! `backup` with the volume's blocks.
 
+mod backup;
 mod check;
 mod client;
 mod probe;
 mod server;
 mod sockets;
 mod timed;
+mod turn;
 
 use std::time::Duration;
 
+pub use backup::{BackupError, BackupPart};
 pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
 pub use probe::become_user;
@@ -37,6 +41,7 @@ const LIVE: &str = "live\n";
 const OVER: &str = "over\n";
 const STATUS: &str = "status\n";
 const CHECK: &str = "check\n";
+const BACKUP: &str = "backup\n";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";
 /// The answer to `ping`, and the first to `farewell`.

@@ -27,7 +27,9 @@ mod transport;
 mod wire;
 
 pub use check_report::{CheckProblem, CheckReport};
-pub use control::{ANSWER_TIME_MAX, CheckError, Control, Farewell, Line, Served, Unheard};
+pub use control::{
+    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, Served, Unheard,
+};
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};

@@ -12,7 +12,7 @@ use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, Worker
 use betrfs::{AccessTimes, OpenOptions, Report, Volume};
 
 use crate::closing::Closing;
-use crate::control::{Control, Served};
+use crate::control::{BackupPart, Control, Served};
 use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
@@ -309,6 +309,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
         });
         // What was read while the volume was being closed says nothing about it.
         if self.server.is_closing() { Err(closing()) } else { checked }
+    }
+
+    fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {
+        self.server.backup(take)
     }
 }
 

@@ -4,8 +4,8 @@ pub(crate) mod admission;
 pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
-pub(crate) mod ingests;
 pub(crate) mod scheduler;
+pub(crate) mod unnamed_blocks;
 pub(crate) mod view;
 
 use alloc::sync::Arc;
@@ -31,7 +31,7 @@ use crate::transaction::{Overlay, Recent};
 use crate::tree::Tree;
 use crate::views::{Moment, Seen, Views};
 use admission::{Admission, Room};
-use ingests::Ingests;
+use unnamed_blocks::UnnamedBlocks;
 
 /// Facts about the opening of a volume.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ pub(crate) struct Engine {
     /// Bounds of deleted or replaced ranges, by dictionary, whose hidden data is still to be reclaimed.
     range_bounds: Mutex<Vec<(DictId, Cut)>>,
     pub admission: Admission,
-    pub ingests: Ingests,
+    pub unnamed: UnnamedBlocks,
 }
 
 /// Counts of operations.
@@ -103,7 +103,7 @@ impl Engine {
             unbalanced: AtomicBool::new(false),
             range_bounds: Mutex::new(Vec::new()),
             admission: Admission::default(),
-            ingests: Ingests::default(),
+            unnamed: UnnamedBlocks::default(),
         }
     }
 

@@ -134,12 +134,13 @@ impl Engine {
         }
     }
 
-    /// Ends the view that began first, which holds most. `false` if no view holds any space.
+    /// Ends the view that began first, which holds most, or where no view holds any space the oldest backup
+    /// that does. `false` if there is none.
     pub fn end_oldest_view(&self) -> bool {
         if !self.dicts.iter().any(|dict| dict.state.read().history.holds_versions()) {
-            return false;
+            return self.unnamed.end_oldest_backup();
         }
-        let Some(oldest) = self.views.lock().oldest() else { return false };
+        let Some(oldest) = self.views.lock().oldest() else { return self.unnamed.end_oldest_backup() };
         // Before anything goes: whoever reads looks at it under the state's lock.
         oldest.has_ended.store(true, Ordering::Release);
         self.end_view(&oldest);

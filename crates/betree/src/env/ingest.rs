@@ -84,7 +84,7 @@ impl Env {
         let tree = self.engine.tree(dict)?;
         // Whoever changes the range from here on is noticed at the end.
         let view = View::of(self.clone(), self.engine.begin_transaction());
-        let _ingesting = self.engine.ingests.begin();
+        let _ingesting = self.engine.unnamed.begin_ingest();
         let place = |encoded| self.place_with_room(encoded);
         let memory = self.memory_apart();
         let mut builder = TreeBuilder::new(tree, &memory, &place);

@@ -1,5 +1,6 @@
 //! The commands, one in each file.
 
+pub mod backup;
 pub mod check;
 pub mod clone;
 pub mod debug;

@@ -4,6 +4,7 @@
 
 mod access;
 mod attributes;
+mod backup;
 mod block_device;
 mod block_mount;
 mod cases;

@@ -7,7 +7,6 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use super::CHECK;
 use super::client::{Line, Unheard};
 use super::server::{PATIENCE, Served};
 use super::timed::write_until;
+use super::turn::Turn;
 use crate::check_report::CheckReport;
 use crate::mount_info::MountEntry;
 use crate::sched_idle::set_sched_idle;
@@ -28,33 +28,14 @@ const LINE_BYTES_MAX: u64 = 128 << 20;
 /// The sentence of a second client.
 const BUSY: &str = "another check of this mount is running";
 
-/// Marks that a check runs, as long as it lives.
-struct Running(Arc<AtomicBool>);
-
-impl Running {
-    fn begin(is_running: &Arc<AtomicBool>) -> Option<Running> {
-        (!is_running.swap(true, Ordering::AcqRel)).then(|| Running(Arc::clone(is_running)))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
 /// Answers a client in a thread of its own, which gives way to all others.
-pub(super) fn answer(
-    mut stream: UnixStream,
-    served: &Arc<dyn Served>,
-    is_running: &Arc<AtomicBool>,
-) -> io::Result<()> {
-    let Some(running) = Running::begin(is_running) else {
+pub(super) fn answer(mut stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
+    let Some(taken) = turn.take() else {
         return write_until(&mut stream, format!("failed {BUSY}\n").as_bytes(), Instant::now() + PATIENCE);
     };
     let served = Arc::clone(served);
     thread::Builder::new().name("betrfs-check".into()).spawn(move || {
-        let _running = running;
+        let _taken = taken;
         if let Err(error) = set_sched_idle() {
             tracing::info!("a check runs with the priority of all threads: {error}");
         }

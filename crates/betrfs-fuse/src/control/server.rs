@@ -16,8 +16,10 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
 
+use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
-use super::{CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, STATUS, check, name_of};
+use super::turn::Turn;
+use super::{BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, STATUS, check, name_of};
 
 /// How long a server waits for a client's request, and for the client to read the answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,6 +41,20 @@ pub trait Served: Send + Sync {
     /// # Errors
     /// The volume's.
     fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report>;
+
+    /// Reads the volume as of one moment, until `take` breaks it off:
+    /// [`Volume::backup`](betrfs::Volume::backup).
+    ///
+    /// # Errors
+    /// The volume's.
+    fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()>;
+}
+
+/// The work that takes long, each for one client at a time.
+#[derive(Default)]
+struct Turns {
+    check: Turn,
+    backup: Turn,
 }
 
 /// The server's end.
@@ -63,7 +79,7 @@ impl Control {
             waiting: Arc::clone(&waiting),
             is_ended: Arc::clone(&is_ended),
         };
-        let is_checking = Arc::new(AtomicBool::new(false));
+        let turns = Turns::default();
         thread::Builder::new().name("betrfs-control".into()).spawn(move || {
             for stream in listener.incoming() {
                 if is_ended.load(Ordering::Acquire) {
@@ -74,7 +90,7 @@ impl Control {
                     thread::sleep(LOOK_EVERY);
                     continue;
                 };
-                if let Err(error) = answer(stream, &served, &waiting, &is_checking) {
+                if let Err(error) = answer(stream, &served, &waiting, &turns) {
                     tracing::debug!("a client of the control socket got no answer: {error}");
                 }
             }
@@ -110,7 +126,7 @@ fn answer(
     mut stream: UnixStream,
     served: &Arc<dyn Served>,
     waiting: &Mutex<Vec<UnixStream>>,
-    is_checking: &Arc<AtomicBool>,
+    turns: &Turns,
 ) -> io::Result<()> {
     let peer = socket_peercred(&stream)?.uid;
     if !peer.is_root() && peer != rustix::process::geteuid() {
@@ -120,7 +136,8 @@ fn answer(
     write_until(&mut stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
     match request(&stream)?.as_str() {
         STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
-        CHECK => check::answer(stream, served, is_checking),
+        CHECK => check::answer(stream, served, &turns.check),
+        BACKUP => backup::answer(stream, served, &turns.backup),
         PING => write_until(&mut stream, HEARD.as_bytes(), Instant::now() + PATIENCE),
         FAREWELL => {
             let mut waiting = waiting.lock();

@@ -24,6 +24,9 @@ fn mount_of(number: u32) -> MountEntry {
     }
 }
 
+/// The status of a mount whose backup ends only with its client.
+const ENDLESS: &[u8] = b"endless";
+
 /// A mount that is asked.
 struct Asked {
     status: &'static [u8],
@@ -45,6 +48,21 @@ impl Served for Asked {
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(betree::Error::Interrupted.into())
+    }
+
+    /// Two pieces, or one after the other without an end.
+    fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {
+        let mut taken = take(BackupPart::Size { volume_bytes: 1 << 20, all_bytes: 12_288 });
+        let pieces = [(4096, vec![1; 8192]), (0, vec![2; 4096])];
+        for (offset, bytes) in pieces.iter().take(if self.status == ENDLESS { 0 } else { 2 }) {
+            if taken.is_continue() {
+                taken = take(BackupPart::Piece { offset: *offset, bytes });
+            }
+        }
+        while self.status == ENDLESS && taken.is_continue() {
+            taken = take(BackupPart::Piece { offset: 0, bytes: &[0; 4096] });
+        }
+        if taken.is_break() { Err(betree::Error::Interrupted.into()) } else { Ok(()) }
     }
 }
 
@@ -154,6 +172,47 @@ fn one_client_at_a_time_has_a_check_which_ends_with_it() {
     let until = std::time::Instant::now() + ANSWER_TIME_MAX;
     while &begin().0 != b"nodes " {
         assert!(std::time::Instant::now() < until, "the first check goes on");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[test]
+fn a_backup_comes_whole_piece_by_piece_and_only_to_one_client_which_may_end_it() {
+    let mount = mount_of(8);
+    let _control = listen(&mount);
+    let mut parts = Vec::new();
+    let done = Line::open(&mount).unwrap().backup(&mount, &mut |part| {
+        parts.push(match part {
+            BackupPart::Size { volume_bytes, all_bytes } => (volume_bytes, all_bytes, Vec::new()),
+            BackupPart::Piece { offset, bytes } => (offset, bytes.len() as u64, bytes.to_vec()),
+        });
+        ControlFlow::Continue(())
+    });
+    done.unwrap();
+    assert_eq!(parts, [(1 << 20, 12_288, vec![]), (4096, 8192, vec![1; 8192]), (0, 4096, vec![2; 4096])]);
+
+    let mount = mount_of(9);
+    let _control = listen_as(&mount, 7, ENDLESS, false);
+    let mut second = None;
+    let first = Line::open(&mount).unwrap().backup(&mount, &mut |_| {
+        second = Some(Line::open(&mount).unwrap().backup(&mount, &mut |_| ControlFlow::Continue(())));
+        ControlFlow::Break(())
+    });
+    assert!(matches!(first, Err(BackupError::Stopped)), "{first:?}");
+    let second = second.unwrap().unwrap_err().to_string();
+    assert!(second.contains("another backup"), "{second}");
+    // The server finds out at its next piece.
+    let until = std::time::Instant::now() + ANSWER_TIME_MAX;
+    let begins = || {
+        let mut has_begun = false;
+        let _ = Line::open(&mount).unwrap().backup(&mount, &mut |_| {
+            has_begun = true;
+            ControlFlow::Break(())
+        });
+        has_begun
+    };
+    while !begins() {
+        assert!(std::time::Instant::now() < until, "the first backup goes on");
         std::thread::sleep(LOOK_EVERY);
     }
 }

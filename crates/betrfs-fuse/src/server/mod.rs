@@ -28,6 +28,7 @@ use rustix::io::Errno;
 pub use self::caller::Caller;
 use self::error_log::{ErrorLog, Saying};
 use crate::closing::Closing;
+use crate::control::BackupPart;
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
 use crate::status::{Identity, Status};
@@ -96,6 +97,21 @@ impl Server {
     /// The volume's.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {
         self.volume.check_in_use(progress)
+    }
+
+    /// Reads the volume as of one moment, and calls `take` with its size and each piece.
+    ///
+    /// # Errors
+    /// The volume's; [`betree::Error::Interrupted`] by `take`, or when the volume is closed.
+    pub fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {
+        let mut backup = self.volume.backup()?;
+        let (volume_bytes, all_bytes) = (backup.volume_bytes(), backup.bytes());
+        let mut taken = take(BackupPart::Size { volume_bytes, all_bytes });
+        while taken.is_continue() && !self.is_closing() {
+            let Some((offset, bytes)) = backup.next_piece()? else { return Ok(()) };
+            taken = take(BackupPart::Piece { offset, bytes });
+        }
+        Err(betree::Error::Interrupted.into())
     }
 
     /// The status that `betrfs stats` shows.

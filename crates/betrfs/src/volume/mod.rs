@@ -22,6 +22,7 @@ mod above;
 mod access_times;
 mod allocate_ahead;
 mod attributes;
+mod backup;
 mod check;
 mod clone;
 mod create;

@@ -190,6 +190,21 @@ pub(crate) fn format(disk: &Disk, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of all slots of a volume that has one state alone, `superblock`: the other pair has it under the
+/// generation before.
+///
+/// # Errors
+/// [`Error::NoMemory`], and those of encoding.
+pub(crate) fn image(superblock: &Superblock) -> Result<AlignedBuf> {
+    let newest = superblock.generation.max(1);
+    let mut image = AlignedBuf::zeroed(COUNT)?;
+    for (slot, block) in image.as_mut_slice().chunks_exact_mut(BLOCK_BYTES).enumerate() {
+        let generation = if pair_of(newest) / 2 == slot / 2 { newest } else { newest - 1 };
+        Superblock { generation, ..superblock.clone() }.encode(block)?;
+    }
+    Ok(image)
+}
+
 /// The first of the two slots of a generation.
 fn pair_of(generation: u64) -> usize {
     if generation & 1 == 0 { 0 } else { 2 }
