@@ -1,11 +1,12 @@
 //! `betrfs backup`: copies a mounted volume while it is used.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use betree_platform::Device;
+use betree_platform::{Device, DeviceError};
 use betree_std::FileDevice;
 use betrfs_fuse::{BackupError, BackupPart, Line};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -132,7 +133,7 @@ impl Copy<'_> {
                 self.bar.set_length(all_bytes);
             }
             (BackupPart::Piece { offset, bytes }, Some(device)) => {
-                device.write_at(offset, bytes).map_err(|error| self.unwritten(&error.to_string()))?;
+                device.write_at(offset, bytes).map_err(|error| self.failed(&error))?;
                 self.copied.copied_bytes += bytes.len() as u64;
                 self.bar.set_position(self.copied.copied_bytes);
             }
@@ -144,7 +145,12 @@ impl Copy<'_> {
     /// Makes it durable.
     fn finish(&self) -> Outcome {
         let Some(device) = &self.device else { return Err(self.unwritten("the server has told nothing")) };
-        device.sync().map_err(|error| self.unwritten(&error.to_string()))
+        device.sync().map_err(|error| self.failed(&error))
+    }
+
+    /// In the system's words.
+    fn failed(&self, error: &DeviceError) -> Failure {
+        self.unwritten(&io::Error::from_raw_os_error(error.errno).to_string())
     }
 
     fn unwritten(&self, why: &str) -> Failure {
