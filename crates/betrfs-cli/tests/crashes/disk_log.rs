@@ -49,26 +49,33 @@ pub struct DiskLog {
 }
 
 impl DiskLog {
-    /// Passes each moment behind a call to `visit`, as far as states are known there.
+    /// Passes each moment behind a call to `visit`, and each at which the program was told that something is
+    /// durable, as far as states are known there.
     pub fn replay(&self, mut visit: impl FnMut(&Cut<'_>)) {
         let disk = self.base.crash(0);
-        let (mut durable, mut begun, mut is_known) = (0, 0, false);
+        let (mut durable, mut begun) = (0, 0);
+        let (mut is_known, mut is_pending) = (false, false);
         for (at, event) in self.events.iter().enumerate() {
             match event {
                 Event::Write(offset, bytes) => disk.write_at(*offset, bytes).unwrap(),
                 Event::Discard { offset, len } => disk.discard(*offset, *len).unwrap(),
                 Event::Sync => disk.sync().unwrap(),
-                Event::Note(note) => {
-                    match *note {
-                        Note::Begins(state) => (begun, is_known) = (state, true),
-                        Note::IsDurable(state) => durable = state,
-                        Note::Unknown => is_known = false,
-                    }
+                Event::Note(Note::IsDurable(state)) => durable = *state,
+                Event::Note(Note::Begins(state)) => {
+                    (begun, is_known) = (*state, true);
+                    continue;
+                }
+                Event::Note(Note::Unknown) => {
+                    is_known = false;
                     continue;
                 }
             }
+            match event {
+                Event::Write(..) | Event::Discard { .. } => is_pending = true,
+                Event::Sync => is_pending = false,
+                Event::Note(_) => {}
+            }
             if is_known {
-                let is_pending = !matches!(event, Event::Sync);
                 visit(&Cut { at: at + 1, disk: &disk, is_pending, durable, begun });
             }
         }
