@@ -8,6 +8,7 @@ mod calibrate;
 mod cloner;
 mod data;
 mod durations;
+mod latency;
 mod measure;
 mod microfiles;
 mod plot;
@@ -62,14 +63,15 @@ Examples:
   betrfs-bench find,grep --rounds 5 --format json   two of them
   betrfs-bench --scale quarter                   all of them with a quarter of the data, in less than a quarter of the time
   betrfs-bench --save rounds                     all of them; run again, it resumes where it ended
+  betrfs-bench latency --peers ext4              create, read and fsync under load: p50, p99, p99.9, max
   betrfs-bench calibrate                         how the emulated disk compares with real ones
   betrfs-bench --scale tiny                      all of them, small, each result checked
   betrfs-bench plot fast.json hdd.json           all ratios, cost by size, and aging, as three pictures
   betrfs-bench kv                                the engine alone beside other key-value stores: those that
                                                  were built in, with `--features peers` all")]
 struct Arguments {
-    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `calibrate`, `plot`, or
-    /// names of workloads, separated by commas, with or without the number at their end
+    /// `list`, `all` (workloads on file systems), `kv` (those on key-value stores), `latency`, `calibrate`,
+    /// `plot`, or names of workloads, separated by commas, with or without the number at their end
     #[arg(default_value = "all")]
     what: String,
     /// For `plot`: reports, as `--format json` prints them
@@ -177,6 +179,11 @@ fn run_in(arguments: &Arguments, scratch: &Path, teardown: &Teardown) -> Result<
             teardown,
         });
     }
+    if arguments.what == latency::NAME {
+        let binary = betrfs_binary(arguments)?;
+        let parts = Parts { disk: arguments.disk, peers: &arguments.peers, binary, scratch, teardown };
+        return latency::run(&parts, scale, arguments.rounds, arguments.format);
+    }
     let tree = Tree::new(scratch, arguments.tree.as_deref(), scale)?;
     if arguments.what == "calibrate" {
         let figures = calibrate::calibrate(scratch, &tree, scale, teardown)?;
@@ -237,6 +244,7 @@ fn list(arguments: &Arguments) -> Result<()> {
         }
     }
     print(format_args!("{:<22}{}", microfiles::NAME, library_test(scale).about()))?;
+    print(format_args!("{:<22}{}", latency::NAME, latency::about(scale)))?;
     bench_kv::list(scale, &arguments.kv)
 }
 
