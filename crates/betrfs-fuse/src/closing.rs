@@ -10,16 +10,16 @@ use betree_std::{FileDevice, Workers};
 use betrfs::Volume;
 use parking_lot::Mutex;
 
-/// A volume, its device and its workers, to be closed once.
+/// A volume, with its device and its workers where it has its own, to be closed once.
 pub struct Closing {
     volume: Arc<Volume>,
-    device: Arc<FileDevice>,
+    device: Option<Arc<FileDevice>>,
     state: Mutex<State>,
     has_begun: AtomicBool,
 }
 
 enum State {
-    Open(Workers),
+    Open(Option<Workers>),
     Closed(betrfs::Result<()>),
     /// Closed, and the outcome was taken.
     Done,
@@ -28,6 +28,15 @@ enum State {
 impl Closing {
     /// For a volume on a device; `workers` are its background threads.
     pub fn new(volume: Arc<Volume>, device: Arc<FileDevice>, workers: Workers) -> Closing {
+        Closing::with(volume, Some(device), Some(workers))
+    }
+
+    /// For a volume whose device nobody else waits for, and whose background work the caller does.
+    pub fn of(volume: Arc<Volume>) -> Closing {
+        Closing::with(volume, None, None)
+    }
+
+    fn with(volume: Arc<Volume>, device: Option<Arc<FileDevice>>, workers: Option<Workers>) -> Closing {
         Closing { volume, device, state: Mutex::new(State::Open(workers)), has_begun: AtomicBool::new(false) }
     }
 
@@ -42,7 +51,7 @@ impl Closing {
         let mut state = self.state.lock();
         if let State::Open(_) = *state {
             if let State::Open(workers) = std::mem::replace(&mut *state, State::Done) {
-                workers.stop();
+                workers.into_iter().for_each(Workers::stop);
             }
             let closed = self.volume.close();
             if closed.is_err() {
@@ -52,7 +61,7 @@ impl Closing {
             // The drop of the environment must write nothing: others may have opened the volume by then.
             self.volume.env().abandon();
             // From here on others can open the volume.
-            self.device.release();
+            self.device.iter().for_each(|device| device.release());
             *state = State::Closed(closed);
         }
     }

@@ -1,7 +1,7 @@
 //! The mount: turns kernel requests into calls of the library [`betrfs`].
 //!
 //! - [`Server`] is the file-system side: one method for each request, independent of the transport;
-//! - `wire` has the bytes of the kernel's protocol, `protocol` decodes requests and encodes replies,
+//! - [`wire`] has the bytes of the kernel's protocol, [`protocol`] decodes requests and encodes replies,
 //!   `transport` carries them;
 //! - [`mount_point`] handles the directory: checks, mount(2), umount(2);
 //! - [`Control`] is the socket on which a server answers commands, and reports how its volume was closed;
@@ -19,14 +19,16 @@ mod mount;
 mod mount_info;
 pub mod mount_point;
 mod mounts_below;
-mod protocol;
+pub mod planted;
+pub mod protocol;
 mod sched_idle;
 mod server;
 mod status;
 mod transport;
-mod wire;
+pub mod wire;
 
 pub use check_report::{CheckProblem, CheckReport};
+pub use closing::Closing;
 pub use control::{
     ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, Served, Unheard,
 };
@@ -36,7 +38,7 @@ pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, s
 pub use mount::{Mount, MountError, MountOptions, open_device};
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;
-pub use server::{Answer, Caller, Server};
+pub use server::{Answer, Caller, Server, Tasks};
 pub use status::{Identity, OperationCount, Status, VolumeState};
 pub use transport::Transport;
 pub use wire::Opcode;

@@ -17,7 +17,7 @@ use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::protocol::Dispatch;
-use crate::server::Server;
+use crate::server::{ProcTasks, Server};
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
@@ -141,7 +141,8 @@ impl Mount {
         };
         let read_only = options.flags.contains(MountFlags::RDONLY);
         let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
-        let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing)));
+        let tasks = Arc::new(ProcTasks);
+        let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing), tasks));
         match connect(&options, &device, &server, platform.random_u64()) {
             Ok((connection, mount, control)) => {
                 let mount = Undone { mount, is_over: false };

@@ -7,6 +7,9 @@ use betrfs::Attr;
 use crate::model::{Body, ObjectId, ROOT, State};
 use crate::tree::{Found, FoundEntry};
 
+/// A time of creation that is not told: most replies of a mount lack it.
+pub const NOT_TOLD_NS: i64 = i64::MIN;
+
 /// The inode numbers of objects, as far as they were seen. They never change.
 #[derive(Clone, Default)]
 pub struct Inos {
@@ -170,8 +173,9 @@ pub fn compare_attr(state: &State, id: ObjectId, found: &Attr) -> Result<(), Str
     if found.blocks_512 != blocks {
         return differs("number of blocks of 512 bytes", &found.blocks_512, &blocks);
     }
+    let crtime_ns = if found.crtime_ns == NOT_TOLD_NS { NOT_TOLD_NS } else { object.crtime_ns };
     let times = (found.mtime_ns, found.ctime_ns, found.crtime_ns);
-    let right = (object.mtime_ns, object.ctime_ns, object.crtime_ns);
+    let right = (object.mtime_ns, object.ctime_ns, crtime_ns);
     if times != right {
         return differs("(mtime, ctime, crtime)", &times, &right);
     }

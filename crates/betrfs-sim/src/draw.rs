@@ -11,7 +11,7 @@ use crate::drive::Fault;
 use crate::model::{ObjectId, ROOT, Rules, State};
 use crate::op::{Data, Op, Owner};
 use crate::platform::START_NS;
-use crate::step::{Crash, Step};
+use crate::step::{Act, Crash, Step};
 use crate::swarm::{Kind, Swarm};
 
 /// Names that sort close to each other, and around the separator of keys.
@@ -68,6 +68,9 @@ impl Draw {
             Kind::Crash => Step::Crash(self.crash()),
             Kind::Fault => Step::Fault(self.fault()),
             Kind::Heal => Step::Heal,
+            Kind::Shrink => Step::Act(Act::Shrink(self.rng.next_u64())),
+            Kind::Forget => Step::Act(Act::Forget),
+            Kind::Provoke => Step::Act(Act::Provoke(self.rng.next_u64())),
             kind => Step::Op(self.likely(kind)),
         };
         match &step {

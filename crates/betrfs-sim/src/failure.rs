@@ -1,6 +1,9 @@
 //! Failures of histories.
 
 use betrfs::Error;
+use betrfs_fuse::Errno;
+
+use crate::client::Failed;
 
 /// Why a step failed.
 #[derive(Clone, Debug)]
@@ -9,6 +12,18 @@ pub enum Failure {
     Wrong(String),
     /// The library returned an error that no rule explains.
     Library(Error),
+    /// A request had an error that no rule explains.
+    Request(Errno),
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Failure {
+        match failed {
+            Failed::Library(error) => Failure::Library(error),
+            Failed::Request(errno) => Failure::Request(errno),
+            Failed::Wrong(what) => Failure::Wrong(what),
+        }
+    }
 }
 
 impl From<Error> for Failure {
@@ -22,6 +37,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Wrong(what) => f.write_str(what),
             Failure::Library(error) => write!(f, "the library failed: {error}"),
+            Failure::Request(errno) => write!(f, "a request failed: {errno}"),
         }
     }
 }

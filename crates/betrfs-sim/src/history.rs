@@ -2,6 +2,7 @@
 
 use seeded::Rng;
 
+use crate::client::By;
 use crate::draw::Draw;
 use crate::reached::Reached;
 use crate::setup::Setup;
@@ -18,6 +19,8 @@ pub enum Trials {
     Crashes,
     /// Power cuts and failing disks as well.
     Faults,
+    /// Power cuts, and operations as requests of a kernel.
+    Protocol,
 }
 
 impl Trials {
@@ -37,6 +40,8 @@ pub struct History {
     pub seed: u64,
     /// Its volume.
     pub setup: Setup,
+    /// By what its operations come to the volume.
+    pub by: By,
     /// Its steps.
     pub steps: Vec<Step>,
 }
@@ -47,9 +52,13 @@ impl History {
         let mut rng = Rng::new(seed);
         let setup = Setup::draw(&mut rng);
         let swarm = Swarm::draw(&mut rng);
-        let swarm = swarm.only(|kind| trials.includes(kind));
+        let mut swarm = swarm.only(|kind| trials.includes(kind));
+        if trials == Trials::Protocol {
+            swarm = swarm.and(Kind::Shrink, 4).and(Kind::Forget, 3).and(Kind::Provoke, 8);
+        }
         let steps = Draw::new(rng, swarm, setup.rules()).steps(steps);
-        History { seed, setup, steps }
+        let by = if trials == Trials::Protocol { By::Requests } else { By::Calls };
+        History { seed, setup, by, steps }
     }
 
     /// Takes these steps on the volume of this history; returns what was reached.
@@ -57,8 +66,8 @@ impl History {
     /// # Errors
     /// The first failure, with its step.
     pub fn run(&self, steps: &[Step]) -> Result<Reached, String> {
-        let mut world =
-            World::new(self.setup, self.seed).map_err(|failure| format!("making the volume: {failure}"))?;
+        let mut world = World::new(self.setup, self.by, self.seed)
+            .map_err(|failure| format!("making the volume: {failure}"))?;
         for (number, step) in steps.iter().enumerate() {
             world.step(step).map_err(|failure| format!("step {number}, {step}: {failure}"))?;
         }

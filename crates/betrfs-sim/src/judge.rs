@@ -159,10 +159,10 @@ impl World {
         let state = self.past.latest();
         let mut below = BTreeSet::new();
         collect(state, top, &mut below);
-        let Some(nodes) = &self.nodes else { return BTreeSet::new() };
+        let Some(client) = &self.client else { return BTreeSet::new() };
         let open = state.slots().iter().filter(|(_, held)| held.is_open && below.contains(&held.id));
         let files = open.filter(|(_, held)| state.object(held.id).file_type() == FileType::Regular);
-        files.filter_map(|(slot, _)| nodes.held.get(slot).copied()).collect()
+        files.filter_map(|(slot, _)| client.node_of(*slot)).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod at;
+pub mod client;
 pub mod compare;
 pub mod draw;
 pub mod drive;
@@ -14,11 +15,13 @@ pub mod engine;
 pub mod failure;
 pub mod history;
 mod judge;
+pub mod kernel;
 mod listing;
 mod lives;
 pub mod model;
 mod nodes;
 pub mod op;
+mod operate;
 pub mod past;
 mod perform;
 pub mod platform;

@@ -7,29 +7,30 @@ use betrfs::{Error, InodeId, Volume};
 
 use crate::compare::{Inos, difference, take_atimes};
 use crate::failure::{Failure, wrong};
-use crate::nodes::Nodes;
 use crate::past::{Oldest, Past};
 use crate::step::Crash;
 use crate::tree::{Unread, read_volume};
-use crate::world::World;
+use crate::world::{World, client_of};
 
 impl World {
     /// Closes the volume and opens it again.
     pub(crate) fn reopen(&mut self) -> Result<(), Failure> {
-        match self.volume()?.close() {
+        let Some(client) = &mut self.client else { return wrong("no volume is open") };
+        let closed = client.leave().and_then(|()| client.close());
+        match closed {
             Ok(()) => self.past.is_durable(),
-            Err(error) if self.is_of_fault(&error) && !self.disk.disk().is_cut() => return self.kill(),
-            Err(error) => return Err(error.into()),
+            Err(failed) if self.excuses(&failed) && !self.disk.disk().is_cut() => return self.kill(),
+            Err(failed) => return Err(failed.into()),
         }
-        self.nodes = None;
+        self.client = None;
         self.open_again()
     }
 
     /// Ends the program and opens the volume again. What was written to the disk is there, unless the disk
     /// has failed.
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
-        if let Some(nodes) = self.nodes.take() {
-            nodes.volume.env().abandon();
+        if let Some(client) = self.client.take() {
+            client.volume().env().abandon();
         }
         if self.disk.has_struck() {
             self.disk = Arc::new(self.disk.crash(self.platform.pass(0) as u64));
@@ -55,8 +56,8 @@ impl World {
 
     /// Opens the volume after a crash, with crashes of the recovery if there are to be any.
     pub(crate) fn recover(&mut self) -> Result<(), Failure> {
-        if let Some(nodes) = self.nodes.take() {
-            nodes.volume.env().abandon();
+        if let Some(client) = self.client.take() {
+            client.volume().env().abandon();
         }
         let Some(crash) = self.coming.take() else { return wrong("the power was cut by nobody") };
         self.disk = Arc::new(self.disk.crash(crash.seed));
@@ -105,7 +106,7 @@ impl World {
             Err(error) => return wrong(format!("the volume cannot be opened: {error}")),
         };
         let replayed = volume.env().replayed_batches();
-        self.nodes = Some(Nodes::of(volume));
+        self.client = Some(client_of(volume, self.by, &self.platform, self.seed));
         // A disk that is to fail does so later: what it holds must be seen first.
         let fault = self.disk.put_off();
         // Before anything is in memory.

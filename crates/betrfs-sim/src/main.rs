@@ -44,6 +44,9 @@ struct Subject {
     /// A volume: operations, power cuts and failing disks
     #[arg(long)]
     faults: bool,
+    /// A mount's protocol: a volume by requests as the kernel sends them, and power cuts
+    #[arg(long)]
+    protocol: bool,
     /// The dictionary engine below: laws and power cuts
     #[arg(long)]
     engine: bool,
@@ -69,10 +72,11 @@ fn main() -> ExitCode {
         (None, None, Some(_)) => arguments.from..u64::MAX,
         (None, histories, _) => arguments.from..arguments.from.saturating_add(histories.unwrap_or(1000)),
     };
-    let Subject { operations, faults, engine, .. } = arguments.subject;
-    let trials = match (operations, faults) {
-        (true, _) => Trials::Operations,
-        (_, true) => Trials::Faults,
+    let Subject { operations, faults, protocol, engine, .. } = arguments.subject;
+    let trials = match (operations, faults, protocol) {
+        (true, ..) => Trials::Operations,
+        (_, true, _) => Trials::Faults,
+        (.., true) => Trials::Protocol,
         _ => Trials::Crashes,
     };
     let begun = Instant::now();

@@ -1,11 +1,17 @@
 //! Operations on the volume, and their results.
 
 use betrfs::{
-    Attr, Entry, Error, FileType, FlagSetter, Held, InodeId, NewNode, Result, SNAPSHOTS_NAME, Usage,
+    Attr, Entry, Error, FileType, FlagSetter, Held, InodeId, NewNode, Result, SNAPSHOTS_NAME, Usage, Volume,
 };
 
+use crate::at::SlotId;
+use crate::client::{Client, Failed, Parts};
+use crate::compare::Inos;
+use crate::model::State;
 use crate::nodes::Nodes;
 use crate::op::{Op, Owner};
+use crate::reached::Reached;
+use crate::step::Act;
 
 /// The result of an operation.
 pub enum Answer {
@@ -45,12 +51,57 @@ pub struct Listed {
     pub attr: Option<Attr>,
 }
 
+impl Client for Nodes {
+    fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    fn parts(&mut self, op: &Op, _state: &State) -> Option<Parts> {
+        Some(Parts::whole(op))
+    }
+
+    fn sets_id_aside(&self) -> bool {
+        false
+    }
+
+    fn perform(&mut self, op: &Op, cookie: u64) -> std::result::Result<Answer, Failed> {
+        Ok(self.call(op, cookie)?)
+    }
+
+    fn close_slot(&mut self, slot: SlotId, is_open: bool) {
+        if let Some(node) = self.held.remove(&slot) {
+            if is_open {
+                self.volume.release_node(node);
+            }
+            self.volume.forget(node, 1);
+        }
+    }
+
+    fn node_of(&self, slot: SlotId) -> Option<InodeId> {
+        self.held.get(&slot).copied()
+    }
+
+    fn check_memory(&mut self, _state: &State, _inos: &mut Inos) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn take(&mut self, act: Act) -> std::result::Result<(), Failed> {
+        Err(Failed::Wrong(format!("the library's caller does not {act}")))
+    }
+
+    fn count(&mut self, _reached: &mut Reached) {}
+
+    fn leave(&mut self) -> std::result::Result<(), Failed> {
+        Ok(())
+    }
+
+    fn close(&mut self) -> std::result::Result<(), Failed> {
+        Ok(self.volume.close()?)
+    }
+}
+
 impl Nodes {
-    /// Does an operation; `cookie` is where a listing goes on.
-    ///
-    /// # Errors
-    /// The library's.
-    pub fn perform(&mut self, op: &Op, cookie: u64) -> Result<Answer> {
+    fn call(&mut self, op: &Op, cookie: u64) -> Result<Answer> {
         let volume = &self.volume;
         match op {
             Op::Create { at, file_type, owner, rdev } => {
@@ -179,16 +230,6 @@ impl Nodes {
             }
             Op::Fsync { at } => done(self.with(at, |node| volume.fsync(node))),
             Op::Sync => done(volume.sync()),
-        }
-    }
-
-    /// Closes a held object.
-    pub fn close(&mut self, slot: crate::at::SlotId, is_open: bool) {
-        if let Some(node) = self.held.remove(&slot) {
-            if is_open {
-                self.volume.release_node(node);
-            }
-            self.volume.forget(node, 1);
         }
     }
 

@@ -16,11 +16,34 @@ pub struct Crash {
     pub recoveries: Vec<(u64, u64)>,
 }
 
+/// What a kernel does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Forgets some of its memory; the seed decides what.
+    Shrink(u64),
+    /// Sends the FORGETs that wait.
+    Forget,
+    /// Sends a request that must be refused; the seed decides which.
+    Provoke(u64),
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Act::Shrink(seed) => write!(f, "forget some of its memory (seed {seed})"),
+            Act::Forget => f.write_str("send the forgets that wait"),
+            Act::Provoke(seed) => write!(f, "send a request that must be refused (seed {seed})"),
+        }
+    }
+}
+
 /// A step of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An operation.
     Op(Op),
+    /// What the kernel does by itself.
+    Act(Act),
     /// Pieces of background work.
     Pump(usize),
     /// A checkpoint.
@@ -48,6 +71,9 @@ impl Step {
     pub fn kind(&self) -> &'static str {
         match self {
             Step::Op(op) => op.kind(),
+            Step::Act(Act::Shrink(_)) => "shrink",
+            Step::Act(Act::Forget) => "forget",
+            Step::Act(Act::Provoke(_)) => "provoke",
             Step::Pump(_) => "background work",
             Step::Checkpoint => "checkpoint",
             Step::Wait(_) => "wait",
@@ -66,6 +92,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Op(op) => op.fmt(f),
+            Step::Act(act) => write!(f, "the kernel is to {act}"),
             Step::Pump(pieces) => write!(f, "{pieces} pieces of background work"),
             Step::Wait(ms) => write!(f, "{ms} ms pass"),
             Step::Checkpoint | Step::Check | Step::Compare | Step::Reopen | Step::Kill | Step::Heal => {

@@ -110,6 +110,12 @@ kinds! {
     Fault = 3,
     /// Makes the disk sound.
     Heal = 2,
+    /// Has the kernel forget some of its memory; only by the protocol, as the next two.
+    Shrink = 0,
+    /// Has the kernel send the FORGETs that wait.
+    Forget = 0,
+    /// Sends a request that must be refused.
+    Provoke = 0,
 }
 
 /// The kinds of steps of a history, with their weights.
@@ -123,7 +129,7 @@ impl Swarm {
     pub fn draw(rng: &mut Rng) -> Swarm {
         let out_percent = *rng.pick(&[0, 20, 40, 60]);
         let mut weights = Vec::new();
-        for (kind, usual) in Kind::ALL {
+        for (kind, usual) in Kind::ALL.into_iter().filter(|(_, usual)| *usual > 0) {
             let stays = matches!(kind, Kind::Create | Kind::Mkdir | Kind::Write);
             let skew = *rng.pick(&[1, 1, 1, 3, 10]);
             if stays || !rng.percent(out_percent) {
@@ -137,6 +143,13 @@ impl Swarm {
     #[must_use]
     pub fn only(&self, kept: impl Fn(Kind) -> bool) -> Swarm {
         Swarm { weights: self.weights.iter().copied().filter(|(kind, _)| kept(*kind)).collect() }
+    }
+
+    /// The same with another kind of this weight.
+    #[must_use]
+    pub fn and(mut self, kind: Kind, weight: usize) -> Swarm {
+        self.weights.push((kind, weight));
+        self
     }
 
     /// The next kind.
@@ -161,7 +174,7 @@ mod tests {
         let swarms: Vec<Swarm> = (0..200).map(|seed| Swarm::draw(&mut Rng::new(seed))).collect();
         let with = |kind| swarms.iter().filter(|swarm| swarm.weights.iter().any(|(k, _)| *k == kind)).count();
         assert_eq!((with(Kind::Create), with(Kind::Write)), (200, 200));
-        for (kind, _) in Kind::ALL {
+        for (kind, _) in Kind::ALL.into_iter().filter(|(_, usual)| *usual > 0) {
             assert!(with(kind) > 100, "{kind:?}");
         }
         assert!(with(Kind::Crash) < 180 && with(Kind::Clone) < 180);

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use betree::State as EnvState;
 use betree_platform::Device;
 use betrfs::Error;
+use betrfs_fuse::Errno;
 
+use crate::client::Failed;
 use crate::drive::Fault;
 use crate::failure::{Failure, wrong};
 use crate::op::{Data, Op};
@@ -45,6 +47,29 @@ impl World {
             Error::Damaged { .. } => self.is_damaged,
             _ => false,
         }
+    }
+
+    /// As [`is_of_fault`](World::is_of_fault), for an error as the client sees it.
+    pub(crate) fn excuses(&self, failed: &Failed) -> bool {
+        match failed {
+            Failed::Library(error) => self.is_of_fault(error),
+            Failed::Request(errno) => self.is_errno_of_fault(*errno),
+            Failed::Wrong(_) => false,
+        }
+    }
+
+    /// Likewise, for the failure of a step.
+    pub(crate) fn is_excused(&self, failure: &Failure) -> bool {
+        match failure {
+            Failure::Library(error) => self.is_of_fault(error),
+            Failure::Request(errno) => self.is_errno_of_fault(*errno),
+            Failure::Wrong(_) => false,
+        }
+    }
+
+    fn is_errno_of_fault(&self, errno: Errno) -> bool {
+        let is_struck = self.disk.has_struck() || self.is_damaged;
+        is_struck && matches!(errno, Errno::IO | Errno::NOSPC | Errno::ROFS)
     }
 
     /// Takes a write into the model that stopped early for a failure of the disk.
@@ -83,8 +108,8 @@ impl World {
         match self.volume()?.env().state() {
             EnvState::ReadOnly(_) if has_struck => {
                 self.reached.note("opened anew after a failure");
-                if let Some(nodes) = self.nodes.take() {
-                    nodes.volume.env().abandon();
+                if let Some(client) = self.client.take() {
+                    client.volume().env().abandon();
                 }
                 self.disk = Arc::new(self.disk.crash(self.platform.pass(0) as u64));
                 self.open_again()

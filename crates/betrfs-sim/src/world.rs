@@ -7,20 +7,20 @@ use betree_platform::Device;
 use betree_sim::SimDisk;
 use betrfs::Volume;
 
-use crate::at::{At, SlotId};
+use crate::at::SlotId;
+use crate::client::{By, Client};
 use crate::compare::{Inos, difference};
 use crate::drive::Drive;
 use crate::failure::{Failure, wrong};
+use crate::kernel::Kernel;
 use crate::listing::Listing;
-use crate::model::{Refusal, Rules, Spot, State, Why};
+use crate::model::{Rules, State};
 use crate::nodes::Nodes;
-use crate::op::Op;
 use crate::past::Past;
-use crate::perform::Answer;
 use crate::platform::{START_NS, SimPlatform};
 use crate::reached::Reached;
 use crate::setup::Setup;
-use crate::step::{Crash, Step};
+use crate::step::{Act, Crash, Step};
 use crate::tree::read_volume;
 
 /// The time between two steps.
@@ -29,14 +29,24 @@ const STEP_NS: i64 = 1_000_000;
 /// After a pause this long, names of a listing may leave memory.
 const LISTING_IDLE_MS: u32 = 600_000;
 
+/// What does the operations on an open volume.
+pub(crate) fn client_of(volume: Volume, by: By, platform: &Arc<SimPlatform>, seed: u64) -> Box<dyn Client> {
+    match by {
+        By::Calls => Box::new(Nodes::of(volume)),
+        By::Requests => Box::new(Kernel::new(Arc::new(volume), Arc::clone(platform), seed)),
+    }
+}
+
 /// A volume beside its model.
 pub struct World {
     pub(crate) setup: Setup,
     pub(crate) rules: Rules,
     pub(crate) platform: Arc<SimPlatform>,
     pub(crate) disk: Arc<Drive>,
+    pub(crate) by: By,
+    pub(crate) seed: u64,
     /// Absent once an opening has failed.
-    pub(crate) nodes: Option<Nodes>,
+    pub(crate) client: Option<Box<dyn Client>>,
     pub(crate) past: Past,
     pub(crate) inos: Inos,
     pub(crate) listings: BTreeMap<SlotId, Listing>,
@@ -51,22 +61,25 @@ pub struct World {
 }
 
 impl World {
-    /// Makes an empty volume and opens it.
+    /// Makes an empty volume and opens it, for operations by calls or by requests.
     ///
     /// # Errors
     /// The library's.
-    pub fn new(setup: Setup, seed: u64) -> Result<World, Failure> {
+    pub fn new(setup: Setup, by: By, seed: u64) -> Result<World, Failure> {
         let platform = Arc::new(SimPlatform::new(seed));
         let disk = SimDisk::new(setup.volume_bytes).which_seeks(setup.seeks);
         let disk = Arc::new(Drive::new(disk, setup.first_extent()));
         setup.format(Arc::clone(&disk) as Arc<dyn Device>, &platform)?;
         let volume = setup.open(Arc::clone(&disk) as Arc<dyn Device>, &platform)?;
+        let client = client_of(volume, by, &platform, seed);
         Ok(World {
             rules: setup.rules(),
             setup,
             platform,
             disk,
-            nodes: Some(Nodes::of(volume)),
+            by,
+            seed,
+            client: Some(client),
             past: Past::of(State::new(START_NS)),
             inos: Inos::default(),
             listings: BTreeMap::new(),
@@ -88,6 +101,7 @@ impl World {
         let now_ns = self.platform.pass(STEP_NS + self.disk.take_waited_ns());
         let done = match step {
             Step::Op(op) => self.operate(op, now_ns),
+            Step::Act(act) => self.act(*act),
             Step::Pump(pieces) => self.pump(*pieces),
             Step::Checkpoint => self.volume()?.env().checkpoint().map_err(|e| Failure::Library(e.into())),
             Step::Wait(ms) => {
@@ -103,15 +117,16 @@ impl World {
             Step::Heal => self.heal(),
         };
         self.reached.note(step.kind());
+        self.client.iter_mut().for_each(|client| client.count(&mut self.reached));
         if self.disk.disk().is_cut() {
             // Whatever the step met: from the cut on every call fails.
             return match done {
-                Ok(()) | Err(Failure::Library(_)) => self.recover(),
+                Ok(()) | Err(Failure::Library(_) | Failure::Request(_)) => self.recover(),
                 wrong => wrong,
             };
         }
         match done {
-            Err(Failure::Library(error)) if self.is_of_fault(&error) => {
+            Err(failure) if self.is_excused(&failure) => {
                 self.reached.note("failed by a fault");
                 Ok(())
             }
@@ -127,88 +142,16 @@ impl World {
     }
 
     pub(crate) fn volume(&self) -> Result<&Volume, Failure> {
-        self.nodes
+        self.client
             .as_ref()
-            .map(|nodes| &nodes.volume)
+            .map(|client| client.volume())
             .ok_or_else(|| Failure::Wrong("no volume is open".into()))
     }
 
-    /// Does an operation on both sides.
-    fn operate(&mut self, op: &Op, now_ns: i64) -> Result<(), Failure> {
-        let mut next = self.past.latest().clone();
-        let right = next.apply(op, now_ns, &self.rules);
-        let right = match right {
-            Ok(done) => Ok(done),
-            Err(Refusal::With(whys)) => Err(whys),
-            Err(Refusal::Unsaid) => {
-                self.reached.note("left out");
-                return Ok(());
-            }
-        };
-        let cookie = match op {
-            Op::ListOn { slot, .. } => self.listings.entry(*slot).or_default().cookie(),
-            _ => 0,
-        };
-        let Some(nodes) = &mut self.nodes else { return wrong("no volume is open") };
-        if let Op::Close { slot } = op
-            && let Some(held) = self.past.latest().slots().get(slot)
-        {
-            nodes.close(*slot, held.is_open);
-            self.listings.remove(slot);
-        }
-        let result = nodes.perform(op, cookie);
-        if let (Op::CopyRange { from, .. }, Err(_)) = (op, &result) {
-            self.may_have_read(from, now_ns);
-        }
-        match (result, right) {
-            (Err(error), right) if self.disk.disk().is_cut() => {
-                if let Ok(done) = right {
-                    self.past.unfinished(done.between, next);
-                }
-                Err(error.into())
-            }
-            (Ok(Answer::Written(count)), Ok(done)) if count != done.written && self.disk.disk().is_cut() => {
-                self.past.unfinished(done.between, next);
-                Ok(())
-            }
-            (Ok(Answer::Written(count)), Ok(done)) if count < done.written && self.disk.has_struck() => {
-                self.stopped_early(op, count, now_ns)
-            }
-            // Nothing was changed.
-            (Err(error), _) if self.is_of_fault(&error) => Err(error.into()),
-            (Ok(answer), Ok(done)) => {
-                if let Answer::Written(count) = answer
-                    && count != done.written
-                {
-                    return wrong(format!("it took {count} bytes, and should take {}", done.written));
-                }
-                self.past.add(done.between, next);
-                if matches!(op, Op::Fsync { .. } | Op::Sync) {
-                    self.past.is_durable();
-                }
-                self.names_may_have_changed();
-                self.judge(op, &answer).or_else(wrong)
-            }
-            (Err(error), Ok(done)) if done.or.contains(&Why::of(&error)) => Ok(()),
-            (Err(error), Err(whys)) if whys.contains(&Why::of(&error)) => {
-                self.reached.note("refused");
-                Ok(())
-            }
-            (Err(error), Err(whys)) => {
-                wrong(format!("it was refused with \"{error}\", and should be with one of {whys:?}"))
-            }
-            (Err(error), Ok(_)) => wrong(format!("it failed with \"{error}\", and should not")),
-            (Ok(_), Err(whys)) => wrong(format!("it succeeded, and should be refused with one of {whys:?}")),
-        }
-    }
-
-    /// Notes that an operation may have read an object before it failed.
-    fn may_have_read(&mut self, at: &At, now_ns: i64) {
-        let mut state = self.past.latest().clone();
-        if let Ok(Spot::Object(id)) = state.resolve(at) {
-            state.read_by_history(id, now_ns, &self.rules);
-            self.past.amend(state);
-        }
+    fn act(&mut self, act: Act) -> Result<(), Failure> {
+        let Some(client) = &mut self.client else { return wrong("no volume is open") };
+        client.take(act)?;
+        self.check_memory()
     }
 
     fn pump(&mut self, pieces: usize) -> Result<(), Failure> {

@@ -15,10 +15,11 @@ use super::convert::{
     to_statx,
 };
 use super::kernel_cache::{Pages, forget_inode};
-use super::notify::Notifier;
+use super::notify::{LateNotices, Notifier};
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
-use crate::server::{Answer, Caller, Server};
+use crate::planted::{self, Bug};
+use crate::server::{Answer, Caller, Server, Tasks};
 use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
 
 /// Files keep their pages between opens, and closing them sends no FLUSH.
@@ -48,6 +49,7 @@ struct Request<'a, 'o> {
     header: &'a InHeader,
     body: Body<'a>,
     out: &'o mut [u8],
+    tasks: &'a dyn Tasks,
 }
 
 impl Answerer for Dispatch {
@@ -58,7 +60,7 @@ impl Answerer for Dispatch {
         };
         let counters = self.server.counters();
         counters.arrived(opcode);
-        let request = Request { header, body, out };
+        let request = Request { header, body, out, tasks: self.server.tasks() };
         let answer = answering(opcode.name(), || self.compute(opcode, request));
         if answer.is_err() {
             counters.failed(opcode);
@@ -77,14 +79,22 @@ impl Dispatch {
     /// # Errors
     /// The operating system's: a thread is started.
     pub fn start(server: Arc<Server>, sink: Arc<dyn NotifySink>, minor: u32) -> io::Result<Dispatch> {
-        let notifier = Notifier::start(Arc::clone(&sink))?;
-        Ok(Dispatch {
+        let (dispatch, late) = Dispatch::new(server, sink, minor);
+        late.start()?;
+        Ok(dispatch)
+    }
+
+    /// As [`start`](Dispatch::start), with the notices that block left to the caller.
+    pub fn new(server: Arc<Server>, sink: Arc<dyn NotifySink>, minor: u32) -> (Dispatch, LateNotices) {
+        let (notifier, late) = Notifier::new(Arc::clone(&sink));
+        let dispatch = Dispatch {
             server,
             sink,
             notifier,
             past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO,
             owners_are_asked_for: minor >= wire::MINOR_OWNERS_ASKED_FOR,
-        })
+        };
+        (dispatch, late)
     }
 
     fn compute(&self, opcode: Opcode, mut r: Request<'_, '_>) -> Answer<usize> {
@@ -101,20 +111,29 @@ impl Dispatch {
                 };
                 // Node 0: the kernel remembers that the name is absent.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
-                if entry.is_none() && server.is_unfinished(node) {
+                let is_unfinished =
+                    || server.is_unfinished(node) && !planted::is(Bug::AbsentInCopyRemembered);
+                if entry.is_none() && is_unfinished() {
                     // The name may exist once the copy is filled.
                     reply.entry_valid = 0;
                 }
                 let is_above = |entry: &Entry| name == b".." && server.holds_snapshots(entry.node);
-                if name == SNAPSHOTS_NAME || entry.as_ref().is_some_and(is_above) {
+                let is_told = planted::is(Bug::SnapshotsRemembered);
+                if (name == SNAPSHOTS_NAME || entry.as_ref().is_some_and(is_above)) && !is_told {
                     // The lookup makes it, and its attributes follow its directory's.
                     (reply.entry_valid, reply.attr_valid) = (0, 0);
+                }
+                if let Some(entry) = entry.filter(|entry| entry.attr.file_type == FileType::Directory)
+                    && planted::is(Bug::LookupNotCounted)
+                {
+                    server.forget(entry.node, 1);
                 }
                 r.reply(&reply)
             }
             Opcode::Forget => {
                 let (forget, _) = r.body.split::<wire::ForgetIn>()?;
-                server.forget(node, forget.lookups);
+                let kept = u64::from(planted::is(Bug::ForgetOffByOne));
+                server.forget(node, forget.lookups.saturating_sub(kept));
                 Ok(0)
             }
             Opcode::BatchForget => {
@@ -126,18 +145,18 @@ impl Dispatch {
                 }
                 Ok(0)
             }
-            Opcode::Getattr => r.reply_attr(&server.getattr(node)?),
+            Opcode::Getattr => r.reply_attr(&server.getattr(node)?, self.attr_seconds(node)),
             Opcode::Setattr => {
                 let (set, _) = r.body.split::<wire::SetattrIn>()?;
                 if set.valid & fattr::KILL_SUIDGID != 0 {
                     self.kill_set_id(node, || false)?;
                 }
-                r.reply_attr(&server.setattr(node, &from_setattr(&set))?)
+                r.reply_attr(&server.setattr(node, &from_setattr(&set))?, self.attr_seconds(node))
             }
             Opcode::Statx => {
                 let attr = server.getattr(node)?;
                 r.reply(&wire::StatxOut {
-                    attr_valid: LIFETIME_SECONDS,
+                    attr_valid: self.attr_seconds(node),
                     stat: to_statx(&attr),
                     ..wire::StatxOut::default()
                 })
@@ -216,7 +235,9 @@ impl Dispatch {
             }
             Opcode::Write => {
                 let (write, data) = r.body.split::<wire::WriteIn>()?;
-                let data = data.get(..write.size as usize).ok_or(Errno::INVAL)?;
+                let all = data;
+                let data = all.get(..write.size as usize).ok_or(Errno::INVAL)?;
+                let data = if planted::is(Bug::WriteSizeIgnored) { all } else { data };
                 if write.write_flags & wire::WRITE_KILL_SUIDGID != 0 {
                     self.kill_set_id(node, || false)?;
                 }
@@ -233,6 +254,7 @@ impl Dispatch {
             }
             // Only kernels without FOPEN_NOFLUSH send it. Closing a file promises nothing.
             Opcode::Flush => Ok(0),
+            Opcode::Fsync if planted::is(Bug::FsyncNotDone) => Ok(0),
             Opcode::Fsync => server.fsync(node).map(|()| 0),
             Opcode::Fsyncdir => server.fsyncdir(node).map(|()| 0),
             Opcode::Syncfs => server.syncfs().map(|()| 0),
@@ -287,6 +309,13 @@ impl Dispatch {
         }
     }
 
+    /// How long the kernel may cache a node's attributes: those of the entry with a directory's snapshots
+    /// follow the directory's.
+    fn attr_seconds(&self, node: InodeId) -> u64 {
+        let follows = self.server.holds_snapshots(node) && !planted::is(Bug::SnapshotsRemembered);
+        if follows { 0 } else { LIFETIME_SECONDS }
+    }
+
     fn write(&self, node: InodeId, write: &wire::WriteIn, data: &[u8]) -> Answer<usize> {
         if write.write_flags & wire::WRITE_CACHE == 0 {
             return self.server.write(node, write.offset, data);
@@ -301,7 +330,10 @@ impl Dispatch {
 
     /// Clears the set-id bits of a file whose contents are about to change, unless they may stay.
     fn kill_set_id(&self, node: InodeId, may_stay: impl FnOnce() -> bool) -> Answer<()> {
-        if self.server.kill_set_id(node, may_stay)? {
+        if planted::is(Bug::SetIdKept) {
+            return Ok(());
+        }
+        if self.server.kill_set_id(node, may_stay)? && !planted::is(Bug::SetIdNotTold) {
             forget_inode(&*self.sink, node.0, Pages::None);
         }
         Ok(())
@@ -311,6 +343,9 @@ impl Dispatch {
     /// so that the caller sees the new counts of names; listings of removed directories may follow later,
     /// with pages to write back.
     fn tell_removed(&self, nodes: Vec<InodeId>) -> Answer<()> {
+        if planted::is(Bug::RemovalNotTold) {
+            return Ok(());
+        }
         nodes.iter().for_each(|node| forget_inode(&*self.sink, node.0, Pages::None));
         self.notifier.write_back(nodes, Arc::default())
     }
@@ -331,24 +366,33 @@ impl Dispatch {
         let (read, _) = r.body.split::<wire::ReadIn>()?;
         let room = r.out.get_mut(..read.size as usize).ok_or(Errno::INVAL)?;
         let mut listing = Listing::new(room);
+        let mut without_room = None;
         self.server.readdir(dir, read.offset, plus.then_some(r.header.pid), &mut |found| {
             // An entry without its object has zeros here: the kernel then learns the name alone.
             let entry = plus.then(|| found.entry.as_ref().map_or_else(wire::EntryOut::default, to_entry));
             let kind = to_dirent_kind(found.file_type);
             let dirent = wire::Dirent { ino: found.ino, cookie: found.cookie, name_len: 0, kind };
-            listing.add(entry.as_ref(), dirent, found.name)
+            let has_room = listing.add(entry.as_ref(), dirent, found.name);
+            if !has_room && planted::is(Bug::ListedWithoutRoom) && found.entry.is_some() {
+                without_room = Some(found.name.to_vec());
+            }
+            has_room
         })?;
-        Ok(listing.len())
+        if let Some(name) = without_room {
+            self.server.lookup(dir, &name, 0)?;
+        }
+        Ok(listing.bytes())
     }
 }
 
-impl Request<'_, '_> {
-    fn caller(&self) -> Caller {
-        Caller { uid: self.header.uid, gid: self.header.gid, task: self.header.pid }
+impl<'a> Request<'a, '_> {
+    fn caller(&self) -> Caller<'a> {
+        let InHeader { uid, gid, pid, .. } = *self.header;
+        Caller { uid, gid, task: pid, tasks: self.tasks }
     }
 
     fn new_node(&self, file_type: FileType, mode: u32, rdev: u32) -> NewNode {
-        let Caller { uid, gid, .. } = self.caller();
+        let InHeader { uid, gid, .. } = *self.header;
         NewNode { file_type, perm: (mode & 0o7777) as u16, uid, gid, rdev }
     }
 
@@ -370,9 +414,9 @@ impl Request<'_, '_> {
         self.reply(&to_entry(entry))
     }
 
-    fn reply_attr(&mut self, attr: &betrfs::Attr) -> Answer<usize> {
+    fn reply_attr(&mut self, attr: &betrfs::Attr, attr_valid: u64) -> Answer<usize> {
         let attr = to_attr(attr);
-        self.reply(&wire::AttrOut { attr_valid: LIFETIME_SECONDS, attr_valid_nsec: 0, dummy: 0, attr })
+        self.reply(&wire::AttrOut { attr_valid, attr_valid_nsec: 0, dummy: 0, attr })
     }
 
     /// Replies with an attribute's value or list, or with its length if the caller gave no buffer.

@@ -16,6 +16,7 @@ use std::io::IoSlice;
 use rustix::io::Errno;
 
 pub use dispatch::{Dispatch, SHORT_REPLY_BYTES_MAX};
+pub use notify::LateNotices;
 pub use panics::abort_on_stray_panics;
 
 use crate::server::Answer;

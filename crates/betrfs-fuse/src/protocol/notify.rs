@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use betrfs::InodeId;
@@ -17,9 +17,14 @@ use super::kernel_cache::{Pages, forget_inode};
 use super::{NotifySink, THREAD_NAME};
 use crate::server::Answer;
 
-/// Sends to the notify thread, which ends when the last `Notifier` is dropped.
-#[derive(Clone)]
+/// Has notices sent by [`LateNotices`].
 pub struct Notifier(Sender<WriteBack>);
+
+/// The notices that no thread may send that answers requests, for the one that sends them.
+pub struct LateNotices {
+    due: Receiver<WriteBack>,
+    sink: Arc<dyn NotifySink>,
+}
 
 /// Files whose dirty pages the kernel must write back, and the flag to set then.
 struct WriteBack {
@@ -28,19 +33,10 @@ struct WriteBack {
 }
 
 impl Notifier {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub fn start(sink: Arc<dyn NotifySink>) -> io::Result<Notifier> {
-        let (sender, jobs) = mpsc::channel::<WriteBack>();
-        thread::Builder::new().name(format!("{THREAD_NAME}-tell")).spawn(move || {
-            for WriteBack { files, done } in jobs {
-                files.iter().for_each(|file| forget_inode(&*sink, file.0, Pages::All));
-                done.store(true, Ordering::Release);
-            }
-        })?;
-        Ok(Notifier(sender))
+    /// A notifier, and what sends its notices to `sink`.
+    pub fn new(sink: Arc<dyn NotifySink>) -> (Notifier, LateNotices) {
+        let (sender, due) = mpsc::channel();
+        (Notifier(sender), LateNotices { due, sink })
     }
 
     /// Has the kernel write back the dirty pages of these files; sets `done` afterwards.
@@ -54,4 +50,25 @@ impl Notifier {
         }
         self.0.send(WriteBack { files, done }).map_err(|_| Errno::IO)
     }
+}
+
+impl LateNotices {
+    /// Sends the notices from a thread of their own, until the notifier is dropped.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn start(self) -> io::Result<()> {
+        let run = move || self.due.iter().for_each(|due| send(&*self.sink, due));
+        thread::Builder::new().name(format!("{THREAD_NAME}-tell")).spawn(run).map(drop)
+    }
+
+    /// Sends the notices that wait. The caller answers no request meanwhile.
+    pub fn send_due(&self) {
+        self.due.try_iter().for_each(|due| send(&*self.sink, due));
+    }
+}
+
+fn send(sink: &dyn NotifySink, WriteBack { files, done }: WriteBack) {
+    files.iter().for_each(|file| forget_inode(sink, file.0, Pages::All));
+    done.store(true, Ordering::Release);
 }

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{Answerer, Dispatch, NotifySink, Outcome};
 use crate::closing::Closing;
-use crate::server::Server;
+use crate::server::{ProcTasks, Server};
 use crate::status::Identity;
 use crate::wire::{self, Body, InHeader, Opcode};
 
@@ -55,7 +55,8 @@ impl Client {
         let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default()).unwrap();
         let closing = Arc::new(Closing::new(Arc::clone(&volume), device, workers));
         let identity = Identity { pid: 1, volume: path, mount_point: dir.path().to_path_buf() };
-        let server = Arc::new(Server::new(volume, identity, false, Arc::clone(&closing)));
+        let tasks = Arc::new(ProcTasks);
+        let server = Arc::new(Server::new(volume, identity, false, Arc::clone(&closing), tasks));
         let notices = Arc::new(Notices::default());
         let dispatch = Dispatch::start(server, notices.clone(), minor).unwrap();
         Client { dispatch, notices, closing, _dir: dir }
@@ -124,6 +125,20 @@ fn a_file_is_made_written_read_and_found() {
     assert_eq!((attr.attr.size, attr.attr.ino), (5, found.attr.ino));
     let absent: wire::EntryOut = client.ask(Opcode::Lookup, ROOT, b"g\0").unwrap();
     assert_eq!(absent.nodeid, 0, "the kernel is told to remember that it is absent");
+}
+
+#[test]
+fn the_attributes_of_the_snapshots_entry_are_not_cached() {
+    let client = Client::new();
+    let found: wire::EntryOut = client.ask(Opcode::Lookup, ROOT, b".betrfs-snapshots\0").unwrap();
+    assert_eq!((found.entry_valid, found.attr_valid), (0, 0));
+    let seconds = |node| {
+        let attr: wire::AttrOut = client.ask(Opcode::Getattr, node, &[]).unwrap();
+        let statx: wire::StatxOut = client.ask(Opcode::Statx, node, &[]).unwrap();
+        (attr.attr_valid, statx.attr_valid)
+    };
+    assert_eq!(seconds(found.nodeid), (0, 0), "they follow those of the directory");
+    assert_eq!(seconds(ROOT), (24 * 60 * 60, 24 * 60 * 60));
 }
 
 #[test]

@@ -17,26 +17,67 @@ const CAP_LINUX_IMMUTABLE: u32 = 9;
 /// The capability that `trusted.` attributes are for.
 const CAP_SYS_ADMIN: u32 = 21;
 
+/// What is known of the tasks that send requests.
+pub trait Tasks: Send + Sync {
+    /// The file-system user of a task; `None` if nobody knows it.
+    fn user(&self, task: u32) -> Option<u32>;
+    /// The effective capabilities of a task as far as they count for the mount, each a bit.
+    fn capabilities(&self, task: u32) -> u64;
+    /// The user who mounted.
+    fn mounted_by(&self) -> u32;
+}
+
+/// The tasks of this machine, as /proc shows them.
+pub struct ProcTasks;
+
+impl Tasks for ProcTasks {
+    fn user(&self, task: u32) -> Option<u32> {
+        user_of(&status(task)?)
+    }
+
+    fn capabilities(&self, task: u32) -> u64 {
+        let Some(effective) = status(task).as_deref().and_then(capabilities_of) else { return 0 };
+        // In a user namespace of their own all users have all capabilities.
+        if is_of_our_users(task) { effective } else { 0 }
+    }
+
+    fn mounted_by(&self) -> u32 {
+        rustix::process::getuid().as_raw()
+    }
+}
+
+fn status(task: u32) -> Option<String> {
+    // Task 0 means that the task has no number here.
+    (task != 0).then(|| fs::read_to_string(format!("/proc/{task}/status")).ok()).flatten()
+}
+
+fn is_of_our_users(task: u32) -> bool {
+    let theirs = fs::read_link(format!("/proc/{task}/ns/user"));
+    matches!((theirs, fs::read_link("/proc/self/ns/user")), (Ok(theirs), Ok(ours)) if theirs == ours)
+}
+
 /// The task that sends a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Caller {
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
     /// User id of objects that it makes.
     pub uid: u32,
     /// Group id of objects that it makes.
     pub gid: u32,
     /// The thread's id in the pid namespace of the mount; 0 if it has none there.
     pub task: u32,
+    /// What is known of tasks.
+    pub tasks: &'a dyn Tasks,
 }
 
-impl Caller {
-    /// The task's file-system user, if /proc shows it.
+impl Caller<'_> {
+    /// The task's file-system user, if it is known.
     pub fn user(self) -> Option<u32> {
-        user_of(&self.status()?)
+        self.tasks.user(self.task)
     }
 
     /// Whether it is root, or the user who mounted.
     pub fn is_trusted(self) -> bool {
-        self.user().is_some_and(|user| user == 0 || user == rustix::process::getuid().as_raw())
+        self.user().is_some_and(|user| user == 0 || user == self.tasks.mounted_by())
     }
 
     /// Whether set-id bits stay when it changes a file's contents: for requests in which the kernel does not
@@ -59,19 +100,7 @@ impl Caller {
     }
 
     fn has(self, capability: u32) -> bool {
-        let Some(effective) = self.status().as_deref().and_then(capabilities_of) else { return false };
-        // In a user namespace of their own all users have all capabilities.
-        effective & 1 << capability != 0 && self.is_of_our_users()
-    }
-
-    fn is_of_our_users(self) -> bool {
-        let theirs = fs::read_link(format!("/proc/{}/ns/user", self.task));
-        matches!((theirs, fs::read_link("/proc/self/ns/user")), (Ok(theirs), Ok(ours)) if theirs == ours)
-    }
-
-    fn status(self) -> Option<String> {
-        // Task 0 means that the task has no number here.
-        (self.task != 0).then(|| fs::read_to_string(format!("/proc/{}/status", self.task)).ok()).flatten()
+        self.tasks.capabilities(self.task) & 1 << capability != 0
     }
 }
 
@@ -108,8 +137,8 @@ mod tests {
     fn a_tasks_user_is_read_from_proc_and_not_from_the_request() {
         let task = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let ours = rustix::process::geteuid().as_raw();
-        assert_eq!(Caller { uid: 7, gid: 7, task }.user(), Some(ours));
-        let nobody = Caller { uid: 0, gid: 0, task: 0 };
+        assert_eq!(Caller { uid: 7, gid: 7, task, tasks: &ProcTasks }.user(), Some(ours));
+        let nobody = Caller { uid: 0, gid: 0, task: 0, tasks: &ProcTasks };
         assert_eq!(nobody.user(), None);
         assert!(!nobody.is_trusted() && !nobody.keeps_set_id());
     }

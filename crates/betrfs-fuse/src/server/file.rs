@@ -5,6 +5,7 @@ use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::{Answer, IntoAnswer, Server};
+use crate::planted::{self, Bug};
 
 impl Server {
     /// OPEN; O_TRUNC empties the file. Returns whether the time of access changed, which the kernel does not
@@ -18,7 +19,7 @@ impl Server {
             self.volume.check_writable(node, writing).answer()?;
         }
         self.volume.open_inode(node).answer()?;
-        if flags.contains(OFlags::TRUNC) {
+        if flags.contains(OFlags::TRUNC) && !planted::is(Bug::TruncationForgotten) {
             let set = SetAttr { size: Some(0), ..SetAttr::default() };
             if let Err(error) = self.volume.setattr(node, &set) {
                 self.volume.release_node(node);

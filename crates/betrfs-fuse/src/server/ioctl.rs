@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
 use crate::mount_info::MountEntry;
+use crate::planted::{self, Bug};
 
 /// How many sources are remembered; the oldest is forgotten first.
 const SOURCES_MAX: usize = 1024;
@@ -39,7 +40,7 @@ pub struct Offered {
 
 impl Server {
     /// IOCTL: registers a source and returns its token.
-    pub fn offer(&self, node: InodeId, caller: Caller) -> Answer<Offered> {
+    pub fn offer(&self, node: InodeId, caller: Caller<'_>) -> Answer<Offered> {
         may_do_all(caller)?;
         let files = self.volume.open_files_in(node).answer()?;
         let (token, written_back) = (StdPlatform::new().random_u64(), Arc::new(AtomicBool::new(false)));
@@ -58,7 +59,7 @@ impl Server {
     }
 
     /// IOCTL: makes an empty file or directory a copy of a source.
-    pub fn fill(&self, node: InodeId, token: u64, caller: Caller) -> Answer<()> {
+    pub fn fill(&self, node: InodeId, token: u64, caller: Caller<'_>) -> Answer<()> {
         may_do_all(caller)?;
         self.may_change()?;
         let known = self.sources.0.lock().iter().find(|source| source.token == token).map(|s| s.node);
@@ -67,7 +68,7 @@ impl Server {
     }
 
     /// IOCTL: the stored bytes of a file or directory, and the bytes that its removal would free.
-    pub fn usage(&self, node: InodeId, caller: Caller) -> Answer<[u64; 2]> {
+    pub fn usage(&self, node: InodeId, caller: Caller<'_>) -> Answer<[u64; 2]> {
         may_do_all(caller)?;
         let usage = self.volume.usage(node).answer()?;
         Ok([usage.stored_bytes, usage.exclusive_bytes])
@@ -75,22 +76,28 @@ impl Server {
 
     /// IOCTL: removes everything below a directory; returns the nodes whose attributes changed unknown to the
     /// kernel.
-    pub fn empty(&self, node: InodeId, snapshots: SnapshotsBelow, caller: Caller) -> Answer<Vec<InodeId>> {
+    pub fn empty(
+        &self,
+        node: InodeId,
+        snapshots: SnapshotsBelow,
+        caller: Caller<'_>,
+    ) -> Answer<Vec<InodeId>> {
         may_do_all(caller)?;
         self.may_change()?;
         self.volume.remove_below(node, snapshots).answer()
     }
 
     /// IOCTL: the snapshots that hold a directory.
-    pub fn held(&self, node: InodeId, caller: Caller) -> Answer<Held> {
+    pub fn held(&self, node: InodeId, caller: Caller<'_>) -> Answer<Held> {
         may_do_all(caller)?;
         self.volume.snapshots_below(node).answer()
     }
 
     /// Whether a caller may make or remove directories in this one. Among snapshots only trusted callers may:
     /// a snapshot keeps set-id programs of other users, and its removal is that of a tree.
-    pub(super) fn may_change_in(&self, parent: InodeId, caller: Caller) -> Answer<()> {
-        if self.volume.holds_snapshots(parent).answer()? { may_do_all(caller) } else { Ok(()) }
+    pub(super) fn may_change_in(&self, parent: InodeId, caller: Caller<'_>) -> Answer<()> {
+        let is_among_snapshots = self.volume.holds_snapshots(parent).answer()?;
+        if is_among_snapshots && !planted::is(Bug::SnapshotsForAll) { may_do_all(caller) } else { Ok(()) }
     }
 
     /// `EROFS` on a read-only mount: the kernel does not check this, as it does not know which ioctls change
@@ -106,6 +113,6 @@ impl Server {
 
 /// `EPERM` for callers that are not trusted. Checking owner and permissions of everything below a directory
 /// would cost time in proportion to its size, so only a caller who may do everything may treat it as one.
-fn may_do_all(caller: Caller) -> Answer<()> {
+fn may_do_all(caller: Caller<'_>) -> Answer<()> {
     if caller.is_trusted() { Ok(()) } else { Err(Errno::PERM) }
 }

@@ -25,7 +25,7 @@ use std::time::Instant;
 use betrfs::{Report, Volume};
 use rustix::io::Errno;
 
-pub use self::caller::Caller;
+pub use self::caller::{Caller, ProcTasks, Tasks};
 use self::error_log::{ErrorLog, Saying};
 use crate::closing::Closing;
 use crate::control::BackupPart;
@@ -43,6 +43,7 @@ pub struct Server {
     identity: Identity,
     read_only: bool,
     closing: Arc<Closing>,
+    tasks: Arc<dyn Tasks>,
     transport: OnceLock<&'static str>,
     started: Instant,
     sources: ioctl::Sources,
@@ -54,13 +55,21 @@ pub struct Server {
 
 impl Server {
     /// A server of an open volume. On a read-only mount the kernel itself refuses the changes it knows of.
-    pub fn new(volume: Arc<Volume>, identity: Identity, read_only: bool, closing: Arc<Closing>) -> Server {
+    /// `tasks` knows the callers' rights.
+    pub fn new(
+        volume: Arc<Volume>,
+        identity: Identity,
+        read_only: bool,
+        closing: Arc<Closing>,
+        tasks: Arc<dyn Tasks>,
+    ) -> Server {
         Server {
             volume,
             counters: Counters::default(),
             identity,
             read_only,
             closing,
+            tasks,
             transport: OnceLock::new(),
             started: Instant::now(),
             sources: ioctl::Sources::default(),
@@ -79,6 +88,11 @@ impl Server {
     /// DESTROY: the last request of a mount of a block device; umount(2) waits for its answer.
     pub fn destroy(&self) {
         self.closing.close();
+    }
+
+    /// What is known of the tasks that send requests.
+    pub fn tasks(&self) -> &dyn Tasks {
+        &*self.tasks
     }
 
     /// The counts of requests.

@@ -5,6 +5,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{Answer, Caller, IntoAnswer, Server};
+use crate::planted::{self, Bug};
 use crate::wire::ioctl::UNFINISHED;
 
 /// renameat2's flags.
@@ -53,7 +54,7 @@ impl Server {
     }
 
     /// MKNOD and MKDIR.
-    pub fn make(&self, parent: InodeId, name: &[u8], new: &NewNode, caller: Caller) -> Answer<Entry> {
+    pub fn make(&self, parent: InodeId, name: &[u8], new: &NewNode, caller: Caller<'_>) -> Answer<Entry> {
         if new.file_type == FileType::Directory {
             self.may_change_in(parent, caller)?;
         }
@@ -87,7 +88,7 @@ impl Server {
     }
 
     /// SYMLINK
-    pub fn symlink(&self, parent: InodeId, name: &[u8], target: &[u8], caller: Caller) -> Answer<Entry> {
+    pub fn symlink(&self, parent: InodeId, name: &[u8], target: &[u8], caller: Caller<'_>) -> Answer<Entry> {
         self.volume.symlink(parent, name, target, caller.uid, caller.gid).answer()
     }
 
@@ -103,14 +104,15 @@ impl Server {
 
     /// RMDIR; returns the nodes whose attributes changed unknown to the kernel, if the directory is a
     /// snapshot.
-    pub fn rmdir(&self, parent: InodeId, name: &[u8], caller: Caller) -> Answer<Vec<InodeId>> {
+    pub fn rmdir(&self, parent: InodeId, name: &[u8], caller: Caller<'_>) -> Answer<Vec<InodeId>> {
         self.may_change_in(parent, caller)?;
         self.volume.rmdir(parent, name).answer()
     }
 
     /// RENAME and RENAME2; an unknown flag is refused, never ignored.
     pub fn rename(&self, from: (InodeId, &[u8]), to: (InodeId, &[u8]), flags: u32) -> Answer<()> {
-        let flags = rename_flags(flags)?;
+        let known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+        let flags = rename_flags(if planted::is(Bug::RenameFlagsIgnored) { flags & known } else { flags })?;
         self.volume.rename(from.0, from.1, to.0, to.1, flags).answer()
     }
 }

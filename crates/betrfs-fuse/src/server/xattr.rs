@@ -39,7 +39,7 @@ impl Server {
 
     /// LISTXATTR: the names, each ended by a zero byte. File systems, not the kernel, must hide `trusted.`
     /// names from callers who may not read them.
-    pub fn listxattr(&self, node: InodeId, caller: Caller) -> Answer<Vec<u8>> {
+    pub fn listxattr(&self, node: InodeId, caller: Caller<'_>) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         let mut sees_trusted = None;
         let mut is_seen = |name: &Vec<u8>| {

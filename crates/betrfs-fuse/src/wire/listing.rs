@@ -20,7 +20,7 @@ impl<'a> Listing<'a> {
     }
 
     /// Its length in bytes.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.len
     }
 
@@ -59,7 +59,7 @@ mod tests {
         assert!(listing.add(None, dirent(6), b"12345678"));
         assert!(!listing.add(None, dirent(7), b"longer"));
         assert!(!listing.add(Some(&EntryOut::default()), dirent(7), b"x"));
-        assert_eq!(listing.len(), 64);
+        assert_eq!(listing.bytes(), 64);
         assert_eq!(room[..8], 5u64.to_ne_bytes());
         assert_eq!(room[16..20], 3u32.to_ne_bytes());
         assert_eq!(room[24..32], *b"abc\0\0\0\0\0");

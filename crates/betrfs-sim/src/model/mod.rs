@@ -178,7 +178,11 @@ impl State {
         Ok(spot)
     }
 
-    fn child(&self, spot: Spot, name: &[u8]) -> Result<Spot, Refusal> {
+    /// What a name leads to.
+    ///
+    /// # Errors
+    /// There is no such name, or the model does not say.
+    pub fn child(&self, spot: Spot, name: &[u8]) -> Result<Spot, Refusal> {
         let id = match spot {
             Spot::Snapshots(of) => {
                 let found = self.object(of).dir().and_then(|dir| dir.snapshots.get(name));

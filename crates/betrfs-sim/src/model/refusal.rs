@@ -1,6 +1,7 @@
 //! Why an operation is refused.
 
 use betrfs::Error;
+use betrfs_fuse::Errno;
 
 /// The kind of an error of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,31 @@ impl Why {
             Error::RangeTooSmall => Why::RangeTooSmall,
             Error::NoSpace => Why::NoSpace,
             _ => Why::Other,
+        }
+    }
+}
+
+impl Why {
+    /// The error number by which a mount tells it.
+    pub fn errno(self) -> Errno {
+        match self {
+            Why::NotFound => Errno::NOENT,
+            Why::Exists => Errno::EXIST,
+            Why::NotADirectory => Errno::NOTDIR,
+            Why::IsADirectory => Errno::ISDIR,
+            Why::NotEmpty => Errno::NOTEMPTY,
+            Why::HeldBySnapshots => Errno::BUSY,
+            Why::InSnapshot => Errno::ROFS,
+            Why::Protected => Errno::PERM,
+            Why::Invalid => Errno::INVAL,
+            Why::NoData => Errno::NODATA,
+            Why::NotSupported => Errno::OPNOTSUPP,
+            Why::Stale => Errno::STALE,
+            Why::NoSuchPlace => Errno::NXIO,
+            Why::FileTooLarge => Errno::FBIG,
+            Why::RangeTooSmall => Errno::RANGE,
+            Why::NoSpace => Errno::NOSPC,
+            Why::Other => Errno::IO,
         }
     }
 }

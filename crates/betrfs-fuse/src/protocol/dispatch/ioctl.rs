@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Dispatch, Request};
+use crate::planted::{self, Bug};
 use crate::protocol::kernel_cache::{Pages, forget_inode};
 use crate::server::Answer;
 use crate::wire::ioctl::{
@@ -33,7 +34,9 @@ impl Dispatch {
                 server.fill(node, token, r.caller())?;
                 // It was empty: the kernel has a listing at most, and no dirty page to write back first.
                 let is_dir = ioctl.flags & wire::IOCTL_DIR != 0;
-                forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
+                if !planted::is(Bug::FillNotTold) {
+                    forget_inode(&*self.sink, node.0, if is_dir { Pages::All } else { Pages::None });
+                }
                 r.reply_done(&[])
             }
             USAGE => {
@@ -48,7 +51,9 @@ impl Dispatch {
                 let with_them = ioctl.cmd == EMPTY_WITH_SNAPSHOTS;
                 let snapshots = if with_them { SnapshotsBelow::Go } else { SnapshotsBelow::Hold };
                 let changed = server.empty(node, snapshots, r.caller())?;
-                forget_inode(&*self.sink, node.0, Pages::All);
+                if !planted::is(Bug::EmptyNotTold) {
+                    forget_inode(&*self.sink, node.0, Pages::All);
+                }
                 self.tell_removed(changed)?;
                 r.reply_done(&[])
             }
@@ -88,7 +93,9 @@ impl Dispatch {
             self.notifier.write_back(vec![node], written_back)?;
         }
         // The ctime has changed.
-        forget_inode(&*self.sink, node.0, Pages::None);
+        if !planted::is(Bug::FlagsNotTold) {
+            forget_inode(&*self.sink, node.0, Pages::None);
+        }
         r.reply_done(&[])
     }
 }
