@@ -1,11 +1,11 @@
 //! Conversions between the protocol's structures and the library's types.
 
-use betrfs::{Attr, Entry, FileType};
+use betrfs::{Attr, Entry, FileType, SetAttr, StatFs, TimeSet};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::server::Answer;
-use crate::wire;
+use crate::wire::{self, fattr};
 
 /// How long the kernel may cache entries and attributes: nobody else changes the volume.
 pub const LIFETIME_SECONDS: u64 = 24 * 60 * 60;
@@ -122,6 +122,41 @@ fn to_time(ns: i64) -> (i64, u32) {
 pub fn from_time(seconds: i64, nanoseconds: u32) -> i64 {
     let ns = i128::from(seconds) * i128::from(SECOND_NS) + i128::from(nanoseconds);
     i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// The changes that a SETATTR asks for.
+pub fn from_setattr(set: &wire::SetattrIn) -> SetAttr {
+    let has = |flag| set.valid & flag != 0;
+    let time = |flag, now, seconds, nanoseconds| {
+        let given = || if has(now) { TimeSet::Now } else { TimeSet::At(from_time(seconds, nanoseconds)) };
+        has(flag).then(given)
+    };
+    SetAttr {
+        perm: has(fattr::MODE).then_some((set.mode & 0o7777) as u16),
+        uid: has(fattr::UID).then_some(set.uid),
+        gid: has(fattr::GID).then_some(set.gid),
+        size: has(fattr::SIZE).then_some(set.size),
+        atime_ns: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atime_nsec),
+        mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtime_nsec),
+        ctime_ns: has(fattr::CTIME).then(|| from_time(set.ctime, set.ctime_nsec)),
+        kill_set_id: has(fattr::KILL_SUIDGID),
+    }
+}
+
+/// The room on the volume in the kernel's form.
+pub fn to_statfs(stat: &StatFs) -> wire::StatfsOut {
+    let unit = u64::from(stat.block_bytes.max(1));
+    wire::StatfsOut {
+        blocks: stat.total_bytes / unit,
+        bfree: stat.free_bytes / unit,
+        bavail: stat.available_bytes / unit,
+        files: stat.files,
+        ffree: stat.files_free,
+        bsize: BLOCK_BYTES,
+        namelen: stat.name_bytes_max,
+        frsize: stat.block_bytes,
+        ..wire::StatfsOut::default()
+    }
 }
 
 /// The offset that lseek(2) starts from, for data and holes: `ENXIO` for a negative offset.

@@ -5,13 +5,13 @@ mod ioctl;
 use std::io;
 use std::sync::Arc;
 
-use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetAttr, TimeSet};
+use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::convert::{
-    BLOCK_BYTES, LIFETIME_SECONDS, from_mode, from_time, from_whence, to_attr, to_dirent_kind, to_entry,
+    LIFETIME_SECONDS, from_mode, from_setattr, from_whence, to_attr, to_dirent_kind, to_entry, to_statfs,
     to_statx,
 };
 use super::kernel_cache::{Pages, forget_inode};
@@ -454,39 +454,6 @@ fn created(flags: OFlags, past_pages: bool) -> wire::OpenOut {
 fn opened_past_pages() -> wire::OpenOut {
     let open_flags = OPENED_FILE | fopen::DIRECT_IO;
     wire::OpenOut { fh: HANDLE_PAST_PAGES, open_flags, backing_id: 0 }
-}
-
-fn from_setattr(set: &wire::SetattrIn) -> SetAttr {
-    let has = |flag| set.valid & flag != 0;
-    let time = |flag, now, seconds, nanoseconds| {
-        let given = || if has(now) { TimeSet::Now } else { TimeSet::At(from_time(seconds, nanoseconds)) };
-        has(flag).then(given)
-    };
-    SetAttr {
-        perm: has(fattr::MODE).then_some((set.mode & 0o7777) as u16),
-        uid: has(fattr::UID).then_some(set.uid),
-        gid: has(fattr::GID).then_some(set.gid),
-        size: has(fattr::SIZE).then_some(set.size),
-        atime_ns: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atime_nsec),
-        mtime_ns: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtime_nsec),
-        ctime_ns: has(fattr::CTIME).then(|| from_time(set.ctime, set.ctime_nsec)),
-        kill_set_id: has(fattr::KILL_SUIDGID),
-    }
-}
-
-fn to_statfs(stat: &betrfs::StatFs) -> wire::StatfsOut {
-    let unit = u64::from(stat.block_bytes.max(1));
-    wire::StatfsOut {
-        blocks: stat.total_bytes / unit,
-        bfree: stat.free_bytes / unit,
-        bavail: stat.available_bytes / unit,
-        files: stat.files,
-        ffree: stat.files_free,
-        bsize: BLOCK_BYTES,
-        namelen: stat.name_bytes_max,
-        frsize: stat.block_bytes,
-        ..wire::StatfsOut::default()
-    }
 }
 
 #[cfg(test)]
