@@ -545,6 +545,26 @@ betree_status betree_get(const betree_dict *dict,
                          size_t *value_len);
 
 /**
+ * The values of several keys, in one list of as many slices, in their order, which is freed as a whole by
+ * betree_free: that of a key without a value has NULL as its data. What the keys need of the disk is asked
+ * for together.
+ */
+betree_status betree_get_many(const betree_dict *dict,
+                              const betree_slice *keys,
+                              size_t count,
+                              betree_slice **values);
+
+/**
+ * Takes the first pair out, and returns key and value, each to be freed by betree_free: BETREE_NOT_FOUND if
+ * there is none. Of threads that do so at the same time each gets another pair.
+ */
+betree_status betree_pop_first(const betree_dict *dict,
+                               uint8_t **key,
+                               size_t *key_len,
+                               uint8_t **value,
+                               size_t *value_len);
+
+/**
  * Sets the value of a key.
  */
 betree_status betree_put(const betree_dict *dict,

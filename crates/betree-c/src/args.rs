@@ -7,6 +7,7 @@ use std::path::Path;
 
 use betree_store::{KEY_BYTES_MAX, NAME_BYTES_MAX, VALUE_BYTES_MAX};
 
+use crate::results::Slice;
 use crate::status::{Failure, Status};
 
 fn is_null(what: &str) -> Failure {
@@ -53,6 +54,27 @@ unsafe fn bytes<'a>(
 pub unsafe fn key<'a>(pointer: *const u8, len: usize) -> Result<&'a [u8], Failure> {
     // SAFETY: the caller's promise.
     unsafe { bytes(pointer, len, "the key", KEY_BYTES_MAX) }
+}
+
+/// Keys.
+///
+/// # Safety
+/// The pointer is NULL, or there are `count` slices, each as [`bytes`], for as long as the result lives.
+pub unsafe fn keys<'a>(pointer: *const Slice, count: usize) -> Result<Vec<&'a [u8]>, Failure> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if pointer.is_null() {
+        return Err(is_null("the list of keys"));
+    }
+    if count > isize::MAX as usize / size_of::<Slice>() {
+        let why = format!("a list of {count} keys does not fit into memory");
+        return Err(Failure::new(Status::BetreeTooLarge, why));
+    }
+    // SAFETY: the caller's promise; it is not NULL, and no longer than an object can be.
+    let slices = unsafe { std::slice::from_raw_parts(pointer, count) };
+    // SAFETY: the caller's promise.
+    slices.iter().map(|slice| unsafe { key(slice.data.cast(), slice.len) }).collect()
 }
 
 /// A value.

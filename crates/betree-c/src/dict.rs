@@ -1,7 +1,7 @@
 //! Dictionaries: reads and changes.
 
 use crate::args::{self, Out, handle};
-use crate::results::{OutBytes, free_handle};
+use crate::results::{OutBytes, Slice, free_handle, list};
 use crate::status::{Status, call};
 
 /// A dictionary: an ordered map from byte strings to byte strings. Many threads can use it at once.
@@ -31,6 +31,59 @@ pub unsafe extern "C" fn betree_get(
         };
         let Some(value) = dict.0.get(key)? else { return Ok(Status::BetreeNotFound) };
         out.set(&value)?;
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// The values of several keys, in one list of as many slices, in their order, which is freed as a whole by
+/// betree_free: that of a key without a value has NULL as its data. What the keys need of the disk is asked
+/// for together.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_get_many(
+    dict: *const Dict,
+    keys: *const Slice,
+    count: usize,
+    values: *mut *mut Slice,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let (out, dict, keys) = unsafe {
+            let out = Out::new(values, std::ptr::null_mut(), "the place for the values")?;
+            (out, handle(dict, "the dictionary")?, args::keys(keys, count)?)
+        };
+        let found = dict.0.get_many(&keys)?;
+        let found: Vec<Option<&[u8]>> = found.iter().map(|value| value.as_deref()).collect();
+        out.set(list(&found)?);
+        Ok(Status::BetreeOk)
+    })
+}
+
+/// Takes the first pair out, and returns key and value, each to be freed by betree_free: BETREE_NOT_FOUND if
+/// there is none. Of threads that do so at the same time each gets another pair.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_pop_first(
+    dict: *const Dict,
+    key: *mut *mut u8,
+    key_len: *mut usize,
+    value: *mut *mut u8,
+    value_len: *mut usize,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise. Both places are asked, so that each that is there is emptied.
+        let (key, value, dict) = unsafe {
+            (
+                OutBytes::new(key, key_len, "the place for the key"),
+                OutBytes::new(value, value_len, "the place for the value"),
+                handle(dict, "the dictionary"),
+            )
+        };
+        let (key, value, dict) = (key?, value?, dict?);
+        let Some((first, held)) = dict.0.pop_first()? else { return Ok(Status::BetreeNotFound) };
+        if let Err(failure) = OutBytes::set_both([&key, &value], [&first, &held]) {
+            // Without memory for it the caller does not get it: it stays.
+            dict.0.put(&first, &held)?;
+            return Err(failure);
+        }
         Ok(Status::BetreeOk)
     })
 }

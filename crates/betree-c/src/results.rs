@@ -30,16 +30,31 @@ impl OutBytes {
     }
 
     pub fn set(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let buffer = allocate(bytes.len())?;
-        // SAFETY: the buffer is new and has a byte more than that.
-        unsafe {
-            buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            buffer.add(bytes.len()).write(0);
-        }
-        self.0.set(buffer);
+        self.0.set(copy(bytes)?);
         self.1.set(bytes.len());
         Ok(())
     }
+
+    /// Sets two, or none of them.
+    pub fn set_both([a, b]: [&OutBytes; 2], [a_bytes, b_bytes]: [&[u8]; 2]) -> Result<(), Failure> {
+        let buffer = copy(a_bytes)?;
+        // SAFETY: nobody else has the buffer.
+        b.set(b_bytes).inspect_err(|_| unsafe { betree_free(buffer.cast()) })?;
+        a.0.set(buffer);
+        a.1.set(a_bytes.len());
+        Ok(())
+    }
+}
+
+/// A buffer with these bytes and a zero behind.
+fn copy(bytes: &[u8]) -> Result<*mut u8, Failure> {
+    let buffer = allocate(bytes.len())?;
+    // SAFETY: the buffer is new and has a byte more than that.
+    unsafe {
+        buffer.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        buffer.add(bytes.len()).write(0);
+    }
+    Ok(buffer)
 }
 
 /// A buffer for so many bytes and one more, aligned for anything.
@@ -70,19 +85,26 @@ impl OutNames {
     }
 
     pub fn set(&self, names: &[String]) -> Result<(), Failure> {
-        self.0.set(list(names)?);
+        let texts: Vec<Option<&[u8]>> = names.iter().map(|name| Some(name.as_bytes())).collect();
+        self.0.set(list(&texts)?);
         self.1.set(names.len());
         Ok(())
     }
 }
 
-/// One buffer that has the slices first, and then their bytes, each with a zero behind.
-fn list(texts: &[String]) -> Result<*mut Slice, Failure> {
+/// One buffer that has the slices first, and then their bytes, each with a zero behind. What is absent has a
+/// NULL in its slice.
+pub fn list(texts: &[Option<&[u8]>]) -> Result<*mut Slice, Failure> {
     let heads = texts.len() * size_of::<Slice>();
-    let buffer = allocate(heads + texts.iter().map(|text| text.len() + 1).sum::<usize>())?;
+    let buffer = allocate(heads + texts.iter().flatten().map(|text| text.len() + 1).sum::<usize>())?;
     let slices: *mut Slice = buffer.cast();
     let mut at = heads;
     for (number, text) in texts.iter().enumerate() {
+        let Some(text) = text else {
+            // SAFETY: as below.
+            unsafe { slices.add(number).write(Slice { data: std::ptr::null(), len: 0 }) };
+            continue;
+        };
         // SAFETY: the buffer is new, aligned, and as long as all slices and texts with a zero each.
         unsafe {
             let data = buffer.add(at);

@@ -183,6 +183,54 @@ static void pairs_are_what_was_put(betree_store *store, betree_dict *dict) {
     betree_iter_free(iter);
 }
 
+static void several_keys_are_read_and_first_pairs_taken(betree_store *store) {
+    /* With a zero in one, an absent one, an empty one, and one twice. */
+    const betree_slice keys[] = {{"c", 1}, {"absent", 6}, {"a\0b", 3}, {NULL, 0}, {"c", 1}};
+    const betree_slice too_long[] = {{"c", 1}, {"k", 1 << 20}}, no_key[] = {{NULL, 1}};
+    betree_dict *jobs;
+    betree_slice *values;
+    uint8_t *first;
+    size_t first_len;
+
+    CHECK(betree_dict_create(store, N("jobs"), NULL, 0, &jobs) == BETREE_OK);
+    CHECK(betree_put(jobs, B("c"), B("3")) == BETREE_OK && betree_put(jobs, B("a\0b"), B("1\0")) == BETREE_OK);
+    CHECK(betree_put(jobs, B(""), B("")) == BETREE_OK);
+    CHECK(betree_get_many(jobs, keys, 5, &values) == BETREE_OK);
+    CHECK(values[0].len == 1 && strcmp(values[0].data, "3") == 0);
+    CHECK(values[1].len == 0 && values[1].data == NULL);
+    CHECK(values[2].len == 2 && memcmp(values[2].data, "1\0", 3) == 0);
+    CHECK(values[3].len == 0 && values[3].data != NULL);
+    CHECK(values[4].len == 1 && values[4].data != values[0].data && strcmp(values[4].data, "3") == 0);
+    betree_free(values);
+    CHECK(betree_get_many(jobs, NULL, 0, &values) == BETREE_OK && values != NULL);
+    betree_free(values);
+    FAILS(BETREE_BAD_ARGUMENT, "the list of keys is NULL", betree_get_many(jobs, NULL, 1, &values));
+    CHECK(values == NULL);
+    FAILS(BETREE_BAD_ARGUMENT, "the key is NULL", betree_get_many(jobs, no_key, 1, &values));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the values", betree_get_many(jobs, keys, 1, NULL));
+    FAILS(BETREE_TOO_LARGE, "over the limit", betree_get_many(jobs, too_long, 2, &values));
+    FAILS(BETREE_TOO_LARGE, "does not fit", betree_get_many(jobs, keys, SIZE_MAX, &values));
+
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the value", betree_pop_first(jobs, &first, &first_len, NULL, &len));
+    CHECK(first == NULL && first_len == 0);
+    CHECK(betree_pop_first(jobs, &first, &first_len, &value, &len) == BETREE_OK);
+    CHECK(first_len == 0 && first != NULL && len == 0 && value != NULL);
+    betree_free(first);
+    betree_free(value);
+    CHECK(betree_pop_first(jobs, &first, &first_len, &value, &len) == BETREE_OK);
+    CHECK(first_len == 3 && memcmp(first, "a\0b", 4) == 0 && len == 2 && memcmp(value, "1\0", 3) == 0);
+    betree_free(first);
+    betree_free(value);
+    CHECK(betree_get(jobs, B("a\0b"), &value, &len) == BETREE_NOT_FOUND);
+    CHECK(betree_pop_first(jobs, &first, &first_len, &value, &len) == BETREE_OK && *first == 'c' && *value == '3');
+    betree_free(first);
+    betree_free(value);
+    CHECK(betree_pop_first(jobs, &first, &first_len, &value, &len) == BETREE_NOT_FOUND);
+    CHECK(first == NULL && value == NULL);
+    betree_dict_free(jobs);
+    CHECK(betree_dict_drop(store, N("jobs")) == BETREE_OK);
+}
+
 int main(int argc, char **argv) {
     betree_store *store;
     betree_dict *dict;
@@ -201,6 +249,7 @@ int main(int argc, char **argv) {
     bad_lengths_and_values_are_refused(store, dict);
     failures_have_their_status(store, dict);
     pairs_are_what_was_put(store, dict);
+    several_keys_are_read_and_first_pairs_taken(store);
     CHECK(betree_stats(store, &text, &len) == BETREE_OK);
     CHECK(strlen(text) == len && strstr(text, "dicts 2\n") && strstr(text, "\ndevice_reads "));
     betree_free(text);
