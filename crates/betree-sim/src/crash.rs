@@ -16,6 +16,8 @@ use crate::step::{Setup, Step, history_of_seed};
 /// Steps before the power cut; a history of a long log has more, so that the log wraps.
 const STEPS_BEFORE: usize = 40;
 const LONG_STEPS_BEFORE: usize = 160;
+/// Many of these are within transactions, and write nothing.
+const TRANSACTION_STEPS_BEFORE: usize = 200;
 /// Steps on the recovered volume, which crashes again.
 const STEPS_AFTER: usize = 12;
 /// The last call at which the second crash may come.
@@ -25,8 +27,8 @@ const SECOND_CUT_MAX: usize = 24;
 const RECOVERY_CUTS_MAX: [usize; 2] = [8, 80];
 /// The number of crashes of a history, each at another call.
 const CRASHES_PER_HISTORY: u64 = 16;
-/// One history in this number has a long log.
-const LONG_LOG_EVERY: u64 = 4;
+/// Kinds of histories come in turns of so many seeds.
+const KINDS: u64 = 8;
 
 /// A history with the steps after its crash.
 #[derive(Clone, Debug)]
@@ -44,9 +46,10 @@ pub struct CrashHistory {
 impl CrashHistory {
     /// The history of a seed.
     pub fn of_seed(seed: u64) -> CrashHistory {
-        let (mix, steps) = match seed % LONG_LOG_EVERY {
-            1 => (Mix::LONG_LOG, LONG_STEPS_BEFORE),
-            2 => (Mix::INGEST_CRASHES, STEPS_BEFORE),
+        let (mix, steps) = match seed % KINDS {
+            1 | 5 => (Mix::LONG_LOG, LONG_STEPS_BEFORE),
+            2 | 6 => (Mix::INGEST_CRASHES, STEPS_BEFORE),
+            4 | 7 => (Mix::TRANSACTION_CRASHES, TRANSACTION_STEPS_BEFORE),
             _ => (Mix::CRASHES, STEPS_BEFORE),
         };
         let (setup, mut before) = history_of_seed(seed, steps + STEPS_AFTER, mix);
@@ -73,6 +76,16 @@ impl CrashHistory {
         let (_, mut runner) = self.format()?;
         run_whole(&mut runner, &self.before)?;
         runner.env().map(|env| env.stats()).map_err(|e| e.to_string())
+    }
+
+    /// How many transactions commit changes without a crash.
+    ///
+    /// # Errors
+    /// The history fails without a crash.
+    pub fn transaction_commits(&self) -> Result<u64, String> {
+        let (_, mut runner) = self.format()?;
+        run_whole(&mut runner, &self.before)?;
+        Ok(runner.transaction_commits())
     }
 
     /// Cuts the power at call `n` and checks all promises about the recovered volume, with a crash of the

@@ -1,6 +1,7 @@
 //! The ground of the engine's tests: disks in memory that lose, tear and fail ([`MemDevice`], [`SimDisk`]),
 //! the literal model of an environment ([`ModelEnv`], [`History`]), and histories from seeds, which run
-//! beside the model ([`Runner`]) and are shrunk when they fail ([`harness`]).
+//! beside the model ([`Runner`]) and are shrunk when they fail ([`harness`]); and transactions side by side
+//! ([`interleaving`]), of which is told whether they were isolated ([`isolation`]).
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -8,6 +9,8 @@ mod crash;
 mod failure;
 pub mod harness;
 mod history;
+pub mod interleaving;
+pub mod isolation;
 mod laws;
 mod mem_device;
 mod mix;

@@ -80,6 +80,9 @@ impl Mix {
     /// For crashes with ingests.
     pub const INGEST_CRASHES: Mix = Mix { commit: 40, ingest: 20, ..Mix::CRASHES };
 
+    /// For crashes with transactions and views.
+    pub const TRANSACTION_CRASHES: Mix = Mix { commit: 10, transactions: 90, views: 8, ..Mix::CRASHES };
+
     /// For crashes with a long log: commits only, so that recovery replays much and fills the cache. Syncs
     /// come so often that no checkpoint takes the place of the log.
     pub const LONG_LOG: Mix = Mix {

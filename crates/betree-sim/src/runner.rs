@@ -37,6 +37,8 @@ pub struct Runner {
     backup: Option<BackupUnderWay>,
     /// The number of complete backups.
     backups: usize,
+    /// Commits of transactions that changed something.
+    transaction_commits: u64,
 }
 
 /// Makes the empty volume of a setup.
@@ -86,12 +88,18 @@ impl Runner {
             transactions: Vec::new(),
             backup: None,
             backups: 0,
+            transaction_commits: 0,
         })
     }
 
     /// The commits and syncs so far.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// How many transactions have committed changes.
+    pub fn transaction_commits(&self) -> u64 {
+        self.transaction_commits
     }
 
     /// Abandons the environment, and returns the commits and syncs so far.
@@ -222,6 +230,7 @@ impl Runner {
             Ok(true) => {
                 self.history.accepted();
                 if !is_empty {
+                    self.transaction_commits += 1;
                     self.others_have_committed();
                 }
                 Ok(())
@@ -231,7 +240,10 @@ impl Runner {
                 Ok(())
             }
             Err(error) => {
-                self.history.refused();
+                // After another error it may have taken effect, as a batch may.
+                if !matches!(&error, Failure::Engine(error) if !is_refusal(error)) {
+                    self.history.refused();
+                }
                 Err(error)
             }
         }
@@ -344,11 +356,7 @@ impl Runner {
                 Ok(())
             }
             Err(error) => {
-                let refused = matches!(
-                    error,
-                    Error::NoSpace | Error::DeviceFull(_) | Error::ReadOnly { .. } | Error::KeyTooLong { .. }
-                );
-                if refused {
+                if is_refusal(&error) {
                     self.history.refused();
                 }
                 Err(error.into())
@@ -445,6 +453,18 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.abandon();
     }
+}
+
+/// Whether an error of a commit says that nothing was changed.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NoSpace
+            | Error::DeviceFull(_)
+            | Error::ReadOnly { .. }
+            | Error::KeyTooLong { .. }
+            | Error::ViewEnded
+    )
 }
 
 fn compare_value(

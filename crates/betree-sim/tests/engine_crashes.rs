@@ -78,6 +78,16 @@ fn the_histories_log_much_wrap_the_log_and_keep_blocks() {
     assert!(keeping >= 2, "{keeping} of 24 have nodes that keep blocks");
 }
 
+/// Transactions that are open when the power fails, too: there are up to four at any time.
+#[test]
+fn the_histories_commit_transactions() {
+    let commits = |seed| {
+        CrashHistory::of_seed(seed).transaction_commits().unwrap_or_else(|what| panic!("seed {seed}: {what}"))
+    };
+    let committed: Vec<u64> = (0..24).map(commits).collect();
+    assert!(committed.iter().filter(|count| **count >= 3).count() >= 5, "{committed:?}");
+}
+
 #[test]
 fn a_crash_while_formatting_leaves_an_empty_volume_or_none() {
     for seed in 0..20 {
