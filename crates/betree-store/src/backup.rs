@@ -82,7 +82,7 @@ impl Store {
             return Err(Error::FileExists { path: path.to_owned() });
         }
         let made = file::make_with(path, |device| {
-            file::format(device, path, &self.shared.env.geometry())?;
+            file::format(device.clone(), path, &self.shared.env.geometry())?;
             self.copy(path, device, progress)
         })?;
         let device = made.ok_or_else(|| Error::FileExists { path: path.to_owned() })?;

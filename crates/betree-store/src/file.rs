@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use betree::{Batch, Env, Geometry, Identity, Options};
-use betree_platform::Platform;
+use betree_platform::{Device, Platform};
 use betree_std::{FileDevice, OpenError, StdPlatform};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -91,18 +91,26 @@ pub(crate) fn open(
 
 /// Makes an empty store. `None` if there is a file of its name by then.
 fn make(path: &Path, cache_bytes: usize, merges: &Arc<Merges>) -> Result<Option<Arc<FileDevice>>> {
-    make_with(path, |device| {
-        format(device, path, &geometry(cache_bytes)).and_then(|()| {
-            let env = Env::open(device.clone(), Options::new(cache_bytes, merges.clone()));
-            let put_new = env.and_then(|env| {
-                let mut batch = Batch::new();
-                catalogue::put_new(&mut batch);
-                env.commit(&batch)?;
-                env.close()
-            });
-            put_new.map_err(|source| unwritten(path, source))
-        })
-    })
+    make_with(path, |device| make_on(device.clone(), path, &geometry(cache_bytes), cache_bytes, merges))
+}
+
+/// Writes an empty store.
+pub(crate) fn make_on(
+    device: Arc<dyn Device>,
+    path: &Path,
+    geometry: &Geometry,
+    cache_bytes: usize,
+    merges: &Arc<Merges>,
+) -> Result<()> {
+    format(device.clone(), path, geometry)?;
+    let env = Env::open(device, Options::new(cache_bytes, merges.clone()));
+    let put_new = env.and_then(|env| {
+        let mut batch = Batch::new();
+        catalogue::put_new(&mut batch);
+        env.commit(&batch)?;
+        env.close()
+    });
+    put_new.map_err(|source| unwritten(path, source))
 }
 
 /// Makes a store under another name, fills it and then renames it, so that neither a crash nor a failure
@@ -160,7 +168,7 @@ fn create_sparse(path: &Path, made_as: &Path) -> Result<FileDevice> {
 }
 
 /// Writes a volume without a catalogue.
-pub(crate) fn format(device: &Arc<FileDevice>, path: &Path, geometry: &Geometry) -> Result<()> {
+pub(crate) fn format(device: Arc<dyn Device>, path: &Path, geometry: &Geometry) -> Result<()> {
     let random = StdPlatform::new();
     let id = || {
         let [a, b] = [random.random_u64(), random.random_u64()].map(u128::from);
@@ -168,7 +176,7 @@ pub(crate) fn format(device: &Arc<FileDevice>, path: &Path, geometry: &Geometry)
     };
     let made_by = concat!("betree-store ", env!("CARGO_PKG_VERSION")).into();
     let identity = Identity { made_by, made_ns: random.now_ns(), ..Identity::new(id(), id()) };
-    Env::format(device.clone(), geometry, identity).map_err(|source| unwritten(path, source))
+    Env::format(device, geometry, identity).map_err(|source| unwritten(path, source))
 }
 
 /// The store's error for one of the engine when a store is made.

@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub generation: AtomicU64,
     /// Taken by transactions that failed again and again.
     pub turn: Mutex<()>,
+    /// A thread closes it: the engine takes no changes from other threads.
+    pub closing: AtomicBool,
     pub closed: AtomicBool,
     /// The process that has opened it: a fork has neither its threads nor a right to its file.
     pub opened_by: u32,
@@ -223,6 +225,7 @@ impl Shared {
         match error {
             betree::Error::NoSpace => Error::NoSpace { path, why: "the store is full".into() },
             betree::Error::DeviceFull(_) => Error::NoSpace { path, why: error.to_string() },
+            betree::Error::ReadOnly { .. } if self.closing.load(Ordering::SeqCst) => Error::Closed { path },
             betree::Error::ReadOnly { why } => Error::ReadOnly { path, why },
             betree::Error::TooLarge { what: "a batch", bytes, limit_bytes } => {
                 Error::BatchTooLarge { bytes: bytes as usize, limit_bytes: limit_bytes as usize }
@@ -245,12 +248,17 @@ impl Shared {
         }
         // Its threads end first: they hold references to the environment.
         drop(self.workers.lock().take());
-        if self.read_only {
-            self.env.abandon();
-        } else {
-            self.env.close().map_err(|error| self.error(error))?;
-        }
-        self.closed.store(true, Ordering::SeqCst);
+        self.closing.store(true, Ordering::SeqCst);
+        let done = match self.read_only {
+            true => {
+                self.env.abandon();
+                Ok(())
+            }
+            false => self.env.close(),
+        };
+        self.closed.store(done.is_ok(), Ordering::SeqCst);
+        self.closing.store(false, Ordering::SeqCst);
+        done.map_err(|error| self.error(error))?;
         self.file.release();
         Ok(())
     }

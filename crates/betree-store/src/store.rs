@@ -132,6 +132,7 @@ impl Store {
             generation: AtomicU64::new(catalogue.generation),
             catalogue: Mutex::new(catalogue),
             turn: Mutex::new(()),
+            closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             opened_by: std::process::id(),
         };

@@ -1,4 +1,6 @@
-//! A disk that is full, or fails, under a store.
+//! A disk that is full, fails or loses its power under a store.
+
+mod crashes;
 
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;

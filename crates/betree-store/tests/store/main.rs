@@ -4,7 +4,11 @@
 mod backups;
 mod batches;
 mod costs;
+mod endings;
+mod files;
+mod full_disk;
 mod ingests;
+mod isolation;
 mod iterators;
 mod large_transactions;
 mod large_values;
