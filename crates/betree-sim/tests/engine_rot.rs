@@ -40,6 +40,7 @@ const MIX: Mix = Mix {
     checkpoint: 2,
     views: 0,
     transactions: 0,
+    backup: 0,
     pump: 20,
     check: 0,
     reopen: 0,
