@@ -93,6 +93,11 @@ impl Bed {
     /// Does something whose end says that it is durable, with all before it.
     pub fn syncs(&mut self, work: impl FnOnce(&Path)) {
         self.does(work);
+        self.is_durable();
+    }
+
+    /// Notes that the program was told that all is durable.
+    pub fn is_durable(&self) {
         self.disk.note(Note::IsDurable(self.states.len() - 1));
     }
 
@@ -112,9 +117,10 @@ impl Bed {
         self.disk.note(Note::Begins(state));
     }
 
-    /// Unmounts it; returns the recording and the states.
+    /// Unmounts it, upon which all is durable; returns the recording and the states.
     pub fn end(mut self) -> (DiskLog, Vec<Tree>) {
         ok(&run(["umount".as_ref(), self.dir.as_os_str()]));
+        self.is_durable();
         (self.disk.take_log(), std::mem::take(&mut self.states))
     }
 

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{IoSlice, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use betree_platform::AlignedBuf;
 use rustix::fs::OFlags;
@@ -139,6 +140,20 @@ fn syncfs_and_the_command_keep_everything() {
     }
     let seen = bed.survives(ALL);
     assert!(seen.older >= 1 && seen.states.len() >= 5, "{seen:?}");
+}
+
+#[test]
+fn what_nobody_syncs_is_durable_after_a_while() {
+    let mut bed = Bed::new();
+    let before = bed.disk.syncs();
+    bed.does(|dir| drop(File::create(dir.join("f")).unwrap()));
+    let begun = Instant::now();
+    while bed.disk.syncs() == before {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the server syncs nothing by itself");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bed.is_durable();
+    bed.survives(ALL);
 }
 
 /// As editors and package managers save a file, without any sync.

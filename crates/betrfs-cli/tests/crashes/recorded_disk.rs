@@ -83,6 +83,11 @@ impl RecordedDisk {
         self.recording.lock().events.push(Event::Note(note));
     }
 
+    /// The number of syncs so far.
+    pub fn syncs(&self) -> usize {
+        self.recording.lock().events.iter().filter(|event| matches!(event, Event::Sync)).count()
+    }
+
     /// Changes how the disk behaves.
     pub fn set_manner(&self, manner: Manner) {
         self.recording.lock().manner = manner;
