@@ -46,6 +46,7 @@
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
 //! | know what it holds and does | [`Env::space`], [`Env::usage`], [`Env::stats`], [`Env::state`] |
 //! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |
+//! | read what is left of a damaged one | [`Env::open_for_rescue`] |
 //!
 //! # For platforms
 //!
@@ -121,6 +122,7 @@ mod node;
 mod node_id;
 pub mod planted;
 mod run;
+mod scan;
 mod settings;
 mod space;
 mod stats;

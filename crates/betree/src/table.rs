@@ -118,8 +118,31 @@ impl Table {
     }
 
     /// A table without a readable page.
-    pub fn lost(why: Error) -> Table {
-        Table { lost: BTreeMap::from([(0, (u32::MAX, why))]), ..Table::default() }
+    pub fn lost(slots_per_page: u32, why: Error) -> Table {
+        let mut table = Table::new(slots_per_page);
+        table.push_lost_rest(why);
+        table
+    }
+
+    /// Notes that nothing is known of the slots behind those so far, nor how many there are.
+    pub fn push_lost_rest(&mut self, why: Error) {
+        self.lost.insert(self.slots_len(), (u32::MAX, why));
+    }
+
+    /// The number of slots.
+    pub fn slots_len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Adds a node that was found without its page, in a slot that is lost.
+    pub fn put_salvaged(&mut self, id: NodeId, height: u8, references: u32, place: NodePlace) {
+        let index = id.slot as usize;
+        if self.slots.len() <= index {
+            self.slots.resize(index.saturating_add(1), Slot::default());
+        }
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Slot { generation: id.generation, references, height, used: true, place: Some(place) };
+        }
     }
 
     /// Why nothing is known of a node, if that is because its slot is lost.

@@ -28,12 +28,21 @@ pub enum Kind {
     Usage,
     /// Anything else.
     Other,
+    /// A part of a volume could not be copied out, and all else was.
+    Missing,
 }
 
 impl Kind {
     /// All kinds; a server's announcement names one by its index.
-    pub const ALL: [Kind; 6] =
-        [Kind::Damage, Kind::Permission, Kind::System, Kind::Interrupted, Kind::Usage, Kind::Other];
+    pub const ALL: [Kind; 7] = [
+        Kind::Damage,
+        Kind::Permission,
+        Kind::System,
+        Kind::Interrupted,
+        Kind::Usage,
+        Kind::Other,
+        Kind::Missing,
+    ];
 }
 
 /// The outcome of a command.

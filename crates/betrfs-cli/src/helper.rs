@@ -23,6 +23,9 @@ pub struct ExitCodes {
     pub interrupted: u8,
 }
 
+/// The exit code of a rescue that could not copy everything.
+const MISSING: u8 = 4;
+
 impl ExitCodes {
     /// The exit codes of the program under this name.
     pub fn of_program(program: &OsStr) -> ExitCodes {
@@ -47,6 +50,7 @@ impl ExitCodes {
             Kind::Interrupted => self.interrupted,
             Kind::Usage => self.usage,
             Kind::Other => self.failed,
+            Kind::Missing => MISSING,
         }
     }
 }
@@ -131,7 +135,7 @@ mod tests {
         for program in ["mount.betrfs", "/sbin/mount.fuseblk.betrfs", "umount.fuse.betrfs"] {
             assert_eq!(codes(program), [32, 32, 1], "{program}");
             let of_kind = |kind| ExitCodes::of_program(program.as_ref()).of_kind(kind);
-            assert_eq!(Kind::ALL.map(of_kind), [32, 1, 2, 8, 1, 32], "{program}");
+            assert_eq!(Kind::ALL.map(of_kind), [32, 1, 2, 8, 1, 32, 4], "{program}");
         }
         for program in ["betrfs", "mkfs.betrfs", "mount.ext4", "fsck.betrfs/betrfs", ""] {
             assert_eq!(codes(program), [1, 1, 2], "{program}");

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, debug, install_helpers, kv, mkfs, mount, rm_tree, snapshot, stats, sync, umount,
-    usage,
+    backup, check, clone, debug, install_helpers, kv, mkfs, mount, rescue, rm_tree, snapshot, stats, sync,
+    umount, usage,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -33,6 +33,7 @@ Exit codes:
   0  done, nothing wrong
   1  failed, or a problem was found; standard error says what and where
   2  the command line is wrong
+  4  `betrfs rescue` could not copy everything
 
 Called as mkfs.betrfs, fsck.betrfs, mount.betrfs, umount.betrfs, or with `fuse.` or `fuseblk.` before `betrfs`, \
 it is `betrfs mkfs`, `check`, `mount` or `umount`. fsck.betrfs ends with the exit codes of fsck(8): 4 for a \
@@ -63,6 +64,7 @@ enum Command {
     Check(check::Arguments),
     Backup(backup::Arguments),
     Debug(debug::Arguments),
+    Rescue(rescue::Arguments),
     Clone(clone::Arguments),
     RmTree(rm_tree::Arguments),
     Snapshot(snapshot::Arguments),
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Check(command) => check::run(command),
         Command::Backup(command) => backup::run(command),
         Command::Debug(command) => debug::run(command),
+        Command::Rescue(command) => rescue::run(command),
         Command::Clone(command) => clone::run(command),
         Command::RmTree(command) => rm_tree::run(command),
         Command::Snapshot(command) => snapshot::run(command),

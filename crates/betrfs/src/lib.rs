@@ -44,6 +44,7 @@ mod error;
 mod names;
 mod op;
 pub mod planted;
+pub mod rescue;
 mod rules;
 mod schema;
 mod types;

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::format::record::Changes;
 use crate::format::superblock::slots::{self, BadSlot};
 use crate::format::superblock::{LogStart, Superblock};
+use crate::format::table::slots_per_page;
 use crate::invariant::internal;
 use crate::io::Disk;
 use crate::log::{Log, replay};
@@ -82,7 +83,7 @@ pub(crate) fn last_checkpoint(
         Ok((table, directory)) => (table, Some(directory)),
         Err(error) => {
             tell(Finding::lost(error.clone()));
-            (Table::lost(error), None)
+            (Table::lost(slots_per_page(superblock.table_page_bytes), error), None)
         }
     };
     let engine = engine_over(disk.clone(), space, table, &superblock, options);

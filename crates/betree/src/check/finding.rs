@@ -39,6 +39,8 @@ codes! {
     OldCheckpoint = "old-checkpoint",
     /// The node table, or an entry of it, cannot be believed.
     BadNodeTable = "bad-node-table",
+    /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
+    NodesByHeader = "nodes-by-header",
     /// The log cannot be replayed to its end.
     BadLog = "bad-log",
     /// The log was not replayed, so its changes were not checked.

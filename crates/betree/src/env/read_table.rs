@@ -1,6 +1,7 @@
 //! Reading the node table of the last checkpoint.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_platform::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
@@ -13,7 +14,7 @@ use crate::format::table::{
     slots_per_page,
 };
 use crate::io::{AlignedBuf, Disk};
-use crate::space::{Extent, Space};
+use crate::space::{BlockRange, Extent, Space};
 use crate::table::{PagePlace, Table};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -30,25 +31,13 @@ pub(crate) fn read_table(
     superblock: &Superblock,
     lost: &mut dyn FnMut(Error) -> Result<()>,
 ) -> Result<(Table, Arc<Extent>)> {
-    let place = &superblock.table;
-    let directory = space.claim(place.parts())?;
-    let what = "the node table's directory";
-    let limits = Limits::of(&superblock.geometry, space.total_blocks());
-    let per_page = slots_per_page(superblock.table_page_bytes);
-    let pages_max = limits.slots.div_ceil(u64::from(per_page));
-    if u64::from(place.len) > directory_bytes_max(pages_max, limits.blocks) {
-        return Err(corrupt(what, &directory, "it is longer than this volume allows"));
-    }
-    let bytes = read_checked(disk, what, &directory, place.len, place.checksum)?;
-    let pages = decode_directory(bytes_of(&bytes, place.len))
-        .ok_or_else(|| corrupt(what, &directory, "it does not parse"))?;
-    if pages.entries.len() as u64 > pages_max {
-        return Err(corrupt(what, &directory, "it has more pages than this volume allows"));
-    }
-    let mut table = Table::new(per_page);
+    let reader = TableReader::new(disk, space, superblock);
+    let (directory, pages) = reader.directory()?;
+    let mut table = Table::new(reader.slots_per_page());
     for (index, page) in pages.entries.iter().enumerate() {
-        match read_page(disk, space, &pages, (index, page), per_page, limits.blocks) {
-            Ok((place, slots)) => table.push_page(place, &slots, |parts| space.claim(parts), lost)?,
+        let at = PageAt { index, is_last: index + 1 == pages.entries.len() };
+        match reader.page(pages.parts_of(index, page.first_part()), page, at) {
+            Ok((place, slots)) => table.push_page(place, &slots, |parts| reader.claim(parts), lost)?,
             Err(error) => {
                 lost(error.clone())?;
                 table.push_lost_page(error);
@@ -58,32 +47,90 @@ pub(crate) fn read_table(
     Ok((table, directory))
 }
 
-/// Reads a page of the node table and claims its extent.
-fn read_page(
-    disk: &Disk,
-    space: &Arc<Space>,
-    pages: &Entries<StoredPage>,
-    (index, page): (usize, &StoredPage),
-    per_page: u32,
-    blocks: u64,
-) -> Result<(PagePlace, Entries<StoredSlot>)> {
-    let what = "a page of the node table";
-    let extent = space.claim(pages.parts_of(index, page.first_part()))?;
-    let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
-    if u64::from(len_bytes).div_ceil(BLOCK) != extent.len_blocks() {
-        return Err(corrupt(what, &extent, "it is not as long as its extent"));
+/// Where a page stands in the node table.
+#[derive(Clone, Copy)]
+pub(crate) struct PageAt {
+    pub index: usize,
+    /// Only the last page may be incomplete.
+    pub is_last: bool,
+}
+
+/// Reads the parts of a node table, and claims their extents.
+pub(crate) struct TableReader<'r> {
+    disk: &'r Disk,
+    space: &'r Arc<Space>,
+    superblock: &'r Superblock,
+    limits: Limits,
+}
+
+impl<'r> TableReader<'r> {
+    pub(crate) fn new(disk: &'r Disk, space: &'r Arc<Space>, superblock: &'r Superblock) -> TableReader<'r> {
+        let limits = Limits::of(&superblock.geometry, space.total_blocks());
+        TableReader { disk, space, superblock, limits }
     }
-    if u64::from(len_bytes) > page_bytes_max(per_page, blocks) {
-        return Err(corrupt(what, &extent, "it is longer than this volume allows"));
+
+    /// The limits of the volume.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
-    let bytes = read_checked(disk, what, &extent, len_bytes, checksum)?;
-    let is_last = index + 1 == pages.entries.len();
-    let slots = decode_page(index as u32, bytes_of(&bytes, len_bytes))
-        // An incomplete page would shift the ids of all that follow.
-        .filter(|slots| slots.entries.len() == per_page as usize || is_last)
-        .filter(|slots| slots.entries.len() <= per_page as usize)
-        .ok_or_else(|| corrupt(what, &extent, "it does not parse as this page"))?;
-    Ok((PagePlace { extent, len_bytes, checksum }, slots))
+
+    /// The number of slots of each page but the last.
+    pub(crate) fn slots_per_page(&self) -> u32 {
+        slots_per_page(self.superblock.table_page_bytes)
+    }
+
+    /// The most pages that the volume allows.
+    pub(crate) fn pages_max(&self) -> u64 {
+        self.limits.slots.div_ceil(u64::from(self.slots_per_page()))
+    }
+
+    /// Claims the extent of a node.
+    pub(crate) fn claim(&self, parts: Vec<BlockRange>) -> Result<Arc<Extent>> {
+        self.space.claim(parts)
+    }
+
+    /// The directory with its extent.
+    pub(crate) fn directory(&self) -> Result<(Arc<Extent>, Entries<StoredPage>)> {
+        let place = &self.superblock.table;
+        let directory = self.space.claim(place.parts())?;
+        let what = "the node table's directory";
+        if u64::from(place.len) > directory_bytes_max(self.pages_max(), self.limits.blocks) {
+            return Err(corrupt(what, &directory, "it is longer than this volume allows"));
+        }
+        let bytes = read_checked(self.disk, what, &directory, place.len, place.checksum)?;
+        let pages = decode_directory(bytes_of(&bytes, place.len))
+            .ok_or_else(|| corrupt(what, &directory, "it does not parse"))?;
+        if pages.entries.len() as u64 > self.pages_max() {
+            return Err(corrupt(what, &directory, "it has more pages than this volume allows"));
+        }
+        Ok((directory, pages))
+    }
+
+    /// A page with its place; `parts` are those of its extent.
+    pub(crate) fn page(
+        &self,
+        parts: Vec<BlockRange>,
+        page: &StoredPage,
+        at: PageAt,
+    ) -> Result<(PagePlace, Entries<StoredSlot>)> {
+        let what = "a page of the node table";
+        let per_page = self.slots_per_page();
+        let extent = self.space.claim(parts)?;
+        let (len_bytes, checksum) = (page.len_bytes.get(), page.checksum.get());
+        if u64::from(len_bytes).div_ceil(BLOCK) != extent.len_blocks() {
+            return Err(corrupt(what, &extent, "it is not as long as its extent"));
+        }
+        if u64::from(len_bytes) > page_bytes_max(per_page, self.limits.blocks) {
+            return Err(corrupt(what, &extent, "it is longer than this volume allows"));
+        }
+        let bytes = read_checked(self.disk, what, &extent, len_bytes, checksum)?;
+        let slots = decode_page(at.index as u32, bytes_of(&bytes, len_bytes))
+            // An incomplete page would shift the ids of all that follow.
+            .filter(|slots| slots.entries.len() == per_page as usize || at.is_last)
+            .filter(|slots| slots.entries.len() <= per_page as usize)
+            .ok_or_else(|| corrupt(what, &extent, "it does not parse as this page"))?;
+        Ok((PagePlace { extent, len_bytes, checksum }, slots))
+    }
 }
 
 fn corrupt(what: &'static str, extent: &Extent, why: &str) -> Error {

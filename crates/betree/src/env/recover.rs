@@ -251,7 +251,7 @@ fn discard_free(disk: &Disk, space: &Space) {
 ///
 /// # Errors
 /// [`Error::BadRecord`] if the record does not hold exactly `changes` changes: each of them has a number.
-fn ranges_at_front(record: &[u8], changes: u32) -> Result<u32> {
+pub(crate) fn ranges_at_front(record: &[u8], changes: u32) -> Result<u32> {
     let (mut all, mut ranges, mut clones) = (0u64, 0u32, false);
     for change in Changes::of(record) {
         let is_at_front = u64::from(ranges) == all;

@@ -176,6 +176,40 @@ pub struct Header {
     pub sections: Vec<Section>,
 }
 
+/// The first fields of a header, before anything is verified: enough to tell whether the rest is worth a
+/// read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Front {
+    /// The header's length in bytes.
+    pub header_len: u32,
+    /// The checkpoint for which the node was written.
+    pub checkpoint: u64,
+    pub id: NodeId,
+    /// The number of blocks of the node's extent.
+    pub extent_blocks: u32,
+}
+
+impl Front {
+    /// The front of a header at the start of a block, if a node of this volume may begin there.
+    pub fn of(block: &[u8], volume_id: &[u8; 16]) -> Option<Front> {
+        let (magic, rest) = block.split_first_chunk::<4>()?;
+        let (header_len, rest) = rest.split_first_chunk::<4>()?;
+        let (_checksum, rest) = rest.split_first_chunk::<8>()?;
+        let (of_volume, rest) = rest.split_first_chunk::<16>()?;
+        let (checkpoint, rest) = rest.split_first_chunk::<8>()?;
+        let (slot, rest) = rest.split_first_chunk::<4>()?;
+        let (generation, rest) = rest.split_first_chunk::<4>()?;
+        let extent_blocks = rest.first_chunk::<4>()?;
+        let front = Front {
+            header_len: u32::from_le_bytes(*header_len),
+            checkpoint: u64::from_le_bytes(*checkpoint),
+            id: NodeId { slot: u32::from_le_bytes(*slot), generation: u32::from_le_bytes(*generation) },
+            extent_blocks: u32::from_le_bytes(*extent_blocks),
+        };
+        (u32::from_le_bytes(*magic) == MAGIC && of_volume == volume_id).then_some(front)
+    }
+}
+
 /// Why a header cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHeader {

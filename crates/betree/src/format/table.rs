@@ -5,6 +5,7 @@
 //! order. Both are copy-on-write extents; a page's checksum is in the directory, the directory's in the
 //! superblock.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use zerocopy::little_endian::{U32, U64};
@@ -168,6 +169,57 @@ fn decode<T: FromBytes + Immutable + KnownLayout + Unaligned + Copy>(
     let belong = parts.last().is_none_or(|p| (p.entry.get() as usize) < entries.len());
     (rest.is_empty() && in_order && belong)
         .then(|| Entries { entries: entries.to_vec(), further_parts: parts.to_vec() })
+}
+
+/// What may be left of entries whose checksum does not match: each stands at the place of its number,
+/// whatever is damaged beside it. Nothing of it is verified.
+pub(crate) struct Remains<T> {
+    pub entries: Vec<T>,
+    /// By entry.
+    further_parts: BTreeMap<u32, Vec<BlockRange>>,
+}
+
+impl<T: FromBytes + Immutable + KnownLayout + Unaligned + Copy> Remains<T> {
+    /// The number of entries is that of the head if the head can be that of page `index`, else `usual`, or as
+    /// many as there is room for.
+    fn of(magic: u32, index: u32, bytes: &[u8], usual: u64) -> Remains<T> {
+        let none = || Remains { entries: Vec::new(), further_parts: BTreeMap::new() };
+        let Ok((head, rest)) = Head::ref_from_prefix(bytes) else { return none() };
+        let room = rest.len() / size_of::<T>();
+        let is_head = head.magic.get() == magic && head.index.get() == index;
+        let counted = Some(head.entries.get() as usize).filter(|count| is_head && *count <= room);
+        let count = counted.unwrap_or(room.min(usize::try_from(usual).unwrap_or(usize::MAX)));
+        let Ok((entries, rest)) = <[T]>::ref_from_prefix_with_elems(rest, count) else { return none() };
+        let parts = rest.chunks_exact(size_of::<StoredPart>()).filter_map(|part| {
+            let part = StoredPart::ref_from_bytes(part).ok()?;
+            Some((part.entry.get(), part.start_block.get(), u64::from(part.len_blocks.get())))
+        });
+        let mut further_parts: BTreeMap<u32, Vec<BlockRange>> = BTreeMap::new();
+        for (entry, start_block, len_blocks) in parts.filter(|(entry, ..)| (*entry as usize) < count) {
+            further_parts.entry(entry).or_default().push(BlockRange { start_block, len_blocks });
+        }
+        Remains { entries: entries.to_vec(), further_parts }
+    }
+
+    /// The parts that may be those of an entry's extent; `first` is the one in the entry itself.
+    pub(crate) fn parts_of(&self, index: usize, first: BlockRange) -> Vec<BlockRange> {
+        let further = u32::try_from(index).ok().and_then(|index| self.further_parts.get(&index));
+        core::iter::once(first).chain(further.into_iter().flatten().copied()).collect()
+    }
+}
+
+impl Remains<StoredSlot> {
+    /// What may be left of page `index`, usually of `slots_per_page` slots.
+    pub(crate) fn of_page(index: u32, bytes: &[u8], slots_per_page: u32) -> Remains<StoredSlot> {
+        Remains::of(PAGE_MAGIC, index, bytes, slots_per_page.into())
+    }
+}
+
+impl Remains<StoredPage> {
+    /// What may be left of the directory, of at most `pages_max` pages.
+    pub(crate) fn of_directory(bytes: &[u8], pages_max: u64) -> Remains<StoredPage> {
+        Remains::of(DIRECTORY_MAGIC, 0, bytes, pages_max)
+    }
 }
 
 /// A page's bytes.

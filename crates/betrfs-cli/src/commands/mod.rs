@@ -8,6 +8,7 @@ pub mod install_helpers;
 pub mod kv;
 pub mod mkfs;
 pub mod mount;
+pub mod rescue;
 pub mod rm_tree;
 pub mod snapshot;
 pub mod stats;

@@ -1,0 +1,153 @@
+//! Opening what is left of a volume, so that it can be copied out, whatever is broken.
+//!
+//! Nothing is ever written. In place of structures that opening needs and that are damaged come others:
+//!
+//! - without the newest superblock, an older one;
+//! - slots of a damaged page of the node table, each of which must match the header of its node;
+//! - nodes whose slots are lost: their headers name them, and are found by reading the whole device;
+//! - the log up to its first damaged segment, in memory.
+
+mod headers;
+mod salvage;
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use betree_platform::Device;
+
+use crate::check::damaged::newest_superblock;
+use crate::check::{Finding, FindingCode, Place};
+use crate::engine::checkpoint::Committed;
+use crate::engine::commit_ranges::{Installed, PreparedRanges};
+use crate::engine::{Engine, Opened};
+use crate::env::Env;
+use crate::env::recover::{engine_over, log_area, ranges_at_front, space_of};
+use crate::error::{Error, Result};
+use crate::format::segment::last_msn;
+use crate::format::superblock::{LogStart, Superblock};
+use crate::io::Disk;
+use crate::log::{Log, replay};
+use crate::settings::Options;
+
+impl Env {
+    /// Opens what is left of a volume for reading, whatever is broken. Nothing is ever written to the device.
+    /// Calls `tell` with the damage of superblocks, node table and log, and with what stands in for it;
+    /// damage of nodes is an error of their readers ([`Cursor::next_past`](crate::Cursor::next_past)).
+    ///
+    /// The log is replayed in memory up to its first damaged segment, and takes its own length of memory
+    /// there. If a slot of the node table is lost, the whole device is read for headers of nodes.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betree::Result<()> {
+    /// # let (device, _folder) = doc::device();
+    /// # Env::format(device.clone(), &betree::Geometry::for_volume(doc::VOLUME_BYTES, 1), [7; 16])?;
+    /// # use std::sync::Arc;
+    /// use betree::{Batch, DictId, Env, Options, Replace};
+    ///
+    /// let options = || Options::new(1 << 20, Arc::new(Replace));
+    /// let env = Env::open(device.clone(), options())?;
+    /// let mut batch = Batch::new();
+    /// batch.put(DictId(0), b"apple", b"red");
+    /// env.commit(&batch)?;
+    /// env.sync()?;
+    /// // As after a crash: the pair is in the log alone.
+    /// env.abandon();
+    ///
+    /// let mut damage = Vec::new();
+    /// let left = Env::open_for_rescue(device, options(), &mut |found| damage.push(found))?;
+    /// assert_eq!(left.get(DictId(0), b"apple")?.as_deref(), Some(&b"red"[..]));
+    /// assert_eq!(damage, []);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
+    /// [`Error::OtherUpsert`]; [`Error::Corrupt`] if no superblock is good; [`Error::NoMemory`].
+    pub fn open_for_rescue(
+        device: Arc<dyn Device>,
+        options: Options,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<Env> {
+        let disk = Arc::new(Disk::for_reading(device));
+        let (mut superblock, bad_copies) = newest_superblock(&disk, tell)?;
+        superblock.bind_upsert(&*options.upsert)?;
+        let space = space_of(&superblock);
+        let table = salvage::table(&disk, &space, &superblock, tell)?;
+        let engine = engine_over(disk.clone(), space, table, &superblock, options);
+        let mut replayed = Replayed { next_msn: superblock.next_msn, batches: 0 };
+        if !superblock.clean {
+            replay_in_memory(&disk, &engine, &superblock, &mut replayed, tell);
+        }
+        let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
+        let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
+        let Replayed { next_msn, batches: replayed_batches } = replayed;
+        let opened =
+            Opened { bad_copies, is_damaged: true, for_reading: true, replayed_batches, ..Opened::default() };
+        let env = Env::new(engine, log, next_msn, Committed { superblock, directory: None }, opened);
+        // There is nothing to write at its end.
+        env.abandon();
+        Ok(env)
+    }
+}
+
+/// How far a replay has come.
+struct Replayed {
+    next_msn: u64,
+    batches: u64,
+}
+
+/// Replays the log as far as it goes. Changes stay in the memtables, for the nodes below may be unreadable;
+/// only those before a clone arrive at the roots. The first record that cannot be replayed is the last one:
+/// what is read is a state that the volume had.
+fn replay_in_memory(
+    disk: &Disk,
+    engine: &Engine,
+    superblock: &Superblock,
+    replayed: &mut Replayed,
+    tell: &mut dyn FnMut(Finding),
+) {
+    let area = log_area(superblock);
+    let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
+        take(engine, first_msn, changes, record)?;
+        replayed.batches = replayed.batches.saturating_add(1);
+        replayed.next_msn = replayed.next_msn.max(last_msn(first_msn, changes).saturating_add(1));
+        Ok(())
+    };
+    let start = &superblock.log_start;
+    let ended = replay(disk, area, &superblock.identity.volume_id, start, &mut each);
+    let problem = match ended {
+        Ok(end) => end.lost,
+        Err(error) => Some(error),
+    };
+    if let Some(error) = problem {
+        let place = Place::Log { offset: error.offset().unwrap_or(area.offset) };
+        let what = format!("changes from here on are missing, after {} batches: {error}", replayed.batches);
+        tell(Finding::problem(FindingCode::BadLog, place, what));
+    }
+}
+
+/// Takes a record of the log into memory.
+fn take(engine: &Engine, first_msn: u64, changes: u32, record: &[u8]) -> Result<()> {
+    let ranges = ranges_at_front(record, changes)?;
+    if ranges > 0 {
+        engine.freeze(true);
+        let structures = engine.lock_structures();
+        engine.absorb_at_roots(&structures)?;
+        let changes = PreparedRanges::new(engine, &structures, first_msn, record, ranges, usize::MAX)?;
+        let installed = changes.install(&mut engine.views.lock(), last_msn(first_msn, ranges));
+        installed.iter().for_each(Installed::send);
+    }
+    engine.take(first_msn, &Arc::new(record.to_vec()))
+}
+
+/// The finding of a part of the node table that is lost.
+fn lost_part(error: &Error) -> Finding {
+    let place = Place::NodeTable { offset: error.offset() };
+    Finding::problem(FindingCode::BadNodeTable, place, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

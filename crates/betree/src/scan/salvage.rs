@@ -1,0 +1,290 @@
+//! The node table from what can be read of it, and from headers of nodes.
+//!
+//! A page or directory whose checksum does not match still has most of its entries, at the places that
+//! their numbers give. An entry of the directory is right if its page has the checksum in it; a slot is right
+//! if the header of its node has the id, length and checksum in it. What is then missing is looked for on the
+//! device.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use betree_platform::BLOCK_BYTES;
+
+use super::headers::{self, Found, Sought};
+use super::lost_part;
+use crate::check::{Finding, FindingCode, Place};
+use crate::env::read_table::{PageAt, TableReader};
+use crate::error::{Error, Result};
+use crate::format::limits::Limits;
+use crate::format::node::Header;
+use crate::format::superblock::Superblock;
+use crate::format::table::{Entries, Remains, StoredPage, StoredSlot, directory_bytes_max, page_bytes_max};
+use crate::io::{AlignedBuf, Disk};
+use crate::node_id::NodeId;
+use crate::space::{BlockRange, Extent, Space};
+use crate::store::NodePlace;
+use crate::table::Table;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// References of a node whose count is lost. One that several edges lead to is never changed, only copied.
+const SHARED: u32 = 2;
+
+/// The node table as far as it can be known. Calls `tell` with what is lost, and with what stands in for it.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(super) fn table(
+    disk: &Disk,
+    space: &Arc<Space>,
+    superblock: &Superblock,
+    tell: &mut dyn FnMut(Finding),
+) -> Result<Table> {
+    let reader = TableReader::new(disk, space, superblock);
+    let mut salvage =
+        Salvage { disk, superblock, limits: reader.limits(), nodes: Vec::new(), lost: Vec::new() };
+    let mut table = match reader.directory() {
+        Ok((_, pages)) => salvage.pages(&reader, &Directory::Whole(pages), tell),
+        Err(error) => {
+            tell(lost_part(&error));
+            let parts = superblock.table.parts();
+            let most = directory_bytes_max(reader.pages_max(), salvage.limits.blocks);
+            match salvage.remains(&parts, superblock.table.len, most)? {
+                Some(bytes) => {
+                    let pages_max = reader.pages_max();
+                    let pages = Directory::Damaged(Remains::of_directory(&bytes, pages_max), error);
+                    salvage.pages(&reader, &pages, tell)
+                }
+                None => {
+                    salvage.lost.push((0, u32::MAX));
+                    Ok(Table::lost(reader.slots_per_page(), error))
+                }
+            }
+        }
+    }?;
+    salvage.scan(space, tell)?;
+    let limits = salvage.limits;
+    for (id, height, place) in salvage.nodes {
+        if u64::from(id.slot) < limits.slots {
+            table.put_salvaged(id, height, SHARED, place);
+        }
+    }
+    Ok(table)
+}
+
+/// The directory of the node table.
+enum Directory {
+    Whole(Entries<StoredPage>),
+    /// What is left of it, and why it is damaged.
+    Damaged(Remains<StoredPage>, Error),
+}
+
+impl Directory {
+    fn len(&self) -> usize {
+        match self {
+            Directory::Whole(pages) => pages.entries.len(),
+            Directory::Damaged(pages, _) => pages.entries.len(),
+        }
+    }
+
+    /// A page with the parts of its extent.
+    fn page(&self, index: usize) -> Option<(StoredPage, Vec<BlockRange>)> {
+        match self {
+            Directory::Whole(pages) => {
+                let page = *pages.entries.get(index)?;
+                Some((page, pages.parts_of(index, page.first_part())))
+            }
+            Directory::Damaged(pages, _) => {
+                let page = *pages.entries.get(index)?;
+                Some((page, pages.parts_of(index, page.first_part())))
+            }
+        }
+    }
+
+    /// Where a page is, and whether that is sure.
+    fn is_whole(&self) -> bool {
+        matches!(self, Directory::Whole(_))
+    }
+}
+
+/// What was found so far.
+struct Salvage<'s> {
+    disk: &'s Disk,
+    superblock: &'s Superblock,
+    limits: Limits,
+    nodes: Vec<(NodeId, u8, NodePlace)>,
+    /// Slots of which nothing is known, in order: from, to.
+    lost: Vec<(u32, u32)>,
+}
+
+impl Salvage<'_> {
+    /// Reads the pages. Those that are damaged leave their slots to `nodes` and `lost`.
+    fn pages(
+        &mut self,
+        reader: &TableReader<'_>,
+        directory: &Directory,
+        tell: &mut dyn FnMut(Finding),
+    ) -> Result<Table> {
+        let per_page = reader.slots_per_page();
+        let mut table = Table::new(per_page);
+        // Entries of a damaged directory behind its last page are none.
+        let mut waiting: Vec<Error> = Vec::new();
+        for index in 0..directory.len() {
+            let Some((page, parts)) = directory.page(index) else { break };
+            let at = PageAt { index, is_last: index + 1 == directory.len() && directory.is_whole() };
+            let read = reader.page(parts.clone(), &page, at);
+            let (place, slots) = match read {
+                Ok(read) => read,
+                Err(error) if directory.is_whole() => {
+                    tell(lost_part(&error));
+                    let first = (index as u32).saturating_mul(per_page);
+                    table.push_lost_page(error);
+                    self.page(&parts, page.len_bytes.get(), index as u32, first, per_page)?;
+                    continue;
+                }
+                Err(error) => {
+                    waiting.push(error);
+                    continue;
+                }
+            };
+            for error in waiting.drain(..) {
+                tell(lost_part(&error));
+                let first = table.slots_len();
+                table.push_lost_page(error);
+                self.lost.push((first, first.saturating_add(per_page)));
+            }
+            table.push_page(place, &slots, |parts| reader.claim(parts), &mut |error| {
+                tell(lost_part(&error));
+                Ok(())
+            })?;
+        }
+        if let Directory::Damaged(_, error) = directory {
+            // Nothing says which page was the last.
+            let first = table.slots_len();
+            table.push_lost_rest(error.clone());
+            self.lost.push((first, u32::MAX));
+        }
+        Ok(table)
+    }
+
+    /// Takes what is right of a damaged page.
+    fn page(
+        &mut self,
+        parts: &[BlockRange],
+        len_bytes: u32,
+        index: u32,
+        first: u32,
+        per_page: u32,
+    ) -> Result<()> {
+        let end = first.saturating_add(per_page);
+        let Some(bytes) = self.remains(parts, len_bytes, page_bytes_max(per_page, self.limits.blocks))?
+        else {
+            self.lost.push((first, end));
+            return Ok(());
+        };
+        let slots = Remains::of_page(index, &bytes, per_page);
+        for (slot, entry) in (first..end).zip(0..) {
+            match slots.entries.get(entry).and_then(|stored| self.node(slot, stored, &slots, entry)) {
+                Some(node) => self.nodes.push(node),
+                None => match self.lost.last_mut() {
+                    Some((_, end)) if *end == slot => *end = slot + 1,
+                    _ => self.lost.push((slot, slot + 1)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// The node of a slot in a damaged page, if the node's header agrees with the slot.
+    fn node(
+        &self,
+        slot: u32,
+        stored: &StoredSlot,
+        slots: &Remains<StoredSlot>,
+        entry: usize,
+    ) -> Option<(NodeId, u8, NodePlace)> {
+        let (header_len, header_checksum) = (stored.header_len.get(), stored.header_checksum.get());
+        if stored.used != 1 || header_len == 0 || u64::from(header_len) > self.limits.header_bytes {
+            return None;
+        }
+        let extent = self.extent(slots.parts_of(entry, stored.first_part()))?;
+        let blocks = (header_len as usize).div_ceil(BLOCK_BYTES);
+        if blocks as u64 > extent.len_blocks() {
+            return None;
+        }
+        let mut buffer = AlignedBuf::zeroed(blocks).ok()?;
+        self.disk.read_extent(&extent, 0, buffer.as_mut_slice()).ok()?;
+        let bytes = buffer.as_slice().get(..header_len as usize)?;
+        if Header::checksum(bytes) != Some(header_checksum) {
+            return None;
+        }
+        let extent_bytes = extent.len_blocks() * BLOCK;
+        let header = Header::decode(bytes, extent_bytes, &self.limits, self.superblock.next_msn).ok()?;
+        let id = NodeId { slot, generation: stored.generation.get() };
+        let is_right = header.id == id
+            && header.height == stored.height
+            && u64::from(header.extent_blocks) == extent.len_blocks();
+        is_right.then(|| (id, header.height, NodePlace { extent, header_len, header_checksum }))
+    }
+
+    /// Blocks that may be those of a node. They are in a space of their own: what was found by chance may
+    /// overlap with others, and nothing is ever written.
+    fn extent(&self, parts: Vec<BlockRange>) -> Option<Arc<Extent>> {
+        let end = self.superblock.volume_bytes.min(self.disk.len()) / BLOCK;
+        Space::new(0, end).claim(parts).ok()
+    }
+
+    /// The bytes of a damaged page or directory, with zeros for blocks that cannot be read. `None` if there
+    /// is no telling where it is.
+    fn remains(&self, parts: &[BlockRange], len_bytes: u32, most: u64) -> Result<Option<Vec<u8>>> {
+        let Some(extent) = self.extent(parts.to_vec()) else { return Ok(None) };
+        let blocks = extent.len_blocks();
+        if u64::from(len_bytes).div_ceil(BLOCK) != blocks || u64::from(len_bytes) > most {
+            return Ok(None);
+        }
+        let mut buffer = AlignedBuf::zeroed(blocks as usize)?;
+        let mut rest = buffer.as_mut_slice();
+        for (at, len) in extent.places(0, blocks * BLOCK) {
+            let Some((part, after)) = rest.split_at_mut_checked(len as usize) else { break };
+            headers::read_past(self.disk, at, part);
+            rest = after;
+        }
+        Ok(buffer.as_slice().get(..len_bytes as usize).map(<[u8]>::to_vec))
+    }
+
+    /// Looks for the nodes of lost slots on the whole device. One in blocks that another node has is of an
+    /// older checkpoint, and is left.
+    fn scan(&mut self, space: &Arc<Space>, tell: &mut dyn FnMut(Finding)) -> Result<()> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        let lost = &self.lost;
+        let is_wanted = |slot: u32| {
+            let behind = lost.partition_point(|(from, _)| *from <= slot);
+            behind.checked_sub(1).and_then(|at| lost.get(at)).is_some_and(|(_, to)| slot < *to)
+        };
+        let sought = Sought { superblock: self.superblock, limits: &self.limits, is_wanted: &is_wanted };
+        let mut found: Vec<Found> = headers::scan(self.disk, &sought)?.into_values().collect();
+        found.sort_by_key(|node| core::cmp::Reverse(node.checkpoint));
+        let mut taken = Vec::new();
+        let mut count = 0u64;
+        for node in found {
+            let start_block = node.offset / BLOCK;
+            let own = BlockRange { start_block, len_blocks: node.own_blocks.min(node.extent_blocks.into()) };
+            let Ok(own) = space.claim(alloc::vec![own]) else { continue };
+            taken.push(own);
+            let parts = [BlockRange { start_block, len_blocks: node.extent_blocks.into() }];
+            let Some(extent) = self.extent(parts.to_vec()) else { continue };
+            let Found { id, height, header_len, header_checksum, .. } = node;
+            self.nodes.push((id, height, NodePlace { extent, header_len, header_checksum }));
+            count += 1;
+        }
+        let what = format!(
+            "{count} nodes whose places were lost were found by their headers; of a node that is lost itself this may \
+             be an older state"
+        );
+        tell(Finding::note(FindingCode::NodesByHeader, Place::NodeTable { offset: None }, what));
+        Ok(())
+    }
+}

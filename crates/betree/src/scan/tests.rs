@@ -1,0 +1,204 @@
+//! What is left of volumes with damaged node tables and logs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::vec::Vec;
+
+use betree_platform::{BLOCK_BYTES, Device};
+
+use super::*;
+use crate::batch::Batch;
+use crate::env::read_table::TableReader;
+use crate::format::superblock::slots;
+use crate::io::mem::MemDevice;
+use crate::key::Cut;
+use crate::settings::{DictId, Geometry};
+use crate::upsert::Append;
+
+const D: DictId = DictId(0);
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const BLOCKS: usize = 4096;
+const GEOMETRY: Geometry =
+    Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, log_bytes: 1 << 20, dicts: 1 };
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn options() -> Options {
+    Options::new(1 << 20, Arc::new(Append))
+}
+
+fn put(env: &Env, pairs: &mut Pairs, number: u32) {
+    let (key, value) = (number.to_be_bytes().to_vec(), seeded::bytes(u64::from(number), 0, 300));
+    let mut batch = Batch::new();
+    batch.put(D, &key, &value);
+    env.commit(&batch).unwrap();
+    pairs.insert(key, value);
+}
+
+/// A volume with some hundred nodes, and what it holds.
+fn closed() -> (Arc<MemDevice>, Pairs) {
+    let device = MemDevice::new(BLOCKS);
+    Env::format(device.clone(), &GEOMETRY, [1; 16]).unwrap();
+    let env = Env::open(device.clone(), options()).unwrap();
+    let mut pairs = Pairs::new();
+    for number in 0..3000u32 {
+        // Scattered, so that leaves are written again and again.
+        put(&env, &mut pairs, number.wrapping_mul(0x9e37_79b1));
+        if number % 500 == 0 {
+            env.checkpoint().unwrap();
+        }
+    }
+    env.close().unwrap();
+    (device, pairs)
+}
+
+fn smash(device: &MemDevice, at: u64, len: usize) {
+    let block = at / BLOCK * BLOCK;
+    let mut bytes = AlignedBlock::of(device, block);
+    bytes.0.iter_mut().skip((at - block) as usize).take(len).for_each(|byte| *byte ^= 0x5a);
+    device.write_at(block, &bytes.0).unwrap();
+}
+
+struct AlignedBlock(Vec<u8>);
+
+impl AlignedBlock {
+    fn of(device: &MemDevice, at: u64) -> AlignedBlock {
+        let mut bytes = std::vec![0; BLOCK_BYTES];
+        device.read_at(at, &mut bytes).unwrap();
+        AlignedBlock(bytes)
+    }
+}
+
+fn whole(device: &MemDevice) -> Vec<u8> {
+    let mut bytes = std::vec![0; BLOCKS * BLOCK_BYTES];
+    device.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// What is read of a damaged volume, how many ranges are not, what was told, and how many bytes were read
+/// from the device before the first pair was. Nothing is written.
+fn rescue(device: &Arc<MemDevice>) -> (Pairs, usize, Vec<Finding>, u64) {
+    let before = whole(device);
+    let mut told = Vec::new();
+    let env = Env::open_for_rescue(device.clone(), options(), &mut |found| told.push(found)).unwrap();
+    let read_bytes = env.stats().device_read_bytes;
+    let (mut pairs, mut passed) = (Pairs::new(), 0);
+    let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
+    while let Some((key, value)) = cursor.next_past(&mut |_| passed += 1) {
+        pairs.insert(key.to_vec(), value.to_vec());
+    }
+    drop(cursor);
+    assert!(env.close().is_ok(), "there is nothing to close");
+    drop(env);
+    assert!(whole(device) == before, "something was written");
+    (pairs, passed, told, read_bytes)
+}
+
+/// The first bytes of the directory of the node table, and of its pages.
+fn table_places(device: &Arc<MemDevice>) -> (u64, Vec<u64>) {
+    let disk = Disk::for_reading(device.clone());
+    let superblock = slots::newest(&disk).unwrap().0.unwrap();
+    let space = space_of(&superblock);
+    let reader = TableReader::new(&disk, &space, &superblock);
+    let pages = reader.directory().unwrap().1;
+    (superblock.table.offset, pages.entries.iter().map(|page| page.start_block.get() * BLOCK).collect())
+}
+
+#[test]
+fn a_sound_volume_is_read_whole_without_a_scan() {
+    let (device, pairs) = closed();
+    let (found, passed, told, read_bytes) = rescue(&device);
+    assert!(found == pairs && passed == 0 && told.is_empty(), "{told:?}");
+    assert!(read_bytes < 20 * BLOCK, "{read_bytes}");
+}
+
+/// Of a page with a few wrong bytes the slots beside them still serve, and the lost ones are found by a scan.
+#[test]
+fn every_node_of_a_damaged_page_is_found() {
+    let (device, pairs) = closed();
+    let (_, pages) = table_places(&device);
+    assert!(pages.len() > 3, "{pages:?}");
+    for (index, page) in pages.iter().enumerate() {
+        // The head; a slot; the whole block.
+        for (at, len) in [(0, 16), (16 + 40 * 7 + 3, 40), (0, BLOCK_BYTES)] {
+            smash(&device, page + at, len);
+            let (found, passed, told, read_bytes) = rescue(&device);
+            assert!(found == pairs && passed == 0, "page {index}, {len} bytes: {passed} ranges: {told:?}");
+            assert_eq!(told.iter().filter(|found| found.is_problem).count(), 1, "{told:?}");
+            assert!(read_bytes < BLOCKS as u64 * BLOCK * 3 / 2, "{read_bytes}: the device is read once");
+            smash(&device, page + at, len);
+        }
+    }
+}
+
+#[test]
+fn without_the_directory_its_entries_or_the_headers_serve() {
+    let (device, pairs) = closed();
+    let (directory, pages) = table_places(&device);
+    for (at, len) in [(0, 16), (16 + 24 + 8, 8), (0, BLOCK_BYTES)] {
+        smash(&device, directory + at, len);
+        let (found, passed, told, _) = rescue(&device);
+        assert!(found == pairs && passed == 0, "{len} bytes at {at}: {passed} ranges: {told:?}");
+        smash(&device, directory + at, len);
+    }
+    // And without anything of the table at all.
+    pages.iter().chain([&directory]).for_each(|block| smash(&device, *block, BLOCK_BYTES));
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0, "{passed} ranges: {told:?}");
+}
+
+#[test]
+fn a_lost_node_hides_what_is_below_it_and_nothing_else() {
+    let (device, pairs) = closed();
+    let disk = Disk::for_reading(device.clone());
+    let superblock = slots::newest(&disk).unwrap().0.unwrap();
+    let (_, pages) = table_places(&device);
+    let all = |_: u32| true;
+    let limits = crate::format::limits::Limits::of(&superblock.geometry, BLOCKS as u64);
+    let sought = headers::Sought { superblock: &superblock, limits: &limits, is_wanted: &all };
+    let nodes = headers::scan(&disk, &sought).unwrap();
+    let leaf = nodes.values().find(|node| node.height == 0).unwrap();
+    smash(&device, leaf.offset, 64);
+    smash(&device, pages[(leaf.id.slot / 102) as usize], BLOCK_BYTES);
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found.len() < pairs.len(), "{passed} ranges: {told:?}");
+    assert!(told.iter().any(|found| found.code == FindingCode::NodesByHeader), "{told:?}");
+    assert!(found.len() > pairs.len() * 9 / 10, "{} of {}", found.len(), pairs.len());
+    assert!(found.iter().all(|(key, value)| pairs.get(key) == Some(value)));
+}
+
+#[test]
+fn the_log_is_replayed_up_to_its_first_damaged_segment() {
+    let (device, mut pairs) = closed();
+    let env = Env::open(device.clone(), options()).unwrap();
+    let mut expected = Vec::new();
+    for number in 0..20u32 {
+        put(&env, &mut pairs, number);
+        env.sync().unwrap();
+        expected.push(pairs.clone());
+    }
+    // A clone, for which what came before it goes to the tree.
+    let mut clone = Batch::new();
+    clone.clone_range(D, b"\0\0", b"clone");
+    env.commit(&clone).unwrap();
+    env.sync().unwrap();
+    for key in pairs.keys().filter(|key| key.starts_with(b"\0\0")).cloned().collect::<Vec<_>>() {
+        let value = pairs[&key].clone();
+        pairs.insert([b"clone", &key[2..]].concat(), value);
+    }
+    env.abandon();
+    drop(env);
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0 && told.is_empty(), "{told:?}");
+
+    let disk = Disk::for_reading(device.clone());
+    let superblock = slots::newest(&disk).unwrap().0.unwrap();
+    let at = superblock.log_offset + superblock.log_start.position + 7 * BLOCK;
+    smash(&device, at + 200, 8);
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == expected[6] && passed == 0, "{} pairs: {told:?}", found.len());
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].is_problem && told[0].code == FindingCode::BadLog && told[0].what.contains("after 7 batches")
+    );
+}

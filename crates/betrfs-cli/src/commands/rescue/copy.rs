@@ -1,0 +1,428 @@
+//! Makes the objects of a rescued volume in a directory.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+
+use betrfs::FileType;
+use betrfs::rescue::{Attributes, Contents, Destination, Location, Lost, Object};
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
+    ftruncate, futimens, linkat, mkdirat, mknodat, openat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::later::{Entry, Later};
+use super::list::List;
+use super::target::{LINKED, NoDirectory, Target};
+use crate::failure::Failure;
+
+/// Data in a row is written at once up to this size, in bytes.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What was copied.
+pub struct Counts {
+    pub objects: u64,
+    pub missing: u64,
+    /// Objects whose owners were not set.
+    pub owners_left: u64,
+    /// Objects whose inode flags were not set.
+    pub flags_left: u64,
+}
+
+/// See the module.
+pub struct Copy {
+    target: Target,
+    list: List,
+    later: Later,
+    current: Option<Current>,
+    buffer: Buffer,
+    sets_owners: bool,
+    objects: u64,
+    owners_left: u64,
+    flags_left: u64,
+    /// Why nothing more can be copied.
+    failure: Option<Failure>,
+}
+
+/// The object that is being made.
+struct Current {
+    object: Object,
+    open: Open,
+}
+
+/// How the system is told of an object.
+enum Open {
+    /// A file or a directory.
+    Here(File),
+    /// Anything else, by its name in a directory.
+    Named(OwnedFd, Vec<u8>),
+}
+
+/// Data of the current file that is still to be written.
+#[derive(Default)]
+struct Buffer {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// Why a step failed.
+enum Failed {
+    /// This object alone.
+    Object(String),
+    /// All that would follow.
+    All(Failure),
+}
+
+impl From<Errno> for Failed {
+    fn from(errno: Errno) -> Failed {
+        let error = io::Error::from(errno);
+        match errno {
+            Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::IO
+            | Errno::ROFS
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM => Failed::All(error.into()),
+            _ => Failed::Object(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        match error.raw_os_error() {
+            Some(number) => Errno::from_raw_os_error(number).into(),
+            None => Failed::Object(error.to_string()),
+        }
+    }
+}
+
+impl From<NoDirectory> for Failed {
+    fn from(why: NoDirectory) -> Failed {
+        match why {
+            NoDirectory::Io(Errno::NOTDIR | Errno::LOOP) => {
+                Failed::Object("what has the name of its directory is none".into())
+            }
+            NoDirectory::Io(errno) => errno.into(),
+            NoDirectory::Own => Failed::Object("its first name is one that this command uses itself".into()),
+        }
+    }
+}
+
+fn own_mode(file_type: FileType) -> Mode {
+    if file_type == FileType::Directory { Mode::RWXU } else { Mode::RUSR | Mode::WUSR }
+}
+
+fn mode_of(perm: u16) -> Mode {
+    Mode::from_raw_mode(u32::from(perm) & 0o7777)
+}
+
+fn times(atime_ns: i64, mtime_ns: i64) -> Timestamps {
+    const NS: i64 = 1_000_000_000;
+    let spec = |ns: i64| Timespec { tv_sec: ns.div_euclid(NS), tv_nsec: ns.rem_euclid(NS) };
+    Timestamps { last_access: spec(atime_ns), last_modification: spec(mtime_ns) }
+}
+
+impl Copy {
+    /// A copy into an empty target.
+    pub fn new(target: Target, list: List) -> Result<Copy, Failure> {
+        let later = Later::new(&target)?;
+        Ok(Copy {
+            target,
+            list,
+            later,
+            current: None,
+            buffer: Buffer::default(),
+            sets_owners: rustix::process::geteuid().is_root(),
+            objects: 0,
+            owners_left: 0,
+            flags_left: 0,
+            failure: None,
+        })
+    }
+
+    /// Sets what directories wait for, and names the files that got no name. Returns the counts.
+    pub fn finish(mut self, is_whole: bool) -> Result<Counts, Failure> {
+        if is_whole {
+            // First, for it changes the times of the target.
+            self.finish_linked()?;
+            self.finish_directories()?;
+        }
+        self.list.finish()?;
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok(Counts {
+                objects: self.objects,
+                missing: self.list.count,
+                owners_left: self.owners_left,
+                flags_left: self.flags_left,
+            }),
+        }
+    }
+
+    fn finish_directories(&mut self) -> Result<(), Failure> {
+        while let Some(Entry { names, perm, atime_ns, mtime_ns }) = self.later.pop()? {
+            let set = |open: BorrowedFd<'_>| {
+                futimens(open, &times(atime_ns, mtime_ns))?;
+                fchmod(open, mode_of(perm))
+            };
+            let set = match self.target.directory(&names, &mut |_| ()) {
+                Ok(open) => set(open).map_err(Failed::from),
+                Err(why) => Err(why.into()),
+            };
+            let location = if names.is_empty() { Location::Root } else { Location::Path(names) };
+            match set {
+                Ok(()) => {}
+                Err(Failed::Object(why)) => self.list.add(&Lost::Record(location), &why)?,
+                Err(Failed::All(failure)) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the names that stood for files with several, where others have come.
+    fn finish_linked(&mut self) -> Result<(), Failure> {
+        let linked = self.target.linked();
+        for entry in rustix::fs::Dir::read_from(linked)? {
+            let name = entry?.file_name().to_owned();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if statat(linked, &name, AtFlags::SYMLINK_NOFOLLOW)?.st_nlink > 1 {
+                unlinkat(linked, &name, AtFlags::empty())?;
+            } else {
+                let names = vec![LINKED.to_vec(), name.to_bytes().to_vec()];
+                let why = "none of its names was found: it is here by its number";
+                self.list.add_part(&Location::Path(names), "name", why)?;
+            }
+        }
+        match unlinkat(self.target.root(), OsStr::from_bytes(LINKED), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOTEMPTY) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Copy {
+    /// Goes on behind a failure of one object, which is listed; ends at others.
+    fn heard<T>(
+        &mut self,
+        result: Result<T, Failed>,
+        lost: impl FnOnce() -> Lost,
+    ) -> ControlFlow<(), Option<T>> {
+        match result {
+            Ok(done) => ControlFlow::Continue(Some(done)),
+            Err(Failed::Object(why)) => {
+                self.lost(&lost(), &why)?;
+                ControlFlow::Continue(None)
+            }
+            Err(Failed::All(failure)) => {
+                self.failure.get_or_insert(failure);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// The directory of an object and its name in there. Directories whose records have not come are listed.
+    fn place(&mut self, location: &Location) -> Result<(OwnedFd, Vec<u8>), Failed> {
+        let names = match location {
+            Location::Root => return Ok((self.target.root().try_clone_to_owned()?, b".".to_vec())),
+            Location::Linked(number) => {
+                return Ok((self.target.linked().try_clone_to_owned()?, number.to_string().into_bytes()));
+            }
+            Location::Path(names) => names,
+        };
+        let (name, above) = names.split_last().ok_or(Errno::NOENT)?;
+        if above.is_empty() && name == LINKED {
+            return Err(NoDirectory::Own.into());
+        }
+        let mut made: Vec<Vec<Vec<u8>>> = Vec::new();
+        let open = match self.target.directory(above, &mut |names| made.push(names.to_vec())) {
+            Ok(open) => open.try_clone_to_owned().map_err(Failed::from),
+            Err(why) => Err(why.into()),
+        };
+        // The entry for snapshots has no record.
+        for names in made.into_iter().filter(|names| !names.ends_with(&[betrfs::SNAPSHOTS_NAME.to_vec()])) {
+            self.list.add(&Lost::Record(Location::Path(names)), "none was found, only what is below it")?;
+        }
+        Ok((open?, name.clone()))
+    }
+
+    fn make(&mut self, object: &Object) -> Result<Open, Failed> {
+        let (dir, name) = self.place(&object.location)?;
+        let known = object.attributes.as_ref();
+        let shown = OsStr::from_bytes(&name);
+        let special = |file_type| -> Result<(), Errno> {
+            let rdev = known.map_or(0, |known| u64::from(known.rdev));
+            // The kernel's encoding of 32 bits is that of the 64-bit one.
+            mknodat(&dir, shown, file_type, own_mode(object.file_type), rdev)
+        };
+        match object.file_type {
+            FileType::Regular => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                return Ok(Open::Here(openat(&dir, shown, flags, own_mode(object.file_type))?.into()));
+            }
+            FileType::Directory => {
+                if object.location != Location::Root {
+                    mkdirat(&dir, shown, own_mode(object.file_type))?;
+                }
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                return Ok(Open::Here(openat(&dir, shown, flags, Mode::empty())?.into()));
+            }
+            FileType::Symlink => {
+                let target = known.map(|known| known.target.as_slice()).unwrap_or_default();
+                symlinkat(OsStr::from_bytes(target), &dir, shown)?;
+            }
+            FileType::Fifo => special(rustix::fs::FileType::Fifo)?,
+            FileType::Socket => special(rustix::fs::FileType::Socket)?,
+            FileType::CharDevice => special(rustix::fs::FileType::CharacterDevice)?,
+            FileType::BlockDevice => special(rustix::fs::FileType::BlockDevice)?,
+        }
+        Ok(Open::Named(dir, name))
+    }
+
+    fn flush(&mut self) -> Result<(), Failed> {
+        if let Some(Current { open: Open::Here(file), .. }) = &self.current
+            && !self.buffer.bytes.is_empty()
+        {
+            file.write_all_at(&self.buffer.bytes, self.buffer.offset)?;
+        }
+        self.buffer.bytes.clear();
+        Ok(())
+    }
+
+    /// Sets what an object has beside its contents.
+    fn set_attributes(&mut self, current: &Current, known: &Attributes) -> Result<(), Failed> {
+        let owner = (Some(Uid::from_raw(known.uid)), Some(Gid::from_raw(known.gid)));
+        self.flags_left += u64::from(known.flags != betrfs::InodeFlags::NONE);
+        self.owners_left += u64::from(!self.sets_owners);
+        let times = times(known.atime_ns, known.mtime_ns);
+        match &current.open {
+            Open::Here(file) => {
+                if self.sets_owners {
+                    fchown(file, owner.0, owner.1)?;
+                }
+                if current.object.file_type == FileType::Directory {
+                    let names = match &current.object.location {
+                        Location::Path(names) => names.as_slice(),
+                        Location::Root | Location::Linked(_) => &[],
+                    };
+                    return Ok(self.later.push(names, known)?);
+                }
+                ftruncate(file, known.size)?;
+                fchmod(file, mode_of(known.perm))?;
+                futimens(file, &times)?;
+            }
+            Open::Named(dir, name) => {
+                let name = OsStr::from_bytes(name);
+                if self.sets_owners {
+                    chownat(dir, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW)?;
+                }
+                if current.object.file_type != FileType::Symlink {
+                    chmodat(dir, name, mode_of(known.perm), AtFlags::empty())?;
+                }
+                utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A path through /proc to the object, for calls that take only paths. It leads to the object itself.
+    fn set_xattr(current: &Current, name: &[u8], value: &[u8]) -> Result<(), Failed> {
+        let attribute = OsStr::from_bytes(name);
+        match &current.open {
+            Open::Here(file) => rustix::fs::fsetxattr(file, attribute, value, XattrFlags::empty())?,
+            Open::Named(dir, name) => {
+                let mut path = format!("/proc/self/fd/{}/", dir.as_fd().as_raw_fd()).into_bytes();
+                path.extend_from_slice(name);
+                rustix::fs::lsetxattr(OsStr::from_bytes(&path), attribute, value, XattrFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_name(&mut self, location: &Location, number: u64) -> Result<(), Failed> {
+        let (dir, name) = self.place(location)?;
+        let from = number.to_string();
+        match linkat(self.target.linked(), from.as_str(), &dir, OsStr::from_bytes(&name), AtFlags::empty()) {
+            Err(Errno::NOENT) => {
+                Err(Failed::Object(format!("the file that it names is lost (linked file {number})")))
+            }
+            linked => Ok(linked?),
+        }
+    }
+
+    fn location(&self) -> Location {
+        self.current.as_ref().map_or(Location::Root, |current| current.object.location.clone())
+    }
+}
+
+impl Destination for Copy {
+    fn object(&mut self, object: &Object) -> ControlFlow<(), Contents> {
+        let made = self.make(object);
+        let open = self.heard(made, || Lost::Object(object.location.clone()))?;
+        let Some(open) = open else { return ControlFlow::Continue(Contents::Unwanted) };
+        self.objects += 1;
+        self.current = Some(Current { object: object.clone(), open });
+        ControlFlow::Continue(Contents::Wanted)
+    }
+
+    fn attribute(&mut self, name: &[u8], value: &[u8]) -> ControlFlow<()> {
+        let Some(current) = &self.current else { return ControlFlow::Continue(()) };
+        let set = Copy::set_xattr(current, name, value);
+        let of = self.location();
+        self.heard(set, || Lost::Attribute { of, name: name.to_vec() })?;
+        ControlFlow::Continue(())
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> ControlFlow<()> {
+        let end = self.buffer.offset.saturating_add(self.buffer.bytes.len() as u64);
+        if end != offset || self.buffer.bytes.len() >= WRITE_BYTES {
+            let (from, to) = (self.buffer.offset, end);
+            let flushed = self.flush();
+            let of = self.location();
+            self.heard(flushed, || Lost::Bytes { of, from, to })?;
+            self.buffer.offset = offset;
+        }
+        self.buffer.bytes.extend_from_slice(bytes);
+        ControlFlow::Continue(())
+    }
+
+    fn end(&mut self) -> ControlFlow<()> {
+        let (from, to) =
+            (self.buffer.offset, self.buffer.offset.saturating_add(self.buffer.bytes.len() as u64));
+        let flushed = self.flush();
+        let of = self.location();
+        self.heard(flushed, || Lost::Bytes { of, from, to })?;
+        self.buffer.offset = 0;
+        let Some(current) = self.current.take() else { return ControlFlow::Continue(()) };
+        if let Some(known) = &current.object.attributes {
+            let set = self.set_attributes(&current, known);
+            self.heard(set, || Lost::Record(current.object.location.clone()))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn name(&mut self, location: &Location, number: u64) -> ControlFlow<()> {
+        let made = self.make_name(location, number);
+        self.heard(made, || Lost::Object(location.clone()))?;
+        ControlFlow::Continue(())
+    }
+
+    fn lost(&mut self, lost: &Lost, why: &str) -> ControlFlow<()> {
+        match self.list.add(lost, why) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                let failure = Failure::new(format!("cannot write the list: {error}"));
+                self.failure.get_or_insert(failure);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
