@@ -12,6 +12,7 @@ mod mounted;
 
 mod bed;
 mod bounded;
+mod clients;
 mod disk_log;
 mod durable;
 mod failing_disk;

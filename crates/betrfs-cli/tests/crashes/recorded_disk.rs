@@ -83,6 +83,11 @@ impl RecordedDisk {
         self.recording.lock().events.push(Event::Note(note));
     }
 
+    /// The number of calls and notes so far.
+    pub fn events(&self) -> usize {
+        self.recording.lock().events.len()
+    }
+
     /// The number of syncs so far.
     pub fn syncs(&self) -> usize {
         self.recording.lock().events.iter().filter(|event| matches!(event, Event::Sync)).count()

@@ -134,6 +134,11 @@ impl Tree {
         Tree(kept.map(|(path, node)| (path.clone(), node.clone())).collect())
     }
 
+    /// Whether a file is there with these bytes.
+    pub fn has_file(&self, path: &str, bytes: &[u8]) -> bool {
+        self.0.get(path).is_some_and(|node| node.kind == '-' && node.contents == contents(bytes))
+    }
+
     /// The length of a file, if it is there.
     pub fn file_bytes(&self, path: &str) -> Option<u64> {
         self.0.get(path).map(|node| node.contents.0)
