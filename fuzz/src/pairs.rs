@@ -1,0 +1,61 @@
+//! Keys and records: an input is a list of pairs (dictionary, length of the key, key, length of the value,
+//! value), which are put into the dictionaries of the sound volume.
+
+use std::sync::Arc;
+
+use betree::{Batch, Cut, DictId, Env};
+use betrfs::Volume;
+
+use crate::volume::{CACHE_BYTES, sample, use_all};
+
+const DICTS: u8 = 4;
+/// The most pairs of an input.
+const PAIRS_MAX: usize = 64;
+
+/// Puts the pairs of an input.
+///
+/// # Errors
+/// What is wrong.
+pub fn try_input(input: &[u8]) -> Result<(), String> {
+    let device = Arc::new(sample()?);
+    let env =
+        Env::open(device.clone(), Volume::engine_options(CACHE_BYTES)).map_err(|error| error.to_string())?;
+    let mut rest = input;
+    for _ in 0..PAIRS_MAX {
+        let Some((dict, after)) = rest.split_first() else { break };
+        let Some((key, after)) = counted(after) else { break };
+        let Some((value, after)) = counted(after) else { break };
+        rest = after;
+        let mut batch = Batch::new();
+        batch.put(DictId(dict % DICTS), key, value);
+        // A key may be too long.
+        let _ = env.commit(&batch);
+    }
+    env.close().map_err(|error| error.to_string())?;
+    drop(env);
+    use_all(device.copy())
+}
+
+/// What a length of two bytes precedes, and the rest.
+fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let len = usize::from(u16::from_le_bytes(*len)).min(rest.len());
+    Some(rest.split_at(len))
+}
+
+/// The pairs of the sound volume, each one an input.
+pub fn examples() -> Vec<Vec<u8>> {
+    let Ok(device) = sample() else { return Vec::new() };
+    let Ok(env) = Env::open(Arc::new(device), Volume::engine_options(CACHE_BYTES)) else { return Vec::new() };
+    let mut all = Vec::new();
+    for dict in 0..DICTS {
+        let mut cursor = env.cursor(DictId(dict), Cut::LOW, Cut::HIGH);
+        while let Ok(Some((key, value))) = cursor.next() {
+            let value = &value[..value.len().min(400)];
+            let lens = [key.len() as u16, value.len() as u16].map(u16::to_le_bytes);
+            all.push([&[dict], &lens[0][..], key, &lens[1], value].concat());
+        }
+    }
+    env.abandon();
+    all
+}
