@@ -77,12 +77,20 @@ impl History {
     /// # Errors
     /// A sentence that compares it with the nearest states that would have been right.
     pub fn prefix_check(&self, recovered: &ModelEnv) -> Result<usize, String> {
+        self.prefix_check_at(recovered, i64::MIN)
+    }
+
+    /// As [`prefix_check`](History::prefix_check), of what is seen at a time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prefix_check_at(&self, recovered: &ModelEnv, time_ns: i64) -> Result<usize, String> {
         let mut state = self.synced.clone();
-        let Some(mut difference) = recovered.difference(&state) else { return Ok(0) };
+        let Some(mut difference) = recovered.difference(&state.seen_at(time_ns)) else { return Ok(0) };
         let at_sync = difference.clone();
         for (i, changes) in self.unsynced.iter().enumerate() {
             state.commit(changes);
-            match recovered.difference(&state) {
+            match recovered.difference(&state.seen_at(time_ns)) {
                 None => return Ok(i + 1),
                 Some(found) => difference = found,
             }

@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod compare;
 mod crash;
+mod expiry;
 mod failure;
 pub mod harness;
 mod history;
@@ -23,6 +25,7 @@ mod transactions;
 mod universe;
 
 pub use crash::{CrashHistory, first_violation};
+pub use expiry::SimClock;
 pub use failure::Failure;
 pub use history::History;
 pub use laws::try_laws;

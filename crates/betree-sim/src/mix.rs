@@ -31,6 +31,8 @@ pub struct Mix {
     pub reopen: usize,
     /// [`Step::Abandon`](crate::Step::Abandon)
     pub abandon: usize,
+    /// The steps by which values expire; without them, none has a time.
+    pub expiry: usize,
 }
 
 impl Mix {
@@ -49,6 +51,7 @@ impl Mix {
         check: 2,
         reopen: 2,
         abandon: 1,
+        expiry: 0,
     };
     /// For views.
     pub const VIEWS: Mix = Mix { commit: 45, views: 40, get: 2, walk: 2, ..Mix::LAWS };
@@ -60,6 +63,9 @@ impl Mix {
         Mix { commit: 25, ingest: 15, transactions: 40, views: 15, get: 1, walk: 1, ..Mix::LAWS };
     /// For backups: much is written between their pieces.
     pub const BACKUPS: Mix = Mix { commit: 45, backup: 25, views: 5, pump: 16, checkpoint: 6, ..Mix::LAWS };
+    /// For values that expire.
+    pub const EXPIRY: Mix =
+        Mix { commit: 40, expiry: 20, views: 24, transactions: 10, pump: 36, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
@@ -75,6 +81,7 @@ impl Mix {
         check: 0,
         reopen: 1,
         abandon: 0,
+        expiry: 0,
     };
 
     /// For crashes with ingests.
@@ -99,6 +106,7 @@ impl Mix {
         check: 0,
         reopen: 0,
         abandon: 0,
+        expiry: 0,
     };
 
     /// Chooses a kind of step.
@@ -117,6 +125,7 @@ impl Mix {
             (self.check, Kind::Check),
             (self.reopen, Kind::Reopen),
             (self.abandon, Kind::Abandon),
+            (self.expiry, Kind::Expiry),
         ];
         let mut at = rng.below(parts.iter().map(|(part, _)| part).sum());
         for (part, kind) in parts {
@@ -145,4 +154,5 @@ pub(crate) enum Kind {
     Check,
     Reopen,
     Abandon,
+    Expiry,
 }

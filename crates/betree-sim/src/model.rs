@@ -1,7 +1,9 @@
 //! The literal meaning of batches, as maps.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::expiry::{has_expired, left_of, time_and_rest, timed};
 use crate::failure::{Failure, wrong};
 use betree::{Batch, Cursor, Cut, DictId, Env, Upsert, View};
 
@@ -59,14 +61,25 @@ pub fn batch_of(changes: &[Edit]) -> Batch {
 }
 
 /// The upsert of all histories. It appends the delta, keeps the last [`CAP_BYTES`](AppendCapped::CAP_BYTES),
-/// and removes the key if the delta is empty: a wrong order or a repetition shows.
+/// and removes the key if the delta is empty: a wrong order or a repetition shows. Values may begin with the
+/// time at which they expire.
 pub struct AppendCapped;
 
 impl AppendCapped {
     /// The largest size of a value.
     pub const CAP_BYTES: usize = 64;
 
+    /// A delta with a time finds no value that has expired by then, and lets a value keep its own time.
     fn applied(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
+        let Some((made_ns, delta)) = time_and_rest(delta) else { return AppendCapped::appended(old, delta) };
+        let old = old.filter(|old| !has_expired(old, made_ns));
+        match old.and_then(time_and_rest) {
+            None => AppendCapped::appended(old, delta),
+            Some((time_ns, old)) => Some(timed(time_ns, &AppendCapped::appended(Some(old), delta)?)),
+        }
+    }
+
+    fn appended(old: Option<&[u8]>, delta: &[u8]) -> Option<Vec<u8>> {
         if delta.is_empty() {
             return None;
         }
@@ -85,6 +98,14 @@ impl Upsert for AppendCapped {
 
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
         Ok(AppendCapped::applied(old, delta))
+    }
+
+    fn expires_at_ns(&self, value: &[u8]) -> Option<i64> {
+        time_and_rest(value).map(|(time_ns, _)| time_ns)
+    }
+
+    fn left_of_expired(&self, value: &[u8]) -> Option<Vec<u8>> {
+        left_of(value)
     }
 }
 
@@ -151,6 +172,22 @@ impl ModelEnv {
             }
         }
         Ok(found)
+    }
+
+    /// What a reader sees at a time: all but what has expired.
+    pub fn seen_at(&self, time_ns: i64) -> Cow<'_, ModelEnv> {
+        if !self.dicts.iter().flat_map(|map| map.values()).any(|value| has_expired(value, time_ns)) {
+            return Cow::Borrowed(self);
+        }
+        let mut seen = self.clone();
+        seen.dicts.iter_mut().for_each(|map| map.retain(|_, value| !has_expired(value, time_ns)));
+        Cow::Owned(seen)
+    }
+
+    /// The keys of a dictionary whose values have expired at a time.
+    pub fn expired(&self, dict: DictId, time_ns: i64) -> Vec<Vec<u8>> {
+        let expired = self.dict(dict).iter().filter(|(_, value)| has_expired(value, time_ns));
+        expired.map(|(key, _)| key.clone()).collect()
     }
 
     /// Each dictionary with its id.

@@ -3,23 +3,26 @@
 mod backup;
 mod ingest;
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use betree::{Cut, DictId, Env, Error, Options, View};
-use betree_platform::Device;
+use betree_platform::{Device, Platform};
 
+use crate::compare::{ModelCursor, compare_many, compare_pair, compare_value};
+use crate::expiry::SimClock;
 use crate::failure::{Failure, wrong};
 use crate::history::History;
-use crate::model::{AppendCapped, Edit, ModelEnv, batch_of, show, show_pair};
+use crate::model::{AppendCapped, Edit, ModelEnv, batch_of};
 use crate::step::{Move, Setup, Step, TRANSACTIONS_MAX, VIEWS_MAX};
 use crate::transactions::ModelTransaction;
 use backup::BackupUnderWay;
 
 /// The most pieces of background work in a row: more count as an endless loop.
 const PUMPS_MAX: usize = 100_000;
-/// How many pairs are read at once, beside the key of a step.
-const KEYS_AT_ONCE: usize = 20;
+/// The bytes of pairs that a step of a sweep reads.
+const SWEPT_BYTES: usize = 1000;
 /// The id of every volume, fixed so that runs repeat.
 const VOLUME_ID: [u8; 16] = *b"a simulated disk";
 
@@ -27,6 +30,8 @@ const VOLUME_ID: [u8; 16] = *b"a simulated disk";
 pub struct Runner {
     device: Arc<dyn Device>,
     setup: Setup,
+    /// It stays when the volume is opened again.
+    clock: Arc<SimClock>,
     /// Absent once an open has failed.
     env: Option<Arc<Env>>,
     history: History,
@@ -54,9 +59,18 @@ pub fn format_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<(), Error> 
 /// # Errors
 /// The engine's.
 pub fn open_env(device: &Arc<dyn Device>, setup: &Setup) -> Result<Env, Error> {
+    open_with(device, setup, None)
+}
+
+fn open_with(
+    device: &Arc<dyn Device>,
+    setup: &Setup,
+    clock: Option<Arc<dyn Platform>>,
+) -> Result<Env, Error> {
     let mut options = Options::new(setup.cache_bytes, Arc::new(AppendCapped));
     // Half of the volumes, and not a draw of its own: that would make other histories of all seeds.
     options.discard = !setup.seeks;
+    options.clock = clock;
     Env::open(Arc::clone(device), options)
 }
 
@@ -76,12 +90,24 @@ impl Runner {
     /// # Errors
     /// The engine's, or the contents are wrong.
     pub fn open(device: Arc<dyn Device>, setup: Setup, history: &History) -> Result<Runner, Failure> {
-        let env = Arc::new(open_env(&device, &setup)?);
+        Runner::open_by(device, setup, history, Arc::default())
+    }
+
+    fn open_by(
+        device: Arc<dyn Device>,
+        setup: Setup,
+        history: &History,
+        clock: Arc<SimClock>,
+    ) -> Result<Runner, Failure> {
+        let env = Arc::new(open_with(&device, &setup, Some(clock.clone()))?);
         let found = ModelEnv::read(&env, setup.geometry.dicts)?;
-        history.prefix_check(&found).map_err(|e| Failure::Wrong(format!("after opening: {e}")))?;
+        let checked = history.prefix_check_at(&found, clock.now_ns());
+        checked.map_err(|e| Failure::Wrong(format!("after opening: {e}")))?;
+        // What has expired is forgotten: deltas that come later do not find it.
         Ok(Runner {
             device,
             setup,
+            clock,
             env: Some(env),
             history: History::of(found),
             views: Vec::new(),
@@ -100,6 +126,11 @@ impl Runner {
     /// How many transactions have committed changes.
     pub fn transaction_commits(&self) -> u64 {
         self.transaction_commits
+    }
+
+    /// What a reader should see now.
+    fn seen(&self) -> Cow<'_, ModelEnv> {
+        self.history.latest().seen_at(self.clock.now_ns())
     }
 
     /// Abandons the environment, and returns the commits and syncs so far.
@@ -151,7 +182,7 @@ impl Runner {
             Step::BeginView => {
                 if self.views.len() < VIEWS_MAX {
                     let view = self.env()?.view();
-                    self.views.push((view, self.history.latest().clone()));
+                    self.views.push((view, self.seen().into_owned()));
                 }
                 Ok(())
             }
@@ -176,7 +207,8 @@ impl Runner {
             }),
             Step::BeginTransaction(isolation) => {
                 if self.transactions.len() < TRANSACTIONS_MAX {
-                    let begun = ModelTransaction::begin(self.env()?, *isolation, self.history.latest());
+                    let (contents, now_ns) = (self.history.latest(), self.clock.now_ns());
+                    let begun = ModelTransaction::begin(self.env()?, *isolation, contents, now_ns);
                     self.transactions.push((begun, false));
                 }
                 Ok(())
@@ -215,7 +247,26 @@ impl Runner {
                 self.reopen()
             }
             Step::Abandon => self.reopen(),
+            Step::Pass(by_ns) => {
+                self.clock.pass(*by_ns);
+                Ok(())
+            }
+            Step::Sweep(dict) => self.sweep(*dict),
         }
+    }
+
+    /// Removes all of a dictionary that has expired, some bytes at a time.
+    fn sweep(&mut self, dict: DictId) -> Result<(), Failure> {
+        let expired = self.history.latest().expired(dict, self.clock.now_ns());
+        let deletes: Vec<Edit> = expired.into_iter().map(|key| Edit::Delete(dict, key)).collect();
+        self.history.attempt(&deletes);
+        let mut lo = Some(Cut::LOW);
+        while let Some(from) = lo {
+            lo = self.env()?.remove_expired(dict, &from, &Cut::HIGH, SWEPT_BYTES)?.next;
+        }
+        self.history.accepted();
+        self.others_have_committed();
+        Ok(())
     }
 
     fn commit_transaction(&mut self, which: usize) -> Result<(), Failure> {
@@ -306,7 +357,7 @@ impl Runner {
     pub fn compare_all(&self) -> Result<(), Failure> {
         let env = self.env()?;
         let mut found = ModelEnv::read(env, self.setup.geometry.dicts)?;
-        if let Some(difference) = found.difference(self.history.latest()) {
+        if let Some(difference) = found.difference(&self.seen()) {
             return wrong(difference);
         }
         found.dicts().try_for_each(|(dict, map)| map.keys().try_for_each(|key| self.get(dict, key)))
@@ -366,14 +417,14 @@ impl Runner {
 
     fn get(&self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
         let found = self.env()?.get(dict, key)?;
-        let should = self.history.latest().dict(dict).get(key);
-        compare_value(dict, key, found, should).map_err(Failure::Wrong)
+        let seen = self.seen();
+        compare_value(dict, key, found, seen.dict(dict).get(key)).map_err(Failure::Wrong)
     }
 
     /// Reads a key together with others around it.
     fn get_many(&self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
         let env = self.env()?;
-        compare_many(self.history.latest(), dict, key, |keys| env.get_many(dict, keys))
+        compare_many(&self.seen(), dict, key, |keys| env.get_many(dict, keys))
     }
 
     fn walk(&mut self, dict: DictId, lo: &Cut, hi: &Cut, moves: &[Move]) -> Result<(), Failure> {
@@ -384,13 +435,14 @@ impl Runner {
             let mut cursor = env.cursor(dict, lo.clone(), hi.clone());
             let mut model = ModelCursor { lo: lo.clone(), hi: hi.clone(), at: lo.clone() };
             for (i, step) in moves.iter().enumerate() {
+                let seen = self.seen();
                 let moved = match step {
                     Move::Next => {
-                        let should = model.next(&self.history, dict);
+                        let should = model.next(seen.dict(dict));
                         cursor.next().map(|is| compare_pair(is, should)).map_err(Failure::Engine)
                     }
                     Move::Prev => {
-                        let should = model.prev(&self.history, dict);
+                        let should = model.prev(seen.dict(dict));
                         cursor.prev().map(|is| compare_pair(is, should)).map_err(Failure::Engine)
                     }
                     Move::Seek(to) => {
@@ -399,6 +451,7 @@ impl Runner {
                         Ok(Ok(()))
                     }
                     Move::Commit(changes) => {
+                        drop(seen);
                         let changes = &self.history.bounded(changes);
                         let batch = batch_of(changes);
                         self.history.attempt(changes);
@@ -432,7 +485,8 @@ impl Runner {
     fn reopen(&mut self) -> Result<(), Failure> {
         // The old environment must be gone before the new one reads: there is one at a time.
         self.abandon();
-        let mut opened = Runner::open(Arc::clone(&self.device), self.setup, &self.history)?;
+        let (device, clock) = (Arc::clone(&self.device), Arc::clone(&self.clock));
+        let mut opened = Runner::open_by(device, self.setup, &self.history, clock)?;
         self.env = opened.env.take();
         self.history = opened.into_history();
         Ok(())
@@ -465,85 +519,4 @@ fn is_refusal(error: &Error) -> bool {
             | Error::KeyTooLong { .. }
             | Error::ViewEnded
     )
-}
-
-fn compare_value(
-    dict: DictId,
-    key: &[u8],
-    is: Option<Vec<u8>>,
-    should: Option<&Vec<u8>>,
-) -> Result<(), String> {
-    if is.as_ref() == should {
-        return Ok(());
-    }
-    let value = |value: Option<&Vec<u8>>| value.map_or("absent".into(), |value| show(value));
-    Err(format!("{dict:?}: get {} gives {}, should be {}", show(key), value(is.as_ref()), value(should)))
-}
-
-/// Reads a key, absent neighbours and pairs behind it at once, out of order and one of them twice, and
-/// compares the values.
-pub(crate) fn compare_many(
-    should: &ModelEnv,
-    dict: DictId,
-    key: &[u8],
-    get_many: impl FnOnce(&[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, Error>,
-) -> Result<(), Failure> {
-    let map = should.dict(dict);
-    let every = map.len() / KEYS_AT_ONCE + 1;
-    let mut keys: Vec<Vec<u8>> =
-        map.range(key.to_vec()..).map(|(key, _)| key.clone()).step_by(every).collect();
-    keys.extend([[key, &[0]].concat(), key.to_vec(), [key, &[0xff]].concat(), key.to_vec()]);
-    keys.reverse();
-    let found = get_many(&keys)?;
-    if found.len() != keys.len() {
-        return wrong(format!("{} values for {} keys", found.len(), keys.len()));
-    }
-    keys.iter().zip(found).try_for_each(|(key, found)| {
-        let compared = compare_value(dict, key, found, map.get(key));
-        compared.map_err(|error| Failure::Wrong(format!("of several keys: {error}")))
-    })
-}
-
-fn compare_pair(is: Option<(&[u8], &[u8])>, should: Option<(&[u8], &[u8])>) -> Result<(), String> {
-    if is == should {
-        return Ok(());
-    }
-    Err(format!("gives {}, should be {}", show_pair(is), show_pair(should)))
-}
-
-/// The model of a cursor.
-struct ModelCursor {
-    lo: Cut,
-    hi: Cut,
-    at: Cut,
-}
-
-impl ModelCursor {
-    fn seek(&mut self, to: &Cut) {
-        // An empty range has no inside; any place in it will do.
-        self.at = to.clone().min(self.hi.clone()).max(self.lo.clone());
-    }
-
-    fn next<'h>(&mut self, history: &'h History, dict: DictId) -> Option<(&'h [u8], &'h [u8])> {
-        let map = history.latest().dict(dict);
-        let found = map
-            .range(self.at.bytes().to_vec()..)
-            .find(|(key, _)| !self.at.is_above(key))
-            .filter(|(key, _)| self.hi.is_above(key));
-        let (key, value) = found?;
-        self.at = Cut::just_after(key);
-        Some((key, value))
-    }
-
-    fn prev<'h>(&mut self, history: &'h History, dict: DictId) -> Option<(&'h [u8], &'h [u8])> {
-        let map = history.latest().dict(dict);
-        let found = map
-            .iter()
-            .rev()
-            .find(|(key, _)| self.at.is_above(key))
-            .filter(|(key, _)| !self.lo.is_above(key) && self.hi.is_above(key));
-        let (key, value) = found?;
-        self.at = Cut::before(key.as_slice());
-        Some((key, value))
-    }
 }

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use betree::{Cut, DictId, Geometry, Isolation};
 use seeded::Rng;
 
+use crate::expiry::{timed, timed_alone};
 use crate::mix::{Kind, Mix};
 use crate::model::{Edit, batch_of};
 use crate::transactions::InTransaction;
@@ -124,6 +125,10 @@ pub enum Step {
     Reopen,
     /// Opens it without closing it, as after the death of the process.
     Abandon,
+    /// Lets time pass, in nanoseconds.
+    Pass(i64),
+    /// Removes all of a dictionary that has expired.
+    Sweep(DictId),
 }
 
 /// Makes the steps of one history.
@@ -134,6 +139,8 @@ pub struct Generator {
     mix: Mix,
     /// The number of the last value, so that each value is new.
     values: u64,
+    /// The time that has passed, in nanoseconds.
+    now_ns: i64,
     /// Whether values outgrow basements and nodes now and then.
     has_large_values: bool,
     /// The factor of the lengths of values over those for tiny nodes.
@@ -166,6 +173,7 @@ impl Generator {
             dicts,
             mix,
             values: 0,
+            now_ns: 0,
             has_large_values,
             value_factor: 1,
             range_percent,
@@ -201,7 +209,41 @@ impl Generator {
             Kind::Check => Step::Check,
             Kind::Reopen => Step::Reopen,
             Kind::Abandon => Step::Abandon,
+            Kind::Expiry => self.expiry(),
         }
+    }
+
+    fn expiry(&mut self) -> Step {
+        if self.rng.percent(20) {
+            return Step::Sweep(self.dict());
+        }
+        let by_ns = self.rng.between(1, 20) as i64;
+        self.now_ns += by_ns;
+        Step::Pass(by_ns)
+    }
+
+    /// The value with a time, in histories in which values expire.
+    fn with_time(&mut self, dict: DictId, value: Vec<u8>) -> Vec<u8> {
+        if self.mix.expiry == 0 || self.rng.percent(40) {
+            return value;
+        }
+        let time_ns = self.now_ns + self.rng.between(1, 60) as i64;
+        if self.gets_deltas(dict) { timed(time_ns, &value) } else { timed_alone(time_ns, &value) }
+    }
+
+    /// The delta with the time at which it is made, in such histories.
+    fn with_own_time(&self, delta: Vec<u8>) -> Vec<u8> {
+        if self.mix.expiry == 0 { delta } else { timed(self.now_ns, &delta) }
+    }
+
+    /// Whether a dictionary gets deltas: in such histories every second one does not.
+    fn gets_deltas(&self, dict: DictId) -> bool {
+        self.mix.expiry == 0 || dict.0.is_multiple_of(2)
+    }
+
+    fn put(&mut self, dict: DictId, key: Vec<u8>) -> Edit {
+        let value = self.value();
+        Edit::Put(dict, key, self.with_time(dict, value))
     }
 
     fn views(&mut self) -> Step {
@@ -233,7 +275,12 @@ impl Generator {
             0..40 => InTransaction::Edit(self.change()),
             40..45 => {
                 self.values += 1;
-                InTransaction::Blind(self.dict(), self.key(), format!("{},", self.values).into_bytes())
+                let (dict, key) = (self.dict(), self.key());
+                if !self.gets_deltas(dict) {
+                    return InTransaction::Edit(self.put(dict, key));
+                }
+                let delta = format!("{},", self.values).into_bytes();
+                InTransaction::Blind(dict, key, self.with_own_time(delta))
             }
             45..53 => self.clone_in_transaction(),
             53..70 => InTransaction::Get(self.dict(), self.key()),
@@ -348,7 +395,8 @@ impl Generator {
     }
 
     fn load(&mut self) -> Edit {
-        Edit::Put(self.dict(), self.universe.key(&mut self.rng), self.value())
+        let (dict, key) = (self.dict(), self.universe.key(&mut self.rng));
+        self.put(dict, key)
     }
 
     fn change(&mut self) -> Edit {
@@ -357,13 +405,20 @@ impl Generator {
             return Edit::DeleteRange(self.dict(), lo, hi);
         }
         match self.rng.below(100) {
-            0..60 => Edit::Put(self.dict(), self.key(), self.value()),
+            0..60 => {
+                let (dict, key) = (self.dict(), self.key());
+                self.put(dict, key)
+            }
             60..75 => Edit::Delete(self.dict(), self.key()),
             _ => {
                 self.values += 1;
                 let removes = self.rng.percent(5);
                 let delta = if removes { Vec::new() } else { format!("{},", self.values).into_bytes() };
-                Edit::Upsert(self.dict(), self.key(), delta)
+                let (dict, key) = (self.dict(), self.key());
+                if !self.gets_deltas(dict) {
+                    return self.put(dict, key);
+                }
+                Edit::Upsert(dict, key, self.with_own_time(delta))
             }
         }
     }
@@ -432,7 +487,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_step_and_change_comes() {
-        let mixes = [Mix::VIEWS, Mix::TRANSACTIONS];
+        let mixes = [Mix::VIEWS, Mix::TRANSACTIONS, Mix::EXPIRY];
         let history = |mix| (0..20).flat_map(move |seed| history_of_seed(seed, 200, mix).1);
         let steps: Vec<Step> = mixes.into_iter().flat_map(history).collect();
         let shown = format!("{steps:?}");
@@ -447,7 +502,8 @@ mod tests {
             "RollBack",
             "Clone(",
         ];
-        for kind in kinds.into_iter().chain(of_views).chain(of_transactions) {
+        let of_expiry = ["Pass(", "Sweep("];
+        for kind in kinds.into_iter().chain(of_views).chain(of_transactions).chain(of_expiry) {
             assert!(shown.contains(kind), "{kind}");
         }
         for kind in ["put(", "delete(", "upsert(", "delete_range(", "clone(", "Next", "Prev", "Seek"] {

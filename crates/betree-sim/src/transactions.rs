@@ -3,6 +3,7 @@
 use betree::{Cut, DictId, Env, Error, Isolation, Outcome, Savepoint, Transaction};
 use std::sync::Arc;
 
+use crate::expiry::has_expired;
 use crate::failure::{Failure, wrong};
 use crate::model::{Edit, ModelEnv, show, show_pair};
 
@@ -126,6 +127,8 @@ struct Saved {
 pub struct ModelTransaction {
     transaction: Transaction,
     isolation: Isolation,
+    /// The time by which values have expired for it.
+    time_ns: i64,
     at_begin: ModelEnv,
     /// The contents with the transaction's changes.
     seen: ModelEnv,
@@ -139,10 +142,16 @@ pub struct ModelTransaction {
 
 impl ModelTransaction {
     /// Begins a transaction on these contents.
-    pub fn begin(env: &Arc<Env>, isolation: Isolation, contents: &ModelEnv) -> ModelTransaction {
+    pub fn begin(
+        env: &Arc<Env>,
+        isolation: Isolation,
+        contents: &ModelEnv,
+        time_ns: i64,
+    ) -> ModelTransaction {
         ModelTransaction {
             transaction: env.begin(isolation),
             isolation,
+            time_ns,
             at_begin: contents.clone(),
             seen: contents.clone(),
             own: Vec::new(),
@@ -314,7 +323,7 @@ impl ModelTransaction {
 
     fn get(&mut self, dict: DictId, key: &[u8]) -> Result<(), Failure> {
         let found = self.transaction.get(dict, key)?;
-        let should = self.seen.dict(dict).get(key);
+        let should = self.seen(dict, key);
         if found.as_ref() != should {
             let value = |value: Option<&Vec<u8>>| value.map_or("absent".into(), |value| show(value));
             let (found, should) = (value(found.as_ref()), value(should));
@@ -335,7 +344,7 @@ impl ModelTransaction {
         let near = [key, &[0]].concat();
         let keys = [near.as_slice(), key];
         let found = self.transaction.get_many(dict, &keys)?;
-        let should = keys.map(|key| self.seen.dict(dict).get(key).cloned());
+        let should = keys.map(|key| self.seen(dict, key).cloned());
         if found != should {
             return wrong(format!("{:?}: {dict:?}: get_many at {} is wrong", self.transaction, show(key)));
         }
@@ -359,7 +368,7 @@ impl ModelTransaction {
             .dict(dict)
             .iter()
             .map(|(k, v)| (k.as_slice(), v.as_slice()))
-            .filter(|(k, _)| is_in(k))
+            .filter(|(k, v)| is_in(k) && !has_expired(v, self.time_ns))
             .collect();
         if is_backward {
             should.reverse();
@@ -393,6 +402,11 @@ impl ModelTransaction {
         Ok(())
     }
 
+    /// The value of a key that the transaction should see.
+    fn seen(&self, dict: DictId, key: &[u8]) -> Option<&Vec<u8>> {
+        self.seen.dict(dict).get(key).filter(|value| !has_expired(value, self.time_ns))
+    }
+
     /// The changes that a commit makes of contents, as a batch without clones.
     pub fn changes_of(&self, now: &ModelEnv) -> Vec<Edit> {
         let mut then = now.clone();
@@ -417,7 +431,8 @@ impl ModelTransaction {
             Isolation::Serializable => self.reads,
         };
         parts.extend(self.sources);
-        let differs = parts.iter().any(|part| part.pairs(&self.at_begin) != part.pairs(now));
+        let (then, now) = (self.at_begin.seen_at(self.time_ns), now.seen_at(self.time_ns));
+        let differs = parts.iter().any(|part| part.pairs(&then) != part.pairs(&now));
         // Without other changes, clones may have brought all back to its place.
         let changes = self.own.iter().any(|own| matches!(own, Own::Edit(_))) || self.seen != self.at_begin;
         match self.transaction.commit()? {

@@ -67,6 +67,8 @@ const OF_TRANSACTIONS: [Bug; 7] = [
 
 const OF_INGESTS: [Bug; 3] =
     [Bug::IngestsMissedByTransactions, Bug::IngestOverLaterChanges, Bug::IngestedNodesNamedUnwritten];
+const OF_EXPIRY: [Bug; 4] =
+    [Bug::ExpiredShown, Bug::ExpiredDroppedUnderViews, Bug::ViewsExpireByNow, Bug::NothingLeftOfExpired];
 
 const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
 
@@ -102,6 +104,9 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_INGESTS {
         find_by_histories(bug, Mix::INGESTS);
+    }
+    for bug in OF_EXPIRY {
+        find_by_histories(bug, Mix::EXPIRY);
     }
     for (bug, seed) in RARE {
         let what = with(bug, || broken_law(bug, seed, Mix::LAWS));

@@ -45,6 +45,7 @@ const MIX: Mix = Mix {
     check: 0,
     reopen: 0,
     abandon: 0,
+    expiry: 0,
 };
 
 /// A volume with some hundred keys, and its history.

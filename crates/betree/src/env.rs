@@ -5,6 +5,7 @@ mod backup;
 mod closing;
 mod commit;
 mod durability;
+mod expired;
 mod identity;
 mod ingest;
 mod make_room;
@@ -36,6 +37,7 @@ use crate::tree::Cursor;
 pub use backup::Backup;
 use closing::End;
 use commit::Committer;
+pub use expired::Swept;
 pub use ingest::Ingested;
 pub use transaction::{Conflict, Isolation, Outcome, Savepoint, Transaction, TransactionCursor};
 pub use view::{Difference, Differences, View};
@@ -154,6 +156,12 @@ impl Env {
             unused_bytes,
             free_bytes: unused_bytes.saturating_sub(room.reserve_bytes()),
         }
+    }
+
+    /// The time by which values expire now, in nanoseconds since 1970-01-01 00:00 UTC; `None` without a
+    /// clock. It never goes back while the environment is open.
+    pub fn now_ns(&self) -> Option<i64> {
+        self.engine.store.clock.now_ns()
     }
 
     /// The value of a key.

@@ -44,6 +44,7 @@
 //! | make changes durable | [`Env::sync`]; [`Env::checkpoint`] writes the trees too |
 //! | read | [`Env::get`], [`Env::get_many`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
+//! | let values expire | [`Upsert::expires_at_ns`], [`Options::clock`], [`Env::remove_expired`] |
 //! | know what it holds and does | [`Env::space`], [`Env::usage`], [`Env::stats`], [`Env::state`] |
 //! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |
 //! | read what is left of a damaged one | [`Env::open_for_rescue`] |
@@ -107,6 +108,7 @@ mod engine;
 mod env;
 mod error;
 mod events;
+mod expiry;
 mod format;
 mod health;
 #[cfg(test)]
@@ -137,8 +139,8 @@ mod views;
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, KeyRange, Place};
 pub use env::{
-    Backup, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Transaction,
-    TransactionCursor, View,
+    Backup, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Swept,
+    Transaction, TransactionCursor, View,
 };
 pub use error::{Error, Result};
 pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};

@@ -75,7 +75,7 @@ impl Memtable {
         self.stamp(new.msn);
         self.point_bytes += new.cost(key);
         let mut dropped_bytes = 0;
-        self.points.change(key, |chain| match chain {
+        self.points.change(key, new.msn, |chain| match chain {
             None => Some(Chain::One(new)),
             Some(chain) => {
                 dropped_bytes = chain.push(key, new, seen);
@@ -98,7 +98,7 @@ impl Memtable {
         };
         let covered = !self.ranges.newest().is_empty() && self.ranges.newest().covers(key);
         let (mut added_bytes, mut dropped_bytes) = (0, 0);
-        self.points.change(key, |chain| {
+        self.points.change(key, msn, |chain| {
             let Some(chain) = chain else {
                 let new = if covered { resolved(None) } else { unresolved() };
                 added_bytes = new.cost(key);
@@ -237,7 +237,7 @@ impl ChangeSource for Memtable {
 
     fn newer_within(&self, lo: &Cut, hi: &Cut, since: Msn) -> Option<(Vec<u8>, Msn)> {
         let (from, to) = key_bounds(lo, hi)?;
-        let mut points = self.points.range(&from, to.as_deref());
+        let mut points = self.points.range_since(&from, to.as_deref(), since);
         let point = points
             .find_map(|(key, chain)| Some((key.to_vec(), chain.newest_msn().filter(|msn| *msn > since)?)));
         point.or_else(|| {

@@ -107,6 +107,14 @@ pub enum Bug {
     IngestedNodesNamedUnwritten,
     /// A backup holds the node table's blocks alone.
     BackupHoldsNoNodes,
+    /// A query returns a value that has expired.
+    ExpiredShown,
+    /// A leaf drops what has expired by now, though a view began before.
+    ExpiredDroppedUnderViews,
+    /// Views hide what has expired by now.
+    ViewsExpireByNow,
+    /// A value that has expired leaves nothing behind for deltas that were made before.
+    NothingLeftOfExpired,
 }
 
 #[cfg(feature = "planted-bugs")]

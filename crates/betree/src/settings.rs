@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use betree_platform::{BLOCK_BYTES, Codec};
+use betree_platform::{BLOCK_BYTES, Codec, Platform};
 
 use crate::error::{Error, Result};
 use crate::health::Watcher;
@@ -51,6 +51,8 @@ pub struct Options {
     pub compression: Compression,
     /// The zstd codec; needed by a volume to which zstd data was ever written.
     pub zstd: Option<Arc<dyn Codec>>,
+    /// Its clock decides which values have expired ([`Upsert::expires_at_ns`]); without it none does.
+    pub clock: Option<Arc<dyn Platform>>,
     /// Receives reports of troubles.
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Whether blocks that became free are discarded after each checkpoint.
@@ -58,13 +60,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// The usual choice: LZ4, no zstd, no watcher.
+    /// The usual choice: LZ4, no zstd, no clock, no watcher.
     pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
         Options {
             cache_bytes,
             upsert,
             compression: Compression::default(),
             zstd: None,
+            clock: None,
             watcher: None,
             discard: false,
         }

@@ -30,6 +30,27 @@ pub trait Upsert: Send + Sync {
     /// kept.
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> Result<Option<Vec<u8>>>;
 
+    /// When a value expires, in nanoseconds since 1970-01-01 00:00 UTC by the clock of
+    /// [`Options::clock`](crate::Options::clock); `None` if never. From then on readers do not see it, and
+    /// background work removes it once no live view sees it. It must depend on its argument alone.
+    ///
+    /// [`apply`](Upsert::apply) gets values whether they have expired or not: it knows no time. Deltas to
+    /// values that expire must say when they were made, and find no value where that was later.
+    fn expires_at_ns(&self, value: &[u8]) -> Option<i64> {
+        let _ = value;
+        None
+    }
+
+    /// What background work leaves of a value that has expired, until another takes its place; `None` if
+    /// nothing. It must have expired at the same time as the value.
+    ///
+    /// A delta that was made before the value expired may still be on its way to it. Where there are deltas,
+    /// enough must stay for [`apply`](Upsert::apply) to make of it a value that has expired too.
+    fn left_of_expired(&self, value: &[u8]) -> Option<Vec<u8>> {
+        let _ = value;
+        None
+    }
+
     /// One delta with the effect of two, if there is one; `older` is applied first. It must depend on its
     /// arguments alone.
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {

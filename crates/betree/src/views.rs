@@ -13,8 +13,10 @@ use alloc::sync::{Arc, Weak};
 use betree_platform::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
+use crate::expiry::TimeNs;
 use crate::format::superblock::DICTS_MAX;
 use crate::message::Msn;
+use crate::planted::{self, Bug};
 
 /// Counts the epochs of a dictionary.
 pub(crate) type Epoch = u64;
@@ -26,13 +28,16 @@ pub(crate) struct Moment<'v> {
     pub msn: Msn,
     /// The tree is seen as of the end of this epoch.
     pub epoch: Epoch,
+    /// The time by which values have expired; `None` for that of each read.
+    pub time_ns: Option<TimeNs>,
     /// Whether the view has lost what it held.
     ended: Option<&'v AtomicBool>,
 }
 
 impl Moment<'_> {
     /// The newest of everything.
-    pub const NEWEST: Moment<'static> = Moment { msn: Msn::MAX, epoch: Epoch::MAX, ended: None };
+    pub const NEWEST: Moment<'static> =
+        Moment { msn: Msn::MAX, epoch: Epoch::MAX, time_ns: None, ended: None };
 
     /// Refuses a view that has lost what it held. Called under the lock of the state that is read next.
     ///
@@ -125,6 +130,8 @@ impl Named {
 pub(crate) struct Live {
     pub msn: Msn,
     pub epochs: [Epoch; DICTS_MAX],
+    /// The time at which it began; `None` without a clock.
+    pub time_ns: Option<TimeNs>,
     pub has_ended: AtomicBool,
     /// Whether changes that come meanwhile are remembered for its commit.
     pub is_of_transaction: bool,
@@ -136,7 +143,8 @@ impl Live {
     /// What it sees of a dictionary.
     pub fn moment(&self, dict: usize) -> Moment<'_> {
         let epoch = self.epochs.get(dict).copied().unwrap_or(Epoch::MAX);
-        Moment { msn: self.msn, epoch, ended: Some(&self.has_ended) }
+        let time_ns = self.time_ns.filter(|_| !planted::is(Bug::ViewsExpireByNow));
+        Moment { msn: self.msn, epoch, time_ns, ended: Some(&self.has_ended) }
     }
 }
 
@@ -164,12 +172,12 @@ impl Views {
         }
     }
 
-    /// Begins a view.
-    pub fn begin(&mut self, is_of_transaction: bool) -> Arc<Live> {
+    /// Begins a view that reads by a time.
+    pub fn begin(&mut self, is_of_transaction: bool, time_ns: Option<TimeNs>) -> Arc<Live> {
         self.begun += 1;
         let (msn, epochs, number) = (self.visible, self.epochs, self.begun);
-        let live =
-            Arc::new(Live { msn, epochs, has_ended: AtomicBool::new(false), is_of_transaction, number });
+        let has_ended = AtomicBool::new(false);
+        let live = Arc::new(Live { msn, epochs, time_ns, has_ended, is_of_transaction, number });
         self.seen.add(msn);
         self.live.insert(number, Arc::downgrade(&live));
         live
@@ -187,6 +195,12 @@ impl Views {
     /// The live view that began first.
     pub fn oldest(&self) -> Option<Arc<Live>> {
         self.live.values().find_map(Weak::upgrade)
+    }
+
+    /// The earliest time by which a live view reads: what has expired by then, no view sees. Views begin in
+    /// the order of their times, but for later ones of a transaction, whose first one lives.
+    pub fn earliest_ns(&self) -> Option<TimeNs> {
+        self.oldest()?.time_ns
     }
 
     /// The number of live views.

@@ -9,6 +9,7 @@ use betree_platform::sync::atomic::Ordering;
 use super::Engine;
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::expiry::TimeNs;
 use crate::io::AlignedBuf;
 use crate::message::Msn;
 use crate::node_id::NodeId;
@@ -22,19 +23,29 @@ const UNWRITTEN_PARTS: usize = 8;
 impl Engine {
     /// Begins a view of this moment.
     pub fn begin_view(&self) -> Arc<Live> {
-        self.begin_in(&mut self.views.lock(), false)
+        let views = &mut self.views.lock();
+        self.begin_in(views, false, self.store.clock.now_ns())
     }
 
     /// Begins a view of a transaction: changes that come meanwhile are remembered for its commit.
     pub fn begin_transaction(&self) -> Arc<Live> {
-        let mut views = self.views.lock();
-        let live = self.begin_in(&mut views, true);
+        let views = &mut self.views.lock();
+        self.begin_transaction_in(views, self.store.clock.now_ns())
+    }
+
+    /// Begins another view of a transaction that has one: of this moment, by the time of that.
+    pub fn begin_later(&self, first: &Live) -> Arc<Live> {
+        self.begin_transaction_in(&mut self.views.lock(), first.time_ns)
+    }
+
+    fn begin_transaction_in(&self, views: &mut Views, time_ns: Option<TimeNs>) -> Arc<Live> {
+        let live = self.begin_in(views, true, time_ns);
         self.recent.lock().begin(live.msn);
         live
     }
 
-    fn begin_in(&self, views: &mut Views, is_of_transaction: bool) -> Arc<Live> {
-        let live = views.begin(is_of_transaction);
+    fn begin_in(&self, views: &mut Views, is_of_transaction: bool, time_ns: Option<TimeNs>) -> Arc<Live> {
+        let live = views.begin(is_of_transaction, time_ns);
         for (dict, epoch) in self.dicts.iter().zip(live.epochs) {
             dict.named.lock().add(epoch, live.msn);
         }
@@ -52,7 +63,7 @@ impl Engine {
     pub fn begin_fixed(&self, _structures: &[MutexGuard<'_, ()>]) -> (Arc<Live>, Vec<(&Dict, NodeId)>) {
         let live = {
             let mut views = self.views.lock();
-            let live = self.begin_in(&mut views, false);
+            let live = self.begin_in(&mut views, false, self.store.clock.now_ns());
             self.fix_in(&mut views, &live);
             live
         };

@@ -13,6 +13,7 @@ use crate::engine::checkpoint::Committed;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::events;
+use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::identity::UpsertId;
@@ -91,6 +92,7 @@ impl Env {
             compression: Compression::None,
             zstd: None,
             upsert: Arc::new(Replace),
+            clock: Clock::default(),
             reading: Reading::default(),
             readahead: Readahead::default(),
             writeback: Writeback::default(),

@@ -16,6 +16,7 @@ use crate::env::Env;
 use crate::env::read_table::read_table;
 use crate::error::{Error, Result, bit_numbers};
 use crate::events;
+use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::record::{Change, Changes};
 use crate::format::segment::last_msn;
@@ -228,6 +229,7 @@ pub(crate) fn engine_over(
         compression: options.compression,
         zstd: options.zstd,
         upsert: options.upsert,
+        clock: Clock::of(options.clock),
         reading: Reading::default(),
         readahead: Readahead::default(),
         writeback: Writeback::default(),

@@ -422,7 +422,7 @@ impl Transaction {
         // Later moments at which the footprint was found as it was at the beginning.
         let mut later: Option<View> = None;
         if !self.expected.is_empty() {
-            let now = View::of(env.clone(), env.engine.begin_transaction());
+            let now = self.view.later();
             for (dict, key, holds) in &self.expected {
                 if !holds(now.get(*dict, key)?.as_deref()) {
                     let conflict = Conflict { dict: *dict, key: key.clone(), by: now.last_change() };
@@ -443,7 +443,7 @@ impl Transaction {
                     return Ok(Outcome::Conflict(Conflict { dict, key, by: msn }));
                 }
                 Err(Since::Unchanged | Since::Unknown) => {
-                    let now = View::of(env.clone(), env.engine.begin_transaction());
+                    let now = self.view.later();
                     if let Some(conflict) = self.compare(&footprint, &now)? {
                         return Ok(Outcome::Conflict(conflict));
                     }

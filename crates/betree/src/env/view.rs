@@ -9,6 +9,7 @@ use betree_platform::sync::atomic::Ordering;
 
 use super::Env;
 use crate::error::Result;
+use crate::expiry::BEFORE_ALL;
 use crate::key::Cut;
 use crate::message::Msn;
 use crate::settings::DictId;
@@ -58,6 +59,11 @@ impl View {
         View { env, live }
     }
 
+    /// A view of the newest moment by the time of this one, for a transaction.
+    pub(super) fn later(&self) -> View {
+        View::of(self.env.clone(), self.env.engine.begin_later(&self.live))
+    }
+
     pub(super) fn env(&self) -> &Arc<Env> {
         &self.env
     }
@@ -104,10 +110,25 @@ impl View {
         self.tree(dict)?.get_many(keys, &counters.point_queries, &counters.point_query_nodes)
     }
 
+    /// The time by which values have expired for it, in nanoseconds since 1970-01-01 00:00 UTC: that of its
+    /// beginning. `None` without a clock.
+    pub fn time_ns(&self) -> Option<i64> {
+        self.live.time_ns
+    }
+
     /// A cursor over `[lo, hi)` as of the view's moment, standing before its first key. An unknown dictionary
     /// is empty.
     pub fn cursor(&self, dict: DictId, lo: Cut, hi: Cut) -> Cursor<'_> {
         Cursor::new(self.tree(dict).ok(), lo, hi, &self.env.engine.counters.range_queries)
+    }
+
+    /// As [`cursor`](View::cursor), with pairs that have expired.
+    pub(super) fn cursor_with_expired(&self, dict: DictId, lo: Cut, hi: Cut) -> Cursor<'_> {
+        let mut tree = self.tree(dict).ok();
+        if let Some(tree) = &mut tree {
+            tree.at.time_ns = Some(BEFORE_ALL);
+        }
+        Cursor::new(tree, lo, hi, &self.env.engine.counters.range_queries)
     }
 }
 

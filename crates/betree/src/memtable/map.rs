@@ -9,6 +9,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use crate::message::Msn;
+
 /// The most entries of a leaf, and the most children of an inner node.
 const FANOUT: usize = 64;
 
@@ -159,6 +161,8 @@ struct Leaf<V> {
     keys: Keys,
     /// The value of each key, by slot.
     values: Vec<V>,
+    /// No value in it was changed under a greater number.
+    newest: Msn,
     before: Option<usize>,
     behind: Option<usize>,
 }
@@ -211,14 +215,16 @@ impl<V> KeyMap<V> {
         leaf.values.get(leaf.keys.slot(leaf.keys.search(key).ok()?)?)
     }
 
-    /// Calls `change` with the value of a key, to be changed in place. Without a value, the returned one
-    /// becomes the value; otherwise it is dropped.
-    pub fn change(&mut self, key: &[u8], change: impl FnOnce(Option<&mut V>) -> Option<V>) {
+    /// Calls `change` with the value of a key, to be changed in place under a number. Without a value, the
+    /// returned one becomes the value; otherwise it is dropped.
+    pub fn change(&mut self, key: &[u8], msn: Msn, change: impl FnOnce(Option<&mut V>) -> Option<V>) {
         if self.leaves.is_empty() {
-            self.leaves.push(Leaf { keys: Keys::default(), values: Vec::new(), before: None, behind: None });
+            let (keys, values) = (Keys::default(), Vec::new());
+            self.leaves.push(Leaf { keys, values, newest: msn, before: None, behind: None });
         }
         let id = self.leaf_of(key);
         let Some(leaf) = self.leaves.get_mut(id) else { return };
+        leaf.newest = leaf.newest.max(msn);
         match leaf.keys.search(key) {
             Ok(at) => {
                 let value = leaf.keys.slot(at).and_then(|slot| leaf.values.get_mut(slot));
@@ -308,8 +314,8 @@ impl<V> KeyMap<V> {
         let values = split_items(&mut leaf.values, at);
         let keys = leaf.keys.split_off(at);
         let between = keys.get(0)?.into();
-        let behind = leaf.behind.replace(new);
-        self.leaves.push(Leaf { keys, values, before: Some(id), behind });
+        let (behind, newest) = (leaf.behind.replace(new), leaf.newest);
+        self.leaves.push(Leaf { keys, values, newest, before: Some(id), behind });
         match behind.and_then(|behind| self.leaves.get_mut(behind)) {
             Some(behind) => behind.before = Some(new),
             None => self.last = new,
@@ -325,7 +331,13 @@ impl<V> KeyMap<V> {
             (id, leaf.map_or(0, |leaf| leaf.keys.search(key).unwrap_or_else(|at| at)))
         };
         let end = || (self.last, self.leaves.get(self.last).map_or(0, |leaf| leaf.values.len()));
-        Range { map: self, front: place(from), back: to.map_or_else(end, place) }
+        Range { map: self, front: place(from), back: to.map_or_else(end, place), since: None }
+    }
+
+    /// As [`range`](KeyMap::range), without the entries of leaves in which nothing was changed since a
+    /// number: all entries that were changed since then, and some others.
+    pub fn range_since(&self, from: &[u8], to: Option<&[u8]>, since: Msn) -> Range<'_, V> {
+        Range { since: Some(since), ..self.range(from, to) }
     }
 }
 
@@ -335,6 +347,8 @@ pub(super) struct Range<'m, V> {
     /// Leaf and place of the next entry from the front, and of the end of the entries left at the back.
     front: (usize, usize),
     back: (usize, usize),
+    /// From the front, leaves without a greater number are passed over.
+    since: Option<Msn>,
 }
 
 impl<'m, V> Leaf<V> {
@@ -349,6 +363,11 @@ impl<'m, V> Iterator for Range<'m, V> {
     fn next(&mut self) -> Option<Self::Item> {
         while self.front != self.back {
             let leaf = self.map.leaves.get(self.front.0)?;
+            if self.since.is_some_and(|since| leaf.newest <= since) {
+                // The end may be in this leaf.
+                self.front = if self.front.0 == self.back.0 { self.back } else { (leaf.behind?, 0) };
+                continue;
+            }
             if let Some(entry) = leaf.entry(self.front.1) {
                 self.front.1 += 1;
                 return Some(entry);

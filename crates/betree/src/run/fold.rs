@@ -1,10 +1,12 @@
 //! Applies messages to pairs.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Layers, Run, RunBuilder, live, same_key, with_newer};
 use crate::error::Result;
+use crate::expiry::Expiry;
 use crate::message::{Kind, Point, RangeDelete};
 use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};
@@ -24,7 +26,8 @@ pub(crate) fn pairs_of(layers: Layers, upsert: &dyn Upsert) -> Result<Arc<Run>> 
         _ => Some(layers),
     };
     let mut out = RunBuilder::default();
-    merged(layers, &[], &[], upsert, &mut out)?;
+    // Each reader hides by itself what has expired; a copy is made for all.
+    merged(layers, &[], &[], &Expiry::at(upsert, None), &mut out)?;
     Ok(Arc::new(out.finish()))
 }
 
@@ -46,8 +49,8 @@ impl Pairs for RunBuilder {
     }
 }
 
-/// Applies messages to the pairs of a basement and passes on the result in order. The points come by (key,
-/// msn); a range that covers a point is older than it.
+/// Applies messages to the pairs of a basement and passes on the result in order, without values that have
+/// expired. The points come by (key, msn); a range that covers a point is older than it.
 ///
 /// # Errors
 /// That of the upsert function; `out` has a part.
@@ -55,16 +58,16 @@ pub(crate) fn merged(
     basement: Option<Layers>,
     points: &[Point<'_>],
     ranges: &[RangeDelete],
-    upsert: &dyn Upsert,
+    expiry: &Expiry<'_>,
     out: &mut impl Pairs,
 ) -> Result<()> {
     let (pairs, older) = basement.map_or((None, None), Layers::into_pairs_and_messages);
     match older {
-        None => merge(pairs.as_deref(), points, ranges, upsert, out),
+        None => merge(pairs.as_deref(), points, ranges, expiry, out),
         Some(older) => {
             let all = with_newer(Some(&older), points, ranges);
             let points: Vec<_> = all.points(0, all.len()).collect();
-            merge(pairs.as_deref(), &points, all.ranges(), upsert, out)
+            merge(pairs.as_deref(), &points, all.ranges(), expiry, out)
         }
     }
 }
@@ -73,7 +76,7 @@ fn merge(
     pairs: Option<&Run>,
     points: &[Point<'_>],
     ranges: &[RangeDelete],
-    upsert: &dyn Upsert,
+    expiry: &Expiry<'_>,
     out: &mut impl Pairs,
 ) -> Result<()> {
     let empty = RunBuilder::default().finish();
@@ -86,7 +89,7 @@ fn merge(
         let next = newer.first().map_or(pairs.len(), |p| pairs.lower_bound_after(at, &p.key));
         while at < next {
             let until = uncovered(pairs, at, next, &mut covers);
-            out.pairs(pairs, at, until);
+            pass_on(pairs, at, until, expiry, out);
             at = until + usize::from(until < next);
         }
         let (group, rest) = newer.split_at_checked(same_key(newer)).unwrap_or_default();
@@ -101,9 +104,28 @@ fn merge(
         if covered && old.is_some() && planted::is(Bug::RangeHidesNewerPoints) {
             continue;
         }
-        if let Some(value) = fold(old.filter(|_| !covered), live(group), upsert)? {
+        let value = fold(old.filter(|_| !covered), live(group), expiry.upsert)?;
+        if let Some(value) = value.and_then(|value| expiry.kept(value)) {
             out.pair(&first.key, &value);
         }
+    }
+}
+
+/// Passes on the pairs in `[from, to)`, but what has expired.
+fn pass_on(pairs: &Run, from: usize, to: usize, expiry: &Expiry<'_>, out: &mut impl Pairs) {
+    if expiry.is_idle() {
+        return out.pairs(pairs, from, to);
+    }
+    let mut at = from;
+    while at < to {
+        let until = (at..to).find(|index| expiry.has_expired(pairs.point(*index).value)).unwrap_or(to);
+        out.pairs(pairs, at, until);
+        if until < to
+            && let Some(left) = expiry.kept(Cow::Borrowed(pairs.point(until).value))
+        {
+            out.pair(pairs.key(until), &left);
+        }
+        at = until + 1;
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) use writeback::Writeback;
 
 use crate::cache::{Cache, OnDevice};
 use crate::error::{Error, Result};
+use crate::expiry::Clock;
 use crate::format::limits::Limits;
 use crate::format::node::{RunRef, StoredAs};
 use crate::invariant::internal;
@@ -54,6 +55,8 @@ pub(crate) struct Store {
     pub zstd: Option<Arc<dyn Codec>>,
     /// The meaning of upserts.
     pub upsert: Arc<dyn Upsert>,
+    /// The clock by which values expire.
+    pub clock: Clock,
     /// Reads in progress.
     pub reading: Reading,
     /// Reads for scans to come.

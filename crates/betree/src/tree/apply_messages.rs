@@ -283,6 +283,7 @@ impl Tree<'_> {
             added.push(grown);
         }
         let mut bases = self.store.all_layers(&wanted)?.into_iter();
+        let expiry = self.expired_for_all();
         let mut out = LeafBuilder::new(&self.store.cache, self.geometry.basement_bytes);
         for (index, (window, (points, ranges))) in windows.iter().zip(&parts).enumerate() {
             let basement = basements.get(index);
@@ -301,7 +302,7 @@ impl Tree<'_> {
             let old_bytes = base.as_ref().and(basement).map_or(0, |basement| basement.piece.raw_bytes());
             let new_bytes = points.iter().map(|p| RunBuilder::bytes_of(&p.key, p.value)).sum::<usize>();
             let before_bytes = out.pushed_bytes();
-            merged(base, points, ranges, self.upsert, &mut out)?;
+            merged(base, points, ranges, &expiry, &mut out)?;
             let out_bytes = out.pushed_bytes() - before_bytes;
             // Messages over an empty basement say nothing about the yield of merges.
             if old_bytes > 0 {

@@ -12,6 +12,7 @@ use crate::memtable::Found;
 use crate::message::Kind;
 use crate::node::Body;
 use crate::node_id::NodeId;
+use crate::planted::{self, Bug};
 use crate::run::Layers;
 
 /// The pieces on the way to a key, as of one moment.
@@ -66,13 +67,16 @@ impl Tree<'_> {
         }
     }
 
-    /// The value that the deltas over what was found make, newest first.
+    /// The value that the deltas over what was found make, newest first, unless it has expired.
     pub(super) fn value_over(&self, found: Found, pending: &[Vec<u8>]) -> Result<Option<Vec<u8>>> {
         let base = match found {
             Found::Value(value) => Some(value),
             Found::Absent | Found::Open => None,
         };
-        pending.iter().rev().try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta))
+        let value =
+            pending.iter().rev().try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta))?;
+        let expiry = self.expiry();
+        Ok(value.filter(|value| !expiry.has_expired(value) || planted::is(Bug::ExpiredShown)))
     }
 
     /// Searches the memtables; if they leave the value open, also returns the path through the nodes in

@@ -34,6 +34,7 @@ pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
 use crate::dict::{Dict, Old};
 use crate::error::{Error, Result};
+use crate::expiry::Expiry;
 use crate::key::Cut;
 use crate::memtable::{ChangeSource, Memtable};
 use crate::message::Goto;
@@ -137,6 +138,25 @@ fn nowhere() -> Error {
 }
 
 impl Tree<'_> {
+    /// What has expired for a reader.
+    fn expiry(&self) -> Expiry<'_> {
+        match self.at.time_ns {
+            Some(time_ns) => Expiry::at(self.upsert, Some(time_ns)),
+            None => Expiry::now(self.upsert, &self.store.clock),
+        }
+    }
+
+    /// What has expired for every reader, now and later: a view that begins later reads by a later time.
+    fn expired_for_all(&self) -> Expiry<'_> {
+        // The clock is looked at first: a view that begins meanwhile has a time no earlier.
+        let time_ns = self.store.clock.now_ns().map(|now_ns| {
+            let earliest_ns = self.views.lock().earliest_ns();
+            let earliest_ns = earliest_ns.filter(|_| !planted::is(Bug::ExpiredDroppedUnderViews));
+            earliest_ns.map_or(now_ns, |view_ns| view_ns.min(now_ns))
+        });
+        Expiry::at(self.upsert, time_ns)
+    }
+
     /// The current version of a node, read from the device if need be; `None` if it is no longer in the tree.
     pub fn find(&self, id: NodeId) -> Result<Option<Arc<Node>>> {
         loop {

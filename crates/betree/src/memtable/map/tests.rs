@@ -15,7 +15,7 @@ fn random(state: &mut u64) -> u64 {
 
 fn put(map: &mut KeyMap<u64>, model: &mut Model, key: &[u8], value: u64) {
     let mut old = None;
-    map.change(key, |known| match known {
+    map.change(key, value, |known| match known {
         None => Some(value),
         Some(known) => {
             old = Some(core::mem::replace(known, value));
@@ -108,7 +108,7 @@ fn any_order_of_insertion_makes_the_same_map() {
 fn insertions_in_order_fill_the_leaves() {
     let mut map = KeyMap::default();
     for number in 0..100_000_u64 {
-        map.change(&number.to_be_bytes(), |_| Some(()));
+        map.change(&number.to_be_bytes(), 1, |_| Some(()));
     }
     assert!(map.leaves.len() < 100_000 / (FANOUT / 8 * 7) + 2, "{} leaves", map.leaves.len());
     assert_eq!(map.height, 2);
@@ -121,6 +121,28 @@ fn an_empty_map_has_nothing() {
     assert_eq!(map.remove(b"a"), None);
     assert_eq!(map.range(b"", None).next(), None);
     assert_eq!(map.range(b"a", Some(b"b")).next_back(), None);
-    map.change(b"a", |_| None);
+    map.change(b"a", 1, |_| None);
     assert_eq!(map.get(b"a"), None);
+}
+
+#[test]
+fn only_leaves_with_newer_changes_are_looked_at() {
+    const KEYS: u64 = 10_000;
+    let (mut map, mut model) = (KeyMap::default(), Model::new());
+    (0..KEYS).for_each(|number| put(&mut map, &mut model, format!("{number:05}").as_bytes(), 1));
+    assert_eq!(map.range_since(b"", None, 0).count() as u64, KEYS);
+    assert_eq!(map.range_since(b"", None, 1).count(), 0);
+    assert_eq!(map.range_since(b"00100", Some(b"00110"), 1).count(), 0);
+    let changes: [&[u8]; 4] = [b"00000", b"05000", b"09999", b"050001"];
+    for (at, changed) in changes.iter().enumerate() {
+        put(&mut map, &mut model, changed, 2 + at as u64);
+        let found: Vec<_> = map.range_since(b"", None, 1 + at as u64).map(|(key, _)| key).collect();
+        assert!(found.contains(changed) && found.len() <= FANOUT, "{} entries", found.len());
+        let far = map.range_since(b"02000", Some(b"03000"), 1 + at as u64);
+        assert_eq!(far.count(), 0);
+    }
+    // A leaf that is split is as new as it was, in both halves.
+    (0..200).for_each(|number: u64| put(&mut map, &mut model, format!("05000x{number:03}").as_bytes(), 9));
+    let newer = map.range_since(b"", None, 8).filter(|(_, value)| **value == 9).count();
+    assert_eq!(newer, 200);
 }

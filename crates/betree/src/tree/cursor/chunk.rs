@@ -4,6 +4,7 @@
 //! range delete serves. Messages of the memtables and of the partitions above are merged with the basement's
 //! pairs for this part alone, newest first, and copied; a read changes no node (§3.4.4).
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -358,6 +359,7 @@ impl Tree<'_> {
     fn merge_chunk(&self, mut sources: Vec<MessageIter>, window: &Window, chunk: &mut Chunk) -> Result<()> {
         chunk.clear();
         sources.iter_mut().for_each(|source| source.clip(window));
+        let expiry = self.expiry();
         let mut key: Vec<u8> = Vec::new();
         loop {
             let mut first: Option<(usize, &MessageIter)> = None;
@@ -374,7 +376,7 @@ impl Tree<'_> {
             if holders == 1
                 && let Some(value) = source.single_put()
             {
-                if !newer.iter().any(|s| s.covers(&source.head)) {
+                if !newer.iter().any(|s| s.covers(&source.head)) && !expiry.has_expired(value) {
                     match source.place() {
                         Some((run, at)) if value.len() >= LARGE_VALUE_BYTES => {
                             chunk.push_shared(&source.head, run, at);
@@ -389,15 +391,19 @@ impl Tree<'_> {
             }
             key.clear();
             key.extend_from_slice(&source.head);
-            self.merge_key(&key, &mut sources, chunk)?;
+            if let Some(value) =
+                self.merge_key(&key, &mut sources)?.filter(|value| !expiry.has_expired(value))
+            {
+                chunk.push(&key, &value);
+            }
             for source in sources.iter_mut().filter(|s| s.more && s.head == key) {
                 source.look();
             }
         }
     }
 
-    /// Merges several sources, or several messages, for one key.
-    fn merge_key(&self, key: &[u8], sources: &mut [MessageIter], chunk: &mut Chunk) -> Result<()> {
+    /// Merges several sources, or several messages, for one key. Returns its value, if it has one.
+    fn merge_key(&self, key: &[u8], sources: &mut [MessageIter]) -> Result<Option<Vec<u8>>> {
         // Newest source first, so that a base ends the search; oldest message first in each source.
         let mut groups: Vec<Vec<Point<'_>>> = Vec::new();
         let mut ended = false;
@@ -413,10 +419,7 @@ impl Tree<'_> {
             }
         }
         let messages: Vec<Point<'_>> = groups.into_iter().rev().flatten().collect();
-        if let Some(value) = fold(None, &messages, self.upsert)? {
-            chunk.push(key, &value);
-        }
-        Ok(())
+        Ok(fold(None, &messages, self.upsert)?.map(Cow::into_owned))
     }
 }
 
