@@ -9,11 +9,12 @@ use betree::{Batch, Cut};
 
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::expiring::TimeNs;
 use crate::freeing::{delete_range, mark_freeing};
 use crate::keys::{self, ENGINE_DICT, Keys};
 use crate::parts::{self, Large};
 use crate::shared::{DictState, Shared};
-use crate::value::{Reference, Stored, stored};
+use crate::value::{Reference, Stored, stored_until};
 
 /// A list of changes of any dictionaries of one store, which are made in their order and as one: all of them
 /// are seen, and survive a crash, or none.
@@ -43,8 +44,10 @@ pub struct WriteBatch {
     has_puts: bool,
     /// The dictionaries that it changes, by number.
     dicts: BTreeMap<u32, Arc<DictState>>,
-    /// The values that are stored in parts: generation and value by number and key.
-    large: BTreeMap<(u32, Vec<u8>), (u64, Vec<u8>)>,
+    /// The values that are stored in parts, by number and key.
+    large: BTreeMap<(u32, Vec<u8>), (Reference, Vec<u8>)>,
+    /// The earliest time at which a value expires that it puts, by number.
+    expiring: BTreeMap<u32, TimeNs>,
     /// The keys that are deleted together.
     deleted: Vec<(u32, Keys)>,
 }
@@ -57,6 +60,7 @@ impl WriteBatch {
             has_puts: false,
             dicts: BTreeMap::new(),
             large: BTreeMap::new(),
+            expiring: BTreeMap::new(),
             deleted: Vec::new(),
         }
     }
@@ -66,19 +70,36 @@ impl WriteBatch {
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::OtherStore`]; the batch is as it was.
     pub fn put(&mut self, dict: &Dict, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
+        self.put_lasting(dict, key.as_ref(), value.as_ref(), None)
+    }
+
+    pub(crate) fn put_lasting(
+        &mut self,
+        dict: &Dict,
+        key: &[u8],
+        value: &[u8],
+        expires_ns: Option<TimeNs>,
+    ) -> Result<()> {
         let is_large = dict.check_put(key, value)?;
+        dict.check_expiry(expires_ns)?;
         self.add(dict)?;
+        if let Some(at_ns) = expires_ns {
+            self.expiring
+                .entry(dict.state.number)
+                .and_modify(|earliest_ns| *earliest_ns = at_ns.min(*earliest_ns))
+                .or_insert(at_ns);
+        }
         self.has_puts = true;
         let number = dict.state.number;
         let place = (number, key.to_vec());
         if is_large {
             let generation = self.shared.generation.fetch_add(1, Ordering::Relaxed);
-            let reference = Reference { generation, len: value.len() as u64 };
+            let reference = Reference { generation, len: value.len() as u64, expires_ns };
             self.changes.put(ENGINE_DICT, &keys::pair_key(number, key), &reference.stored());
-            self.large.insert(place, (generation, value.to_vec()));
+            self.large.insert(place, (reference, value.to_vec()));
         } else {
-            self.changes.put(ENGINE_DICT, &keys::pair_key(number, key), &stored(value));
+            let stored = stored_until(value, expires_ns, dict.state.deltas());
+            self.changes.put(ENGINE_DICT, &keys::pair_key(number, key), &stored);
             self.large.remove(&place);
         }
         Ok(())
@@ -97,12 +118,13 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// Changes the value of a key by the dictionary's merge: see [`Dict::upsert`].
+    /// Changes the value of a key by the dictionary's merge: see [`Dict::upsert`]. Where values expire, the
+    /// merge finds what has not at this call.
     ///
     /// # Errors
     /// [`Error::NoMerge`]; as [`put`](WriteBatch::put).
     pub fn upsert(&mut self, dict: &Dict, key: impl AsRef<[u8]>, delta: impl AsRef<[u8]>) -> Result<()> {
-        let delta = dict.delta(key.as_ref(), delta.as_ref())?;
+        let delta = dict.delta(key.as_ref(), delta.as_ref(), self.shared.now_ns())?;
         self.add(dict)?;
         self.has_puts = true;
         self.changes.upsert(ENGINE_DICT, &keys::pair_key(dict.state.number, key.as_ref()), &delta);
@@ -196,6 +218,9 @@ impl WriteBatch {
             dicts().try_for_each(|dict| dict.refuse_if_dropped())?;
             self.commit_alone()?;
         }
+        for (number, at_ns) in &self.expiring {
+            self.dicts.get(number).inspect(|dict| dict.note_expiry(*at_ns));
+        }
         // What large transactions work in goes with a crash anyway.
         if !self.dicts.is_empty() && dicts().all(|dict| dict.is_of_large()) {
             return Ok(());
@@ -217,9 +242,9 @@ impl WriteBatch {
             return Err(Error::BatchTooLarge { bytes, limit_bytes });
         }
         let larges = || {
-            self.large.iter().filter_map(|((number, key), (generation, value))| {
+            self.large.iter().filter_map(|((number, key), (reference, value))| {
                 let dict = self.dicts.get(number)?;
-                Some(Large { dict, key, value, generation: *generation })
+                Some(Large { dict, key, value, reference: *reference })
             })
         };
         let committed = larges().try_for_each(|large| large.put_parts(&self.shared)).and_then(|()| {

@@ -12,7 +12,7 @@ use betree::{Batch, Cut, Env};
 use crate::freeing::delete_range;
 use crate::keys::{CATALOGUE, ENGINE_DICT, dict_cuts};
 use crate::merge::Merges;
-use crate::options::MissingMerges;
+use crate::options::{DictOptions, MissingMerges};
 use crate::shared::DictState;
 use crate::steps::Steps;
 
@@ -32,6 +32,7 @@ const LAYOUT_VERSION: u32 = 1;
 const ENTRY_VERSION: u8 = 1;
 /// The flags of an entry.
 const HAS_PARTS: u8 = 1;
+const IS_EXPIRING: u8 = 2;
 /// The generations of one opening of the store.
 const GENERATIONS_BITS: u32 = 40;
 
@@ -42,6 +43,8 @@ pub(crate) struct Entry {
     pub number: u32,
     /// Whether it may have values in parts.
     pub has_parts: bool,
+    /// Whether its values may expire.
+    pub is_expiring: bool,
     /// The name of its merge.
     pub merge: Option<String>,
 }
@@ -137,11 +140,18 @@ pub(crate) fn name_key(name: &str) -> Vec<u8> {
 }
 
 impl Entry {
+    /// Of a new dictionary.
+    pub fn new(number: u32, options: &DictOptions) -> Entry {
+        let (is_expiring, merge) = (options.is_expiring, options.merge.clone());
+        Entry { number, has_parts: false, is_expiring, merge }
+    }
+
     /// The stored form.
     pub fn stored(&self) -> Vec<u8> {
         let mut bytes = vec![ENTRY_VERSION];
         bytes.extend(self.number.to_le_bytes());
-        bytes.push(if self.has_parts { HAS_PARTS } else { 0 });
+        let flags = [(self.has_parts, HAS_PARTS), (self.is_expiring, IS_EXPIRING)];
+        bytes.push(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
         bytes.extend(self.merge.iter().flat_map(|merge| merge.bytes()));
         bytes
     }
@@ -169,12 +179,13 @@ pub(crate) fn entry_of(name: &str, bytes: &[u8]) -> Result<Entry, Refusal> {
     }
     let (number, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
     let (flags, merge) = rest.split_first().ok_or_else(damaged)?;
-    if flags & !HAS_PARTS != 0 {
+    if flags & !(HAS_PARTS | IS_EXPIRING) != 0 {
         return Err(Refusal::Newer(format!("the dictionary {name:?} has flags {flags:#x}")));
     }
     let merge = std::str::from_utf8(merge).map_err(|_| damaged())?;
     let merge = Some(merge.to_owned()).filter(|merge| !merge.is_empty());
-    Ok(Entry { number: u32::from_le_bytes(*number), has_parts: flags & HAS_PARTS != 0, merge })
+    let [has_parts, is_expiring] = [HAS_PARTS, IS_EXPIRING].map(|flag| flags & flag != 0);
+    Ok(Entry { number: u32::from_le_bytes(*number), has_parts, is_expiring, merge })
 }
 
 fn number<const BYTES: usize>(env: &Env, name: &[u8]) -> Result<Option<[u8; BYTES]>, Refusal> {

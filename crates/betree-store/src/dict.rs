@@ -8,13 +8,13 @@ use betree::{Batch, Cut};
 use crate::batch::WriteBatch;
 use crate::bytes::{Key, Value};
 use crate::error::{Error, Result};
+use crate::expiring::{self, TimeNs};
 use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, KEY_BYTES_MAX, Keys};
 use crate::merge::number_of;
 use crate::owned::OwnedIter;
 use crate::parts::{self, Then, VALUE_BYTES_MAX};
 use crate::shared::{DictState, Shared};
-use crate::value::stored;
 
 /// A dictionary of a [`Store`](crate::Store): an ordered map from byte strings to byte strings.
 ///
@@ -115,16 +115,7 @@ impl Dict {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLarge`], [`Error::NoSpace`], [`Error::ReadOnly`],
     /// [`Error::DictDropped`], [`Error::Closed`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let is_large = self.check_put(key, value)?;
-        let pair_key = keys::pair_key(self.state.number, key);
-        let put = |batch: &mut Batch| batch.put(ENGINE_DICT, &pair_key, &stored(value));
-        if !is_large && self.change_whole(put)? {
-            return Ok(());
-        }
-        let mut batch = WriteBatch::new(self.shared.clone());
-        batch.put(self, key, value)?;
-        batch.commit()
+        self.put_lasting(key.as_ref(), value.as_ref(), None)
     }
 
     /// Removes a key, if it is there. Nothing is read for it.
@@ -150,17 +141,18 @@ impl Dict {
     /// [`Error::NoMerge`] if the dictionary was made without one; as [`put`](Dict::put).
     pub fn upsert(&self, key: impl AsRef<[u8]>, delta: impl AsRef<[u8]>) -> Result<()> {
         let (key, delta) = (key.as_ref(), delta.as_ref());
-        let delta = self.delta(key, delta)?;
+        let delta = self.delta(key, delta, self.shared.now_ns())?;
         self.change(|batch| batch.upsert(ENGINE_DICT, &keys::pair_key(self.state.number, key), &delta))
     }
 
-    /// A delta as the engine has it.
-    pub(crate) fn delta(&self, key: &[u8], delta: &[u8]) -> Result<Vec<u8>> {
+    /// A delta as the engine has it, made at a time.
+    pub(crate) fn delta(&self, key: &[u8], delta: &[u8], made_ns: TimeNs) -> Result<Vec<u8>> {
         let Some(merge) = &self.state.merge else {
             return Err(Error::NoMerge { dict: self.name() });
         };
         self.check_put(key, delta)?;
-        Ok([&number_of(merge)[..], delta].concat())
+        let delta = [&number_of(merge)[..], delta].concat();
+        Ok(if self.state.is_expiring { expiring::timed_delta(made_ns, &delta) } else { delta })
     }
 
     /// All pairs, in the order of their keys.
@@ -344,7 +336,10 @@ impl Dict {
         self.change(|batch| {
             let prefixes = self.prefixes(from, to, self.state.has_parts());
             prefixes.for_each(|(from, to)| batch.clone_range(ENGINE_DICT, &from, &to));
-        })
+        })?;
+        // A sweep may have passed over the one, and not be at the other yet.
+        self.state.note_expiry(TimeNs::MIN);
+        Ok(())
     }
 
     /// As [`clone_prefix`](Dict::clone_prefix), and what began with `from` is gone.
@@ -357,7 +352,9 @@ impl Dict {
         self.change(|batch| {
             let prefixes = self.prefixes(from, to, self.state.has_parts());
             prefixes.for_each(|(from, to)| batch.rename_range(ENGINE_DICT, &from, &to));
-        })
+        })?;
+        self.state.note_expiry(TimeNs::MIN);
+        Ok(())
     }
 
     /// The engine's prefixes for two of keys: those of pairs, and of parts if there may be any.
@@ -426,7 +423,7 @@ impl Dict {
 
     /// As [`change`](Dict::change), where no value is in parts. `false`, and nothing changed, where one may
     /// be.
-    fn change_whole(&self, fill: impl FnOnce(&mut Batch)) -> Result<bool> {
+    pub(crate) fn change_whole(&self, fill: impl FnOnce(&mut Batch)) -> Result<bool> {
         let with_others = self.state.changing.read();
         self.state.refuse_if_dropped()?;
         if self.state.has_parts() {

@@ -204,6 +204,12 @@ pub enum Error {
         /// The dictionary.
         dict: String,
     },
+    /// A value is to expire in a dictionary that was made without that, or one is asked for that has it.
+    #[error("the dictionary {dict:?} was not made for values that expire")]
+    NoExpiry {
+        /// The dictionary.
+        dict: String,
+    },
     /// A merge was not registered when the store was opened, and the store is refused, or a value needs it:
     /// see [`MissingMerges`](crate::MissingMerges).
     #[error("{}the merge {merge:?} is not registered", of(dict.as_deref()))]

@@ -58,7 +58,7 @@ struct Ingesting<'d> {
 impl Dict {
     /// Puts many pairs, in the order of their keys, at once: the others see all of them or none, and so does
     /// a crash. When this returns they are durable. Other pairs between them stay; of two values of a key the
-    /// ingested one wins, also where the dictionary has a merge.
+    /// ingested one wins, also where the dictionary has a merge. Ingested values do not expire.
     ///
     /// The pairs become leaves of the tree at once, each byte written once, and pass neither log nor memory;
     /// an import takes a fraction of the time of puts. Where the dictionary has pairs between the first key
@@ -167,10 +167,11 @@ impl<'d> Ingesting<'d> {
         }
         self.be_alone()?;
         let generation = shared.generation.fetch_add(1, Ordering::Relaxed);
-        let large = Large { dict: state, key, value, generation };
+        let reference = Reference { generation, len: value.len() as u64, expires_ns: None };
+        let large = Large { dict: state, key, value, reference };
         self.parts.push(large.cuts());
         large.put_parts(shared)?;
-        Ok((pair_key, Reference { generation, len: value.len() as u64 }.stored()))
+        Ok((pair_key, reference.stored()))
     }
 
     /// Removes the parts that were put: nothing refers to them. If they cannot be removed, the next value of

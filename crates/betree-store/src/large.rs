@@ -17,6 +17,7 @@ use betree::Batch;
 use crate::catalogue::{self, Entry};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::expiring::TimeNs;
 use crate::freeing::delete_range;
 use crate::keys::{ENGINE_DICT, dict_cuts};
 use crate::shared::{DictState, Shared};
@@ -177,6 +178,7 @@ impl LargeTransaction {
             if work.has_parts() {
                 origin.set_has_parts();
             }
+            origin.note_expiry(TimeNs::MIN);
         }
         self.branches.clear();
         let last = shared.env.view().last_change();

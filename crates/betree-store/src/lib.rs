@@ -38,6 +38,7 @@
 //! | put many sorted pairs at once | [`Dict::ingest`] |
 //! | change ranges | [`Dict::delete_range`], [`Dict::clone_prefix`], [`Dict::rename_prefix`] |
 //! | read one moment | [`Store::view`], [`View::dict`] |
+//! | let values expire | [`DictOptions::expiring`], [`Dict::put_until`], [`Dict::put_for`] |
 //! | change what was read | [`Store::run`], [`Store::begin`], [`Transaction`] |
 //! | change more than memory holds, as one | [`Store::begin_large`], [`LargeTransaction`] |
 //! | make changes durable | [`Durability`], [`Store::sync`] |
@@ -56,6 +57,12 @@
 //! changed since: with [`Isolation::Snapshot`] what it changes itself, with [`Isolation::Serializable`] what
 //! it has read. A [`Conflict`] names dictionary and key; [`Store::run`] tries again. A [`LargeTransaction`]
 //! promises the same, with keys that both sides have changed as conflicts, or any key.
+//!
+//! A value that expires is seen by nobody from its time on, by the clock of the system. An iterator of a
+//! dictionary, and a get, go by the time at which they read; a view and a transaction by that of their
+//! beginning. While a store is open its clock does not go back, whatever the system's does. What has expired
+//! takes room until leaves of the tree are written anew, or a thread of the store meets it, which reads no
+//! more than 1 MiB a second ([`Dict::remove_expired`]).
 //!
 //! # Limits
 //!
@@ -76,6 +83,8 @@ mod bytes;
 mod catalogue;
 mod dict;
 mod error;
+mod expiring;
+mod expiry;
 mod file;
 mod freeing;
 mod gate;
@@ -92,6 +101,7 @@ mod parts;
 mod shared;
 mod steps;
 mod store;
+mod sweep;
 mod transaction;
 mod unmerged;
 mod value;

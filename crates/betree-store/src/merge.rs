@@ -4,6 +4,9 @@
 //! dictionary's merge, which is made from the name: it must be known before the catalogue can be read, when
 //! the log is replayed.
 //!
+//! Where values expire, each delta begins with the time at which it was made: it finds no value that had
+//! expired then, and leaves another its time.
+//!
 //! A delta whose merge is not registered, or fails, stays beside the value ([`Unmerged`]), and so do all that
 //! come later. The engine goes on, and a reader meets the failure.
 
@@ -18,6 +21,7 @@ use betree::Upsert;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
+use crate::expiring::{self, Deltas, TIMED_DELTA, Timed};
 use crate::keys::NAME_BYTES_MAX;
 use crate::unmerged::Unmerged;
 
@@ -117,6 +121,9 @@ impl Merges {
             if name.is_empty() || name.len() > NAME_BYTES_MAX {
                 return Err(bad(name, "a name has between 1 and 255 bytes"));
             }
+            if number_of(name) == TIMED_DELTA {
+                return Err(bad(name, "its name has a number that deltas use otherwise"));
+            }
             match by_number.entry(number_of(name)) {
                 Entry::Vacant(place) => place.insert(Registered { name: name.clone(), merge: merge.clone() }),
                 Entry::Occupied(_) => return Err(bad(name, "its name has the same number as another's")),
@@ -180,6 +187,10 @@ impl Upsert for Merges {
     }
 
     fn apply(&self, old: Option<&[u8]>, delta: &[u8]) -> betree::Result<Option<Vec<u8>>> {
+        let (made_ns, delta) = expiring::made(delta);
+        let Timed { expires_ns, inner } = old.map_or(Timed { expires_ns: None, inner: None }, Timed::of);
+        let was_past = expires_ns.zip(made_ns).is_some_and(|(expires_ns, made_ns)| expires_ns <= made_ns);
+        let (expires_ns, old) = if was_past { (None, None) } else { (expires_ns, inner) };
         let name = self.of_delta(delta).map_or("(unknown)", |(known, _)| &known.name);
         let failed = |why: String| betree::Error::Upsert { name: name.into(), why };
         let mut value = Unmerged::of(old).ok_or_else(|| failed(Unmergeable::Unknown.to_string()))?;
@@ -191,17 +202,38 @@ impl Upsert for Merges {
                 let limit_bytes = UNMERGED_BYTES_MAX;
                 Err(failed(format!("{why}, and {bytes} bytes of deltas are over the limit of {limit_bytes}")))
             }
-            _ => Ok(new),
+            _ => Ok(match (expires_ns, new) {
+                (None, new) => new,
+                (Some(at_ns), Some(new)) => Some(expiring::expiring(at_ns, Deltas::Perhaps, &new)),
+                (Some(at_ns), None) => Some(expiring::absent_until(at_ns)),
+            }),
         }
     }
 
+    fn expires_at_ns(&self, value: &[u8]) -> Option<i64> {
+        expiring::expires_ns(value)
+    }
+
+    fn left_of_expired(&self, value: &[u8]) -> Option<Vec<u8>> {
+        expiring::left_of_expired(value)
+    }
+
     fn combine(&self, older: &[u8], newer: &[u8]) -> Option<Vec<u8>> {
+        let ((older_ns, older), (newer_ns, newer)) = (expiring::made(older), expiring::made(newer));
+        if older_ns != newer_ns {
+            // A value may expire between them, and then only one of them finds it.
+            return None;
+        }
         let (number, _) = older.split_first_chunk::<4>()?;
         let (Registered { merge, .. }, newer) = self.of_delta(newer.strip_prefix(number).map(|_| newer)?)?;
         let (_, older) = self.of_delta(older)?;
         // One that panics is kept as two, and fails where it is applied.
         let both = catch_unwind(AssertUnwindSafe(|| merge.combine(older, newer))).ok()??;
-        (both.len() <= COMBINED_BYTES_MAX).then(|| [&number[..], &both].concat())
+        let both = (both.len() <= COMBINED_BYTES_MAX).then(|| [&number[..], &both].concat())?;
+        Some(match newer_ns {
+            None => both,
+            Some(made_ns) => expiring::timed_delta(made_ns, &both),
+        })
     }
 }
 
@@ -236,6 +268,43 @@ mod tests {
         assert_eq!(merges.combine(b"", &delta("add", &one)), None);
         let half = vec![7; COMBINED_BYTES_MAX / 2 + 1];
         assert_eq!(merges.combine(&delta("append", &half), &delta("append", &half)), None);
+    }
+
+    #[test]
+    fn a_delta_finds_what_had_not_expired_when_it_was_made() {
+        let merges = merges();
+        let made = |made_ns, text: &[u8]| expiring::timed_delta(made_ns, &delta("append", text));
+        let until_nine = |value: &[u8]| Some(expiring::expiring(9, Deltas::Perhaps, value));
+        let apply = |old: Option<Vec<u8>>, delta: &[u8]| merges.apply(old.as_deref(), delta).unwrap();
+        assert_eq!(apply(until_nine(b"a"), &made(8, b"b")), until_nine(b"ab"));
+        assert_eq!(apply(until_nine(b"a"), &made(9, b"b")), Some(b"b".to_vec()));
+        assert_eq!(apply(Some(b"a".to_vec()), &made(9, b"b")), Some(b"ab".to_vec()));
+        assert_eq!(apply(None, &made(9, b"b")), Some(b"b".to_vec()));
+        // What is left of one makes nothing that is seen, and hides nothing that comes later.
+        let left = merges.left_of_expired(&until_nine(b"a").unwrap());
+        assert_eq!(apply(left.clone(), &made(8, b"b")), until_nine(b"b"));
+        assert_eq!(apply(left, &made(9, b"b")), Some(b"b".to_vec()));
+        // Deltas wait beside the time.
+        let unknown = expiring::timed_delta(8, &delta("other", b"x"));
+        let waiting = apply(until_nine(b"a"), &unknown);
+        assert_eq!(waiting.as_deref().and_then(expiring::expires_ns), Some(9));
+        assert_eq!(apply(waiting, &made(9, b"b")), Some(b"b".to_vec()));
+        // Only those of one time are combined.
+        assert_eq!(merges.combine(&made(8, b"a"), &made(8, b"b")), Some(made(8, b"ab")));
+        assert_eq!(merges.combine(&made(8, b"a"), &made(9, b"b")), None);
+    }
+
+    #[test]
+    fn a_key_that_a_merge_removes_keeps_its_time() {
+        let gone: Arc<dyn Merge> =
+            Arc::new(|old: Option<&[u8]>, delta: &[u8]| (old.is_none()).then(|| delta.to_vec()));
+        let merges = Merges::of(&BTreeMap::new(), &[("gone".to_owned(), gone)].into()).unwrap();
+        let made = |made_ns| expiring::timed_delta(made_ns, &delta("gone", b"new"));
+        let removed = merges.apply(Some(&expiring::expiring(9, Deltas::Perhaps, b"a")), &made(8)).unwrap();
+        assert_eq!(removed, Some(expiring::absent_until(9)));
+        let again = merges.apply(removed.as_deref(), &made(8)).unwrap();
+        assert_eq!(again, Some(expiring::expiring(9, Deltas::Perhaps, b"new")));
+        assert_eq!(merges.apply(removed.as_deref(), &made(9)).unwrap(), Some(b"new".to_vec()));
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OtherMerge`] if there is one with another merge, [`Error::UnknownMerge`], [`Error::BadName`],
-    /// and those of a commit.
+    /// [`Error::OtherMerge`] if there is one with another merge, [`Error::NoExpiry`] if its values do not
+    /// expire and are to, [`Error::UnknownMerge`], [`Error::BadName`], and those of a commit.
     pub fn dict_with(&self, name: &str, options: &DictOptions) -> Result<Dict> {
         let opened = match self.open_dict(name) {
             Err(Error::NoSuchDict { .. }) => match self.create(name, options) {
@@ -82,6 +82,9 @@ impl Store {
         let bound = opened.state.merge.clone();
         if bound != options.merge {
             return Err(Error::OtherMerge { dict: name.into(), bound, asked: options.merge.clone() });
+        }
+        if options.is_expiring && !opened.is_expiring() {
+            return Err(Error::NoExpiry { dict: name.into() });
         }
         Ok(opened)
     }
@@ -129,7 +132,7 @@ impl Store {
     /// [`Error::DictExists`], [`Error::BadName`], [`Error::UnknownMerge`], and those of a commit.
     pub fn create(&self, name: &str, options: &DictOptions) -> Result<Dict> {
         self.shared.refuse_unknown_merge(name, options)?;
-        self.add(name, None, |number| Entry { number, has_parts: false, merge: options.merge.clone() })
+        self.add(name, None, |number| Entry::new(number, options))
     }
 
     /// Adds a dictionary, and makes it what another one is.

@@ -1,11 +1,14 @@
 //! What is chosen when a store is opened, and when a dictionary is made.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use betree::Compression;
+use betree_platform::Platform;
+use betree_std::StdPlatform;
 
 use crate::error::Result;
+use crate::expiring;
 use crate::merge::{Merge, Merges, Named};
 use crate::merges::own;
 
@@ -58,6 +61,23 @@ pub struct StoreOptions {
     pub(crate) durability: Durability,
     pub(crate) merges: Named,
     pub(crate) missing_merges: MissingMerges,
+    pub(crate) clock: Arc<dyn Platform>,
+}
+
+/// A clock of the program's own.
+struct Clock<F> {
+    now: F,
+    system: StdPlatform,
+}
+
+impl<F: Fn() -> SystemTime + Send + Sync> Platform for Clock<F> {
+    fn now_ns(&self) -> i64 {
+        expiring::ns_of((self.now)())
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.system.random_u64()
+    }
 }
 
 /// What becomes of a store with a dictionary whose merge is not registered.
@@ -81,6 +101,7 @@ impl Default for StoreOptions {
             durability: Durability::default(),
             merges: Named::new(),
             missing_merges: MissingMerges::default(),
+            clock: Arc::new(StdPlatform::new()),
         }
     }
 }
@@ -209,6 +230,38 @@ impl StoreOptions {
         self
     }
 
+    /// The clock by which values expire, in place of the system's: for tests of what a program makes of it.
+    /// The time of a store never goes back while it is open.
+    ///
+    /// ```
+    /// # fn main() -> betree_store::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("store");
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// use betree_store::{DictOptions, Store};
+    ///
+    /// let seconds = Arc::new(AtomicU64::new(100));
+    /// let clock = seconds.clone();
+    /// let now = move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::SeqCst));
+    /// let store = Store::options().clock(now).open(&path)?;
+    /// let sessions = store.dict_with("sessions", &DictOptions::new().expiring())?;
+    /// sessions.put_for("ada", "token", Duration::from_secs(30))?;
+    /// seconds.store(129, Ordering::SeqCst);
+    /// assert!(sessions.contains("ada")?);
+    /// seconds.store(130, Ordering::SeqCst);
+    /// assert!(!sessions.contains("ada")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> StoreOptions {
+        self.clock = Arc::new(Clock { now, system: StdPlatform::new() });
+        self
+    }
+
     /// The merges that are registered.
     ///
     /// # Errors
@@ -222,10 +275,11 @@ impl StoreOptions {
 #[derive(Clone, Debug, Default)]
 pub struct DictOptions {
     pub(crate) merge: Option<String>,
+    pub(crate) is_expiring: bool,
 }
 
 impl DictOptions {
-    /// A dictionary without a merge.
+    /// A dictionary without a merge, whose values do not expire.
     pub fn new() -> DictOptions {
         DictOptions::default()
     }
@@ -234,6 +288,16 @@ impl DictOptions {
     #[must_use]
     pub fn merge(mut self, name: &str) -> DictOptions {
         self.merge = Some(name.into());
+        self
+    }
+
+    /// Lets its values expire: see [`Dict::put_until`](crate::Dict::put_until). One that does costs 17 bytes
+    /// more, and each delta of such a dictionary 12; deltas of different times are not combined. Programs
+    /// with a version of this library that does not know it refuse the store
+    /// ([`Error::NewerStore`](crate::Error::NewerStore)).
+    #[must_use]
+    pub fn expiring(mut self) -> DictOptions {
+        self.is_expiring = true;
         self
     }
 }

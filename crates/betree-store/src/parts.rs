@@ -1,6 +1,7 @@
 //! Large values: stored in parts that are committed before the pair that refers to them, so that a reader,
 //! and a crash, meet the old value or the new one, each whole.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use betree::{Batch, Cut};
@@ -8,11 +9,12 @@ use betree::{Batch, Cut};
 use crate::bytes::Value;
 use crate::catalogue;
 use crate::error::{Error, Result};
+use crate::expiring::{self, Deltas, Timed};
 use crate::keys::{self, ENGINE_DICT};
 use crate::merge::Unmergeable;
 use crate::shared::{DictState, Shared};
 use crate::steps::Steps;
-use crate::value::{Reference, Stored};
+use crate::value::{MARK, Reference, Stored};
 
 /// A part, unless the log is small, in bytes: what a scan of a large value reads at once.
 const PART_BYTES: usize = 256 << 10;
@@ -38,13 +40,13 @@ pub(crate) struct Large<'v> {
     pub dict: &'v DictState,
     pub key: &'v [u8],
     pub value: &'v [u8],
-    pub generation: u64,
+    pub reference: Reference,
 }
 
 impl Large<'_> {
     /// The cuts around its parts.
     pub fn cuts(&self) -> (Cut, Cut) {
-        let parts = keys::parts_of_value(self.dict.number, self.key, self.generation);
+        let parts = keys::parts_of_value(self.dict.number, self.key, self.reference.generation);
         (Cut::before(parts.clone()), Cut::after(parts))
     }
 
@@ -55,23 +57,52 @@ impl Large<'_> {
         self.dict.set_has_parts();
         let mut batch = Batch::new();
         // With the first of them, that there are parts, and that the generation was used.
-        catalogue::put_generation(&mut batch, self.generation);
+        catalogue::put_generation(&mut batch, self.reference.generation);
         if !self.dict.is_of_large() {
             catalogue::put_entry(&mut batch, &self.dict.name(), &self.dict.entry());
         }
         let batch_bytes_max = shared.env.batch_bytes_max();
         let part_bytes = part_bytes(shared);
-        let mut key = keys::parts_of_value(self.dict.number, self.key, self.generation);
+        let mut key = keys::parts_of_value(self.dict.number, self.key, self.reference.generation);
         let prefix_len = key.len();
-        for (number, part) in (0_u32..).zip(self.value.chunks(part_bytes)) {
+        for (number, part) in (0_u32..).zip(parts_of(self.value, part_bytes)) {
+            let part = stored_part(part, self.reference);
             key.truncate(prefix_len);
             key.extend(number.to_be_bytes());
             if batch.bytes() + key.len() + part.len() + CHANGE_BYTES > batch_bytes_max {
                 shared.commit(&std::mem::take(&mut batch))?;
             }
-            batch.put(ENGINE_DICT, &key, part);
+            batch.put(ENGINE_DICT, &key, &part);
         }
         shared.commit(&batch)
+    }
+}
+
+/// A value in parts. None begins as what is stored with a mark: the engine would take the one for a value
+/// that expires, whatever the user has put there.
+fn parts_of(value: &[u8], part_bytes: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = value;
+    std::iter::from_fn(move || {
+        let len = if rest.starts_with(&MARK) { 1 } else { part_bytes.min(rest.len()) };
+        let (part, behind) = rest.split_at_checked(len)?;
+        rest = behind;
+        Some(part).filter(|part| !part.is_empty())
+    })
+}
+
+/// A part as it is stored: it expires with its value.
+fn stored_part(part: &[u8], of: Reference) -> Cow<'_, [u8]> {
+    match of.expires_ns {
+        None => Cow::Borrowed(part),
+        Some(at_ns) => Cow::Owned(expiring::expiring(at_ns, Deltas::Never, part)),
+    }
+}
+
+/// What a part holds, from what is stored.
+fn part_in(stored: &[u8], of: Reference) -> &[u8] {
+    match of.expires_ns {
+        None => stored,
+        Some(_) => Timed::of(stored).inner.unwrap_or_default(),
     }
 }
 
@@ -88,6 +119,7 @@ fn read_parts<'c>(
     let mut cursor = open(Cut::before(parts.clone()), Cut::after(parts));
     let mut value = Vec::new();
     while let Some((_, part)) = cursor.next().map_err(|error| shared.error(error))? {
+        let part = part_in(part, reference);
         if value.len() + part.len() > VALUE_BYTES_MAX {
             return Ok(None);
         }
@@ -111,6 +143,7 @@ pub(crate) fn value_of(
             Stored::Unmerged(waiting) => {
                 return merged(shared, &dict.name(), dict.merge.as_deref(), &waiting);
             }
+            Stored::Absent => return Ok(None),
             Stored::Unknown => return Err(damaged(shared, &dict.name(), UNKNOWN_FORM)),
             Stored::Parts(reference) => reference,
         };
@@ -152,7 +185,7 @@ pub(crate) fn values_of<K: AsRef<[u8]>>(
     let mut part_keys: Vec<Vec<u8>> = Vec::new();
     for (index, (key, read)) in keys.iter().zip(read).enumerate() {
         values.push(match read.map(Stored::of) {
-            None => None,
+            None | Some(Stored::Absent) => None,
             Some(Stored::Whole(value)) => Some(value.into()),
             Some(Stored::Unmerged(waiting)) => merged(shared, dict.name, dict.merge, &waiting)?,
             Some(Stored::Unknown) => return Err(damaged(shared, dict.name, UNKNOWN_FORM)),
@@ -175,7 +208,8 @@ pub(crate) fn values_of<K: AsRef<[u8]>>(
     let parts = get_many(&part_keys).map_err(|error| shared.error(error))?;
     for (index, reference, range) in in_parts {
         let of_value = parts.get(range).unwrap_or_default();
-        let whole: Option<Vec<&[u8]>> = of_value.iter().map(Option::as_deref).collect();
+        let parts = of_value.iter().map(|part| part.as_deref().map(|part| part_in(part, reference)));
+        let whole: Option<Vec<&[u8]>> = parts.collect();
         let whole = whole.map(|parts| parts.concat()).filter(|value| value.len() as u64 == reference.len);
         let value = match (whole, keys.get(index)) {
             (Some(value), _) => Some(value.into()),
@@ -200,6 +234,7 @@ pub(crate) fn value_then<'c>(
 ) -> Result<Option<Value>> {
     match Stored::of(read) {
         Stored::Whole(value) => Ok(Some(value.into())),
+        Stored::Absent => Ok(None),
         Stored::Unmerged(waiting) => merged(shared, name, merge, &waiting),
         Stored::Unknown => Err(damaged(shared, name, UNKNOWN_FORM)),
         Stored::Parts(reference) => {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use betree::{Batch, Compression, Env};
 use betree_std::{FileDevice, Workers};
@@ -10,14 +10,18 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::catalogue::{self, Catalogue, Entry};
 use crate::error::{Error, Result};
+use crate::expiring::{Deltas, TimeNs};
 use crate::keys::Keys;
 use crate::merge::Merges;
 use crate::options::{DictOptions, Durability};
+use crate::sweep::Sweeper;
 
 /// An open store. The locks are taken in this order: catalogue, `DictState::changing` by number, names.
 pub(crate) struct Shared {
     pub env: Arc<Env>,
     pub workers: Mutex<Option<Workers>>,
+    /// Removes what has expired. Dropped before `workers`.
+    pub sweeper: Mutex<Option<Sweeper>>,
     pub file: Arc<FileDevice>,
     pub path: PathBuf,
     pub merges: Arc<Merges>,
@@ -25,7 +29,7 @@ pub(crate) struct Shared {
     pub compression: Compression,
     pub durability: Durability,
     pub read_only: bool,
-    pub catalogue: Mutex<Catalogue>,
+    pub catalogue: Arc<Mutex<Catalogue>>,
     /// The next generation of a value in parts.
     pub generation: AtomicU64,
     /// Taken by transactions that failed again and again.
@@ -51,6 +55,10 @@ pub(crate) struct DictState {
     pub number: u32,
     /// The name of its merge.
     pub merge: Option<String>,
+    /// Whether its values may expire.
+    pub is_expiring: bool,
+    /// Before this time nothing in it expires, as far as is known.
+    earliest_ns: AtomicI64,
     /// Shared by whoever changes pairs, alone for who drops it, or must see what it changes.
     pub changing: RwLock<()>,
     has_parts: AtomicBool,
@@ -65,6 +73,8 @@ impl DictState {
         DictState {
             number: entry.number,
             merge: entry.merge,
+            is_expiring: entry.is_expiring,
+            earliest_ns: AtomicI64::new(TimeNs::MIN),
             changing: RwLock::new(()),
             has_parts: AtomicBool::new(entry.has_parts),
             wholes: None,
@@ -108,7 +118,28 @@ impl DictState {
 
     /// Its entry in the catalogue.
     pub fn entry(&self) -> Entry {
-        Entry { number: self.number, has_parts: self.has_parts(), merge: self.merge.clone() }
+        let (number, is_expiring) = (self.number, self.is_expiring);
+        Entry { number, has_parts: self.has_parts(), is_expiring, merge: self.merge.clone() }
+    }
+
+    /// Whether deltas may come to its values.
+    pub fn deltas(&self) -> Deltas {
+        if self.merge.is_some() { Deltas::Perhaps } else { Deltas::Never }
+    }
+
+    /// Notes that something in it expires at a time. It is called behind the change: a sweep that begins
+    /// before it must not count as one that has seen it.
+    pub fn note_expiry(&self, at_ns: TimeNs) {
+        self.earliest_ns.fetch_min(at_ns, Ordering::SeqCst);
+    }
+
+    /// Whether something in it may have expired. If so, who asks is to sweep it, and nobody else is told.
+    pub fn take_expiry(&self, now_ns: TimeNs) -> bool {
+        let is_due = self.is_expiring && self.earliest_ns.load(Ordering::SeqCst) <= now_ns;
+        if is_due {
+            self.earliest_ns.store(TimeNs::MAX, Ordering::SeqCst);
+        }
+        is_due
     }
 
     /// Whether it may have values in parts. It does not become so while the caller has `changing`.
@@ -156,6 +187,12 @@ impl DictState {
 }
 
 impl Shared {
+    /// The time by which values have expired now.
+    pub fn now_ns(&self) -> TimeNs {
+        // A store has a clock.
+        self.env.now_ns().unwrap_or(TimeNs::MIN)
+    }
+
     /// Commits a batch.
     pub fn commit(&self, batch: &Batch) -> Result<()> {
         self.refuse_if_closed()?;
@@ -247,6 +284,7 @@ impl Shared {
             return Ok(());
         }
         // Its threads end first: they hold references to the environment.
+        drop(self.sweeper.lock().take());
         drop(self.workers.lock().take());
         self.closing.store(true, Ordering::SeqCst);
         let done = match self.read_only {
@@ -269,7 +307,8 @@ impl Drop for Shared {
         if self.refuse_if_forked().is_err() {
             // The threads are its parent's, and so are the lock of the file and what is not written yet:
             // nothing of it may end here.
-            std::mem::forget((self.workers.get_mut().take(), self.env.clone(), self.file.clone()));
+            let threads = (self.sweeper.get_mut().take(), self.workers.get_mut().take());
+            std::mem::forget((threads, self.env.clone(), self.file.clone()));
             return;
         }
         if std::thread::panicking() {

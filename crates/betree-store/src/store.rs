@@ -18,6 +18,7 @@ use crate::gate::Gate;
 use crate::merge::Merges;
 use crate::options::{Durability, MissingMerges, StoreOptions};
 use crate::shared::Shared;
+use crate::sweep::{Sweep, Sweeper};
 
 /// Longer than any program runs.
 const NEVER: Duration = Duration::from_secs(1 << 30);
@@ -100,6 +101,7 @@ impl Store {
         // The file is sparse: what was freed would take room for ever, for what is written goes on behind it.
         with.discard = true;
         with.zstd = Some(Arc::new(Zstd::default()));
+        with.clock = Some(options.clock.clone());
         with.watcher = Some(Arc::new(TroubleLog::of(path.to_owned())));
         let env = Arc::new(Env::open(gate.clone(), with).map_err(|error| refused(path, error))?);
         let loaded = load(&env, merges, options.missing_merges);
@@ -115,13 +117,19 @@ impl Store {
             Ok(catalogue)
         });
         let catalogue = loaded.inspect_err(|_| env.abandon())?;
-        let workers = match options.read_only {
-            true => None,
-            false => Some(start_workers(&env, options.durability, path)?),
+        let (generation, catalogue) = (catalogue.generation, Arc::new(Mutex::new(catalogue)));
+        let (workers, sweeper) = match options.read_only {
+            true => (None, None),
+            false => {
+                let workers = start_workers(&env, options.durability, path)?;
+                let sweeper = Sweeper::start(Sweep::new(env.clone(), catalogue.clone()));
+                (Some(workers), Some(sweeper.map_err(|source| no_threads(path, source))?))
+            }
         };
         let shared = Shared {
             env,
             workers: Mutex::new(workers),
+            sweeper: Mutex::new(sweeper),
             file,
             path: path.to_owned(),
             merges: merges.clone(),
@@ -129,8 +137,8 @@ impl Store {
             compression: options.compression,
             durability: options.durability,
             read_only: options.read_only,
-            generation: AtomicU64::new(catalogue.generation),
-            catalogue: Mutex::new(catalogue),
+            generation: AtomicU64::new(generation),
+            catalogue,
             turn: Mutex::new(()),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -205,6 +213,7 @@ impl Store {
         if self.shared.refuse_if_forked().is_err() {
             return;
         }
+        drop(self.shared.sweeper.lock().take());
         drop(self.shared.workers.lock().take());
         self.shared.env.abandon();
         self.shared.closed.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -285,8 +294,11 @@ fn start_workers(env: &Arc<Env>, durability: Durability, path: &Path) -> Result<
         Durability::PerCommit | Durability::Manual => NEVER,
     };
     let threads = WorkersOptions { sync_every, ..WorkersOptions::default() };
-    let failed = |source| Error::Io { doing: "start threads for", path: path.to_owned(), source };
-    Workers::start(env.clone(), threads).map_err(failed)
+    Workers::start(env.clone(), threads).map_err(|source| no_threads(path, source))
+}
+
+fn no_threads(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { doing: "start threads for", path: path.to_owned(), source }
 }
 
 /// The engine's error for one of the device.

@@ -3,6 +3,7 @@
 
 mod clones;
 mod commit;
+mod expiry;
 mod names;
 mod run;
 mod shared;
@@ -19,13 +20,14 @@ pub use shared::SharedTransaction;
 use crate::bytes::{Key, Value};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::expiring::TimeNs;
 use crate::iter::{Iter, Source};
 use crate::keys::{self, ENGINE_DICT, Keys};
 use crate::parts::{self, Then};
 use crate::shared::{DictState, Shared};
 use crate::steps::Steps;
 use crate::store::Store;
-use crate::value::{Stored, stored};
+use crate::value::Stored;
 use crate::view;
 
 /// The end of a transaction.
@@ -110,6 +112,8 @@ pub struct Transaction {
     shared: Arc<Shared>,
     changes: Vec<(Arc<DictState>, Changed)>,
     renamings: Vec<(Arc<DictState>, Renaming)>,
+    /// When values expire that it has put.
+    expiring: Vec<(Arc<DictState>, TimeNs)>,
     points: Vec<Point>,
     next_serial: u64,
 }
@@ -141,6 +145,7 @@ impl Store {
             shared: self.shared.clone(),
             changes: Vec::new(),
             renamings: Vec::new(),
+            expiring: Vec::new(),
             points: Vec::new(),
             next_serial: 0,
         }
@@ -218,11 +223,15 @@ impl Transaction {
     /// [`Error::DictDropped`] if it was before the transaction began, or by it; [`Error::OtherStore`],
     /// [`Error::ViewEnded`], [`Error::Closed`]; those of the device, and damage.
     pub fn get(&self, dict: &Dict, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.attend(dict)?;
         let key = key.as_ref();
+        self.read(dict, key)?.map_or(Ok(None), |read| self.value_of(dict, key, read))
+    }
+
+    /// What is stored under a key.
+    fn read(&self, dict: &Dict, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.attend(dict)?;
         let found = self.engine.get(ENGINE_DICT, &keys::pair_key(dict.state.number, key));
-        let found = found.map_err(|error| self.shared.error(error))?;
-        found.map_or(Ok(None), |read| self.value_of(dict, key, read))
+        found.map_err(|error| self.shared.error(error))
     }
 
     /// The values of several keys, in the order of these, as [`Dict::get_many`]. A key may stand among them
@@ -306,16 +315,7 @@ impl Transaction {
     /// [`Error::TransactionTooLarge`]; [`Error::ReadOnly`]; as [`get`](Transaction::get). The transaction is
     /// as it was.
     pub fn put(&mut self, dict: &Dict, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        if dict.check_put(key, value)? {
-            let limit_bytes = parts::whole_bytes_max(&self.shared);
-            let (dict, key) = (dict.name(), key.to_vec().into());
-            return Err(Error::ValueTooLarge { dict, key, bytes: value.len(), limit_bytes });
-        }
-        let pair_key = keys::pair_key(dict.state.number, key);
-        self.change(dict, Changed::Put(key.to_vec()), |engine| {
-            engine.put(ENGINE_DICT, &pair_key, &stored(value))
-        })
+        self.put_lasting(dict, key.as_ref(), value.as_ref(), None)
     }
 
     /// Removes a key, if it is there.
@@ -335,7 +335,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::NoMerge`]; as [`put`](Transaction::put).
     pub fn upsert(&mut self, dict: &Dict, key: impl AsRef<[u8]>, delta: impl AsRef<[u8]>) -> Result<()> {
-        let delta = dict.delta(key.as_ref(), delta.as_ref())?;
+        let delta = dict.delta(key.as_ref(), delta.as_ref(), self.now_ns())?;
         let pair_key = keys::pair_key(dict.state.number, key.as_ref());
         self.change(dict, Changed::Put(key.as_ref().to_vec()), |engine| {
             engine.upsert(ENGINE_DICT, &pair_key, &delta)
@@ -353,7 +353,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         delta: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let delta = dict.delta(key.as_ref(), delta.as_ref())?;
+        let delta = dict.delta(key.as_ref(), delta.as_ref(), self.now_ns())?;
         let pair_key = keys::pair_key(dict.state.number, key.as_ref());
         self.change(dict, Changed::Put(key.as_ref().to_vec()), |engine| {
             engine.upsert_blind(ENGINE_DICT, &pair_key, &delta)
@@ -426,7 +426,7 @@ impl Transaction {
         }
         let merges = self.shared.merges.clone();
         let still_holds = move |read: Option<&[u8]>| match read.map(|read| Stored::of(read.to_vec())) {
-            None => holds(None),
+            None | Some(Stored::Absent) => holds(None),
             Some(Stored::Whole(value)) => holds(Some(&value)),
             Some(Stored::Unmerged(waiting)) => {
                 merges.value_of(&waiting).is_ok_and(|value| holds(value.as_deref()))

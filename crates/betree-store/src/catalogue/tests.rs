@@ -41,7 +41,7 @@ fn what_is_not_known_or_does_not_fit_is_refused() {
         let refused = with_entry(name, entry);
         assert!(matches!(refused, Err(Error::Damaged { .. })), "{entry:?}: {refused:?}");
     }
-    for entry in [&[2, 1, 0, 0, 0, 0][..], &[1, 1, 0, 0, 0, 2]] {
+    for entry in [&[2, 1, 0, 0, 0, 0][..], &[1, 1, 0, 0, 0, 4]] {
         let refused = with_entry(b"e", entry);
         assert!(matches!(refused, Err(Error::NewerStore { .. })), "{entry:?}: {refused:?}");
     }
@@ -56,12 +56,27 @@ fn what_is_not_known_or_does_not_fit_is_refused() {
     assert!(matches!(without_layout, Err(Error::NotAStore { .. })));
 }
 
+/// Programs that do not know values that expire know the first flag alone, and refuse all others.
+#[test]
+fn an_expiring_dictionary_has_a_flag_that_older_programs_refuse() {
+    let entry = Entry { number: 1, has_parts: false, is_expiring: true, merge: Some("m".into()) };
+    assert_eq!(entry.stored(), [1, 1, 0, 0, 0, 2, b'm']);
+    let is_expiring = |entry: Entry| entry_of("e", &entry.stored()).ok().map(|entry| entry.is_expiring);
+    assert_eq!(is_expiring(entry.clone()), Some(true));
+    assert_eq!(is_expiring(Entry { has_parts: true, ..entry.clone() }), Some(true));
+    assert_eq!(is_expiring(Entry { has_parts: true, is_expiring: false, ..entry }), Some(false));
+}
+
 #[test]
 fn a_reference_without_its_parts_or_of_an_unknown_form_is_damage() {
+    let reference = |len| crate::value::Reference { generation: 1, len, expires_ns: None };
     let forms = [
-        crate::value::Reference { generation: 1, len: 10 }.stored(),
-        crate::value::Reference { generation: 1, len: u64::MAX }.stored(),
-        crate::value::Reference { generation: 1, len: 10 }.stored()[..20].to_vec(),
+        reference(10).stored(),
+        reference(u64::MAX).stored(),
+        reference(10).stored()[..20].to_vec(),
+        crate::value::Reference { expires_ns: Some(i64::MAX), ..reference(10) }.stored(),
+        // What expires has a whole time.
+        crate::expiring::absent_until(i64::MAX)[..16].to_vec(),
     ];
     for form in forms {
         let store = opened(|batch| batch.put(ENGINE_DICT, &crate::keys::pair_key(1, b"k"), &form)).unwrap();

@@ -1,7 +1,11 @@
 //! Parts come and go with the values that refer to them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use super::*;
-use crate::{Dict, Durability, Store};
+use crate::{Dict, DictOptions, Durability, Store};
 
 const LARGE: usize = 600_000;
 const MANY: &[&str] = &["a", "b\0", "b\0\0", "c", "d", "e", "f"];
@@ -87,7 +91,8 @@ fn parts_that_a_crash_has_left_go_with_the_next_value_of_their_key() {
     let dict = store.dict("d").unwrap();
     dict.put("k", [1; LARGE]).unwrap();
     let of_one = parts(&dict);
-    let large = Large { dict: &dict.state, key: b"k", value: &[2; LARGE], generation: 77 };
+    let reference = Reference { generation: 77, len: LARGE as u64, expires_ns: None };
+    let large = Large { dict: &dict.state, key: b"k", value: &[2; LARGE], reference };
     large.put_parts(&dict.shared).unwrap();
     store.sync().unwrap();
     assert_eq!(parts(&dict), 2 * of_one);
@@ -127,4 +132,60 @@ fn a_range_without_others_is_what_lies_between_them() {
     assert_eq!(without(2, 8, &[(0, 2), (8, 9)]), [(2, 8)]);
     assert_eq!(without(2, 8, &[(0, 3), (4, 5), (7, 9)]), [(3, 4), (5, 7)]);
     assert_eq!(without(2, 8, &[(1, 9)]), []);
+}
+
+/// The engine would take a part for a value that has expired, if it began as one.
+#[test]
+fn a_large_value_may_hold_what_looks_like_one_that_has_expired_at_each_part() {
+    let (_folder, store) = store();
+    let dict = store.dict_with("d", &DictOptions::new().expiring()).unwrap();
+    let looks = expiring::expiring(1, Deltas::Never, b"");
+    let mut value = seeded::bytes(1, 0, LARGE);
+    let part = part_bytes(&dict.shared);
+    for at in (0..LARGE - looks.len()).step_by(part) {
+        // Also there, where a part begins that was put off by one byte.
+        for at in [at, at + 1 + looks.len()] {
+            value[at..at + looks.len()].copy_from_slice(&looks);
+        }
+    }
+    let expires = SystemTime::now() + Duration::from_secs(100_000);
+    for until in [None, Some(expires)] {
+        match until {
+            None => dict.put("k", &value).unwrap(),
+            Some(expires) => dict.put_until("k", &value, expires).unwrap(),
+        }
+        assert!(parts(&dict) > LARGE / part);
+        assert!(dict.get("k").unwrap().unwrap() == value);
+        assert!(dict.get_many(&["k"]).unwrap()[0].as_deref() == Some(&value[..]));
+        assert!(store.view().dict("d").unwrap().get("k").unwrap().unwrap() == value);
+    }
+    dict.delete("k").unwrap();
+    assert_eq!(parts(&dict), 0);
+}
+
+#[test]
+fn parts_expire_with_their_value_and_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (seconds, time) = (Arc::new(AtomicU64::new(0)), |at| UNIX_EPOCH + Duration::from_secs(at));
+    let clock = seconds.clone();
+    let options = Store::options().cache_bytes(1 << 20).durability(Durability::Manual);
+    let options = options.clock(move || time(clock.load(Ordering::SeqCst)));
+    let store = options.open(folder.path().join("store")).unwrap();
+    // What there is to remove is counted here.
+    drop(store.shared.sweeper.lock().take());
+    let dict = store.dict_with("d", &DictOptions::new().expiring()).unwrap();
+    put_all(&dict);
+    let of_one = parts(&dict) / MANY.len();
+    for key in &MANY[..3] {
+        dict.put_until(key, seeded::bytes(2, 0, LARGE), time(5)).unwrap();
+    }
+    store.check().unwrap();
+    assert_eq!(parts(&dict), MANY.len() * of_one);
+    seconds.store(5, Ordering::SeqCst);
+    assert_eq!(parts(&dict), (MANY.len() - 3) * of_one, "those of the others are seen");
+    let (lo, hi) = keys::Keys::Prefix(Vec::new()).parts(dict.state.number);
+    let sweep = || store.shared.env.remove_expired(ENGINE_DICT, &lo, &hi, usize::MAX).unwrap().removed;
+    assert_eq!(sweep(), 3 * of_one as u64);
+    assert_eq!((sweep(), dict.remove_expired().unwrap(), dict.remove_expired().unwrap()), (0, 3, 0));
+    assert_eq!(dict.iter().count(), MANY.len() - 3);
 }

@@ -7,6 +7,7 @@ use super::clones::unused_parts;
 use super::{Changed, Conflict, Outcome, Renaming, Transaction};
 use crate::dict::named;
 use crate::error::Result;
+use crate::expiring::TimeNs;
 use crate::freeing::NODE_BYTES_MAX;
 use crate::keys::{self, ENGINE_DICT, Keys, Meaning};
 use crate::shared::{DictState, Shared};
@@ -31,7 +32,7 @@ impl Transaction {
 
     /// As [`commit`](Transaction::commit), and waits for no disk.
     pub(super) fn commit_unsettled(self) -> Result<Outcome> {
-        let Transaction { mut engine, shared, changes, renamings, .. } = self;
+        let Transaction { mut engine, shared, changes, renamings, expiring, .. } = self;
         shared.refuse_if_closed()?;
         let mut dicts: BTreeMap<u32, (&Arc<DictState>, bool)> = BTreeMap::new();
         for (state, _) in &changes {
@@ -123,7 +124,13 @@ impl Transaction {
             None => shared.error(error),
         });
         match committed? {
-            betree::Outcome::Committed(last) => Ok(Outcome::Committed(last)),
+            betree::Outcome::Committed(last) => {
+                expiring.iter().for_each(|(state, at_ns)| state.note_expiry(*at_ns));
+                // Those of a clone are not known.
+                let cloned = changes.iter().filter(|(_, changed)| matches!(changed, Changed::Cloned { .. }));
+                cloned.for_each(|(state, _)| state.note_expiry(TimeNs::MIN));
+                Ok(Outcome::Committed(last))
+            }
             betree::Outcome::Conflict(conflict) => {
                 let states = dicts.values().map(|(state, _)| *state);
                 Ok(Outcome::Conflict(conflict_of(&shared, states, &conflict)))

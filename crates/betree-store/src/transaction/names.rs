@@ -93,7 +93,7 @@ impl Transaction {
             return Err(Error::DictExists { name: name.into() });
         }
         let number = self.shared.take_number()?;
-        let entry = Entry { number, has_parts: false, merge: options.merge.clone() };
+        let entry = Entry::new(number, options);
         let put = self.engine.put(ENGINE_DICT, &catalogue::name_key(name), &entry.stored());
         put.map_err(|error| self.shared.error(error))?;
         let state = Arc::new(DictState::unmade(name, entry));
@@ -158,7 +158,7 @@ impl Transaction {
         let source = self.state_of(from, entry.clone());
         let with_parts = entry.has_parts || source.has_parts();
         let number = self.shared.take_number()?;
-        let copy = Entry { number, has_parts: with_parts, merge: entry.merge };
+        let copy = Entry { number, has_parts: with_parts, ..entry };
         let unused = self.unused_parts(&source);
         self.change_all(|engine| {
             unused.iter().try_for_each(|(lo, hi)| engine.delete_range(ENGINE_DICT, lo, hi))?;

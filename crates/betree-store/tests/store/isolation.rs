@@ -36,7 +36,7 @@ struct StoreSubject {
 }
 
 enum Either {
-    Small(Transaction),
+    Small(Box<Transaction>),
     Large(LargeTransaction),
 }
 
@@ -97,7 +97,7 @@ impl Subject for StoreSubject {
             Sizes::Mixed => number % 2 == 1,
         };
         if !is_large {
-            return Ok(Either::Small(self.store.begin(isolation)));
+            return Ok(Either::Small(Box::new(self.store.begin(isolation))));
         }
         let dicts: Vec<&Dict> = self.dicts.iter().collect();
         self.store.begin_large(isolation, &dicts).map(Either::Large).map_err(failed)

@@ -5,6 +5,8 @@ mod backups;
 mod batches;
 mod costs;
 mod endings;
+mod expiry;
+mod expiry_model;
 mod files;
 mod full_disk;
 mod ingests;
