@@ -2,8 +2,11 @@
 //! cut, within the crashes that the tests make by default; those that break a rule of the tree, by the laws.
 #![allow(clippy::panic)]
 
+use betree::Isolation;
 use betree::planted::{self, Bug};
 use betree_sim::harness::{guarded, setting};
+use betree_sim::interleaving::engine_history;
+use betree_sim::isolation::{Finding, forbidden};
 use betree_sim::{Mix, first_violation, history_of_seed, try_laws};
 
 const OF_CRASHES: [Bug; 5] = [
@@ -45,7 +48,8 @@ const OF_THE_TREE: [Bug; 28] = [
     Bug::SourceBackAfterDelete,
 ];
 
-const OF_VIEWS: [Bug; 7] = [
+const OF_VIEWS: [Bug; 8] = [
+    Bug::LastDictionaryNotVisible,
     Bug::EntriesOfViewsDropped,
     Bug::RangesOfViewsChanged,
     Bug::VersionsOfViewsDropped,
@@ -55,7 +59,8 @@ const OF_VIEWS: [Bug; 7] = [
     Bug::EpochGoesOnPastClones,
 ];
 
-const OF_TRANSACTIONS: [Bug; 7] = [
+const OF_TRANSACTIONS: [Bug; 8] = [
+    Bug::TransactionsReadNewest,
     Bug::ClonesMissedByTransactions,
     Bug::ArrivedChangesMissed,
     Bug::ScansWithoutTheirEnd,
@@ -72,6 +77,19 @@ const OF_EXPIRY: [Bug; 4] =
 
 const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
 
+/// Bugs that show in what transactions read and write, without a look at contents.
+const OF_ISOLATION: [(Bug, Isolation); 9] = [
+    (Bug::LastDictionaryNotVisible, Isolation::Snapshot),
+    (Bug::EntriesOfViewsDropped, Isolation::Snapshot),
+    (Bug::MemtablesOfViewsDropped, Isolation::Snapshot),
+    (Bug::TransactionsReadNewest, Isolation::Snapshot),
+    (Bug::ArrivedChangesMissed, Isolation::Snapshot),
+    (Bug::ArrivedChangesMissed, Isolation::Serializable),
+    (Bug::ClonesMissedByTransactions, Isolation::Snapshot),
+    (Bug::ClonesMissedByTransactions, Isolation::Serializable),
+    (Bug::ScansWithoutTheirEnd, Isolation::Serializable),
+];
+
 /// Bugs that few histories meet, each with the seed of one that does.
 const RARE: [(Bug, u64); 1] = [(Bug::CarvedNodeAsHighAsRoot, 48_595)];
 
@@ -82,6 +100,11 @@ const STEPS: usize = 200;
 /// One test for all bugs, because the whole process has one switch.
 #[test]
 fn planted_bugs_are_found() {
+    for (bug, isolation) in OF_ISOLATION {
+        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, anomaly(bug, isolation, seed)?)));
+        let (seed, found) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} breaks no isolation"));
+        println!("{bug:?} breaks {isolation:?} in seed {seed}: {:?}, {}", found.anomaly, found.what);
+    }
     let crashes = setting("BETRFS_CRASHES", 400);
     for bug in OF_CRASHES {
         let violation =
@@ -135,4 +158,15 @@ fn with<T>(bug: Bug, body: impl FnOnce() -> T) -> T {
 fn broken_law(bug: Bug, seed: u64, mix: Mix) -> Option<String> {
     let (setup, steps) = history_of_seed(seed, STEPS, mix);
     guarded(&format!("{bug:?}, seed {seed}"), || try_laws(setup, &steps)).err()
+}
+
+/// The forbidden anomaly of the history of a seed, if any. A panic is none.
+fn anomaly(bug: Bug, isolation: Isolation, seed: u64) -> Option<Finding> {
+    let mut found = None;
+    let judged = guarded(&format!("{bug:?}, seed {seed}"), || {
+        let history = engine_history(isolation, seed).map_err(|failure| failure.to_string())?;
+        found = forbidden(&history, isolation).into_iter().next();
+        Ok(())
+    });
+    found.filter(|_| judged.is_ok())
 }

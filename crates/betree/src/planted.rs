@@ -85,6 +85,10 @@ pub enum Bug {
     UnreadNodesFreedForViews,
     /// A change of ranges ends no epoch.
     EpochGoesOnPastClones,
+    /// What is visible ends before the changes of a batch in the last of its dictionaries.
+    LastDictionaryNotVisible,
+    /// The reads of a transaction are of the newest, not of its beginning.
+    TransactionsReadNewest,
     /// Transactions miss the clones of others.
     ClonesMissedByTransactions,
     /// Transactions miss changes that have left the memtables.

@@ -135,7 +135,11 @@ impl Transaction {
     }
 
     fn tree(&self, dict: DictId) -> Result<Tree<'_>> {
-        Ok(Tree { overlay: self.overlay(dict), ..self.view.tree(dict)? })
+        let tree = match planted::is(Bug::TransactionsReadNewest) {
+            true => self.env().engine.tree(dict)?,
+            false => self.view.tree(dict)?,
+        };
+        Ok(Tree { overlay: self.overlay(dict), ..tree })
     }
 
     /// The value of a key as of the transaction's beginning, with its own changes.
