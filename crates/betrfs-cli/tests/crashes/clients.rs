@@ -9,7 +9,7 @@ use std::thread;
 use parking_lot::Mutex;
 
 use crate::bed::Bed;
-use crate::disk_log::Cut;
+use crate::disk_log::PowerCut;
 use crate::judge::recovered;
 
 const CLIENTS: usize = 4;
@@ -57,7 +57,7 @@ impl Known {
     }
 
     /// Whether a disk holds what it must; returns the number of records.
-    fn judge(&self, cut: &Cut<'_>, fate: u64) -> Result<usize, String> {
+    fn judge(&self, cut: &PowerCut<'_>, fate: u64) -> Result<usize, String> {
         let found = recovered(cut.disk.crash((cut.at as u64) << 8 | fate))?;
         let len = |client: usize| found.file_bytes(&format!("/{client}")).unwrap_or(0);
         let counts: Counts = array::from_fn(|client| len(client) as usize / RECORD_BYTES);

@@ -27,7 +27,7 @@ pub enum Note {
 }
 
 /// A moment at which the power may be cut.
-pub struct Cut<'a> {
+pub struct PowerCut<'a> {
     /// The number of events before it.
     pub at: usize,
     /// The disk at that moment.
@@ -51,7 +51,7 @@ pub struct DiskLog {
 impl DiskLog {
     /// Passes each moment behind a call to `visit`, and each at which the program was told that something is
     /// durable, as far as states are known there.
-    pub fn replay(&self, mut visit: impl FnMut(&Cut<'_>)) {
+    pub fn replay(&self, mut visit: impl FnMut(&PowerCut<'_>)) {
         let disk = self.base.crash(0);
         let (mut durable, mut begun) = (0, 0);
         let (mut is_known, mut is_pending) = (false, false);
@@ -76,7 +76,7 @@ impl DiskLog {
                 Event::Note(_) => {}
             }
             if is_known {
-                visit(&Cut { at: at + 1, disk: &disk, is_pending, durable, begun });
+                visit(&PowerCut { at: at + 1, disk: &disk, is_pending, durable, begun });
             }
         }
     }

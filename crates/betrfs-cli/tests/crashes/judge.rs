@@ -7,7 +7,7 @@ use betree_sim::SimDisk;
 use betree_std::StdPlatform;
 use betrfs::{OpenOptions, Report, Volume};
 
-use crate::disk_log::{Cut, DiskLog};
+use crate::disk_log::{DiskLog, PowerCut};
 use crate::tree::Tree;
 
 const CACHE_BYTES: usize = 16 << 20;
@@ -82,7 +82,7 @@ pub fn judge(log: &DiskLog, states: &[Tree], plan: Plan) -> Result<Seen, String>
     wrong.map_or(Ok(seen), Err)
 }
 
-fn judge_image(cut: &Cut<'_>, fate: u64, states: &[Tree]) -> Result<usize, String> {
+fn judge_image(cut: &PowerCut<'_>, fate: u64, states: &[Tree]) -> Result<usize, String> {
     let found = recovered(cut.disk.crash((cut.at as u64) << 8 | fate))?;
     let begun = cut.begun.min(states.len() - 1);
     let possible = cut.durable..=begun;
