@@ -152,6 +152,10 @@ typedef enum {
    * The store was opened by another process, of which this one is a fork.
    */
   BETREE_FORKED = 27,
+  /**
+   * A value is to expire in a dictionary that was not made for that.
+   */
+  BETREE_NO_EXPIRY = 28,
 } betree_status;
 
 /**
@@ -625,6 +629,38 @@ betree_status betree_estimate(const betree_dict *dict,
                               size_t hi_len,
                               uint64_t *stored_bytes,
                               uint64_t *exclusive_bytes);
+
+/**
+ * The dictionary of a name whose values may expire, bound to a merge if that is not NULL; it is made if
+ * there is none. BETREE_NO_EXPIRY if there is one that was made without, BETREE_MERGE if its merge is
+ * another.
+ */
+betree_status betree_dict_ensure_expiring(const betree_store *store,
+                                          const char *name,
+                                          size_t name_len,
+                                          const char *merge,
+                                          size_t merge_len,
+                                          betree_dict **dict);
+
+/**
+ * Sets the value of a key until a time, in nanoseconds since 1970-01-01 00:00 UTC, from which on nobody sees
+ * it: BETREE_NO_EXPIRY if the dictionary was made without betree_dict_ensure_expiring.
+ */
+betree_status betree_put_until(const betree_dict *dict,
+                               const uint8_t *key,
+                               size_t key_len,
+                               const uint8_t *value,
+                               size_t value_len,
+                               int64_t expires_ns);
+
+/**
+ * The time at which the value of a key expires, in nanoseconds since 1970-01-01 00:00 UTC: BETREE_NOT_FOUND
+ * if it never does, or if there is none.
+ */
+betree_status betree_expires_at(const betree_dict *dict,
+                                const uint8_t *key,
+                                size_t key_len,
+                                int64_t *expires_ns);
 
 /**
  * The pairs from the key `lo` on and before `hi`. Where `lo` is NULL, from the first one on; where `hi` is

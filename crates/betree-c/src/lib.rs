@@ -15,6 +15,7 @@ mod backup;
 mod batch;
 mod conflict;
 mod dict;
+mod expiry;
 mod iter;
 mod merge;
 mod names;

@@ -13,7 +13,7 @@ use crate::store::Store;
 
 /// # Safety
 /// Arguments are as the header says.
-unsafe fn find(
+pub unsafe fn find(
     store: *const Store,
     name: *const c_char,
     name_len: usize,
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn betree_dict_open(
 ///
 /// # Safety
 /// As [`args::name`].
-unsafe fn bound_to(merge: *const c_char, merge_len: usize) -> Result<DictOptions, Failure> {
+pub unsafe fn bound_to(merge: *const c_char, merge_len: usize) -> Result<DictOptions, Failure> {
     // SAFETY: the caller's promise.
     let merge = unsafe { args::optional_name(merge, merge_len)? };
     Ok(merge.map_or_else(DictOptions::new, |merge| DictOptions::new().merge(merge)))

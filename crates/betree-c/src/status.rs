@@ -67,6 +67,8 @@ pub enum Status {
     BetreeStopped = 26,
     /// The store was opened by another process, of which this one is a fork.
     BetreeForked = 27,
+    /// A value is to expire in a dictionary that was not made for that.
+    BetreeNoExpiry = 28,
 }
 
 /// A call that was not done, and why.
@@ -111,6 +113,7 @@ impl From<Error> for Failure {
             Error::FileExists { .. } => Status::BetreeFileExists,
             Error::BackupStopped { .. } => Status::BetreeStopped,
             Error::Forked { .. } => Status::BetreeForked,
+            Error::NoExpiry { .. } => Status::BetreeNoExpiry,
             Error::OtherStore { .. } => Status::BetreeOtherStore,
             Error::NoMerge { .. }
             | Error::UnknownMerge { .. }

@@ -59,6 +59,10 @@ static void null_is_refused(betree_store *store, betree_dict *dict) {
     FAILS(BETREE_BAD_ARGUMENT, "the place for", betree_iter_prev(iter, &key, NULL, &seen, &seen_len));
     betree_iter_free(iter);
 
+    FAILS(BETREE_BAD_ARGUMENT, "the dictionary is NULL", betree_put_until(NULL, B("k"), B("v"), 1));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the time", betree_expires_at(dict, B("k"), NULL));
+    FAILS(BETREE_NO_EXPIRY, "not made for values", betree_put_until(dict, B("k"), B("v"), 1));
+
     betree_free(NULL);
     betree_iter_free(NULL);
     betree_batch_free(NULL);
@@ -68,6 +72,22 @@ static void null_is_refused(betree_store *store, betree_dict *dict) {
     betree_dict_free(NULL);
     betree_store_free(NULL);
     CHECK(betree_close(NULL) == BETREE_OK);
+}
+
+static void values_expire(betree_store *store) {
+    betree_dict *dict;
+    int64_t expires_ns;
+
+    CHECK(betree_dict_ensure_expiring(store, N("expiring"), NULL, 0, &dict) == BETREE_OK);
+    CHECK(betree_put_until(dict, B("past"), B("v"), 1) == BETREE_OK);
+    CHECK(betree_get(dict, B("past"), &value, &len) == BETREE_NOT_FOUND);
+    CHECK(betree_expires_at(dict, B("past"), &expires_ns) == BETREE_NOT_FOUND);
+    CHECK(betree_put_until(dict, B("far"), B("v"), INT64_MAX - 1) == BETREE_OK);
+    CHECK(betree_expires_at(dict, B("far"), &expires_ns) == BETREE_OK && expires_ns == INT64_MAX - 1);
+    CHECK(betree_put(dict, B("far"), B("v")) == BETREE_OK);
+    CHECK(betree_expires_at(dict, B("far"), &expires_ns) == BETREE_NOT_FOUND && expires_ns == 0);
+    betree_dict_free(dict);
+    CHECK(betree_dict_drop(store, N("expiring")) == BETREE_OK);
 }
 
 static void bad_lengths_and_values_are_refused(betree_store *store, betree_dict *dict) {
@@ -246,6 +266,7 @@ int main(int argc, char **argv) {
     CHECK(betree_open(path, &options, &store) == BETREE_OK);
     CHECK(betree_dict_ensure(store, N("d"), &dict) == BETREE_OK);
     null_is_refused(store, dict);
+    values_expire(store);
     bad_lengths_and_values_are_refused(store, dict);
     failures_have_their_status(store, dict);
     pairs_are_what_was_put(store, dict);

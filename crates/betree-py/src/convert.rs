@@ -1,8 +1,10 @@
 //! Values and errors from one language to the other.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use betree_store::{Conflict, Error, Key, Value};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -29,6 +31,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::ViewEnded { .. } => "ViewEnded",
         Error::TransactionEnded => "TransactionEnded",
         Error::Forked { .. } => "Forked",
+        Error::NoExpiry { .. } => "NoExpiry",
         Error::OtherStore { .. } => "OtherStore",
         Error::NoMerge { .. }
         | Error::UnknownMerge { .. }
@@ -102,6 +105,30 @@ pub fn range<'a>(lo: Option<&'a [u8]>, hi: Option<&'a [u8]>) -> Range<'a> {
 /// A value.
 pub fn bytes<'py>(py: Python<'py>, value: &Value) -> Bound<'py, PyBytes> {
     PyBytes::new(py, value)
+}
+
+/// The time of seconds since 1970, as `time.time()` gives them.
+pub fn time_of(seconds: f64) -> PyResult<SystemTime> {
+    let distance = duration_of(seconds.abs())?;
+    let time = match seconds < 0.0 {
+        true => UNIX_EPOCH.checked_sub(distance),
+        false => UNIX_EPOCH.checked_add(distance),
+    };
+    time.ok_or_else(|| PyValueError::new_err(format!("there is no time {seconds}")))
+}
+
+/// A duration in seconds.
+pub fn duration_of(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("a value cannot live for {seconds} seconds")))
+}
+
+/// Seconds since 1970.
+pub fn seconds_of(time: SystemTime) -> f64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_secs_f64(),
+        Err(before) => -before.duration().as_secs_f64(),
+    }
 }
 
 /// A key and its value.

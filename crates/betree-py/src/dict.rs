@@ -1,11 +1,11 @@
 //! Dictionaries, as far as Python's mappings need it from here.
 
 use betree_store::DictOptions;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes};
 
-use crate::convert::{Pair, bytes, call, pair, range};
+use crate::convert::{Pair, bytes, call, duration_of, pair, range, seconds_of, time_of};
 use crate::held::Held;
 use crate::pairs::Pairs;
 use crate::store::Store;
@@ -23,25 +23,31 @@ impl Dict {
     /// Opens the dictionary of a name, as of now or as a transaction sees it. It is made where there is none
     /// and `create` is true: as a clone of another, if that is named. A transaction makes it, or finds it.
     #[new]
-    #[pyo3(signature = (store, name, *, create=true, merge=None, clone_of=None, transaction=None))]
+    #[pyo3(signature = (store, name, *, create=true, merge=None, expiring=false, clone_of=None,
+        transaction=None))]
+    #[allow(clippy::too_many_arguments)] // By their names.
     fn new(
         py: Python<'_>,
         store: Py<Store>,
         name: &str,
         create: bool,
         merge: Option<&str>,
+        expiring: bool,
         clone_of: Option<&str>,
         transaction: Option<&Transaction>,
     ) -> PyResult<Dict> {
         let opened = store.get();
-        let options = || merge.map_or_else(DictOptions::new, |merge| DictOptions::new().merge(merge));
+        let options = || {
+            let options = merge.map_or_else(DictOptions::new, |merge| DictOptions::new().merge(merge));
+            if expiring { options.expiring() } else { options }
+        };
         let dict = call(py, || match (transaction, clone_of) {
             (Some(own), Some(from)) => own.own.with(|own| own.clone_dict(from, name)),
             (Some(own), _) if create => own.own.with(|own| own.create(name, &options())),
             (Some(own), _) => own.own.with(|own| own.dict(name)),
             (None, Some(from)) => opened.store.clone_dict(from, name),
             (None, None) if !create => opened.store.open_dict(name),
-            (None, None) if merge.is_some() => opened.store.dict_with(name, &options()),
+            (None, None) if merge.is_some() || expiring => opened.store.dict_with(name, &options()),
             (None, None) => opened.store.dict(name),
         })?;
         Ok(Dict { dict: Held::new(dict), store })
@@ -88,6 +94,49 @@ impl Dict {
         let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
         let found = call(py, || self.dict.get_many(&keys))?;
         Ok(found.iter().map(|value| value.as_ref().map(|value| bytes(py, value))).collect())
+    }
+
+    /// Sets the value of a key; with `ttl`, for that many seconds, with `until`, up to that time, in seconds
+    /// since 1970. From then on nobody sees it.
+    #[pyo3(signature = (key, value, *, ttl=None, until=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        value: &[u8],
+        ttl: Option<f64>,
+        until: Option<f64>,
+    ) -> PyResult<()> {
+        match (ttl, until) {
+            (None, None) => call(py, || self.dict.put(key, value)),
+            (Some(ttl), None) => {
+                let lives = duration_of(ttl)?;
+                call(py, || self.dict.put_for(key, value, lives))
+            }
+            (None, Some(until)) => {
+                let expires = time_of(until)?;
+                call(py, || self.dict.put_until(key, value, expires))
+            }
+            (Some(_), Some(_)) => Err(PyValueError::new_err("a value has `ttl` or `until`, not both")),
+        }
+    }
+
+    /// The time at which the value of a key expires, in seconds since 1970; `None` if it never does, or there
+    /// is none.
+    fn expires_at(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<f64>> {
+        Ok(call(py, || self.dict.expires_at(key))?.map(seconds_of))
+    }
+
+    /// Whether it was made for values that expire.
+    #[getter]
+    fn expiring(&self) -> bool {
+        self.dict.is_expiring()
+    }
+
+    /// Removes what has expired, which nobody sees anyway, and returns how many pairs that were: for whom
+    /// needs their space now. It reads all pairs.
+    fn remove_expired(&self, py: Python<'_>) -> PyResult<u64> {
+        call(py, || self.dict.remove_expired())
     }
 
     /// Removes a key, if it is there, and does not read whether it is: so it is cheaper than `del`.

@@ -10,6 +10,8 @@
         with store.batch() as batch:                 # all changes or none
             batch.put(users, b"alan", b"1912")
             batch.put(store["by year"], b"1912/alan", b"")
+        sessions = store.dict("sessions", expiring=True)
+        sessions.put(b"ada", b"token", ttl=1800)     # gone in half an hour
         trial = store.clone_dict("users", "trial")   # costs the same whatever it holds
         del trial[b"a":b"b"]
         with store.view() as view:                   # one moment of all dictionaries
@@ -47,6 +49,7 @@ from ._errors import (
     InUse,
     MergeError,
     NewerStore,
+    NoExpiry,
     NoSpace,
     NoSuchDict,
     NoSuchStore,
@@ -74,6 +77,7 @@ __all__ = [
     "InUse",
     "MergeError",
     "NewerStore",
+    "NoExpiry",
     "NoSpace",
     "NoSuchDict",
     "NoSuchStore",
@@ -263,9 +267,12 @@ atexit.register(_close_all)
 class Store(_betree.Store):
     """An open store, and a context manager that closes it. `store[name]` is the dictionary of a name."""
 
-    def dict(self, name: str, *, merge: Union[str, None] = None) -> Dict:
-        """The dictionary of a name, which is made if there is none; with a merge that was named in `open`."""
-        return Dict(self, name, merge=merge)
+    def dict(self, name: str, *, merge: Union[str, None] = None, expiring: bool = False) -> Dict:
+        """The dictionary of a name, which is made if there is none; with a merge that was named in `open`.
+
+        With `expiring`, its values may expire: see `Dict.put`.
+        """
+        return Dict(self, name, merge=merge, expiring=expiring)
 
     def open_dict(self, name: str) -> Dict:
         """The dictionary of a name, which is there: `NoSuchDict` if it is not."""

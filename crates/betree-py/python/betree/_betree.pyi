@@ -82,6 +82,7 @@ class Dict:
         *,
         create: bool = True,
         merge: Optional[str] = None,
+        expiring: bool = False,
         clone_of: Optional[str] = None,
         transaction: Optional[Transaction] = None,
     ) -> Self: ...
@@ -97,6 +98,20 @@ class Dict:
     def get(self, key: bytes, default: _T) -> Union[bytes, _T]: ...
     def get_many(self, keys: list[bytes]) -> list[Optional[bytes]]:
         """The values of several keys, in the order of these; `None` for those that are not there."""
+    def put(
+        self, key: bytes, value: bytes, *, ttl: Optional[float] = None, until: Optional[float] = None
+    ) -> None:
+        """Sets the value of a key; with `ttl`, for that many seconds, with `until`, up to that time.
+
+        The time is in seconds since 1970. From then on nobody sees the value.
+        """
+    def expires_at(self, key: bytes) -> Optional[float]:
+        """The time at which the value of a key expires, in seconds since 1970; `None` if it never does, or there is none."""
+    @property
+    def expiring(self) -> bool:
+        """Whether it was made for values that expire."""
+    def remove_expired(self) -> int:
+        """Removes what has expired, which nobody sees anyway, and returns how many pairs that were. It reads all pairs."""
     def delete(self, key: bytes) -> None:
         """Removes a key, if it is there, and does not read whether it is: so it is cheaper than `del`."""
     def upsert(self, key: bytes, delta: bytes) -> None:

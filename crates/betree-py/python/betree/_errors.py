@@ -110,5 +110,9 @@ class Forked(Error):
     """The store was opened by another process, of which this one is a fork."""
 
 
+class NoExpiry(Error, ValueError):
+    """A value is to expire in a dictionary that was not made for that."""
+
+
 class Damaged(Error):
     """The store's file is damaged."""

@@ -1,6 +1,7 @@
 //! `betrfs kv`: pairs of a store file (`betree-store`).
 
 mod dicts;
+mod expiry;
 mod load;
 mod pairs;
 mod stat;
@@ -16,8 +17,9 @@ use std::path::{Path, PathBuf};
 use betree_store::{Dict, MissingMerges, Store, StoreOptions, VALUE_BYTES_MAX};
 
 use crate::failure::{Failure, Outcome};
-use crate::format::Format;
-use pairs::{Form, write_pair};
+use crate::format::{Format, print};
+use expiry::Lifetime;
+use pairs::{Form, write_fields, write_pair};
 
 /// Read and change the pairs of a store file, which programs make with the crate betree-store
 #[derive(clap::Args)]
@@ -38,6 +40,8 @@ Examples:
   betrfs kv users.betree load people.csv
   betrfs kv users.betree dicts create visits --merge betree.add_u64
   betrfs kv users.betree upsert --dict visits /index 1 --form u64
+  betrfs kv users.betree put --dict sessions ada token --for 30min
+  betrfs kv users.betree scan --dict sessions --expiry
   betrfs kv users.betree backup users.copy
   betrfs kv users.betree dump --form framed > people.pairs")]
 pub struct Arguments {
@@ -53,6 +57,9 @@ enum Action {
     Get {
         /// The key
         key: OsString,
+        /// Print the time at which the value expires in its place: an empty line if it never does
+        #[arg(long)]
+        expiry: bool,
         #[command(flatten)]
         dict: DictName,
     },
@@ -62,6 +69,8 @@ enum Action {
         key: OsString,
         /// The value; it is read from standard input if this is not given
         value: Option<OsString>,
+        #[command(flatten)]
+        lifetime: Lifetime,
         #[command(flatten)]
         dict: DictName,
     },
@@ -135,6 +144,9 @@ struct Scan {
     /// The form of the pairs
     #[arg(long, value_enum, default_value_t)]
     form: Form,
+    /// Print behind each value the time at which it expires: nothing there if it never does
+    #[arg(long, conflicts_with = "form")]
+    expiry: bool,
     #[command(flatten)]
     dict: DictName,
 }
@@ -143,11 +155,11 @@ struct Scan {
 pub fn run(arguments: &Arguments) -> Outcome {
     let path = &arguments.file;
     match &arguments.action {
-        Action::Get { key, dict } => get(&open_dict(path, dict)?, key.as_bytes()),
-        Action::Put { key, value, dict } => {
+        Action::Get { key, expiry, dict } => get(&open_dict(path, dict)?, key.as_bytes(), *expiry),
+        Action::Put { key, value, lifetime, dict } => {
             let value = value.clone().map_or_else(value_of_input, |value| Ok(value.into_vec()))?;
             let store = changing().open(path)?;
-            store.dict(&dict.name)?.put(key.as_bytes(), value)?;
+            lifetime.put(&store, &dict.name, key, value)?;
             Ok(store.close()?)
         }
         Action::Del { keys, prefix, dict } => {
@@ -193,7 +205,7 @@ fn value_of_input() -> Result<Vec<u8>, Failure> {
     Ok(value)
 }
 
-fn get(dict: &Dict, key: &[u8]) -> Outcome {
+fn get(dict: &Dict, key: &[u8], expiry: bool) -> Outcome {
     let Some(value) = dict.get(key)? else {
         return Err(Failure::new(format!(
             "dictionary {:?} has no key \"{}\"",
@@ -201,6 +213,9 @@ fn get(dict: &Dict, key: &[u8]) -> Outcome {
             key.escape_ascii()
         )));
     };
+    if expiry {
+        return print(format_args!("{}", expiry::shown(dict, key)?));
+    }
     unless_closed(io::stdout().lock().write_all(&value))
 }
 
@@ -212,9 +227,13 @@ impl Scan {
             (None, from, Some(until)) => dict.range(from.unwrap_or_default()..until),
             (None, from, None) => dict.range(from.unwrap_or_default()..),
         };
-        match self.reverse {
-            false => print_pairs(self.form, pairs.take(self.limit)),
-            true => print_pairs(self.form, pairs.rev().take(self.limit)),
+        let pairs: Box<dyn Iterator<Item = Pair>> = match self.reverse {
+            false => Box::new(pairs.take(self.limit)),
+            true => Box::new(pairs.rev().take(self.limit)),
+        };
+        match self.expiry {
+            false => print_pairs(self.form, pairs),
+            true => print_with_expiry(dict, pairs),
         }
     }
 }
@@ -227,6 +246,18 @@ fn print_pairs(form: Form, pairs: impl Iterator<Item = Pair>) -> Outcome {
     for pair in pairs {
         let (key, value) = pair?;
         if let Err(error) = write_pair(form, &key, &value, &mut out) {
+            return unless_closed(Err(error));
+        }
+    }
+    unless_closed(out.flush())
+}
+
+fn print_with_expiry(dict: &Dict, pairs: impl Iterator<Item = Pair>) -> Outcome {
+    let mut out = BufWriter::new(File::from(rustix::io::dup(rustix::stdio::stdout())?));
+    for pair in pairs {
+        let (key, value) = pair?;
+        let expires = expiry::shown(dict, &key)?;
+        if let Err(error) = write_fields(&[&key, &value, expires.as_bytes()], &mut out) {
             return unless_closed(Err(error));
         }
     }

@@ -264,3 +264,43 @@ fn a_store_is_copied_and_checked() {
     assert!(!damaged.stdout.is_empty());
     assert!(String::from_utf8_lossy(&damaged.stderr).contains("problem"));
 }
+
+#[test]
+fn values_expire_at_the_time_that_was_given() {
+    let kv = Kv::new();
+    kv.prints(&["put", "past", "v", "--until", "2001-02-03T04:05:06Z"], b"");
+    kv.prints(&["put", "far", "v", "--until", "2200-02-03T04:05:06.5Z"], b"");
+    kv.prints(&["put", "soon", "v", "--for", "1 day 12h"], b"");
+    kv.prints(&["put", "stays", "a,b"], b"");
+    assert!(kv.fails(&["get", "past"], b"").contains("no key"));
+    assert_eq!(kv.prints(&["get", "far", "--expiry"], b""), "2200-02-03T04:05:06.5Z\n");
+    assert_eq!(kv.prints(&["get", "stays", "--expiry"], b""), "\n");
+    let listed = kv.prints(&["scan", "--expiry"], b"");
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[1].starts_with("soon,v,20") && lines[1].ends_with('Z'), "{listed}");
+    assert_eq!([lines[0], lines[2]], ["far,v,2200-02-03T04:05:06.5Z", "stays,\"a,b\","], "{listed}");
+    assert_eq!(kv.prints(&["scan", "--reverse", "--limit", "1", "--expiry"], b""), "stays,\"a,b\",\n");
+    kv.prints(&["dicts", "create", "counts", "--merge", "betree.add_u64", "--expiring"], b"");
+    kv.prints(&["put", "--dict", "counts", "k", "12345678", "--for", "2h"], b"");
+    kv.prints(&["upsert", "--dict", "counts", "k", "1", "--form", "u64"], b"");
+    assert_eq!(kv.prints(&["get", "--dict", "counts", "k"], b""), "22345678");
+    assert!(kv.prints(&["get", "--dict", "counts", "k", "--expiry"], b"").ends_with("Z\n"));
+
+    kv.prints(&["put", "--dict", "plain", "k", "v"], b"");
+    let refused = kv.fails(&["put", "--dict", "plain", "k", "v", "--for", "30s"], b"");
+    assert!(refused.contains("was not made for values that expire"), "{refused}");
+    let stat: serde_json::Value =
+        serde_json::from_str(&kv.prints(&["stat", "--format", "json"], b"")).unwrap();
+    let expiring = ["counts", "main", "plain"].map(|name| {
+        let dicts = stat["dictionaries"].as_array().unwrap();
+        dicts.iter().find(|dict| dict["name"] == name).unwrap()["expiring"].as_bool().unwrap()
+    });
+    assert_eq!(expiring, [true, true, false]);
+    for wrong in [["--for", "soon"], ["--for", "-3s"], ["--until", "tomorrow"]] {
+        assert_eq!(kv.run(&["put", "k", "v", wrong[0], wrong[1]], b"").status.code(), Some(2), "{wrong:?}");
+    }
+    assert_eq!(
+        kv.run(&["put", "k", "--for", "3s", "--until", "2200-01-01T00:00:00Z"], b"").status.code(),
+        Some(2)
+    );
+}

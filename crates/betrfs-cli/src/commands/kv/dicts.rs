@@ -19,6 +19,9 @@ pub enum Dicts {
         /// The merge that its values are changed by: one of the store's own, such as betree.add_u64
         #[arg(long, value_name = "NAME")]
         merge: Option<String>,
+        /// Let its values expire: see `put --for`
+        #[arg(long)]
+        expiring: bool,
     },
     /// Give a dictionary another name
     Rename {
@@ -49,8 +52,9 @@ impl Dicts {
                 let names = reading().open(path)?.dicts();
                 return names.iter().try_for_each(|name| print(format_args!("{name}")));
             }
-            Dicts::Create { name, merge } => {
+            Dicts::Create { name, merge, expiring } => {
                 let options = DictOptions::new();
+                let options = if *expiring { options.expiring() } else { options };
                 let options = merge.iter().fold(options, |options, merge| options.merge(merge));
                 let store = changing().open(path)?;
                 store.create(name, &options)?;

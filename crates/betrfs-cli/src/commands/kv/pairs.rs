@@ -20,17 +20,23 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// Writes a pair.
 pub fn write_pair(form: Form, key: &[u8], value: &[u8], out: &mut impl Write) -> io::Result<()> {
     match form {
-        Form::Csv => {
-            write_field(key, out)?;
-            out.write_all(b",")?;
-            write_field(value, out)?;
-            out.write_all(b"\n")
-        }
+        Form::Csv => write_fields(&[key, value], out),
         Form::Framed => [key, value].into_iter().try_for_each(|bytes| {
             out.write_all(&(bytes.len() as u32).to_le_bytes())?;
             out.write_all(bytes)
         }),
     }
+}
+
+/// Writes a line of fields.
+pub fn write_fields(fields: &[&[u8]], out: &mut impl Write) -> io::Result<()> {
+    for (number, field) in fields.iter().enumerate() {
+        if number > 0 {
+            out.write_all(b",")?;
+        }
+        write_field(field, out)?;
+    }
+    out.write_all(b"\n")
 }
 
 fn write_field(field: &[u8], out: &mut impl Write) -> io::Result<()> {

@@ -19,15 +19,18 @@ struct DictStat {
     name: String,
     stored_bytes: u64,
     exclusive_bytes: u64,
+    /// Whether its values may expire.
+    expiring: bool,
 }
 
 /// Prints what the store holds.
 pub fn run(store: &Store, format: Format) -> Outcome {
     let mut dictionaries = Vec::new();
     for name in store.dicts() {
-        let found = store.open_dict(&name)?.estimate::<&[u8]>(..)?;
+        let dict = store.open_dict(&name)?;
+        let (found, expiring) = (dict.estimate::<&[u8]>(..)?, dict.is_expiring());
         let (stored_bytes, exclusive_bytes) = (found.stored_bytes, found.exclusive_bytes);
-        dictionaries.push(DictStat { name, stored_bytes, exclusive_bytes });
+        dictionaries.push(DictStat { name, stored_bytes, exclusive_bytes, expiring });
     }
     let stats = store.stats();
     let stat = Stat { used_bytes: stats.used_bytes, tree_levels: stats.engine.height, dictionaries };
@@ -36,9 +39,10 @@ pub fn run(store: &Store, format: Format) -> Outcome {
     }
     print(format_args!("used   {:>12}", size::show(stat.used_bytes)))?;
     print(format_args!("levels {:>12}", stat.tree_levels))?;
-    print(format_args!("\n{:>12} {:>12}  dictionary", "stored", "not shared"))?;
+    print(format_args!("\n{:>12} {:>12} {:>8}  dictionary", "stored", "not shared", "expiring"))?;
     stat.dictionaries.iter().try_for_each(|dict| {
         let (stored, exclusive) = (size::show(dict.stored_bytes), size::show(dict.exclusive_bytes));
-        print(format_args!("{stored:>12} {exclusive:>12}  {}", dict.name))
+        let expiring = if dict.expiring { "yes" } else { "no" };
+        print(format_args!("{stored:>12} {exclusive:>12} {expiring:>8}  {}", dict.name))
     })
 }
