@@ -25,7 +25,7 @@ use betree_platform::sync::atomic::Ordering;
 use crate::engine::checkpoint::Committed;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::{Engine, Opened};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::superblock::Identity;
 use crate::health::State;
 use crate::key::Cut;
@@ -107,6 +107,12 @@ impl Env {
     /// time.
     pub fn replayed_batches(&self) -> u64 {
         self.opened.replayed_batches
+    }
+
+    /// Where and how the log had lost durable changes at opening, if that was accepted
+    /// ([`LogLoss::Accept`](crate::LogLoss::Accept)).
+    pub fn log_loss(&self) -> Option<&Error> {
+        self.opened.log_loss.as_ref()
     }
 
     /// Whether all dictionaries hold the commits up to the same change. They may differ only after

@@ -147,7 +147,7 @@ pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};
-pub use settings::{Compression, DictId, Geometry, Options};
+pub use settings::{Compression, DictId, Geometry, LogLoss, Options};
 pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};
 pub use upsert::{Replace, Upsert};

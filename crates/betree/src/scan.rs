@@ -2,17 +2,19 @@
 //!
 //! Nothing is ever written. In place of structures that opening needs and that are damaged come others:
 //!
-//! - without the newest superblock, an older one;
+//! - without the newest superblock, an older one; without any, one that is made of the newest node table;
 //! - slots of a damaged page of the node table, each of which must match the header of its node;
 //! - nodes whose slots are lost: their headers name them, and are found by reading the whole device;
 //! - the log up to its first damaged segment, in memory.
 
 mod headers;
 mod salvage;
+mod superblock;
 
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use betree_platform::Device;
 
@@ -65,14 +67,27 @@ impl Env {
     ///
     /// # Errors
     /// [`Error::NotAVolume`], [`Error::OlderFormat`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
-    /// [`Error::OtherUpsert`]; [`Error::Corrupt`] if no superblock is good; [`Error::NoMemory`].
+    /// [`Error::OtherUpsert`]; [`Error::Corrupt`] if no superblock is good, and none can be made;
+    /// [`Error::NoMemory`].
     pub fn open_for_rescue(
         device: Arc<dyn Device>,
         options: Options,
         tell: &mut dyn FnMut(Finding),
     ) -> Result<Env> {
         let disk = Arc::new(Disk::for_reading(device));
-        let (mut superblock, bad_copies) = newest_superblock(&disk, tell)?;
+        let (mut superblock, bad_copies) = match newest_superblock(&disk, tell) {
+            Ok(found) => found,
+            Err(error @ (Error::Corrupt { .. } | Error::Device(_) | Error::NotAVolume { .. })) => {
+                let made = superblock::by_scan(&disk)?.ok_or(error)?;
+                let what = format!(
+                    "no copy of the superblock is good; {} is the newest checkpoint whose node table is whole",
+                    made.generation
+                );
+                tell(Finding::problem(FindingCode::OldCheckpoint, Place::Volume, what));
+                (made, Vec::new())
+            }
+            Err(error) => return Err(error),
+        };
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
         let table = salvage::table(&disk, &space, &superblock, tell)?;

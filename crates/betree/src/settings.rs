@@ -39,6 +39,16 @@ pub enum Compression {
     Zstd,
 }
 
+/// What the opening of a volume does if its log has lost a segment that had been durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLoss {
+    /// The volume is refused, with the place of the segment.
+    #[default]
+    Refuse,
+    /// The volume is opened with the changes before the segment: those in it and behind it are lost for ever.
+    Accept,
+}
+
 /// The parameters that are chosen each time a volume is opened.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -57,6 +67,8 @@ pub struct Options {
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Whether blocks that became free are discarded after each checkpoint.
     pub discard: bool,
+    /// What opening does if durable changes are lost from the log.
+    pub log_loss: LogLoss,
 }
 
 impl Options {
@@ -70,6 +82,7 @@ impl Options {
             clock: None,
             watcher: None,
             discard: false,
+            log_loss: LogLoss::Refuse,
         }
     }
 }

@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub flags: MountFlags,
     /// The transport; `None` for io_uring if that is possible.
     pub transport: Option<Transport>,
+    /// What to do about a volume whose log has lost durable changes.
+    pub log_loss: betree::LogLoss,
 }
 
 /// Why a volume cannot be mounted, or was not closed well.
@@ -119,6 +121,7 @@ impl Mount {
             listings_count: !options.flags.contains(MountFlags::NODIRATIME),
             watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
             names_are_looked_up_again: true,
+            log_loss: options.log_loss,
             ..OpenOptions::new(Arc::clone(&platform))
         };
         let began = Instant::now();
@@ -131,6 +134,12 @@ impl Mount {
             volume.env().replayed_batches(),
             began.elapsed().as_millis()
         );
+        if let Some(loss) = volume.env().log_loss() {
+            tracing::error!(
+                "{}: changes that were durable are lost, as was accepted: {loss}",
+                options.volume.display()
+            );
+        }
         let volume = Arc::new(volume);
         let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())
             .map_err(|source| MountError::Io { doing: "start threads", source })?;

@@ -375,6 +375,8 @@ pub struct OpenOptions {
     /// up once more, as Linux does. A file replaced by a rename then need not be kept for callers that have
     /// looked it up but not yet opened it.
     pub names_are_looked_up_again: bool,
+    /// What opening does if the log has lost durable changes.
+    pub log_loss: betree::LogLoss,
 }
 
 impl OpenOptions {
@@ -391,6 +393,7 @@ impl OpenOptions {
             access_times: AccessTimes::Relative,
             listings_count: true,
             names_are_looked_up_again: false,
+            log_loss: betree::LogLoss::Refuse,
         }
     }
 }

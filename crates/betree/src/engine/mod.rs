@@ -46,6 +46,8 @@ pub(crate) struct Opened {
     pub discards: bool,
     /// The number of batches replayed from the log.
     pub replayed_batches: u64,
+    /// The durable segment of the log that was lost, if that was accepted.
+    pub log_loss: Option<Error>,
 }
 
 /// The part of the cache that recent changes may take for transactions.

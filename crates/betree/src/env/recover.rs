@@ -25,7 +25,7 @@ use crate::io::Disk;
 use crate::log::{Log, LogArea, replay};
 use crate::node_id::NodeId;
 use crate::planted;
-use crate::settings::Options;
+use crate::settings::{LogLoss, Options};
 use crate::space::Space;
 use crate::store::{Readahead, Reading, Store, Writeback};
 use crate::table::Table;
@@ -99,7 +99,7 @@ impl Env {
                 discard_free(&disk, &space);
             }
         }
-        let cache_bytes = options.cache_bytes as u64;
+        let (cache_bytes, accepts_loss) = (options.cache_bytes as u64, options.log_loss);
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         if let Some(root) =
             engine.dicts.iter().map(|dict| dict.state.read().root).find(|id| !engine.table.lock().holds(*id))
@@ -148,6 +148,7 @@ impl Env {
             }
             Ok(())
         };
+        let mut log_loss = None;
         let mut log_position = superblock.log_start.position;
         let was_closed = superblock.clean;
         if !was_closed {
@@ -156,7 +157,10 @@ impl Env {
             let from = &superblock.log_start;
             let end = replay(&disk, log_area(&superblock), &superblock.identity.volume_id, from, &mut each)?;
             if let Some(lost) = end.lost {
-                return Err(lost);
+                if accepts_loss == LogLoss::Refuse {
+                    return Err(lost);
+                }
+                log_loss = Some(lost);
             }
             events::replayed(end.segments, end.records, next_msn);
             log_position = end.next.position;
@@ -196,6 +200,7 @@ impl Env {
             for_reading,
             discards,
             replayed_batches,
+            log_loss,
         };
         Ok(Env::new(engine, log, next_msn, committed, opened))
     }
@@ -280,6 +285,7 @@ mod tests {
     use crate::io::mem::MemDevice;
     use crate::settings::{DictId, Geometry};
     use crate::upsert::Append;
+    use betree_platform::Device;
 
     fn open(device: &Arc<MemDevice>) -> Env {
         Env::open(device.clone(), Options::new(1 << 20, Arc::new(Append))).unwrap()
@@ -364,6 +370,51 @@ mod tests {
         for number in 0..2000u32 {
             assert!(env.get(DictId(0), &number.to_be_bytes()).unwrap() == Some(value(number)), "{number}");
         }
+        let mut problems = Vec::new();
+        env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+        assert!(problems.is_empty(), "{problems:?}");
+    }
+
+    /// Without a durable segment the volume is refused, unless the caller gives up all from there on.
+    #[test]
+    fn a_loss_of_the_log_is_refused_or_accepted() {
+        let geometry =
+            Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 4, log_bytes: 1 << 20, dicts: 1 };
+        let device = MemDevice::new(1024);
+        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
+        let env = open(&device);
+        let start = env.checkpoint.lock().superblock.clone();
+        let put = |env: &Env, number: u32| {
+            let mut batch = Batch::new();
+            batch.put(DictId(0), &number.to_be_bytes(), b"value");
+            env.commit(&batch).unwrap();
+            env.sync().unwrap();
+        };
+        (0..10).for_each(|number| put(&env, number));
+        env.abandon();
+        drop(env);
+        // A segment of one block for each sync.
+        let at = start.log_offset + start.log_start.position + 6 * BLOCK;
+        let mut block = [0; BLOCK_BYTES];
+        device.read_at(at, &mut block).unwrap();
+        block[300] ^= 1;
+        device.write_at(at, &block).unwrap();
+
+        let options = |log_loss| {
+            let mut options = Options::new(1 << 20, Arc::new(Append));
+            options.log_loss = log_loss;
+            options
+        };
+        let refused = Env::open(device.clone(), options(LogLoss::Refuse)).unwrap_err();
+        assert!(matches!(&refused, Error::Corrupt { offset, .. } if *offset == at), "{refused}");
+        let env = Env::open(device.clone(), options(LogLoss::Accept)).unwrap();
+        assert_eq!(env.log_loss(), Some(&refused));
+        put(&env, 100);
+        env.close().unwrap();
+        let env = Env::open(device, options(LogLoss::Refuse)).unwrap();
+        assert_eq!(env.log_loss(), None);
+        let has = |number: u32| env.get(DictId(0), &number.to_be_bytes()).unwrap().is_some();
+        assert!((0..6).chain([100]).all(has) && !(6..10).any(has));
         let mut problems = Vec::new();
         env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
         assert!(problems.is_empty(), "{problems:?}");

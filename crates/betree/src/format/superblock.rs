@@ -175,7 +175,7 @@ impl Superblock {
 
     /// Checks the rules for every superblock, so that arithmetic on its fields needs no further checks:
     /// places are whole blocks inside the volume, sizes and counters are far from overflow.
-    fn validate(&self) -> core::result::Result<(), &'static str> {
+    pub(crate) fn validate(&self) -> core::result::Result<(), &'static str> {
         let Superblock { geometry, volume_bytes, log_offset, log_start, table, .. } = self;
         let whole = |bytes: u64| bytes.is_multiple_of(BLOCK_BYTES as u64);
         let part = |bytes: u32| (1..=PART_BYTES_MAX).contains(&bytes);

@@ -237,6 +237,15 @@ pub(crate) fn encode_directory(pages: &Entries<StoredPage>) -> Vec<u8> {
     encode(DIRECTORY_MAGIC, 0, pages)
 }
 
+/// The length in bytes of the directory that begins with these bytes, if one may.
+pub(crate) fn directory_len(bytes: &[u8]) -> Option<u64> {
+    let (head, _) = Head::ref_from_prefix(bytes).ok()?;
+    let entries_bytes = u64::from(head.entries.get()) * size_of::<StoredPage>() as u64;
+    let parts_bytes = u64::from(head.further_parts.get()) * PART_BYTES;
+    let is_head = head.magic.get() == DIRECTORY_MAGIC && head.index.get() == 0;
+    is_head.then_some(size_of::<Head>() as u64 + entries_bytes + parts_bytes)
+}
+
 /// The directory's pages, if these bytes are a directory.
 pub(crate) fn decode_directory(bytes: &[u8]) -> Option<Entries<StoredPage>> {
     decode(DIRECTORY_MAGIC, 0, bytes)

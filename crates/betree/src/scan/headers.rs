@@ -11,6 +11,7 @@ use crate::format::node::{Entries, Front, Header, RunRef};
 use crate::format::superblock::Superblock;
 use crate::io::{AlignedBuf, Disk};
 use crate::node_id::NodeId;
+use crate::space::Extent;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// How much is read at once, in blocks.
@@ -51,30 +52,50 @@ pub(super) struct Sought<'s> {
 pub(super) fn scan(disk: &Disk, sought: &Sought<'_>) -> Result<BTreeMap<u32, Found>> {
     let superblock = sought.superblock;
     let end = superblock.volume_bytes.min(disk.len()) / BLOCK * BLOCK;
-    let mut at = superblock.log_offset.saturating_add(superblock.geometry.log_bytes);
+    let start = superblock.log_offset.saturating_add(superblock.geometry.log_bytes);
     let mut long = LongHeaders { buffer: AlignedBuf::default(), left_bytes: end };
     let mut found = BTreeMap::new();
+    each_block(disk, start, end, &mut |offset, bytes| {
+        let front = Front::of(bytes, &superblock.identity.volume_id);
+        let Some(front) = front.filter(|front| sought.may_be(front, &found)) else { return };
+        let header = match bytes.get(..front.header_len as usize) {
+            Some(header) => Some(header),
+            None => long.read(disk, offset, front.header_len),
+        };
+        if let Some(node) = header.and_then(|header| sought.node(header, &front, offset, end)) {
+            found.insert(node.id.slot, node);
+        }
+    })?;
+    Ok(found)
+}
+
+/// Calls `each` with the first byte of each block in `[start, end)`, and the bytes from there on up to the
+/// end of what was read at once. Blocks that cannot be read are zeros.
+///
+/// # Errors
+/// [`Error::NoMemory`](crate::error::Error::NoMemory).
+pub(super) fn each_block(disk: &Disk, start: u64, end: u64, each: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
     let mut chunk = AlignedBuf::zeroed(CHUNK_BLOCKS)?;
+    let mut at = start;
     while at < end {
         let len = (end - at).min(CHUNK_BLOCKS as u64 * BLOCK);
         let Some(bytes) = chunk.as_mut_slice().get_mut(..len as usize) else { break };
         read_past(disk, at, bytes);
-        for (index, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
-            let front = Front::of(block, &superblock.identity.volume_id);
-            let Some(front) = front.filter(|front| sought.may_be(front, &found)) else { continue };
-            let offset = at + index as u64 * BLOCK;
-            let here = bytes.get(index * BLOCK_BYTES..).unwrap_or_default();
-            let header = match here.get(..front.header_len as usize) {
-                Some(header) => Some(header),
-                None => long.read(disk, offset, front.header_len),
-            };
-            if let Some(node) = header.and_then(|header| sought.node(header, &front, offset, end)) {
-                found.insert(node.id.slot, node);
-            }
+        let mut rest: &[u8] = bytes;
+        while !rest.is_empty() {
+            each(at + len - rest.len() as u64, rest);
+            rest = rest.get(BLOCK_BYTES..).unwrap_or_default();
         }
         at += len;
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Bytes at the start of an extent, if they can be read.
+pub(super) fn read_bytes(disk: &Disk, extent: &Extent, len: usize) -> Option<Vec<u8>> {
+    let mut buffer = AlignedBuf::zeroed(len.div_ceil(BLOCK_BYTES)).ok()?;
+    disk.read_extent(extent, 0, buffer.as_mut_slice()).ok()?;
+    buffer.as_slice().get(..len).map(<[u8]>::to_vec)
 }
 
 impl Sought<'_> {

@@ -213,14 +213,12 @@ impl Salvage<'_> {
         if blocks as u64 > extent.len_blocks() {
             return None;
         }
-        let mut buffer = AlignedBuf::zeroed(blocks).ok()?;
-        self.disk.read_extent(&extent, 0, buffer.as_mut_slice()).ok()?;
-        let bytes = buffer.as_slice().get(..header_len as usize)?;
-        if Header::checksum(bytes) != Some(header_checksum) {
+        let bytes = headers::read_bytes(self.disk, &extent, header_len as usize)?;
+        if Header::checksum(&bytes) != Some(header_checksum) {
             return None;
         }
         let extent_bytes = extent.len_blocks() * BLOCK;
-        let header = Header::decode(bytes, extent_bytes, &self.limits, self.superblock.next_msn).ok()?;
+        let header = Header::decode(&bytes, extent_bytes, &self.limits, self.superblock.next_msn).ok()?;
         let id = NodeId { slot, generation: stored.generation.get() };
         let is_right = header.id == id
             && header.height == stored.height

@@ -202,3 +202,50 @@ fn the_log_is_replayed_up_to_its_first_damaged_segment() {
         told[0].is_problem && told[0].code == FindingCode::BadLog && told[0].what.contains("after 7 batches")
     );
 }
+
+/// All four copies: the table shows by itself whose it is, and which nodes are roots.
+#[test]
+fn without_a_superblock_the_newest_node_table_serves() {
+    let (device, mut pairs) = closed();
+    let smash_all = |device: &MemDevice| (0..4).for_each(|copy| smash(device, copy * BLOCK, 2000));
+    smash_all(&device);
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0, "{passed} ranges, {} pairs: {told:?}", found.len());
+    assert!(
+        told.iter().any(|found| found.code == FindingCode::OldCheckpoint && found.is_problem),
+        "{told:?}"
+    );
+    smash_all(&device);
+
+    // With changes that are in the log alone, and a clone among them.
+    let env = Env::open(device.clone(), options()).unwrap();
+    for number in 0..20u32 {
+        put(&env, &mut pairs, number);
+        env.sync().unwrap();
+    }
+    let mut clone = Batch::new();
+    clone.clone_range(D, b"\0\0", b"clone");
+    env.commit(&clone).unwrap();
+    env.sync().unwrap();
+    for key in pairs.keys().filter(|key| key.starts_with(b"\0\0")).cloned().collect::<Vec<_>>() {
+        let value = pairs[&key].clone();
+        pairs.insert([b"clone", &key[2..]].concat(), value);
+    }
+    env.abandon();
+    drop(env);
+    smash_all(&device);
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0, "{passed} ranges, {} pairs: {told:?}", found.len());
+
+    // Nor does it take a table whose pages are not whole, but an older one that is.
+    smash_all(&device);
+    let (_, pages) = table_places(&device);
+    smash_all(&device);
+    smash(&device, pages[0], 4);
+    let generation =
+        |told: &[Finding]| told.iter().find(|found| found.code == FindingCode::OldCheckpoint).cloned();
+    let newest = generation(&told);
+    let mut told = Vec::new();
+    let older = Env::open_for_rescue(device.clone(), options(), &mut |found| told.push(found));
+    assert!(older.is_err() || generation(&told) != newest, "{told:?}");
+}

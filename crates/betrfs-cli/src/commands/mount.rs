@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use betree::LogLoss;
 use betree_std::FileDevice;
 use betrfs::FormatOptions;
 use betrfs_fuse::{Mount, MountError, MountOptions, Transport, abort_on_stray_panics, mount_point};
@@ -50,6 +51,10 @@ pub struct Arguments {
     /// The log file of the server in the background; by default it logs to the system, by syslog(3)
     #[arg(long, value_name = "FILE", conflicts_with = "foreground")]
     log: Option<PathBuf>,
+    /// Mount a volume whose log has lost durable changes, with what stands before them: those changes and all
+    /// later ones are lost for ever (`betrfs check` names the place; copy the volume first)
+    #[arg(long)]
+    accept_log_loss: bool,
     /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, remount, cache_size=SIZE
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<Options>,
@@ -197,6 +202,7 @@ fn serve(
         cache_bytes: usize::try_from(cache_bytes)?,
         flags: given.flags,
         transport: transport()?,
+        log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
     };
     let mount = match volume {
         Some(volume) => Mount::of(volume, options)?,

@@ -3,8 +3,13 @@
 // Also in helpers outside of `#[test]` functions.
 #![allow(clippy::unwrap_used)]
 
+#[expect(dead_code, reason = "the tests of mounts use the rest")]
+#[path = "../mount/mounted.rs"]
+mod mounted;
+
 mod damaged;
 mod forged;
+mod log_loss;
 mod whole;
 
 use std::fs::{self, OpenOptions};

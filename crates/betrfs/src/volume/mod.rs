@@ -196,6 +196,7 @@ impl Volume {
         let watcher = options.watcher.clone();
         let mut engine_options = Self::engine_options(options.cache_bytes);
         engine_options.watcher = watcher;
+        engine_options.log_loss = options.log_loss;
         let env = Env::open(device, engine_options)?;
         Self::from_env(Arc::new(env), options)
     }

@@ -54,6 +54,7 @@ pub fn start(arguments: &Arguments, volume: Option<Arc<FileDevice>>, verbose: u8
     command.envs(ALLOCATOR);
     command.arg("mount").arg("--server");
     command.args(arguments.log.is_none().then_some("--to-syslog"));
+    command.args(arguments.accept_log_loss.then_some("--accept-log-loss"));
     command.args(arguments.cache_size.map(|bytes| format!("--cache-size={bytes}")));
     command.arg("-s").arg("-o").arg(&arguments.all_options()?.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
