@@ -230,15 +230,20 @@ impl FileDevice {
         timeout: Duration,
         is_worth_it: impl Fn() -> bool,
     ) -> Result<FileDevice, OpenError> {
-        let start = Instant::now();
-        loop {
-            match FileDevice::open(path) {
-                Err(OpenError::InUse { .. }) if start.elapsed() < timeout && is_worth_it() => {
-                    std::thread::sleep(RETRY_EVERY.min(timeout.saturating_sub(start.elapsed())));
-                }
-                result => return result,
-            }
-        }
+        waiting(timeout, is_worth_it, || FileDevice::open(path))
+    }
+
+    /// Like [`open_for_reading`](FileDevice::open_for_reading), but waits as
+    /// [`open_waiting`](FileDevice::open_waiting) does.
+    ///
+    /// # Errors
+    /// As `open_for_reading`; [`OpenError::InUse`] after the timeout.
+    pub fn open_for_reading_waiting(
+        path: &Path,
+        timeout: Duration,
+        is_worth_it: impl Fn() -> bool,
+    ) -> Result<FileDevice, OpenError> {
+        waiting(timeout, is_worth_it, || FileDevice::open_for_reading(path))
     }
 
     /// The path with which it was opened.
@@ -282,6 +287,23 @@ impl FileDevice {
             done += retry(|| file.write_at(rest, offset + done as u64)).and_then(progress)?;
         }
         Ok(())
+    }
+}
+
+/// Opens again and again while another process has it open, up to `timeout`.
+fn waiting(
+    timeout: Duration,
+    is_worth_it: impl Fn() -> bool,
+    open: impl Fn() -> Result<FileDevice, OpenError>,
+) -> Result<FileDevice, OpenError> {
+    let start = Instant::now();
+    loop {
+        match open() {
+            Err(OpenError::InUse { .. }) if start.elapsed() < timeout && is_worth_it() => {
+                std::thread::sleep(RETRY_EVERY.min(timeout.saturating_sub(start.elapsed())));
+            }
+            result => return result,
+        }
     }
 }
 

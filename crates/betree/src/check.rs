@@ -5,6 +5,7 @@
 
 pub(crate) mod damaged;
 mod finding;
+mod mend;
 mod pieces;
 mod references;
 mod walk;
@@ -25,13 +26,15 @@ use crate::format::superblock::slots::{self, BadSlot};
 use crate::node_id::NodeId;
 use crate::table::PagePlace;
 use crate::views::Live;
-pub use finding::{Finding, FindingCode, KeyRange, Place};
+pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
+pub use mend::undo_repair;
 use walk::Walk;
 
 impl Env {
     /// Walks everything on the device: structure, checksums, references, space. Calls `tell` with each
     /// finding and `progress` with (nodes done, nodes in all). Writes a checkpoint first, so that the device
-    /// has all changes; others who change something wait until it is over.
+    /// has all changes; others who change something wait until it is over. Of a volume opened for reading
+    /// nothing is written: what is only in memory is looked at there.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -51,16 +54,10 @@ impl Env {
             progress(done, total);
             ControlFlow::Continue(())
         };
-        if self.opened.is_damaged {
-            let _committed = self.checkpoint.lock();
-            self.engine.assign_all_unowned()?;
-            self.walk(&self.engine.lock_structures(), tell, &mut progress)?;
-            let what = "not checked: whether every block is free or in use, because not all of the node table can be \
-                        believed";
-            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
-            return Ok(());
+        self.refuse_unknown_features()?;
+        if self.opened.for_reading {
+            return self.check_unwritten(tell, &mut progress);
         }
-        self.refuse_for_reading()?;
         // Before anything is written.
         self.check_superblocks(self.opened.bad_copies.clone(), tell);
         self.checkpoint()?;
@@ -76,12 +73,37 @@ impl Env {
             if self.engine.views.lock().count() > 0 {
                 let what = "not checked: whether every block is free or in use, because views hold some";
                 tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
-            } else if self.engine.unnamed.unless_any(|| self.check_space(&committed, tell)).is_none() {
+            } else if self.engine.unnamed.unless_any(|| self.check_space(&committed, 0, tell)).is_none() {
                 let what = "not checked: whether every block is free or in use, because an ingest or a backup holds some";
                 tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
             }
             return Ok(());
         }
+    }
+
+    /// As [`check`](Env::check), of a volume to which nothing is written.
+    fn check_unwritten(
+        &self,
+        tell: &mut dyn FnMut(Finding),
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if !self.opened.is_damaged {
+            // Those of a damaged volume were told when it was opened.
+            self.check_superblocks(self.opened.bad_copies.clone(), tell);
+        }
+        let committed = self.checkpoint.lock();
+        self.engine.assign_all_unowned()?;
+        self.walk(&self.engine.lock_structures(), tell, progress)?;
+        if self.opened.is_damaged {
+            let what = "not checked: whether every block is free or in use, because not all of the node table can be \
+                        believed";
+            tell(Finding::note(FindingCode::SpaceNotChecked, Place::Volume, what.into()));
+        } else {
+            // Nothing was captured since: what replay has let go of is still in its place.
+            let retired = self.engine.table.lock().retired().iter().map(|extent| extent.len_blocks()).sum();
+            self.check_space(&committed, retired, tell);
+        }
+        Ok(())
     }
 
     /// As [`check`](Env::check) while others go on: as of the moment at which it begins, by a
@@ -107,13 +129,13 @@ impl Env {
     ///
     /// # Errors
     /// [`Error::Interrupted`] by `progress`; [`Error::ViewEnded`] if space is short; [`Error::ReadOnly`] for
-    /// a volume opened for reading. A problem found is not an error.
+    /// a volume with features of later versions. A problem found is not an error.
     pub fn check_in_use(
         &self,
         tell: &mut dyn FnMut(Finding),
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.refuse_for_reading()?;
+        self.refuse_unknown_features()?;
         self.check_table(tell);
         self.engine.assign_all_unowned()?;
         let (live, dead) = self.engine.begin_fixed(&self.engine.lock_structures());
@@ -127,9 +149,12 @@ impl Env {
         Ok(())
     }
 
-    /// Refuses a volume whose log was replayed in memory alone, for it has features that nobody here knows.
-    fn refuse_for_reading(&self) -> Result<()> {
-        if self.opened.for_reading { self.engine.store.disk.health.refuse_if_read_only() } else { Ok(()) }
+    /// Refuses a volume with features that nobody here knows.
+    fn refuse_unknown_features(&self) -> Result<()> {
+        if self.opened.has_unknown_features {
+            return self.engine.store.disk.health.refuse_if_read_only();
+        }
+        Ok(())
     }
 
     /// The copies as they are now, and the bad ones before.
@@ -200,11 +225,12 @@ impl Env {
         walk.references()
     }
 
-    /// Every block must be free or part of an extent that the table names.
-    fn check_space(&self, committed: &Committed, tell: &mut dyn FnMut(Finding)) {
+    /// Every block must be free or part of an extent that the table names, except for `retired` blocks that
+    /// only the last checkpoint names.
+    fn check_space(&self, committed: &Committed, retired: u64, tell: &mut dyn FnMut(Finding)) {
         let table = self.engine.table.lock();
         let directory = committed.directory.as_ref().map_or(0, |e| e.len_blocks());
-        let named: u64 = table.extents().map(|e| e.len_blocks()).sum::<u64>() + directory;
+        let named: u64 = table.extents().map(|e| e.len_blocks()).sum::<u64>() + directory + retired;
         let space = &self.engine.store.space;
         let taken = space.total_blocks() - space.free_blocks();
         if named != taken {

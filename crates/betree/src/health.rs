@@ -68,6 +68,12 @@ impl Health {
         self.turn(|now| !matches!(now, State::ReadOnly(_)), State::ReadOnly, why);
     }
 
+    /// Begins without accepting changes, because the caller wants it so: the watcher hears of no trouble.
+    pub fn begin_for_reading(&self, why: &str) {
+        *self.state.lock() =
+            State::ReadOnly(Trouble { why: why.into(), since_ns: self.now_ns().unwrap_or(0) });
+    }
+
     /// Notes that a write found the disk under the device full.
     pub fn device_is_full(&self, why: &str) {
         self.turn(|now| *now == State::Writable, State::DeviceFull, why);

@@ -4,6 +4,7 @@
 
 mod image;
 mod inspect;
+mod repair;
 mod versions;
 
 use std::format;

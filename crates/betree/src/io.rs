@@ -198,6 +198,15 @@ impl Disk {
         self.poison.lock().get_or_insert_with(|| why.into());
     }
 
+    /// Accepts writes and syncs that were refused so far for this reason.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if they are refused for another one.
+    pub(crate) fn accept_writes(&self, refused_because: &str) -> Result<()> {
+        self.poison.lock().take_if(|why| why == refused_because);
+        self.refuse_if_poisoned()
+    }
+
     /// Treats a write that found the disk full as a failed one, where it cannot be repeated.
     pub(crate) fn poison_if_full(&self, error: Error) -> Error {
         match error {

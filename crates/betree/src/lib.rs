@@ -137,7 +137,7 @@ mod usage;
 mod views;
 
 pub use batch::Batch;
-pub use check::{Finding, FindingCode, KeyRange, Place};
+pub use check::{Finding, FindingCode, KeyRange, Place, Remedy, undo_repair};
 pub use env::{
     Backup, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Swept,
     Transaction, TransactionCursor, View,
@@ -147,7 +147,7 @@ pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};
-pub use settings::{Compression, DictId, Geometry, LogLoss, Options};
+pub use settings::{Compression, DictId, Geometry, LogLoss, OpenMode, Options};
 pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};
 pub use upsert::{Replace, Upsert};

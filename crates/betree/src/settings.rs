@@ -49,6 +49,18 @@ pub enum LogLoss {
     Accept,
 }
 
+/// What may be written to a volume while it is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Changes, and what recovery and background work need.
+    #[default]
+    ReadWrite,
+    /// Nothing, ever: the log is replayed in memory, which has to hold its changes, and changes are refused.
+    ReadOnly,
+    /// Nothing but one checkpoint: that of a repair prepared in memory ([`Env`](crate::Env)`::write_repair`).
+    Repair,
+}
+
 /// The parameters that are chosen each time a volume is opened.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -69,10 +81,12 @@ pub struct Options {
     pub discard: bool,
     /// What opening does if durable changes are lost from the log.
     pub log_loss: LogLoss,
+    /// What may be written.
+    pub mode: OpenMode,
 }
 
 impl Options {
-    /// The usual choice: LZ4, no zstd, no clock, no watcher.
+    /// The usual choice: LZ4, no zstd, no clock, no watcher, open for changes.
     pub fn new(cache_bytes: usize, upsert: Arc<dyn Upsert>) -> Options {
         Options {
             cache_bytes,
@@ -83,6 +97,7 @@ impl Options {
             watcher: None,
             discard: false,
             log_loss: LogLoss::Refuse,
+            mode: OpenMode::ReadWrite,
         }
     }
 }

@@ -30,11 +30,15 @@ pub enum Kind {
     Other,
     /// A part of a volume could not be copied out, and all else was.
     Missing,
+    /// A volume was damaged, and is repaired.
+    Mended,
+    /// A volume was damaged, and is repaired in part.
+    MendedInPart,
 }
 
 impl Kind {
     /// All kinds; a server's announcement names one by its index.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Damage,
         Kind::Permission,
         Kind::System,
@@ -42,6 +46,8 @@ impl Kind {
         Kind::Usage,
         Kind::Other,
         Kind::Missing,
+        Kind::Mended,
+        Kind::MendedInPart,
     ];
 }
 

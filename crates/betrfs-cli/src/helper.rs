@@ -27,13 +27,22 @@ pub struct ExitCodes {
 const MISSING: u8 = 4;
 
 impl ExitCodes {
+    /// The exit codes of fsck(8), which each check has. Not 1 for damage: that would mean repaired damage.
+    pub const CHECK: ExitCodes =
+        ExitCodes { damaged: 4, failed: 8, usage: 16, permission: 8, system: 8, interrupted: 32 };
+
+    /// The exit codes of a command line, of which the name of a helper's command is already a part.
+    pub fn of_line(line: &[OsString]) -> ExitCodes {
+        if line.get(1).is_some_and(|command| command == "check") {
+            return ExitCodes::CHECK;
+        }
+        ExitCodes::of_program(line.first().map(OsString::as_os_str).unwrap_or_default())
+    }
+
     /// The exit codes of the program under this name.
-    pub fn of_program(program: &OsStr) -> ExitCodes {
+    fn of_program(program: &OsStr) -> ExitCodes {
         match helper_of(program) {
-            // Not 1: that would mean repaired damage.
-            Some("fsck") => {
-                ExitCodes { damaged: 4, failed: 8, usage: 16, permission: 8, system: 8, interrupted: 32 }
-            }
+            Some("fsck") => ExitCodes::CHECK,
             Some("mount" | "umount") => {
                 ExitCodes { damaged: 32, failed: 32, usage: 1, permission: 1, system: 2, interrupted: 8 }
             }
@@ -51,6 +60,9 @@ impl ExitCodes {
             Kind::Usage => self.usage,
             Kind::Other => self.failed,
             Kind::Missing => MISSING,
+            // Bits of fsck(8).
+            Kind::Mended => 1,
+            Kind::MendedInPart => 1 | self.damaged,
         }
     }
 }
@@ -86,7 +98,7 @@ pub fn command_line(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStri
         Some("mkfs") => ("mkfs", rest),
         Some("mount") => ("mount", rest),
         Some("umount") => ("umount", rest),
-        Some("fsck") => ("check", without(rest, &["-a", "-p", "-y", "-n", "-f", "-r", "-C"])),
+        Some("fsck") => ("check", without(rest, &["-r", "-C"])),
         _ => return std::iter::once(program).chain(rest).collect(),
     };
     [program, command.into()].into_iter().chain(rest).collect()
@@ -120,7 +132,7 @@ mod tests {
         assert_eq!(mount[..4], ["mount.betrfs", "mount", "v", "/mnt"]);
         assert_eq!(line(&["/sbin/umount.fuseblk.betrfs", "/mnt"])[1], "umount");
         assert_eq!(line(&["mount.fuse.betrfs", "v", "/mnt"])[1], "mount");
-        assert_eq!(line(&["fsck.betrfs", "-a", "v"]), ["fsck.betrfs", "check", "v"]);
+        assert_eq!(line(&["fsck.betrfs", "-a", "v"]), ["fsck.betrfs", "check", "-a", "v"]);
         assert_eq!(line(&["betrfs", "check", "-n", "v"]), ["betrfs", "check", "-n", "v"]);
         assert_eq!(line(&[]), ["betrfs"]);
     }
@@ -135,7 +147,7 @@ mod tests {
         for program in ["mount.betrfs", "/sbin/mount.fuseblk.betrfs", "umount.fuse.betrfs"] {
             assert_eq!(codes(program), [32, 32, 1], "{program}");
             let of_kind = |kind| ExitCodes::of_program(program.as_ref()).of_kind(kind);
-            assert_eq!(Kind::ALL.map(of_kind), [32, 1, 2, 8, 1, 32, 4], "{program}");
+            assert_eq!(Kind::ALL.map(of_kind), [32, 1, 2, 8, 1, 32, 4, 1, 33], "{program}");
         }
         for program in ["betrfs", "mkfs.betrfs", "mount.ext4", "fsck.betrfs/betrfs", ""] {
             assert_eq!(codes(program), [1, 1, 2], "{program}");

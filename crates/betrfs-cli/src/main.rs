@@ -10,7 +10,6 @@ mod memory;
 mod path;
 mod size;
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -36,9 +35,9 @@ Exit codes:
   4  `betrfs rescue` could not copy everything
 
 Called as mkfs.betrfs, fsck.betrfs, mount.betrfs, umount.betrfs, or with `fuse.` or `fuseblk.` before `betrfs`, \
-it is `betrfs mkfs`, `check`, `mount` or `umount`. fsck.betrfs ends with the exit codes of fsck(8): 4 for a \
-damaged volume, 8 if it failed, 16 for a wrong command line; mount.betrfs and umount.betrfs with those of \
-mount(8): 1 for a wrong command line or a lack of rights, 2 if the system is out of a resource, 8 if it \
+it is `betrfs mkfs`, `check`, `mount` or `umount`. `check` ends with the exit codes of fsck(8): 4 for a \
+damaged volume, 8 if it failed, 16 for a wrong command line, 32 if it was interrupted; mount.betrfs and \
+umount.betrfs with those of mount(8): 1 for a wrong command line or a lack of rights, 2 if the system is out of a resource, 8 if it \
 was interrupted, 32 for any other failure.
 
 Environment:
@@ -77,7 +76,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let line = helper::command_line(std::env::args_os());
-    let codes = ExitCodes::of_program(line.first().map(OsString::as_os_str).unwrap_or_default());
+    let codes = ExitCodes::of_line(&line);
     let arguments = match Arguments::try_parse_from(line) {
         Ok(arguments) => arguments,
         // A request for help is an error here too.
@@ -89,6 +88,7 @@ fn main() -> ExitCode {
     let place =
         if let Command::Mount(command) = &arguments.command { command.log_place() } else { Place::Command };
     log::start(arguments.verbose, place);
+    let codes = if let Command::Check(_) = &arguments.command { ExitCodes::CHECK } else { codes };
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
         Command::Mount(command) => mount::run(command, arguments.verbose),

@@ -35,7 +35,7 @@ pub use control::{
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
-pub use mount::{Mount, MountError, MountOptions, open_device};
+pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;
 pub use server::{Answer, Caller, Server, Tasks};

@@ -60,8 +60,10 @@ impl LoopDevice {
     pub fn attach(file: BorrowedFd<'_>, block_bytes: u32) -> io::Result<LoopDevice> {
         let read_write = OFlags::RDWR | OFlags::CLOEXEC;
         // A lock belongs to an open file description: with its own one, the device does not hold the lock.
+        // A device on a file that is open for reading is read-only.
         let own_way = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let backing = rustix::fs::open(own_way, read_write, Mode::empty())?;
+        let access = rustix::fs::fcntl_getfl(file)? & OFlags::RWMODE;
+        let backing = rustix::fs::open(own_way, access | OFlags::CLOEXEC, Mode::empty())?;
         let control = rustix::fs::open(CONTROL, read_write, Mode::empty())?;
         let mut config = Config {
             fd: backing.as_raw_fd().cast_unsigned(),

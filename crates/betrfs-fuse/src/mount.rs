@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions};
-use betrfs::{AccessTimes, OpenOptions, Report, Volume};
+use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Volume};
 
 use crate::closing::Closing;
 use crate::control::{BackupPart, Control, Served};
@@ -37,9 +37,21 @@ const SPARE_FILES: usize = 8;
 /// # Errors
 /// As [`FileDevice::open`].
 pub fn open_device(path: &Path) -> Result<FileDevice, OpenError> {
+    FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
+}
+
+/// As [`open_device`], for reading: it may be read-only, and others may read it too.
+///
+/// # Errors
+/// As [`FileDevice::open_for_reading`].
+pub fn open_device_for_reading(path: &Path) -> Result<FileDevice, OpenError> {
+    FileDevice::open_for_reading_waiting(path, CLOSING_TIME_MAX, || !is_mounted(path))
+}
+
+/// Whether a volume's file or block device is mounted.
+fn is_mounted(path: &Path) -> bool {
     let itself = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_mounted = || MountEntry::all().unwrap_or_default().iter().any(|mount| mount.is_of(&itself));
-    FileDevice::open_waiting(path, CLOSING_TIME_MAX, || !is_mounted())
+    MountEntry::all().unwrap_or_default().iter().any(|mount| mount.is_of(&itself))
 }
 
 /// The volume, the mount point and how to mount.
@@ -103,7 +115,8 @@ impl Mount {
     /// [`MountError`], with what to do about it; nothing is mounted then.
     pub fn new(options: MountOptions) -> Result<Mount, MountError> {
         mount_point::examine(&options.mount_point)?;
-        let device = Arc::new(open_device(&options.volume)?);
+        let open = if is_read_only(options.flags) { open_device_for_reading } else { open_device };
+        let device = Arc::new(open(&options.volume)?);
         Mount::of(device, options)
     }
 
@@ -122,6 +135,7 @@ impl Mount {
             watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
             names_are_looked_up_again: true,
             log_loss: options.log_loss,
+            mode: if is_read_only(options.flags) { OpenMode::ReadOnly } else { OpenMode::ReadWrite },
             ..OpenOptions::new(Arc::clone(&platform))
         };
         let began = Instant::now();
@@ -148,7 +162,7 @@ impl Mount {
             volume: options.volume.clone(),
             mount_point: options.mount_point.clone(),
         };
-        let read_only = options.flags.contains(MountFlags::RDONLY);
+        let read_only = is_read_only(options.flags);
         let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
         let tasks = Arc::new(ProcTasks);
         let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing), tasks));
@@ -220,9 +234,14 @@ fn ensure_spare_files() -> io::Result<()> {
     std::iter::repeat_with(open).take(SPARE_FILES).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
+/// Whether nothing is to be written to the volume.
+fn is_read_only(flags: MountFlags) -> bool {
+    flags.contains(MountFlags::RDONLY)
+}
+
 /// The policy for times of access, by the mount's flags: the kernel leaves it to the server.
 fn access_times(flags: MountFlags) -> AccessTimes {
-    if flags.contains(MountFlags::RDONLY) {
+    if is_read_only(flags) {
         AccessTimes::Never
     } else if flags.contains(MountFlags::STRICTATIME) {
         // It overrides `noatime`, as in mount(2).

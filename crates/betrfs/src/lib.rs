@@ -54,11 +54,11 @@ pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
 pub use types::{
     Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions, Held,
-    InodeFlags, InodeId, NewNode, Objects, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SeekWhat, SetAttr,
-    SnapshotsBelow, StatFs, TimeSet, Writing, XattrMode,
+    InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SeekWhat,
+    SetAttr, SnapshotsBelow, StatFs, TimeSet, Writing, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
 
 pub use op::{Counters, OpCount, OpKind};
-pub use volume::{Problem, Report, Volume};
+pub use volume::{Mended, Mending, Problem, Repair, Report, Volume, problem_codes};

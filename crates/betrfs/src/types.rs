@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub use betree::OpenMode;
 use betree_platform::Platform;
 
 /// The name of the entry with a directory's snapshots. It is never listed, and no other entry can have it.
@@ -377,6 +378,8 @@ pub struct OpenOptions {
     pub names_are_looked_up_again: bool,
     /// What opening does if the log has lost durable changes.
     pub log_loss: betree::LogLoss,
+    /// What may be written.
+    pub mode: OpenMode,
 }
 
 impl OpenOptions {
@@ -394,6 +397,7 @@ impl OpenOptions {
             listings_count: true,
             names_are_looked_up_again: false,
             log_loss: betree::LogLoss::Refuse,
+            mode: OpenMode::ReadWrite,
         }
     }
 }

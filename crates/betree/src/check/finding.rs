@@ -8,9 +8,20 @@ use crate::key::Cut;
 use crate::node_id::NodeId;
 use crate::settings::DictId;
 
-/// Declares [`FindingCode`] with the names of its values.
+/// What a repair does about a problem, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// It is mended, and takes nothing away.
+    Mended(&'static str),
+    /// It is mended by taking something away.
+    Dropped(&'static str),
+    /// Nothing, for this reason.
+    Left(&'static str),
+}
+
+/// Declares [`FindingCode`] with the names of its values and what a repair does about them.
 macro_rules! codes {
-    ($($(#[$doc:meta])* $code:ident = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $code:ident = $name:literal, $remedy:ident($what:literal);)*) => {
         /// The kind of a finding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
@@ -28,53 +39,60 @@ macro_rules! codes {
                     $(FindingCode::$code => $name,)*
                 }
             }
+
+            /// What a repair does about it.
+            pub fn remedy(self) -> Remedy {
+                match self {
+                    $(FindingCode::$code => Remedy::$remedy($what),)*
+                }
+            }
         }
     };
 }
 
 codes! {
     /// A copy of the superblock cannot be used.
-    BadSuperblock = "bad-superblock",
+    BadSuperblock = "bad-superblock", Mended("all copies are written anew");
     /// The newest checkpoint cannot be read, and an older one was checked.
-    OldCheckpoint = "old-checkpoint",
+    OldCheckpoint = "old-checkpoint", Left("what was lost may be newer than all that is left");
     /// The node table, or an entry of it, cannot be believed.
-    BadNodeTable = "bad-node-table",
+    BadNodeTable = "bad-node-table", Left("the nodes in that part of it are not known");
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
-    NodesByHeader = "nodes-by-header",
+    NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
     /// The log cannot be replayed to its end.
-    BadLog = "bad-log",
+    BadLog = "bad-log", Left("what comes behind is lost: copy what can be read to a new volume");
     /// The log was not replayed, so its changes were not checked.
-    LogNotChecked = "log-not-checked",
+    LogNotChecked = "log-not-checked", Left("it is no damage");
     /// The header of a node cannot be read.
-    BadNode = "bad-node",
+    BadNode = "bad-node", Left("nothing tells what was in it");
     /// A node does not match its entry in the node table.
-    NodeMismatch = "node-mismatch",
+    NodeMismatch = "node-mismatch", Left("nothing tells which of both is right");
     /// A basement or partition cannot be read.
-    BadPiece = "bad-piece",
+    BadPiece = "bad-piece", Left("nothing tells what was in it");
     /// A basement holds pairs that do not belong there.
-    BasementContents = "basement-contents",
+    BasementContents = "basement-contents", Left("nothing tells which pairs are right");
     /// A partition holds messages that do not belong there.
-    PartitionContents = "partition-contents",
+    PartitionContents = "partition-contents", Left("nothing tells which messages are right");
     /// An edge leads to a node that the node table does not hold.
-    DanglingEdge = "dangling-edge",
+    DanglingEdge = "dangling-edge", Left("nothing tells what was in the node");
     /// An edge shows more than its node has.
-    EdgeTooWide = "edge-too-wide",
+    EdgeTooWide = "edge-too-wide", Left("nothing tells what was in the rest of its window");
     /// An edge or a GOTO does not lead downwards.
-    EdgeNotDown = "edge-not-down",
+    EdgeNotDown = "edge-not-down", Left("nothing tells where it should lead");
     /// The translation of an edge does not fit its window.
-    BadTranslation = "bad-translation",
+    BadTranslation = "bad-translation", Left("nothing tells which keys are meant");
     /// A key is longer than the bound above it allows.
-    KeyOverBound = "key-over-bound",
+    KeyOverBound = "key-over-bound", Left("readers are not hindered; the next rewrite of the nodes above sets the bound");
     /// A node has more or fewer references than the node table says.
-    WrongReferences = "wrong-references",
+    WrongReferences = "wrong-references", Mended("the node table gets the number that was counted; a node that nothing leads to goes");
     /// References could not be counted, because nodes could not be read.
-    ReferencesNotChecked = "references-not-checked",
+    ReferencesNotChecked = "references-not-checked", Left("it is no damage");
     /// A node without references cannot be freed.
-    NotFreed = "not-freed",
+    NotFreed = "not-freed", Left("what it leads to is not known");
     /// Blocks are taken that nothing uses, or used twice.
-    WrongSpace = "wrong-space",
+    WrongSpace = "wrong-space", Left("it is not on the device: open the volume anew");
     /// The use of blocks could not be checked.
-    SpaceNotChecked = "space-not-checked",
+    SpaceNotChecked = "space-not-checked", Left("it is no damage");
 }
 
 impl fmt::Display for FindingCode {

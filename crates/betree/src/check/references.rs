@@ -20,6 +20,16 @@ const SLOTS_AT_ONCE: u32 = 1024;
 /// How many nodes without references are listed, at most.
 const UNFREED_MAX: usize = 1000;
 
+/// The references to nodes as they were counted.
+pub(super) struct Counted {
+    /// Nodes with their number of references as counted, and by the node table.
+    pub wrong: Vec<(NodeId, u32, u32)>,
+    /// The number of nodes of which unreadable ones may have more.
+    unchecked: u64,
+    /// Nodes that have none, and that are not known to be dead.
+    unfreed: Vec<NodeId>,
+}
+
 impl Walk<'_, '_> {
     /// The number of references to a node as of the walk's moment, by the node table, and whether it has
     /// changed since.
@@ -50,6 +60,8 @@ impl Walk<'_, '_> {
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
         let total = self.found.len() as u64;
+        // What a tree shows was walked through already, whatever the node table says.
+        dead.retain(|(_, id)| self.found.get(id).is_none_or(|found| found.references == 0));
         for (_, id) in &dead {
             self.found.entry(*id).or_default();
         }
@@ -85,12 +97,11 @@ impl Walk<'_, '_> {
         Ok(read.filter(|node| leads_down(&self.engine.table.lock(), node, &place).is_ok()))
     }
 
-    /// Compares each node's references with the edges and GOTOs to it. Returns nodes that have none, and that
-    /// are not known to be dead.
+    /// Compares each node's references with the edges and GOTOs to it.
     ///
     /// # Errors
     /// [`Error::ViewEnded`].
-    pub fn references(&mut self) -> Result<Vec<NodeId>> {
+    pub fn count_references(&mut self) -> Result<Counted> {
         let mut unfreed = Vec::new();
         let mut unchecked = 0;
         let mut wrong = Vec::new();
@@ -133,6 +144,16 @@ impl Walk<'_, '_> {
             self.moment(dict).refuse_if_ended()?;
         }
         wrong.sort_unstable();
+        Ok(Counted { wrong, unchecked, unfreed })
+    }
+
+    /// Reports nodes with another number of references than the node table says. Returns nodes that have
+    /// none, and that are not known to be dead.
+    ///
+    /// # Errors
+    /// [`Error::ViewEnded`].
+    pub fn references(&mut self) -> Result<Vec<NodeId>> {
+        let Counted { wrong, unchecked, unfreed } = self.count_references()?;
         for (id, counted, references) in wrong {
             let what = format!("node {id} has {counted} references; the node table says {references}");
             let found = Finding::problem(Code::WrongReferences, self.place(id), what);

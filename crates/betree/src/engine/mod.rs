@@ -24,7 +24,7 @@ use crate::key::Cut;
 use crate::message::{Bytes, Msn};
 use crate::node_id::NodeId;
 use crate::planted::{self, Bug};
-use crate::settings::{DictId, Geometry};
+use crate::settings::{DictId, Geometry, OpenMode};
 use crate::store::Store;
 use crate::table::Table;
 use crate::transaction::{Overlay, Recent};
@@ -42,6 +42,10 @@ pub(crate) struct Opened {
     pub is_damaged: bool,
     /// Nothing is ever written to the device.
     pub for_reading: bool,
+    /// What the caller wants to be written.
+    pub mode: OpenMode,
+    /// It has features of later versions, so that a check could not judge it.
+    pub has_unknown_features: bool,
     /// Freed blocks are discarded.
     pub discards: bool,
     /// The number of batches replayed from the log.

@@ -25,7 +25,7 @@ use crate::io::Disk;
 use crate::log::{Log, LogArea, replay};
 use crate::node_id::NodeId;
 use crate::planted;
-use crate::settings::{LogLoss, Options};
+use crate::settings::{LogLoss, OpenMode, Options};
 use crate::space::Space;
 use crate::store::{Readahead, Reading, Store, Writeback};
 use crate::table::Table;
@@ -37,6 +37,8 @@ const PENDING_SHARE: u64 = 16;
 const PENDING_BYTES_MIN: u64 = 16 << 10;
 /// One part in this many of the cache's budget is left to the memtables.
 const MEMTABLES_SHARE: usize = 8;
+/// Why a volume opened for reading, or for a repair, takes no changes.
+pub(crate) const FOR_READING: &str = "it was opened for reading";
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 pub(crate) fn log_area(superblock: &Superblock) -> LogArea {
@@ -52,8 +54,9 @@ impl Env {
     /// Opens a volume at its last durable state: the last checkpoint, then the log's records up to the first
     /// one that was not written whole.
     ///
-    /// A volume with features that allow only readers is opened for reading: the log is replayed in memory,
-    /// nothing is written then or later, and [`state`](Env::state) says why changes are refused.
+    /// With [`OpenMode::ReadOnly`], and for a volume with features that allow only readers, it is opened for
+    /// reading: the log is replayed in memory, nothing is written then or later, and [`state`](Env::state)
+    /// says why changes are refused.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -77,14 +80,17 @@ impl Env {
         let disk = Arc::new(Disk::watched(device, options.watcher.clone()));
         let loaded = slots::load(&disk)?;
         let unknown = loaded.superblock.features.unknown_ro_compat();
-        let for_reading = unknown != 0;
-        if for_reading {
+        let for_reading = unknown != 0 || options.mode != OpenMode::ReadWrite;
+        if unknown != 0 {
             let why = alloc::format!(
                 "it has features that this version does not know, {} (bits {unknown:#x}), and may only be read",
                 bit_numbers(unknown)
             );
             disk.refuse_from_now_on(&why);
             disk.health.fail(&why);
+        } else if for_reading {
+            disk.refuse_from_now_on(FOR_READING);
+            disk.health.begin_for_reading(FOR_READING);
         } else {
             loaded.repair_slots(&disk)?;
         }
@@ -99,7 +105,7 @@ impl Env {
                 discard_free(&disk, &space);
             }
         }
-        let (cache_bytes, accepts_loss) = (options.cache_bytes as u64, options.log_loss);
+        let (cache_bytes, accepts_loss, mode) = (options.cache_bytes as u64, options.log_loss, options.mode);
         let engine = engine_over(disk.clone(), space, table, &superblock, options);
         if let Some(root) =
             engine.dicts.iter().map(|dict| dict.state.read().root).find(|id| !engine.table.lock().holds(*id))
@@ -198,6 +204,8 @@ impl Env {
             bad_copies: loaded.bad_slots,
             is_damaged: false,
             for_reading,
+            mode,
+            has_unknown_features: unknown != 0,
             discards,
             replayed_batches,
             log_loss,

@@ -1,23 +1,26 @@
 //! Volumes of other versions, earlier and later: each unknown bit, tag and kind has the effect that
 //! docs/format.md defines.
 
+use core::ops::ControlFlow;
 use std::string::{String, ToString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec;
 use std::vec::Vec;
 
 use super::image::Image;
 use super::{Append, DICTS, GEOMETRY, fill, open, options, sound};
 use crate::batch::Batch;
+use crate::check::Finding;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::node::{Header, Section};
 use crate::format::superblock::{Identity, Superblock, VERSION};
 use crate::format::tail::TaggedTail;
-use crate::health::State;
+use crate::health::{State, Watcher};
 use crate::io::mem::MemDevice;
 use crate::key::Cut;
-use crate::settings::{DictId, Options};
+use crate::settings::{DictId, OpenMode, Options};
 use crate::upsert::{Replace, Upsert};
 
 /// The offset of the feature words in a superblock: compat, ro_compat, incompat.
@@ -96,6 +99,50 @@ fn an_unknown_read_only_feature_opens_for_reading_and_nothing_is_written() {
         drop(env);
         assert!(device.bytes() == image.bytes, "something was written");
     }
+}
+
+/// Hears of troubles.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Watcher for Counting {
+    fn now_ns(&self) -> i64 {
+        1
+    }
+
+    fn state_changed(&self, _: &State) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn work_failed(&self, _: &Error) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_volume_opened_for_reading_is_checked_with_its_log_and_nothing_is_written() {
+    let sound = sound();
+    let expected = pairs(&open(sound.device()).unwrap());
+    let (device, watcher) = (sound.device(), Arc::new(Counting::default()));
+    let mut options = options();
+    options.mode = OpenMode::ReadOnly;
+    options.watcher = Some(watcher.clone());
+    let env = Env::open(device.clone(), options).unwrap();
+    assert!(env.replayed_batches() > 0, "the log is replayed in memory");
+    assert_eq!(pairs(&env), expected);
+    let mut findings = Vec::new();
+    env.check(&mut |found| findings.push(found), &mut |_, _| ()).unwrap();
+    assert_eq!(findings, [], "space is checked too");
+    let mut tell = |found: Finding| assert!(!found.is_problem, "{found}");
+    assert_eq!(env.check_in_use(&mut tell, &mut |_, _| ControlFlow::Continue(())), Ok(()));
+    let Err(Error::ReadOnly { why }) = put(&env) else { panic!("a change was taken") };
+    assert!(why.contains("opened for reading"), "{why}");
+    assert!(matches!(env.state(), State::ReadOnly(trouble) if trouble.why == why));
+    assert_eq!(env.run_due_work(), Ok(false));
+    assert_eq!((env.reclaim(), env.sync(), env.close()), (Ok(()), Ok(()), Ok(())));
+    drop(env);
+    assert!(device.bytes() == sound.bytes, "something was written");
+    assert_eq!(watcher.0.load(Relaxed), 0, "it is no trouble");
 }
 
 #[test]

@@ -1,46 +1,71 @@
 //! `betrfs check`: reads and verifies a whole volume.
 
-use std::path::{Path, PathBuf};
+mod progress;
+mod repair;
+
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use betree_std::StdPlatform;
 use betrfs::{OpenOptions, Volume};
 use betrfs_fuse::{CheckError, CheckProblem, CheckReport, Line, MountEntry, is_damage};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
 
 use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::helper::ExitCodes;
+use progress::Progress;
+use repair::{Told, Wanted};
 
 /// Check a volume: read all of it and verify it
 #[derive(clap::Args)]
 #[command(after_help = "\
-Of a volume that is not mounted, changes in the log are replayed first, as by a mount; one that cannot be opened \
-is checked as far as it can be read, and not changed. A mounted volume is named by its directory: its server \
-checks it as of one moment, at low priority, while others go on; Ctrl-C ends that. Only root and the user who \
-mounted it may. \
+Without a repair nothing is written: the log of a volume that was not closed is replayed in memory, and one that \
+cannot be opened is checked as far as it can be read. So its file may be read-only. A mounted volume is named by its \
+directory: its server checks it as of one moment, at low priority, while others go on; Ctrl-C ends that. Only root \
+and the user who mounted it may. \
 Every problem is one line on standard output, with its place, the files it makes unreadable in part, and its \
-kind in brackets; the exit code is then 1. Lines that begin with `not checked` name parts that could not be judged.
+kind in brackets. Lines that begin with `not checked` name parts that could not be judged. \
+A repair changes only what the rest of the volume settles. All changes are made in memory and checked; then they are \
+written as one checkpoint, so that a crash leaves the volume as it was or repaired. \
+Exit codes are those of fsck(8): 0 no problem, 1 all problems were mended, 4 problems are left (5: some were mended), \
+8 the check failed, 16 the command line is wrong, 32 interrupted.
 
 Examples:
   betrfs check data.betrfs    a volume that is not mounted
-  betrfs check /mnt           a mounted one, while it is used")]
+  betrfs check /mnt           a mounted one, while it is used
+  betrfs check -p data.betrfs mend what takes nothing away, if it was not closed
+  betrfs check --repair data.betrfs
+                              show all that can be mended, and ask")]
 pub struct Arguments {
     /// The volume's file or block device, or the directory on which it is mounted
     volume: PathBuf,
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Tell of the progress on standard error even if that is no terminal, in lines
+    #[arg(long)]
+    progress: bool,
 }
+
+/// The version of [`Document`]. It grows when a field goes or changes its meaning; fields may be added.
+const SCHEMA_VERSION: u32 = 1;
 
 /// The result for programs, printed in any case.
 #[derive(Serialize)]
 struct Document<'a> {
+    schema_version: u32,
     volume: &'a str,
     clean: bool,
     #[serde(flatten)]
-    report: &'a CheckReport,
+    report: CheckReport,
+    /// What a repair changed, or would have changed; of a check without one, null.
+    repair: Option<Told<'a>>,
     /// Why the volume or its device could not be opened, or closed at the end; or why a mount gave no report.
     error: Option<String>,
 }
@@ -56,10 +81,19 @@ struct Checked {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
     let shown = arguments.volume.display().to_string();
+    // A check writes nothing, and a repair one checkpoint: the process may end anywhere.
+    let code = i32::from(ExitCodes::CHECK.interrupted);
+    signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::new(AtomicBool::new(true)))?;
     // Asks no server; the path of a volume's file is no root of a mount.
     let mount = MountEntry::at(&arguments.volume).ok().flatten().filter(MountEntry::is_betrfs);
+    if arguments.wanted.writes() {
+        return match mount {
+            Some(_) => Err(Failure::new(format!("{shown} is mounted: unmount it to repair the volume"))),
+            None => repair::run(arguments, &shown),
+        };
+    }
     let checked = match &mount {
-        Some(mount) => check_mount(mount, &arguments.volume),
+        Some(mount) => check_mount(mount, arguments),
         None => examine(arguments, &shown),
     };
     let (checked, failure) = match checked {
@@ -70,30 +104,24 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Err(failure) => (Checked::default(), Some(failure)),
     };
     match arguments.format {
-        Format::Json => print_json(&document(&shown, &checked, failure.as_ref()))?,
-        Format::Text => print_lines(&shown, &checked.report, failure.is_none())?,
+        Format::Json => print_json(&document(&shown, checked, failure.as_ref()))?,
+        Format::Text => {
+            if failure.is_none() {
+                print(format_args!("{shown}: no problem found"))?;
+            }
+            print_problems(&shown, &checked.report)?;
+        }
     }
     failure.map_or(Ok(()), Err)
 }
 
-/// A bar on standard error, drawn only if that is a terminal.
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("checking [{wide_bar}] {pos}/{len} {eta}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
 /// Has the server of a mount check its volume.
-fn check_mount(mount: &MountEntry, dir: &Path) -> Result<Checked, Failure> {
-    let bar = bar();
+fn check_mount(mount: &MountEntry, arguments: &Arguments) -> Result<Checked, Failure> {
+    let dir = &arguments.volume;
+    let mut progress = Progress::new(arguments.progress);
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
-    let checked = line.check(mount, &mut |done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
+    let checked = line.check(mount, &mut |done, all| progress.tell(done, all));
+    drop(progress);
     match checked {
         Ok(report) => Ok(Checked { report, refused: None }),
         Err(CheckError::Unheard(why)) => Err(stats::unheard(dir, &why)),
@@ -102,14 +130,11 @@ fn check_mount(mount: &MountEntry, dir: &Path) -> Result<Checked, Failure> {
 }
 
 fn examine(arguments: &Arguments, shown: &str) -> Result<Checked, Failure> {
-    let device = betrfs_fuse::open_device(&arguments.volume)?;
-    let bar = bar();
+    let device = betrfs_fuse::open_device_for_reading(&arguments.volume)?;
+    let mut progress = Progress::new(arguments.progress);
     let options = OpenOptions::new(Arc::new(StdPlatform::new()));
-    let examined = Volume::examine(Arc::new(device), options, &mut |done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
+    let examined = Volume::examine(Arc::new(device), options, &mut |done, all| progress.tell(done, all));
+    drop(progress);
     let report = examined.map_err(|error| failed(shown, &error))?;
     Ok(Checked { refused: report.refused.clone(), report: report.into() })
 }
@@ -127,7 +152,8 @@ fn verdict(shown: &str, Checked { report, refused }: &Checked) -> Option<Failure
         None if found == 0 => None,
         Some(error) if found == 0 => Some(failed(shown, error)),
         None => Some(Failure::damage(format!(
-            "{shown} is damaged ({found} found): copy what can be read from a mount of it to a new volume"
+            "{shown} is damaged ({found} found): `betrfs check --repair` mends what can be mended; copy the rest from a \
+             mount of it to a new volume"
         ))),
         Some(error) => Some(Failure::damage(format!(
             "{shown} is damaged ({found} found) and cannot be mounted: {error}"
@@ -135,18 +161,22 @@ fn verdict(shown: &str, Checked { report, refused }: &Checked) -> Option<Failure
     }
 }
 
-fn document<'a>(shown: &'a str, checked: &'a Checked, failure: Option<&Failure>) -> Document<'a> {
+fn document<'a>(shown: &'a str, checked: Checked, failure: Option<&Failure>) -> Document<'a> {
     let Checked { report, refused } = checked;
     let is_told = report.problems.is_empty();
     let refused = refused.as_ref().map(ToString::to_string);
     let error = refused.or_else(|| failure.filter(|_| is_told).map(ToString::to_string));
-    Document { volume: shown, clean: failure.is_none(), report, error }
+    Document {
+        schema_version: SCHEMA_VERSION,
+        volume: shown,
+        clean: failure.is_none(),
+        report,
+        repair: None,
+        error,
+    }
 }
 
-fn print_lines(shown: &str, report: &CheckReport, is_clean: bool) -> Outcome {
-    if is_clean {
-        print(format_args!("{shown}: no problem found"))?;
-    }
+fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
     for CheckProblem { what, code, .. } in &report.problems {
         print(format_args!("{shown}: {what} [{code}]"))?;
     }

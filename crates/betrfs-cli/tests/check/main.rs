@@ -3,6 +3,8 @@
 // Also in helpers outside of `#[test]` functions.
 #![allow(clippy::unwrap_used)]
 
+mod read_only;
+mod repair;
 mod versions;
 
 use std::fs::{self, OpenOptions};
@@ -118,8 +120,8 @@ fn several_smashed_places_are_each_listed_with_their_files() {
     sample.smash(sample.find_one_of((1000..1020).map(many_name)).unwrap(), 8);
     let whole = fs::read(&sample.path).unwrap();
     let (report, output) = sample.check();
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(report["clean"], false);
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!((&report["clean"], &report["schema_version"]), (&false.into(), &1.into()));
     let problems = sentences(&report);
     assert_eq!(problems.len(), 5, "{report:#}");
     let told = |words: &[&str]| {
@@ -173,7 +175,7 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
         sample.smash((block * BLOCK_BYTES) as u64, 256);
         let smashed = fs::read(&sample.path).unwrap();
         let (report, output) = sample.check();
-        assert_eq!(output.status.code(), Some(1), "block {block}");
+        assert_eq!(output.status.code(), Some(4), "block {block}");
         assert_eq!(report["clean"], false, "block {block}");
         let problems = sentences(&report);
         assert!(!problems.is_empty(), "block {block}: {report:#}");
@@ -195,9 +197,9 @@ fn a_volume_that_cannot_be_opened_is_checked_and_not_changed() {
 fn a_document_is_printed_whatever_happens() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("volume");
-    let check = || {
+    let check = |code| {
         let output = betrfs(&["check", "--format", "json"], &path);
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(output.status.code(), Some(code));
         assert!(!output.stderr.is_empty());
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["clean"], false, "{report:#}");
@@ -205,21 +207,21 @@ fn a_document_is_printed_whatever_happens() {
         report
     };
     let error = |report: &Value| report["error"].as_str().unwrap().to_owned();
-    assert!(error(&check()).contains("No such file"));
+    assert!(error(&check(8)).contains("No such file"));
     for contents in [vec![], b"abc".to_vec(), vec![7; 1 << 20]] {
         fs::write(&path, contents).unwrap();
-        assert!(error(&check()).contains("not a BetrFS volume"));
+        assert!(error(&check(8)).contains("not a BetrFS volume"));
     }
     let sample = Sample::new();
     fs::write(&path, &fs::read(&sample.path).unwrap()[..1 << 20]).unwrap();
-    assert!(error(&check()).contains("truncated"));
+    assert!(error(&check(8)).contains("truncated"));
     // All superblocks.
     fs::copy(&sample.path, &path).unwrap();
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     for copy in 0..4 {
         file.write_all_at(&[0x5a; 100], copy * 4096 + 64).unwrap();
     }
-    let report = check();
+    let report = check(4);
     assert_eq!(sentences(&report).len(), 4, "{report:#}");
     assert!(error(&report).contains("superblock"), "{report:#}");
 }

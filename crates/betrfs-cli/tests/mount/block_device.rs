@@ -10,12 +10,21 @@ use rustix::mount::MountFlags;
 use crate::mounted::{Mounted, betrfs, ok, refused, told};
 
 /// A loop device, freed when it is dropped.
-struct LoopDevice(PathBuf);
+pub struct LoopDevice(pub PathBuf);
 
 impl LoopDevice {
     fn on(image: &Path) -> LoopDevice {
+        LoopDevice::attach(&["--direct-io=on"], image)
+    }
+
+    /// One that cannot be written.
+    pub fn read_only_on(image: &Path) -> LoopDevice {
+        LoopDevice::attach(&["--read-only"], image)
+    }
+
+    fn attach(options: &[&str], image: &Path) -> LoopDevice {
         let mut attach = Command::new("losetup");
-        let output = attach.args(["--find", "--show", "--direct-io=on"]).arg(image).output().unwrap();
+        let output = attach.args(["--find", "--show"]).args(options).arg(image).output().unwrap();
         assert!(output.status.success(), "losetup (only root may use it): {}", told(&output));
         LoopDevice(String::from_utf8(output.stdout).unwrap().trim().into())
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree_sim::Rng;
 
-use crate::mounted::{Mounted, betrfs, ok, refused, run};
+use crate::mounted::{Mounted, betrfs, is_damaged, ok, run};
 
 /// Bytes that do not compress.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
@@ -97,13 +97,13 @@ fn damage_below_a_mount_is_found_with_its_file_and_exit_code() {
     volume.sync_all().unwrap();
 
     let output = check(&mounted.dir);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
     let found = document(&output);
     assert_eq!((&found["clean"], &found["files"]), (&false.into(), &serde_json::json!(["/dir/bad"])));
     let problem = &found["problems"][0];
     assert_eq!((&problem["code"], &problem["place"]), (&"bad-piece".into(), &"node".into()), "{found}");
     assert!(problem["what"].as_str().unwrap().contains("/dir/bad"), "{found}");
-    refused(&run(["check".as_ref(), mounted.dir.as_os_str()]), &["is damaged (1 found)"]);
+    is_damaged(&run(["check".as_ref(), mounted.dir.as_os_str()]), &["is damaged (1 found)"]);
     // The mount goes on.
     fs::write(mounted.path("dir/new"), b"new").unwrap();
     mounted.umount();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::mounted::{Mounted, alone, betrfs, ok, refused, run, told};
+use crate::mounted::{Mounted, alone, betrfs, check_failed, is_damaged, ok, refused, run, told};
 
 #[test]
 fn every_help_teaches_by_example_and_names_the_exit_codes() {
@@ -108,7 +108,7 @@ fn output_may_go_unread_but_not_be_lost() {
     drop(reader);
     ok(&check(writer.into()));
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    refused(&check(full.into()), &["standard output", "No space left"]);
+    check_failed(&check(full.into()), &["standard output", "No space left"]);
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn mount_and_check_refuse_files_that_are_no_volumes() {
         fs::write(&mounted.volume, contents).unwrap();
         let shown = mounted.volume.display().to_string();
         refused(&mounted.try_mount(&[]), &[&shown, "not a BetrFS volume"]);
-        refused(
+        check_failed(
             &betrfs().arg("check").arg(&mounted.volume).output().unwrap(),
             &[&shown, "not a BetrFS volume"],
         );
     }
     fs::remove_file(&mounted.volume).unwrap();
     refused(&mounted.try_mount(&[]), &["No such file", "is the path right?"]);
-    refused(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &["No such file"]);
+    check_failed(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &["No such file"]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_truncated_volume_is_refused_and_said_to_be_one() {
     let output = mounted.try_mount(&[]);
     refused(&output, &[&shown]);
     let output = betrfs().arg("check").arg(&mounted.volume).output().unwrap();
-    refused(&output, &[&shown]);
+    check_failed(&output, &[&shown]);
     assert!(told(&output).contains("bytes"), "{}", told(&output));
 }
 
@@ -177,7 +177,7 @@ fn a_volume_whose_head_is_overwritten_is_reported_with_the_place() {
         file.write_all_at(&[0x5a; 2048], slot * 4096 + 64).unwrap();
     }
     refused(&mounted.try_mount(&[]), &[mounted.volume.to_str().unwrap()]);
-    refused(
+    is_damaged(
         &betrfs().arg("check").arg(&mounted.volume).output().unwrap(),
         &[mounted.volume.to_str().unwrap()],
     );
@@ -273,7 +273,9 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
     mounted.mount();
     let fsck = mounted.volume.with_file_name("fsck.betrfs");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_betrfs"), &fsck).unwrap();
-    let code = |argument: &OsStr| Command::new(&fsck).arg("-a").arg(argument).output().unwrap().status.code();
+    let code = |argument: &OsStr| {
+        Command::new(&fsck).args(["-a", "-f"]).arg(argument).output().unwrap().status.code()
+    };
     let volume = mounted.volume.as_os_str();
     let mut noise = betree_sim::Rng::new(3);
     let noise: Vec<u8> = (0..100_000).flat_map(|_| noise.next_u64().to_le_bytes()).collect();
@@ -294,7 +296,7 @@ fn fsck_tells_damage_from_failure_by_its_exit_code() {
         file.write_all_at(&[!block[100]], at as u64 * 4096 + 100).unwrap();
     }
     assert_eq!(code(volume), Some(4), "all of it is damaged");
-    assert_eq!(betrfs().arg("check").arg(volume).output().unwrap().status.code(), Some(1));
+    assert_eq!(betrfs().arg("check").arg(volume).output().unwrap().status.code(), Some(4));
 }
 
 /// In a mount namespace of its own, with a `/dev` that has nothing but `null`.

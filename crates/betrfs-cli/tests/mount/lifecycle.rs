@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::mounted::{Mounted, alone, betrfs, ok, refused, told, wait_for_end};
+use crate::mounted::{Mounted, alone, betrfs, check_failed, ok, refused, told, wait_for_end};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
@@ -64,7 +64,7 @@ fn a_volume_in_use_is_refused() {
         &betrfs().arg("mount").arg(&mounted.volume).arg(other.path()).output().unwrap(),
         &[&shown, "in use"],
     );
-    refused(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &[&shown, "in use"]);
+    check_failed(&betrfs().arg("check").arg(&mounted.volume).output().unwrap(), &[&shown, "in use"]);
     for subcommand in ["super", "log", "nodes", "map"] {
         let debug = betrfs().args(["debug", subcommand]).arg(&mounted.volume).output().unwrap();
         refused(&debug, &[&shown, "in use"]);

@@ -27,6 +27,7 @@ mod mapping;
 mod mounted;
 mod names;
 mod racing_users;
+mod read_only;
 mod request_costs;
 mod restricted_server;
 mod snapshots;

@@ -49,7 +49,21 @@ pub fn ok(output: &Output) {
 
 /// Asserts that a command failed with exit code 1 and a message with each of the words.
 pub fn refused(output: &Output, words: &[&str]) {
-    assert_eq!(output.status.code(), Some(1), "{}", told(output));
+    ended_with(output, 1, words);
+}
+
+/// Asserts that a check could not be made.
+pub fn check_failed(output: &Output, words: &[&str]) {
+    ended_with(output, 8, words);
+}
+
+/// Asserts that a check found damage.
+pub fn is_damaged(output: &Output, words: &[&str]) {
+    ended_with(output, 4, words);
+}
+
+fn ended_with(output: &Output, code: i32, words: &[&str]) {
+    assert_eq!(output.status.code(), Some(code), "{}", told(output));
     for word in words {
         assert!(told(output).contains(word), "`{word}` is not in: {}", told(output));
     }

@@ -5,12 +5,15 @@
 //! The engine's walk reports each unreadable structure once. The scans here skip it and find the files that
 //! lose something by it. Checks that need the unreadable part are noted as not made.
 
+mod code;
 mod contents;
 mod damaged_keys;
 mod gaps;
 mod losses;
 mod memory;
+mod mends;
 mod names;
+mod repair;
 mod report;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -25,13 +28,18 @@ use betree_platform::Device;
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, Op, OpKind};
 use crate::schema::{META, VolumeRecord, key};
-use crate::types::OpenOptions;
-use crate::volume::Volume;
+use crate::types::{OpenMode, OpenOptions};
+use crate::volume::{Volume, each_marker};
+use code::Code;
 use gaps::{Gap, Gaps};
 use losses::Lost;
+use mends::Mends;
 use names::{DirCount, LinkCount, Unchecked};
-use report::{FILES, Findings, NOT_READ};
+use report::Findings;
 
+pub use code::problem_codes;
+pub use mends::{Mended, Mending};
+pub use repair::Repair;
 pub use report::{Problem, Report};
 
 const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
@@ -62,6 +70,14 @@ struct Check<'a> {
     unchecked: Unchecked,
     /// Whether all dictionaries are in the state of one moment.
     is_of_one_moment: bool,
+    /// What would mend the problems, if the caller wants to know.
+    mends: Option<Mends>,
+}
+
+/// The result of a scan.
+struct Scanned {
+    report: Report,
+    mends: Option<Mends>,
 }
 
 impl Volume {
@@ -140,8 +156,9 @@ impl Volume {
         check(&self.env, op, findings, &damaged, &mut || progress(nodes, nodes))
     }
 
-    /// Opens the volume on a device, checks it and closes it. If damage keeps the engine from opening, the
-    /// volume is checked as far as it can be read, and not changed.
+    /// Opens the volume on a device for reading, and checks it: nothing is ever written, and the log is
+    /// replayed in memory. If damage keeps the engine from opening, the volume is checked as far as it can be
+    /// read.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -171,17 +188,19 @@ impl Volume {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Report> {
         let mut findings = Findings::default();
-        let refused = match Env::open(device.clone(), Volume::engine_options(options.cache_bytes)) {
+        let mut engine_options = Volume::engine_options(options.cache_bytes);
+        engine_options.mode = OpenMode::ReadOnly;
+        let refused = match Env::open(device.clone(), engine_options) {
             Ok(env) => {
                 let env = Arc::new(env);
+                let counts = AllCounts::default();
+                let op = counts.begin(&env, OpKind::Internal);
                 let refused = Volume::from_env(env.clone(), options.clone()).err();
+                // An opening for changes reads the markers too.
+                let refused = refused.or_else(|| each_marker(&op, &mut |_, _| Ok(())).err());
                 match env.check(&mut |found| findings.found(found), progress) {
                     Ok(()) if refused.as_ref().is_none_or(is_damage) => {
-                        let counts = AllCounts::default();
-                        let op = counts.begin(&env, OpKind::Internal);
                         let report = check(&env, op, findings, &[], &mut goes_on)?;
-                        // A failure to write back is no reason to drop the report.
-                        let refused = refused.or_else(|| env.close().err().map(Error::from));
                         return Ok(Report { refused, ..report });
                     }
                     Ok(()) => refused,
@@ -229,7 +248,7 @@ fn examine_damaged(
             return Err(refused);
         }
         let what = alloc::format!("{refused}");
-        report.problems.push(Problem { code: NOT_READ, place: None, files: Vec::new(), what });
+        report.problems.push(Problem { code: Code::NotRead.name(), place: None, files: Vec::new(), what });
     }
     Ok(Report { refused: Some(refused), ..report })
 }
@@ -242,10 +261,22 @@ fn goes_on() -> ControlFlow<()> {
 fn check<'v>(
     env: &'v Env,
     op: Op<'v>,
-    mut findings: Findings,
+    findings: Findings,
     damaged: &[(KeyRange, betree::Error)],
     go_on: &'v mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<Report> {
+    scan(env, op, findings, damaged, None, go_on).map(|scanned| scanned.report)
+}
+
+/// Scans the dictionaries; with `mends` it collects what would mend the problems there.
+fn scan<'v>(
+    env: &'v Env,
+    op: Op<'v>,
+    mut findings: Findings,
+    damaged: &[(KeyRange, betree::Error)],
+    mends: Option<Mends>,
+    go_on: &'v mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<Scanned> {
     let is_of_one_moment = env.is_of_one_moment();
     if !is_of_one_moment {
         findings.note(
@@ -256,6 +287,7 @@ fn check<'v>(
     }
     let mut check = Check {
         is_of_one_moment,
+        mends,
         op,
         go_on,
         stopped: None,
@@ -281,35 +313,46 @@ fn check<'v>(
 }
 
 impl Check<'_> {
-    fn problem(&mut self, at: &[u8], why: &str) {
+    fn problem(&mut self, code: Code, at: &[u8], why: &str) {
         let own = key::split_data(at).map_or(at, |(own, _)| own);
-        self.findings.problem_of(own, alloc::format!("{}: {why}", key::describe(at)));
+        self.findings.problem_of(code, own, alloc::format!("{}: {why}", key::describe(at)));
     }
 
     /// As [`problem`](Check::problem), for a key that does not fit to another dictionary.
-    fn misfit(&mut self, at: &[u8], why: &str) {
+    fn misfit(&mut self, code: Code, at: &[u8], why: &str) {
         if self.is_of_one_moment {
-            self.problem(at, why);
+            self.problem(code, at, why);
         }
     }
 
-    fn misfits(&mut self, what: String) {
+    fn misfits(&mut self, code: Code, what: String) {
         if self.is_of_one_moment {
-            self.findings.problem(FILES, what);
+            self.findings.problem(code, what);
         }
     }
 
-    /// As [`heard`](Check::heard), for a record or value of a file.
-    fn heard_of<T>(&mut self, at: &[u8], result: Result<T>) -> Option<T> {
-        if result.is_err() {
-            self.findings.name(at);
+    /// What was decoded of the pair at a key of `meta`. What cannot be decoded is a problem, and goes.
+    fn decoded<T>(&mut self, at: &[u8], result: Result<T>) -> Option<T> {
+        let error = match result {
+            Ok(decoded) => return Some(decoded),
+            Err(error) => error,
+        };
+        if let Error::Damaged { .. } = error {
+            self.findings.problem_of(Code::BadRecord, at, alloc::format!("{error}"));
+            if at == key::ROOT_KEY {
+                self.mend_root(Code::NoRoot);
+            } else {
+                self.mend_by_removal(Code::BadRecord, at);
+            }
+        } else {
+            self.findings.problem_of(Code::LaterVersion, at, alloc::format!("{error}"));
         }
-        self.heard(result)
+        None
     }
 
-    /// Reports an error as a problem, where the check can go on.
-    fn heard<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error: Error| self.findings.problem(NOT_READ, alloc::format!("{error}"))).ok()
+    /// Reports a key or value that a later version knows.
+    fn of_later_version(&mut self, at: &[u8], error: &Error) {
+        self.findings.problem_of(Code::LaterVersion, at, alloc::format!("{error}"));
     }
 
     /// The next pair of a scan. Unreadable parts are skipped and reported.
@@ -375,9 +418,12 @@ impl Check<'_> {
         true
     }
 
-    fn finish(self) -> Result<Report> {
-        let Check { mut findings, unchecked, stopped, .. } = self;
+    fn finish(self) -> Result<Scanned> {
+        let Check { mut findings, unchecked, stopped, mends, .. } = self;
         unchecked.tell(&mut findings);
-        stopped.map_or_else(|| Ok(findings.report(&unchecked.object_names, None)), Err)
+        match stopped {
+            Some(stopped) => Err(stopped),
+            None => Ok(Scanned { report: findings.report(&unchecked.object_names, None), mends }),
+        }
     }
 }

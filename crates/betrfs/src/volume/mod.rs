@@ -68,7 +68,7 @@ use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, S
 use find_inode::NumberMap;
 use id_allocator::IdAllocator;
 
-pub use check::{Problem, Report};
+pub use check::{Mended, Mending, Problem, Repair, Report, problem_codes};
 
 /// Bytes that a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;
@@ -170,7 +170,7 @@ impl Volume {
     }
 
     /// Opens a volume. Deletes the files that were unlinked but still open at the end of its last use, unless
-    /// the engine was opened for reading ([`Env::open`]).
+    /// it is opened for reading ([`Env::open`]).
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
@@ -197,6 +197,7 @@ impl Volume {
         let mut engine_options = Self::engine_options(options.cache_bytes);
         engine_options.watcher = watcher;
         engine_options.log_loss = options.log_loss;
+        engine_options.mode = options.mode;
         let env = Env::open(device, engine_options)?;
         Self::from_env(Arc::new(env), options)
     }
@@ -447,12 +448,19 @@ fn read_root(op: &Op<'_>) -> Result<Record> {
     }
 }
 
+/// Reads the markers of files that were unlinked while open, and gives each with its key to `each`.
+fn each_marker(op: &Op<'_>, each: &mut dyn FnMut(&[u8], Marker) -> Result<()>) -> Result<()> {
+    let mut markers = op.scan(META, key::markers());
+    while let Some((at, bytes)) = markers.next()? {
+        each(at, Marker::decode(at, bytes)?)?;
+    }
+    Ok(())
+}
+
 /// Deletes what is left of files that were unlinked while open.
 fn reap_all(op: &Op<'_>) -> Result<()> {
     let mut batch = Batch::new();
-    let mut markers = op.scan(META, key::markers());
-    while let Some((at, bytes)) = markers.next()? {
-        let marker = Marker::decode(at, bytes)?;
+    each_marker(op, &mut |at, marker| {
         let (lo, hi) = key::blocks_from(&marker.base, 0);
         batch.delete_range(DATA, &lo, &hi);
         if key::object_id(&marker.base).is_some() {
@@ -463,9 +471,9 @@ fn reap_all(op: &Op<'_>) -> Result<()> {
         }
         batch.delete(META, at);
         if batch.bytes() > REAP_BATCH_BYTES {
-            op.commit(&batch)?;
-            batch = Batch::new();
+            op.commit(&core::mem::take(&mut batch))?;
         }
-    }
+        Ok(())
+    })?;
     op.commit(&batch)
 }

@@ -22,6 +22,7 @@ mod links;
 mod listings;
 mod lost_blocks;
 mod renames;
+mod repair;
 mod snapshots;
 mod sparse;
 mod support;

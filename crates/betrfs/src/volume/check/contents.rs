@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use betree::Unreadable;
 
+use super::code::Code;
 use super::losses::Lost;
 use super::{Check, EVERYTHING};
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
@@ -37,27 +38,39 @@ impl Check<'_> {
             }
             let Some((block_key, block)) = next.filter(|_| self.may_go_on()) else { break };
             let Some((_, DataTag::Block(number))) = key::split_data(block_key) else {
-                self.problem(block_key, "it is no key of a block");
+                self.problem(Code::BadKey, block_key, "it is no key of a block");
+                self.mend_by_removal_of(Code::BadKey, DATA, block_key);
                 continue;
             };
             let room = record.size.saturating_sub(number.saturating_mul(BLOCK));
             if block.len() > BLOCK_BYTES || block.len() as u64 > room {
-                self.misfit(block_key, "there are bytes past the end of the file, or of the block");
+                self.misfit(
+                    Code::BytesBehindEnd,
+                    block_key,
+                    "there are bytes past the end of the file, or of the block",
+                );
+                let kept = block.get(..(room.min(BLOCK) as usize)).unwrap_or_default();
+                self.mend_block(Code::BytesBehindEnd, block_key, kept);
             }
             if let Some(recount) = &mut recount {
                 recount.found(number);
             }
             if number > expected && !record.is_sparse() {
-                self.misfit(&key::block(at, expected), "the block is lost");
+                self.misfit(Code::LostBlock, &key::block(at, expected), "the block is lost");
             }
             expected = number.saturating_add(1);
         }
         if expected < end && !record.is_sparse() {
-            self.misfit(&key::block(at, expected), "the block is lost");
+            self.misfit(Code::LostBlock, &key::block(at, expected), "the block is lost");
         }
         // An unreadable block may be any block.
         if let Some(number) = recount.and_then(Recount::finish).filter(|_| !lacks) {
-            self.misfit(&key::block(at, number), "there are other blocks than the record of the file says");
+            self.misfit(
+                Code::WrongBlocks,
+                &key::block(at, number),
+                "there are other blocks than the record of the file says",
+            );
+            self.mend_blocks(Code::WrongBlocks, at);
         }
         self.unchecked.blocks += u64::from(lacks);
     }
@@ -92,15 +105,23 @@ impl Check<'_> {
             let attr_key = key::xattr(at, &attr.name);
             match self.get(DATA, &attr_key) {
                 Some(Some(value)) if value.len() == len as usize => {}
-                Some(Some(_)) => self.misfit(&attr_key, "its length is wrong"),
-                Some(None) => self.misfit(&attr_key, "its value is lost"),
+                Some(found) => {
+                    let why = if found.is_some() { "its length is wrong" } else { "its value is lost" };
+                    self.misfit(Code::LostAttribute, &attr_key, why);
+                    self.mend_attribute(Code::LostAttribute, at, &attr.name);
+                }
                 None => {
                     self.is_lost(DATA, &attr_key, Lost::Attribute { own: at, name: &attr.name });
                     self.want_name(at);
                 }
             }
             if !record.flags.has(Flags::LARGE_XATTRS) {
-                self.problem(at, "it has a large attribute, but not the flag that says so");
+                self.problem(
+                    Code::AttributeFlag,
+                    at,
+                    "it has a large attribute, but not the flag that says so",
+                );
+                self.mend_record(Code::AttributeFlag, at, |record| record.flags.set(Flags::LARGE_XATTRS));
             }
         }
     }
@@ -113,13 +134,16 @@ impl Check<'_> {
         while let Some((at, _)) = self.next(DATA, &mut pairs) {
             let Some((own, tag)) = key::split_data(at) else {
                 match key::reserved_space(at) {
-                    Some(space) => drop(self.heard::<()>(Err(unknown(at, "key of the space", space)))),
-                    None => self.problem(at, "no such key has a meaning"),
+                    Some(space) => self.of_later_version(at, &unknown(at, "key of the space", space)),
+                    None => {
+                        self.problem(Code::BadKey, at, "no such key has a meaning");
+                        self.mend_by_removal_of(Code::BadKey, DATA, at);
+                    }
                 }
                 continue;
             };
             if let DataTag::Reserved(tag) = tag {
-                self.heard::<()>(Err(unknown(own, "value of the tag", tag)));
+                self.of_later_version(own, &unknown(own, "value of the tag", tag));
                 continue;
             }
             if owner.0 != own {
@@ -152,7 +176,11 @@ impl Check<'_> {
                 // An unlinked file's marker may be unreadable.
                 self.unchecked.owners += 1;
             } else {
-                self.misfit(at, "it belongs to no file");
+                self.misfit(Code::OwnerlessData, at, "it belongs to no file");
+                match tag {
+                    DataTag::Block(_) => self.mend_by_removal_of_blocks(Code::OwnerlessData, own),
+                    _ => self.mend_by_removal_of(Code::OwnerlessData, DATA, at),
+                }
             }
         }
     }
@@ -161,7 +189,8 @@ impl Check<'_> {
     pub(super) fn user(&mut self) {
         let mut pairs = self.op.scan(USER, EVERYTHING);
         if let Some((at, _)) = self.next(USER, &mut pairs) {
-            self.problem(at, "it stands in the dictionary `user`, of which this version knows nothing");
+            let why = "it stands in the dictionary `user`, of which this version knows nothing";
+            self.problem(Code::LaterDictionary, at, why);
         }
     }
 
@@ -184,7 +213,8 @@ impl Check<'_> {
             };
             let stored = found.map(|bytes| Stored::decode(at, &bytes));
             if !matches!(stored, Some(Ok(Stored::Redirect(_)))) {
-                self.misfit(at, "it is listed among the links, but is none");
+                self.misfit(Code::WronglyListed, at, "it is listed among the links, but is none");
+                self.mend_by_removal_of(Code::WronglyListed, LINKS, at);
             }
         }
         if listed >= self.redirects {
@@ -192,7 +222,7 @@ impl Check<'_> {
             self.unchecked.links = true;
         } else {
             let why = format!("{} names of linked files, of which {listed} are listed", self.redirects);
-            self.misfits(why);
+            self.misfits(Code::NotListed, why);
         }
     }
 }

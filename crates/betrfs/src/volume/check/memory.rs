@@ -2,7 +2,8 @@
 
 use alloc::format;
 
-use super::report::{Findings, MEMORY};
+use super::code::Code;
+use super::report::Findings;
 use crate::names::Place;
 use crate::volume::Volume;
 
@@ -20,7 +21,7 @@ impl Volume {
             }
             if inode.is_cut_off() {
                 findings.problem(
-                    MEMORY,
+                    Code::Memory,
                     format!("the inode {ino} in memory was removed with a directory above and does not know"),
                 );
                 continue;
@@ -33,11 +34,14 @@ impl Volume {
                 (_, None) => false,
             };
             if !is_known {
-                findings.problem(MEMORY, format!("the inode {ino} in memory is not known to its directory"));
+                findings.problem(
+                    Code::Memory,
+                    format!("the inode {ino} in memory is not known to its directory"),
+                );
             }
             if (inode.is_open() || !inode.noted().is_empty()) && !parent.noted().contains(&inode.id) {
                 findings.problem(
-                    MEMORY,
+                    Code::Memory,
                     format!("the inode {ino} in memory is open, or one below it, and not noted above"),
                 );
             }

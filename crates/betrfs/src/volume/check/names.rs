@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use betree::Cut;
 
+use super::code::Code;
 use super::losses::{Lost, ObjectNames, and_more};
 use super::report::Findings;
 use super::{Check, EVERYTHING};
@@ -123,22 +124,32 @@ impl Check<'_> {
 
     /// The root, the volume's record, objects and markers: all keys that are not names.
     pub(super) fn reserved(&mut self) {
+        self.markers();
         let mut pairs = self.op.scan(META, (Cut::before([1]), Cut::HIGH));
-        let mut root = false;
+        let (mut root, mut has_volume) = (false, false);
         while let Some((at, bytes)) = self.next(META, &mut pairs) {
             if at == key::VOLUME_KEY {
-                self.volume = self.heard(VolumeRecord::decode(bytes));
+                has_volume = true;
+                match VolumeRecord::decode(bytes) {
+                    Ok(volume) => self.volume = Some(volume),
+                    Err(error) => self.findings.problem_of(Code::NoVolumeRecord, at, format!("{error}")),
+                }
             } else if at == key::ROOT_KEY {
-                match self.heard(Stored::decode(at, bytes)) {
+                root = true;
+                match self.decoded(at, Stored::decode(at, bytes)) {
                     Some(Stored::Inode(record)) if record.is_dir() => {
-                        root = true;
                         self.inode(at, &record, Some(Vec::new()));
                     }
-                    Some(_) => self.problem(at, "it is not a directory"),
+                    Some(_) => {
+                        self.problem(Code::NoRoot, at, "it is not a directory");
+                        self.mend_root(Code::NoRoot);
+                    }
                     None => {}
                 }
             } else if let Some(oid) = key::object_id(at) {
-                match self.heard(Stored::decode(at, bytes)) {
+                match self.decoded(at, Stored::decode(at, bytes)) {
+                    // What a marker names goes at the next opening.
+                    Some(Stored::Inode(record)) if !record.is_dir() && self.orphans.contains(at) => {}
                     Some(Stored::Inode(record)) if !record.is_dir() => {
                         let (file_type, ino) = (record.file_type, record.id);
                         let count = LinkCount { file_type, ino, nlink: u64::from(record.nlink), found: 0 };
@@ -149,30 +160,43 @@ impl Check<'_> {
                         }
                         self.inode(at, &record, None);
                     }
-                    Some(_) => self.problem(at, "it is not the record of a file"),
+                    Some(_) => {
+                        self.problem(Code::BadRecord, at, "it is not the record of a file");
+                        self.mend_by_removal(Code::BadRecord, at);
+                    }
                     None => {}
                 }
-            } else if key::marker_id(at).is_some() {
-                if let Some(marker) = self.heard(Marker::decode(at, bytes)) {
-                    self.orphans.insert(marker.base);
-                }
             } else if let Some(space) = key::reserved_space(at) {
-                self.heard::<()>(Err(unknown(at, "key of the space", space)));
-            } else if key::split_entry(at).is_none() {
-                self.problem(at, "no such key has a meaning");
+                self.of_later_version(at, &unknown(at, "key of the space", space));
+            } else if key::marker_id(at).is_none() && key::split_entry(at).is_none() {
+                self.problem(Code::BadKey, at, "no such key has a meaning");
+                self.mend_by_removal(Code::BadKey, at);
             }
         }
         if !root && !self.is_lost(META, &key::ROOT_KEY, Lost::Name { own: &key::ROOT_KEY }) {
-            self.problem(&key::ROOT_KEY, "its record is not there");
+            self.problem(Code::NoRoot, &key::ROOT_KEY, "its record is not there");
+            self.mend_root(Code::NoRoot);
         }
         match self.volume {
             None if self.gaps.at(META, &key::VOLUME_KEY).is_some() => {}
-            None => self.problem(&key::VOLUME_KEY, "it is not there"),
+            None if has_volume => {}
+            None => self.problem(Code::NoVolumeRecord, &key::VOLUME_KEY, "it is not there"),
             Some(volume) => {
-                if let Some((oid, _)) = self.links.range(volume.oids..).next() {
+                if let Some((oid, _)) = self.links.range(volume.oids..).next_back() {
                     let oid = *oid;
-                    self.problem(&key::object(oid), "its number was never reserved");
+                    self.problem(Code::NumberNotGiven, &key::object(oid), "its number was never reserved");
+                    self.mend_numbers(Code::NumberNotGiven, oid);
                 }
+            }
+        }
+    }
+
+    /// The markers of files that were unlinked while open, and of unfinished copies.
+    fn markers(&mut self) {
+        let mut pairs = self.op.scan(META, key::markers());
+        while let Some((at, bytes)) = self.next(META, &mut pairs) {
+            if let Some(marker) = self.decoded(at, Marker::decode(at, bytes)) {
+                self.orphans.insert(marker.base);
             }
         }
     }
@@ -197,10 +221,11 @@ impl Check<'_> {
 
     fn name(&mut self, at: &[u8], bytes: &[u8]) {
         let Some((path, name)) = key::split_entry(at) else {
-            self.problem(at, "it is no name");
+            self.problem(Code::BadKey, at, "it is no name");
+            self.mend_by_removal(Code::BadKey, at);
             return;
         };
-        let stored = self.heard_of(at, Stored::decode(at, bytes));
+        let stored = self.decoded(at, Stored::decode(at, bytes));
         let is_dir = matches!(&stored, Some(Stored::Inode(record)) if record.is_dir());
         let of = key::snapshots_of(path);
         let dir_path = of.unwrap_or(path);
@@ -214,7 +239,8 @@ impl Check<'_> {
             None => {
                 let own = key::own(dir_path);
                 if !self.is_lost(META, &own, Lost::Name { own: &own }) {
-                    self.problem(at, "what should be its directory is none");
+                    self.problem(Code::NoDirectory, at, "what should be its directory is none");
+                    self.mend_directory(Code::NoDirectory, &own);
                 }
             }
         }
@@ -236,19 +262,29 @@ impl Check<'_> {
             None => {
                 // The record is unreadable: this is the file's known name.
                 if !self.is_lost(META, &key::object(redirect.oid), Lost::Name { own: at }) {
-                    self.misfit(at, "the file that it links to is lost");
+                    self.misfit(Code::LostFile, at, "the file that it links to is lost");
+                    self.mend_by_removal(Code::LostFile, at);
                 }
             }
             Some(link) => {
                 link.found += 1;
                 if (link.file_type, link.ino) != (redirect.file_type, redirect.ino) {
-                    self.misfit(at, "the file that it links to is of another type or number");
+                    let right = Redirect { file_type: link.file_type, ino: link.ino, ..*redirect };
+                    self.misfit(
+                        Code::WrongRedirect,
+                        at,
+                        "the file that it links to is of another type or number",
+                    );
+                    self.mend_redirect(Code::WrongRedirect, at, &right);
                 }
             }
         }
         match self.get(LINKS, at) {
             Some(listed) if listed.as_deref() == Some(&redirect.oid.to_be_bytes()) => {}
-            Some(_) => self.misfit(at, "it is not listed, or wrongly, among the links"),
+            Some(_) => {
+                self.misfit(Code::NotListed, at, "it is not listed, or wrongly, among the links");
+                self.mend_listing(Code::NotListed, at, redirect.oid);
+            }
             None => drop(self.is_lost(LINKS, at, Lost::Link { own: at })),
         }
     }
@@ -264,10 +300,12 @@ impl Check<'_> {
                 self.unchecked.dirs_uncounted += 1;
             }
         } else if key::object_id(at).is_none() && record.nlink != 1 {
-            self.problem(at, &format!("it has one name, but counts {}", record.nlink));
+            self.problem(Code::WrongLinkCount, at, &format!("it has one name, but counts {}", record.nlink));
+            self.mend_record(Code::WrongLinkCount, at, |record| record.nlink = 1);
         }
         if record.file_type == FileType::Symlink && record.target.len() as u64 != record.size {
-            self.problem(at, "the size is not that of the target");
+            self.problem(Code::WrongSize, at, "the size is not that of the target");
+            self.mend_record(Code::WrongSize, at, |record| record.size = record.target.len() as u64);
         }
         if record.file_type == FileType::Regular {
             self.blocks(at, record);
@@ -310,12 +348,22 @@ impl Check<'_> {
                 "it counts {} entries, {} of them directories, but has {} and {}",
                 counted.0, counted.1, found.0, found.1
             );
-            self.problem(&key::own(path), &why);
+            let own = key::own(path);
+            self.problem(Code::WrongEntryCounts, &own, &why);
+            if !self.gaps.touch(META, &key::entries(path)) {
+                self.mend_record(Code::WrongEntryCounts, &own, |record| {
+                    (record.entries, record.subdirs) = found;
+                });
+            }
         }
         // A copied directory counts the snapshots of its source.
         if dir.snapshots < dir.snapshots_found {
             let why = format!("it counts {} snapshots, but has {}", dir.snapshots, dir.snapshots_found);
-            self.problem(&key::own(path), &why);
+            let own = key::own(path);
+            self.problem(Code::WrongSnapshotCount, &own, &why);
+            if let Ok(found) = u32::try_from(dir.snapshots_found) {
+                self.mend_record(Code::WrongSnapshotCount, &own, |record| record.snapshots = found);
+            }
         }
     }
 
@@ -326,7 +374,8 @@ impl Check<'_> {
         let names_lack = self.gaps.touch(META, &names) || self.gaps.touch(META, &snapshots);
         let is_unknown = names_lack && self.gaps.touch(LINKS, &EVERYTHING);
         for (oid, link) in core::mem::take(&mut self.links) {
-            if link.nlink == link.found {
+            // What a marker names goes at the next opening.
+            if link.nlink == link.found || self.orphans.contains(&key::object(oid)) {
                 continue;
             }
             if is_unknown && link.found < link.nlink {
@@ -334,7 +383,16 @@ impl Check<'_> {
                 continue;
             }
             let why = format!("it counts {} names, but has {}", link.nlink, link.found);
-            self.misfit(&key::object(oid), &why);
+            let object = key::object(oid);
+            if link.found == 0 {
+                self.misfit(Code::NamelessFile, &object, &why);
+                self.mend_nameless(Code::NamelessFile, oid);
+                continue;
+            }
+            self.misfit(Code::WrongLinkCount, &object, &why);
+            if let Ok(found) = u32::try_from(link.found) {
+                self.mend_record(Code::WrongLinkCount, &object, |record| record.nlink = found);
+            }
         }
     }
 }

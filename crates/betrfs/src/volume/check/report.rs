@@ -8,6 +8,7 @@ use core::fmt;
 
 use betree::{Cut, Finding, Place};
 
+use super::code::Code;
 use super::losses::{Losses, Lost, ObjectNames, paths_of};
 use crate::error::Error;
 
@@ -22,9 +23,8 @@ const FILES_MAX: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The kind of problem, by a name that stays the same in later versions:
-    /// [`FindingCode::name`](betree::FindingCode::name), or `files-do-not-fit`, `memory-does-not-fit` or
-    /// `not-read`.
+    /// The kind of problem, by a name that stays the same in later versions: one of
+    /// [`problem_codes`](super::problem_codes).
     pub code: &'static str,
     /// The damaged structure on the device; `None` if all can be read but do not fit together.
     pub place: Option<Place>,
@@ -33,13 +33,6 @@ pub struct Problem {
     /// A sentence with the place, and the parts of files lost by it.
     pub what: String,
 }
-
-/// The code for records, names or data that do not fit together.
-pub(super) const FILES: &str = "files-do-not-fit";
-/// The code for a wrong table in memory.
-pub(super) const MEMORY: &str = "memory-does-not-fit";
-/// The code for an error without a finding of the engine.
-pub(super) const NOT_READ: &str = "not-read";
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,6 +56,13 @@ pub struct Report {
     pub files_more: u64,
     /// Why the volume cannot be opened or closed, if so.
     pub refused: Option<Error>,
+}
+
+impl Report {
+    /// The number of problems.
+    pub fn found(&self) -> u64 {
+        self.problems.len() as u64 + self.problems_more
+    }
 }
 
 struct Line {
@@ -119,14 +119,14 @@ impl Findings {
     }
 
     /// Adds a problem that the engine does not know of.
-    pub fn problem(&mut self, code: &'static str, what: String) {
-        self.push(Line { code, place: None, own: None, what, losses: None });
+    pub fn problem(&mut self, code: Code, what: String) {
+        self.push(Line { code: code.name(), place: None, own: None, what, losses: None });
     }
 
     /// Adds a problem of the file with this own key.
-    pub fn problem_of(&mut self, own: &[u8], what: String) {
+    pub fn problem_of(&mut self, code: Code, own: &[u8], what: String) {
         self.name(own);
-        self.push(Line { code: FILES, place: None, own: Some(own.to_vec()), what, losses: None });
+        self.push(Line { code: code.name(), place: None, own: Some(own.to_vec()), what, losses: None });
     }
 
     pub fn note(&mut self, what: String) {
@@ -155,7 +155,7 @@ impl Findings {
         }
         let losses = self.losses_of(error);
         let what = error.to_string();
-        self.push(Line { code: NOT_READ, place: None, own: None, what, losses: Some(losses) });
+        self.push(Line { code: Code::NotRead.name(), place: None, own: None, what, losses: Some(losses) });
         Some(losses)
     }
 

@@ -1,0 +1,146 @@
+//! The repair of a volume: changes that are prepared in memory, and become one checkpoint or none.
+//!
+//! The checkpoint takes only blocks that the one before it does not name, and the log is not touched. So that
+//! one stays whole, and the volume can go back to it until the next opening for changes writes another.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use betree_platform::Device;
+
+use super::Finding;
+use super::walk::Walk;
+use crate::batch::Batch;
+use crate::env::Env;
+use crate::env::recover::FOR_READING;
+use crate::error::{Error, Result};
+use crate::format::superblock::Superblock;
+use crate::format::superblock::slots;
+use crate::io::Disk;
+use crate::settings::OpenMode;
+
+/// The superblock's tag of a repair: the generation before it, which the repair has left as it was.
+const REPAIRED_TAG: u16 = 1;
+
+impl Env {
+    /// Sets the references in the node table to the number of edges and GOTOs that lead to each node, in
+    /// memory alone. A node to which nothing leads goes, and with it the space that it takes. Where a node
+    /// that may lead to others cannot be read, numbers only grow. Returns how many were wrong.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if it was not opened for a repair; [`Error::Interrupted`] by `progress`; those of
+    /// the device.
+    pub fn mend_references(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<u64> {
+        self.refuse_unless_repairing()?;
+        self.engine.assign_all_unowned()?;
+        let structures = self.engine.lock_structures();
+        let (live, dead) = self.engine.begin_fixed(&structures);
+        let mut ignore = |_: Finding| ();
+        let mut walk = Walk::new(&self.engine, &live, &mut ignore);
+        let counted = walk
+            .trees(progress)
+            .and_then(|()| walk.dead(dead, progress))
+            .and_then(|()| walk.count_references());
+        self.engine.end_view(&live);
+        let wrong = counted?.wrong;
+        for (id, counted, references) in &wrong {
+            let mut table = self.engine.table.lock();
+            if *counted == 0 {
+                table.remove(*id);
+            } else {
+                table.count(*id, i64::from(*counted) - i64::from(*references));
+                drop(table);
+                // It was taken for dead at the opening.
+                self.engine.dicts.iter().for_each(|dict| dict.dead.lock().retain(|dead| dead != id));
+            }
+        }
+        Ok(wrong.len() as u64)
+    }
+
+    /// Applies a batch without clones in memory alone: readers and checks see it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if it was not opened for a repair; those of [`commit`](Env::commit) and of the
+    /// device.
+    pub fn apply_in_memory(&self, batch: &Batch) -> Result<()> {
+        self.refuse_unless_repairing()?;
+        batch.validate()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut commit = self.commit.lock();
+            self.engine.take(commit.next_msn, batch.record())?;
+            commit.next_msn += batch.len() as u64;
+        }
+        self.engine.freeze(true);
+        self.engine.absorb_all()?;
+        self.engine.resume_rebalance()?;
+        Ok(())
+    }
+
+    /// Makes everything in memory one checkpoint, by which the volume is closed: a crash leaves it either as
+    /// it was, or repaired. Nothing can be applied afterwards. Returns the generation of the superblock.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if it was not opened for a repair, or a repair was written; [`Error::NoSpace`];
+    /// those of the device.
+    pub fn write_repair(&self) -> Result<u64> {
+        self.refuse_unless_repairing()?;
+        let disk = &self.engine.store.disk;
+        let mut committed = self.checkpoint.lock();
+        let loaded = slots::load(disk)?;
+        disk.accept_writes(FOR_READING)?;
+        // Before a newer generation is written, this one needs both copies: one may be the way back.
+        let written = loaded.repair_slots(disk).and_then(|()| {
+            let structures = self.engine.lock_structures();
+            let commit = self.commit.lock();
+            self.engine.freeze(true);
+            self.engine.absorb_at_roots(&structures)?;
+            let captured = self.engine.capture(commit.next_msn);
+            let log_start = self.log.start_for(captured.first_unapplied(self.engine.dicts.len()));
+            let mut superblock = Superblock { clean: true, log_start, ..committed.superblock.clone() };
+            let before = committed.superblock.generation.to_le_bytes();
+            if !superblock.tail.set(REPAIRED_TAG, &before) {
+                return Err(Error::NoSpace);
+            }
+            drop((commit, structures));
+            self.engine.write_checkpoint(&mut committed, captured, superblock, &|| ())
+        });
+        disk.refuse_from_now_on("the repair was written");
+        written.map(|()| committed.superblock.generation)
+    }
+
+    fn refuse_unless_repairing(&self) -> Result<()> {
+        if self.opened.mode == OpenMode::Repair && !self.opened.has_unknown_features {
+            return Ok(());
+        }
+        Err(Error::ReadOnly { why: "it was not opened for a repair".into() })
+    }
+}
+
+/// Takes back the repair of a volume that was not opened for changes since: its last checkpoint becomes the
+/// one before the repair, log included. Returns the generation that it came back to; `None`, without a
+/// change, if the newest superblock is not of a repair.
+///
+/// # Errors
+/// As [`Env::open`].
+pub fn undo_repair(device: Arc<dyn Device>) -> Result<Option<u64>> {
+    let disk = Disk::new(device);
+    let loaded = slots::load(&disk)?;
+    let newest = &loaded.superblock;
+    let Some(before) = generation_before(newest) else { return Ok(None) };
+    let copies: Vec<_> = slots::copies(&disk)?.into_iter().filter_map(|(_, found)| found.ok()).collect();
+    let Some(old) = copies.into_iter().find(|copy| copy.generation == before) else { return Ok(None) };
+    loaded.repair_slots(&disk)?;
+    slots::store(&disk, &Superblock { generation: newest.generation + 1, ..old })?;
+    Ok(Some(before))
+}
+
+/// The generation before a repair, if a superblock is that of the repair itself: later ones keep its tag.
+fn generation_before(superblock: &Superblock) -> Option<u64> {
+    let (_, value) = superblock.tail.iter().find(|(tag, _)| *tag == REPAIRED_TAG)?;
+    let before = u64::from_le_bytes(value.try_into().ok()?);
+    (before.checked_add(1) == Some(superblock.generation)).then_some(before)
+}

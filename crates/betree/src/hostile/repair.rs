@@ -1,0 +1,148 @@
+//! Wrong numbers of references under right checksums, and nodes to which nothing leads: a repair sets the
+//! numbers, frees the space, and changes nothing else.
+
+use std::sync::Arc;
+use std::vec;
+use std::vec::Vec;
+
+use super::image::Image;
+use super::{DICTS, fill, open, options, sound};
+use crate::check::{Finding, FindingCode, undo_repair};
+use crate::env::Env;
+use crate::error::Error;
+use crate::format::table::{decode_page, encode_page};
+use crate::io::mem::MemDevice;
+use crate::key::Cut;
+use crate::settings::{DictId, OpenMode};
+
+/// A sound volume that was closed.
+fn closed() -> Image {
+    let device = sound().device();
+    let env = open(device.clone()).unwrap();
+    fill(&env, 264..300);
+    env.close().unwrap();
+    Image { bytes: device.bytes() }
+}
+
+fn open_as(device: &Arc<MemDevice>, mode: OpenMode) -> Env {
+    let mut options = options();
+    options.mode = mode;
+    Env::open(device.clone(), options).unwrap()
+}
+
+fn problems(env: &Env) -> Vec<FindingCode> {
+    let mut codes = Vec::new();
+    let mut tell = |found: Finding| codes.extend(found.is_problem.then_some(found.code));
+    env.check(&mut tell, &mut |_, _| ()).unwrap();
+    codes
+}
+
+fn pairs(env: &Env) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for dict in (0..DICTS).map(DictId) {
+        let mut cursor = env.cursor(dict, Cut::LOW, Cut::HIGH);
+        while let Some((key, value)) = cursor.next().unwrap() {
+            all.push((key.to_vec(), value.to_vec()));
+        }
+    }
+    all
+}
+
+/// Mends the references, looks at the result in memory, and writes it.
+fn repair(device: &Arc<MemDevice>) -> u64 {
+    let env = open_as(device, OpenMode::Repair);
+    let mended = env.mend_references(&mut |_, _| core::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!(problems(&env), []);
+    env.write_repair().unwrap();
+    assert!(matches!(env.write_repair(), Err(Error::ReadOnly { .. })), "it is written once");
+    mended
+}
+
+/// Sets the number of references in an entry of the only page.
+fn set_references(image: &mut Image, slot: u32, references: u32) {
+    image.patch_page(0, &|bytes| {
+        let mut page = decode_page(0, bytes).unwrap();
+        page.entries[slot as usize].references = references.into();
+        bytes.copy_from_slice(&encode_page(0, &page));
+    });
+}
+
+#[test]
+fn wrong_numbers_of_references_become_those_that_were_counted() {
+    let image = closed();
+    let sound = open_as(&image.device(), OpenMode::ReadOnly);
+    assert_eq!(problems(&sound), []);
+    let (expected, space) = (pairs(&sound), sound.space());
+    let nodes = image.nodes();
+    assert!(nodes.len() > 20);
+    for (slot, ..) in nodes {
+        for references in [0, 77] {
+            let mut hostile = image.clone();
+            set_references(&mut hostile, slot, references);
+            let device = hostile.device();
+            let found = problems(&open_as(&device, OpenMode::ReadOnly));
+            assert_eq!(found, [FindingCode::WrongReferences], "slot {slot}: {references}");
+            assert_eq!(repair(&device), 1, "slot {slot}: {references}");
+            let env = open_as(&device, OpenMode::ReadOnly);
+            assert_eq!(
+                (problems(&env), pairs(&env)),
+                (vec![], expected.clone()),
+                "slot {slot}: {references}"
+            );
+            assert_eq!(env.space().used_bytes, space.used_bytes, "slot {slot}: {references}");
+        }
+    }
+}
+
+#[test]
+fn a_node_to_which_nothing_leads_goes_with_its_space() {
+    let image = closed();
+    let sound = open_as(&image.device(), OpenMode::ReadOnly);
+    let (expected, space) = (pairs(&sound), sound.space());
+    let free = sound.engine.store.space.free_ranges().iter().map(|range| range.start_block).last().unwrap();
+    let page = decode_page(0, &image.page_bytes(0)).unwrap();
+    let unused = page.entries.iter().position(|slot| slot.used == 0).unwrap();
+    let mut hostile = image.clone();
+    hostile.patch_page(0, &|bytes| {
+        let mut page = decode_page(0, bytes).unwrap();
+        let slot = &mut page.entries[unused];
+        (slot.used, slot.height) = (1, 0);
+        slot.start_block = free.into();
+        slot.len_blocks = 1.into();
+        slot.header_len = 100.into();
+        slot.references = 1.into();
+        bytes.copy_from_slice(&encode_page(0, &page));
+    });
+    let device = hostile.device();
+    let leaky = open_as(&device, OpenMode::ReadOnly);
+    assert_eq!(problems(&leaky), [FindingCode::WrongReferences]);
+    assert_eq!(leaky.space().used_bytes, space.used_bytes + 4096);
+    drop(leaky);
+    assert_eq!(repair(&device), 1);
+    let env = open_as(&device, OpenMode::ReadOnly);
+    assert_eq!((problems(&env), pairs(&env)), (vec![], expected));
+    assert_eq!(env.space().used_bytes, space.used_bytes);
+}
+
+#[test]
+fn a_repair_leaves_every_block_of_the_checkpoint_before_it_until_it_is_undone() {
+    // With a log, which the undoing brings back.
+    let image = sound();
+    let device = image.device();
+    let expected = pairs(&open_as(&device, OpenMode::ReadOnly));
+    let env = open_as(&device, OpenMode::Repair);
+    let mut batch = crate::batch::Batch::new();
+    for (dict, number) in (0..600).map(|number| (DictId((number % u32::from(DICTS)) as u8), number)) {
+        batch.put(dict, &super::key(number), &[9; 60]);
+    }
+    env.apply_in_memory(&batch).unwrap();
+    assert!(device.bytes() == image.bytes, "it is in memory alone");
+    env.write_repair().unwrap();
+    drop(env);
+    assert_ne!(pairs(&open_as(&device, OpenMode::ReadOnly)), expected);
+    assert_eq!(undo_repair(device.clone()).map(|undone| undone.is_some()), Ok(true));
+    let env = open_as(&device, OpenMode::ReadOnly);
+    assert_eq!((problems(&env), pairs(&env)), (vec![], expected));
+    assert!(env.replayed_batches() > 0);
+    assert_eq!(undo_repair(device), Ok(None));
+}

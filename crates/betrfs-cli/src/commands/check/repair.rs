@@ -1,0 +1,174 @@
+//! `betrfs check --repair`, `-p`, `-y` and `--undo`.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
+
+use betree_std::StdPlatform;
+use betrfs::{Mended, Mending, OpenOptions, Repair, Volume};
+use betrfs_fuse::CheckReport;
+use serde::Serialize;
+
+use super::{Arguments, Document, SCHEMA_VERSION, failed, print_problems};
+use crate::commands::check::progress::Progress;
+use crate::failure::{Failure, Kind, Outcome};
+use crate::format::{Format, print, print_json};
+
+/// What a check may do about problems.
+#[derive(clap::Args)]
+pub struct Wanted {
+    /// Mend what can be mended without guessing. Asks on a terminal before anything is written; without one
+    /// it does what takes nothing away
+    #[arg(long)]
+    repair: bool,
+    /// Mend without asking what takes nothing away. A volume that was closed is not read
+    #[arg(short = 'p', visible_short_alias = 'a', conflicts_with = "yes")]
+    preen: bool,
+    /// Mend without asking all that can be mended. What it takes away is listed first
+    #[arg(short = 'y')]
+    yes: bool,
+    /// Write nothing, as without any option
+    #[arg(short = 'n', conflicts_with_all = ["repair", "preen", "yes", "undo"])]
+    nothing: bool,
+    /// With -p: read the volume even if it was closed
+    #[arg(short = 'f')]
+    force: bool,
+    /// Take the last repair back. Possible until the volume is mounted for writing
+    #[arg(long, conflicts_with_all = ["repair", "preen", "yes"])]
+    undo: bool,
+}
+
+impl Wanted {
+    /// Whether anything may be written.
+    pub fn writes(&self) -> bool {
+        self.repair || self.preen || self.yes || self.undo
+    }
+}
+
+/// A change as programs get it.
+#[derive(Serialize)]
+struct Change<'a> {
+    code: &'a str,
+    loses: bool,
+    what: &'a str,
+}
+
+/// The repair as programs get it.
+#[derive(Serialize)]
+pub struct Told<'a> {
+    /// Whether the changes were written.
+    written: bool,
+    changes: Vec<Change<'a>>,
+    /// The problems that are left with these changes.
+    left: CheckReport,
+}
+
+/// Repairs a volume, or takes a repair back.
+pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
+    let wanted = &arguments.wanted;
+    if wanted.undo {
+        return undo(arguments, shown);
+    }
+    if wanted.preen && !wanted.force && was_closed(arguments)? {
+        return print(format_args!("{shown}: it was closed, and is not read (-f reads it)"));
+    }
+    let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
+    let is_asked =
+        !wanted.yes && !wanted.preen && arguments.format == Format::Text && io::stdin().is_terminal();
+    let mending = if wanted.yes || is_asked { Mending::All } else { Mending::Safe };
+    let mut progress = Progress::new(arguments.progress);
+    let mut told: Outcome = Ok(());
+    let mut consent = |repair: &Repair| {
+        told = list(arguments.format, shown, repair);
+        told.is_ok() && (!is_asked || ask(shown))
+    };
+    let options = OpenOptions::new(Arc::new(StdPlatform::new()));
+    let repaired =
+        Volume::repair(device, &options, mending, &mut consent, &mut |done, all| progress.tell(done, all));
+    drop(progress);
+    told?;
+    let repair = repaired.map_err(|error| failed(shown, &error))?;
+    let verdict = verdict(shown, &repair);
+    match arguments.format {
+        Format::Json => print_json(&document(shown, &repair, verdict.as_ref()))?,
+        Format::Text if repair.before.found() == 0 => print(format_args!("{shown}: no problem found"))?,
+        // The list was printed before anything was written.
+        Format::Text if !repair.mended.is_empty() => {}
+        Format::Text => print_problems(shown, &repair.before.clone().into())?,
+    }
+    verdict.map_or(Ok(()), Err)
+}
+
+/// Whether the volume was closed by its last user.
+fn was_closed(arguments: &Arguments) -> Result<bool, Failure> {
+    let device = Arc::new(betrfs_fuse::open_device_for_reading(&arguments.volume)?);
+    let copies = betree::debug::superblocks(device, &mut |_| ())?;
+    Ok(copies.current.is_ok_and(|superblock| superblock.clean))
+}
+
+fn undo(arguments: &Arguments, shown: &str) -> Outcome {
+    let device = Arc::new(betrfs_fuse::open_device(&arguments.volume)?);
+    match betree::undo_repair(device)? {
+        Some(_) => print(format_args!("{shown}: it is as it was before the repair")),
+        None => Err(Failure::new(format!(
+            "{shown}: there is no repair to take back: none was made since it was mounted for writing"
+        ))),
+    }
+}
+
+/// Prints the problems and the changes, those first that take something away.
+fn list(format: Format, shown: &str, repair: &Repair) -> Outcome {
+    if format == Format::Json {
+        return Ok(());
+    }
+    print_problems(shown, &repair.before.clone().into())?;
+    let (losing, keeping): (Vec<_>, Vec<_>) = repair.mended.iter().partition(|mended| mended.loses);
+    for Mended { what, code, .. } in losing {
+        print(format_args!("{shown}: takes away: {what} [{code}]"))?;
+    }
+    for Mended { what, code, .. } in keeping {
+        print(format_args!("{shown}: mends: {what} [{code}]"))?;
+    }
+    Ok(())
+}
+
+/// Asks on the terminal; anything but a yes is a no.
+fn ask(shown: &str) -> bool {
+    let asked = write!(io::stderr(), "{shown}: write these changes? [y/N] ");
+    let mut answer = String::new();
+    let is_read = asked.and_then(|()| io::stdin().lock().read_line(&mut answer)).is_ok();
+    is_read && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+fn verdict(shown: &str, repair: &Repair) -> Option<Failure> {
+    let (found, left, changes) = (repair.before.found(), repair.after.found(), repair.mended.len());
+    if found == 0 {
+        return None;
+    }
+    let back = "`betrfs check --undo` takes it back until it is mounted";
+    Some(match repair.generation {
+        None => Failure::damage(format!("{shown} is damaged ({found} found), and nothing was written")),
+        Some(_) if left == 0 => Failure::of(
+            Kind::Mended,
+            format!("{shown} was damaged and is repaired ({changes} changes): {back}"),
+        ),
+        Some(_) => Failure::of(
+            Kind::MendedInPart,
+            format!("{shown} is repaired in part ({changes} changes, {left} problems left): {back}"),
+        ),
+    })
+}
+
+fn document<'a>(shown: &'a str, repair: &'a Repair, verdict: Option<&Failure>) -> Document<'a> {
+    let changes = repair.mended.iter();
+    let changes =
+        changes.map(|Mended { code, loses, what, .. }| Change { code, loses: *loses, what }).collect();
+    let told = Told { written: repair.generation.is_some(), changes, left: repair.after.clone().into() };
+    Document {
+        schema_version: SCHEMA_VERSION,
+        volume: shown,
+        clean: verdict.is_none(),
+        report: repair.before.clone().into(),
+        repair: Some(told),
+        error: None,
+    }
+}

@@ -1,0 +1,140 @@
+//! The options of `betrfs check` that write, their exit codes, and the documents.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use betree::{Batch, DictId, Env};
+use betree_std::FileDevice;
+use betrfs::{Volume, problem_codes};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Sample, betrfs};
+
+const META: DictId = DictId(0);
+const DATA: DictId = DictId(1);
+/// A block of a file that has no record.
+const OWNERLESS: &[u8] = b"\0\0nobody\0\0\0\0\0\0\0\0\0";
+
+/// Changes a closed volume's pairs.
+fn change(path: &Path, changes: impl FnOnce(&Env, &mut Batch)) {
+    let device = Arc::new(FileDevice::open(path).unwrap());
+    let env = Env::open(device, Volume::engine_options(8 << 20)).unwrap();
+    let mut batch = Batch::new();
+    changes(&env, &mut batch);
+    env.commit(&batch).unwrap();
+    env.close().unwrap();
+}
+
+/// Makes the root count more entries than it has.
+fn miscount(env: &Env, batch: &mut Batch) {
+    let mut root = env.get(META, b"\x05").unwrap().unwrap();
+    root[88..96].copy_from_slice(&77u64.to_le_bytes());
+    batch.put(META, b"\x05", &root);
+}
+
+/// A volume with a wrong count, and with data that belong to nobody.
+fn damaged() -> (TempDir, std::path::PathBuf) {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("volume");
+    assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
+    change(&path, |env, batch| {
+        miscount(env, batch);
+        batch.put(DATA, OWNERLESS, b"data");
+    });
+    (temp, path)
+}
+
+/// The exit code and standard output.
+fn run(path: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = betrfs(&[&["check"], arguments].concat(), path);
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn each_option_writes_what_it_may_and_ends_with_the_bits_of_fsck() {
+    let (_temp, path) = damaged();
+    let before = fs::read(&path).unwrap();
+    let is_as_before = || fs::read(&path).unwrap() == before;
+    for (arguments, code) in [(&[][..], 4), (&["-n"], 4), (&["-p"], 0), (&["--undo"], 8), (&["-n", "-y"], 16)]
+    {
+        let (found, told) = run(&path, arguments);
+        assert_eq!(found, Some(code), "{arguments:?}: {told}");
+        assert!(is_as_before(), "{arguments:?} wrote something");
+    }
+    assert!(run(&path, &["-p"]).1.contains("it was closed"));
+    // What takes nothing away: the count.
+    for safe in [&["-p", "-f"][..], &["-a", "-f"], &["--repair"]] {
+        let (code, told) = run(&path, safe);
+        assert_eq!(code, Some(5), "{safe:?}: {told}");
+        assert!(told.contains("mends: /: ") && !told.contains("takes away"), "{safe:?}: {told}");
+        let (code, left) = run(&path, &[]);
+        assert!(
+            left.contains("[ownerless-data]") && !left.contains("[wrong-entry-counts]"),
+            "{safe:?}: {left}"
+        );
+        assert_eq!(code, Some(4));
+        assert_eq!(run(&path, &["--undo"]).0, Some(0), "{safe:?}");
+        assert!(run(&path, &[]).1.contains("[wrong-entry-counts]"), "{safe:?}");
+    }
+    // Everything; what it takes away is listed before what it mends.
+    let (code, told) = run(&path, &["-y"]);
+    assert_eq!(code, Some(1), "{told}");
+    let places = [told.find("[ownerless-data]"), told.find("takes away: /nobody"), told.find("mends: /: ")];
+    assert!(places[0] < places[1] && places[1] < places[2] && places[0].is_some(), "{told}");
+    assert_eq!(run(&path, &[]), (Some(0), format!("{}: no problem found\n", path.display())));
+    assert_eq!(run(&path, &["-y"]).0, Some(0));
+}
+
+#[test]
+fn the_document_of_a_repair_has_its_changes_and_what_is_left() {
+    let (_temp, path) = damaged();
+    let document = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&run(&path, &[&["--format", "json"], arguments].concat()).1).unwrap()
+    };
+    assert_eq!(document(&[])["repair"], Value::Null);
+    let told = document(&["-p", "-f"]);
+    assert_eq!(told["repair"]["written"], true, "{told:#}");
+    let changes = told["repair"]["changes"].as_array().unwrap();
+    assert_eq!((changes.len(), &changes[0]["code"]), (1, &"wrong-entry-counts".into()), "{told:#}");
+    assert_eq!(changes[0]["loses"], false);
+    assert_eq!(told["repair"]["left"]["problems"][0]["code"], "ownerless-data", "{told:#}");
+    let told = document(&["-y"]);
+    assert_eq!(told["repair"]["changes"][0]["loses"], true, "{told:#}");
+    assert_eq!((&told["clean"], &told["schema_version"]), (&false.into(), &1.into()));
+    assert_eq!(document(&[])["clean"], true);
+}
+
+/// Rot is not mended: what is mended beside it is, and everything else stays as it was.
+#[test]
+fn what_cannot_be_mended_is_left_and_told() {
+    let sample = Sample::new();
+    change(&sample.path, miscount);
+    sample.smash(sample.find(&super::contents(7)[100..132]), 16);
+    let (code, told) = run(&sample.path, &["-y"]);
+    assert_eq!(code, Some(5), "{told}");
+    let (code, left) = run(&sample.path, &[]);
+    assert!(
+        code == Some(4) && left.contains("/dir/file7") && !left.contains("[wrong-entry-counts]"),
+        "{left}"
+    );
+}
+
+#[test]
+fn the_document_on_checks_has_every_code_with_what_a_repair_does() {
+    let text = include_str!("../../../../docs/check.md");
+    let rows: BTreeSet<_> = text.lines().filter(|line| line.starts_with("| `")).collect();
+    for (code, remedy) in problem_codes() {
+        let (word, how) = match remedy {
+            betree::Remedy::Mended(how) => ("mended", how),
+            betree::Remedy::Dropped(how) => ("taken away", how),
+            betree::Remedy::Left(how) => ("left", how),
+        };
+        let is_row = |row: &&&str| {
+            row.starts_with(&format!("| `{code}` | ")) && row.ends_with(&format!(" | {word} | {how} |"))
+        };
+        assert!(rows.iter().any(|row| is_row(&row)), "{code} | {word} | {how}");
+    }
+}

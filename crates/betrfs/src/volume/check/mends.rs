@@ -1,0 +1,292 @@
+//! What a check would change to mend what it finds. Each change is a put or a delete of what the check knows
+//! for sure; those that take something away are made only if the caller wants them.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use betree::{Batch, Cut, DictId, Remedy};
+
+use super::Check;
+use super::code::Code;
+use crate::schema::key::{self, DataTag};
+use crate::schema::{DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord};
+use crate::types::FileType;
+use crate::volume::ROOT_ID;
+
+/// Number of changes collected by one check.
+const MENDS_MAX: usize = 1000;
+/// Names to try for the directory of files without a name.
+const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"];
+/// Permissions of a directory that a repair makes: what was in it may be nobody else's business.
+const MADE_PERM: u16 = 0o700;
+
+/// What may be done about problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mending {
+    /// What takes nothing away.
+    Safe,
+    /// All that can be done.
+    All,
+}
+
+/// A change by which a problem is mended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mended {
+    /// The code of the problem.
+    pub code: &'static str,
+    /// Whether it takes something away that might be wanted.
+    pub loses: bool,
+    /// A sentence: where, and what.
+    pub what: String,
+}
+
+/// The changes that a check has collected.
+pub(super) struct Mends {
+    mending: Mending,
+    pub batch: Batch,
+    pub done: Vec<Mended>,
+    /// The keys that it changes already: a second change would undo the first.
+    changed: BTreeSet<(u8, Vec<u8>)>,
+    now_ns: i64,
+}
+
+impl Mends {
+    pub fn new(mending: Mending, now_ns: i64) -> Mends {
+        Mends { mending, batch: Batch::new(), done: Vec::new(), changed: BTreeSet::new(), now_ns }
+    }
+}
+
+/// A change of a pair.
+enum Change {
+    Put(DictId, Vec<u8>, Vec<u8>),
+    Delete(DictId, Vec<u8>),
+    DeleteRange(DictId, Cut, Cut),
+}
+
+impl Check<'_> {
+    /// Collects the changes that mend a problem of this kind at a key: all of them or, if one would change
+    /// what another one changes already, none, and `false`. The next check then finds the problem again.
+    fn mend(&mut self, code: Code, at: &[u8], changes: Vec<Change>) -> bool {
+        let Some(mends) = &mut self.mends else { return false };
+        let remedy = code.remedy();
+        let (what, loses) = match remedy {
+            Remedy::Mended(what) => (what, false),
+            Remedy::Dropped(what) if mends.mending == Mending::All => (what, true),
+            Remedy::Dropped(_) | Remedy::Left(_) => return false,
+        };
+        let keys: Vec<(u8, Vec<u8>)> = changes.iter().map(Change::key).collect();
+        if mends.done.len() >= MENDS_MAX || keys.iter().any(|key| mends.changed.contains(key)) {
+            return false;
+        }
+        mends.changed.extend(keys);
+        for change in &changes {
+            match change {
+                Change::Put(dict, key, value) => mends.batch.put(*dict, key, value),
+                Change::Delete(dict, key) => mends.batch.delete(*dict, key),
+                Change::DeleteRange(dict, lo, hi) => mends.batch.delete_range(*dict, lo, hi),
+            }
+        }
+        let what = format!("{}: {what}", key::describe(key::split_data(at).map_or(at, |(own, _)| own)));
+        mends.done.push(Mended { code: code.name(), loses, what });
+        true
+    }
+
+    fn is_mending(&self) -> bool {
+        self.mends.is_some() && self.is_of_one_moment
+    }
+
+    /// Mends by a change of the record at a key.
+    pub(super) fn mend_record(&mut self, code: Code, own: &[u8], change: impl FnOnce(&mut Record)) {
+        if !self.is_mending() {
+            return;
+        }
+        let Some(Some(bytes)) = self.get(META, own) else { return };
+        let Ok(Stored::Inode(mut record)) = Stored::decode(own, &bytes) else { return };
+        change(&mut record);
+        self.mend(code, own, Vec::from([Change::Put(META, own.to_vec(), record.encode())]));
+    }
+
+    /// Mends the record of a sparse file: it gets the blocks that are there.
+    pub(super) fn mend_blocks(&mut self, code: Code, own: &[u8]) {
+        if !self.is_mending() {
+            return;
+        }
+        let mut found = Extents::of_blocks(0);
+        let mut pairs = self.op.scan(DATA, key::blocks_from(own, 0));
+        while let Some((at, _)) = self.next(DATA, &mut pairs) {
+            if let Some((_, DataTag::Block(number))) = key::split_data(at) {
+                found.add(number, number.saturating_add(1));
+            }
+        }
+        if !self.gaps.touch(DATA, &key::blocks_from(own, 0)) {
+            self.mend_record(code, own, |record| *record.make_sparse() = found);
+        }
+    }
+
+    /// Mends by removing an extended attribute whose value is not that of the record.
+    pub(super) fn mend_attribute(&mut self, code: Code, own: &[u8], name: &[u8]) {
+        self.mend_record(code, own, |record| record.xattrs.retain(|attr| attr.name != name));
+    }
+
+    /// Mends by removing a pair of `meta`, and its entry in the list of links.
+    pub(super) fn mend_by_removal(&mut self, code: Code, at: &[u8]) {
+        if self.is_mending() {
+            let both = [Change::Delete(META, at.to_vec()), Change::Delete(LINKS, at.to_vec())];
+            self.mend(code, at, Vec::from(both));
+        }
+    }
+
+    /// Mends by removing a pair of another dictionary.
+    pub(super) fn mend_by_removal_of(&mut self, code: Code, dict: DictId, at: &[u8]) {
+        if self.is_mending() {
+            self.mend(code, at, Vec::from([Change::Delete(dict, at.to_vec())]));
+        }
+    }
+
+    /// Mends by removing all blocks of what has no record.
+    pub(super) fn mend_by_removal_of_blocks(&mut self, code: Code, own: &[u8]) {
+        if self.is_mending() {
+            let (lo, hi) = key::blocks_from(own, 0);
+            self.mend(code, own, Vec::from([Change::DeleteRange(DATA, lo, hi)]));
+        }
+    }
+
+    /// Mends a block that reaches behind the end: `kept` is what stays of it.
+    pub(super) fn mend_block(&mut self, code: Code, at: &[u8], kept: &[u8]) {
+        if self.is_mending() {
+            let change = match kept {
+                [] => Change::Delete(DATA, at.to_vec()),
+                kept => Change::Put(DATA, at.to_vec(), kept.to_vec()),
+            };
+            self.mend(code, at, Vec::from([change]));
+        }
+    }
+
+    /// Mends the list of links, which lacks a name.
+    pub(super) fn mend_listing(&mut self, code: Code, at: &[u8], oid: u64) {
+        if self.is_mending() {
+            let value = oid.to_be_bytes().to_vec();
+            self.mend(code, at, Vec::from([Change::Put(LINKS, at.to_vec(), value)]));
+        }
+    }
+
+    /// Mends a name of a linked file.
+    pub(super) fn mend_redirect(&mut self, code: Code, at: &[u8], redirect: &Redirect) {
+        if self.is_mending() {
+            self.mend(code, at, Vec::from([Change::Put(META, at.to_vec(), redirect.encode())]));
+        }
+    }
+
+    /// Mends the volume's record: `oid` was given.
+    pub(super) fn mend_numbers(&mut self, code: Code, oid: u64) {
+        if let Some(volume) = self.volume.filter(|_| self.is_mending() && oid < NUMBERS_MAX) {
+            let volume = VolumeRecord { oids: oid + 1, ..volume };
+            if self.mend(code, &key::object(oid), Vec::from([put_volume(&volume)])) {
+                self.volume = Some(volume);
+            }
+        }
+    }
+
+    /// Mends a directory that is not there though it has entries. Its own directory may be missing too: the
+    /// next check finds that.
+    pub(super) fn mend_directory(&mut self, code: Code, own: &[u8]) {
+        let is_there = !self.is_mending() || !matches!(self.get(META, own), Some(None));
+        // A snapshot is as it was made, or not at all; the root has a problem of its own.
+        if is_there || key::is_in_snapshot(own) || own == key::ROOT_KEY {
+            return;
+        }
+        if let Some((record, volume)) = self.new_directory() {
+            let changes = Vec::from([Change::Put(META, own.to_vec(), record.encode()), volume]);
+            self.mend(code, own, changes);
+        }
+    }
+
+    /// Replaces what stands in the place of the root's record.
+    pub(super) fn mend_root(&mut self, code: Code) {
+        if let Some(now_ns) = self.mends.as_ref().map(|mends| mends.now_ns).filter(|_| self.is_mending()) {
+            let record = Record::new(FileType::Directory, 0o755, ROOT_ID, now_ns);
+            let made = Change::Put(META, key::ROOT_KEY.to_vec(), record.encode());
+            self.mend(code, &key::ROOT_KEY, Vec::from([made]));
+        }
+    }
+
+    /// The record of a new directory, and the change of the volume's record by which it has a number.
+    fn new_directory(&mut self) -> Option<(Record, Change)> {
+        let now_ns = self.mends.as_ref()?.now_ns;
+        let volume = self.volume.as_mut().filter(|volume| volume.ids < NUMBERS_MAX)?;
+        let record = Record::new(FileType::Directory, MADE_PERM, volume.ids, now_ns);
+        volume.ids += 1;
+        let volume = *volume;
+        // The last one counts: all of them have one key.
+        if let Some(mends) = &mut self.mends {
+            mends.changed.remove(&(META.0, key::VOLUME_KEY.to_vec()));
+        }
+        Some((record, put_volume(&volume)))
+    }
+
+    /// Gives a file without a name one in the directory of lost files, which is made if need be.
+    pub(super) fn mend_nameless(&mut self, code: Code, oid: u64) {
+        if !self.is_mending() {
+            return;
+        }
+        let object = key::object(oid);
+        let Some(Some(bytes)) = self.get(META, &object) else { return };
+        let Ok(Stored::Inode(mut record)) = Stored::decode(&object, &bytes) else { return };
+        let mut changes = Vec::new();
+        let Some(dir) = self.lost_directory(&mut changes) else { return };
+        record.nlink = 1;
+        let name = key::entry(&key::child_path(b"", dir), format!("#{oid}").as_bytes());
+        if !matches!(self.get(META, &name), Some(None)) {
+            return;
+        }
+        let redirect = Redirect { oid, ino: record.id, file_type: record.file_type };
+        changes.push(Change::Put(META, object.clone(), record.encode()));
+        changes.push(Change::Put(META, name.clone(), redirect.encode()));
+        changes.push(Change::Put(LINKS, name, oid.to_be_bytes().to_vec()));
+        self.mend(code, &object, changes);
+    }
+
+    /// The name of the directory of lost files; adds the changes that make it. The next check counts its
+    /// entries.
+    fn lost_directory(&mut self, changes: &mut Vec<Change>) -> Option<&'static [u8]> {
+        for name in LOST_NAMES {
+            let own = key::entry(b"", name);
+            if self.mends.as_ref().is_some_and(|mends| mends.changed.contains(&(META.0, own.clone()))) {
+                return Some(name);
+            }
+            match self.get(META, &own)? {
+                Some(bytes) => {
+                    if let Ok(Stored::Inode(record)) = Stored::decode(&own, &bytes)
+                        && record.is_dir()
+                    {
+                        return Some(name);
+                    }
+                }
+                None => {
+                    let (record, volume) = self.new_directory()?;
+                    changes.push(Change::Put(META, own, record.encode()));
+                    changes.push(volume);
+                    return Some(name);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn put_volume(volume: &VolumeRecord) -> Change {
+    Change::Put(META, key::VOLUME_KEY.to_vec(), volume.encode())
+}
+
+impl Change {
+    /// The key that it is about, with its dictionary.
+    fn key(&self) -> (u8, Vec<u8>) {
+        match self {
+            Change::Put(dict, key, _) | Change::Delete(dict, key) => (dict.0, key.clone()),
+            Change::DeleteRange(dict, lo, _) => (dict.0, lo.bytes().to_vec()),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The repair of a volume: checks it, and mends in memory what a check knows for sure, until a check finds no
+//! more to mend. Only then, and only if fewer problems are left, one checkpoint is written.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use betree::{Env, FindingCode};
+use betree_platform::Device;
+
+use super::mends::{Mended, Mending, Mends};
+use super::report::{Findings, Report};
+use super::{Scanned, goes_on, scan};
+use crate::error::Result;
+use crate::op::{AllCounts, OpKind};
+use crate::types::{OpenMode, OpenOptions};
+use crate::volume::Volume;
+
+/// How often a volume is looked through for what earlier changes have uncovered.
+const ROUNDS_MAX: usize = 16;
+
+/// A repair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repair {
+    /// The problems found.
+    pub before: Report,
+    /// The changes, in their order. Those that take something away say so.
+    pub mended: Vec<Mended>,
+    /// The problems that are left with these changes.
+    pub after: Report,
+    /// The generation of the superblock by which the changes were written; `None` if they were not.
+    pub generation: Option<u64>,
+}
+
+impl Volume {
+    /// Mends what can be mended without guessing. `consent` gets the problems and all changes, made in memory
+    /// alone; if it returns `true` they are written as one checkpoint, so that a crash leaves the volume as
+    /// it was or repaired. Nothing is written where there is nothing to mend, or not fewer problems are left.
+    /// [`betree::undo_repair`] takes it back until the next opening for changes.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/volume.rs")); }
+    /// # fn main() -> betrfs::Result<()> {
+    /// # let (device, platform) = doc::device();
+    /// use betrfs::{FormatOptions, Mending, OpenOptions, Volume};
+    ///
+    /// Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
+    /// // One bit of the first superblock flips.
+    /// device.rot(100, 3);
+    /// let options = OpenOptions::new(platform);
+    /// let repair = Volume::repair(device, &options, Mending::Safe, &mut |_| true, &mut |_, _| ())?;
+    /// assert_eq!((repair.mended.len(), repair.mended[0].code), (1, "bad-superblock"));
+    /// assert!(repair.after.problems.is_empty() && repair.generation.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Volume::open`]; those of the device. The volume is then as it was.
+    pub fn repair(
+        device: Arc<dyn Device>,
+        options: &OpenOptions,
+        mending: Mending,
+        consent: &mut dyn FnMut(&Repair) -> bool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Repair> {
+        let mut engine_options = Volume::engine_options(options.cache_bytes);
+        engine_options.mode = OpenMode::Repair;
+        let env = Env::open(device, engine_options)?;
+        let mends = || Some(Mends::new(mending, options.platform.now_ns()));
+        let mut findings = Findings::default();
+        env.check(&mut |found| findings.found(found), progress)?;
+        let (before, mut found) = look_through(&env, findings, mends())?;
+        let mut repair = Repair { before, ..Repair::default() };
+        if repair.before.problems.is_empty() {
+            return Ok(repair);
+        }
+        let mut told = |done, all| {
+            progress(done, all);
+            ControlFlow::Continue(())
+        };
+        let nodes = env.mend_references(&mut told)?;
+        let engine_mended = [
+            (FindingCode::BadSuperblock, "all copies of the superblock are written anew".into()),
+            (
+                FindingCode::WrongReferences,
+                format!("the numbers of references to {nodes} nodes become those that were counted"),
+            ),
+        ];
+        for (code, what) in engine_mended {
+            if repair.before.problems.iter().any(|problem| problem.code == code.name()) {
+                repair.mended.push(Mended { code: code.name(), loses: false, what });
+            }
+        }
+        for _ in 0..ROUNDS_MAX {
+            let Some(Mends { batch, done, .. }) = found.filter(|mends| !mends.done.is_empty()) else { break };
+            env.apply_in_memory(&batch)?;
+            repair.mended.extend(done);
+            found = look_through(&env, Findings::default(), mends())?.1;
+        }
+        let mut findings = Findings::default();
+        env.check(&mut |found| findings.found(found), progress)?;
+        repair.after = look_through(&env, findings, None)?.0;
+        // Those on the device are looked at, and will be written.
+        repair.after.problems.retain(|problem| problem.code != FindingCode::BadSuperblock.name());
+        if repair.after.found() >= repair.before.found() {
+            repair.mended.clear();
+        }
+        if !repair.mended.is_empty() && consent(&repair) {
+            repair.generation = Some(env.write_repair()?);
+        }
+        Ok(repair)
+    }
+}
+
+fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<(Report, Option<Mends>)> {
+    let counts = AllCounts::default();
+    let op = counts.begin(env, OpKind::Internal);
+    let Scanned { report, mends } = scan(env, op, findings, &[], mends, &mut goes_on)?;
+    Ok((report, mends))
+}
