@@ -99,7 +99,8 @@ fn a_node_to_which_nothing_leads_goes_with_its_space() {
     let image = closed();
     let sound = open_as(&image.device(), OpenMode::ReadOnly);
     let (expected, space) = (pairs(&sound), sound.space());
-    let free = sound.engine.store.space.free_ranges().iter().map(|range| range.start_block).last().unwrap();
+    let free =
+        sound.engine.store.space.free_ranges().iter().map(|range| range.start_block).next_back().unwrap();
     let page = decode_page(0, &image.page_bytes(0)).unwrap();
     let unused = page.entries.iter().position(|slot| slot.used == 0).unwrap();
     let mut hostile = image.clone();
