@@ -171,12 +171,38 @@ impl Memtable {
     }
 
     /// The points in `[lo, hi)` as of `at`, in order.
-    pub fn points_within(&self, lo: &Cut, hi: &Cut, at: Msn) -> impl DoubleEndedIterator<Item = Point<'_>> {
+    pub fn points_within(&self, lo: &Cut, hi: &Cut, at: Msn) -> impl Iterator<Item = Point<'_>> {
         let range = key_bounds(lo, hi).map(|(from, to)| self.points.range(&from, to.as_deref()));
         range.into_iter().flatten().flat_map(move |(key, chain)| {
             chain.messages_at(at).iter().filter_map(move |p| {
                 Some(Point { key: Cow::Borrowed(key), msn: p.msn, kind: p.kind()?, value: &p.value })
             })
+        })
+    }
+
+    /// The messages of points in `[lo, hi)` as of `at`, in order. Nothing is looked for at the far end.
+    pub fn messages_within<'m>(
+        &'m self,
+        lo: &Cut,
+        hi: &'m Cut,
+        at: Msn,
+    ) -> impl Iterator<Item = (&'m [u8], Kind, &'m Bytes)> {
+        let ahead = lo.first_key_behind().map(|from| self.points.range(&from, None));
+        ahead.into_iter().flatten().take_while(|(key, _)| hi.is_above(key)).flat_map(move |(key, chain)| {
+            chain.messages_at(at).iter().filter_map(move |p| Some((key, p.kind()?, &p.value)))
+        })
+    }
+
+    /// As [`messages_within`](Memtable::messages_within), from the last to the first.
+    pub fn messages_back_within<'m>(
+        &'m self,
+        lo: &'m Cut,
+        hi: &Cut,
+        at: Msn,
+    ) -> impl Iterator<Item = (&'m [u8], Kind, &'m Bytes)> {
+        let behind = self.points.range(&[], hi.first_key_behind().as_deref()).rev();
+        behind.take_while(|(key, _)| !lo.is_above(key)).flat_map(move |(key, chain)| {
+            chain.messages_at(at).iter().rev().filter_map(move |p| Some((key, p.kind()?, &p.value)))
         })
     }
 

@@ -5,6 +5,7 @@ mod many_reads;
 mod partial_writes;
 mod point_reads;
 mod scans;
+mod seeks;
 mod space;
 mod writes;
 

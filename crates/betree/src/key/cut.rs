@@ -82,6 +82,11 @@ impl Cut {
         None
     }
 
+    /// Whether the cut lies before the *before* cut of `key`: a smaller key may lie between the two.
+    pub(crate) fn is_before(&self, key: &[u8]) -> bool {
+        !self.is_above(key) && (self.after || key != self.bytes)
+    }
+
     /// Whether `key` lies before the cut.
     pub fn is_above(&self, key: &[u8]) -> bool {
         self.side_of(key) == Ordering::Less
@@ -166,6 +171,7 @@ mod tests {
                 assert_eq!(a.is_above(key), key_symbols < symbols(a), "{a:?} {key:?}");
                 let behind = a.first_key_behind().is_some_and(|first| *key >= first);
                 assert_eq!(a.is_above(key), !behind, "{a:?} {key:?}");
+                assert_eq!(a.is_before(key), *a < Cut::before(key.clone()), "{a:?} {key:?}");
             }
         }
     }

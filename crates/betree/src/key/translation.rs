@@ -78,6 +78,11 @@ impl Translation {
         let bytes = self.key(cut.bytes()).into_owned();
         if cut.is_after() { Cut::after(bytes) } else { Cut::before(bytes) }
     }
+
+    /// As [`cut`](Translation::cut); borrowed where nothing changes.
+    pub(crate) fn cut_ref<'c>(&self, cut: &'c Cut) -> Cow<'c, Cut> {
+        if self.is_identity() { Cow::Borrowed(cut) } else { Cow::Owned(self.cut(cut)) }
+    }
 }
 
 /// The length of the prefix that all keys between two cuts share, in bytes.

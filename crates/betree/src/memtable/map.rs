@@ -331,7 +331,9 @@ impl<V> KeyMap<V> {
             (id, leaf.map_or(0, |leaf| leaf.keys.search(key).unwrap_or_else(|at| at)))
         };
         let end = || (self.last, self.leaves.get(self.last).map_or(0, |leaf| leaf.values.len()));
-        Range { map: self, front: place(from), back: to.map_or_else(end, place), since: None }
+        // The first leaf never moves: splits put new ones behind.
+        let front = if from.is_empty() { (0, 0) } else { place(from) };
+        Range { map: self, front, back: to.map_or_else(end, place), since: None }
     }
 
     /// As [`range`](KeyMap::range), without the entries of leaves in which nothing was changed since a

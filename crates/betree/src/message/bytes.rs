@@ -23,6 +23,16 @@ impl Bytes {
         Bytes::Shared { record: record.clone(), start: part.start, end: part.end }
     }
 
+    /// The same part of the same record; `None` for bytes of its own.
+    pub fn share(&self) -> Option<Bytes> {
+        match self {
+            Bytes::Own(_) => None,
+            Bytes::Shared { record, start, end } => {
+                Some(Bytes::Shared { record: record.clone(), start: *start, end: *end })
+            }
+        }
+    }
+
     /// The record that it keeps in memory.
     pub fn record(&self) -> Option<&Arc<Vec<u8>>> {
         match self {

@@ -61,8 +61,14 @@ impl Fences {
         let (low, high) = (word(behind, 0), word(behind, if after { 0xff } else { 0 }));
         // The key of a smaller fence differs within its eight bytes, so it is smaller too.
         let from = self.words.partition_point(|fence| *fence < low);
-        let to = self.words.partition_point(|fence| *fence <= high);
-        ((from * self.step).saturating_sub(self.step), (to * self.step).min(len))
+        // Mostly none.
+        let same = self.words.get(from..).unwrap_or_default();
+        let same = match same.first() {
+            Some(fence) if *fence <= high => same.partition_point(|fence| *fence <= high),
+            _ => 0,
+        };
+        let first = from.checked_sub(1).map_or(0, |smaller| smaller * self.step + 1);
+        (first, ((from + same) * self.step).min(len))
     }
 }
 

@@ -2,7 +2,9 @@
 //! steps.
 
 mod chunk;
-mod message_iter;
+mod gather;
+mod read_ahead;
+mod source;
 mod unreadable;
 mod walk;
 
@@ -12,7 +14,8 @@ use betree_platform::sync::atomic::Ordering::Relaxed;
 use super::{Tree, nowhere};
 use crate::error::Result;
 use crate::key::Cut;
-use chunk::{Chunk, Scope};
+use chunk::Chunk;
+use gather::{MEMTABLE_POINTS_FIRST, Scope};
 use unreadable::BadPieces;
 pub use unreadable::Unreadable;
 use walk::Direction;
@@ -21,23 +24,24 @@ use walk::Direction;
 const TRIES_MAX: u32 = 4;
 
 /// A place in a key range of a dictionary. It moves both ways. It is not a snapshot: each chunk is as of its
-/// reading, and later commits are sure to be seen only after a [`seek`](Cursor::seek).
+/// reading, and later commits are sure to be seen only after a [`seek`](Cursor::seek). What a chunk is merged
+/// from stays in memory until the cursor leaves it.
 pub struct Cursor<'e> {
     /// `None`: the dictionary does not exist, and counts as empty.
     tree: Option<Tree<'e>>,
     queries: &'e AtomicU64,
     scope: Scope,
+    /// The cursor's place, unless it is inside of a chunk.
     at: Cut,
-    chunk: Chunk,
-    /// The index of the pair of the chunk that the cursor stands before, if it stands inside the chunk. A
-    /// step then searches nothing, and `at` is out of date.
-    index: Option<usize>,
+    chunk: Option<Chunk>,
+    /// How many messages of a memtable the next chunk takes: twice as many from chunk to chunk.
+    points_max: usize,
 }
 
 impl<'e> Cursor<'e> {
     pub(crate) fn new(tree: Option<Tree<'e>>, lo: Cut, hi: Cut, queries: &'e AtomicU64) -> Cursor<'e> {
-        let (at, whole) = (lo.clone(), None);
-        Cursor { tree, queries, scope: Scope { lo, hi, whole }, at, chunk: Chunk::default(), index: None }
+        let (at, scope) = (lo.clone(), Scope { lo, hi, whole: None });
+        Cursor { tree, queries, scope, at, chunk: None, points_max: MEMTABLE_POINTS_FIRST }
     }
 
     /// Names the whole that the range is a part of. The caller wants all of the range, and may soon want the
@@ -49,51 +53,75 @@ impl<'e> Cursor<'e> {
         self
     }
 
-    /// Reads the chunk around the place.
-    fn read(&mut self, direction: Direction) -> Result<()> {
-        self.queries.fetch_add(1, Relaxed);
-        match &self.tree {
-            Some(tree) => {
-                tree.read_chunk(&self.scope, &self.at, direction, &mut self.chunk)?;
-                let is_further = match direction {
-                    Direction::Forward => self.chunk.hi.as_ref().is_some_and(|hi| *hi > self.at),
-                    Direction::Backward => self.chunk.lo.as_ref().is_some_and(|lo| *lo < self.at),
-                };
-                if is_further { Ok(()) } else { Err(nowhere()) }
+    /// Moves to a place, clipped to the cursor's range. What is there is read anew.
+    pub fn seek(&mut self, to: &Cut) {
+        self.at = to.max(&self.scope.lo).min(&self.scope.hi).clone();
+        self.chunk = None;
+        self.points_max = MEMTABLE_POINTS_FIRST;
+    }
+
+    /// Stands at its place outside of a chunk.
+    fn leave_chunk(&mut self) {
+        if let Some(place) = self.chunk.take().and_then(|chunk| chunk.place()) {
+            self.at = place;
+        }
+        self.points_max = MEMTABLE_POINTS_FIRST;
+    }
+
+    /// Steps over the next pair in a direction; `false` at the end of the range.
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        let Some(tree) = self.tree else { return Ok(false) };
+        loop {
+            if let Some(chunk) = self.chunk.as_mut().filter(|chunk| chunk.direction() == direction) {
+                match chunk.step(&tree.expiry()) {
+                    Ok(true) => return Ok(true),
+                    Ok(false) => self.at = chunk.end().clone(),
+                    Err(error) => {
+                        self.leave_chunk();
+                        return Err(error);
+                    }
+                }
+                self.chunk = None;
             }
-            None => {
-                (self.chunk.lo, self.chunk.hi) = (Some(self.scope.lo.clone()), Some(self.scope.hi.clone()));
-                Ok(())
+            if !self.read(&tree, direction)? {
+                return Ok(false);
             }
         }
     }
 
-    /// Moves to a place, clipped to the cursor's range. The chunk is read anew.
-    pub fn seek(&mut self, to: &Cut) {
-        self.at = to.clone().max(self.scope.lo.clone()).min(self.scope.hi.clone());
-        self.chunk.lo = None;
-        self.index = None;
+    /// Reads the chunk ahead of the place; `false` at the end of the range.
+    fn read(&mut self, tree: &Tree<'_>, direction: Direction) -> Result<bool> {
+        if self.chunk.is_some() {
+            self.leave_chunk();
+        }
+        let is_at_end = match direction {
+            Direction::Forward => self.at >= self.scope.hi,
+            Direction::Backward => self.at <= self.scope.lo,
+        };
+        if is_at_end {
+            return Ok(false);
+        }
+        self.queries.fetch_add(1, Relaxed);
+        let chunk = tree.read_chunk(&self.scope, &self.at, direction, self.points_max)?;
+        if !chunk.goes_on_from(&self.at) {
+            return Err(nowhere());
+        }
+        self.points_max = self.points_max.saturating_mul(2);
+        self.chunk = Some(chunk);
+        Ok(true)
     }
 
-    /// The index of the pair of the chunk that the cursor stands before.
-    fn index(&self) -> usize {
-        self.index.unwrap_or_else(|| self.chunk.first_behind(&self.at))
-    }
-
-    /// Leaves the chunk for a place at its end.
-    fn leave(&mut self, to: Cut) {
-        self.at = to;
-        self.index = None;
+    fn pair(&self) -> Option<(&[u8], &[u8])> {
+        self.chunk.as_ref().map(Chunk::pair)
     }
 
     /// Steps over the next pair and returns it, or `None` at the end of the range.
     ///
     /// # Errors
-    /// The device's, or corruption; the cursor has not moved.
+    /// The device's, corruption, or that of the upsert function; the cursor has not moved.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let found = self.find_next()?;
-        Ok(found.map(|index| self.chunk.pair(index)))
+        Ok(if self.step(Direction::Forward)? { self.pair() } else { None })
     }
 
     /// As [`next`](Cursor::next), but skips unreadable ranges and calls `passed` with each.
@@ -101,8 +129,8 @@ impl<'e> Cursor<'e> {
         let mut bad = BadPieces::default();
         let mut tries = 0;
         loop {
-            let error = match self.find_next() {
-                Ok(found) => return found.map(|index| self.chunk.pair(index)),
+            let error = match self.step(Direction::Forward) {
+                Ok(is_there) => return if is_there { self.pair() } else { None },
                 Err(error) => error,
             };
             let before = self.at.clone();
@@ -122,49 +150,11 @@ impl<'e> Cursor<'e> {
         }
     }
 
-    /// Steps over the next pair and returns its index in the chunk.
-    fn find_next(&mut self) -> Result<Option<usize>> {
-        loop {
-            if self.index.is_none() {
-                if self.at >= self.scope.hi {
-                    return Ok(None);
-                }
-                let known = matches!((&self.chunk.lo, &self.chunk.hi),
-                    (Some(lo), Some(hi)) if *lo <= self.at && self.at < *hi);
-                if !known {
-                    self.read(Direction::Forward)?;
-                }
-            }
-            let index = self.index();
-            if index < self.chunk.len() {
-                self.index = Some(index + 1);
-                return Ok(Some(index));
-            }
-            self.leave(self.chunk.hi.clone().unwrap_or(Cut::HIGH));
-        }
-    }
-
     /// Steps back over the pair before the cursor and returns it, or `None` at the start of the range.
     ///
     /// # Errors
-    /// The device's, or corruption; the cursor has not moved.
+    /// As [`next`](Cursor::next).
     pub fn prev(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        loop {
-            if self.index.is_none() {
-                if self.at <= self.scope.lo {
-                    return Ok(None);
-                }
-                let known = matches!((&self.chunk.lo, &self.chunk.hi),
-                    (Some(lo), Some(hi)) if *lo < self.at && self.at <= *hi);
-                if !known {
-                    self.read(Direction::Backward)?;
-                }
-            }
-            if let Some(index) = self.index().checked_sub(1) {
-                self.index = Some(index);
-                return Ok(Some(self.chunk.pair(index)));
-            }
-            self.leave(self.chunk.lo.clone().unwrap_or(Cut::LOW));
-        }
+        Ok(if self.step(Direction::Backward)? { self.pair() } else { None })
     }
 }

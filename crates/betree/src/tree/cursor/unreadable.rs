@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::{Tree, astray};
-use super::chunk::range_around;
+use super::gather::range_around;
 use super::walk::{Direction, Stop, Walk};
 use crate::cache::Piece;
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ impl Tree<'_> {
     fn look_for_blame(&self, at: &Cut, bad: &mut BadPieces, gone: &mut Option<NodeId>) -> Blame {
         let Walk { window, levels, stop } = self.walk(&self.dict.state.read(), at, Direction::Forward);
         let mut errors = Vec::new();
-        let mut hi = window.hi;
+        let mut hi = window.hi.clone();
         let basement = match &stop {
             Stop::Leaf(place) => Some(&place.basement),
             Stop::Nothing | Stop::Missing(_) | Stop::Astray(_) => None,
@@ -86,14 +86,15 @@ impl Tree<'_> {
                     continue;
                 }
             };
+            let (place, end) = (level.down.cut_ref(at), level.down.cut_ref(&window.hi));
             for run in layers.newest_first() {
                 // Newer messages hide everything below, which need not be read.
-                if let Some(range) = range_around(run, &level.at, Direction::Forward) {
-                    let end = level.up.cut(&range.hi.clone().min(level.window.hi.clone()));
+                if let Some(range) = range_around(run, &place, Direction::Forward) {
+                    let end = level.up.cut((&range.hi).min(&*end));
                     return Blame { hi: hi.min(end), errors, is_more: false };
                 }
-                let behind = run.ranges().iter().find(|range| range.lo > level.at);
-                if let Some(range) = behind.filter(|range| range.lo < level.window.hi) {
+                let behind = run.ranges().iter().find(|range| range.lo > *place);
+                if let Some(range) = behind.filter(|range| range.lo < *end) {
                     hi = hi.min(level.up.cut(&range.lo));
                 }
             }

@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::Tree;
-use super::message_iter::Window;
 use crate::cache::Piece;
 use crate::dict::DictState;
 use crate::key::{Cut, Translation};
@@ -13,6 +12,24 @@ use crate::node::{Body, Edge, Node};
 use crate::node_id::NodeId;
 use crate::transaction::{Leads, Stretch};
 use crate::views::Moment;
+
+/// A range of keys that a walk narrows step by step.
+pub(super) struct Window {
+    pub lo: Cut,
+    pub hi: Cut,
+}
+
+impl Window {
+    /// Narrows the window to its part inside `[lo, hi)`.
+    pub fn meet(&mut self, lo: &Cut, hi: &Cut) {
+        if *lo > self.lo {
+            self.lo = lo.clone();
+        }
+        if *hi < self.hi {
+            self.hi = hi.clone();
+        }
+    }
+}
 
 /// Which way a cursor looks from its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,10 +71,8 @@ pub(super) struct Level {
     pub piece: Arc<Piece>,
     /// From the node's coordinates to the reader's.
     pub up: Translation,
-    /// The cursor's place in the node's coordinates.
-    pub at: Cut,
-    /// The window after this level's edge, in the node's coordinates.
-    pub window: Window,
+    /// From the reader's coordinates to the node's; for what lies in the walk's window.
+    pub down: Translation,
 }
 
 /// The basement that a walk came to.
@@ -110,13 +125,14 @@ fn descend(
 ) -> Stop {
     let mut id = state.root_at(moment);
     let mut up = down.inverse(window.lo.bytes());
+    let mut down = down.clone();
     let mut place = down.cut(at);
     // The window in the coordinates of the node at hand.
     let mut here = Window { lo: down.cut(&window.lo), hi: down.cut(&window.hi) };
-    loop {
-        let Some(node) = state.node_at(id, moment) else { return Stop::Missing(id) };
+    let stop = loop {
+        let Some(node) = state.node_at(id, moment) else { break Stop::Missing(id) };
         if here.lo < node.lo || here.hi > node.hi {
-            return Stop::Astray(id);
+            break Stop::Astray(id);
         }
         match &node.body {
             Body::Interior(edges) => {
@@ -124,38 +140,32 @@ fn descend(
                     Direction::Forward => edges.partition_point(|e| e.hi <= place),
                     Direction::Backward => edges.partition_point(|e| e.hi < place),
                 };
-                let Some(edge) = edges.get(index) else { return Stop::Nothing };
+                let Some(edge) = edges.get(index) else { break Stop::Nothing };
                 here.meet(&edge.lo, &edge.hi);
                 let goto = goto_at(edge, &place, direction, &mut here);
-                window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
                 if let Some(piece) = &edge.partition {
-                    levels.push(Level {
-                        piece: piece.clone(),
-                        up: up.clone(),
-                        at: place.clone(),
-                        window: Window { lo: here.lo.clone(), hi: here.hi.clone() },
-                    });
+                    levels.push(Level { piece: piece.clone(), up: up.clone(), down: down.clone() });
                 }
-                let (child, down, bound) = match goto {
+                let (child, step, bound) = match goto {
                     Some(goto) => (Some(goto.target), &goto.translation, &goto.lo),
                     None => (edge.child, &edge.translation, &edge.lo),
                 };
-                let Some(child) = child else { return Stop::Nothing };
-                up = down.inverse(bound.bytes()).then(&up);
-                place = down.cut(&place);
-                here = Window { lo: down.cut(&here.lo), hi: down.cut(&here.hi) };
+                let Some(child) = child else { break Stop::Nothing };
+                if !step.is_identity() {
+                    up = step.inverse(bound.bytes()).then(&up);
+                    down = down.then(step);
+                    place = step.cut(&place);
+                    here = Window { lo: step.cut(&here.lo), hi: step.cut(&here.hi) };
+                }
                 id = child;
             }
             Body::Leaf(basements) => {
-                let before = basements.partition_point(|b| {
-                    let first = Cut::before(b.first.as_slice());
-                    match direction {
-                        Direction::Forward => first <= place,
-                        Direction::Backward => first < place,
-                    }
+                let before = basements.partition_point(|b| match direction {
+                    Direction::Forward => !place.is_before(&b.first),
+                    Direction::Backward => place.is_above(&b.first),
                 });
                 let index = before.saturating_sub(1);
-                let Some(basement) = basements.get(index) else { return Stop::Nothing };
+                let Some(basement) = basements.get(index) else { break Stop::Nothing };
                 let end = up.cut(&here.hi);
                 if index > 0 {
                     here.meet(&Cut::before(basement.first.as_slice()), &Cut::HIGH);
@@ -163,12 +173,13 @@ fn descend(
                 if let Some(next) = basements.get(index + 1) {
                     here.meet(&Cut::LOW, &Cut::before(next.first.as_slice()));
                 }
-                window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
-                let basement = Level { piece: basement.piece.clone(), up, at: place, window: here };
-                return Stop::Leaf(LeafPlace { leaf: node.clone(), index, end, basement });
+                let basement = Level { piece: basement.piece.clone(), up: up.clone(), down };
+                break Stop::Leaf(LeafPlace { leaf: node.clone(), index, end, basement });
             }
         }
-    }
+    };
+    window.meet(&up.cut(&here.lo), &up.cut(&here.hi));
+    stop
 }
 
 /// The GOTO of an edge that the place leads into, if there is one. `here` is narrowed to the GOTO's range,
