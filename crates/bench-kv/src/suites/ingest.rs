@@ -1,8 +1,9 @@
 //! How fast sorted pairs come into a dictionary, in turns with what the device takes: a file written in
 //! order, past the page cache.
 //!
-//! The values are random bytes, which do not compress: what is stored is what the user gave. An operation is
-//! a byte of that, so rates are in bytes a second, and the amplification is bytes written for each stored.
+//! The values are random bytes, which do not compress: what is stored is what the user gave. They are parts
+//! of a buffer that is there before the clock starts. An operation is a byte of what is stored, so rates are
+//! in bytes a second, and the amplification is bytes written for each stored.
 
 use std::path::Path;
 
@@ -26,6 +27,8 @@ const WRITE_BYTES: usize = 1 << 20;
 /// The approximate number of pairs that a check compares.
 const CHECK_SAMPLE: u64 = 2000;
 const DICT: &str = "ingested";
+/// The offsets at which values begin: a prime number, so that as many ranks have values of their own.
+const OFFSETS: usize = (16 << 20) + 43;
 
 /// The suite.
 pub struct Ingest {
@@ -41,21 +44,31 @@ impl Ingest {
         Ingest { data: Data { pairs, ..one }, memory_bytes }
     }
 
-    /// The value of a rank: random bytes.
-    fn value(rank: u64) -> Vec<u8> {
-        let words = (0..VALUE_BYTES as u64 / 8).map(|word| mix(rank << 10 | word).to_le_bytes());
-        words.flatten().collect()
-    }
-
     /// What is there is what was ingested.
-    fn check(&self, dict: &Dict) -> Result<()> {
+    fn check(&self, values: &Values, dict: &Dict) -> Result<()> {
         for rank in self.data.sample(CHECK_SAMPLE) {
             let found = dict.get(self.data.key(rank))?;
-            ensure!(found == Some(Ingest::value(rank).into()), "rank {rank} has {found:?}");
+            ensure!(found.as_deref() == Some(values.of(rank)), "rank {rank} has {found:?}");
         }
         let count = dict.iter().try_fold(0, |count, pair| pair.map(|_| count + 1))?;
         ensure!(count == self.data.pairs, "a scan finds {count} pairs where {} should be", self.data.pairs);
         Ok(())
+    }
+}
+
+/// Random bytes, of which all values are parts.
+struct Values(Vec<u8>);
+
+impl Values {
+    fn new() -> Values {
+        let words = ((OFFSETS + VALUE_BYTES) as u64).div_ceil(8);
+        Values((0..words).flat_map(|word| mix(word).to_le_bytes()).collect())
+    }
+
+    /// The value of a rank. Neighbours have no bytes in common.
+    fn of(&self, rank: u64) -> &[u8] {
+        let start = (rank * VALUE_BYTES as u64 % OFFSETS as u64) as usize;
+        self.0.get(start..start + VALUE_BYTES).unwrap_or_default()
     }
 }
 
@@ -103,6 +116,7 @@ impl Suite for Ingest {
             options.durability(Durability::Manual).open(place.dir.join("store"))
         };
         let (file, mut store) = (place.dir.join("file"), open()?);
+        let values = Values::new();
         for _ in 0..TURNS {
             meter.measure("kv-ingest-file".into(), "bytes of a file written in order".into(), || {
                 write_file(&file, self.data_bytes())
@@ -110,13 +124,13 @@ impl Suite for Ingest {
             std::fs::remove_file(&file)?;
             let dict = store.dict(DICT)?;
             meter.measure("kv-ingest-pairs".into(), "bytes of sorted pairs ingested".into(), || {
-                dict.ingest((0..self.data.pairs).map(|rank| (self.data.key(rank), Ingest::value(rank))))?;
+                dict.ingest((0..self.data.pairs).map(|rank| (self.data.key(rank), values.of(rank))))?;
                 let bytes = self.data_bytes();
                 Ok(Done { operations: bytes, user_bytes: bytes, ..Done::default() })
             })?;
             store.close()?;
             store = open()?;
-            self.check(&store.open_dict(DICT)?)?;
+            self.check(&values, &store.open_dict(DICT)?)?;
             store.drop_dict(DICT)?;
         }
         Ok(store.close()?)
