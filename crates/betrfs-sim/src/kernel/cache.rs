@@ -174,12 +174,16 @@ impl Caches {
         }
     }
 
-    /// A name is gone. The kernel counts the names of a file itself.
+    /// A name is gone. The kernel counts the names of a file itself, and lists no removed directory.
     pub fn unlinked(&mut self, dir: u64, name: &[u8]) {
         let Some(gone) = self.names.remove(&(dir, name.to_vec())) else { return };
         if let Some(inode) = self.inodes.get_mut(&gone.node) {
-            inode.attr.nlink = if is_dir(&inode.attr) { 0 } else { inode.attr.nlink.saturating_sub(1) };
             inode.stale |= stale::CTIME;
+            if is_dir(&inode.attr) {
+                (inode.attr.nlink, inode.listing) = (0, None);
+            } else {
+                inode.attr.nlink = inode.attr.nlink.saturating_sub(1);
+            }
         }
     }
 
