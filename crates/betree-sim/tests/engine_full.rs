@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Options, Replace};
-use betree_platform::{Device, DeviceError};
-use betree_sim::{MemDevice, Rng};
+use betree_platform::Device;
+use betree_sim::{MemDevice, OnSync, Rng};
 
 const VOLUME_BYTES: usize = 16 << 20;
 const CACHE_BYTES: usize = 4 << 20;
@@ -153,49 +153,10 @@ fn deletes_on_a_full_volume_return_their_room_and_it_opens_again() {
     }
 }
 
-/// A device whose next sync, when asked to, reports that it has begun and waits for the permission to go on.
-struct Stopping {
-    inner: MemDevice,
-    stop: Mutex<Option<(Sender<()>, Receiver<()>)>>,
-}
-
-impl Device for Stopping {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn sync(&self) -> Result<(), DeviceError> {
-        let stop = self.stop.lock().unwrap().take();
-        if let Some((begun, go_on)) = stop {
-            begun.send(()).unwrap();
-            // A call that does not return at once rightly waits for this sync.
-            let _ = go_on.recv_timeout(Duration::from_millis(300));
-        }
-        self.inner.sync()
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn seeks(&self) -> bool {
-        self.inner.seeks()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(offset, len)
-    }
-}
-
 #[test]
 fn a_request_for_room_waits_for_a_reclaim_under_way() {
     const LARGE: DictId = BLOCKS;
-    let inner = MemDevice::new(VOLUME_BYTES as u64);
-    let device = Arc::new(Stopping { inner, stop: Mutex::new(None) });
+    let device = Arc::new(OnSync::new(MemDevice::new(VOLUME_BYTES as u64)));
     let geometry = Geometry::for_volume(VOLUME_BYTES as u64, 2);
     Env::format(Arc::clone(&device) as Arc<dyn Device>, &geometry, [1; 16]).unwrap();
     let env = Env::open(Arc::clone(&device) as Arc<dyn Device>, Options::new(CACHE_BYTES, Arc::new(Replace)))
@@ -214,8 +175,12 @@ fn a_request_for_room_waits_for_a_reclaim_under_way() {
     env.commit(&batch).unwrap();
 
     let (begun, has_begun) = mpsc::channel();
-    let (go_on, may_go_on) = mpsc::channel();
-    *device.stop.lock().unwrap() = Some((begun, may_go_on));
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    device.at_next(move || {
+        begun.send(()).unwrap();
+        // A call that does not return at once rightly waits for this sync.
+        let _ = may_go_on.recv_timeout(Duration::from_millis(300));
+    });
     let seen = thread::scope(|scope| {
         let first = scope.spawn(|| env.reclaim());
         has_begun.recv().unwrap();

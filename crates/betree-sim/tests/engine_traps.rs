@@ -1,11 +1,11 @@
 //! What views and transactions go wrong by, each case on purpose; the table of them is in docs/testing.md.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Outcome, View};
-use betree_platform::{Device, DeviceError};
-use betree_sim::{MemDevice, Setup, format_env, open_env};
+use betree_platform::Device;
+use betree_sim::{MemDevice, OnSync, Setup, format_env, open_env};
 
 const D: DictId = DictId(0);
 const SETUP: Setup = Setup {
@@ -193,45 +193,9 @@ fn old_versions_that_left_memory_are_read_from_their_places() {
     assert_eq!(problems(&env), Vec::<String>::new());
 }
 
-/// A device that does something in the middle of its next sync.
-struct OnSync {
-    inner: MemDevice,
-    next: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Device for OnSync {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
-        self.inner.write_at(offset, buf)
-    }
-
-    fn sync(&self) -> Result<(), DeviceError> {
-        let next = self.next.lock().unwrap().take();
-        if let Some(next) = next {
-            next();
-        }
-        self.inner.sync()
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn seeks(&self) -> bool {
-        self.inner.seeks()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
-        self.inner.discard(offset, len)
-    }
-}
-
 #[test]
 fn a_view_that_ends_while_a_checkpoint_is_written_leaves_nothing() {
-    let device = Arc::new(OnSync { inner: MemDevice::new(SETUP.volume_bytes), next: Mutex::new(None) });
+    let device = Arc::new(OnSync::new(MemDevice::new(SETUP.volume_bytes)));
     let as_device: Arc<dyn Device> = device.clone();
     format_env(&as_device, &SETUP).unwrap();
     let env = open(&as_device);
@@ -240,14 +204,14 @@ fn a_view_that_ends_while_a_checkpoint_is_written_leaves_nothing() {
     let used = env.space().used_bytes;
     let (ended, stays) = (env.view(), env.view());
     fill(&env, 1);
-    *device.next.lock().unwrap() = Some(Box::new(move || drop(ended)));
+    device.at_next(move || drop(ended));
     env.checkpoint().unwrap();
-    assert!(device.next.lock().unwrap().is_none(), "it ended within");
+    assert!(!device.waits(), "it ended within");
     assert_is_of_round(&stays, 0);
-    *device.next.lock().unwrap() = Some(Box::new(move || drop(stays)));
+    device.at_next(move || drop(stays));
     fill(&env, 2);
     env.checkpoint().unwrap();
-    assert!(device.next.lock().unwrap().is_none());
+    assert!(!device.waits());
     assert_is_of_round(&env.view(), 2);
     arrive(&env);
     (0..2).for_each(|_| env.checkpoint().unwrap());

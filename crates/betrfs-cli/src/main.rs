@@ -1,6 +1,7 @@
 //! The command `betrfs`: make, mount, check and watch volumes.
 #![forbid(unsafe_code)]
 
+mod bar;
 mod commands;
 mod failure;
 mod format;

@@ -102,7 +102,7 @@ impl Directory {
         }
     }
 
-    /// Where a page is, and whether that is sure.
+    /// Whether its entries can be believed as they are.
     fn is_whole(&self) -> bool {
         matches!(self, Directory::Whole(_))
     }

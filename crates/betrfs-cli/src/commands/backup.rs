@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use betree_platform::{Device, DeviceError};
 use betree_std::FileDevice;
 use betrfs_fuse::{BackupError, BackupPart, Line};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::bar;
 use crate::commands::stats;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
@@ -26,7 +27,7 @@ it, and none that is made later. It is as large as the volume, sparse, takes as 
 contents, and shares the data of clones and snapshots as the volume does. Meanwhile others go on, and the room of \
 what they delete comes back at the end; where that room is needed, the backup ends with an error. The copy has \
 the label and the UUID of the volume. Only root and the user who mounted the volume may copy it. A volume that is \
-not mounted is copied by `cp --sparse=always`.
+not mounted, or mounted with -o ro, is copied by `cp --sparse=always`.
 
 Example:
   betrfs backup /mnt /backups/monday.betrfs")]
@@ -58,14 +59,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&is_interrupted))?;
     }
-    let mut copy = Copy {
-        is_interrupted,
-        path: file,
-        bar: bar(),
-        device: None,
-        copied: Copied::default(),
-        failure: None,
-    };
+    let bar = bar::styled(ProgressBar::new(0), "copying [{wide_bar}] {bytes}/{total_bytes} {eta}");
+    let mut copy =
+        Copy { is_interrupted, path: file, bar, device: None, copied: Copied::default(), failure: None };
     let done = line.backup(&mount, &mut |part| copy.take(part));
     copy.bar.finish_and_clear();
     let failure = match (done, copy.failure.take()) {
@@ -90,15 +86,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
             ))
         }
     }
-}
-
-/// A bar on standard error, drawn only if that is a terminal.
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("copying [{wide_bar}] {bytes}/{total_bytes} {eta}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// The file that is made.

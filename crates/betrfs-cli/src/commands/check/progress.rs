@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
+
+use crate::bar;
 
 /// A bar, drawn only if standard error is a terminal; and lines, if they are asked for.
 pub struct Progress {
@@ -15,10 +17,7 @@ pub struct Progress {
 impl Progress {
     /// No node is done yet.
     pub fn new(lines: bool) -> Progress {
-        let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("checking [{wide_bar}] {pos}/{len} {eta}") {
-            bar.set_style(style);
-        }
+        let bar = bar::styled(ProgressBar::new(0), "checking [{wide_bar}] {pos}/{len} {eta}");
         Progress { lines: lines && bar.is_hidden(), bar, tenths: 0 }
     }
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::{iter, mem};
 
 use betree_store::Store;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::DictName;
 use super::pairs::{Form, Pair, Pairs};
+use crate::bar;
 use crate::failure::{Failure, Outcome};
 use crate::format::print;
 
@@ -41,9 +42,7 @@ impl Load {
             }
             None => (reader(bar.wrap_read(io::stdin())), "loading {bytes} {bytes_per_sec}"),
         };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
+        let bar = bar::styled(bar, template);
         let loaded = self.put_all(store, input);
         bar.finish_and_clear();
         let loaded = loaded?;
