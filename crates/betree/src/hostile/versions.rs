@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec;
 use std::vec::Vec;
 
+use betree_platform::BLOCK_BYTES;
+
 use super::image::Image;
 use super::{Append, DICTS, GEOMETRY, fill, open, options, sound};
 use crate::batch::Batch;
-use crate::check::Finding;
+use crate::check::{Finding, FindingCode};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::format::node::{Header, Section};
@@ -143,6 +145,23 @@ fn a_volume_opened_for_reading_is_checked_with_its_log_and_nothing_is_written() 
     drop(env);
     assert!(device.bytes() == sound.bytes, "something was written");
     assert_eq!(watcher.0.load(Relaxed), 0, "it is no trouble");
+}
+
+#[test]
+fn an_opening_for_reading_leaves_a_bad_copy_of_the_superblock_as_it_is() {
+    for slot in 0..4 {
+        let mut image = sound();
+        image.bytes[slot * BLOCK_BYTES + 100] ^= 1;
+        let device = image.device();
+        let mut options = options();
+        options.mode = OpenMode::ReadOnly;
+        let env = Env::open(device.clone(), options).unwrap();
+        let mut codes = Vec::new();
+        env.check(&mut |found| codes.push(found.code), &mut |_, _| ()).unwrap();
+        assert_eq!(codes, [FindingCode::BadSuperblock], "slot {slot}");
+        drop(env);
+        assert!(device.bytes() == image.bytes, "slot {slot}: something was written");
+    }
 }
 
 #[test]
