@@ -18,6 +18,11 @@ use crate::upsert::Append;
 const D: DictId = DictId(0);
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const BLOCKS: usize = 4096;
+/// Where the entries of a page begin, how long each is, and where in it its height stands, with `used` behind
+/// it.
+const SLOTS: u64 = 16;
+const SLOT: u64 = 40;
+const HEIGHT: usize = 32;
 const GEOMETRY: Geometry =
     Geometry { node_bytes: 4096, basement_bytes: 1024, fanout_max: 6, log_bytes: 1 << 20, dicts: 1 };
 
@@ -119,8 +124,8 @@ fn every_node_of_a_damaged_page_is_found() {
     let (_, pages) = table_places(&device);
     assert!(pages.len() > 3, "{pages:?}");
     for (index, page) in pages.iter().enumerate() {
-        // The head; a slot; the whole block.
-        for (at, len) in [(0, 16), (16 + 40 * 7 + 3, 40), (0, BLOCK_BYTES)] {
+        // The head; a slot; its checksum alone; the whole block.
+        for (at, len) in [(0, 16), (SLOTS + 7 * SLOT + 3, 40), (SLOTS + 7 * SLOT + 8, 8), (0, BLOCK_BYTES)] {
             smash(&device, page + at, len);
             let (found, passed, told, read_bytes) = rescue(&device);
             assert!(found == pairs && passed == 0, "page {index}, {len} bytes: {passed} ranges: {told:?}");
@@ -129,6 +134,47 @@ fn every_node_of_a_damaged_page_is_found() {
             smash(&device, page + at, len);
         }
     }
+}
+
+/// Two entries that have changed places: each leads to a whole node, and not to its own.
+#[test]
+fn an_entry_of_a_damaged_page_that_leads_to_another_node_is_not_believed() {
+    let (device, pairs) = closed();
+    let page = table_places(&device).1[0];
+    let mut bytes = AlignedBlock::of(&device, page).0;
+    let leaves: Vec<usize> = (0..100)
+        .map(|slot| (SLOTS + slot * SLOT) as usize)
+        .filter(|at| bytes[at + HEIGHT..at + HEIGHT + 2] == [0, 1])
+        .collect();
+    assert!(leaves.len() > 20, "{leaves:?}");
+    for two in leaves.chunks_exact(2) {
+        let [one, other] = [two[0], two[1]].map(|at| bytes[at..at + SLOT as usize].to_vec());
+        bytes[two[0]..two[0] + SLOT as usize].copy_from_slice(&other);
+        bytes[two[1]..two[1] + SLOT as usize].copy_from_slice(&one);
+    }
+    device.write_at(page, &bytes).unwrap();
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0, "{passed} ranges, {} pairs: {told:?}", found.len());
+}
+
+/// As after a crash in the middle of a checkpoint: its nodes are on the device, and no superblock names them.
+#[test]
+fn nodes_of_a_checkpoint_that_was_not_completed_are_not_taken_for_the_newest() {
+    let (device, pairs) = closed();
+    let env = Env::open(device.clone(), options()).unwrap();
+    let (_, pages) = table_places(&device);
+    let superblocks: Vec<Vec<u8>> = (0..4).map(|copy| AlignedBlock::of(&device, copy * BLOCK).0).collect();
+    let mut later = Pairs::new();
+    (3000..3500u32).for_each(|number| put(&env, &mut later, number.wrapping_mul(0x9e37_79b1)));
+    env.checkpoint().unwrap();
+    env.abandon();
+    drop(env);
+    for (copy, bytes) in (0..).zip(&superblocks) {
+        device.write_at(copy * BLOCK, bytes).unwrap();
+    }
+    pages.iter().for_each(|page| smash(&device, *page, BLOCK_BYTES));
+    let (found, passed, told, _) = rescue(&device);
+    assert!(found == pairs && passed == 0, "{passed} ranges, {} pairs: {told:?}", found.len());
 }
 
 #[test]
