@@ -217,6 +217,11 @@ impl Error {
         }
     }
 
+    /// Whether it is about space that is missing, on the volume or on the disk below it.
+    pub(crate) fn is_want_of_space(&self) -> bool {
+        matches!(self, Error::NoSpace | Error::DeviceFull(_))
+    }
+
     /// The same error; an unknown kind gets its place on the device.
     pub(crate) fn at(self, offset: u64) -> Error {
         match self {

@@ -98,6 +98,26 @@ fn puts_to_a_full_disk_end_with_an_error_and_go_on_once_there_is_room() {
     assert_eq!(dict.iter().count() as u32, taken + 1);
 }
 
+/// Also where the memory for changes is used up, so that others wait for a disk that takes nothing.
+#[test]
+fn deletes_on_a_full_disk_are_kept_as_far_as_memory_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, store) = failing(&folder.path().join("store"));
+    let dict = store.dict("d").unwrap();
+    device.errno.store(ENOSPC, Relaxed);
+    let put = |key: u32| dict.put(key.to_be_bytes(), [7; 5000]);
+    let taken = (0..).find(|key| put(*key).is_err()).unwrap();
+    (1..taken).for_each(|key| dict.delete(key.to_be_bytes()).unwrap());
+    assert_eq!(dict.iter().count(), 1);
+    assert!(matches!(put(taken), Err(Error::NoSpace { .. })));
+    (0..2000_u32).for_each(|key| dict.delete([&[b'k'; 3000][..], &key.to_be_bytes()].concat()).unwrap());
+    device.errno.store(0, Relaxed);
+    store.sync().unwrap();
+    put(taken).unwrap();
+    assert_eq!(dict.iter().count(), 2);
+    assert_eq!(store.check().unwrap(), []);
+}
+
 #[test]
 fn after_a_failed_write_the_store_is_read_only() {
     let folder = tempfile::tempdir().unwrap();

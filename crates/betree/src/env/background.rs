@@ -4,7 +4,7 @@ use alloc::string::ToString;
 
 use super::Env;
 use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::Request;
 
 impl Env {
@@ -19,7 +19,7 @@ impl Env {
             Ok(true) => self.scheduler.tell_done(None),
             Ok(false) => {}
             Err(error) => {
-                let is_want = matches!(error, Error::NoSpace | Error::DeviceFull(_));
+                let is_want = error.is_want_of_space();
                 if !is_want {
                     self.engine.store.disk.health.fail(&error.to_string());
                 }

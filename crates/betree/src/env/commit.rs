@@ -70,8 +70,18 @@ impl Env {
         if let Some(id) = batch.last_dict().filter(|id| usize::from(*id) >= self.engine.dicts.len()) {
             return Err(Error::NoSuchDictionary { id });
         }
-        self.throttle(batch.bytes())?;
         let claim = Claim::of(batch, self.engine.room().reserve_bytes());
+        match self.throttle(batch.bytes()) {
+            // Deletes do not wait for what a full disk refuses: they are the way out. They stay in memory
+            // until they can be written, beside what is in the cache: as much as the log holds.
+            Err(error) if claim.is_taken_always && error.is_want_of_space() => {
+                let bound_bytes = self.engine.store.cache.budget_bytes() as u64 + self.log.capacity_bytes();
+                if self.engine.room().owed_bytes() + batch.bytes() as u64 > bound_bytes {
+                    return Err(error);
+                }
+            }
+            throttled => throttled?,
+        }
         let first_msn = if batch.clones() > 0 {
             let mut committed = self.commit_ranges(batch, &claim, footprint, since);
             if matches!(committed, Err(Error::NoSpace)) {

@@ -19,10 +19,11 @@ impl Env {
                 return Ok(commit);
             }
             drop(commit);
-            self.make_room(claim)?;
-            if claim.is_taken_always {
+            let made = self.make_room(claim);
+            if claim.is_taken_always && made.as_ref().err().is_none_or(Error::is_want_of_space) {
                 return Ok(self.commit.lock());
             }
+            made?;
         }
     }
 
