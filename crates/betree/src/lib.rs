@@ -143,7 +143,7 @@ pub use env::{
     Transaction, TransactionCursor, View,
 };
 pub use error::{Error, Result};
-pub use format::superblock::{Identity, VERSION as FORMAT_VERSION};
+pub use format::superblock::{Identity, LABEL_BYTES_MAX, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};

@@ -14,11 +14,11 @@ mod size;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, debug, install_helpers, kv, mkfs, mount, rescue, rm_tree, snapshot, stats, sync,
-    umount, usage,
+    backup, check, clone, completions, debug, install_helpers, kv, manual, mkfs, mount, rescue, rm_tree,
+    snapshot, stats, sync, umount, usage,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -73,6 +73,8 @@ enum Command {
     Usage(usage::Arguments),
     Kv(kv::Arguments),
     InstallHelpers(install_helpers::Arguments),
+    Manual(manual::Arguments),
+    Completions(completions::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -106,6 +108,8 @@ fn main() -> ExitCode {
         Command::Usage(command) => usage::run(command),
         Command::Kv(command) => kv::run(command),
         Command::InstallHelpers(command) => install_helpers::run(command),
+        Command::Manual(command) => manual::run(command, Arguments::command()),
+        Command::Completions(command) => completions::run(command, Arguments::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,7 +21,7 @@ pub(crate) mod identity;
 mod raw;
 pub(crate) mod slots;
 
-pub use identity::Identity;
+pub use identity::{Identity, LABEL_BYTES_MAX};
 
 /// The format that this program reads and writes.
 pub const VERSION: u32 = 6;

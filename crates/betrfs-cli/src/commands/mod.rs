@@ -3,9 +3,11 @@
 pub mod backup;
 pub mod check;
 pub mod clone;
+pub mod completions;
 pub mod debug;
 pub mod install_helpers;
 pub mod kv;
+pub mod manual;
 pub mod mkfs;
 pub mod mount;
 pub mod rescue;

@@ -1,7 +1,7 @@
 //! `betrfs mount`: mounts a volume.
 
 mod background;
-mod options;
+pub mod options;
 mod signals;
 
 use std::ffi::OsString;

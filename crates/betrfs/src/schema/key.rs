@@ -31,7 +31,7 @@ pub(crate) use data::{
 pub(crate) use describe::{describe, describe_cut, described};
 
 /// The longest name in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 255;
+pub const NAME_BYTES_MAX: usize = 255;
 /// The longest own key: the keys made of it in `data` must fit as well.
 pub(crate) const OWN_KEY_BYTES_MAX: usize = KEY_BYTES_MAX - 2 - NAME_BYTES_MAX;
 

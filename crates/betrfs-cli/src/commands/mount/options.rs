@@ -152,6 +152,44 @@ const PASSED_OVER_PREFIXES: &[&str] = &[
     "subtype=",
 ];
 
+/// The options for the manual, each with its meaning; the others are those for readers of /etc/fstab, and
+/// those that do nothing here.
+pub const DESCRIBED: &[(&str, &str)] = &[
+    (
+        "ro, rw",
+        "Changes are refused, or taken (the default). With `ro` nothing is written to the volume's file or \
+      device, which may be read-only; a log that was not replayed is replayed in memory.",
+    ),
+    (
+        "noatime, relatime, strictatime, nodiratime",
+        "Which reads move times of access: none, those after which the \
+      time is newer than that of the last change or a day old (the default), all, or none of directories.",
+    ),
+    (
+        "nosuid, nodev, noexec, nosymfollow",
+        "Set-id bits, device files, programs and symbolic links on the mount have \
+      no effect.",
+    ),
+    ("sync, dirsync", "Each change, or each change of a directory, is durable when its call returns."),
+    (
+        "user, users, owner, group",
+        "Users may mount it, by mount(8). They imply `nosuid,nodev`, the first two \
+      `noexec` too.",
+    ),
+    (
+        "cache_size=SIZE",
+        "The memory for the tree's nodes, as in 256M or 2G; by default a quarter of the memory of \
+      the machine or the control group, from 64M to 1G.",
+    ),
+    ("remount", "Changes the options above of a mount but the cache; an option that is not named stays."),
+    ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
+    (
+        "loop, discard, acl, user_xattr, iversion, default_permissions, allow_other",
+        "Accepted, and without an effect: it is so \
+      in any case, or does not apply.",
+    ),
+];
+
 fn is_passed_over(option: &str) -> bool {
     PASSED_OVER.contains(&option) || PASSED_OVER_PREFIXES.iter().any(|prefix| option.starts_with(prefix))
 }
@@ -186,6 +224,28 @@ mod tests {
         let options = Options::joined([told, "noatime"]).unwrap();
         assert_eq!(options.flags, MountFlags::RELATIME | MountFlags::RDONLY | MountFlags::NOATIME);
         assert_eq!(options.unknown, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_manual_describes_options_that_exist_and_each_with_a_flag() {
+        let described: Vec<&str> = DESCRIBED.iter().flat_map(|(names, _)| names.split(", ")).collect();
+        for name in &described {
+            let given = name.replace("SIZE", "64M").replace("x-*", "x-systemd.automount");
+            assert_eq!(given.parse::<Options>().unwrap().unknown, Vec::<String>::new(), "{name}");
+        }
+        let mut help =
+            Vec::from(["ro", "noatime", "nosuid", "nodev", "noexec", "remount", "cache_size=SIZE"]);
+        help.extend([
+            "strictatime",
+            "relatime",
+            "sync",
+            "dirsync",
+            "nosymfollow",
+            "user",
+            "owner",
+            "nodiratime",
+        ]);
+        help.iter().for_each(|name| assert!(described.contains(name), "{name}"));
     }
 
     #[test]
