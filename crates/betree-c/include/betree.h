@@ -619,8 +619,9 @@ betree_status betree_rename_prefix(const betree_dict *dict,
                                    size_t to_len);
 
 /**
- * The bytes that a range takes in the file, and those of them that no clone shares, which a deletion would
- * free. The ends of the range are as for betree_delete_range.
+ * The bytes that a range takes in the file, those of them that no clone shares, which a deletion would
+ * free, and about how many pairs it has: the nearer, the more alike they are in size, and the fewer changes
+ * have come since the last checkpoints. The ends of the range are as for betree_delete_range.
  */
 betree_status betree_estimate(const betree_dict *dict,
                               const uint8_t *lo,
@@ -628,7 +629,8 @@ betree_status betree_estimate(const betree_dict *dict,
                               const uint8_t *hi,
                               size_t hi_len,
                               uint64_t *stored_bytes,
-                              uint64_t *exclusive_bytes);
+                              uint64_t *exclusive_bytes,
+                              uint64_t *pairs);
 
 /**
  * The dictionary of a name whose values may expire, bound to a merge if that is not NULL; it is made if

@@ -189,8 +189,9 @@ pub unsafe extern "C" fn betree_rename_prefix(
     })
 }
 
-/// The bytes that a range takes in the file, and those of them that no clone shares, which a deletion would
-/// free. The ends of the range are as for betree_delete_range.
+/// The bytes that a range takes in the file, those of them that no clone shares, which a deletion would
+/// free, and about how many pairs it has: the nearer, the more alike they are in size, and the fewer changes
+/// have come since the last checkpoints. The ends of the range are as for betree_delete_range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn betree_estimate(
     dict: *const Dict,
@@ -200,22 +201,25 @@ pub unsafe extern "C" fn betree_estimate(
     hi_len: usize,
     stored_bytes: *mut u64,
     exclusive_bytes: *mut u64,
+    pairs: *mut u64,
 ) -> Status {
     call(|| {
         // SAFETY: the caller's promise.
-        let (stored, exclusive) = unsafe {
+        let (stored, exclusive, count) = unsafe {
             (
                 Out::new(stored_bytes, 0, "the place for the stored bytes"),
                 Out::new(exclusive_bytes, 0, "the place for the exclusive bytes"),
+                Out::new(pairs, 0, "the place for the number of pairs"),
             )
         };
-        let (stored, exclusive) = (stored?, exclusive?);
+        let (stored, exclusive, count) = (stored?, exclusive?, count?);
         // SAFETY: the caller's promise.
         let (dict, range) =
             unsafe { (handle(dict, "the dictionary")?, args::range((lo, lo_len), (hi, hi_len))?) };
         let found = dict.0.estimate::<&[u8]>(range)?;
         stored.set(found.stored_bytes);
         exclusive.set(found.exclusive_bytes);
+        count.set(found.pairs);
         Ok(Status::BetreeOk)
     })
 }

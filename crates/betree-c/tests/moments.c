@@ -302,7 +302,7 @@ static void backups_are_stores(betree_store *store, const betree_options *option
     betree_dict *dict, *clone;
     char name[4096], stop;
     static uint8_t large[1000];
-    uint64_t stored, exclusive;
+    uint64_t stored, exclusive, pairs;
     size_t count;
     char *text;
 
@@ -326,8 +326,8 @@ static void backups_are_stores(betree_store *store, const betree_options *option
 
     CHECK(betree_check(copy, &text, &len, &count) == BETREE_OK && count == 0 && len == 0);
     betree_free(text);
-    CHECK(betree_estimate(dict, NULL, 0, NULL, 0, &stored, &exclusive) == BETREE_OK);
-    CHECK(stored > 0 && exclusive <= stored);
+    CHECK(betree_estimate(dict, NULL, 0, NULL, 0, &stored, &exclusive, &pairs) == BETREE_OK);
+    CHECK(stored > 0 && exclusive <= stored && pairs > 2000 && pairs < 4500);
     CHECK(betree_dict_clone(copy, N("much"), N("clone"), &clone) == BETREE_OK);
     CHECK(betree_clone_prefix(clone, (const uint8_t *)"\7\0", 2, B("x")) == BETREE_OK);
     CHECK(betree_rename_prefix(clone, B("x"), B("y")) == BETREE_OK);

@@ -208,10 +208,11 @@ impl Dict {
         call(py, || self.dict.rename_prefix(source, to))
     }
 
-    /// The bytes that a range takes in the file, and those of them that no clone shares.
+    /// The bytes that a range takes in the file, those of them that no clone shares, and about how many pairs
+    /// it has.
     #[pyo3(signature = (lo=None, hi=None))]
-    fn estimate(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<(u64, u64)> {
+    fn estimate(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<(u64, u64, u64)> {
         let found = call(py, || self.dict.estimate::<&[u8]>(range(lo, hi)))?;
-        Ok((found.stored_bytes, found.exclusive_bytes))
+        Ok((found.stored_bytes, found.exclusive_bytes, found.pairs))
     }
 }

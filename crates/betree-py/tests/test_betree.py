@@ -119,9 +119,10 @@ def test_prefixes_are_cloned_and_renamed(store):
     assert list(pages) == [b"old/1", b"public/1"]
     pages[b"big"] = bytes(100_000)
     assert store.check() == []
-    stored, exclusive = pages.estimate(b"b", b"c")
+    stored, exclusive, pairs = pages.estimate(b"b", b"c")
+    assert pairs == 1 and pages.estimate()[2] == 3
     assert 0 < exclusive <= stored
-    assert pages.estimate(b"x") == (0, 0)
+    assert pages.estimate(b"x") == (0, 0, 0)
 
 
 def test_dictionaries_come_and_go(store, letters):

@@ -45,7 +45,7 @@
 //! | read | [`Env::get`], [`Env::get_many`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
 //! | let values expire | [`Upsert::expires_at_ns`], [`Options::clock`], [`Env::remove_expired`] |
-//! | know what it holds and does | [`Env::space`], [`Env::usage`], [`Env::stats`], [`Env::state`] |
+//! | know what it holds and does | [`Env::space`], [`View::usage`], [`View::estimate_pairs`], [`Env::stats`], [`Env::state`] |
 //! | verify it | [`Env::check`]; [`Env::open_damaged`] for one that does not open |
 //! | read what is left of a damaged one | [`Env::open_for_rescue`] |
 //!
@@ -122,6 +122,7 @@ mod merge_yield;
 mod message;
 mod node;
 mod node_id;
+mod pair_estimate;
 pub mod planted;
 mod run;
 mod scan;
@@ -147,6 +148,7 @@ pub use format::superblock::{Identity, LABEL_BYTES_MAX, VERSION as FORMAT_VERSIO
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};
 pub use key::{Cut, KEY_BYTES_MAX};
+pub use pair_estimate::PairEstimate;
 pub use settings::{Compression, DictId, Geometry, LogLoss, OpenMode, Options};
 pub use stats::{SpaceStats, Stats};
 pub use tree::{Cursor, Unreadable};

@@ -140,8 +140,8 @@ class Dict:
         """Makes what begins with `to` what begins with `source`, at a cost that does not depend on how much it is."""
     def rename_prefix(self, source: bytes, to: bytes) -> None:
         """As `clone_prefix`, and what began with `source` is gone."""
-    def estimate(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> tuple[int, int]:
-        """The bytes that a range takes in the file, and those of them that no clone shares."""
+    def estimate(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> tuple[int, int, int]:
+        """The bytes that a range takes in the file, those of them that no clone shares, and about how many pairs it has."""
 
 @final
 class Batch:

@@ -1,6 +1,7 @@
 //! The costs of operations, as counts of device calls and bytes, which do not depend on the machine.
 #![allow(clippy::unwrap_used)]
 
+mod estimates;
 mod many_reads;
 mod partial_writes;
 mod point_reads;

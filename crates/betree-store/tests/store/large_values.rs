@@ -41,7 +41,9 @@ fn large_values_are_put_read_replaced_and_found_again() {
     let found = dict.get_many(&["m", "k", "k", "n"]).unwrap();
     let lens: Vec<_> = found.iter().map(|value| value.as_ref().map(|value| value.len())).collect();
     assert_eq!(lens, [Some(5), Some(2 * MIB), Some(2 * MIB), None]);
-    let taken_bytes = dict.estimate("k".."l").unwrap().stored_bytes;
+    let estimate = dict.estimate("k".."l").unwrap();
+    assert_eq!(estimate.pairs, 1, "parts are no pairs");
+    let taken_bytes = estimate.stored_bytes;
     assert!((2 * MIB as u64..5 * MIB as u64).contains(&taken_bytes), "{taken_bytes} bytes");
     assert_eq!(dict.pop_first().unwrap().unwrap().1, text(5, 2 * MIB));
     assert_eq!(keys(&dict), ["l", "m"]);

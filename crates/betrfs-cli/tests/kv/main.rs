@@ -109,6 +109,7 @@ fn dictionaries_are_apart_and_listed() {
     let stat: serde_json::Value =
         serde_json::from_str(&kv.prints(&["stat", "--format", "json"], b"")).unwrap();
     assert_eq!(stat["dictionaries"][1]["name"], "other");
+    assert_eq!(stat["dictionaries"][1]["pairs"], 1);
     assert!(stat["used_bytes"].as_u64().unwrap() > 0);
 }
 

@@ -19,6 +19,8 @@ struct DictStat {
     name: String,
     stored_bytes: u64,
     exclusive_bytes: u64,
+    /// About how many.
+    pairs: u64,
     /// Whether its values may expire.
     expiring: bool,
 }
@@ -30,7 +32,7 @@ pub fn run(store: &Store, format: Format) -> Outcome {
         let dict = store.open_dict(&name)?;
         let (found, expiring) = (dict.estimate::<&[u8]>(..)?, dict.is_expiring());
         let (stored_bytes, exclusive_bytes) = (found.stored_bytes, found.exclusive_bytes);
-        dictionaries.push(DictStat { name, stored_bytes, exclusive_bytes, expiring });
+        dictionaries.push(DictStat { name, stored_bytes, exclusive_bytes, pairs: found.pairs, expiring });
     }
     let stats = store.stats();
     let stat = Stat { used_bytes: stats.used_bytes, tree_levels: stats.engine.height, dictionaries };
@@ -39,10 +41,13 @@ pub fn run(store: &Store, format: Format) -> Outcome {
     }
     print(format_args!("used   {:>12}", size::show(stat.used_bytes)))?;
     print(format_args!("levels {:>12}", stat.tree_levels))?;
-    print(format_args!("\n{:>12} {:>12} {:>8}  dictionary", "stored", "not shared", "expiring"))?;
+    print(format_args!(
+        "\n{:>12} {:>12} {:>12} {:>8}  dictionary",
+        "stored", "not shared", "pairs, about", "expiring"
+    ))?;
     stat.dictionaries.iter().try_for_each(|dict| {
         let (stored, exclusive) = (size::show(dict.stored_bytes), size::show(dict.exclusive_bytes));
         let expiring = if dict.expiring { "yes" } else { "no" };
-        print(format_args!("{stored:>12} {exclusive:>12} {expiring:>8}  {}", dict.name))
+        print(format_args!("{stored:>12} {exclusive:>12} {:>12} {expiring:>8}  {}", dict.pairs, dict.name))
     })
 }
