@@ -31,7 +31,7 @@ const NEW_FILE_MODE: u32 = 0o600;
 /// A regular file or a block device, read and written past the page cache where that is possible.
 ///
 /// It is locked (`flock`), exclusively unless it is for reading, until it is [released](FileDevice::release)
-/// or this value is dropped.
+/// or this value is dropped; one that is [only looked at](FileDevice::open_to_look) is not.
 #[derive(Debug)]
 pub struct FileDevice {
     /// `None` after the release.
@@ -51,6 +51,8 @@ enum Access {
     Changes,
     /// With other readers.
     Reading,
+    /// Without a lock, whatever others do.
+    Looking,
 }
 
 impl FileDevice {
@@ -113,7 +115,18 @@ impl FileDevice {
         FileDevice::of(&File::from(found.map_err(|e| failed(e.into()))?), path, Access::Reading)
     }
 
-    /// Opens an open file again, and locks it.
+    /// Opens a file or a block device for reading without a lock: whoever has it open may change it between
+    /// two reads. For what has a checksum of its own, as the superblocks have.
+    ///
+    /// # Errors
+    /// As [`open`](FileDevice::open), but for [`OpenError::InUse`].
+    pub fn open_to_look(path: &Path) -> Result<FileDevice, OpenError> {
+        let failed = |source| OpenError::Io { doing: "open", path: path.to_owned(), source };
+        let found = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        FileDevice::of(&File::from(found.map_err(|e| failed(e.into()))?), path, Access::Looking)
+    }
+
+    /// Opens an open file again, and locks it unless it is only looked at.
     fn of(found: &File, path: &Path, access: Access) -> Result<FileDevice, OpenError> {
         let failed = |doing, source| OpenError::Io { doing, path: path.to_owned(), source };
         let kind = found.metadata().map_err(|e| failed("examine", e))?.file_type();
@@ -398,6 +411,7 @@ impl Locked {
         let locked = match access {
             Access::Changes => file.try_lock(),
             Access::Reading => file.try_lock_shared(),
+            Access::Looking => Ok(()),
         };
         match locked {
             Ok(()) => Ok(Locked(file)),

@@ -10,6 +10,7 @@ mod log;
 mod memory;
 mod path;
 mod size;
+mod tags;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,8 +18,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, completions, debug, install_helpers, kv, manual, mkfs, mount, rescue, rm_tree,
-    snapshot, stats, sync, umount, usage,
+    backup, check, clone, completions, debug, install_helpers, kv, manual, mkfs, mount, probe, rescue,
+    rm_tree, snapshot, stats, sync, umount, usage,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -59,6 +60,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Mkfs(mkfs::Arguments),
+    Probe(probe::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
     let codes = if let Command::Check(_) = &arguments.command { ExitCodes::CHECK } else { codes };
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
+        Command::Probe(command) => probe::run(command),
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),

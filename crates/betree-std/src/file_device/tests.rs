@@ -46,6 +46,21 @@ fn contents_survive_close_and_open() {
 }
 
 #[test]
+fn whoever_only_looks_is_refused_by_nobody_and_refuses_nobody() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let owner = FileDevice::create(&path, MIB).unwrap();
+    let looking = FileDevice::open_to_look(&path).unwrap();
+    owner.write_at(4096, &pattern(4096, 5)).unwrap();
+    let mut back = vec![0; 4096];
+    looking.read_at(4096, &mut back).unwrap();
+    assert_eq!(back, pattern(4096, 5));
+    assert!(looking.write_at(0, &back).is_err());
+    drop(owner);
+    drop(FileDevice::open(&path).unwrap());
+}
+
+#[test]
 fn calls_outside_its_range_or_off_its_blocks_are_errors() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("v");

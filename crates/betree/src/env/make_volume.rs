@@ -53,15 +53,9 @@ impl Env {
     /// [`Error::BadGeometry`], [`Error::BadIdentity`]; [`Error::TooSmall`] if the device is too small for the
     /// geometry; those of the device.
     pub fn format(device: Arc<dyn Device>, geometry: &Geometry, identity: impl Into<Identity>) -> Result<()> {
-        geometry.validate()?;
         let identity = identity.into();
-        identity.validate()?;
         let volume_bytes = device.len() / BLOCK * BLOCK;
-        let taken = slots::BYTES + geometry.log_bytes;
-        let least_bytes = taken + u64::from(geometry.node_bytes) * NODES_MIN + 64 * BLOCK;
-        if volume_bytes < least_bytes {
-            return Err(Error::TooSmall { bytes: volume_bytes, least_bytes });
-        }
+        Env::check_format(volume_bytes, geometry, &identity)?;
         let disk = Arc::new(Disk::new(device));
         slots::erase(&disk)?;
         let superblock = Superblock {
@@ -112,5 +106,21 @@ impl Env {
         let captured = engine.capture(FIRST_MSN);
         engine.write_checkpoint(&mut committed, captured, superblock, &|| ())?;
         slots::format(&engine.store.disk, &committed.superblock)
+    }
+
+    /// Whether a volume of `volume_bytes` can be made: [`format`](Env::format) asks this before it writes.
+    ///
+    /// # Errors
+    /// [`Error::BadGeometry`], [`Error::BadIdentity`], [`Error::TooSmall`].
+    pub fn check_format(volume_bytes: u64, geometry: &Geometry, identity: &Identity) -> Result<()> {
+        geometry.validate()?;
+        identity.validate()?;
+        let taken = slots::BYTES.saturating_add(geometry.log_bytes);
+        let nodes = u64::from(geometry.node_bytes).saturating_mul(NODES_MIN);
+        let least_bytes = taken.saturating_add(nodes).saturating_add(64 * BLOCK);
+        if volume_bytes < least_bytes {
+            return Err(Error::TooSmall { bytes: volume_bytes, least_bytes });
+        }
+        Ok(())
     }
 }

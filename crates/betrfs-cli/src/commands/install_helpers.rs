@@ -14,17 +14,24 @@ use crate::helper::HELPERS;
 const FILESYSTEMS: &str = "etc/filesystems";
 const OWN_LINE: &str = "betrfs";
 const KERNELS_LINE: &str = "*";
+/// The rule by which udev(7) makes links to volumes by label and UUID.
+const RULE: &str = "etc/udev/rules.d/65-betrfs.rules";
+const RULE_TEXT: &str = include_str!("../../../../packaging/udev/65-betrfs.rules");
+/// The program in that text.
+const RULE_PROGRAM: &str = "/usr/bin/betrfs";
 
 /// Link the program under the names by which mkfs(8), fsck(8), mount(8) and umount(8) look for it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  betrfs install-helpers              links in /sbin, and a line in /etc/filesystems
-  betrfs install-helpers --remove     removes both
+  betrfs install-helpers              links in /sbin, a line in /etc/filesystems, a rule of udev(7)
+  betrfs install-helpers --remove     removes them
 With the links, `mount -t betrfs` and lines of /etc/fstab work, and umount(8) unmounts by this program. With the line, \
-`mount FILE DIR` finds the type by itself. Files and links that are not the program's own are never changed.")]
+`mount FILE DIR` finds the type by itself. With the rule, UUID= and LABEL= name volumes on block devices from their \
+next event on (`udevadm trigger --subsystem-match=block` makes one). Files and links that are not the program's own are \
+never changed. Only root can write there.")]
 pub struct Arguments {
-    /// Remove the links and the line
+    /// Remove the links, the line and the rule
     #[arg(long)]
     remove: bool,
     /// Use this directory instead of /, as for a package
@@ -51,6 +58,10 @@ pub fn run(arguments: &Arguments) -> Outcome {
             )));
         }
     }
+    let (rule, text) = (arguments.root.join(RULE), rule_for(&program)?);
+    if let Found::Others = found_rule(&rule)? {
+        return Err(Failure::new(format!("{} is another's; move it away first", rule.display())));
+    }
     fs::create_dir_all(&dir).map_err(|error| failed("make", &dir, &error))?;
     for name in &names {
         match symlink(&program, name) {
@@ -62,7 +73,41 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if change_filesystems(&arguments.root, with_own_line)? {
         print(format_args!("{}: {OWN_LINE}", arguments.root.join(FILESYSTEMS).display()))?;
     }
+    if found_rule(&rule)? != Found::Own(text.clone()) {
+        write_whole(&rule, &text)?;
+        print(rule.display())?;
+    }
     Ok(())
+}
+
+/// What is at the place of the rule.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Own(String),
+    Others,
+}
+
+/// The program's own rule begins with the first line of its text.
+fn found_rule(path: &Path) -> Result<Found, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) if text.lines().next() == RULE_TEXT.lines().next() => Ok(Found::Own(text)),
+        Ok(_) => Ok(Found::Others),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Err(error) => Err(failed("read", path, &error)),
+    }
+}
+
+/// The rule that calls this program.
+fn rule_for(program: &Path) -> Result<String, Failure> {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+    match program.to_str().filter(|path| path.chars().all(is_plain)) {
+        Some(path) => Ok(RULE_TEXT.replace(RULE_PROGRAM, path)),
+        None => Err(Failure::new(format!(
+            "a rule of udev(7) cannot name {}: copy the program to a path of letters, digits and -, as /usr/local/bin",
+            program.display()
+        ))),
+    }
 }
 
 fn remove(names: &[PathBuf], program: &Path, root: &Path) -> Outcome {
@@ -75,6 +120,11 @@ fn remove(names: &[PathBuf], program: &Path, root: &Path) -> Outcome {
     }
     if change_filesystems(root, without_own_line)? {
         print(format_args!("removed {OWN_LINE} from {}", root.join(FILESYSTEMS).display()))?;
+    }
+    let rule = root.join(RULE);
+    if let Found::Own(_) = found_rule(&rule)? {
+        fs::remove_file(&rule).map_err(|error| failed("remove", &rule, &error))?;
+        print(format_args!("removed {}", rule.display()))?;
     }
     Ok(())
 }
@@ -109,12 +159,17 @@ fn change_filesystems(root: &Path, change: fn(&str) -> String) -> Result<bool, F
         fs::remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
         return Ok(true);
     }
-    let dir = root.join("etc");
-    fs::create_dir_all(&dir).map_err(|error| failed("make", &dir, &error))?;
-    // By rename, so that mount(8) reads the old list or the new one.
-    let beside = dir.join("filesystems.betrfs-new");
-    let written = fs::write(&beside, new).and_then(|()| fs::rename(&beside, &path));
-    written.map(|()| true).map_err(|error| failed("write", &path, &error))
+    write_whole(&path, &new)?;
+    Ok(true)
+}
+
+/// Writes a file by a rename, so that its readers see the old text or the new one.
+fn write_whole(path: &Path, text: &str) -> Outcome {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(dir).map_err(|error| failed("make", dir, &error))?;
+    let beside = path.with_extension("betrfs-new");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| failed("write", path, &error))
 }
 
 /// The list with our type before the kernel's; for an empty list, just these two.

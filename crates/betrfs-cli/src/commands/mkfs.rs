@@ -1,6 +1,7 @@
 //! `betrfs mkfs`: makes a volume.
 
-use std::borrow::Cow;
+mod before;
+
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,23 +17,23 @@ use crate::failure::{Failure, Outcome, warn};
 use crate::format::{Format, print, print_json};
 use crate::path::absolute;
 use crate::size;
-
-/// Bytes examined for existing data: every common file system and partition table has a mark within them.
-const HEAD_BYTES: usize = 128 << 10;
-/// The first bytes of a volume.
-const MAGIC: &[u8] = b"BetrFS";
+use crate::tags::Tags;
 
 /// Make a volume
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  betrfs mkfs data.betrfs --size 8G    a volume in a file, which grows as it fills
-  betrfs mkfs /dev/sdb1 -L photos      a volume on a whole block device, with a label
+  betrfs mkfs data.betrfs 8G         a volume in a file, which grows as it fills
+  betrfs mkfs /dev/sdb1 -L photos    a volume on a whole block device, with a label
+  betrfs mkfs /dev/sdb1 -n           says what would be made, or why not, and writes nothing
 Then: betrfs mount data.betrfs /mnt")]
 pub struct Arguments {
     /// The file to make, or the block device to use
     volume: PathBuf,
     /// The volume's size, as in 256M or 8G; needed for a new file
+    #[arg(value_name = "SIZE", value_parser = size::parse_positive, conflicts_with = "size")]
+    operand: Option<u64>,
+    /// The same
     #[arg(long, value_parser = size::parse_positive)]
     size: Option<u64>,
     /// The volume's label: at most 255 bytes of text
@@ -42,8 +43,14 @@ pub struct Arguments {
     #[arg(short = 'U', long, value_parser = parse_uuid)]
     uuid: Option<Uuid>,
     /// Overwrite existing data, all of which is lost
-    #[arg(long)]
+    #[arg(short, long)]
     force: bool,
+    /// Write nothing: only say what would be made
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "format")]
+    quiet: bool,
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -51,8 +58,21 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Made<'a> {
-    volume: Cow<'a, str>,
+    schema_version: u32,
+    volume: &'a str,
     size_bytes: u64,
+    node_bytes: u32,
+    log_bytes: u64,
+    label: &'a str,
+    /// Null where none was made.
+    uuid: Option<String>,
+}
+
+/// What becomes of existing data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existing {
+    Kept,
+    Overwritten,
 }
 
 fn parse_label(label: &str) -> Result<String, String> {
@@ -65,48 +85,90 @@ fn parse_uuid(uuid: &str) -> Result<Uuid, String> {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let Arguments { label, uuid, .. } = arguments;
+    let Arguments { volume, label, uuid, .. } = arguments;
     let options = FormatOptions { label: label.clone(), uuid: *uuid, ..FormatOptions::default() };
-    let size_bytes = make(&arguments.volume, arguments.size, arguments.force, &options)?;
+    let size = arguments.operand.or(arguments.size);
+    let existing = if arguments.force { Existing::Overwritten } else { Existing::Kept };
+    let size_bytes = if arguments.dry_run {
+        would_make(volume, size, existing)?
+    } else {
+        make(volume, size, existing, &options)?
+    };
+    let geometry = Volume::check_format(size_bytes, &options)
+        .map_err(|error| unmade(&volume.display().to_string(), size_bytes, &error))?;
+    let made = if arguments.dry_run { None } else { Some(Tags::read(volume)?) };
+    let shown = volume.to_string_lossy();
     match arguments.format {
-        Format::Text => {
-            print(format_args!("{}: a volume of {}", arguments.volume.display(), size::show(size_bytes)))?;
-        }
-        Format::Json => print_json(&Made { volume: arguments.volume.to_string_lossy(), size_bytes })?,
+        Format::Text if arguments.quiet => Ok(()),
+        Format::Text if arguments.dry_run => print(format_args!(
+            "{shown}: would be a volume of {}, with nodes of {} and a log of {}",
+            size::show(size_bytes),
+            size::show(geometry.node_bytes.into()),
+            size::show(geometry.log_bytes)
+        )),
+        Format::Text => print(format_args!("{shown}: a volume of {}", size::show(size_bytes))),
+        Format::Json => print_json(&Made {
+            schema_version: 1,
+            volume: &shown,
+            size_bytes,
+            node_bytes: geometry.node_bytes,
+            log_bytes: geometry.log_bytes,
+            label,
+            uuid: made.map(|tags| tags.uuid.to_string()),
+        }),
     }
-    Ok(())
 }
 
-/// Makes a volume; returns its size in bytes.
-pub fn make(path: &Path, size: Option<u64>, force: bool, options: &FormatOptions) -> Result<u64, Failure> {
+/// Opens what is at the path, if that is fit for a volume of this size; `None` if nothing is there.
+fn open(path: &Path, size: Option<u64>, existing: Existing) -> Result<Option<FileDevice>, Failure> {
     let shown = path.display();
     let device = match betrfs_fuse::open_device(path) {
-        Ok(mut device) => {
-            refuse_to_overwrite(&device, force)?;
-            warn_if_open_to_others(path);
-            match size {
-                Some(_) if device.is_block_device() => {
-                    let sentence = format!("{shown} is a block device and is used whole: leave --size out");
-                    return Err(Failure::new(sentence));
-                }
-                Some(size) => device.clear(size)?,
-                None => {}
-            }
-            device
-        }
+        Ok(device) => device,
         Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             refuse_new_device(path)?;
-            let size = size.ok_or_else(|| {
-                Failure::new(format!("{shown} does not exist: say how large to make it, as in --size 8G"))
-            })?;
-            return Ok(make_new(path, size, options)?.len());
+            return Ok(None);
         }
         Err(error) => return Err(error.into()),
     };
+    if existing == Existing::Kept
+        && let Some(what) = before::of(&device)?
+    {
+        return Err(Failure::new(format!("{shown} {what}: choose another, or overwrite it with --force")));
+    }
+    if size.is_some() && device.is_block_device() {
+        let sentence = format!("{shown} is a block device and is used whole: leave the size (--size) out");
+        return Err(Failure::new(sentence));
+    }
+    Ok(Some(device))
+}
+
+/// The size of the volume that would be made.
+fn would_make(path: &Path, size: Option<u64>, existing: Existing) -> Result<u64, Failure> {
+    let found = open(path, size, existing)?.map(|device| device.len());
+    size.or(found).ok_or_else(|| no_size(path))
+}
+
+fn no_size(path: &Path) -> Failure {
+    Failure::new(format!("{} does not exist: say how large to make it, as in --size 8G", path.display()))
+}
+
+/// Makes a volume; returns its size in bytes.
+fn make(path: &Path, size: Option<u64>, existing: Existing, options: &FormatOptions) -> Result<u64, Failure> {
+    let Some(mut device) = open(path, size, existing)? else {
+        return Ok(make_new(path, size.ok_or_else(|| no_size(path))?, options)?.len());
+    };
+    let shown = path.display().to_string();
+    // Before anything of what is there is lost.
+    let size_bytes = size.unwrap_or_else(|| device.len());
+    Volume::check_format(size_bytes, options).map_err(|error| unmade(&shown, size_bytes, &error))?;
+    warn_if_open_to_others(path);
+    match size {
+        Some(size) => device.clear(size)?,
+        None => before::clear_ends(&device)?,
+    }
     let device = Arc::new(device);
-    let size_bytes = device.len();
-    format(Arc::clone(&device), options).map_err(|error| unmade(&device, &error))?;
-    Ok(size_bytes)
+    format(Arc::clone(&device), options).map_err(|error| unmade(&shown, device.len(), &error))?;
+    Ok(device.len())
 }
 
 /// Makes a volume in a new file, never in one that is there already; returns the file, open and locked.
@@ -116,13 +178,13 @@ pub fn make_new(path: &Path, size: u64, options: &FormatOptions) -> Result<Arc<F
     format(Arc::clone(&device), options).map_err(|error| {
         // An empty file would be in the way of the next attempt.
         device.unmake();
-        unmade(&device, &error)
+        unmade(&device.path().display().to_string(), device.len(), &error)
     })?;
     Ok(device)
 }
 
-fn unmade(device: &FileDevice, error: &betrfs::Error) -> Failure {
-    let (size, shown) = (size::show(device.len()), device.path().display());
+fn unmade(shown: &str, size_bytes: u64, error: &betrfs::Error) -> Failure {
+    let size = size::show(size_bytes);
     Failure::new(format!("cannot make a volume of {size} in {shown}: {error}"))
 }
 
@@ -165,23 +227,6 @@ fn format(device: Arc<FileDevice>, options: &FormatOptions) -> betrfs::Result<()
     let owner = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
     volume.setattr(InodeId::ROOT, &owner)?;
     volume.close()
-}
-
-fn refuse_to_overwrite(device: &FileDevice, force: bool) -> Outcome {
-    if force {
-        return Ok(());
-    }
-    let shown = device.path().display();
-    let head =
-        device.head(HEAD_BYTES).map_err(|error| Failure::new(format!("cannot read {shown}: {error}")))?;
-    let what = if head.starts_with(MAGIC) {
-        "is a BetrFS volume already"
-    } else if head.iter().any(|byte| *byte != 0) {
-        "is not empty"
-    } else {
-        return Ok(());
-    };
-    Err(Failure::new(format!("{shown} {what}: choose another, or overwrite it with --force")))
 }
 
 #[cfg(test)]

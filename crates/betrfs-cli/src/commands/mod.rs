@@ -10,6 +10,7 @@ pub mod kv;
 pub mod manual;
 pub mod mkfs;
 pub mod mount;
+pub mod probe;
 pub mod rescue;
 pub mod rm_tree;
 pub mod snapshot;

@@ -21,6 +21,7 @@ use crate::log::Place;
 use crate::memory;
 use crate::path::absolute;
 use crate::size;
+use crate::tags;
 
 /// Mount a volume on a directory
 #[derive(clap::Args)]
@@ -30,11 +31,12 @@ killed is replaced, and the volume recovered.
 
 Examples:
   betrfs mount data.betrfs /mnt
+  betrfs mount LABEL=photos /mnt                 the block device with that label
   betrfs mount data.betrfs /mnt --create 8G      makes the volume first if it does not exist
   betrfs mount data.betrfs /mnt --foreground     runs until the unmount, or Ctrl-C
 To unmount: betrfs umount /mnt")]
 pub struct Arguments {
-    /// The volume's file or block device
+    /// The volume's file or block device, or UUID=... or LABEL=... of a block device
     volume: PathBuf,
     /// The directory to mount it on
     dir: PathBuf,
@@ -153,21 +155,22 @@ pub fn run(arguments: &Arguments, verbose: u8) -> Outcome {
         // May start the program anew, so that it comes before all else.
         background::set_allocator()?;
     }
+    let path = tags::resolved(&arguments.volume)?;
     let made = match arguments.create {
-        Some(size) if !arguments.volume.exists() => {
+        Some(size) if !path.exists() => {
             // Checked first, so that no volume is made that cannot be mounted there.
             mount_point::examine(&absolute(&arguments.dir)?).map_err(MountError::from)?;
-            Some(mkfs::make_new(&arguments.volume, size, &FormatOptions::default())?)
+            Some(mkfs::make_new(&path, size, &FormatOptions::default())?)
         }
         _ => {
-            mkfs::warn_if_open_to_others(&arguments.volume);
+            mkfs::warn_if_open_to_others(&path);
             None
         }
     };
     if arguments.foreground {
-        return serve(arguments, made, || ());
+        return serve(arguments, &path, made, || ());
     }
-    background::start(arguments, made, verbose)
+    background::start(arguments, &path, made, verbose)
 }
 
 /// Runs the server of a mount in the background; announces the outcome to its starter in one line.
@@ -178,7 +181,7 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
     let announced = background::Announcement::new()?;
     let ready = announced.clone();
     let volume = if arguments.volume_is_open { background::volume(arguments).map(Some) } else { Ok(None) };
-    let served = volume.and_then(|volume| serve(arguments, volume, move || ready.ready()));
+    let served = volume.and_then(|volume| serve(arguments, &arguments.volume, volume, move || ready.ready()));
     if let Err(failure) = &served {
         announced.failed(failure);
         tracing::error!("{failure}");
@@ -189,6 +192,7 @@ fn serve_in_background(arguments: &Arguments) -> Outcome {
 /// Mounts and serves a volume: `volume`, or what is at the path.
 fn serve(
     arguments: &Arguments,
+    path: &Path,
     volume: Option<Arc<FileDevice>>,
     ready: impl FnOnce() + Send + 'static,
 ) -> Outcome {
@@ -197,7 +201,7 @@ fn serve(
     let chosen = given.cache_bytes.or(arguments.cache_size);
     let cache_bytes = chosen.unwrap_or_else(memory::default_cache_bytes);
     let options = MountOptions {
-        volume: absolute(&arguments.volume)?,
+        volume: absolute(path)?,
         mount_point: absolute(&arguments.dir)?,
         cache_bytes: usize::try_from(cache_bytes)?,
         flags: given.flags,

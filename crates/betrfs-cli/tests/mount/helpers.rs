@@ -202,9 +202,17 @@ fn other_programs_helpers_are_left_alone() {
     fs::create_dir(at("sbin")).unwrap();
     symlink("/somebody/else", at("sbin/umount.betrfs")).unwrap();
     refused(&install(&[]), &["umount.betrfs", "a link to /somebody/else"]);
-    assert!(!at("sbin/mount.betrfs").exists() && !at("etc/filesystems").exists(), "nothing is done in part");
+    let nothing_is_done = || !at("sbin/mount.betrfs").exists() && !at("etc/filesystems").exists();
+    assert!(nothing_is_done());
     fs::remove_file(at("sbin/umount.betrfs")).unwrap();
-    fs::create_dir(at("etc")).unwrap();
+    fs::create_dir_all(at("etc/udev/rules.d")).unwrap();
+    let rule = at("etc/udev/rules.d/65-betrfs.rules");
+    fs::write(&rule, "# theirs\n").unwrap();
+    refused(&install(&[]), &["65-betrfs.rules is another's"]);
+    assert!(nothing_is_done());
+    ok(&install(&["--remove"]));
+    assert_eq!(fs::read_to_string(&rule).unwrap(), "# theirs\n");
+    fs::remove_file(&rule).unwrap();
     fs::write(at("etc/filesystems"), "vfat\n*\n").unwrap();
     ok(&install(&[]));
     assert_eq!(fs::read_to_string(at("etc/filesystems")).unwrap(), "vfat\nbetrfs\n*\n");
@@ -212,11 +220,14 @@ fn other_programs_helpers_are_left_alone() {
         fs::read_link(at("sbin/fsck.betrfs")).unwrap(),
         PathBuf::from(env!("CARGO_BIN_EXE_betrfs")).canonicalize().unwrap()
     );
+    let program = env!("CARGO_BIN_EXE_betrfs");
+    assert!(fs::read_to_string(&rule).unwrap().contains(&format!("\"{program} probe --udev $devnode\"")));
     // Another program's file stays.
     fs::remove_file(at("sbin/mkfs.betrfs")).unwrap();
     fs::write(at("sbin/mkfs.betrfs"), "theirs").unwrap();
     ok(&install(&["--remove"]));
     assert_eq!(fs::read_dir(at("sbin")).unwrap().count(), 1);
+    assert!(!rule.exists());
     assert_eq!(fs::read_to_string(at("sbin/mkfs.betrfs")).unwrap(), "theirs");
     assert_eq!(fs::read_to_string(at("etc/filesystems")).unwrap(), "vfat\n*\n");
 }

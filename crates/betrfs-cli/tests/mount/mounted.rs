@@ -62,7 +62,8 @@ pub fn is_damaged(output: &Output, words: &[&str]) {
     ended_with(output, 4, words);
 }
 
-fn ended_with(output: &Output, code: i32, words: &[&str]) {
+/// Asserts that a command failed with this exit code and a message with each of the words.
+pub fn ended_with(output: &Output, code: i32, words: &[&str]) {
     assert_eq!(output.status.code(), Some(code), "{}", told(output));
     for word in words {
         assert!(told(output).contains(word), "`{word}` is not in: {}", told(output));

@@ -149,8 +149,7 @@ impl Volume {
         identity.uuid = options.uuid.unwrap_or(identity.uuid);
         identity.made_ns = platform.now_ns();
         identity.made_by = concat!("betrfs ", env!("CARGO_PKG_VERSION")).into();
-        let usual = || Geometry::for_volume(device.len(), DICTS);
-        let geometry = Geometry { dicts: DICTS, ..options.geometry.unwrap_or_else(usual) };
+        let geometry = Self::geometry_of(device.len(), options);
         Env::format(device.clone(), &geometry, identity)?;
         let env = Env::open(device, Self::engine_options(FORMAT_CACHE_BYTES))?;
         let mut root =
@@ -162,6 +161,23 @@ impl Volume {
         batch.put(META, &key::ROOT_KEY, &root.encode());
         env.commit(&batch)?;
         Ok(env.close()?)
+    }
+
+    /// The geometry of a volume that [`format`](Volume::format) would make on a device of `volume_bytes`.
+    ///
+    /// # Errors
+    /// Those with which `format` refuses the size or the options, before it writes anything.
+    pub fn check_format(volume_bytes: u64, options: &FormatOptions) -> Result<Geometry> {
+        let geometry = Self::geometry_of(volume_bytes, options);
+        let mut identity = Identity::new([0; 16], [0; 16]);
+        identity.label.clone_from(&options.label);
+        Env::check_format(volume_bytes, &geometry, &identity)?;
+        Ok(geometry)
+    }
+
+    fn geometry_of(volume_bytes: u64, options: &FormatOptions) -> Geometry {
+        let usual = || Geometry::for_volume(volume_bytes, DICTS);
+        Geometry { dicts: DICTS, ..options.geometry.unwrap_or_else(usual) }
     }
 
     /// The engine's options for a volume, with a cache of `cache_bytes`.

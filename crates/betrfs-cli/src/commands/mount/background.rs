@@ -43,7 +43,7 @@ pub fn set_allocator() -> Outcome {
 }
 
 /// Starts a server and waits until its mount answers. It mounts the open `volume`, or what is at the path.
-pub fn start(arguments: &Arguments, volume: Option<Arc<FileDevice>>, verbose: u8) -> Outcome {
+pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>, verbose: u8) -> Outcome {
     let log = match &arguments.log {
         Some(path) => open_log(path)
             .map(Stdio::from)
@@ -68,7 +68,7 @@ pub fn start(arguments: &Arguments, volume: Option<Arc<FileDevice>>, verbose: u8
         }
         None => Stdio::null(),
     };
-    command.arg("--").arg(absolute(&arguments.volume)?).arg(absolute(&arguments.dir)?);
+    command.arg("--").arg(absolute(path)?).arg(absolute(&arguments.dir)?);
     let mut server = command.stdin(input).stdout(Stdio::piped()).stderr(log).spawn()?;
     let interrupted = interrupt_with_us(&server)?;
     let mut said = String::new();

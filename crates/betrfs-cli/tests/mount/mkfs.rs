@@ -1,0 +1,110 @@
+//! What `mkfs` finds before it refuses, and its options as mkfs(8) and other mkfs.TYPE have them.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::mounted::{betrfs, ended_with, ok, refused, told};
+
+const MIB: usize = 1 << 20;
+
+fn mkfs(volume: &Path, more: &[&str]) -> Output {
+    betrfs().arg("mkfs").arg(volume).args(more).output().unwrap()
+}
+
+fn blkid(path: &Path) -> String {
+    let output = Command::new("blkid").args(["-p", "-o", "export"]).arg(path).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_is_there_is_named_and_kept_unless_it_is_forced() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    fs::File::create(&volume).unwrap().set_len(64 << 20).unwrap();
+    let ext4 = Command::new("mkfs.ext4").args(["-q", "-L", "old home"]).arg(&volume).output().unwrap();
+    ok(&ext4);
+    let before = fs::read(&volume).unwrap();
+    refused(&mkfs(&volume, &[]), &["has a file system of type ext4", "label old home", "UUID ", "--force"]);
+    refused(&mkfs(&volume, &["-n"]), &["has a file system of type ext4"]);
+    assert!(fs::read(&volume).unwrap() == before, "it was changed");
+    ok(&mkfs(&volume, &["-f", "-L", "mine"]));
+    refused(&mkfs(&volume, &["-n"]), &["is a BetrFS volume already", "label mine", "UUID "]);
+
+    // Marks at 32 KiB, where the log is, and at the end, where partition tables and RAIDs have copies.
+    let file = fs::OpenOptions::new().write(true).open(&volume).unwrap();
+    file.set_len(0).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(b"\x01CD001\x01", 32 << 10).unwrap();
+    file.write_all_at(&[0xa5; 512], (64 << 20) - 512).unwrap();
+    refused(&mkfs(&volume, &[]), &["type iso9660"]);
+    ok(&mkfs(&volume, &["-f"]));
+    assert_eq!(blkid(&volume), "", "another's mark is left");
+    let made = fs::read(&volume).unwrap();
+    assert!(made[made.len() - MIB..].iter().all(|byte| *byte == 0));
+    ok(&betrfs().arg("check").arg(&volume).output().unwrap());
+}
+
+/// A wrong size loses nothing, even where overwriting was allowed.
+#[test]
+fn a_size_that_cannot_be_is_refused_before_anything_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    fs::write(&volume, b"a letter").unwrap();
+    for size in [&["4K"][..], &["--size", "4K"], &[]] {
+        refused(&mkfs(&volume, &[&["--force"], size].concat()), &["cannot make a volume of", "least"]);
+        assert_eq!(fs::read(&volume).unwrap(), b"a letter");
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_made_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("v");
+    let output = mkfs(&volume, &["-n", "8G", "--format", "json"]);
+    ok(&output);
+    let told_json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told_json["schema_version"], &told_json["uuid"]), (&1.into(), &Value::Null));
+    assert_eq!(
+        (&told_json["size_bytes"], &told_json["log_bytes"]),
+        (&(8u64 << 30).into(), &(512 << 20).into())
+    );
+    assert!(!volume.exists());
+    refused(&mkfs(&volume, &["-n"]), &["does not exist", "--size"]);
+    refused(&mkfs(&volume, &["-n", "4K"]), &["cannot make a volume of 4.0 KiB"]);
+    let output = mkfs(&volume, &["-n", "256M"]);
+    ok(&output);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("would be a volume of 256.0 MiB, with nodes of 1.0 MiB and a log of 16.0 MiB"),
+        "{said}"
+    );
+    fs::write(&volume, vec![0; 64 * MIB]).unwrap();
+    ok(&mkfs(&volume, &["-n"]));
+    assert!(fs::read(&volume).unwrap().iter().all(|byte| *byte == 0));
+}
+
+/// `mkfs -t betrfs -f -q -L label -U uuid FILE SIZE` runs `mkfs.betrfs` with the rest.
+#[test]
+fn the_options_are_those_of_other_mkfs_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (volume, helper) = (dir.path().join("v"), dir.path().join("mkfs.betrfs"));
+    symlink(env!("CARGO_BIN_EXE_betrfs"), &helper).unwrap();
+    let uuid = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let mut command = Command::new("mkfs");
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    command.args(["-t", "betrfs", "-f", "-q", "-L", "photos", "-U", uuid]).arg(&volume).arg("64M");
+    let made = command.env("PATH", path).output().unwrap();
+    ok(&made);
+    assert_eq!((made.stdout.as_slice(), told(&made).as_str()), (&b""[..], ""));
+    let probed = betrfs().arg("probe").arg(&volume).args(["--format", "json"]).output().unwrap();
+    let probed: Value = serde_json::from_slice(&probed.stdout).unwrap();
+    assert_eq!((&probed["label"], &probed["uuid"]), (&"photos".into(), &uuid.into()));
+    assert_eq!(probed["size_bytes"], 64 << 20);
+    for wrong in [&["64M", "--size", "64M"][..], &["-U", "12"], &["-L", &"x".repeat(256)], &["lots"]] {
+        ended_with(&mkfs(&volume, wrong), 2, &[]);
+    }
+}
