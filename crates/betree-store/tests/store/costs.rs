@@ -39,22 +39,6 @@ fn changes_read_nothing() {
 }
 
 #[test]
-fn pairs_are_estimated_without_reading_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = large(&folder.path().join("store"), 60_000);
-    let dict = store.open_dict("large").unwrap();
-    for (from, to) in [(0_u32, 60_000_u32), (7000, 8000)] {
-        let before = store.stats().engine;
-        let pairs = dict.estimate(from.to_be_bytes()..to.to_be_bytes()).unwrap().pairs;
-        let should = u64::from(to - from);
-        assert!(pairs < should * 3 / 2 && should < pairs * 3 / 2, "{pairs} pairs, {should} are there");
-        let after = store.stats().engine;
-        let read_bytes = after.device_read_bytes - before.device_read_bytes;
-        assert!(read_bytes < 60_000 * 204 / 4, "{read_bytes} bytes were read");
-    }
-}
-
-#[test]
 fn many_keys_are_waited_for_as_often_as_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = large(&folder.path().join("store"), 30_000);

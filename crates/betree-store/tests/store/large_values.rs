@@ -43,6 +43,7 @@ fn large_values_are_put_read_replaced_and_found_again() {
     assert_eq!(lens, [Some(5), Some(2 * MIB), Some(2 * MIB), None]);
     let estimate = dict.estimate("k".."l").unwrap();
     assert_eq!(estimate.pairs, 1, "parts are no pairs");
+    assert_eq!(dict.estimate::<&str>(..).unwrap().pairs, 3);
     let taken_bytes = estimate.stored_bytes;
     assert!((2 * MIB as u64..5 * MIB as u64).contains(&taken_bytes), "{taken_bytes} bytes");
     assert_eq!(dict.pop_first().unwrap().unwrap().1, text(5, 2 * MIB));
