@@ -1,11 +1,11 @@
 //! The system's clock and random numbers.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use betree_platform::Platform;
 use rustix::rand::{GetRandomFlags, getrandom};
-use seeded::GOLDEN_RATIO;
 
 /// The system's real-time clock and random number generator.
 #[derive(Debug, Default)]
@@ -48,7 +48,9 @@ impl StdPlatform {
     /// The time and a counter, spread over all bits.
     fn without_randomness(&self) -> u64 {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        seeded::mix((self.now_ns() as u64).wrapping_add(calls.wrapping_mul(GOLDEN_RATIO)))
+        let mut hasher = DefaultHasher::new();
+        (self.now_ns(), calls).hash(&mut hasher);
+        hasher.finish()
     }
 }
 

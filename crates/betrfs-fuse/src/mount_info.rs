@@ -55,14 +55,17 @@ impl MountEntry {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
         // With an empty mask even another user's mount answers.
         let found = rustix::fs::statx(&place, c"", flags, StatxFlags::empty())?;
+        if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+            if !found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+                // Its mount may be out of sight: that of a directory below the root that chroot(2) chose.
+                return Ok(None);
+            }
+            return MountEntry::of(&place).map(Some);
+        }
+        // Before Linux 5.8.
         let entry = MountEntry::of(&place)?;
-        let is_root = if found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
-            found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
-        } else {
-            // Before Linux 5.8.
-            entry.path == fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))?
-        };
-        Ok(Some(entry).filter(|_| is_root))
+        let path = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+        Ok(Some(entry).filter(|entry| entry.path == path))
     }
 
     /// All visible mounts of this mount namespace.

@@ -16,7 +16,9 @@ const OWN_LINE: &str = "betrfs";
 const KERNELS_LINE: &str = "*";
 /// The rule by which udev(7) makes links to volumes by label and UUID.
 const RULE: &str = "etc/udev/rules.d/65-betrfs.rules";
-const RULE_TEXT: &str = include_str!("../../../../packaging/udev/65-betrfs.rules");
+const RULE_TEXT: &str = include_str!("../../udev/65-betrfs.rules");
+/// The place of a package's rule, beside which no other is needed.
+const PACKAGED_RULE: &str = "usr/lib/udev/rules.d/65-betrfs.rules";
 /// The program in that text.
 const RULE_PROGRAM: &str = "/usr/bin/betrfs";
 
@@ -73,7 +75,8 @@ pub fn run(arguments: &Arguments) -> Outcome {
     if change_filesystems(&arguments.root, with_own_line)? {
         print(format_args!("{}: {OWN_LINE}", arguments.root.join(FILESYSTEMS).display()))?;
     }
-    if found_rule(&rule)? != Found::Own(text.clone()) {
+    let is_packaged = arguments.root.join(PACKAGED_RULE).exists();
+    if !is_packaged && found_rule(&rule)? != Found::Own(text.clone()) {
         write_whole(&rule, &text)?;
         print(rule.display())?;
     }

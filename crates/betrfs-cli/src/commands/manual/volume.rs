@@ -7,7 +7,7 @@ use crate::commands::mount::options::DESCRIBED;
 
 /// Lines for /etc/fstab.
 const LINES: &[&str] = &[
-    "  /srv/data.betrfs  /data  betrfs  loop,noauto,user            0 0",
+    "  /srv/data.betrfs  /data  betrfs  noauto,user                 0 0",
     "  /dev/sdb1         /data  betrfs  defaults,noatime,nofail     0 2",
 ];
 
