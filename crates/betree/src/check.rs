@@ -8,6 +8,7 @@ mod finding;
 mod mend;
 mod pieces;
 mod references;
+mod scrub;
 mod walk;
 
 use alloc::format;
@@ -28,6 +29,7 @@ use crate::table::PagePlace;
 use crate::views::Live;
 pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
 pub use mend::undo_repair;
+pub use scrub::{ScrubFrom, ScrubStep};
 use walk::Walk;
 
 impl Env {

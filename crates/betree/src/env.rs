@@ -27,6 +27,7 @@ use crate::engine::scheduler::Scheduler;
 use crate::engine::{Engine, Opened};
 use crate::error::{Error, Result};
 use crate::format::superblock::Identity;
+use crate::format::superblock::scrub_record::ScrubRecord;
 use crate::health::State;
 use crate::key::Cut;
 use crate::log::Log;
@@ -62,6 +63,8 @@ pub struct Env {
     pub(crate) opened: Opened,
     /// The volume's identity as the next superblock will store it.
     identity: Mutex<Identity>,
+    /// The record of the last scrub as the next superblock will store it.
+    pub(crate) last_scrub: Mutex<Option<ScrubRecord>>,
     /// Held while deletes are carried out to free their space.
     reclaiming: Mutex<()>,
     scheduler: Scheduler,
@@ -78,6 +81,7 @@ impl Env {
             log,
             commit: Mutex::new(Committer { next_msn, end }),
             identity: Mutex::new(committed.superblock.identity.clone()),
+            last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),
             opened,
             reclaiming: Mutex::new(()),

@@ -138,12 +138,13 @@ mod usage;
 mod views;
 
 pub use batch::Batch;
-pub use check::{Finding, FindingCode, KeyRange, Place, Remedy, undo_repair};
+pub use check::{Finding, FindingCode, KeyRange, Place, Remedy, ScrubFrom, ScrubStep, undo_repair};
 pub use env::{
     Backup, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Swept,
     Transaction, TransactionCursor, View,
 };
 pub use error::{Error, Result};
+pub use format::superblock::scrub_record::{ScrubRecord, ScrubState};
 pub use format::superblock::{Identity, LABEL_BYTES_MAX, VERSION as FORMAT_VERSION};
 pub use format::tail::TaggedTail;
 pub use health::{State, Trouble, Watcher};

@@ -27,13 +27,14 @@ pub struct ExitCodes {
 const MISSING: u8 = 4;
 
 impl ExitCodes {
-    /// The exit codes of fsck(8), which each check has. Not 1 for damage: that would mean repaired damage.
+    /// The exit codes of fsck(8), which each check and each scrub has. Not 1 for damage: that would mean
+    /// repaired damage.
     pub const CHECK: ExitCodes =
         ExitCodes { damaged: 4, failed: 8, usage: 16, permission: 8, system: 8, interrupted: 32 };
 
     /// The exit codes of a command line, of which the name of a helper's command is already a part.
     pub fn of_line(line: &[OsString]) -> ExitCodes {
-        if line.get(1).is_some_and(|command| command == "check") {
+        if line.get(1).is_some_and(|command| command == "check" || command == "scrub") {
             return ExitCodes::CHECK;
         }
         ExitCodes::of_program(line.first().map(OsString::as_os_str).unwrap_or_default())

@@ -9,6 +9,7 @@ mod helper;
 mod log;
 mod memory;
 mod path;
+mod progress;
 mod size;
 mod tags;
 
@@ -19,7 +20,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, install_helpers, kv, manual, mkfs, mount, probe, rescue,
-    rm_tree, snapshot, stats, sync, umount, usage,
+    rm_tree, scrub, snapshot, stats, sync, umount, usage,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -37,7 +38,7 @@ Exit codes:
   4  `betrfs rescue` could not copy everything
 
 Called as mkfs.betrfs, fsck.betrfs, mount.betrfs, umount.betrfs, or with `fuse.` or `fuseblk.` before `betrfs`, \
-it is `betrfs mkfs`, `check`, `mount` or `umount`. `check` ends with the exit codes of fsck(8): 4 for a \
+it is `betrfs mkfs`, `check`, `mount` or `umount`. `check` and `scrub` end with the exit codes of fsck(8): 4 for a \
 damaged volume, 8 if it failed, 16 for a wrong command line, 32 if it was interrupted; mount.betrfs and \
 umount.betrfs with those of mount(8): 1 for a wrong command line or a lack of rights, 2 if the system is out of a resource, 8 if it \
 was interrupted, 32 for any other failure.
@@ -64,6 +65,7 @@ enum Command {
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
+    Scrub(scrub::Arguments),
     Backup(backup::Arguments),
     Debug(debug::Arguments),
     Rescue(rescue::Arguments),
@@ -93,13 +95,17 @@ fn main() -> ExitCode {
     let place =
         if let Command::Mount(command) = &arguments.command { command.log_place() } else { Place::Command };
     log::start(arguments.verbose, place);
-    let codes = if let Command::Check(_) = &arguments.command { ExitCodes::CHECK } else { codes };
+    let codes = match &arguments.command {
+        Command::Check(_) | Command::Scrub(_) => ExitCodes::CHECK,
+        _ => codes,
+    };
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
         Command::Probe(command) => probe::run(command),
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),
+        Command::Scrub(command) => scrub::run(command),
         Command::Backup(command) => backup::run(command),
         Command::Debug(command) => debug::run(command),
         Command::Rescue(command) => rescue::run(command),

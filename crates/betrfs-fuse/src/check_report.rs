@@ -1,8 +1,9 @@
-//! The report of a check as it goes from a mount's server to the command, and to programs.
+//! The report of a check or a scrub as it goes from a mount's server to the command, and to programs.
 
 use std::collections::BTreeSet;
 
-use betrfs::{Problem, Report};
+use betree::{ScrubRecord, ScrubState};
+use betrfs::{Problem, Report, Scrubbed};
 use serde::{Deserialize, Serialize};
 
 /// A problem that a check found.
@@ -56,5 +57,53 @@ impl From<Report> for CheckReport {
         let Report { problems, problems_more, notes, files, files_more, .. } = report;
         let problems = problems.into_iter().map(CheckProblem::from).collect();
         CheckReport { problems, problems_more, notes, files, files_more }
+    }
+}
+
+/// The record of a scrub as programs get it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// `under-way`, `interrupted` (`betrfs scrub --resume` goes on from there) or `complete`.
+    pub state: String,
+    /// When it began, in seconds since 1970-01-01 00:00 UTC.
+    pub began: i64,
+    /// When it ended or, under way, when it was as far as this says; in seconds since 1970-01-01 00:00 UTC.
+    pub written: i64,
+    /// The bytes that it has read.
+    pub read_bytes: u64,
+    /// The number of problems that it has found.
+    pub problems: u64,
+}
+
+impl From<ScrubRecord> for ScrubStatus {
+    fn from(record: ScrubRecord) -> ScrubStatus {
+        let state = match record.state {
+            ScrubState::UnderWay => "under-way",
+            ScrubState::Interrupted => "interrupted",
+            ScrubState::Complete => "complete",
+        };
+        ScrubStatus {
+            state: state.to_owned(),
+            began: record.began_ns / 1_000_000_000,
+            written: record.written_ns / 1_000_000_000,
+            read_bytes: record.read_bytes,
+            problems: record.problems,
+        }
+    }
+}
+
+/// The result of a scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// What it has found.
+    #[serde(flatten)]
+    pub report: CheckReport,
+    /// How far it has come.
+    pub scrub: ScrubStatus,
+}
+
+impl From<Scrubbed> for ScrubReport {
+    fn from(Scrubbed { report, record }: Scrubbed) -> ScrubReport {
+        ScrubReport { report: report.into(), scrub: record.into() }
     }
 }

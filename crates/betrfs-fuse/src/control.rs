@@ -8,13 +8,15 @@
 //! The kernel reuses a device number for the next mount while the last server may still be closing its
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
-//! and with the outcome when the volume is closed and released; `check` with lines while it is checked;
-//! `backup` with the volume's blocks.
+//! and with the outcome when the volume is closed and released; `check` and `scrub` with lines while it is
+//! read; `backup` with the volume's blocks.
 
 mod backup;
 mod check;
 mod client;
+mod pace;
 mod probe;
+mod scrub;
 mod server;
 mod sockets;
 mod timed;
@@ -26,6 +28,7 @@ pub use backup::{BackupError, BackupPart};
 pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
 pub use probe::become_user;
+pub use scrub::ScrubRequest;
 pub use server::{Control, Served};
 
 /// How long a client waits for an answer.
@@ -41,6 +44,8 @@ const LIVE: &str = "live\n";
 const OVER: &str = "over\n";
 const STATUS: &str = "status\n";
 const CHECK: &str = "check\n";
+/// With the rate and where to begin behind it.
+const SCRUB: &str = "scrub ";
 const BACKUP: &str = "backup\n";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";

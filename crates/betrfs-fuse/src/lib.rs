@@ -27,10 +27,11 @@ mod status;
 mod transport;
 pub mod wire;
 
-pub use check_report::{CheckProblem, CheckReport};
+pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::Closing;
 pub use control::{
-    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, Served, Unheard,
+    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, ScrubRequest, Served,
+    Unheard,
 };
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use betree::{ScrubFrom, ScrubStep};
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions};
-use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Volume};
+use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
 use crate::control::{BackupPart, Control, Served};
@@ -338,6 +339,14 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
         });
         // What was read while the volume was being closed says nothing about it.
         if self.server.is_closing() { Err(closing()) } else { checked }
+    }
+
+    fn scrub(
+        &self,
+        from: ScrubFrom,
+        step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
+    ) -> betrfs::Result<Scrubbed> {
+        self.server.scrub(from, step)
     }
 
     fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {

@@ -6,7 +6,7 @@
 //! of the policy SCHED_IDLE counts as idle, so the receiver stays, and runs at once. On busy CPUs, the
 //! kernels that offer io_uring (Linux 6.14 and later) still let such a thread run soon: creating files took
 //! up to twice as long beside eight busy programs on each CPU, and a third of the time on an idle machine.
-#![allow(unsafe_code)] // A system call that no safe wrapper has.
+#![allow(unsafe_code)] // System calls that no safe wrapper has.
 
 use std::io;
 
@@ -23,6 +23,24 @@ pub fn set_sched_idle() -> io::Result<()> {
     }
 }
 
+/// The arguments of ioprio_set(2): the calling thread, and the class of those that get the disk when nobody
+/// else wants it.
+const IOPRIO_WHO_PROCESS: libc::c_long = 1;
+const IOPRIO_CLASS_IDLE: libc::c_long = 3 << 13;
+
+/// Lets the calling thread give way to all others, on the CPU and, as far as the disk's scheduler has
+/// priorities, at the disk.
+///
+/// # Errors
+/// The operating system's.
+pub fn give_way() -> io::Result<()> {
+    // SAFETY: the call has numbers alone as arguments, and writes no memory.
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0_i64, IOPRIO_CLASS_IDLE) } {
+        0 => set_sched_idle(),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::thread;
@@ -34,6 +52,24 @@ mod tests {
         let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, from_state_on) = line.rsplit_once(')').unwrap();
         from_state_on.split_whitespace().nth(41 - 3).unwrap().parse().unwrap()
+    }
+
+    /// The calling thread's priority at disks.
+    fn io_priority() -> i64 {
+        // SAFETY: the call has numbers alone as arguments, and writes no memory.
+        unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0_i64) }
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_does_so_on_the_cpu_and_at_disks() {
+        let before = io_priority();
+        assert_ne!(before >> 13, 3);
+        let gave_way = thread::spawn(|| {
+            give_way().unwrap();
+            (policy(), io_priority() >> 13)
+        });
+        assert_eq!(gave_way.join().unwrap(), (libc::SCHED_IDLE, 3));
+        assert_eq!(io_priority(), before);
     }
 
     #[test]

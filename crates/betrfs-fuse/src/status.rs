@@ -8,6 +8,7 @@ use betree::State;
 use betrfs::{OpCount, OpKind, Volume};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::check_report::ScrubStatus;
 use crate::control::{Line, Unheard};
 use crate::counters::{Counters, RequestCount};
 use crate::mount_info::MountEntry;
@@ -82,6 +83,9 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// Whether the volume takes changes.
     pub state: VolumeState,
+    /// The last scrub of the volume; `None` if there was none.
+    #[serde(default)]
+    pub last_scrub: Option<ScrubStatus>,
     /// Kernel requests by kind.
     pub requests: BTreeMap<String, RequestCount>,
     /// The cost of operations in the tree, by kind.
@@ -106,6 +110,7 @@ impl Status {
             transport: transport.to_owned(),
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
+            last_scrub: volume.env().last_scrub().map(ScrubStatus::from),
             requests: counters.snapshot(),
             operations: operations(volume),
             engine: engine_counters(volume),

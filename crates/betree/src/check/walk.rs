@@ -1,6 +1,8 @@
 //! The walk from the roots to every readable node, each once, as of a moment whose versions of nodes are
 //! fixed. It holds no lock between two steps, and remembers of each node a few numbers.
 
+mod ways;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -26,7 +28,7 @@ use crate::tree::{astray, dangling, fits, leads_down};
 use crate::views::{Live, Moment};
 
 /// A node to visit, and its description in the parent.
-struct Visit {
+pub(super) struct Visit {
     id: NodeId,
     /// The dictionary of its tree.
     dict: u8,
@@ -42,13 +44,13 @@ struct Visit {
 
 impl Visit {
     /// The keys of a part of the node that this way shows, in the dictionary's coordinates.
-    fn keys(&self, from: &Cut, to: &Cut) -> Option<KeyRange> {
+    pub fn keys(&self, from: &Cut, to: &Cut) -> Option<KeyRange> {
         let (lo, hi) = (from.max(&self.lo), to.min(&self.hi));
         let dict = DictId(self.dict);
         (lo < hi).then(|| KeyRange { dict, lo: self.up.cut(lo), hi: self.up.cut(hi) })
     }
 
-    fn all_keys(&self) -> Option<KeyRange> {
+    pub fn all_keys(&self) -> Option<KeyRange> {
         self.keys(&self.lo, &self.hi)
     }
 
@@ -395,16 +397,16 @@ impl<'e, 't> Walk<'e, 't> {
     }
 }
 
-fn of_basement(id: NodeId, index: usize) -> String {
+pub(super) fn of_basement(id: NodeId, index: usize) -> String {
     format!("node {id}, basement {index}")
 }
 
-fn of_edge(id: NodeId, edge: &Edge) -> String {
+pub(super) fn of_edge(id: NodeId, edge: &Edge) -> String {
     format!("node {id}, messages for the keys from {:?}", edge.lo)
 }
 
 /// The bounds of a basement, in the node's coordinates.
-fn bounds_of(node: &Node, index: usize) -> (Cut, Cut) {
+pub(super) fn bounds_of(node: &Node, index: usize) -> (Cut, Cut) {
     let first =
         |index: usize| node.basements().get(index).map(|basement| Cut::before(basement.first.clone()));
     let begin = if index == 0 { None } else { first(index) };

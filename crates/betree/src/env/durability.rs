@@ -64,6 +64,14 @@ impl Env {
         self.checkpoint_as(false, &mut self.checkpoint.lock())
     }
 
+    /// As [`checkpoint`](Env::checkpoint), unless the volume takes no changes, or is being closed.
+    pub(crate) fn checkpoint_if_open(&self) -> Result<()> {
+        let mut committed = self.checkpoint.lock();
+        // A close that begins from here on writes the last checkpoint.
+        let is_writable = self.writable(&self.commit.lock()).is_ok();
+        if is_writable { self.checkpoint_as(false, &mut committed) } else { Ok(()) }
+    }
+
     /// A checkpoint by the holder of the checkpoint lock. Threads that wait for room are woken at each step.
     pub(super) fn checkpoint_as(&self, clean: bool, committed: &mut Committed) -> Result<()> {
         let done = loop {
@@ -102,7 +110,10 @@ impl Env {
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
         let identity = self.identity.lock().clone();
-        let superblock = Superblock { clean, log_start, identity, ..committed.superblock.clone() };
+        let mut superblock = Superblock { clean, log_start, identity, ..committed.superblock.clone() };
+        if let Some(record) = *self.last_scrub.lock() {
+            superblock.tail = record.put(&superblock.tail);
+        }
         if superblock == committed.superblock && captured.is_same(&superblock) {
             events::checkpoint_unneeded();
             return Ok(());

@@ -19,6 +19,7 @@ use raw::generation_of;
 pub(crate) mod features;
 pub(crate) mod identity;
 mod raw;
+pub(crate) mod scrub_record;
 pub(crate) mod slots;
 
 pub use identity::{Identity, LABEL_BYTES_MAX};

@@ -81,6 +81,16 @@ impl TaggedTail {
         }
         fits
     }
+
+    /// The values but that of a tag.
+    pub(crate) fn without(&self, tag: u16) -> TaggedTail {
+        let mut others = TaggedTail::new();
+        for (other, value) in self.iter().filter(|(other, _)| *other != tag) {
+            // A part of a tail is no longer than the tail.
+            let _fits = others.set(other, value);
+        }
+        others
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod queue;
 mod read;
 mod readahead;
 mod spans;
+mod verify;
 mod write;
 mod writeback;
 

@@ -271,7 +271,7 @@ impl Store {
         self.header_in(buffer.as_slice(), id, place, dict)
     }
 
-    fn refuse_too_long(&self, place: &NodePlace) -> Result<()> {
+    pub(super) fn refuse_too_long(&self, place: &NodePlace) -> Result<()> {
         if u64::from(place.header_len) > place.extent.len_blocks() * BLOCK_BYTES as u64 {
             return Err(place.corrupt("it is longer than its extent"));
         }
@@ -282,7 +282,13 @@ impl Store {
     }
 
     /// Decodes and verifies the header at the start of a node's bytes.
-    fn header_in(&self, bytes: &[u8], id: NodeId, place: &NodePlace, dict: Option<u8>) -> Result<Header> {
+    pub(super) fn header_in(
+        &self,
+        bytes: &[u8],
+        id: NodeId,
+        place: &NodePlace,
+        dict: Option<u8>,
+    ) -> Result<Header> {
         let corrupt = |why: &str| place.corrupt(why);
         let extent_bytes = place.extent.len_blocks() * BLOCK_BYTES as u64;
         let bytes = bytes.get(..place.header_len as usize);

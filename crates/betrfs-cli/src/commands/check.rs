@@ -1,6 +1,5 @@
 //! `betrfs check`: reads and verifies a whole volume.
 
-mod progress;
 mod repair;
 
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use crate::commands::stats;
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::helper::ExitCodes;
-use progress::Progress;
+use crate::progress::Progress;
 use repair::{Told, Wanted};
 
 /// Check a volume: read all of it and verify it
@@ -118,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
 /// Has the server of a mount check its volume.
 fn check_mount(mount: &MountEntry, arguments: &Arguments) -> Result<Checked, Failure> {
     let dir = &arguments.volume;
-    let mut progress = Progress::new(arguments.progress);
+    let mut progress = Progress::of_check(arguments.progress);
     let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
     let checked = line.check(mount, &mut |done, all| progress.tell(done, all));
     drop(progress);
@@ -131,7 +130,7 @@ fn check_mount(mount: &MountEntry, arguments: &Arguments) -> Result<Checked, Fai
 
 fn examine(arguments: &Arguments, shown: &str) -> Result<Checked, Failure> {
     let device = betrfs_fuse::open_device_for_reading(&arguments.volume)?;
-    let mut progress = Progress::new(arguments.progress);
+    let mut progress = Progress::of_check(arguments.progress);
     let options = OpenOptions::new(Arc::new(StdPlatform::new()));
     let examined = Volume::examine(Arc::new(device), options, &mut |done, all| progress.tell(done, all));
     drop(progress);
@@ -176,7 +175,7 @@ fn document<'a>(shown: &'a str, checked: Checked, failure: Option<&Failure>) -> 
     }
 }
 
-fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
+pub fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
     for CheckProblem { what, code, .. } in &report.problems {
         print(format_args!("{shown}: {what} [{code}]"))?;
     }

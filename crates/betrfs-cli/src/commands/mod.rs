@@ -13,6 +13,7 @@ pub mod mount;
 pub mod probe;
 pub mod rescue;
 pub mod rm_tree;
+pub mod scrub;
 pub mod snapshot;
 pub mod stats;
 pub mod sync;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use betrfs_fuse::FS_TYPES;
 use betrfs_fuse::mount_point::FoundMount;
-use betrfs_fuse::{MountEntry, Status, Unheard, VolumeState};
+use betrfs_fuse::{MountEntry, ScrubStatus, Status, Unheard, VolumeState};
 
 use crate::failure::{Failure, Outcome};
 use crate::format::{Format, print, print_json};
@@ -83,10 +83,22 @@ pub fn approach(path: &Path) -> Outcome {
     betrfs_fuse::approach(path).map_err(|why| unheard(path, &why))
 }
 
+/// The seconds since a time, which is in seconds since 1970-01-01 00:00 UTC.
+fn seconds_since(time: i64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    now.saturating_sub(time.try_into().unwrap_or(0))
+}
+
+/// The last scrub in words.
+fn told_of_scrub(scrub: &ScrubStatus) -> String {
+    let ScrubStatus { state, written, read_bytes, problems, .. } = scrub;
+    let ago = seconds_since(*written);
+    format!("{state} {ago} s ago: {} read, {problems} problems found", size::show(*read_bytes))
+}
+
 /// The volume's state in words: whether it takes changes, and if not, since when and why.
 fn told_of(state: &VolumeState) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let since = |since: i64| format!(" for {} s", now.saturating_sub(since.try_into().unwrap_or(0)));
+    let since = |since: i64| format!(" for {} s", seconds_since(since));
     let why = state.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     format!("{}{}{why}", state.is, state.since.map(since).unwrap_or_default())
 }
@@ -103,6 +115,9 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
     writeln!(out, "server       process {}, up {} s", identity.pid, status.uptime_seconds)?;
     writeln!(out, "requests by  {}", status.transport)?;
     writeln!(out, "state        {}", told_of(&status.state))?;
+    if let Some(scrub) = &status.last_scrub {
+        writeln!(out, "last scrub   {}", told_of_scrub(scrub))?;
+    }
     writeln!(out, "\n{:<18}{:>12}{:>10}", "kernel requests", "count", "errors")?;
     for (name, requests) in &status.requests {
         writeln!(out, "  {name:<16}{:>12}{:>10}", requests.count, requests.errors)?;

@@ -31,6 +31,7 @@ mod racing_users;
 mod read_only;
 mod request_costs;
 mod restricted_server;
+mod scrub;
 mod snapshots;
 mod space;
 mod suspended;

@@ -17,7 +17,7 @@ use super::server::{PATIENCE, Served};
 use super::timed::write_until;
 use super::turn::Turn;
 use crate::mount_info::MountEntry;
-use crate::sched_idle::set_sched_idle;
+use crate::sched_idle::give_way;
 
 /// How long a client may take to write a piece.
 const PIECE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ pub(super) fn answer(mut stream: UnixStream, served: &Arc<dyn Served>, turn: &Tu
     let served = Arc::clone(served);
     thread::Builder::new().name("betrfs-backup".into()).spawn(move || {
         let _taken = taken;
-        if let Err(error) = set_sched_idle() {
+        if let Err(error) = give_way() {
             tracing::info!("a backup runs with the priority of all threads: {error}");
         }
         if let Err(error) = back_up(&mut stream, &*served) {

@@ -1,7 +1,7 @@
 //! `check` on the control socket: the whole check runs in the server, and the client hears how far it is.
 //!
-//! The answer is a line `nodes DONE ALL` now and then, and at the end `report` with JSON, or `failed` with a
-//! sentence. A client that is gone, or reads no more, ends the check.
+//! The answer is a line `done DONE ALL` now and then, and at the end `report` with JSON, or `failed` with a
+//! sentence. A client that is gone, or reads no more, ends the check. A scrub is answered likewise.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -10,14 +10,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::CHECK;
-use super::client::{Line, Unheard};
+use super::client::{Line, Patient, Unheard};
 use super::server::{PATIENCE, Served};
 use super::timed::write_until;
 use super::turn::Turn;
 use crate::check_report::CheckReport;
 use crate::mount_info::MountEntry;
-use crate::sched_idle::set_sched_idle;
+use crate::sched_idle::give_way;
 
 /// Interval between two lines that tell how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -29,46 +32,77 @@ const LINE_BYTES_MAX: u64 = 128 << 20;
 const BUSY: &str = "another check of this mount is running";
 
 /// Answers a client in a thread of its own, which gives way to all others.
-pub(super) fn answer(mut stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
-    let Some(taken) = turn.take() else {
-        return write_until(&mut stream, format!("failed {BUSY}\n").as_bytes(), Instant::now() + PATIENCE);
-    };
+pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
-    thread::Builder::new().name("betrfs-check".into()).spawn(move || {
+    in_thread(stream, turn, BUSY, "betrfs-check", move |stream| {
+        let mut telling = Telling::new(stream);
+        let checked = served.check(&mut |done, all| match served.is_over() {
+            true => ControlFlow::Break(()),
+            false => telling.tell(done, all),
+        });
+        telling.report(checked.map(CheckReport::from))
+    })
+}
+
+/// Does work for a client in a thread of its own, which gives way to all others; another client that comes
+/// meanwhile hears the sentence `busy`.
+pub(super) fn in_thread(
+    mut stream: UnixStream,
+    turn: &Turn,
+    busy: &str,
+    name: &'static str,
+    work: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static,
+) -> io::Result<()> {
+    let Some(taken) = turn.take() else {
+        return write_until(&mut stream, format!("failed {busy}\n").as_bytes(), Instant::now() + PATIENCE);
+    };
+    thread::Builder::new().name(name.into()).spawn(move || {
         let _taken = taken;
-        if let Err(error) = set_sched_idle() {
-            tracing::info!("a check runs with the priority of all threads: {error}");
+        if let Err(error) = give_way() {
+            tracing::info!("{name} runs with the priority of all threads: {error}");
         }
-        if let Err(error) = check(&mut stream, &*served) {
-            tracing::info!("a check ended before its client had the report: {error}");
+        if let Err(error) = work(&mut stream) {
+            tracing::info!("{name} ended before its client had the report: {error}");
         }
     })?;
     Ok(())
 }
 
-fn check(stream: &mut UnixStream, served: &dyn Served) -> io::Result<()> {
-    let mut told = Instant::now();
-    let checked = served.check(&mut |done, all| {
-        if served.is_over() {
-            return ControlFlow::Break(());
-        }
-        if told.elapsed() < TELL_EVERY {
+/// Tells a client how far the work is, and its result.
+pub(super) struct Telling<'s> {
+    stream: &'s mut UnixStream,
+    told: Instant,
+}
+
+impl Telling<'_> {
+    pub fn new(stream: &mut UnixStream) -> Telling<'_> {
+        Telling { stream, told: Instant::now() }
+    }
+
+    /// Tells now and then that `done` of `all` are done; `Break` if the client is gone.
+    pub fn tell(&mut self, done: u64, all: u64) -> ControlFlow<()> {
+        if self.told.elapsed() < TELL_EVERY {
             return ControlFlow::Continue(());
         }
-        told = Instant::now();
-        match write_until(stream, format!("nodes {done} {all}\n").as_bytes(), told + PATIENCE) {
+        self.told = Instant::now();
+        let line = format!("done {done} {all}\n");
+        match write_until(self.stream, line.as_bytes(), self.told + PATIENCE) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
-    });
-    let line = match checked {
-        Ok(report) => format!("report {}\n", serde_json::to_string(&CheckReport::from(report))?),
-        Err(error) => format!("failed {error}\n"),
-    };
-    write_until(stream, line.as_bytes(), Instant::now() + REPORT_TIME_MAX)
+    }
+
+    /// Tells the result.
+    pub fn report<T: Serialize>(self, result: betrfs::Result<T>) -> io::Result<()> {
+        let line = match result {
+            Ok(report) => format!("report {}\n", serde_json::to_string(&report)?),
+            Err(error) => format!("failed {error}\n"),
+        };
+        write_until(self.stream, line.as_bytes(), Instant::now() + REPORT_TIME_MAX)
+    }
 }
 
-/// Why a check of a mount gave no report.
+/// Why a check or a scrub of a mount gave no report.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The server was not asked.
@@ -90,26 +124,34 @@ impl Line {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<CheckReport, CheckError> {
         self.ask(CHECK)?;
-        let mut answer = BufReader::new(self.patient(mount));
-        loop {
-            let mut line = String::new();
-            let read = answer.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
-            read.map_err(|error| CheckError::Failed(format!("no word from its server: {error}")))?;
-            let unknown = || CheckError::Failed("its server ended before the check".to_owned());
-            let (kind, rest) = line.trim_end().split_once(' ').ok_or_else(unknown)?;
-            match kind {
-                "nodes" => {
-                    let mut numbers = rest.split(' ').map(str::parse);
-                    if let (Some(Ok(done)), Some(Ok(all))) = (numbers.next(), numbers.next()) {
-                        progress(done, all);
-                    }
+        hear(self.patient(mount), progress)
+    }
+}
+
+/// Hears how far the work is, until the report.
+pub(super) fn hear<T: DeserializeOwned>(
+    answer: Patient,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<T, CheckError> {
+    let mut answer = BufReader::new(answer);
+    loop {
+        let mut line = String::new();
+        let read = answer.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
+        read.map_err(|error| CheckError::Failed(format!("no word from its server: {error}")))?;
+        let unknown = || CheckError::Failed("its server ended before the report".to_owned());
+        let (kind, rest) = line.trim_end().split_once(' ').ok_or_else(unknown)?;
+        match kind {
+            "done" => {
+                let mut numbers = rest.split(' ').map(str::parse);
+                if let (Some(Ok(done)), Some(Ok(all))) = (numbers.next(), numbers.next()) {
+                    progress(done, all);
                 }
-                "report" => {
-                    return serde_json::from_str(rest).map_err(|error| CheckError::Failed(error.to_string()));
-                }
-                "failed" => return Err(CheckError::Failed(rest.to_owned())),
-                _ => return Err(unknown()),
             }
+            "report" => {
+                return serde_json::from_str(rest).map_err(|error| CheckError::Failed(error.to_string()));
+            }
+            "failed" => return Err(CheckError::Failed(rest.to_owned())),
+            _ => return Err(unknown()),
         }
     }
 }

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use betrfs::Report;
+use betree::{ScrubFrom, ScrubStep};
+use betrfs::{Report, Scrubbed};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
@@ -19,7 +20,8 @@ use rustix::net::sockopt::socket_peercred;
 use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
-use super::{BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, STATUS, check, name_of};
+use super::{BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, SCRUB, STATUS};
+use super::{check, name_of, scrub};
 
 /// How long a server waits for a client's request, and for the client to read the answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,6 +44,16 @@ pub trait Served: Send + Sync {
     /// The volume's.
     fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report>;
 
+    /// Scrubs the volume while it is used: [`Volume::scrub`](betrfs::Volume::scrub).
+    ///
+    /// # Errors
+    /// The volume's.
+    fn scrub(
+        &self,
+        from: ScrubFrom,
+        step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
+    ) -> betrfs::Result<Scrubbed>;
+
     /// Reads the volume as of one moment, until `take` breaks it off:
     /// [`Volume::backup`](betrfs::Volume::backup).
     ///
@@ -54,6 +66,7 @@ pub trait Served: Send + Sync {
 #[derive(Default)]
 struct Turns {
     check: Turn,
+    scrub: Turn,
     backup: Turn,
 }
 
@@ -134,7 +147,11 @@ fn answer(
     }
     let greeting = if served.is_over() { OVER } else { LIVE };
     write_until(&mut stream, greeting.as_bytes(), Instant::now() + PATIENCE)?;
-    match request(&stream)?.as_str() {
+    let request = request(&stream)?;
+    if let Some(words) = request.strip_prefix(SCRUB) {
+        return scrub::answer(stream, words, served, &turns.scrub);
+    }
+    match request.as_str() {
         STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
         CHECK => check::answer(stream, served, &turns.check),
         BACKUP => backup::answer(stream, served, &turns.backup),

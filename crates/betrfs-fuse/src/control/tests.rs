@@ -3,7 +3,8 @@ use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use betrfs::Report;
+use betree::{ScrubFrom, ScrubStep};
+use betrfs::{Report, Scrubbed};
 use rustix::process::Uid;
 
 use super::server::{WAITING_MAX, request};
@@ -47,6 +48,16 @@ impl Served for Asked {
         while progress(1, 2).is_continue() {
             std::thread::sleep(Duration::from_millis(1));
         }
+        Err(betree::Error::Interrupted.into())
+    }
+
+    /// Goes on until it is ended.
+    fn scrub(
+        &self,
+        _: ScrubFrom,
+        step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
+    ) -> betrfs::Result<Scrubbed> {
+        while step(ScrubStep { bytes: 1 << 20, done_bytes: 1, all_bytes: 2 }).is_continue() {}
         Err(betree::Error::Interrupted.into())
     }
 
@@ -164,16 +175,32 @@ fn one_client_at_a_time_has_a_check_which_ends_with_it() {
         (word, answer)
     };
     let (word, answer) = begin();
-    assert_eq!(&word, b"nodes ");
+    assert_eq!(&word, b"done 1");
     let refused = Line::open(&mount).unwrap().check(&mount, &mut |_, _| ()).unwrap_err();
     assert!(refused.to_string().contains("another check"), "{refused}");
     drop(answer);
     // The server finds out at its next word.
     let until = std::time::Instant::now() + ANSWER_TIME_MAX;
-    while &begin().0 != b"nodes " {
+    while &begin().0 != b"done 1" {
         assert!(std::time::Instant::now() < until, "the first check goes on");
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+#[test]
+fn a_scrub_is_made_for_one_client_at_a_time_beside_a_check() {
+    let mount = mount_of(10);
+    let _control = listen(&mount);
+    let request = ScrubRequest { bytes_per_second: 100 << 20, from: ScrubFrom::Start };
+    let mut line = Line::open(&mount).unwrap();
+    line.ask("scrub 104857600 start\n").unwrap();
+    let mut answer = line.patient(&mount);
+    answer.read_exact(&mut [0; 6]).unwrap();
+    let refused = Line::open(&mount).unwrap().scrub(&mount, request, &mut |_, _| ()).unwrap_err();
+    assert!(refused.to_string().contains("another scrub"), "{refused}");
+    let mut checking = Line::open(&mount).unwrap();
+    checking.ask(CHECK).unwrap();
+    checking.patient(&mount).read_exact(&mut [0; 6]).unwrap();
 }
 
 #[test]

@@ -22,7 +22,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use betrfs::{Report, Volume};
+use betree::{ScrubFrom, ScrubStep};
+use betrfs::{Report, Scrubbed, Volume};
 use rustix::io::Errno;
 
 pub use self::caller::{Caller, ProcTasks, Tasks};
@@ -111,6 +112,21 @@ impl Server {
     /// The volume's.
     pub fn check(&self, progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> betrfs::Result<Report> {
         self.volume.check_in_use(progress)
+    }
+
+    /// Scrubs the volume while it is used; ends when the volume is closed.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn scrub(
+        &self,
+        from: ScrubFrom,
+        step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
+    ) -> betrfs::Result<Scrubbed> {
+        self.volume.scrub(from, &mut |made| match self.is_closing() {
+            true => ControlFlow::Break(()),
+            false => step(made),
+        })
     }
 
     /// Reads the volume as of one moment, and calls `take` with its size and each piece.

@@ -15,6 +15,7 @@ mod mends;
 mod names;
 mod repair;
 mod report;
+mod scrub;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -41,6 +42,7 @@ pub use code::problem_codes;
 pub use mends::{Mended, Mending};
 pub use repair::Repair;
 pub use report::{Problem, Report};
+pub use scrub::Scrubbed;
 
 const EVERYTHING: (Cut, Cut) = (Cut::LOW, Cut::HIGH);
 /// How many pairs of a scan come between two questions whether the check goes on.
@@ -135,11 +137,7 @@ impl Volume {
         let mut findings = Findings::default();
         let mut damaged = Vec::new();
         let mut tell = |found: betree::Finding| {
-            if let (Some(keys), Some(error)) = (&found.keys, &found.hides)
-                && damaged.len() < DAMAGED_MAX
-            {
-                damaged.push((keys.clone(), error.clone()));
-            }
+            note_damaged(&mut damaged, &found);
             findings.found(found);
         };
         let mut nodes = 0;
@@ -218,6 +216,15 @@ impl Volume {
     }
 }
 
+/// Keeps the keys that a finding hides, with the error that readers get.
+fn note_damaged(damaged: &mut Vec<(KeyRange, betree::Error)>, found: &betree::Finding) {
+    if let (Some(keys), Some(error)) = (&found.keys, &found.hides)
+        && damaged.len() < DAMAGED_MAX
+    {
+        damaged.push((keys.clone(), error.clone()));
+    }
+}
+
 /// Whether a check could say more about a failure.
 fn is_damage(error: &Error) -> bool {
     use betree::Error::{BadRecord, Corrupt, Device};
@@ -285,22 +292,7 @@ fn scan<'v>(
                 .into(),
         );
     }
-    let mut check = Check {
-        is_of_one_moment,
-        mends,
-        op,
-        go_on,
-        stopped: None,
-        pairs: 0,
-        findings,
-        gaps: Gaps::default(),
-        dirs: BTreeMap::new(),
-        links: BTreeMap::new(),
-        orphans: BTreeSet::new(),
-        volume: None,
-        redirects: 0,
-        unchecked: Unchecked::default(),
-    };
+    let mut check = Check { is_of_one_moment, mends, ..Check::begin(op, findings, go_on) };
     check.damaged_keys(damaged);
     check.reserved();
     check.names();
@@ -310,6 +302,28 @@ fn scan<'v>(
     check.link_counts();
     check.user();
     check.finish()
+}
+
+impl<'a> Check<'a> {
+    /// A check that has looked at nothing yet.
+    fn begin(op: Op<'a>, findings: Findings, go_on: &'a mut dyn FnMut() -> ControlFlow<()>) -> Check<'a> {
+        Check {
+            is_of_one_moment: true,
+            mends: None,
+            op,
+            go_on,
+            stopped: None,
+            pairs: 0,
+            findings,
+            gaps: Gaps::default(),
+            dirs: BTreeMap::new(),
+            links: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            volume: None,
+            redirects: 0,
+            unchecked: Unchecked::default(),
+        }
+    }
 }
 
 impl Check<'_> {

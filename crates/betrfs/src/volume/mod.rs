@@ -68,7 +68,7 @@ use crate::types::{AccessTimes, FileType, FormatOptions, InodeId, OpenOptions, S
 use find_inode::NumberMap;
 use id_allocator::IdAllocator;
 
-pub use check::{Mended, Mending, Problem, Repair, Report, problem_codes};
+pub use check::{Mended, Mending, Problem, Repair, Report, Scrubbed, problem_codes};
 
 /// Bytes that a small change adds to the log, for the admission of space.
 const CHANGE_BYTES: usize = 1024;

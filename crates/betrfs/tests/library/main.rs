@@ -23,6 +23,7 @@ mod listings;
 mod lost_blocks;
 mod renames;
 mod repair;
+mod scrub;
 mod snapshots;
 mod sparse;
 mod support;

@@ -9,9 +9,9 @@ use betrfs_fuse::CheckReport;
 use serde::Serialize;
 
 use super::{Arguments, Document, SCHEMA_VERSION, failed, print_problems};
-use crate::commands::check::progress::Progress;
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
+use crate::progress::Progress;
 
 /// What a check may do about problems.
 #[derive(clap::Args)]
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
     let is_asked =
         !wanted.yes && !wanted.preen && arguments.format == Format::Text && io::stdin().is_terminal();
     let mending = if wanted.yes || is_asked { Mending::All } else { Mending::Safe };
-    let mut progress = Progress::new(arguments.progress);
+    let mut progress = Progress::of_check(arguments.progress);
     let mut told: Outcome = Ok(());
     let mut consent = |repair: &Repair| {
         told = list(arguments.format, shown, repair);

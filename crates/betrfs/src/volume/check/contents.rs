@@ -77,7 +77,7 @@ impl Check<'_> {
 
     /// Skips unreadable blocks from `expected` on, and sets `expected` behind them. Returns whether the file
     /// has any there.
-    fn lost_blocks(
+    pub(super) fn lost_blocks(
         &mut self,
         at: &[u8],
         record: &Record,

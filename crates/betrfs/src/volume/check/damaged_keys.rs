@@ -12,7 +12,7 @@ use crate::schema::key::{self, DataTag};
 use crate::schema::{DATA, LINKS, META, Stored};
 
 /// How many keys of each structure are looked at.
-const KEYS_MAX: usize = 4096;
+pub(super) const KEYS_MAX: usize = 4096;
 
 impl Check<'_> {
     /// Names the files with keys in damaged structures, as far as these keys can still be read.
@@ -34,7 +34,7 @@ impl Check<'_> {
     }
 
     /// `owner` is the own key of the last file with its size.
-    fn damaged_key(&mut self, losses: usize, dict: DictId, at: &[u8], owner: &mut (Vec<u8>, u64)) {
+    pub(super) fn damaged_key(&mut self, losses: usize, dict: DictId, at: &[u8], owner: &mut (Vec<u8>, u64)) {
         if dict == META && key::split_entry(at).is_some() {
             self.findings.lose(losses, &Lost::Name { own: at });
         } else if dict == LINKS {

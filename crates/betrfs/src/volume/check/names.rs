@@ -122,6 +122,19 @@ impl Check<'_> {
         }
     }
 
+    /// Looks up the names of linked files that are wanted in the list of these names.
+    pub(super) fn listed_names(&mut self) {
+        if self.unchecked.wanted.is_empty() {
+            return;
+        }
+        let mut pairs = self.op.scan(LINKS, EVERYTHING);
+        while let Some((at, oid)) = self.next(LINKS, &mut pairs) {
+            if let Ok(oid) = oid.try_into().map(u64::from_be_bytes) {
+                self.has_name(oid, at);
+            }
+        }
+    }
+
     /// The root, the volume's record, objects and markers: all keys that are not names.
     pub(super) fn reserved(&mut self) {
         self.markers();

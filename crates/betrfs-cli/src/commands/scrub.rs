@@ -1,0 +1,122 @@
+//! `betrfs scrub`: reads and verifies all that a mounted volume has stored.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use betree::ScrubFrom;
+use betrfs_fuse::{CheckError, Line, ScrubReport, ScrubRequest};
+use serde::Serialize;
+use signal_hook::consts::SIGINT;
+
+use crate::commands::check::print_problems;
+use crate::commands::stats;
+use crate::failure::{Failure, Outcome};
+use crate::format::{Format, print, print_json};
+use crate::helper::ExitCodes;
+use crate::progress::Progress;
+use crate::size;
+
+/// Read all that a mounted volume has stored, and compare it with its checksums
+#[derive(clap::Args)]
+#[command(after_help = "\
+The mount's server reads superblocks, node table and nodes past its cache, each block once, at low priority and a \
+bounded rate, while others go on. It finds what the disk has lost before somebody needs it; whether names, data and \
+counts fit together is for `betrfs check`. \
+Ctrl-C or an unmount interrupts it, and --resume goes on from there, even after the next mount. `betrfs stats` shows \
+the record of the last scrub. Only root and the user who mounted the volume may scrub it. \
+Problems are listed and exit codes are as by `betrfs check`: 0 no problem, 4 problems were found, 8 the scrub failed, \
+16 the command line is wrong, 32 interrupted.
+
+Examples:
+  betrfs scrub /mnt
+  betrfs scrub /mnt --rate 200M --resume
+                              go on with one that was interrupted, up to 200 MiB a second")]
+pub struct Arguments {
+    /// The directory on which the volume is mounted
+    dir: PathBuf,
+    /// The most bytes to read in a second
+    #[arg(long, default_value = "50M", value_parser = size::parse_positive)]
+    rate: u64,
+    /// Go on where the last scrub was interrupted; begin anew if it was not
+    #[arg(long)]
+    resume: bool,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Tell of the progress on standard error even if that is no terminal, in lines
+    #[arg(long)]
+    progress: bool,
+}
+
+/// The version of [`Document`]. It grows when a field goes or changes its meaning; fields may be added.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The result for programs, printed in any case.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema_version: u32,
+    volume: &'a str,
+    clean: bool,
+    /// What was found; null if the scrub failed.
+    #[serde(flatten)]
+    scrubbed: Option<ScrubReport>,
+    /// Why the scrub failed, if so.
+    error: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let shown = arguments.dir.display().to_string();
+    // The server notices that nobody listens any more.
+    let code = i32::from(ExitCodes::CHECK.interrupted);
+    signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::new(AtomicBool::new(true)))?;
+    let (scrubbed, failure) = match scrub(arguments) {
+        Ok(scrubbed) => {
+            let failure = verdict(&shown, &scrubbed);
+            (Some(scrubbed), failure)
+        }
+        Err(failure) => (None, Some(failure)),
+    };
+    match (arguments.format, &scrubbed) {
+        (Format::Json, _) => {
+            let error = failure.as_ref().filter(|_| scrubbed.is_none()).map(ToString::to_string);
+            let clean = failure.is_none();
+            print_json(&Document { schema_version: SCHEMA_VERSION, volume: &shown, clean, scrubbed, error })?;
+        }
+        (Format::Text, Some(ScrubReport { report, scrub })) => {
+            if failure.is_none() {
+                print(format_args!("{shown}: no problem found in {}", size::show(scrub.read_bytes)))?;
+            }
+            print_problems(&shown, report)?;
+        }
+        (Format::Text, None) => {}
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Has the server of a mount scrub its volume.
+fn scrub(arguments: &Arguments) -> Result<ScrubReport, Failure> {
+    let Arguments { dir, rate, resume, progress, .. } = arguments;
+    let mount = stats::mount_at(dir)?;
+    let from = if *resume { ScrubFrom::LastStop } else { ScrubFrom::Start };
+    let mut progress = Progress::of_scrub(*progress);
+    let line = Line::open(&mount).map_err(|why| stats::unheard(dir, &why))?;
+    let request = ScrubRequest { bytes_per_second: *rate, from };
+    line.scrub(&mount, request, &mut |done, all| progress.tell(done, all)).map_err(|error| match error {
+        CheckError::Unheard(why) => stats::unheard(dir, &why),
+        CheckError::Failed(why) => Failure::new(format!("cannot scrub {}: {why}", dir.display())),
+    })
+}
+
+/// The outcome of the command for a report.
+fn verdict(shown: &str, ScrubReport { scrub, .. }: &ScrubReport) -> Option<Failure> {
+    let more = "`betrfs check` of the unmounted volume reads all of it";
+    match scrub.problems {
+        0 if scrub.state == "complete" => None,
+        0 => {
+            Some(Failure::new(format!("the scrub of {shown} was interrupted: `--resume` goes on from there")))
+        }
+        found => Some(Failure::damage(format!("{shown} is damaged ({found} found): {more}"))),
+    }
+}

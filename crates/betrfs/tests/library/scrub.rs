@@ -1,0 +1,105 @@
+//! Scrubs of a volume while it is used.
+
+use std::ops::ControlFlow;
+
+use betree::{ScrubFrom, ScrubState};
+use betree_platform::Device;
+use betrfs::{Report, Scrubbed, Volume, XattrMode};
+
+use crate::support::*;
+
+fn scrub(volume: &Volume) -> Scrubbed {
+    volume.scrub(ScrubFrom::Start, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn contents(number: u64) -> Vec<u8> {
+    seeded::bytes(number, 0, 300_000)
+}
+
+/// The offset on the device of some bytes, which stand there once.
+fn find(disk: &Disk, wanted: &[u8]) -> u64 {
+    let mut all = vec![0; disk.device.len() as usize];
+    disk.device.read_at(0, &mut all).unwrap();
+    let mut found = all.windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
+    let (at, _) = found.next().unwrap();
+    assert!(found.next().is_none());
+    at as u64
+}
+
+/// A volume with eight files on the device, of which one has two names.
+fn with_files() -> (Disk, Volume) {
+    let (disk, volume) = volume();
+    let dir = mkdir(&volume, ROOT, "dir").node;
+    for number in 0..8 {
+        let file = mkfile(&volume, dir, &format!("file{number}")).node;
+        volume.write(file, 0, &contents(number)).unwrap();
+        volume
+            .set_xattr(file, b"user.large", &seeded::bytes(100 + number, 0, 5000), XattrMode::Create)
+            .unwrap();
+    }
+    let linked = volume.resolve(b"/dir/file6").unwrap().node;
+    volume.link(linked, ROOT, b"other").unwrap();
+    while volume.env().run_due_work().unwrap() {}
+    volume.env().checkpoint().unwrap();
+    (disk, volume)
+}
+
+fn read_all_files(volume: &Volume) {
+    for number in 0..8 {
+        let file = volume.resolve(format!("/dir/file{number}").as_bytes()).unwrap().node;
+        assert!(read_all(volume, file) == contents(number), "memory has it");
+    }
+}
+
+/// Codes, places and files of the problems, in the order of these.
+fn told(report: &Report) -> Vec<(&'static str, Option<betree::Place>, Vec<String>)> {
+    let mut told: Vec<_> = report.problems.iter().map(|p| (p.code, p.place, p.files.clone())).collect();
+    told.sort();
+    told
+}
+
+/// Rots contents of files 2 and 6, and an attribute of file 3.
+fn rot(disk: &Disk) {
+    for number in [2, 6] {
+        disk.device.rot(find(disk, &contents(number)[150_000..150_040]), 3);
+    }
+    disk.device.rot(find(disk, &seeded::bytes(103, 0, 5000)[1000..1040]), 3);
+}
+
+fn assert_named(scrubbed: &Scrubbed) {
+    let Scrubbed { report, record } = scrubbed;
+    assert_eq!((record.state, record.problems), (ScrubState::Complete, report.found()));
+    for name in ["/dir/file2", "/dir/file3", "/other"] {
+        assert!(report.files.contains(name), "{name} of {report:?}");
+    }
+    assert!(!report.files.contains("/dir/file0") && !report.files.contains("/dir/file7"), "{report:?}");
+    assert!(report.problems.iter().all(|problem| problem.code == "bad-piece"), "{report:?}");
+}
+
+#[test]
+fn damaged_files_are_named_though_memory_has_their_contents() {
+    let (disk, volume) = with_files();
+    let clean = scrub(&volume);
+    assert_eq!((clean.report, clean.record.problems), (Report::default(), 0));
+    read_all_files(&volume);
+    rot(&disk);
+    let scrubbed = scrub(&volume);
+    assert_named(&scrubbed);
+    let checked = volume.check_in_use(&mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(told(&scrubbed.report), told(&checked));
+    read_all_files(&volume);
+    volume.close().unwrap();
+}
+
+#[test]
+fn damaged_files_are_named_though_nothing_can_be_read_of_them() {
+    let (disk, volume) = with_files();
+    volume.close().unwrap();
+    drop(volume);
+    rot(&disk);
+    let volume = disk.open();
+    let scrubbed = scrub(&volume);
+    assert_named(&scrubbed);
+    let checked = volume.check_in_use(&mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(told(&scrubbed.report), told(&checked));
+}
