@@ -72,7 +72,7 @@ fn make_sample() -> betrfs::Result<MemDevice> {
 }
 
 fn new(file_type: FileType) -> NewNode {
-    NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0 }
+    NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 }
 }
 
 /// The number of batches that the log of a volume has; `None` if it cannot be opened.

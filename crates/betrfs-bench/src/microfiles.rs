@@ -247,7 +247,7 @@ fn open_and_read(volume: &Volume, files: &[(String, u64)]) -> Result<()> {
 }
 
 fn new_node(file_type: FileType) -> NewNode {
-    NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0 }
+    NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 }
 }
 
 fn read(volume: &Volume, file: &Entry, content: &mut Vec<u8>) -> Result<()> {

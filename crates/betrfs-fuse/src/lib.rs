@@ -39,7 +39,7 @@ pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, s
 pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;
-pub use server::{Answer, Caller, Server, Tasks};
+pub use server::{Acls, Answer, Caller, Server, Tasks};
 pub use status::{Identity, OperationCount, Status, VolumeState};
 pub use transport::Transport;
 pub use wire::Opcode;

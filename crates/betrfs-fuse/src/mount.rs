@@ -18,7 +18,7 @@ use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
 use crate::protocol::Dispatch;
-use crate::server::{ProcTasks, Server};
+use crate::server::{Acls, ProcTasks, Server};
 use crate::status::Identity;
 use crate::transport::{Connection, SlowDevice, Transport, enable_io_uring};
 
@@ -70,6 +70,8 @@ pub struct MountOptions {
     pub transport: Option<Transport>,
     /// What to do about a volume whose log has lost durable changes.
     pub log_loss: betree::LogLoss,
+    /// What access control lists are good for.
+    pub acls: Acls,
 }
 
 /// Why a volume cannot be mounted, or was not closed well.
@@ -166,7 +168,8 @@ impl Mount {
         let read_only = is_read_only(options.flags);
         let closing = Arc::new(Closing::new(Arc::clone(&volume), Arc::clone(&device), workers));
         let tasks = Arc::new(ProcTasks);
-        let server = Arc::new(Server::new(volume, identity, read_only, Arc::clone(&closing), tasks));
+        let server =
+            Arc::new(Server::new(volume, identity, read_only, options.acls, Arc::clone(&closing), tasks));
         match connect(&options, &device, &server, platform.random_u64()) {
             Ok((connection, mount, control)) => {
                 let mount = Undone { mount, is_over: false };
@@ -276,7 +279,7 @@ fn connect(
     server: &Arc<Server>,
     unique: u64,
 ) -> Result<(Connection, OwnMount, Control), MountError> {
-    let MountOptions { mount_point, flags, transport, .. } = options;
+    let MountOptions { mount_point, flags, transport, acls, .. } = options;
     // Checked again, as opening the volume may have taken long. Below a dead mount there may be another.
     while let Found::DeadMount(dead) = mount_point::examine(mount_point)? {
         tracing::info!("{} is the mount of a server that died; replacing it", mount_point.display());
@@ -288,8 +291,8 @@ fn connect(
         tracing::info!("cannot enable io_uring in the kernel: {error}");
     }
     let (connection, mount) = mount_point::mount(device, mount_point, *flags)?;
-    let dispatch = |sink, minor| Dispatch::start(Arc::clone(server), sink, minor);
-    let greeted = Connection::greet(connection, *transport, dispatch)
+    let dispatch = |sink, agreed| Dispatch::start(Arc::clone(server), sink, agreed);
+    let greeted = Connection::greet(connection, *transport, *acls, dispatch)
         .map_err(|source| MountError::Io { doing: "greet the kernel", source })
         .and_then(|connection| {
             server.set_transport(connection.transport().name());

@@ -269,7 +269,7 @@ impl Nodes {
 }
 
 fn new_node(file_type: FileType, owner: Owner, rdev: u32) -> NewNode {
-    NewNode { file_type, perm: owner.perm, uid: owner.uid, gid: owner.gid, rdev }
+    NewNode { file_type, perm: owner.perm, uid: owner.uid, gid: owner.gid, rdev, umask: 0 }
 }
 
 fn done<T>(result: Result<T>) -> Result<Answer> {

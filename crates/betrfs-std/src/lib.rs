@@ -41,7 +41,7 @@
 //! its user is not meant to do, and not from more. They are checked as a mount's kernel checks them, against
 //! the [`Caller`]: the process's user, or another that [`Options::caller`] or [`Fs::acting_as`] sets. User 0
 //! may do everything. What copies or removes whole trees without a look at each entry is for root and the
-//! user who opened the volume. ACLs do not exist, capabilities are not asked for, and of the kernel's further
+//! user who opened the volume. Access control lists count, capabilities do not, and of the kernel's further
 //! protections (`fs.protected_*`) that of hard links alone is there.
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -166,7 +166,7 @@ impl OpenOptions {
             _ => return Err(VolumeError::NotSupported.into()),
         }
         let wanted = if self.read { READ } else { 0 } | if writes { WRITE } else { 0 };
-        may(dir.caller(), &found.attr, wanted)?;
+        may(dir.caller(), &dir.judged_found(&found)?, wanted)?;
         if writes {
             dir.opened().refuse_read_only()?;
             let writing = if self.append { Writing::AtEnd } else { Writing::Anywhere };

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::thread;
 
 use betree_std::{FileDevice, Workers};
-use betrfs::{Attr, Entry, FileType, InodeId, Volume};
+use betrfs::{AclKind, Attr, Entry, FileType, InodeId, Volume};
 use parking_lot::Mutex;
 
+use crate::caller::Caller;
 use crate::error::Kinded;
+use crate::permission::{Judged, asks_for_acl};
 
 /// An open volume. It is closed with the last handle that leads to it.
 pub(crate) struct Opened {
@@ -27,6 +29,12 @@ impl Opened {
             return Err(betrfs::Error::ReadOnly { why: "it was opened to be read".into() }.into());
         }
         Ok(())
+    }
+
+    /// What decides whether a caller may use an inode with these attributes.
+    pub fn judged(&self, caller: &Caller, id: InodeId, attr: Attr) -> Kinded<Judged> {
+        let acl = if asks_for_acl(caller, &attr) { self.volume.acl(id, AclKind::Access)? } else { None };
+        Ok(Judged { attr, acl })
     }
 
     /// Ends the threads, makes all durable, and releases the device. Later calls do nothing.

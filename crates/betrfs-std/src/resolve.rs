@@ -120,7 +120,8 @@ impl Walker<'_> {
         if self.caller.is_root() {
             return Ok(());
         }
-        may(self.caller, &self.opened.volume.getattr(dir.id)?, SEARCH)
+        let attr = self.opened.volume.getattr(dir.id)?;
+        may(self.caller, &self.opened.judged(self.caller, dir.id, attr)?, SEARCH)
     }
 
     fn walk(&self, start: Arc<Node>, path: Vec<u8>, links: &mut u32) -> Kinded<Parent> {

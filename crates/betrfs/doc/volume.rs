@@ -16,7 +16,7 @@ pub fn volume() -> betrfs::Result<(Volume, NewNode, NewNode)> {
     let (device, platform) = device();
     Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
     let volume = Volume::open(device, OpenOptions::new(platform))?;
-    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 1000, gid: 1000, rdev: 0 };
+    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 1000, gid: 1000, rdev: 0, umask: 0 };
     let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, ..new_dir };
     Ok((volume, new_file, new_dir))
 }

@@ -27,7 +27,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let volume = Volume::open(device, OpenOptions::new(platform))?;
 
     let root = volume.resolve(b"/")?.node;
-    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
+    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 };
     let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, ..new_dir };
     let project = volume.create(root, b"project", &new_dir)?.node;
     for i in 0..5000 {

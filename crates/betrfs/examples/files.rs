@@ -22,7 +22,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let workers = Workers::start(Arc::clone(volume.env()), WorkersOptions::default())?;
 
     let root = volume.resolve(b"/")?;
-    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
+    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 };
     let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, ..new_dir };
     let dir = volume.create(root.node, b"letters", &new_dir)?;
     let file = volume.create(dir.node, b"to-ada", &new_file)?;

@@ -24,7 +24,7 @@ fn import(volume: &Volume, from: &Path, into: InodeId) -> Result<u64, Box<dyn Er
         let found = found?;
         let (name, kind) = (found.file_name(), found.file_type()?);
         let perm = found.metadata()?.permissions().mode() as u16 & 0o7777;
-        let new = |file_type| NewNode { file_type, perm, uid: 0, gid: 0, rdev: 0 };
+        let new = |file_type| NewNode { file_type, perm, uid: 0, gid: 0, rdev: 0, umask: 0 };
         let entry = if kind.is_dir() {
             let dir = volume.create(into, name.as_bytes(), &new(FileType::Directory))?;
             entries += import(volume, &found.path(), dir.node)?;

@@ -26,7 +26,7 @@ pub fn run(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     let volume = Volume::open(device, OpenOptions::new(platform))?;
 
     let root = volume.resolve(b"/")?.node;
-    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
+    let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 };
     let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, ..new_dir };
     let notes = volume.create(root, b"notes", &new_dir)?.node;
     let file = volume.create_with(notes, b"plan", &new_file, b"Monday")?.node;

@@ -15,7 +15,7 @@
 //! let volume = Volume::open(device, OpenOptions::new(platform))?;
 //!
 //! let root = volume.resolve(b"/")?;
-//! let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+//! let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0, umask: 0 };
 //! let file = volume.create(root.node, b"greeting", &new)?;
 //! volume.write(file.node, 0, b"hello")?;
 //! volume.sync()?;
@@ -52,10 +52,11 @@ mod volume;
 
 pub use betree::{Identity, Usage, Uuid, UuidError};
 pub use error::{Error, Result};
+pub use schema::Acl;
 pub use types::{
-    Access, AccessTimes, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions, Held,
-    InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, RenameFlags, SNAPSHOTS_NAME, SeekWhat,
-    SetAttr, SnapshotsBelow, StatFs, TimeSet, Writing, XattrMode,
+    Access, AccessTimes, AclKind, Attr, DirEntry, Entry, FallocateMode, FileType, FlagSetter, FormatOptions,
+    Held, InodeFlags, InodeId, NewNode, Objects, OpenMode, OpenOptions, RenameFlags, SNAPSHOTS_NAME,
+    SeekWhat, SetAttr, SetGroupId, SnapshotsBelow, StatFs, TimeSet, Writing, XattrMode,
 };
 /// The largest file in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;

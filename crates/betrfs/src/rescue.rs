@@ -201,7 +201,8 @@ impl Rescue {
     /// let (device, platform) = doc::device();
     /// Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
     /// let volume = Volume::open(device.clone(), OpenOptions::new(platform))?;
-    /// # let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    /// # let new_file =
+    /// #     NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0, umask: 0 };
     /// volume.create_with(InodeId::ROOT, b"file", &new_file, b"text")?;
     /// volume.close()?;
     ///

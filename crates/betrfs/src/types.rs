@@ -167,7 +167,7 @@ pub enum Writing {
 pub struct NewNode {
     /// The object's type.
     pub file_type: FileType,
-    /// Permissions, with the umask applied already.
+    /// Permissions.
     pub perm: u16,
     /// Owner.
     pub uid: u32,
@@ -175,6 +175,41 @@ pub struct NewNode {
     pub gid: u32,
     /// Device number, for device files.
     pub rdev: u32,
+    /// The permissions that it does not get, unless its directory has a default access control list.
+    pub umask: u16,
+}
+
+/// Which access control list of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AclKind {
+    /// That by which its users are judged.
+    Access,
+    /// That of a directory which new objects in it inherit.
+    Default,
+}
+
+impl AclKind {
+    /// The name of the extended attribute with the list.
+    pub const fn name(self) -> &'static [u8] {
+        match self {
+            AclKind::Access => b"system.posix_acl_access",
+            AclKind::Default => b"system.posix_acl_default",
+        }
+    }
+
+    /// The list that an extended attribute of this name is.
+    pub fn of_name(name: &[u8]) -> Option<AclKind> {
+        [AclKind::Access, AclKind::Default].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What becomes of the set-group-id bit when an access control list is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetGroupId {
+    /// It stays.
+    Kept,
+    /// It goes: the caller is neither in the object's group nor privileged (`CAP_FSETID`).
+    Cleared,
 }
 
 /// A time to set.

@@ -57,7 +57,8 @@ pub struct Arguments {
     /// later ones are lost for ever (`betrfs check` names the place; copy the volume first)
     #[arg(long)]
     accept_log_loss: bool,
-    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, remount, cache_size=SIZE
+    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, noacl, remount,
+    /// cache_size=SIZE
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<Options>,
     /// Flags of mount(8) for its helpers.
@@ -207,6 +208,7 @@ fn serve(
         flags: given.flags,
         transport: transport()?,
         log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
+        acls: given.acls,
     };
     let mount = match volume {
         Some(volume) => Mount::of(volume, options)?,

@@ -58,7 +58,7 @@ impl Sample {
         assert!(betrfs(&["mkfs", "--size", "64M"], &path).status.success());
         let options = betrfs::OpenOptions::new(Arc::new(StdPlatform::new()));
         let volume = Volume::open(Arc::new(FileDevice::open(&path).unwrap()), options).unwrap();
-        let new = |file_type| NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
+        let new = |file_type| NewNode { file_type, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 };
         let dir = volume.create(InodeId::ROOT, b"dir", &new(FileType::Directory)).unwrap().node;
         for file in 0..20 {
             let made = volume.create(dir, format!("file{file}").as_bytes(), &new(FileType::Regular)).unwrap();

@@ -67,6 +67,8 @@ macro_rules! cases {
 }
 
 cases! {
+    acl_tools: "acl-tools.sh", Mount;
+    acls: "acls.py", Mount;
     aio_stale_read: "aio-stale-read.py", Mount;
     atime_remount: "atime-remount.sh", Mount;
     chattr: "chattr.sh", Mount;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Also in helpers outside of `#[test]` functions.
 
 mod access;
+mod acls;
 mod attributes;
 mod backup;
 mod block_device;

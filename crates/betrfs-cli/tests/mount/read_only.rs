@@ -15,7 +15,7 @@ use crate::mounted::{Mounted, betrfs, ok};
 fn log_file(path: &Path, name: &[u8], contents: &[u8]) {
     let options = OpenOptions::new(Arc::new(StdPlatform::new()));
     let volume = Volume::open(Arc::new(FileDevice::open(path).unwrap()), options).unwrap();
-    let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0, umask: 0 };
     volume.create_with(InodeId::ROOT, name, &new, contents).unwrap();
     volume.sync().unwrap();
     volume.env().abandon();

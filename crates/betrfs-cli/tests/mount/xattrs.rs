@@ -61,17 +61,6 @@ fn attributes_are_set_listed_changed_and_removed() {
 }
 
 #[test]
-fn access_control_lists_are_refused() {
-    let mounted = Mounted::new();
-    fs::write(mounted.path("f"), b"").unwrap();
-    // Version 2, then tag, permissions and id for the owner, the group and the others.
-    let entry = |tag| [tag, 0, 6, 0, 255, 255, 255, 255];
-    let acl = [&[2, 0, 0, 0][..], &entry(1), &entry(4), &entry(0x20)].concat();
-    let set = setxattr(mounted.path("f"), "system.posix_acl_access", &acl, XattrFlags::empty());
-    assert_eq!(set, Err(Errno::OPNOTSUPP));
-}
-
-#[test]
 fn trusted_attributes_are_listed_to_the_superuser_alone() {
     const NOBODY: u32 = 65_534;
     let mounted = Mounted::new();

@@ -44,7 +44,7 @@ fn betrfs(arguments: &[&str]) -> Output {
 }
 
 fn new(file_type: FileType, perm: u16) -> NewNode {
-    NewNode { file_type, perm, uid: 1234, gid: 4321, rdev: 0 }
+    NewNode { file_type, perm, uid: 1234, gid: 4321, rdev: 0, umask: 0 }
 }
 
 /// Bytes that do not compress.

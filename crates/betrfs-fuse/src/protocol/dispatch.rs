@@ -5,7 +5,7 @@ mod ioctl;
 use std::io;
 use std::sync::Arc;
 
-use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME};
+use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetGroupId};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -14,13 +14,14 @@ use super::convert::{
     LIFETIME_SECONDS, from_mode, from_setattr, from_whence, to_attr, to_dirent_kind, to_entry, to_statfs,
     to_statx,
 };
+use super::init::Agreement;
 use super::kernel_cache::{Pages, forget_inode};
 use super::notify::{LateNotices, Notifier};
 use super::panics::answering;
 use super::{Answerer, NotifySink, Outcome};
 use crate::planted::{self, Bug};
 use crate::server::{Answer, Caller, Server, Tasks};
-use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen};
+use crate::wire::{self, Body, InHeader, Listing, Opcode, fattr, fopen, init};
 
 /// Files keep their pages between opens, and closing them sends no FLUSH.
 const OPENED_FILE: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH;
@@ -42,6 +43,8 @@ pub struct Dispatch {
     past_pages: bool,
     /// Whether the kernel lets only owners set an inode's flags.
     owners_are_asked_for: bool,
+    /// Whether the kernel says what becomes of the set-group-id bit when it sends an access control list.
+    setxattr_has_more: bool,
 }
 
 /// One request and the room for its reply.
@@ -73,26 +76,27 @@ impl Answerer for Dispatch {
 }
 
 impl Dispatch {
-    /// Answers by a server. `minor` is the kernel's minor version of the protocol. Invalidations go through
-    /// `sink`; those that may start write-back go through a thread of their own, because they block.
+    /// Answers by a server. Invalidations go through `sink`; those that may start write-back go through a
+    /// thread of their own, because they block.
     ///
     /// # Errors
     /// The operating system's: a thread is started.
-    pub fn start(server: Arc<Server>, sink: Arc<dyn NotifySink>, minor: u32) -> io::Result<Dispatch> {
-        let (dispatch, late) = Dispatch::new(server, sink, minor);
+    pub fn start(server: Arc<Server>, sink: Arc<dyn NotifySink>, agreed: Agreement) -> io::Result<Dispatch> {
+        let (dispatch, late) = Dispatch::new(server, sink, agreed);
         late.start()?;
         Ok(dispatch)
     }
 
     /// As [`start`](Dispatch::start), with the notices that block left to the caller.
-    pub fn new(server: Arc<Server>, sink: Arc<dyn NotifySink>, minor: u32) -> (Dispatch, LateNotices) {
+    pub fn new(server: Arc<Server>, sink: Arc<dyn NotifySink>, agreed: Agreement) -> (Dispatch, LateNotices) {
         let (notifier, late) = Notifier::new(Arc::clone(&sink));
         let dispatch = Dispatch {
             server,
             sink,
             notifier,
-            past_pages: minor >= wire::MINOR_COHERENT_DIRECT_IO,
-            owners_are_asked_for: minor >= wire::MINOR_OWNERS_ASKED_FOR,
+            past_pages: agreed.minor >= wire::MINOR_COHERENT_DIRECT_IO,
+            owners_are_asked_for: agreed.minor >= wire::MINOR_OWNERS_ASKED_FOR,
+            setxattr_has_more: agreed.has(init::SETXATTR_EXT),
         };
         (dispatch, late)
     }
@@ -170,12 +174,12 @@ impl Dispatch {
             Opcode::Mknod => {
                 let (mknod, rest) = r.body.split::<wire::MknodIn>()?;
                 let file_type = from_mode(mknod.mode).ok_or(Errno::INVAL)?;
-                let new = r.new_node(file_type, mknod.mode, mknod.rdev);
+                let new = r.new_node(file_type, (mknod.mode, mknod.umask), mknod.rdev);
                 r.reply_entry(&server.make(node, wire::name(rest)?.0, &new, r.caller())?)
             }
             Opcode::Mkdir => {
                 let (mkdir, rest) = r.body.split::<wire::MkdirIn>()?;
-                let new = r.new_node(FileType::Directory, mkdir.mode, 0);
+                let new = r.new_node(FileType::Directory, (mkdir.mode, mkdir.umask), 0);
                 r.reply_entry(&server.make(node, wire::name(rest)?.0, &new, r.caller())?)
             }
             Opcode::Unlink => server.unlink(node, r.only_name()?).map(|()| 0),
@@ -197,14 +201,14 @@ impl Dispatch {
             }
             Opcode::Create => {
                 let (create, rest) = r.body.split::<wire::CreateIn>()?;
-                let new = r.new_node(FileType::Regular, create.mode, 0);
+                let new = r.new_node(FileType::Regular, (create.mode, create.umask), 0);
                 let flags = OFlags::from_bits_retain(create.flags);
                 let entry = server.create(node, wire::name(rest)?.0, &new, flags)?;
                 r.reply(&wire::CreateOut { entry: to_entry(&entry), open: created(flags, self.past_pages) })
             }
             Opcode::Tmpfile => {
                 let (create, _) = r.body.split::<wire::CreateIn>()?;
-                let new = r.new_node(FileType::Regular, create.mode, 0);
+                let new = r.new_node(FileType::Regular, (create.mode, create.umask), 0);
                 let entry = server.tmpfile(node, &new, OFlags::from_bits_retain(create.flags))?;
                 r.reply(&wire::CreateOut { entry: to_entry(&entry), open: opened() })
             }
@@ -264,13 +268,7 @@ impl Dispatch {
             Opcode::Opendir => Err(Errno::NOSYS),
             Opcode::Readdir => self.list(node, false, r),
             Opcode::Readdirplus => self.list(node, true, r),
-            Opcode::Setxattr => {
-                let (set, rest) = r.body.split::<wire::SetxattrIn>()?;
-                let (name, value) = wire::name(rest)?;
-                let value = value.get(..set.size as usize).ok_or(Errno::INVAL)?;
-                let flags = XattrFlags::from_bits_retain(set.flags);
-                server.setxattr(node, name, value, flags).map(|()| 0)
-            }
+            Opcode::Setxattr => self.setxattr(node, &r),
             Opcode::Getxattr => {
                 let (get, rest) = r.body.split::<wire::GetxattrIn>()?;
                 r.reply_sized(get.size, &server.getxattr(node, wire::name(rest)?.0)?)
@@ -326,6 +324,28 @@ impl Dispatch {
             self.notifier.write_back(vec![node], Arc::default())?;
         }
         written
+    }
+
+    fn setxattr(&self, node: InodeId, r: &Request<'_, '_>) -> Answer<usize> {
+        let (set, more, rest) = if self.setxattr_has_more {
+            let (wire::SetxattrWhole { set, more }, rest) = r.body.split()?;
+            (set, Some(more), rest)
+        } else {
+            let (set, rest) = r.body.split::<wire::SetxattrIn>()?;
+            (set, None, rest)
+        };
+        let (name, value) = wire::name(rest)?;
+        let value = value.get(..set.size as usize).ok_or(Errno::INVAL)?;
+        let flags = XattrFlags::from_bits_retain(set.flags);
+        let set_group_id = || {
+            let is_cleared = match more {
+                Some(more) => more.setxattr_flags & wire::SETXATTR_ACL_KILL_SGID != 0,
+                // The kernel does not say; nor are the caller's groups known.
+                None => !r.caller().keeps_set_id(),
+            };
+            if is_cleared { SetGroupId::Cleared } else { SetGroupId::Kept }
+        };
+        self.server.setxattr(node, name, value, flags, set_group_id).map(|()| 0)
     }
 
     /// Clears the set-id bits of a file whose contents are about to change, unless they may stay.
@@ -391,9 +411,11 @@ impl<'a> Request<'a, '_> {
         Caller { uid, gid, task: pid, tasks: self.tasks }
     }
 
-    fn new_node(&self, file_type: FileType, mode: u32, rdev: u32) -> NewNode {
+    /// An object to be made with a mode less a umask.
+    fn new_node(&self, file_type: FileType, (mode, umask): (u32, u32), rdev: u32) -> NewNode {
         let InHeader { uid, gid, .. } = *self.header;
-        NewNode { file_type, perm: (mode & 0o7777) as u16, uid, gid, rdev }
+        let (perm, umask) = ((mode & 0o7777) as u16, (umask & 0o777) as u16);
+        NewNode { file_type, perm, uid, gid, rdev, umask }
     }
 
     /// The name, in a body without a structure.

@@ -5,6 +5,7 @@ use std::mem::offset_of;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use crate::server::Acls;
 use crate::wire::{self, InitIn, InitOut, init};
 
 /// The largest write or read in one request.
@@ -18,7 +19,7 @@ const BACKGROUND_CONGESTED: u16 = 48;
 /// Not FUSE_ASYNC_DIO: with it, the kernel does not drop the file's pages at the end of a direct write by
 /// io_submit(2), and a page read meanwhile keeps the old contents for ever. Without it, the kernel drops the
 /// pages again after the write, before it reports the write as complete.
-pub const WANTED: u64 = init::ASYNC_READ
+const WANTED: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -29,8 +30,37 @@ pub const WANTED: u64 = init::ASYNC_READ
     | init::CACHE_SYMLINKS
     | init::EXPLICIT_INVAL_DATA
     | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
     | init::ALLOW_IDMAP
     | init::INIT_EXT;
+/// Those asked for too if the kernel is to judge users by access control lists. A directory's default list
+/// takes the place of the umask, so the server applies that.
+const WANTED_FOR_ACLS: u64 = init::POSIX_ACL | init::DONT_MASK;
+
+/// What kernel and server have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// The kernel's minor version of the protocol.
+    pub minor: u32,
+    /// The flags of INIT that hold.
+    pub flags: u64,
+}
+
+impl Agreement {
+    /// What is agreed on with a kernel of a minor version that offers these flags.
+    pub fn with(minor: u32, offered: u64, acls: Acls) -> Agreement {
+        let wanted = match acls {
+            Acls::Judge => WANTED | WANTED_FOR_ACLS,
+            Acls::Ignored => WANTED,
+        };
+        Agreement { minor, flags: offered & wanted }
+    }
+
+    /// Whether all of these flags hold.
+    pub fn has(self, flags: u64) -> bool {
+        self.flags & flags == flags
+    }
+}
 
 /// Decodes the kernel's INIT. Before FUSE 7.36 (Linux 5.17) it ends after the lower half of the flags.
 pub fn read_init(body: &[u8]) -> Result<InitIn, Errno> {
@@ -69,6 +99,16 @@ mod tests {
             let ours = answer_init(&InitIn::default(), 0, page_bytes);
             assert_eq!((ours.max_pages, ours.max_write), (pages, PAYLOAD_BYTES_MAX as u32));
         }
+    }
+
+    #[test]
+    fn the_umask_is_the_servers_where_lists_count() {
+        let agreed = |offered, acls| Agreement::with(45, offered, acls).flags;
+        let both = init::POSIX_ACL | init::DONT_MASK;
+        assert_eq!(agreed(u64::MAX, Acls::Judge) & both, both);
+        assert_eq!(agreed(u64::MAX, Acls::Ignored) & both, 0);
+        assert_eq!(agreed(init::MAX_PAGES, Acls::Judge), init::MAX_PAGES);
+        assert!(!Agreement::with(45, both, Acls::Judge).has(both | init::SETXATTR_EXT));
     }
 
     #[test]

@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::init::Agreement;
 use super::{Answerer, Dispatch, NotifySink, Outcome};
 use crate::closing::Closing;
-use crate::server::{ProcTasks, Server};
+use crate::server::{Acls, ProcTasks, Server};
 use crate::status::Identity;
 use crate::wire::{self, Body, InHeader, Opcode};
 
@@ -56,9 +57,10 @@ impl Client {
         let closing = Arc::new(Closing::new(Arc::clone(&volume), device, workers));
         let identity = Identity { pid: 1, volume: path, mount_point: dir.path().to_path_buf() };
         let tasks = Arc::new(ProcTasks);
-        let server = Arc::new(Server::new(volume, identity, false, Arc::clone(&closing), tasks));
+        let server = Arc::new(Server::new(volume, identity, false, Acls::Judge, Arc::clone(&closing), tasks));
         let notices = Arc::new(Notices::default());
-        let dispatch = Dispatch::start(server, notices.clone(), minor).unwrap();
+        let dispatch =
+            Dispatch::start(server, notices.clone(), Agreement::with(minor, u64::MAX, Acls::Judge)).unwrap();
         Client { dispatch, notices, closing, _dir: dir }
     }
 

@@ -37,12 +37,23 @@ use crate::status::{Identity, Status};
 /// The answer to a request.
 pub type Answer<T> = Result<T, Errno>;
 
+/// What access control lists are good for on a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acls {
+    /// Users are judged by them.
+    #[default]
+    Judge,
+    /// They are not shown and cannot be changed; permission bits count.
+    Ignored,
+}
+
 /// Answers the requests of one mount.
 pub struct Server {
     volume: Arc<Volume>,
     counters: Counters,
     identity: Identity,
     read_only: bool,
+    acls: Acls,
     closing: Arc<Closing>,
     tasks: Arc<dyn Tasks>,
     transport: OnceLock<&'static str>,
@@ -61,6 +72,7 @@ impl Server {
         volume: Arc<Volume>,
         identity: Identity,
         read_only: bool,
+        acls: Acls,
         closing: Arc<Closing>,
         tasks: Arc<dyn Tasks>,
     ) -> Server {
@@ -69,6 +81,7 @@ impl Server {
             counters: Counters::default(),
             identity,
             read_only,
+            acls,
             closing,
             tasks,
             transport: OnceLock::new(),

@@ -20,8 +20,9 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use zerocopy::IntoBytes;
 
-use crate::protocol::init::{WANTED, answer_init, read_init};
+use crate::protocol::init::{Agreement, answer_init, read_init};
 use crate::protocol::{Answerer, NotifySink, THREAD_NAME};
+use crate::server::Acls;
 use crate::wire::{self, InitIn, Opcode, init};
 use device::{DeviceSink, Reader};
 pub use queues::enable as enable_io_uring;
@@ -78,15 +79,16 @@ pub struct Connection {
 
 impl Connection {
     /// Takes the descriptor of /dev/fuse that a mount was made with, and answers INIT. Uses the transport
-    /// `wanted`, or the best possible one. `start` makes the answerer from the sink for notices and the
-    /// kernel's minor version of the protocol.
+    /// `wanted`, or the best possible one. `start` makes the answerer from the sink for notices and what was
+    /// agreed on.
     ///
     /// # Errors
     /// The operating system's, or a feature that the kernel lacks.
     pub fn greet<A: Answerer + 'static>(
         device: OwnedFd,
         wanted: Option<Transport>,
-        start: impl FnOnce(Arc<dyn NotifySink>, u32) -> io::Result<A>,
+        acls: Acls,
+        start: impl FnOnce(Arc<dyn NotifySink>, Agreement) -> io::Result<A>,
     ) -> io::Result<Connection> {
         let device = Arc::new(device);
         let mut request = vec![0; device::REQUEST_BYTES_MAX];
@@ -103,8 +105,9 @@ impl Connection {
             )));
         }
         let sink: Arc<dyn NotifySink> = Arc::new(DeviceSink(Arc::clone(&device)));
-        let answerer: Arc<dyn Answerer> = Arc::new(start(sink, theirs.minor)?);
         let offered = u64::from(theirs.flags) | u64::from(theirs.flags2) << 32;
+        let agreed = Agreement::with(theirs.minor, offered, acls);
+        let answerer: Arc<dyn Answerer> = Arc::new(start(sink, agreed)?);
         let queues = match (wanted, offered & init::OVER_IO_URING != 0) {
             (Some(Transport::Device), _) | (None, false) => None,
             (Some(Transport::IoUring), false) => {
@@ -120,7 +123,7 @@ impl Connection {
             },
         };
         let by_ring = if queues.is_some() { init::OVER_IO_URING } else { 0 };
-        let ours = answer_init(&theirs, offered & (WANTED | by_ring), rustix::param::page_size());
+        let ours = answer_init(&theirs, agreed.flags | by_ring, rustix::param::page_size());
         device::reply(&device, header.unique, Ok(ours.as_bytes()));
         Ok(Connection { device, answerer, queues })
     }

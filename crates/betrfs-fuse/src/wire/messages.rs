@@ -73,6 +73,9 @@ messages! {
         frsize: u32, padding: u32, spare: [u32; 6],
     } = 80;
     SetxattrIn { size: u32, flags: u32, } = 8;
+    SetxattrMore { setxattr_flags: u32, padding: u32, } = 8;
+    /// SETXATTR's, where kernel and server have agreed on more.
+    SetxattrWhole { set: SetxattrIn, more: SetxattrMore, } = 16;
     GetxattrIn { size: u32, padding: u32, } = 8;
     GetxattrOut { size: u32, padding: u32, } = 8;
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, } = 32;

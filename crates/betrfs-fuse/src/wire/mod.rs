@@ -33,12 +33,16 @@ pub mod init {
     pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
+    /// The server applies the umask.
+    pub const DONT_MASK: u64 = 1 << 6;
     /// READDIRPLUS exists.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// The kernel chooses between READDIR and READDIRPLUS.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Concurrent lookups and listings in one directory.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    /// The kernel judges users by access control lists, which are extended attributes.
+    pub const POSIX_ACL: u64 = 1 << 20;
     /// The field `max_pages` is valid.
     pub const MAX_PAGES: u64 = 1 << 22;
     /// The kernel caches targets of symbolic links.
@@ -47,6 +51,8 @@ pub mod init {
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     /// The server clears set-id bits, so the kernel need not ask for them at each write.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    /// SETXATTR comes with a [`SetxattrWhole`](super::SetxattrWhole).
+    pub const SETXATTR_EXT: u64 = 1 << 29;
     /// The upper half of the flags is valid.
     pub const INIT_EXT: u64 = 1 << 30;
     /// The mount may be idmapped; then only requests that make something name a user.
@@ -87,5 +93,7 @@ pub const IOCTL_DIR: u32 = 1 << 4;
 pub const WRITE_CACHE: u32 = 1 << 0;
 /// A flag of a [`WriteIn`]: set-id bits are to be cleared.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// A flag of a [`SetxattrMore`] with an access control list: the set-group-id bit is to be cleared.
+pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// A flag of an [`OpenIn`]: set-id bits are to be cleared.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use betrfs::Volume;
-use betrfs_fuse::protocol::init::PAYLOAD_BYTES_MAX;
+use betrfs_fuse::protocol::init::{Agreement, PAYLOAD_BYTES_MAX};
 use betrfs_fuse::protocol::{Answerer, Dispatch, LateNotices, NotifySink, Outcome, SHORT_REPLY_BYTES_MAX};
 use betrfs_fuse::wire::{Body, InHeader, Opcode};
-use betrfs_fuse::{Closing, Errno, Identity, Server, Tasks};
+use betrfs_fuse::{Acls, Closing, Errno, Identity, Server, Tasks};
 
 /// A task with all rights.
 pub const ROOT_TASK: u32 = 1;
@@ -86,8 +86,10 @@ impl Connection {
         let closing = Arc::new(Closing::of(Arc::clone(&volume)));
         let identity =
             Identity { pid: 1, volume: PathBuf::from("simulated"), mount_point: PathBuf::from("nowhere") };
-        let server = Server::new(volume, identity, false, Arc::clone(&closing), Arc::new(SimTasks));
-        let (dispatch, late) = Dispatch::new(Arc::new(server), sink, minor);
+        let server =
+            Server::new(volume, identity, false, Acls::Judge, Arc::clone(&closing), Arc::new(SimTasks));
+        let agreed = Agreement::with(minor, u64::MAX, Acls::Judge);
+        let (dispatch, late) = Dispatch::new(Arc::new(server), sink, agreed);
         Connection { dispatch, late, closing, out: RefCell::new(vec![0; PAYLOAD_BYTES_MAX]) }
     }
 

@@ -183,7 +183,7 @@ pub fn structure_bytes(opcode: Opcode) -> usize {
         Opcode::Release => size_of::<wire::ReleaseIn>(),
         Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => size_of::<wire::ReadIn>(),
         Opcode::Write => size_of::<wire::WriteIn>(),
-        Opcode::Setxattr => size_of::<wire::SetxattrIn>(),
+        Opcode::Setxattr => size_of::<wire::SetxattrWhole>(),
         Opcode::Getxattr | Opcode::Listxattr => size_of::<wire::GetxattrIn>(),
         Opcode::Fallocate => size_of::<wire::FallocateIn>(),
         Opcode::Lseek => size_of::<wire::LseekIn>(),

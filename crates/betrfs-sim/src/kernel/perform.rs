@@ -157,6 +157,7 @@ impl Kernel {
             XattrMode::Replace => 2,
         };
         let set = wire::SetxattrIn { size: value.len() as u32, flags };
+        let set = wire::SetxattrWhole { set, ..wire::SetxattrWhole::default() };
         self.send(Opcode::Setxattr, node, &set, &[&ended(name), value].concat())?;
         self.caches.lock().mark(node, stale::CTIME);
         let get = wire::GetxattrIn { size: value.len() as u32 + 1, padding: 0 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use betrfs::{InodeFlags, SetAttr, TimeSet, XattrMode};
+use betrfs::{AclKind, InodeFlags, SetAttr, TimeSet, XattrMode};
 
 use super::refusal::refuse_if;
 use super::{AccessTime, Body, Done, Refusal, State, Why};
@@ -56,6 +56,8 @@ impl State {
     ) -> Result<Done, Refusal> {
         let id = self.find(at)?;
         check_xattr_name(name)?;
+        // No value that is drawn is an access control list.
+        refuse_if(AclKind::of_name(name).is_some(), Why::Invalid)?;
         let object = self.object(id);
         refuse_if(object.is_protected(), Why::Protected)?;
         let is_there = object.xattrs.contains_key(name);
@@ -73,6 +75,10 @@ impl State {
         check_xattr_name(name)?;
         let object = self.object(id);
         refuse_if(object.is_protected(), Why::Protected)?;
+        if AclKind::of_name(name).is_some() {
+            // There never is one.
+            return Ok(Done::default());
+        }
         refuse_if(!object.xattrs.contains_key(name), Why::NoData)?;
         let or = self.check_frozen(id)?;
         let object = self.change(id);
@@ -102,6 +108,9 @@ impl State {
 }
 
 fn check_xattr_name(name: &[u8]) -> Result<(), Refusal> {
+    if AclKind::of_name(name).is_some() {
+        return Ok(());
+    }
     let namespaces: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     match namespaces.iter().find_map(|prefix| name.strip_prefix(*prefix)) {
         None => Err(Why::NotSupported.into()),

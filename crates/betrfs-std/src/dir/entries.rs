@@ -20,8 +20,8 @@ impl Dir {
     /// What the caller makes with these permissions.
     pub(crate) fn new_node(&self, file_type: FileType, mode: u32) -> NewNode {
         let caller = self.caller();
-        let perm = (mode & 0o7777) as u16 & !(caller.umask & 0o777);
-        NewNode { file_type, perm, uid: caller.uid, gid: caller.gid, rdev: 0 }
+        let perm = (mode & 0o7777) as u16;
+        NewNode { file_type, perm, uid: caller.uid, gid: caller.gid, rdev: 0, umask: caller.umask }
     }
 
     /// Makes an empty directory, with the permissions 0777 less the umask.
@@ -118,7 +118,7 @@ impl Dir {
         if self.caller().is_root() {
             return Ok(());
         }
-        may_remove(self.caller(), &self.attr(dir)?, &self.child(dir, name)?.attr)
+        may_remove(self.caller(), &self.judged(dir)?, &self.child(dir, name)?.attr)
     }
 
     /// Renames an entry, and replaces what has the new name, at a cost that does not depend on what it holds.
@@ -221,9 +221,9 @@ impl Dir {
         flags: RenameFlags,
     ) -> Kinded<()> {
         let caller = self.caller();
-        may_remove(caller, &self.attr(from)?, &source.attr)?;
+        may_remove(caller, &self.judged(from)?, &source.attr)?;
         match target {
-            Some(target) => may_remove(caller, &self.attr(to)?, &target.attr)?,
+            Some(target) => may_remove(caller, &self.judged(to)?, &target.attr)?,
             None => self.may_use(to, WRITE | SEARCH)?,
         }
         if let Some(target) = target.filter(|target| !flags.exchange && target.is_dir() != source.is_dir()) {
@@ -231,9 +231,9 @@ impl Dir {
             return Err(if is_dir { VolumeError::IsADirectory } else { VolumeError::NotADirectory }.into());
         }
         if from.id != to.id {
-            may_move(caller, &source.attr)?;
+            may_move(caller, &self.judged_found(source)?)?;
             if let Some(target) = target.filter(|_| flags.exchange) {
-                may_move(caller, &target.attr)?;
+                may_move(caller, &self.judged_found(target)?)?;
             }
         }
         Ok(())
@@ -248,7 +248,7 @@ impl Dir {
         let linked = || {
             let source = self.find(original, false)?;
             let (dir, name) = self.absent_entry(link, false)?;
-            may_link(self.caller(), &source.attr)?;
+            may_link(self.caller(), &self.judged_found(&source)?)?;
             self.may_use(&dir, WRITE | SEARCH)?;
             if source.is_dir() {
                 // What the name comes to goes before, as in link(2).

@@ -13,13 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use betrfs::{Attr, Error as VolumeError, InodeId};
+use betrfs::{Error as VolumeError, InodeId};
 
 use crate::caller::Caller;
 use crate::error::{Context, ErrorKind, Kinded, Result};
 use crate::listing::ReadDir;
 use crate::opened::{Found, Node, Opened};
-use crate::permission::{READ, SEARCH, WRITE, may};
+use crate::permission::{Judged, READ, SEARCH, WRITE, may};
 use crate::resolve::{Last, Located, Parent, Purpose, Walker};
 use crate::walk::Walk;
 
@@ -109,8 +109,15 @@ impl Dir {
         self.child(&self.0.node, name)
     }
 
-    fn attr(&self, node: &Node) -> Kinded<Attr> {
-        Ok(self.0.opened.volume.getattr(node.id)?)
+    /// What decides whether the caller may use an inode.
+    fn judged(&self, node: &Node) -> Kinded<Judged> {
+        let attr = self.0.opened.volume.getattr(node.id)?;
+        self.0.opened.judged(&self.0.caller, node.id, attr)
+    }
+
+    /// The same for one that was found.
+    pub(crate) fn judged_found(&self, found: &Found) -> Kinded<Judged> {
+        self.0.opened.judged(&self.0.caller, found.id(), found.attr)
     }
 
     /// Refuses what the caller may not do with a directory.
@@ -118,7 +125,7 @@ impl Dir {
         if self.0.caller.is_root() {
             return Ok(());
         }
-        may(&self.0.caller, &self.attr(node)?, wanted)
+        may(&self.0.caller, &self.judged(node)?, wanted)
     }
 
     /// Refuses what is for root and the user who opened the volume: copies and removals of trees, of which no

@@ -4,33 +4,35 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use betrfs::XattrMode;
+use betrfs::{Acl, AclKind, SetGroupId, XattrMode};
 
 use super::Dir;
 use crate::error::{Context, Kinded, Result};
-use crate::permission::{XattrAccess, may_use_xattr};
+use crate::permission::{XattrAccess, keeps_set_group_id, may_use_xattr};
 
 impl Dir {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// `ENODATA` if there is none; `EOPNOTSUPP` outside of `user.`, `trusted.` and `security.`.
+    /// `ENODATA` if there is none; `EOPNOTSUPP` outside of `user.`, `trusted.`, `security.` and the names of
+    /// access control lists ([`AclKind::name`]).
     pub fn get_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Vec<u8>> {
         let (path, name) = (path.as_ref(), name.as_ref().as_bytes());
         let get = || {
             let found = self.find(path, true)?;
-            may_use_xattr(self.caller(), &found.attr, name, XattrAccess::Get)?;
+            may_use_xattr(self.caller(), &self.judged_found(&found)?, name, XattrAccess::Get)?;
             Ok(self.opened().volume.get_xattr(found.id(), name)?)
         };
         let value: Kinded<Vec<u8>> = get();
         value.of("get an extended attribute of", path)
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. An access control list of an object sets its permissions too.
     ///
     /// # Errors
     /// `EEXIST` and `ENODATA` by the mode; `ERANGE` over 255 bytes of name or 64 KiB of value; `ENOSPC` over
-    /// 64 KiB of all names or 256 KiB of all values; `EPERM` by the namespace.
+    /// 64 KiB of all names or 256 KiB of all values; `EPERM` by the namespace; `EINVAL` for what is no access
+    /// control list, under the name of one.
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
@@ -42,8 +44,14 @@ impl Dir {
         let set = || {
             self.opened().refuse_read_only()?;
             let found = self.find(path, true)?;
-            may_use_xattr(self.caller(), &found.attr, name, XattrAccess::Change)?;
-            Ok(self.opened().volume.set_xattr(found.id(), name, value.as_ref(), mode)?)
+            may_use_xattr(self.caller(), &self.judged_found(&found)?, name, XattrAccess::Change)?;
+            let volume = &self.opened().volume;
+            let Some(kind) = AclKind::of_name(name) else {
+                return Ok(volume.set_xattr(found.id(), name, value.as_ref(), mode)?);
+            };
+            let keeps = keeps_set_group_id(self.caller(), &found.attr);
+            let set_group_id = if keeps { SetGroupId::Kept } else { SetGroupId::Cleared };
+            Ok(volume.set_acl(found.id(), kind, &Acl::parse(value.as_ref())?, mode, set_group_id)?)
         };
         let done: Kinded<()> = set();
         done.of("set an extended attribute of", path)
@@ -70,7 +78,7 @@ impl Dir {
         let remove = || {
             self.opened().refuse_read_only()?;
             let found = self.find(path, true)?;
-            may_use_xattr(self.caller(), &found.attr, name, XattrAccess::Change)?;
+            may_use_xattr(self.caller(), &self.judged_found(&found)?, name, XattrAccess::Change)?;
             Ok(self.opened().volume.remove_xattr(found.id(), name)?)
         };
         let done: Kinded<()> = remove();

@@ -202,3 +202,47 @@ fn inode_flags_bind_everyone() {
     fs.rm_tree("dir/tree").unwrap();
     assert_sound(&fs);
 }
+
+/// A list in the form of the extended attribute, from a tag, permissions and an id for each entry.
+fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let entry = |(tag, perm, id): &(u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    [vec![2, 0, 0, 0], entries.iter().flat_map(entry).collect()].concat()
+}
+
+#[test]
+fn access_control_lists_let_others_in_and_are_inherited() {
+    const NONE: u32 = u32::MAX;
+    let (scratch, ada, bob) = shared();
+    ada.write("ada/file", "text").unwrap();
+    let for_bob = list(&[(1, 7, NONE), (2, 5, BOB), (4, 0, NONE), (0x10, 5, NONE), (0x20, 0, NONE)]);
+    let (access, default) = ("system.posix_acl_access", "system.posix_acl_default");
+    assert_eq!(errno(bob.set_xattr("ada", access, &for_bob, XattrMode::Any)), EPERM);
+    ada.set_xattr("ada", access, &for_bob, XattrMode::Any).unwrap();
+    ada.set_xattr("ada", default, &for_bob, XattrMode::Any).unwrap();
+    assert_eq!(ada.metadata("ada").unwrap().mode(), 0o750);
+    assert_eq!(bob.get_xattr("ada", access).unwrap(), for_bob);
+    // He may search and list, but not change; the file was made before the default list.
+    assert_eq!((errno(bob.read_dir("ada")), errno(bob.write("ada/new", ""))), (0, EACCES));
+    assert_eq!((errno(bob.read("ada/file")), errno(bob.remove_file("ada/file"))), (EACCES, EACCES));
+    // No umask counts now.
+    ada.write("ada/new", "text").unwrap();
+    ada.create_dir("ada/dir").unwrap();
+    assert_eq!(ada.metadata("ada/new").unwrap().mode(), 0o640);
+    assert_eq!((errno(bob.read("ada/new")), errno(bob.write("ada/new", "x"))), (0, EACCES));
+    assert_eq!(errno(bob.read_dir("ada/dir")), 0);
+    // A change of the mode is one of the mask; the owning group is not Bob's.
+    ada.set_permissions("ada/new", 0o660).unwrap();
+    assert_eq!(errno(bob.read("ada/new")), 0);
+    ada.set_permissions("ada/new", 0o620).unwrap();
+    assert_eq!(errno(bob.read("ada/new")), EACCES);
+    ada.remove_xattr("ada", access).unwrap();
+    assert_eq!(errno(bob.metadata("ada/new")), EACCES);
+    // The set-group-id bit of a group that is not hers falls.
+    let root = user(&scratch.fs, 0);
+    root.chown("ada/dir", Some(ADA), Some(7)).unwrap();
+    root.set_permissions("ada/dir", 0o2750).unwrap();
+    ada.set_xattr("ada/dir", access, &for_bob, XattrMode::Any).unwrap();
+    assert_eq!(ada.metadata("ada/dir").unwrap().mode(), 0o750);
+}

@@ -11,6 +11,4 @@ pub(crate) use copy::copy_data;
 pub(crate) use delete::{POINT_DELETES_MAX, delete_blocks, delete_data, punch};
 pub(crate) use read::{read_block, read_blocks};
 pub(crate) use write::{contents_bytes, grow, put_bytes, resize};
-pub(crate) use xattrs::{
-    INLINE_BYTES_MAX, INLINE_TOTAL_MAX, drop_capabilities, position, store_xattrs, take,
-};
+pub(crate) use xattrs::{acl_of, drop_capabilities, get_xattr, position, put_xattr, store_xattrs, take};

@@ -1,18 +1,20 @@
 //! The rules of POSIX and Linux as pure functions on records: tried without a device, a lock or a clock.
 
 mod access_times;
+mod acl;
 mod entries;
 mod inode_flags;
 mod names;
 mod set_id;
 
 pub(crate) use access_times::access_counts;
+pub(crate) use acl::with_perm_of;
 pub(crate) use entries::{count_entry, new_record, with_snapshot_counted};
 pub(crate) use inode_flags::{
     check_new_flags, refuse_if_immutable, refuse_if_protected, refuse_overwrite, unprotect,
 };
 pub(crate) use names::{check_looked_up, check_name};
-pub(crate) use set_id::kill_set_id;
+pub(crate) use set_id::{clear_set_group_id, kill_set_id};
 
 use crate::error::{Error, Result};
 use crate::schema::{Flags, Record, key};

@@ -19,6 +19,11 @@ pub(crate) fn kill_set_id(record: &mut Record) {
     }
 }
 
+/// Clears the set-group-id bit, as a change of the permissions does by a user who is not in the group.
+pub(crate) fn clear_set_group_id(record: &mut Record) {
+    record.perm &= !SET_GROUP_ID;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

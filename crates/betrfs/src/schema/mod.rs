@@ -1,5 +1,6 @@
 //! The stored keys, records and blocks. Nothing else makes or reads bytes of the dictionaries.
 
+mod acl;
 pub(crate) mod block;
 mod extents;
 pub(crate) mod key;
@@ -7,6 +8,8 @@ mod marker;
 mod record;
 mod xattr;
 
+pub use acl::Acl;
+pub(crate) use acl::Named;
 pub(crate) use extents::{Extents, Recount};
 pub(crate) use marker::{Marker, NUMBERS_MAX, VolumeRecord};
 pub(crate) use record::{Flags, Numbers, Record, Redirect, Stored, TARGET_BYTES_MAX};

@@ -6,14 +6,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use betree::Batch;
 
 use crate::FILE_BYTES_MAX;
-use crate::contents::{drop_capabilities, resize};
+use crate::contents::{acl_of, drop_capabilities, put_xattr, resize};
 use crate::error::{Error, Result};
 use crate::names::{Inode, State};
 use crate::op::{Op, OpKind};
 use crate::rules::{kill_set_id, refuse_if_immutable, refuse_if_protected, refuse_key_in_snapshot};
 use crate::schema::block::BLOCK;
 use crate::schema::{META, Record};
-use crate::types::{Attr, FileType, InodeId, SetAttr, TimeSet};
+use crate::types::{AclKind, Attr, FileType, InodeId, SetAttr, TimeSet};
 use crate::volume::Volume;
 
 impl Volume {
@@ -98,6 +98,10 @@ impl Volume {
         }
         if let Some(perm) = set.perm {
             record.perm = perm & 0o7777;
+            if let Some(mut acl) = acl_of(&op, &inode, &record, AclKind::Access)? {
+                acl.set_perm(perm);
+                put_xattr(&mut batch, &inode, &mut record, AclKind::Access.name(), &acl.encode())?;
+            }
         }
         record.uid = set.uid.unwrap_or(record.uid);
         record.gid = set.gid.unwrap_or(record.gid);

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use betree::Batch;
 
-use crate::contents::{contents_bytes, put_bytes};
+use crate::contents::{acl_of, contents_bytes, put_bytes, store_xattrs};
 use crate::error::{Error, Result};
 use crate::names::{Directory, Inode, Name, Place};
 use crate::op::OpKind;
 use crate::rules::{check_name, count_entry, new_record, refuse_if_immutable, refuse_key_in_snapshot};
 use crate::schema::{LINKS, META, Marker, Redirect, TARGET_BYTES_MAX, key};
-use crate::types::{Access, Entry, FileType, InodeId, NewNode};
+use crate::types::{Access, AclKind, Entry, FileType, InodeId, NewNode};
 use crate::volume::{CHANGE_BYTES, Volume};
 
 /// Bytes that the records of an entry and of its directory take in a batch, about.
@@ -27,7 +27,8 @@ impl Volume {
     /// # let (volume, _, _) = doc::volume()?;
     /// use betrfs::{Error, FileType, InodeId, NewNode};
     ///
-    /// let new_dir = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 1000, gid: 1000, rdev: 0 };
+    /// let new_dir =
+    ///     NewNode { file_type: FileType::Directory, perm: 0o755, uid: 1000, gid: 1000, rdev: 0, umask: 0 };
     /// let dir = volume.create(InodeId::ROOT, b"dir", &new_dir)?;
     /// assert_eq!((dir.attr.file_type, dir.attr.perm), (FileType::Directory, 0o755));
     /// assert_eq!(volume.create(InodeId::ROOT, b"dir", &new_dir), Err(Error::Exists));
@@ -95,7 +96,7 @@ impl Volume {
         if target.is_empty() || target.contains(&0) {
             return Err(Error::Invalid("the target is empty or holds a 0 byte"));
         }
-        let new = NewNode { file_type: FileType::Symlink, perm: 0o777, uid, gid, rdev: 0 };
+        let new = NewNode { file_type: FileType::Symlink, perm: 0o777, uid, gid, rdev: 0, umask: 0 };
         self.make(parent, name, &new, target, &[])
     }
 
@@ -147,7 +148,11 @@ impl Volume {
         let parent = self.live_dir(&shared, &op, parent)?;
         refuse_if_immutable(&parent.state.read().record)?;
         let ino = self.numbers.id(&op)?;
-        let mut record = new_record(new, &parent.state.read().record, ino, self.platform.now_ns());
+        let mut record = {
+            let dir = &parent.state.read().record;
+            let default_acl = acl_of(&op, &parent, dir, AclKind::Default)?;
+            new_record(new, dir, default_acl.as_ref(), ino, self.platform.now_ns())
+        };
         record.nlink = 0;
         let (oid, marker) = (self.numbers.oid(&op)?, self.numbers.oid(&op)?);
         let base: Arc<[u8]> = Arc::from(key::object(oid));
@@ -193,8 +198,10 @@ impl Volume {
         refuse_if_immutable(&state.record)?;
 
         let now_ns = self.platform.now_ns();
+        let default_acl = acl_of(&op, &parent, &state.record, AclKind::Default)?;
         let ino = self.numbers.id(&op)?;
-        let mut record = new_record(new, &state.record, ino.wrapping_sub(path.salts), now_ns);
+        let id = ino.wrapping_sub(path.salts);
+        let mut record = new_record(new, &state.record, default_acl.as_ref(), id, now_ns);
         record.target = target.into();
         record.size = (target.len() + contents.len()) as u64;
         let mut dir_record = state.record.clone();
@@ -211,12 +218,14 @@ impl Volume {
             let redirect = Redirect { oid, ino, file_type: record.file_type };
             let own = key::object(oid);
             put_bytes(&mut batch, &own, 0, 0, contents);
+            store_xattrs(&mut batch, &own, &mut record);
             batch.put(META, &own, &record.encode());
             batch.put(META, &at, &redirect.encode());
             batch.put(LINKS, &at, &oid.to_be_bytes());
             (place, linked) = (Place::Object { oid }, Some(oid));
         } else {
             put_bytes(&mut batch, &at, 0, 0, contents);
+            store_xattrs(&mut batch, &at, &mut record);
             batch.put(META, &at, &record.encode());
         }
         batch.put(META, &key::own(&path.bytes), &dir_record.encode());

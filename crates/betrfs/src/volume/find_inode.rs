@@ -47,7 +47,8 @@ impl Volume {
     /// use betrfs::{Error, FormatOptions, InodeId, OpenOptions, RenameFlags, Volume};
     /// # use betrfs::{FileType, NewNode};
     /// # Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
-    /// # let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    /// # let new_file =
+    /// #     NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0, umask: 0 };
     /// # let volume = Volume::open(device.clone(), OpenOptions::new(platform.clone()))?;
     ///
     /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?;

@@ -20,6 +20,7 @@
 
 mod above;
 mod access_times;
+mod acl;
 mod allocate_ahead;
 mod attributes;
 mod backup;
@@ -196,7 +197,7 @@ impl Volume {
     ///
     /// Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
     /// let volume = Volume::open(device.clone(), OpenOptions::new(platform.clone()))?;
-    /// let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    /// let new = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0, umask: 0 };
     /// volume.create(InodeId::ROOT, b"file", &new)?;
     /// volume.close()?;
     ///
@@ -322,7 +323,8 @@ impl Volume {
     /// use betrfs::{FormatOptions, InodeId, OpenOptions, Volume};
     /// # use betrfs::{FileType, NewNode};
     /// # Volume::format(device.clone(), &FormatOptions::default(), &*platform)?;
-    /// # let new_file = NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0 };
+    /// # let new_file =
+    /// #     NewNode { file_type: FileType::Regular, perm: 0o644, uid: 0, gid: 0, rdev: 0, umask: 0 };
     /// # let volume = Volume::open(device.clone(), OpenOptions::new(platform.clone()))?;
     ///
     /// let file = volume.create(InodeId::ROOT, b"file", &new_file)?.node;

@@ -11,13 +11,13 @@ use alloc::vec::Vec;
 
 use betree::Batch;
 
-use crate::contents::delete_data;
+use crate::contents::{acl_of, delete_data};
 use crate::error::{Error, Result};
 use crate::names::{Directory, InNamespace, Inode, Name, Place, ino_of};
 use crate::op::{Op, OpKind, is_in_snapshot};
 use crate::rules::with_snapshot_counted;
-use crate::schema::{Flags, META, Record, Stored, damaged, key};
-use crate::types::{Entry, FileType, Held, InodeId, SNAPSHOTS_NAME};
+use crate::schema::{Flags, META, Record, Stored, Xattr, XattrValue, damaged, key};
+use crate::types::{AclKind, Entry, FileType, Held, InodeId, SNAPSHOTS_NAME};
 use crate::volume::Volume;
 use crate::volume::clone::Copy;
 use crate::volume::remove_tree::Emptied;
@@ -79,10 +79,13 @@ impl Volume {
                 inode
             }
         };
+        let acl = acl_of(op, of, &state.record, AclKind::Access)?;
         {
             let mut snapshots = inode.state.write();
             let mut record = snapshots.record.clone();
             (record.perm, record.uid, record.gid) = (state.record.perm, state.record.uid, state.record.gid);
+            let acl = acl.map(|acl| (AclKind::Access.name().to_vec(), XattrValue::Inline(acl.encode())));
+            record.xattrs = acl.into_iter().map(|(name, value)| Xattr { name, value }).collect();
             snapshots.record = record.into();
         }
         Ok(inode)

@@ -115,7 +115,7 @@ fn plain() -> Disk {
             (FileType::BlockDevice, 0x0800),
         ];
         for (file_type, rdev) in types {
-            let new = NewNode { file_type, perm: 0o4711, uid: 7, gid: 8, rdev };
+            let new = NewNode { file_type, perm: 0o4711, uid: 7, gid: 8, rdev, umask: 0 };
             volume.create(deep, format!("{file_type:?}").as_bytes(), &new).unwrap();
         }
         volume.symlink(deep, b"short", b"../to/somewhere", 1, 2).unwrap();

@@ -10,7 +10,7 @@ use betree_std::Zstd;
 use betrfs::{AccessTimes, FileType, FormatOptions, NewNode, OpenOptions, Volume};
 
 pub const NEW_FILE: NewNode =
-    NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 100, rdev: 0 };
+    NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 100, rdev: 0, umask: 0 };
 pub const NEW_DIR: NewNode = NewNode { file_type: FileType::Directory, perm: 0o755, ..NEW_FILE };
 
 /// Nodes so small that few changes need every operation of a tree.

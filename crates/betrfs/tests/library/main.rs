@@ -3,6 +3,7 @@
 
 mod above;
 mod access;
+mod acls;
 mod attributes;
 mod bounds;
 mod check_in_use;

@@ -102,7 +102,7 @@ pub fn volume() -> (Disk, Volume) {
 }
 
 pub fn new_file() -> NewNode {
-    NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 1000, rdev: 0 }
+    NewNode { file_type: FileType::Regular, perm: 0o644, uid: 1000, gid: 1000, rdev: 0, umask: 0 }
 }
 
 pub fn new_dir() -> NewNode {

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use betrfs_fuse::Acls;
 use betrfs_fuse::mount_point::MountFlags;
 
 use crate::size;
@@ -15,6 +16,8 @@ pub struct Options {
     pub flags: MountFlags,
     /// `cache_size=`
     pub cache_bytes: Option<u64>,
+    /// `acl` and `noacl`; they have no effect on an existing mount.
+    pub acls: Acls,
     /// `remount`: change the options of an existing mount.
     pub remount: bool,
     /// Unknown options.
@@ -39,6 +42,7 @@ impl FromStr for Options {
             text: text.to_owned(),
             flags: MountFlags::empty(),
             cache_bytes: None,
+            acls: Acls::default(),
             remount: false,
             unknown: Vec::new(),
         };
@@ -47,6 +51,8 @@ impl FromStr for Options {
                 options.cache_bytes = Some(size::parse_positive(bytes)?);
             } else if option == "remount" {
                 options.remount = true;
+            } else if let Some(acls) = acls(option) {
+                options.acls = acls;
             } else if let Some(flags) = flags(option) {
                 options.flags |= flags;
             } else if let Some(flags) = cleared(option) {
@@ -56,6 +62,14 @@ impl FromStr for Options {
             }
         }
         Ok(options)
+    }
+}
+
+fn acls(option: &str) -> Option<Acls> {
+    match option {
+        "acl" => Some(Acls::Judge),
+        "noacl" => Some(Acls::Ignored),
+        _ => None,
     }
 }
 
@@ -125,8 +139,6 @@ const PASSED_OVER: &[&str] = &[
     "nomand",
     "silent",
     "loud",
-    "acl",
-    "noacl",
     "user_xattr",
     "nouser_xattr",
     "default_permissions",
@@ -181,10 +193,20 @@ pub const DESCRIBED: &[(&str, &str)] = &[
         "The memory for the tree's nodes, as in 256M or 2G; by default a quarter of the memory of \
       the machine or the control group, from 64M to 1G.",
     ),
-    ("remount", "Changes the options above of a mount but the cache; an option that is not named stays."),
+    (
+        "acl, noacl",
+        "Access control lists, acl(5), decide who may do what (the default), or they are neither shown nor \
+      changed, and permission bits alone decide. Lists cost a request for each object that somebody other than its \
+      owner opens or searches, once, and one for each path from the root directory.",
+    ),
+    (
+        "remount",
+        "Changes the options above of a mount but for the cache and access control lists; an option that is \
+      not named stays.",
+    ),
     ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
     (
-        "loop, discard, acl, user_xattr, iversion, default_permissions, allow_other",
+        "loop, discard, user_xattr, iversion, default_permissions, allow_other",
         "Accepted, and without an effect: it is so \
       in any case, or does not apply.",
     ),
@@ -218,6 +240,11 @@ mod tests {
         assert_eq!(flags("users"), nosuid | nodev | noexec);
         assert_eq!(flags("user,exec"), nosuid | nodev);
         assert_eq!(flags("owner"), nosuid | nodev);
+        let acls = |text: &str| text.parse::<Options>().unwrap().acls;
+        assert_eq!(
+            [acls(""), acls("noacl,acl"), acls("acl,noacl")],
+            [Acls::Judge, Acls::Judge, Acls::Ignored]
+        );
         assert!("remount,ro".parse::<Options>().unwrap().remount);
         // As in /proc/self/mountinfo.
         let told = "rw,relatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096,ro,remount";
@@ -234,7 +261,7 @@ mod tests {
             assert_eq!(given.parse::<Options>().unwrap().unknown, Vec::<String>::new(), "{name}");
         }
         let mut help =
-            Vec::from(["ro", "noatime", "nosuid", "nodev", "noexec", "remount", "cache_size=SIZE"]);
+            Vec::from(["ro", "noatime", "nosuid", "nodev", "noexec", "noacl", "remount", "cache_size=SIZE"]);
         help.extend([
             "strictatime",
             "relatime",

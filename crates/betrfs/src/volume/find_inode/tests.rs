@@ -24,7 +24,8 @@ impl Platform for Dice {
     }
 }
 
-const DIR: NewNode = NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0 };
+const DIR: NewNode =
+    NewNode { file_type: FileType::Directory, perm: 0o755, uid: 0, gid: 0, rdev: 0, umask: 0 };
 const FILE: NewNode = NewNode { file_type: FileType::Regular, ..DIR };
 /// Copies of copies: the lowest has 2^LEVELS names.
 const LEVELS: usize = 30;
