@@ -12,7 +12,7 @@ const PLAIN: XattrMode = XattrMode::Any;
 const LONG: u32 = 500;
 
 /// A list with the mode 0750 and `users` users who may read and search.
-fn list(users: u32) -> Acl {
+pub fn list(users: u32) -> Acl {
     let entry = |tag: u16, perm: u16, id: u32| {
         [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat()
     };

@@ -8,9 +8,11 @@ use betree::{Batch, Cut, DictId, Env, Geometry, Remedy};
 use betree_platform::Device;
 use betree_sim::{MemDevice, SimDisk};
 use betrfs::{
-    FormatOptions, Mending, OpenOptions, Repair, Report, SetAttr, Volume, XattrMode, problem_codes,
+    AclKind, FormatOptions, Mending, OpenOptions, Repair, Report, SetAttr, SetGroupId, Volume, XattrMode,
+    problem_codes,
 };
 
+use crate::acls::list;
 use crate::support::*;
 
 const META: DictId = DictId(0);
@@ -21,6 +23,7 @@ const VOLUME_BYTES: u64 = 8 << 20;
 const CACHE_BYTES: usize = 4 << 20;
 
 /// Offsets in an inode's record, and of the object numbers in the volume's record.
+const MODE_AT: usize = 4;
 const LINKS_AT: usize = 20;
 const FLAGS_AT: usize = 24;
 const SIZE_AT: usize = 32;
@@ -62,6 +65,12 @@ fn fill(device: Arc<dyn Device>) {
     volume.write(sparse, 1 << 19, &[2; 5000]).unwrap();
     let held = mkdir(&volume, ROOT, "held").node;
     mkfile(&volume, held, "inside");
+    for users in [1, 50] {
+        let dir = mkdir(&volume, ROOT, &format!("for {users}")).node;
+        for kind in [AclKind::Access, AclKind::Default] {
+            volume.set_acl(dir, kind, &list(users), XattrMode::Any, SetGroupId::Kept).unwrap();
+        }
+    }
     let snapshots = volume.lookup(held, betrfs::SNAPSHOTS_NAME).unwrap().node;
     mkdir(&volume, snapshots, "monday");
     volume.close().unwrap();
@@ -134,6 +143,9 @@ fn set(pairs: &Pairs, batch: &mut Batch, dict: DictId, at: &[u8], offset: usize,
     batch.put(dict, at, &value);
 }
 
+/// Directories with short access control lists, and with long ones.
+const FOR_1: &[u8] = b"\0\0for 1";
+const FOR_50: &[u8] = b"\0\0for 50";
 const DIR: &[u8] = b"\0\0d";
 const FILE: &[u8] = b"\0d\0\0f";
 const SYMLINK: &[u8] = b"\0d\0\0s";
@@ -258,6 +270,36 @@ const CASES: &[Case] = &[
         code: "attribute-flag",
         change: |pairs, batch| set(pairs, batch, META, FILE, FLAGS_AT, &0u32.to_le_bytes()),
         differs: &[],
+    },
+    Case {
+        code: "bad-access-control-list",
+        change: |pairs, batch| {
+            // The tag of the last entry of the last attribute, which is the default list.
+            let mut record = pairs[&key(META, FOR_1)].clone();
+            let at = record.len() - 8;
+            record[at] = 0x40;
+            batch.put(META, FOR_1, &record);
+            let at = [FOR_50, b"\0\xffsystem.posix_acl_access"].concat();
+            set(pairs, batch, DATA, &at, 0, &3u32.to_le_bytes());
+        },
+        differs: &[
+            "0 \\x00\\x00for 1",
+            "0 \\x00\\x00for 50",
+            "1 \\x00\\x00for 50\\x00\\xffsystem.posix_acl_access",
+        ],
+    },
+    Case {
+        code: "wrong-access-control-list",
+        change: |pairs, batch| {
+            for dir in [FOR_1, FOR_50] {
+                set(pairs, batch, META, dir, MODE_AT, &0o040_711u32.to_le_bytes());
+            }
+        },
+        differs: &[
+            "0 \\x00\\x00for 1",
+            "0 \\x00\\x00for 50",
+            "1 \\x00\\x00for 50\\x00\\xffsystem.posix_acl_access",
+        ],
     },
     Case {
         code: "ownerless-data",

@@ -74,6 +74,11 @@ codes! {
     LostAttribute = "lost-attribute", Dropped("the attribute is removed");
     /// A record has a large attribute, and not the flag that says so.
     AttributeFlag = "attribute-flag", Mended("the flag is set");
+    /// An access control list is none.
+    BadAcl = "bad-access-control-list",
+        Dropped("the list is removed, and if it was not a default one, the permissions of the group");
+    /// An object has other permissions than its access control list says.
+    WrongAclPermissions = "wrong-access-control-list", Mended("the list is changed as by chmod");
     /// Blocks or values belong to no file.
     OwnerlessData = "ownerless-data", Dropped("they are removed");
     /// The dictionary for later versions is not empty.

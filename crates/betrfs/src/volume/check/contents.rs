@@ -8,10 +8,13 @@ use betree::Unreadable;
 use super::code::Code;
 use super::losses::Lost;
 use super::{Check, EVERYTHING};
+use crate::rules::with_perm_of;
 use crate::schema::block::{BLOCK, BLOCK_BYTES};
 use crate::schema::key::{self, DataTag};
-use crate::schema::{DATA, Extents, Flags, LINKS, META, Record, Recount, Stored, USER, XattrValue, unknown};
-use crate::types::FileType;
+use crate::schema::{
+    Acl, DATA, Extents, Flags, LINKS, META, Record, Recount, Stored, USER, Xattr, XattrValue, unknown,
+};
+use crate::types::{AclKind, FileType};
 
 impl Check<'_> {
     /// Checks the blocks of a file: none at or past the size, and none missing outside of holes.
@@ -98,13 +101,21 @@ impl Check<'_> {
         true
     }
 
-    /// Checks that the large attributes of a record exist.
+    /// Checks that the large attributes of a record exist, and its access control lists.
     pub(super) fn attributes(&mut self, at: &[u8], record: &Record) {
         for attr in &record.xattrs {
-            let XattrValue::Stored(len) = attr.value else { continue };
+            let len = match &attr.value {
+                XattrValue::Stored(len) => *len,
+                XattrValue::Inline(value) => {
+                    self.access_control_list(at, record, attr, value);
+                    continue;
+                }
+            };
             let attr_key = key::xattr(at, &attr.name);
             match self.get(DATA, &attr_key) {
-                Some(Some(value)) if value.len() == len as usize => {}
+                Some(Some(value)) if value.len() == len as usize => {
+                    self.access_control_list(at, record, attr, &value);
+                }
                 Some(found) => {
                     let why = if found.is_some() { "its length is wrong" } else { "its value is lost" };
                     self.misfit(Code::LostAttribute, &attr_key, why);
@@ -123,6 +134,23 @@ impl Check<'_> {
                 );
                 self.mend_record(Code::AttributeFlag, at, |record| record.flags.set(Flags::LARGE_XATTRS));
             }
+        }
+    }
+
+    /// Checks an attribute that is an access control list.
+    fn access_control_list(&mut self, at: &[u8], record: &Record, attr: &Xattr, value: &[u8]) {
+        let Some(kind) = AclKind::of_name(&attr.name) else { return };
+        match Acl::parse(value) {
+            Err(_) => {
+                self.problem(Code::BadAcl, at, "an access control list of it is none");
+                self.mend_bad_acl(Code::BadAcl, at, kind);
+            }
+            Ok(acl) if kind == AclKind::Access && with_perm_of(&acl, record.perm) != record.perm => {
+                let why = "it has other permissions than its access control list says";
+                self.problem(Code::WrongAclPermissions, at, why);
+                self.mend_acl_permissions(Code::WrongAclPermissions, at, acl);
+            }
+            Ok(_) => {}
         }
     }
 

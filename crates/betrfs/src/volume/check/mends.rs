@@ -10,15 +10,20 @@ use betree::{Batch, Cut, DictId, Remedy};
 
 use super::Check;
 use super::code::Code;
+use crate::contents::position;
 use crate::schema::key::{self, DataTag};
-use crate::schema::{DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord};
-use crate::types::FileType;
+use crate::schema::{
+    Acl, DATA, Extents, LINKS, META, NUMBERS_MAX, Record, Redirect, Stored, VolumeRecord, Xattr, XattrValue,
+};
+use crate::types::{AclKind, FileType};
 use crate::volume::ROOT_ID;
 
 /// Number of changes collected by one check.
 const MENDS_MAX: usize = 1000;
 /// Names to try for the directory of files without a name.
 const LOST_NAMES: [&[u8]; 3] = [b"lost+found", b"lost+found.1", b"lost+found.2"];
+/// The permissions of the group.
+const GROUP: u16 = 0o070;
 /// Permissions of a directory that a repair makes: what was in it may be nobody else's business.
 const MADE_PERM: u16 = 0o700;
 
@@ -129,6 +134,33 @@ impl Check<'_> {
     /// Mends by removing an extended attribute whose value is not that of the record.
     pub(super) fn mend_attribute(&mut self, code: Code, own: &[u8], name: &[u8]) {
         self.mend_record(code, own, |record| record.xattrs.retain(|attr| attr.name != name));
+    }
+
+    /// Mends by removing what is no access control list. Without one, the bits of the mask are the group's,
+    /// which may never have had them: so they go too.
+    pub(super) fn mend_bad_acl(&mut self, code: Code, own: &[u8], kind: AclKind) {
+        self.mend_record(code, own, |record| {
+            record.xattrs.retain(|attr| attr.name != kind.name());
+            if kind == AclKind::Access {
+                record.perm &= !GROUP;
+            }
+        });
+    }
+
+    /// Mends by giving an object's access control list its permissions.
+    pub(super) fn mend_acl_permissions(&mut self, code: Code, own: &[u8], mut acl: Acl) {
+        let mut stored = None;
+        self.mend_record(code, own, |record| {
+            acl.set_perm(record.perm);
+            match position(record, AclKind::Access.name()).and_then(|at| record.xattrs.get_mut(at)) {
+                Some(Xattr { value: XattrValue::Inline(value), .. }) => *value = acl.encode(),
+                _ => stored = Some(acl.encode()),
+            }
+        });
+        if let Some(value) = stored {
+            let at = key::xattr(own, AclKind::Access.name());
+            self.mend(code, own, Vec::from([Change::Put(DATA, at, value)]));
+        }
     }
 
     /// Mends by removing a pair of `meta`, and its entry in the list of links.
