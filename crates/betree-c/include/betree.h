@@ -633,6 +633,19 @@ betree_status betree_estimate(const betree_dict *dict,
                               uint64_t *pairs);
 
 /**
+ * Rewrites a range in the order of its keys, so that it takes less of the file, and a scan reads it in large
+ * pieces. Nobody sees other pairs meanwhile, and others go on beside it. What clones share is left as it is.
+ * Returns the bytes that it has written to the file. BETREE_NO_SPACE if there is no room beside what it
+ * replaces. The ends of the range are as for betree_delete_range.
+ */
+betree_status betree_compact(const betree_dict *dict,
+                             const uint8_t *lo,
+                             size_t lo_len,
+                             const uint8_t *hi,
+                             size_t hi_len,
+                             uint64_t *written_bytes);
+
+/**
  * The dictionary of a name whose values may expire, bound to a merge if that is not NULL; it is made if
  * there is none. BETREE_NO_EXPIRY if there is one that was made without, BETREE_MERGE if its merge is
  * another.

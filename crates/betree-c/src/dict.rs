@@ -223,3 +223,27 @@ pub unsafe extern "C" fn betree_estimate(
         Ok(Status::BetreeOk)
     })
 }
+
+/// Rewrites a range in the order of its keys, so that it takes less of the file, and a scan reads it in large
+/// pieces. Nobody sees other pairs meanwhile, and others go on beside it. What clones share is left as it is.
+/// Returns the bytes that it has written to the file. BETREE_NO_SPACE if there is no room beside what it
+/// replaces. The ends of the range are as for betree_delete_range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn betree_compact(
+    dict: *const Dict,
+    lo: *const u8,
+    lo_len: usize,
+    hi: *const u8,
+    hi_len: usize,
+    written_bytes: *mut u64,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let written = unsafe { Out::new(written_bytes, 0, "the place for the written bytes") }?;
+        // SAFETY: the caller's promise.
+        let (dict, range) =
+            unsafe { (handle(dict, "the dictionary")?, args::range((lo, lo_len), (hi, hi_len))?) };
+        written.set(dict.0.compact::<&[u8]>(range)?.written_bytes);
+        Ok(Status::BetreeOk)
+    })
+}

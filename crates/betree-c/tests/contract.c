@@ -52,6 +52,8 @@ static void null_is_refused(betree_store *store, betree_dict *dict) {
     FAILS(BETREE_BAD_ARGUMENT, "the store is NULL", betree_backup(NULL, path, NULL, NULL));
     FAILS(BETREE_BAD_ARGUMENT, "the path is NULL", betree_backup(store, NULL, NULL, NULL));
     FAILS(BETREE_BAD_ARGUMENT, "the place for the number", betree_check(store, &text, &len, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the place for the written", betree_compact(dict, NULL, 0, NULL, 0, NULL));
+    FAILS(BETREE_BAD_ARGUMENT, "the dictionary is NULL", betree_compact(NULL, NULL, 0, NULL, 0, &bytes));
     FAILS(BETREE_BAD_ARGUMENT, "the place for the excl", betree_estimate(dict, NULL, 0, NULL, 0, &bytes, NULL, &bytes));
     FAILS(BETREE_BAD_ARGUMENT, "the place for the number of", betree_estimate(dict, NULL, 0, NULL, 0, &bytes, &bytes, NULL));
     FAILS(BETREE_BAD_ARGUMENT, "the place for the result", betree_merged_set(NULL, B("v")));

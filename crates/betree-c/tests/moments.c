@@ -328,6 +328,9 @@ static void backups_are_stores(betree_store *store, const betree_options *option
     betree_free(text);
     CHECK(betree_estimate(dict, NULL, 0, NULL, 0, &stored, &exclusive, &pairs) == BETREE_OK);
     CHECK(stored > 0 && exclusive <= stored && pairs > 2000 && pairs < 4500);
+    CHECK(betree_compact(dict, NULL, 0, NULL, 0, &stored) == BETREE_OK && stored > 0);
+    CHECK(betree_get(dict, (const uint8_t *)&(uint32_t){7}, 4, &value, &len) == BETREE_OK && len == 1000);
+    betree_free(value);
     CHECK(betree_dict_clone(copy, N("much"), N("clone"), &clone) == BETREE_OK);
     CHECK(betree_clone_prefix(clone, (const uint8_t *)"\7\0", 2, B("x")) == BETREE_OK);
     CHECK(betree_rename_prefix(clone, B("x"), B("y")) == BETREE_OK);

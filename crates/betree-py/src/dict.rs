@@ -208,6 +208,12 @@ impl Dict {
         call(py, || self.dict.rename_prefix(source, to))
     }
 
+    /// Rewrites a range in the order of its keys and returns the bytes that it has written.
+    #[pyo3(signature = (lo=None, hi=None))]
+    fn compact(&self, py: Python<'_>, lo: Option<&[u8]>, hi: Option<&[u8]>) -> PyResult<u64> {
+        Ok(call(py, || self.dict.compact::<&[u8]>(range(lo, hi)))?.written_bytes)
+    }
+
     /// The bytes that a range takes in the file, those of them that no clone shares, and about how many pairs
     /// it has.
     #[pyo3(signature = (lo=None, hi=None))]

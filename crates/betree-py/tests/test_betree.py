@@ -123,6 +123,9 @@ def test_prefixes_are_cloned_and_renamed(store):
     assert pairs == 1 and pages.estimate()[2] == 3
     assert 0 < exclusive <= stored
     assert pages.estimate(b"x") == (0, 0, 0)
+    before = list(pages)
+    assert pages.compact() > 0 and pages.compact(b"x", b"y") == 0
+    assert list(pages) == before and store.check() == []
 
 
 def test_dictionaries_come_and_go(store, letters):

@@ -13,6 +13,8 @@ pub struct Mix {
     pub walk: usize,
     /// [`Step::Ingest`](crate::Step::Ingest)
     pub ingest: usize,
+    /// [`Step::Compact`](crate::Step::Compact)
+    pub compact: usize,
     /// [`Step::Sync`](crate::Step::Sync)
     pub sync: usize,
     /// [`Step::Checkpoint`](crate::Step::Checkpoint)
@@ -42,6 +44,7 @@ impl Mix {
         get: 15,
         walk: 12,
         ingest: 0,
+        compact: 0,
         sync: 3,
         checkpoint: 3,
         backup: 0,
@@ -58,9 +61,9 @@ impl Mix {
     /// For transactions.
     pub const TRANSACTIONS: Mix =
         Mix { commit: 25, transactions: 70, views: 4, get: 1, walk: 1, ..Mix::LAWS };
-    /// For ingests, beside views and transactions.
+    /// For ingests and compactions, beside views and transactions.
     pub const INGESTS: Mix =
-        Mix { commit: 25, ingest: 15, transactions: 40, views: 15, get: 1, walk: 1, ..Mix::LAWS };
+        Mix { commit: 25, ingest: 15, compact: 3, transactions: 40, views: 15, get: 1, walk: 1, ..Mix::LAWS };
     /// For backups: much is written between their pieces.
     pub const BACKUPS: Mix = Mix { commit: 45, backup: 25, views: 5, pump: 16, checkpoint: 6, ..Mix::LAWS };
     /// For values that expire.
@@ -72,6 +75,7 @@ impl Mix {
         get: 2,
         walk: 2,
         ingest: 0,
+        compact: 0,
         sync: 14,
         checkpoint: 8,
         backup: 0,
@@ -84,8 +88,8 @@ impl Mix {
         expiry: 0,
     };
 
-    /// For crashes with ingests.
-    pub const INGEST_CRASHES: Mix = Mix { commit: 40, ingest: 20, ..Mix::CRASHES };
+    /// For crashes with ingests and compactions.
+    pub const INGEST_CRASHES: Mix = Mix { commit: 40, ingest: 20, compact: 5, ..Mix::CRASHES };
 
     /// For crashes with transactions and views.
     pub const TRANSACTION_CRASHES: Mix = Mix { commit: 10, transactions: 90, views: 8, ..Mix::CRASHES };
@@ -97,6 +101,7 @@ impl Mix {
         get: 0,
         walk: 0,
         ingest: 0,
+        compact: 0,
         sync: 30,
         checkpoint: 0,
         backup: 0,
@@ -116,6 +121,7 @@ impl Mix {
             (self.get, Kind::Get),
             (self.walk, Kind::Walk),
             (self.ingest, Kind::Ingest),
+            (self.compact, Kind::Compact),
             (self.sync, Kind::Sync),
             (self.checkpoint, Kind::Checkpoint),
             (self.backup, Kind::Backup),
@@ -145,6 +151,7 @@ pub(crate) enum Kind {
     Get,
     Walk,
     Ingest,
+    Compact,
     Sync,
     Checkpoint,
     Backup,

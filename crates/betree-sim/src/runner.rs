@@ -1,6 +1,7 @@
 //! Takes steps on an environment, and compares its answers with the model.
 
 mod backup;
+mod compact;
 mod ingest;
 
 use std::borrow::Cow;
@@ -168,6 +169,7 @@ impl Runner {
             }
             Step::Walk(dict, lo, hi, moves) => self.walk(*dict, lo, hi, moves),
             Step::Ingest(ingest) => self.ingest(ingest),
+            Step::Compact(compaction) => self.compact(compaction),
             Step::Sync => {
                 self.env()?.sync()?;
                 self.history.synced();

@@ -1,5 +1,6 @@
 //! Histories: lists of steps from a seed.
 
+mod compact;
 mod ingest;
 
 use std::collections::VecDeque;
@@ -12,6 +13,7 @@ use crate::mix::{Kind, Mix};
 use crate::model::{Edit, batch_of};
 use crate::transactions::InTransaction;
 use crate::universe::Universe;
+pub use compact::Compaction;
 pub use ingest::Ingest;
 
 /// The largest batch that the smallest log of a setup takes, in bytes.
@@ -22,8 +24,8 @@ const CLONED_MAX: usize = 6;
 pub(crate) const TRANSACTIONS_MAX: usize = 4;
 /// How many views a history has at the same time, at most.
 pub(crate) const VIEWS_MAX: usize = 6;
-/// The size of the volume of a history with ingests, in those of others.
-const INGEST_VOLUMES: u64 = 4;
+/// The size of the volume of a history with ingests and compactions, in those of others.
+const INGEST_VOLUMES: u64 = 8;
 /// The chance that a key gets one of these prefixes, in per cent.
 const NEAR_KEYS_PERCENT: usize = 30;
 
@@ -95,6 +97,8 @@ pub enum Step {
     Walk(DictId, Cut, Cut, Vec<Move>),
     /// Ingests pairs.
     Ingest(Ingest),
+    /// Compacts a range.
+    Compact(Compaction),
     /// Makes everything durable.
     Sync,
     /// Writes a checkpoint.
@@ -200,6 +204,7 @@ impl Generator {
             Kind::Get => Step::Get(self.dict(), self.key()),
             Kind::Walk => self.walk(),
             Kind::Ingest => self.ingest(),
+            Kind::Compact => self.compact(),
             Kind::Sync => Step::Sync,
             Kind::Checkpoint => Step::Checkpoint,
             Kind::Backup => Step::Backup(self.rng.between(1, 30)),

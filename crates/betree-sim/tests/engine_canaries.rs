@@ -70,8 +70,12 @@ const OF_TRANSACTIONS: [Bug; 8] = [
     Bug::SourcesOfClonesUnchecked,
 ];
 
-const OF_INGESTS: [Bug; 3] =
-    [Bug::IngestsMissedByTransactions, Bug::IngestOverLaterChanges, Bug::IngestedNodesNamedUnwritten];
+const OF_INGESTS: [Bug; 4] = [
+    Bug::IngestsMissedByTransactions,
+    Bug::IngestOverLaterChanges,
+    Bug::IngestedNodesNamedUnwritten,
+    Bug::CompactionOverLaterChanges,
+];
 const OF_EXPIRY: [Bug; 4] =
     [Bug::ExpiredShown, Bug::ExpiredDroppedUnderViews, Bug::ViewsExpireByNow, Bug::NothingLeftOfExpired];
 

@@ -36,6 +36,7 @@ const MIX: Mix = Mix {
     get: 0,
     walk: 0,
     ingest: 0,
+    compact: 0,
     sync: 5,
     checkpoint: 2,
     views: 0,

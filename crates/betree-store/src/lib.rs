@@ -36,6 +36,7 @@
 //! | read | [`Dict::get`], [`Dict::get_many`], [`Dict::range`], [`Dict::prefix`] |
 //! | change | [`Dict::put`], [`Dict::delete`], [`Dict::upsert`], [`Store::batch`] |
 //! | put many sorted pairs at once | [`Dict::ingest`] |
+//! | rewrite a range in order | [`Dict::compact`] |
 //! | change ranges | [`Dict::delete_range`], [`Dict::clone_prefix`], [`Dict::rename_prefix`] |
 //! | read one moment | [`Store::view`], [`View::dict`] |
 //! | let values expire | [`DictOptions::expiring`], [`Dict::put_until`], [`Dict::put_for`] |
@@ -81,6 +82,7 @@ mod backup;
 mod batch;
 mod bytes;
 mod catalogue;
+mod compact;
 mod dict;
 mod error;
 mod expiring;
@@ -111,6 +113,7 @@ pub use backup::BackupProgress;
 pub use batch::WriteBatch;
 pub use betree::{Compression, Finding, FindingCode, Place};
 pub use bytes::{Bytes, Key, Value};
+pub use compact::Compacted;
 pub use dict::{Dict, Estimate};
 pub use error::{Error, Result};
 pub use ingest::Ingested;

@@ -41,6 +41,7 @@
 //! | make a volume, open it, end it | [`Env::format`], [`Env::open`], [`Env::close`] |
 //! | change | [`Env::commit`]; with room kept for later: [`Env::set_aside`], [`Batch::draw`] |
 //! | put many pairs in order, at once | [`Env::ingest`] |
+//! | rewrite a range in order | [`Env::compact`] |
 //! | make changes durable | [`Env::sync`]; [`Env::checkpoint`] writes the trees too |
 //! | read | [`Env::get`], [`Env::get_many`], [`Env::cursor`]; one moment of all dictionaries: [`Env::view`] |
 //! | read and change as one | [`Env::begin`], [`Env::run`] |
@@ -140,8 +141,8 @@ mod views;
 pub use batch::Batch;
 pub use check::{Finding, FindingCode, KeyRange, Place, Remedy, ScrubFrom, ScrubStep, undo_repair};
 pub use env::{
-    Backup, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint, Swept,
-    Transaction, TransactionCursor, View,
+    Backup, Compacted, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint,
+    Swept, Transaction, TransactionCursor, View,
 };
 pub use error::{Error, Result};
 pub use format::superblock::scrub_record::{ScrubRecord, ScrubState};

@@ -107,6 +107,8 @@ pub enum Bug {
     IngestsMissedByTransactions,
     /// An ingest replaces what others have changed in its range since it looked at it.
     IngestOverLaterChanges,
+    /// A compaction puts leaves over what others have changed since it read the range.
+    CompactionOverLaterChanges,
     /// Nodes of an ingest are named, and not written.
     IngestedNodesNamedUnwritten,
     /// A backup holds the node table's blocks alone.

@@ -140,6 +140,11 @@ class Dict:
         """Makes what begins with `to` what begins with `source`, at a cost that does not depend on how much it is."""
     def rename_prefix(self, source: bytes, to: bytes) -> None:
         """As `clone_prefix`, and what began with `source` is gone."""
+    def compact(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> int:
+        """Rewrites a range in the order of its keys and returns the bytes that it has written.
+
+        It takes less of the file then, and a scan reads it in large pieces. What clones share is left as it is.
+        """
     def estimate(self, lo: Optional[bytes] = None, hi: Optional[bytes] = None) -> tuple[int, int, int]:
         """The bytes that a range takes in the file, those of them that no clone shares, and about how many pairs it has."""
 

@@ -3,6 +3,7 @@
 
 mod backups;
 mod batches;
+mod compactions;
 mod costs;
 mod endings;
 mod expiry;

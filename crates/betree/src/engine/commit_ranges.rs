@@ -131,6 +131,11 @@ impl<'e> PreparedRanges<'e> {
         Ok(PreparedRanges { engine, changes })
     }
 
+    /// Notes that no contents change: transactions need not know of it.
+    pub fn forget_ranges(&mut self) {
+        self.changes.iter_mut().for_each(|prepared| prepared.ranges.clear());
+    }
+
     /// How many more bytes will be owed to the device once it is installed.
     pub fn owed_bytes(&self) -> u64 {
         let mut more = 0;

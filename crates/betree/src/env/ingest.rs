@@ -13,6 +13,7 @@ use crate::engine::admission::Claim;
 use crate::engine::commit_ranges::PreparedRanges;
 use crate::error::{Error, Result};
 use crate::events;
+use crate::key::Cut;
 use crate::message::Msn;
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
@@ -25,6 +26,15 @@ use crate::tree::{BuiltTree, PlaceNode, TreeBuilder};
 const FEW_PARTS: u64 = 4;
 /// How often the range is looked at, and existing pairs are merged in, before writers wait meanwhile.
 const TRIES_AT_ONCE: u32 = 8;
+
+/// What a tree in place of a range changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replaces {
+    /// The pairs that are there: for transactions, a change of the range.
+    Contents,
+    /// The nodes in which the same pairs are.
+    Layout,
+}
 
 /// What an ingest has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,23 +114,28 @@ impl Env {
             ingested.written_bytes = self.put_in_place(dict, built, view)?;
             events::ingested(usize::from(dict.0), ingested.pairs, nodes, ingested.written_bytes);
             self.engine.counters.commits.fetch_add(1, Ordering::Relaxed);
-            // What the range showed before.
-            self.engine.admission.expect_space(0);
-            self.engine.note_bounds(dict, bounds);
-            // Memtables came to the trees; other threads may wait for that.
-            self.scheduler.tell_done(None);
-            self.scheduler.call();
+            self.note_put(dict, bounds);
         }
         Ok(ingested)
     }
 
+    /// Tells the engine's other parts of a tree that was put in place.
+    pub(super) fn note_put(&self, dict: DictId, bounds: [Cut; 2]) {
+        // What the range showed before.
+        self.engine.admission.expect_space(0);
+        self.engine.note_bounds(dict, bounds);
+        // Memtables came to the trees; other threads may wait for that.
+        self.scheduler.tell_done(None);
+        self.scheduler.call();
+    }
+
     /// A cache that nothing is evicted from: it counts what an ingest has in memory.
-    fn memory_apart(&self) -> Cache {
+    pub(super) fn memory_apart(&self) -> Cache {
         Cache::new(usize::MAX, self.engine.geometry.fanout_max)
     }
 
     /// Gives a node of an ingest its place once there is room for it.
-    fn place_with_room(&self, encoded: Encoded) -> Result<Outgoing> {
+    pub(super) fn place_with_room(&self, encoded: Encoded) -> Result<Outgoing> {
         let claim = self.claim(encoded.bytes());
         // The place is taken before another claim is looked at.
         let commit = self.lock_with_room(&claim)?;
@@ -147,7 +162,13 @@ impl Env {
                 Ok(merged) => {
                     written_bytes += merged.as_ref().map_or(0, BuiltTree::written_bytes);
                     let tree = merged.as_ref().unwrap_or(&built);
-                    if self.put_unless_changed(dict, tree, &footprint, view.last_change())? {
+                    if self.put_unless_changed(
+                        dict,
+                        tree,
+                        &footprint,
+                        view.last_change(),
+                        Replaces::Contents,
+                    )? {
                         return Ok(written_bytes);
                     }
                 }
@@ -175,7 +196,8 @@ impl Env {
             false => Err(Error::NoSpace),
         };
         let merged = self.merged(dict, built, &view, &place)?;
-        self.install_tree(dict, merged.as_ref().unwrap_or(built), &structures, &mut commit)?;
+        let tree = merged.as_ref().unwrap_or(built);
+        self.install_tree(dict, tree, &structures, &mut commit, Replaces::Contents)?;
         Ok(merged.as_ref().map_or(0, BuiltTree::written_bytes))
     }
 
@@ -217,12 +239,13 @@ impl Env {
 
     /// Puts a tree in its place, unless anything of the footprint was changed since a moment. `false` if it
     /// may have been.
-    fn put_unless_changed(
+    pub(super) fn put_unless_changed(
         &self,
         dict: DictId,
         built: &BuiltTree<'_>,
         footprint: &Footprint,
         since: Msn,
+        replaces: Replaces,
     ) -> Result<bool> {
         let engine = &self.engine;
         engine.freeze(true);
@@ -239,7 +262,7 @@ impl Env {
         }
         engine.freeze(true);
         engine.absorb_at_roots(&structures)?;
-        self.install_tree(dict, built, &structures, &mut commit)?;
+        self.install_tree(dict, built, &structures, &mut commit, replaces)?;
         Ok(true)
     }
 
@@ -250,10 +273,14 @@ impl Env {
         built: &BuiltTree<'_>,
         structures: &[MutexGuard<'_, ()>],
         commit: &mut Committer,
+        replaces: Replaces,
     ) -> Result<()> {
         let engine = &self.engine;
         let msn = commit.next_msn;
-        let prepared = PreparedRanges::of_tree(engine, structures, dict, msn, built)?;
+        let mut prepared = PreparedRanges::of_tree(engine, structures, dict, msn, built)?;
+        if replaces == Replaces::Layout {
+            prepared.forget_ranges();
+        }
         if !engine.room().fits(&self.claim(0), prepared.owed_bytes()) {
             return Err(Error::NoSpace);
         }
@@ -274,7 +301,6 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
     use crate::io::mem::MemDevice;
-    use crate::key::Cut;
     use crate::settings::{Geometry, Options};
     use crate::upsert::Replace;
 

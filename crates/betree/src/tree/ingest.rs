@@ -48,8 +48,8 @@ pub(crate) struct TreeBuilder<'e, 'm> {
     /// Charges its memory: to the cache's budget it would be dirty, and no checkpoint could change that.
     memory: &'m Cache,
     leaf: LeafBuilder<'m>,
-    /// Where the leaf at hand begins.
-    leaf_lo: Cut,
+    /// Where the leaf at hand begins; `None` if that is to be at its first key.
+    leaf_lo: Option<Cut>,
     last_key: Option<Vec<u8>>,
     pairs: u64,
     bytes: u64,
@@ -126,12 +126,17 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
             nodes: NodeWriter { tree, place, written, buffer: AlignedBuf::default() },
             memory,
             leaf: LeafBuilder::new(memory, tree.geometry.basement_bytes),
-            leaf_lo: Cut::LOW,
+            leaf_lo: None,
             last_key: None,
             pairs: 0,
             bytes: 0,
             levels: Vec::new(),
         }
+    }
+
+    /// The same, with a tree that begins at a cut before all keys.
+    pub fn starting_at(self, lo: Cut) -> TreeBuilder<'e, 'm> {
+        TreeBuilder { leaf_lo: Some(lo), ..self }
     }
 
     /// The number of pairs so far.
@@ -169,18 +174,11 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     /// # Errors
     /// Those of the device and of room for a full leaf.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let geometry = self.nodes.tree.geometry;
-        let most_bytes = geometry.node_bytes as usize / FREE_PARTS * (FREE_PARTS - 1);
-        match &self.last_key {
-            None => self.leaf_lo = Cut::before(key),
-            Some(last)
-                if self.leaf.pushed_bytes() > 0
-                    && self.leaf.pushed_bytes() + RunBuilder::bytes_of(key, value) > most_bytes =>
-            {
-                let between = cut_between(last, key);
-                self.end_leaf(between)?;
-            }
-            Some(_) => {}
+        if self.leaf_lo.is_none() {
+            self.leaf_lo = Some(Cut::before(key));
+        }
+        if let Some(between) = self.leaf_end_before(key, value) {
+            self.end_leaf(between)?;
         }
         self.leaf.push(key, value);
         let last = self.last_key.get_or_insert_default();
@@ -189,6 +187,15 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
         self.pairs += 1;
         self.bytes += (key.len() + value.len()) as u64;
         Ok(())
+    }
+
+    /// Where the leaf at hand ends if this pair comes next and has no room in it.
+    pub fn leaf_end_before(&self, key: &[u8], value: &[u8]) -> Option<Cut> {
+        let geometry = self.nodes.tree.geometry;
+        let most_bytes = geometry.node_bytes as usize / FREE_PARTS * (FREE_PARTS - 1);
+        let is_full = self.leaf.pushed_bytes() > 0
+            && self.leaf.pushed_bytes() + RunBuilder::bytes_of(key, value) > most_bytes;
+        self.last_key.as_deref().filter(|_| is_full).map(|last| cut_between(last, key))
     }
 
     /// Its pairs as a batch of puts, if none was written and they have at most `bytes_max` bytes; the builder
@@ -219,7 +226,8 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     /// Writes the leaf at hand, which ends at `hi`.
     fn end_leaf(&mut self, hi: Cut) -> Result<()> {
         let (basements, longest_key) = self.take_leaf();
-        let lo = core::mem::replace(&mut self.leaf_lo, hi.clone());
+        let lo = self.leaf_lo.replace(hi.clone());
+        let lo = lo.ok_or_else(|| internal!("a leaf with pairs has a beginning"))?;
         let edge = self.nodes.write(0, lo, hi, Body::Leaf(basements), longest_key)?;
         self.add_edge(0, edge)
     }
@@ -255,9 +263,22 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     ///
     /// # Errors
     /// Those of the device and of room.
-    pub fn finish(mut self) -> Result<Option<BuiltTree<'e>>> {
-        let Some(last) = self.last_key.take() else { return Ok(None) };
-        self.end_leaf(Cut::just_after(&last))?;
+    pub fn finish(self) -> Result<Option<BuiltTree<'e>>> {
+        match self.last_key.as_deref().map(Cut::just_after) {
+            Some(behind) => self.finish_at(behind),
+            None => Ok(None),
+        }
+    }
+
+    /// As [`finish`](TreeBuilder::finish), with a tree that ends at a cut behind all keys.
+    ///
+    /// # Errors
+    /// As [`finish`](TreeBuilder::finish).
+    pub fn finish_at(mut self, hi: Cut) -> Result<Option<BuiltTree<'e>>> {
+        if self.last_key.is_none() {
+            return Ok(None);
+        }
+        self.end_leaf(hi)?;
         let mut level = 0;
         while level + 1 < self.levels.len() || self.levels.get(level).is_some_and(|edges| edges.len() > 1) {
             self.end_node(level)?;

@@ -16,6 +16,7 @@ mod leaf_builder;
 mod merge;
 mod rebalance;
 mod reclaim_hidden;
+mod sharing;
 mod split;
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod whole;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::Bound;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -99,6 +100,17 @@ enum Action {
         #[command(flatten)]
         dict: DictName,
     },
+    /// Rewrite pairs in the order of their keys: less space, and scans that read large pieces
+    Compact {
+        /// Only keys from this one on
+        #[arg(long, value_name = "KEY")]
+        from: Option<OsString>,
+        /// Only keys before this one
+        #[arg(long, value_name = "KEY")]
+        until: Option<OsString>,
+        #[command(flatten)]
+        dict: DictName,
+    },
     /// List, make, rename, clone and remove dictionaries
     #[command(subcommand)]
     Dicts(dicts::Dicts),
@@ -175,6 +187,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Action::Upsert(upsert) => upsert.run(path),
         Action::Load(load) => load.run(&changing().open(path)?),
         Action::Dump { form, dict } => print_pairs(*form, open_dict(path, dict)?.iter()),
+        Action::Compact { from, until, dict } => {
+            let from = from.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_bytes()));
+            let until = until.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_bytes()));
+            whole::compact(&changing().create(false).open(path)?, &dict.name, (from, until))
+        }
         Action::Dicts(dicts) => dicts.run(path),
         Action::Backup { to } => whole::backup(path, to),
         Action::Check => whole::check(path),

@@ -91,6 +91,8 @@ fn pairs_are_put_read_and_removed() {
     assert_eq!(kv.prints(&["scan", "--from", "al", "--limit", "1"], b""), "alan,1912\n");
     kv.prints(&["del", "bob", "nobody"], b"");
     kv.prints(&["del", "--prefix", "al"], b"");
+    assert!(kv.prints(&["compact", "--from", "a"], b"").starts_with("wrote "));
+    assert!(kv.fails(&["compact", "--dict", "third"], b"").contains("no dictionary \"third\""));
     assert_eq!(kv.prints(&["dump"], b""), "ada,1815\n");
     assert_eq!(kv.run(&["del"], b"").status.code(), Some(2), "of what?");
 }

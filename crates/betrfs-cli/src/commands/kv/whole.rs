@@ -1,7 +1,9 @@
 //! `betrfs kv FILE backup` and `check`: what is done with a whole store.
 
+use std::ops::Bound;
 use std::path::Path;
 
+use betree_store::Store;
 use indicatif::ProgressBar;
 
 use super::reading;
@@ -24,6 +26,17 @@ pub fn backup(path: &Path, to: &Path) -> Outcome {
     done?;
     let (pairs, bytes) = last;
     print(format_args!("copied {pairs} pairs, {}, to {}", size::show(bytes), to.display()))
+}
+
+/// Rewrites a range of a dictionary.
+pub fn compact(store: &Store, dict: &str, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Outcome {
+    let done = store.open_dict(dict)?.compact::<&[u8]>(range)?;
+    store.close()?;
+    print(format_args!("wrote {}", size::show(done.written_bytes)))?;
+    if done.shared > 0 {
+        print(format_args!("what clones share was left as it is"))?;
+    }
+    Ok(())
 }
 
 /// Walks through everything in a store.
