@@ -7,6 +7,7 @@
 mod blocks;
 mod compare;
 mod crash;
+mod damage;
 mod expiry;
 mod failure;
 pub mod harness;
@@ -26,6 +27,7 @@ mod transactions;
 mod universe;
 
 pub use crash::{CrashHistory, first_violation};
+pub use damage::{DamageReached, damage_history};
 pub use expiry::SimClock;
 pub use failure::Failure;
 pub use history::History;

@@ -7,7 +7,7 @@ use betree::planted::{self, Bug};
 use betree_sim::harness::{guarded, setting};
 use betree_sim::interleaving::engine_history;
 use betree_sim::isolation::{Finding, forbidden};
-use betree_sim::{Mix, first_violation, history_of_seed, try_laws};
+use betree_sim::{Mix, damage_history, first_violation, history_of_seed, try_laws};
 
 const OF_CRASHES: [Bug; 5] = [
     Bug::MissingSyncBeforeSuperblock,
@@ -79,6 +79,10 @@ const OF_INGESTS: [Bug; 4] = [
 const OF_EXPIRY: [Bug; 4] =
     [Bug::ExpiredShown, Bug::ExpiredDroppedUnderViews, Bug::ViewsExpireByNow, Bug::NothingLeftOfExpired];
 
+const OF_DAMAGE: [Bug; 3] = [Bug::DamageForgottenByMerge, Bug::DamageTakenForDelete, Bug::DamagePassedOver];
+/// The length of the histories of `engine_damage`.
+const DAMAGE_STEPS: usize = 100;
+
 const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
 
 /// Bugs that show in what transactions read and write, without a look at contents.
@@ -134,6 +138,13 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_EXPIRY {
         find_by_histories(bug, Mix::EXPIRY);
+    }
+    for bug in OF_DAMAGE {
+        let broken =
+            |seed| guarded(&format!("{bug:?}, seed {seed}"), || damage_history(seed, DAMAGE_STEPS).map(drop));
+        let violation = || (0..HISTORIES_MAX).find_map(|seed| Some((seed, broken(seed).err()?)));
+        let (seed, what) = with(bug, violation).unwrap_or_else(|| panic!("{bug:?} is not found"));
+        println!("{bug:?} is found by seed {seed}: {what}");
     }
     for (bug, seed) in RARE {
         let what = with(bug, || broken_law(bug, seed, Mix::LAWS));

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use betree_platform::{DeviceError, DeviceOp};
 
+use crate::key::Cut;
+
 /// The result of the engine's calls.
 pub type Result<T> = core::result::Result<T, Error>;
 
@@ -44,6 +46,14 @@ pub enum Error {
         len: u64,
         /// The mismatch.
         why: String,
+    },
+    /// The keys were lost, and a repair has noted that.
+    #[error("known damage: a repair has noted that the keys from {lo:?} to {hi:?} of a node were lost")]
+    KnownDamage {
+        /// Where they begin, in the coordinates of the node that has the note.
+        lo: Cut,
+        /// Where they end, likewise.
+        hi: Cut,
     },
     /// The device holds no volume.
     #[error("this is not a BetrFS volume: {why}")]
@@ -230,7 +240,8 @@ impl Error {
         }
     }
 
-    /// Whether it is about a place on the device that cannot be read or is damaged.
+    /// Whether it is about a place on the device that cannot be read or is damaged. What a repair has noted
+    /// can be read as such.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(
             self,

@@ -19,6 +19,7 @@ use chain::{Chain, Pending};
 use map::KeyMap;
 use range_history::RangeHistory;
 
+use crate::error::Error;
 use crate::key::Cut;
 use crate::message::{Bytes, Kind, Msn, Point, RangeDelete};
 use crate::upsert::Upsert;
@@ -30,6 +31,8 @@ pub(crate) enum Found {
     Value(Vec<u8>),
     /// There is no value, and no older buffer matters.
     Absent,
+    /// The value was lost, and no older buffer matters: the error of known damage.
+    Lost(Error),
     /// Older buffers decide.
     Open,
 }
@@ -342,7 +345,7 @@ mod tests {
         let mut pending = Vec::new();
         let base = match memtable.get(key, at, &mut pending) {
             Found::Value(value) => Some(value),
-            Found::Absent | Found::Open => None,
+            Found::Absent | Found::Open | Found::Lost(_) => None,
         };
         pending.reverse();
         (pending, base)

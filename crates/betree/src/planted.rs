@@ -121,6 +121,12 @@ pub enum Bug {
     ViewsExpireByNow,
     /// A value that has expired leaves nothing behind for deltas that were made before.
     NothingLeftOfExpired,
+    /// A leaf that merges messages into its pairs forgets the known damage between them.
+    DamageForgottenByMerge,
+    /// Where nothing lies below, known damage goes as range deletes do.
+    DamageTakenForDelete,
+    /// A scan passes over known damage as over a range delete.
+    DamagePassedOver,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -28,6 +28,12 @@ pub struct CheckReport {
     pub problems: Vec<CheckProblem>,
     /// Number of problems beyond those.
     pub problems_more: u64,
+    /// What repairs have noted as lost: no problems.
+    #[serde(default)]
+    pub known_damage: Vec<CheckProblem>,
+    /// Number of ranges of known damage beyond those, at most.
+    #[serde(default)]
+    pub known_damage_more: u64,
     /// Sentences that are not about problems: checks that could not be made, and why.
     pub notes: Vec<String>,
     /// The paths of files and directories with a problem or an unreadable part.
@@ -54,9 +60,12 @@ impl From<Problem> for CheckProblem {
 
 impl From<Report> for CheckReport {
     fn from(report: Report) -> CheckReport {
-        let Report { problems, problems_more, notes, files, files_more, .. } = report;
+        let Report {
+            problems, problems_more, known_damage, known_damage_more, notes, files, files_more, ..
+        } = report;
         let problems = problems.into_iter().map(CheckProblem::from).collect();
-        CheckReport { problems, problems_more, notes, files, files_more }
+        let known_damage = known_damage.into_iter().map(CheckProblem::from).collect();
+        CheckReport { problems, problems_more, known_damage, known_damage_more, notes, files, files_more }
     }
 }
 

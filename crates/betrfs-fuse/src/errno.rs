@@ -15,8 +15,8 @@ pub fn is_of_read_only(error: &Error) -> bool {
 
 /// Whether data on the volume is damaged.
 pub fn is_damage(error: &Error) -> bool {
-    use betree::Error::{BadRecord, Corrupt};
-    matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord))
+    use betree::Error::{BadRecord, Corrupt, KnownDamage};
+    matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | KnownDamage { .. } | BadRecord))
 }
 
 /// Whether an answer means that the server is dead or dying.

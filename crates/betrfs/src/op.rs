@@ -11,7 +11,10 @@ use betree_platform::sync::atomic::AtomicU64;
 use crate::error::{Error, Result};
 use crate::names::{DirPath, Inode, Place};
 use crate::schema::key;
-use crate::schema::{Flags, Record};
+use crate::schema::{DATA, Flags, Record, damaged};
+
+/// Blocks, each by its key without the own key of its file.
+pub(crate) type Blocks = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Declares [`OpKind`] with the list of its kinds and their names.
 macro_rules! op_kinds {
@@ -230,6 +233,34 @@ impl<'v> Op<'v> {
         match self.view {
             Some(view) => view.cursor(dict, lo, hi),
             None => self.env.cursor(dict, lo, hi),
+        }
+    }
+
+    /// Whether there is anything in a range: a pair, or known damage.
+    pub fn has_any(&self, dict: DictId, bounds: (Cut, Cut)) -> Result<bool> {
+        match self.scan(dict, bounds).next() {
+            Ok(pair) => Ok(pair.is_some()),
+            Err(betree::Error::KnownDamage { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The blocks of a file by their keys without the file's own, which `from` is; `None` if some were lost:
+    /// only a range takes known damage along.
+    pub fn blocks_to_move(&self, from: &[u8]) -> Result<Option<Blocks>> {
+        let mut blocks = self.scan(DATA, key::blocks_from(from, 0));
+        let mut all = Vec::new();
+        loop {
+            match blocks.next() {
+                Ok(Some((at, block))) => {
+                    let rest =
+                        at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
+                    all.push((rest.to_vec(), block.to_vec()));
+                }
+                Ok(None) => return Ok(Some(all)),
+                Err(betree::Error::KnownDamage { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 

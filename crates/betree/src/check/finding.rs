@@ -64,19 +64,21 @@ codes! {
     /// The log was not replayed, so its changes were not checked.
     LogNotChecked = "log-not-checked", Left("it is no damage");
     /// The header of a node cannot be read.
-    BadNode = "bad-node", Left("nothing tells what was in it");
+    BadNode = "bad-node", Dropped("what was in it becomes known damage");
     /// A node does not match its entry in the node table.
-    NodeMismatch = "node-mismatch", Left("nothing tells which of both is right");
+    NodeMismatch = "node-mismatch", Dropped("what was in it becomes known damage");
     /// A basement or partition cannot be read.
-    BadPiece = "bad-piece", Left("nothing tells what was in it");
+    BadPiece = "bad-piece", Dropped("what was in it becomes known damage");
+    /// Keys were lost, and a repair has noted that.
+    KnownDamage = "known-damage", Left("what is written or deleted over it heals it");
     /// A basement holds pairs that do not belong there.
     BasementContents = "basement-contents", Left("nothing tells which pairs are right");
     /// A partition holds messages that do not belong there.
     PartitionContents = "partition-contents", Left("nothing tells which messages are right");
     /// An edge leads to a node that the node table does not hold.
-    DanglingEdge = "dangling-edge", Left("nothing tells what was in the node");
+    DanglingEdge = "dangling-edge", Dropped("what was in the node becomes known damage");
     /// An edge shows more than its node has.
-    EdgeTooWide = "edge-too-wide", Left("nothing tells what was in the rest of its window");
+    EdgeTooWide = "edge-too-wide", Dropped("its window becomes known damage");
     /// An edge or a GOTO does not lead downwards.
     EdgeNotDown = "edge-not-down", Left("nothing tells where it should lead");
     /// The translation of an edge does not fit its window.
@@ -88,7 +90,7 @@ codes! {
     /// References could not be counted, because nodes could not be read.
     ReferencesNotChecked = "references-not-checked", Left("it is no damage");
     /// A node without references cannot be freed.
-    NotFreed = "not-freed", Left("what it leads to is not known");
+    NotFreed = "not-freed", Dropped("it goes, with all that no tree leads to");
     /// Blocks are taken that nothing uses, or used twice.
     WrongSpace = "wrong-space", Left("it is not on the device: open the volume anew");
     /// The use of blocks could not be checked.
@@ -181,7 +183,8 @@ pub struct Finding {
     pub place: Place,
     /// A sentence that names the place.
     pub what: String,
-    /// Whether it means damage. Otherwise it is a note: a check that could not be done, and why.
+    /// Whether it means damage that nobody has noted. Otherwise it is a note: known damage, or a check that
+    /// could not be done, and why.
     pub is_problem: bool,
     /// The error that readers of the damaged data get, if the damage makes anything unreadable. By it a
     /// reader's error can be matched with the finding.

@@ -8,14 +8,17 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use betree_platform::Device;
+use hashbrown::HashSet;
 
 use super::Finding;
+use super::references::SLOTS_AT_ONCE;
 use super::walk::Walk;
 use crate::batch::Batch;
 use crate::env::Env;
 use crate::env::recover::FOR_READING;
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
+use crate::format::superblock::features::Features;
 use crate::format::superblock::slots;
 use crate::io::Disk;
 use crate::settings::OpenMode;
@@ -56,6 +59,45 @@ impl Env {
             }
         }
         Ok(wrong.len() as u64)
+    }
+
+    /// Puts known damage in the place of everything that cannot be read, in memory alone: reads of it give
+    /// [`Error::KnownDamage`], and all else can be changed, deletes and puts over it too. Known damage is of
+    /// keys, so what reached to lost nodes counts them still: call
+    /// [`mend_references`](Env::mend_references) afterwards. Returns how many structures were lost.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] if it was not opened for a repair; those of the device that are no damage.
+    pub fn note_damage(&self) -> Result<u64> {
+        self.refuse_unless_repairing()?;
+        self.engine.assign_all_unowned()?;
+        let _structures = self.engine.lock_structures();
+        let mut lost = 0;
+        let mut seen = HashSet::new();
+        for dict in &self.engine.dicts {
+            lost += self.engine.tree_of(dict).note_damage(&mut seen)?;
+        }
+        let trees = || self.engine.dicts.iter().map(|dict| self.engine.tree_of(dict));
+        let mut is_dead_lost = false;
+        for tree in trees() {
+            is_dead_lost = is_dead_lost || tree.is_dead_lost(&seen)?;
+        }
+        if is_dead_lost {
+            // They would never be freed. All that no tree leads to goes.
+            self.engine.dicts.iter().for_each(|dict| dict.dead.lock().clear());
+            let mut table = self.engine.table.lock();
+            let nodes: Vec<_> = (0..)
+                .step_by(SLOTS_AT_ONCE as usize)
+                .map_while(|first| table.nodes_in(first, SLOTS_AT_ONCE))
+                .flatten()
+                .collect();
+            nodes.iter().filter(|(id, _)| !seen.contains(id)).for_each(|(id, _)| table.remove(*id));
+        }
+        if lost > 0 {
+            // From the next checkpoint on: versions that do not know it would take it for a range delete.
+            self.checkpoint.lock().superblock.features.incompat |= Features::KNOWN_DAMAGE;
+        }
+        Ok(lost + u64::from(is_dead_lost))
     }
 
     /// Applies a batch without clones in memory alone: readers and checks see it.

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::key::Cut;
-use crate::message::Kind;
+use crate::message::{Kind, RangeDelete};
 use crate::node::{Basement, Edge};
 use crate::run::Run;
 
@@ -21,8 +21,15 @@ pub(super) fn check_basement_run(
     if run.is_pairs() && run.points(0, run.len()).any(|pair| pair.kind != Kind::Put) {
         problem(format!("basement {index} has a message among its pairs"));
     }
-    if !basement.piece.has_messages() && run.key(0) != basement.first.as_slice() {
+    let first_pair = run.points(0, 1).next().map(|pair| pair.key.into_owned());
+    let damaged = run.damage().next().and_then(|range| range.lo.first_key_behind());
+    let first = first_pair.into_iter().chain(damaged).min();
+    if !basement.piece.has_messages() && first.as_ref() != Some(&basement.first) {
         problem(format!("basement {index} does not begin with its first key"));
+    }
+    let is_below_first = |lo: &Cut| lo.first_key_behind().is_none_or(|key| key < basement.first);
+    if run.damage().any(|range| is_below_first(&range.lo) || range.hi > *end) {
+        problem(format!("basement {index} has known damage outside of its bounds"));
     }
     if run.points(0, run.len()).any(|point| *point.key < *basement.first || !end.is_above(&point.key)) {
         problem(format!("basement {index} holds a key outside of its bounds"));
@@ -43,7 +50,7 @@ pub(super) fn check_partition(edge: &Edge, run: &Run, problem: &mut dyn FnMut(St
     if run.ranges().iter().any(|r| edge.gotos.iter().any(|g| g.clip(&r.lo, &r.hi).is_some())) {
         problem(format!("the partition from {:?} holds a range that a GOTO overlaps", edge.lo));
     }
-    if edge.child.is_none() && !run.ranges().is_empty() {
+    if edge.child.is_none() && !run.ranges().iter().all(RangeDelete::is_damage) {
         problem(format!("the null edge from {:?} holds a range", edge.lo));
     }
     for point in run.points(0, run.len()) {

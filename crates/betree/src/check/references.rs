@@ -16,7 +16,7 @@ use crate::store::ReadScope;
 use crate::tree::leads_down;
 
 /// How many slots of the node table are looked at while others wait for it.
-const SLOTS_AT_ONCE: u32 = 1024;
+pub(super) const SLOTS_AT_ONCE: u32 = 1024;
 /// How many nodes without references are listed, at most.
 const UNFREED_MAX: usize = 1000;
 

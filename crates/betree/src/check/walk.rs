@@ -22,6 +22,7 @@ use crate::key::{Cut, Translation, shared_len};
 use crate::message::Goto;
 use crate::node::{Body, Edge, Node};
 use crate::node_id::NodeId;
+use crate::run::Run;
 use crate::settings::DictId;
 use crate::store::{NodePlace, ReadScope};
 use crate::tree::{astray, dangling, fits, leads_down};
@@ -290,6 +291,7 @@ impl<'e, 't> Walk<'e, 't> {
         let Some(piece) = &edge.partition else { return longest };
         match self.engine.store.run(piece) {
             Ok(run) => {
+                self.known_damage(visit, id, &run);
                 check_partition(edge, &run, &mut |what| {
                     self.problem(Code::PartitionContents, id, what);
                 });
@@ -340,6 +342,7 @@ impl<'e, 't> Walk<'e, 't> {
                 }
             };
             for run in layers.newest_first() {
+                self.known_damage(visit, node.id, run);
                 check_basement_run(basement, run, &end, index, &mut |what| {
                     self.problem(Code::BasementContents, node.id, what);
                 });
@@ -347,6 +350,16 @@ impl<'e, 't> Walk<'e, 't> {
             }
         }
         longest
+    }
+
+    /// Reports the known damage in a run of a node.
+    fn known_damage(&mut self, visit: &Visit, id: NodeId, run: &Run) {
+        for range in run.damage() {
+            let error = range.lost();
+            let found = Finding::note(Code::KnownDamage, self.place(id), format!("node {id}: {error}"));
+            let keys = visit.keys(&range.lo, &range.hi);
+            (self.tell)(Finding { hides: Some(error), keys, ..found });
+        }
     }
 
     /// Reports each bad run of an unreadable piece.

@@ -71,7 +71,8 @@ fn a_volume_of_an_earlier_version_is_refused_with_advice_to_copy_its_contents() 
 
 #[test]
 fn an_unknown_incompatible_feature_is_refused_by_its_number() {
-    for bit in 0..64 {
+    // Bit 0 is known damage.
+    for bit in 1..64 {
         let image = with_byte(INCOMPAT + bit / 8, 1 << (bit % 8));
         let refused = Error::UnknownFeatures { bits: 1 << bit };
         assert_eq!(open(image.device()).err(), Some(refused.clone()));

@@ -1,12 +1,21 @@
-//! Range deletes: disjoint intervals, each with the sequence number of its message.
+//! Range deletes: disjoint intervals, each with the sequence number of its message; and *known damage*:
+//! ranges whose contents were lost, with the sequence number 0.
+//!
+//! A repair puts known damage in the place of what cannot be read. It is older than every message above it
+//! and hides all below it, as a range delete does; but what it hides is an error and not absent, and it stays
+//! in the leaves until something newer covers it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Msn;
+use crate::error::Error;
 use crate::key::{Cut, Translation};
 
-/// Removes every older key in `[lo, hi)`.
+/// The sequence number of known damage, which no message has.
+const DAMAGE_MSN: Msn = 0;
+
+/// Removes every older key in `[lo, hi)`, or says that they were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RangeDelete {
     pub lo: Cut,
@@ -15,6 +24,21 @@ pub(crate) struct RangeDelete {
 }
 
 impl RangeDelete {
+    /// Known damage of `[lo, hi)`.
+    pub fn damage(lo: Cut, hi: Cut) -> RangeDelete {
+        RangeDelete { lo, hi, msn: DAMAGE_MSN }
+    }
+
+    /// Whether it is known damage.
+    pub fn is_damage(&self) -> bool {
+        self.msn == DAMAGE_MSN
+    }
+
+    /// The error of a reader that comes to this known damage.
+    pub fn lost(&self) -> Error {
+        Error::KnownDamage { lo: self.lo.clone(), hi: self.hi.clone() }
+    }
+
     /// Its size in a buffer in bytes.
     pub fn bytes(&self) -> usize {
         self.lo.bytes().len() + self.hi.bytes().len() + super::POINT_OVERHEAD_BYTES

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use super::{Layers, Run, RunBuilder, live, same_key, with_newer};
 use crate::error::Result;
 use crate::expiry::Expiry;
-use crate::message::{Kind, Point, RangeDelete};
+use crate::key::Cut;
+use crate::message::{Kind, Point, RangeDelete, subtract};
 use crate::planted::{self, Bug};
 use crate::upsert::{Upsert, fold};
 
@@ -37,6 +38,8 @@ pub(crate) trait Pairs {
     fn pair(&mut self, key: &[u8], value: &[u8]);
     /// Takes the next pairs, those in `[from, to)` of a run of pairs.
     fn pairs(&mut self, run: &Run, from: usize, to: usize);
+    /// Takes known damage, in order, before all pairs behind its lower bounds. Pairs inside of it are newer.
+    fn damage(&mut self, ranges: Vec<RangeDelete>);
 }
 
 impl Pairs for RunBuilder {
@@ -47,10 +50,15 @@ impl Pairs for RunBuilder {
     fn pairs(&mut self, run: &Run, from: usize, to: usize) {
         self.push_pairs(run, from, to);
     }
+
+    fn damage(&mut self, ranges: Vec<RangeDelete>) {
+        self.set_ranges(ranges);
+    }
 }
 
 /// Applies messages to the pairs of a basement and passes on the result in order, without values that have
-/// expired. The points come by (key, msn); a range that covers a point is older than it.
+/// expired. Known damage stays where nothing newer says what is there: deltas alone do not. The points come
+/// by (key, msn); a range that covers a point is older than it.
 ///
 /// # Errors
 /// That of the upsert function; `out` has a part.
@@ -81,6 +89,10 @@ fn merge(
 ) -> Result<()> {
     let empty = RunBuilder::default().finish();
     let pairs = pairs.unwrap_or(&empty);
+    let damage = damage_left(points, ranges, expiry)?;
+    if !damage.is_empty() && !planted::is(Bug::DamageForgottenByMerge) {
+        out.damage(damage);
+    }
     let mut newer = points;
     let mut covers = ranges;
     let mut at = 0;
@@ -100,7 +112,11 @@ fn merge(
         while covers.first().is_some_and(|r| !r.hi.is_above(&first.key)) {
             covers = covers.get(1..).unwrap_or_default();
         }
-        let covered = covers.first().is_some_and(|r| r.covers(&first.key));
+        let cover = covers.first().filter(|r| r.covers(&first.key));
+        let covered = cover.is_some();
+        if cover.is_some_and(RangeDelete::is_damage) && !is_healed(group) {
+            continue;
+        }
         if covered && old.is_some() && planted::is(Bug::RangeHidesNewerPoints) {
             continue;
         }
@@ -109,6 +125,38 @@ fn merge(
             out.pair(&first.key, &value);
         }
     }
+}
+
+/// Whether the messages of one key say what it is, whatever was there before.
+fn is_healed(group: &[Point<'_>]) -> bool {
+    live(group).first().is_some_and(|oldest| oldest.kind != Kind::Upsert)
+}
+
+/// The known damage among ranges, without the keys that messages over it have deleted: nothing else would say
+/// of these that they are absent.
+fn damage_left(
+    points: &[Point<'_>],
+    ranges: &[RangeDelete],
+    expiry: &Expiry<'_>,
+) -> Result<Vec<RangeDelete>> {
+    let damage: Vec<RangeDelete> = ranges.iter().filter(|range| range.is_damage()).cloned().collect();
+    let mut absent = Vec::new();
+    for range in &damage {
+        let from = points.partition_point(|point| range.lo.is_above(&point.key));
+        let to = points.partition_point(|point| range.hi.is_above(&point.key));
+        let mut inside = points.get(from..to).unwrap_or_default();
+        while let Some(first) = inside.first() {
+            let (group, rest) = inside.split_at_checked(same_key(inside)).unwrap_or_default();
+            inside = rest;
+            if is_healed(group)
+                && fold(None, live(group), expiry.upsert)?.and_then(|value| expiry.kept(value)).is_none()
+            {
+                let key = first.key.as_ref();
+                absent.push(RangeDelete::damage(Cut::before(key), Cut::just_after(key)));
+            }
+        }
+    }
+    Ok(subtract(&damage, &absent))
 }
 
 /// Passes on the pairs in `[from, to)`, but what has expired.

@@ -76,7 +76,12 @@ impl Run {
         self.last_msn
     }
 
-    /// Whether it holds pairs and no message.
+    /// The known damage in it.
+    pub fn damage(&self) -> impl Iterator<Item = &RangeDelete> {
+        self.ranges.iter().filter(|range| range.is_damage())
+    }
+
+    /// Whether it holds pairs, and neither messages nor known damage.
     pub fn is_pairs(&self) -> bool {
         self.last_msn == 0 && self.ranges.is_empty()
     }

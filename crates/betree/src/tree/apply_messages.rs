@@ -74,6 +74,17 @@ fn longest_behind(edge: &Edge, points: &[Point<'_>]) -> u32 {
     edge.lifted_len(points.iter().map(|p| p.key.len()).max().unwrap_or(0) as u32)
 }
 
+/// The messages of a null edge. Nothing lies below it, so a range delete would hide nothing; known damage is
+/// kept.
+pub(super) fn over_nothing(run: &Run) -> Run {
+    let mut out = RunBuilder::with_room(run.as_bytes().len());
+    run.points(0, run.len()).for_each(|p| out.push(&p.key, p.msn, p.kind, p.value));
+    if !planted::is(Bug::DamageTakenForDelete) {
+        out.set_ranges(run.damage().cloned().collect());
+    }
+    out.finish()
+}
+
 /// The effects of applying messages, beside the change of the node itself.
 #[derive(Default)]
 pub(crate) struct Applied {
@@ -144,9 +155,9 @@ impl Tree<'_> {
             let covers = |r: &RangeDelete| r.lo <= edge.lo && r.hi >= edge.hi;
             if ranges.iter().any(covers) && !planted::is(Bug::CoveredEdgeKept) {
                 // The range covers all that is below and pending: a null edge remains, and the range itself
-                // is done.
+                // is done, unless it says that the keys were lost.
                 edge = Edge::null(edge.lo, edge.hi);
-                ranges.clear();
+                ranges.retain(RangeDelete::is_damage);
             }
             for range in &ranges {
                 edge.gotos = outside(&edge.gotos, &range.lo, &range.hi);
@@ -180,10 +191,7 @@ impl Tree<'_> {
             let older_run = older.as_ref().map(|piece| self.store.run(piece)).transpose()?;
             let mut run = with_newer(older_run.as_deref(), mine, &ranges);
             if hides_all {
-                // Nothing lies below a null edge, so a range would hide nothing.
-                let mut points_only = RunBuilder::default();
-                run.points(0, run.len()).for_each(|p| points_only.push(&p.key, p.msn, p.kind, p.value));
-                run = points_only.finish();
+                run = over_nothing(&run);
             }
             if passes {
                 let all = Messages::of(Some(&run), edge.gotos.clone());

@@ -221,6 +221,9 @@ impl Tree<'_> {
             }
             let run = runs.next().ok_or_else(|| internal!("a basement that was read is there"))?;
             let (from, to) = (run.first_behind(lo), run.first_behind(hi));
+            // Clipped first: only what lies in the window can be translated.
+            let damage = run.damage().filter_map(|range| range.clip(lo, hi));
+            out.push_damage(damage.map(|range| range.translate(&lift.to)));
             if lift.changes_nothing() {
                 out.push_pairs(&run, from, to);
                 continue;

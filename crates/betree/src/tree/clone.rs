@@ -255,7 +255,11 @@ impl Tree<'_> {
         whole.child = Some(root.id);
         whole.longest_key = root.longest_key();
         if self.estimate(&whole, root, &lo, &hi, small_bytes)? <= small_bytes {
-            return Ok(Captured::Pairs(self.pairs(&lo, &hi, prefix.len())?));
+            match self.pairs(&lo, &hi, prefix.len()) {
+                // Known damage cannot be copied as pairs; edges show it.
+                Err(Error::KnownDamage { .. }) => {}
+                pairs => return Ok(Captured::Pairs(pairs?)),
+            }
         }
         let mut direction = Edge { lo: lo.clone(), hi: hi.clone(), ..whole };
         let mut collected: Vec<Pending> = Vec::new();
@@ -338,7 +342,8 @@ impl Tree<'_> {
             }
             (_, [range]) if range.lo <= *lo && range.hi >= *hi => {
                 next = Edge::null(lo.clone(), hi.clone());
-                pending.ranges.clear();
+                // Known damage is all that is there.
+                pending.ranges.retain(RangeDelete::is_damage);
             }
             _ => pending.gotos = part.gotos.clone(),
         }

@@ -140,7 +140,7 @@ impl Tree<'_> {
         )))
     }
 
-    /// Whether an edge shows any pair of a leaf.
+    /// Whether an edge shows any pair of a leaf, or known damage.
     fn shows_pairs(&self, edge: &Edge, leaf: &Node) -> Result<bool> {
         let (lo, hi) = edge.shown();
         let basements = shown_basements(leaf.basements(), &lo, &hi);
@@ -149,7 +149,10 @@ impl Tree<'_> {
             return Ok(true);
         }
         let pieces: Vec<_> = basements.iter().map(|basement| basement.piece.clone()).collect();
-        let shows_some = |run: &Arc<Run>| run.first_behind(&lo) < run.first_behind(&hi);
+        let shows_some = |run: &Arc<Run>| {
+            run.first_behind(&lo) < run.first_behind(&hi)
+                || run.damage().any(|range| range.clip(&lo, &hi).is_some())
+        };
         Ok(self.basement_pairs(&pieces)?.iter().any(shows_some))
     }
 

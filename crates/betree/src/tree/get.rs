@@ -40,8 +40,8 @@ pub(super) fn search_runs(layers: &Layers, key: &[u8], pending: &mut Vec<Vec<u8>
                 Kind::Upsert => pending.push(point.value.to_vec()),
             }
         }
-        if run.range_over(key).is_some() {
-            return Some(Found::Absent);
+        if let Some(range) = run.range_over(key) {
+            return Some(if range.is_damage() { Found::Lost(range.lost()) } else { Found::Absent });
         }
     }
     None
@@ -72,6 +72,7 @@ impl Tree<'_> {
         let base = match found {
             Found::Value(value) => Some(value),
             Found::Absent | Found::Open => None,
+            Found::Lost(error) => return Err(error),
         };
         let value =
             pending.iter().rev().try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta))?;

@@ -1,9 +1,11 @@
-//! Builds basements from pairs in order.
+//! Builds basements from pairs in order, and from the known damage between them.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::cache::{Cache, Piece};
-use crate::message::Kind;
+use crate::key::Cut;
+use crate::message::{Kind, RangeDelete};
 use crate::node::Basement;
 use crate::run::{Pairs, Run, RunBuilder};
 
@@ -13,6 +15,8 @@ pub(crate) struct LeafBuilder<'c> {
     basement_bytes: usize,
     first: Vec<u8>,
     run: RunBuilder,
+    /// Known damage that is in no basement yet, in order.
+    damage: VecDeque<RangeDelete>,
     done: Vec<Basement>,
     longest_key: usize,
     /// Bytes of the finished runs.
@@ -27,6 +31,7 @@ impl<'c> LeafBuilder<'c> {
             basement_bytes: basement_bytes as usize,
             first: Vec::new(),
             run: RunBuilder::with_room(basement_bytes as usize),
+            damage: VecDeque::new(),
             done: Vec::new(),
             longest_key: 0,
             cut_bytes: 0,
@@ -36,11 +41,10 @@ impl<'c> LeafBuilder<'c> {
     /// Adds the next pair.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         if !self.run.is_empty() && self.run.bytes() + RunBuilder::bytes_of(key, value) > self.basement_bytes {
-            self.cut();
+            self.cut(Some(&Cut::before(key)));
         }
         if self.run.is_empty() {
-            self.first.clear();
-            self.first.extend_from_slice(key);
+            self.begin(key);
         }
         self.longest_key = self.longest_key.max(key.len());
         self.run.push(key, 0, Kind::Put, value);
@@ -53,14 +57,13 @@ impl<'c> LeafBuilder<'c> {
             let room = self.basement_bytes.saturating_sub(self.run.bytes());
             let fit = pairs.points_that_take(at, to, room);
             if fit == 0 && !self.run.is_empty() {
-                self.cut();
+                self.cut(Some(&Cut::before(pairs.key(at))));
                 continue;
             }
             // A pair larger than a basement gets one to itself.
             let until = at + fit.max(1);
             if self.run.is_empty() {
-                self.first.clear();
-                self.first.extend_from_slice(pairs.key(at));
+                self.begin(pairs.key(at));
             }
             let longest = (at..until).map(|index| pairs.key(index).len()).max();
             self.longest_key = self.longest_key.max(longest.unwrap_or(0));
@@ -74,25 +77,64 @@ impl<'c> LeafBuilder<'c> {
         self.cut_bytes + self.run.bytes()
     }
 
+    /// Adds known damage, in order, before all pairs behind its lower bounds.
+    pub fn push_damage(&mut self, ranges: impl IntoIterator<Item = RangeDelete>) {
+        self.damage.extend(ranges.into_iter().filter(has_keys));
+    }
+
     /// Shares a basement of another leaf.
     pub fn share(&mut self, basement: &Basement) {
-        self.cut();
+        self.cut(Some(&Cut::before(basement.first.as_slice())));
         self.done.push(basement.clone());
     }
 
-    fn cut(&mut self) {
-        if !self.run.is_empty() {
-            let run = self.run.finish();
-            self.cut_bytes += run.as_bytes().len();
-            self.done.push(Basement { first: self.first.clone(), piece: Piece::new(self.cache, run) });
+    /// Begins a basement with a pair, or with the damage before it.
+    fn begin(&mut self, key: &[u8]) {
+        let damaged = self.damage.front().and_then(|range| range.lo.first_key_behind());
+        match damaged.filter(|first| first.as_slice() < key) {
+            Some(first) => self.first = first,
+            None => {
+                self.first.clear();
+                self.first.extend_from_slice(key);
+            }
         }
+    }
+
+    /// Ends the basement before the first key of the next one. The damage before that is in it.
+    fn cut(&mut self, next: Option<&Cut>) {
+        let mut damage = Vec::new();
+        while let Some(range) = self.damage.pop_front() {
+            let Some(next) = next.filter(|next| range.hi > **next) else {
+                damage.push(range);
+                continue;
+            };
+            damage.extend(range.clip(&Cut::LOW, next).filter(has_keys));
+            if let Some(rest) = range.clip(next, &Cut::HIGH).filter(has_keys) {
+                self.damage.push_front(rest);
+            }
+            break;
+        }
+        if self.run.is_empty() {
+            let first = damage.first().and_then(|range| range.lo.first_key_behind());
+            let Some(first) = first else { return };
+            self.first = first;
+        }
+        self.run.set_ranges(damage);
+        let run = self.run.finish();
+        self.cut_bytes += run.as_bytes().len();
+        self.done.push(Basement { first: self.first.clone(), piece: Piece::new(self.cache, run) });
     }
 
     /// The basements, and the length of the longest key that was pushed.
     pub fn finish(mut self) -> (Vec<Basement>, u32) {
-        self.cut();
+        self.cut(None);
         (self.done, self.longest_key as u32)
     }
+}
+
+/// Whether any key is in a range: between two bounds there may be none.
+fn has_keys(range: &RangeDelete) -> bool {
+    range.lo.first_key_behind().is_some_and(|first| range.hi.is_above(&first))
 }
 
 impl Pairs for LeafBuilder<'_> {
@@ -102,5 +144,9 @@ impl Pairs for LeafBuilder<'_> {
 
     fn pairs(&mut self, run: &Run, from: usize, to: usize) {
         self.push_pairs(run, from, to);
+    }
+
+    fn damage(&mut self, ranges: Vec<RangeDelete>) {
+        self.push_damage(ranges);
     }
 }

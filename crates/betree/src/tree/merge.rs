@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::apply_messages::over_nothing;
 use super::build::{Lift, Share};
 use super::leaf_builder::LeafBuilder;
 use super::{EDGE_IS_THERE, Tree, TreeChange};
@@ -34,16 +35,15 @@ impl Tree<'_> {
         Ok(Some(parent))
     }
 
-    /// The partition of a null edge: only points count.
+    /// The partition of a null edge: range deletes do not count.
     fn without_ranges(&self, partition: Option<&Arc<Piece>>) -> Result<Option<Arc<Piece>>> {
         let Some(piece) = partition else { return Ok(None) };
         let run = self.store.run(piece)?;
         if run.ranges().is_empty() {
             return Ok(Some(piece.clone()));
         }
-        let mut out = RunBuilder::with_room(run.as_bytes().len());
-        run.points(0, run.len()).for_each(|p| out.push(&p.key, p.msn, p.kind, p.value));
-        Ok((!out.is_empty()).then(|| Piece::new(&self.store.cache, out.finish())))
+        let run = over_nothing(&run);
+        Ok((!run.is_empty()).then(|| Piece::new(&self.store.cache, run)))
     }
 
     /// Merges the children of the edges from `from` to `to` if the parts that these show are together at most

@@ -14,6 +14,7 @@ mod goto;
 mod ingest;
 mod leaf_builder;
 mod merge;
+mod note_damage;
 mod rebalance;
 mod reclaim_hidden;
 mod sharing;

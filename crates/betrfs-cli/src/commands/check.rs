@@ -27,7 +27,8 @@ cannot be opened is checked as far as it can be read. So its file may be read-on
 directory: its server checks it as of one moment, at low priority, while others go on; Ctrl-C ends that. Only root \
 and the user who mounted it may. \
 Every problem is one line on standard output, with its place, the files it makes unreadable in part, and its \
-kind in brackets. Lines that begin with `not checked` name parts that could not be judged. \
+kind in brackets. Lines that begin with `not checked` name parts that could not be judged. What a repair has noted as lost is listed as \
+known damage, and is no problem. \
 A repair changes only what the rest of the volume settles. All changes are made in memory and checked; then they are \
 written as one checkpoint, so that a crash leaves the volume as it was or repaired. \
 Exit codes are those of fsck(8): 0 no problem, 1 all problems were mended, 4 problems are left (5: some were mended), \
@@ -178,6 +179,15 @@ fn document<'a>(shown: &'a str, checked: Checked, failure: Option<&Failure>) -> 
 pub fn print_problems(shown: &str, report: &CheckReport) -> Outcome {
     for CheckProblem { what, code, .. } in &report.problems {
         print(format_args!("{shown}: {what} [{code}]"))?;
+    }
+    for CheckProblem { what, code, .. } in &report.known_damage {
+        print(format_args!("{shown}: {what} [{code}]"))?;
+    }
+    if report.known_damage_more > 0 {
+        print(format_args!(
+            "{shown}: and {} ranges of known damage more, which are not listed",
+            report.known_damage_more
+        ))?;
     }
     for note in &report.notes {
         print(format_args!("{shown}: {note}"))?;

@@ -107,19 +107,33 @@ fn the_document_of_a_repair_has_its_changes_and_what_is_left() {
     assert_eq!(document(&[])["clean"], true);
 }
 
-/// Rot is not mended: what is mended beside it is, and everything else stays as it was.
+/// Rot is noted only if the caller agrees to losses; then it is known damage, listed with its file and no
+/// problem.
 #[test]
-fn what_cannot_be_mended_is_left_and_told() {
+fn what_cannot_be_read_is_noted_as_known_damage() {
     let sample = Sample::new();
     change(&sample.path, miscount);
     sample.smash(sample.find(&super::contents(7)[100..132]), 16);
-    let (code, told) = run(&sample.path, &["-y"]);
-    assert_eq!(code, Some(5), "{told}");
+    let (code, told) = run(&sample.path, &["-p", "-f"]);
+    assert!(code == Some(5) && !told.contains("known damage"), "{told}");
     let (code, left) = run(&sample.path, &[]);
     assert!(
         code == Some(4) && left.contains("/dir/file7") && !left.contains("[wrong-entry-counts]"),
         "{left}"
     );
+    let (code, told) = run(&sample.path, &["-y"]);
+    let takes = told.lines().find(|line| line.contains("takes away: ")).unwrap();
+    assert!(code == Some(1) && takes.contains("/dir/file7") && takes.ends_with("[bad-piece]"), "{told}");
+    let (code, known) = run(&sample.path, &[]);
+    assert!(code == Some(0) && known.contains("no problem found"), "{known}");
+    assert!(known.contains("/dir/file7 (bytes ") && known.contains("[known-damage]"), "{known}");
+    let (report, _) = sample.check();
+    assert_eq!(
+        (&report["clean"], &report["known_damage"][0]["files"][0]),
+        (&true.into(), &"/dir/file7".into())
+    );
+    assert_eq!(run(&sample.path, &["--undo"]).0, Some(0));
+    assert!(run(&sample.path, &[]).1.contains("[bad-piece]"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::POINT_DELETES_MAX;
 use crate::error::Result;
 use crate::op::Op;
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, Flags, Record, damaged, key};
+use crate::schema::{DATA, Flags, Record, key};
 use crate::types::FileType;
 
 /// Copies an entry's own keys in `data`; a few blocks are copied one by one.
@@ -23,14 +23,10 @@ pub(crate) fn copy_data(
     if record.file_type != FileType::Regular || record.size == 0 {
         return Ok(());
     }
-    if record.size > POINT_DELETES_MAX * BLOCK {
-        batch.clone_range(DATA, &key::all_blocks(from), &key::all_blocks(to));
-        return Ok(());
-    }
-    let mut blocks = op.scan(DATA, key::blocks_from(from, 0));
-    while let Some((at, block)) = blocks.next()? {
-        let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
-        batch.put(DATA, &[to, rest].concat(), block);
+    let is_small = record.size <= POINT_DELETES_MAX * BLOCK;
+    match if is_small { op.blocks_to_move(from)? } else { None } {
+        Some(blocks) => blocks.iter().for_each(|(rest, block)| batch.put(DATA, &[to, rest].concat(), block)),
+        None => batch.clone_range(DATA, &key::all_blocks(from), &key::all_blocks(to)),
     }
     Ok(())
 }

@@ -227,8 +227,11 @@ fn note_damaged(damaged: &mut Vec<(KeyRange, betree::Error)>, found: &betree::Fi
 
 /// Whether a check could say more about a failure.
 fn is_damage(error: &Error) -> bool {
-    use betree::Error::{BadRecord, Corrupt, Device};
-    matches!(error, Error::Damaged { .. } | Error::Engine(Corrupt { .. } | BadRecord | Device(_)))
+    use betree::Error::{BadRecord, Corrupt, Device, KnownDamage};
+    matches!(
+        error,
+        Error::Damaged { .. } | Error::Engine(Corrupt { .. } | KnownDamage { .. } | BadRecord | Device(_))
+    )
 }
 
 fn examine_damaged(

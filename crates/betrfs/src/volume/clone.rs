@@ -232,7 +232,7 @@ impl Volume {
             if record.entries > 0 {
                 let (from, to) = (key::child_path(&from_path, b""), key::child_path(to_path, b""));
                 batch.clone_range(META, &from, &to);
-                if op.scan(DATA, key::subtree(&from_path)).next()?.is_some() {
+                if op.has_any(DATA, key::subtree(&from_path))? {
                     batch.clone_range(DATA, &from, &to);
                 }
                 if !planted::is(Bug::LinkedFilesShared) {

@@ -13,7 +13,7 @@ use crate::names::{DirPath, Exclusive, Inode, Name, Place};
 use crate::op::Op;
 use crate::planted::{self, Bug};
 use crate::schema::block::BLOCK;
-use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, damaged, key};
+use crate::schema::{DATA, Flags, LINKS, META, Marker, Record, Redirect, key};
 use crate::types::FileType;
 use crate::volume::Volume;
 
@@ -88,11 +88,11 @@ impl Moving {
             return Ok(());
         }
         if self.record.file_type == FileType::Regular && self.record.size > 0 {
-            let mut blocks = op.scan(DATA, key::blocks_from(from, 0));
-            while let Some((at, block)) = blocks.next()? {
-                let rest = at.strip_prefix(from).ok_or_else(|| damaged(at, "it is outside of its range"))?;
-                self.puts.push((DATA, [to, rest].concat(), block.to_vec()));
-            }
+            let Some(blocks) = op.blocks_to_move(from)? else {
+                self.ranges.push((DATA, key::data(from), key::data(to)));
+                return Ok(());
+            };
+            self.puts.extend(blocks.into_iter().map(|(rest, block)| (DATA, [to, &rest].concat(), block)));
         }
         if has_xattrs {
             self.ranges.push((DATA, key::xattr(from, b""), key::xattr(to, b"")));
@@ -103,7 +103,7 @@ impl Moving {
     /// Moves everything below a directory, and its snapshots.
     fn relocate_below(&mut self, op: &Op<'_>, from: &[u8], to: &[u8]) -> Result<()> {
         // An empty range would cost later queries for nothing.
-        let is_empty = |dict, bounds| Ok::<_, Error>(op.scan(dict, bounds).next()?.is_none());
+        let is_empty = |dict, bounds| Ok::<_, Error>(!op.has_any(dict, bounds)?);
         let prefix = |path| key::child_path(path, b"");
         for dict in [META, DATA, LINKS] {
             if self.record.entries > 0 && (dict == META || !is_empty(dict, key::subtree(from))?) {

@@ -19,6 +19,7 @@ mod find_inode;
 mod full;
 mod hostile;
 mod inode_flags;
+mod known_damage;
 mod links;
 mod listings;
 mod lost_blocks;

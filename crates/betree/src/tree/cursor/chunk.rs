@@ -204,7 +204,7 @@ impl Chunk {
         self.key.extend_from_slice(self.sources.get(first).and_then(Source::head).unwrap_or_default());
         // Newest first, so that a base ends the search.
         let mut deltas: Vec<(usize, usize)> = Vec::new();
-        let (mut base, mut is_decided) = (None, false);
+        let (mut base, mut is_decided, mut lost) = (None, false, None);
         for (number, source) in self.sources.iter_mut().enumerate() {
             if source.head() == Some(self.key.as_slice()) {
                 for point in source.pass_group().rev() {
@@ -218,7 +218,14 @@ impl Chunk {
                     }
                 }
             }
-            is_decided = is_decided || source.covers(&self.key);
+            if !is_decided && let Some(range) = source.range_over(&self.key) {
+                is_decided = true;
+                lost = range.is_damage().then(|| range.lost());
+            }
+        }
+        if let Some(error) = lost {
+            self.at = At::Failed;
+            return Err(error);
         }
         if deltas.is_empty() {
             let Some((source, point)) = base else { return Ok(false) };

@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 use super::super::{Tree, astray};
 use super::chunk::Chunk;
 use super::source::{Copied, Source};
-use super::walk::{Direction, LeafPlace, Level, Stop, Walk, Window};
+use super::walk::{Direction, Level, Stop, Walk, Window};
 use crate::error::Result;
 use crate::key::{Cut, Translation};
 use crate::memtable::Memtable;
 use crate::message::{Bytes, Kind, Msn, RangeDelete};
 use crate::node_id::NodeId;
+use crate::planted::{self, Bug};
 use crate::run::Run;
 use crate::transaction::{Leads, Stretch};
 
@@ -80,7 +81,7 @@ impl Tree<'_> {
         gone: &mut Option<NodeId>,
     ) -> Result<Option<Chunk>> {
         let stretch = self.overlay.around(at, direction == Direction::Backward);
-        let (Walk { mut window, levels, mut stop }, memtables) =
+        let (Walk { mut window, levels, stop }, memtables) =
             self.look_around(scope, at, direction, &stretch, points_max)?;
         if let Stop::Leaf(place) = &stop
             && stretch.leads == Leads::Here
@@ -90,32 +91,60 @@ impl Tree<'_> {
             let _ = self.read_ahead(place, scope, at, direction);
         }
         let mut runs: Vec<(Arc<Run>, &Level)> = Vec::new();
-        'levels: for level in &levels {
+        let below = match &stop {
+            Stop::Leaf(place) => Some(&place.basement),
+            Stop::Nothing | Stop::Missing(_) | Stop::Astray(_) => None,
+        };
+        // The range that hides everything below.
+        let mut hiding = None;
+        'levels: for level in levels.iter().chain(below) {
             for run in self.store.layers(&level.piece)?.newest_first() {
                 runs.push((run.clone(), level));
-                if !run.ranges().is_empty()
-                    && let Some(range) = range_around(run, &level.down.cut_ref(at), direction)
-                {
-                    // It hides everything below: the chunk ends with the range.
+                if run.ranges().is_empty() {
+                    continue;
+                }
+                if let Some(range) = range_around(run, &level.down.cut_ref(at), direction) {
+                    // The chunk ends with the range.
                     let (lo, hi) = (level.down.cut_ref(&window.lo), level.down.cut_ref(&window.hi));
                     if let Some(part) = range.clip(&lo, &hi) {
                         window.meet(&level.up.cut(&part.lo), &level.up.cut(&part.hi));
                     }
-                    stop = Stop::Nothing;
+                    hiding = Some(range.clone());
                     break 'levels;
                 }
+                end_before_damage(run, level, at, direction, &mut window);
             }
         }
         match &stop {
-            Stop::Nothing => {}
-            Stop::Missing(id) => {
+            Stop::Missing(id) if hiding.is_none() => {
                 self.find_for_search(*id, gone)?;
                 return Ok(None);
             }
-            Stop::Astray(id) => return Err(astray(*id)),
-            Stop::Leaf(LeafPlace { basement, .. }) => {
-                let layers = self.store.layers(&basement.piece)?;
-                runs.extend(layers.newest_first().map(|run| (run.clone(), basement)));
+            Stop::Astray(id) if hiding.is_none() => return Err(astray(*id)),
+            Stop::Nothing | Stop::Leaf(_) | Stop::Missing(_) | Stop::Astray(_) => {}
+        }
+        if let Some(damage) = hiding.filter(RangeDelete::is_damage)
+            && !planted::is(Bug::DamagePassedOver)
+        {
+            let deleted = memtables.iter().find_map(|memtable| around(&memtable.ranges, at, direction));
+            if let Some(range) = deleted {
+                // All that the runs have is older.
+                window.meet(&range.lo, &range.hi);
+                runs.clear();
+            } else {
+                let key = next_key(at, direction).ok_or_else(|| damage.lost())?;
+                let is_in = |run: &Run, level: &Level| {
+                    let key = level.down.key(key);
+                    let point = run.lower_bound(&key);
+                    point < run.len() && run.key(point) == &*key
+                };
+                if !memtables.iter().any(|memtable| memtable.points.has(key))
+                    && !runs.iter().any(|(run, level)| is_in(run, level))
+                {
+                    return Err(damage.lost());
+                }
+                // Messages over the damage may say what is at this key; around it all is lost.
+                window.meet(&Cut::before(key), &Cut::just_after(key));
             }
         }
         let copied = memtables
@@ -220,16 +249,52 @@ fn copy_memtable(
     FromMemtable { points, ranges: ranges.iter().map(|range| range.translate(&up)).collect() }
 }
 
-/// The range delete of a run that covers the keys next to the place.
+/// The range of a run that covers the keys next to the place.
 pub(super) fn range_around<'r>(run: &'r Run, at: &Cut, direction: Direction) -> Option<&'r RangeDelete> {
+    around(run.ranges(), at, direction)
+}
+
+/// The one of disjoint ranges in order that covers the keys next to the place.
+fn around<'r>(ranges: &'r [RangeDelete], at: &Cut, direction: Direction) -> Option<&'r RangeDelete> {
     match direction {
         Direction::Forward => {
-            let index = run.ranges().partition_point(|r| r.hi <= *at);
-            run.ranges().get(index).filter(|r| r.lo <= *at)
+            let index = ranges.partition_point(|r| r.hi <= *at);
+            ranges.get(index).filter(|r| r.lo <= *at)
         }
         Direction::Backward => {
-            let index = run.ranges().partition_point(|r| r.hi < *at);
-            run.ranges().get(index).filter(|r| r.lo < *at)
+            let index = ranges.partition_point(|r| r.hi < *at);
+            ranges.get(index).filter(|r| r.lo < *at)
         }
+    }
+}
+
+/// Ends a chunk before the known damage of a run ahead of the place: a chunk with pairs has none.
+fn end_before_damage(run: &Run, level: &Level, at: &Cut, direction: Direction, window: &mut Window) {
+    if planted::is(Bug::DamagePassedOver) {
+        return;
+    }
+    let (lo, hi) = (level.down.cut_ref(&window.lo), level.down.cut_ref(&window.hi));
+    let place = level.down.cut_ref(at);
+    match direction {
+        Direction::Forward => {
+            if let Some(range) = run.damage().find(|range| range.lo > *place).filter(|range| range.lo < *hi) {
+                window.meet(&Cut::LOW, &level.up.cut(&range.lo));
+            }
+        }
+        Direction::Backward => {
+            let before = run.damage().filter(|range| range.hi < *place).last();
+            if let Some(range) = before.filter(|range| range.hi > *lo) {
+                window.meet(&level.up.cut(&range.hi), &Cut::HIGH);
+            }
+        }
+    }
+}
+
+/// The key that is right ahead of a place, with no other key between them; `None` if there is none.
+pub(super) fn next_key(at: &Cut, direction: Direction) -> Option<&[u8]> {
+    match direction {
+        _ if at.is_after() => None,
+        Direction::Forward => Some(at.bytes()),
+        Direction::Backward => at.bytes().strip_suffix(&[0]),
     }
 }

@@ -50,6 +50,11 @@ impl Copied {
         Some(self.key(self.points.len().checked_sub(1)?))
     }
 
+    /// Whether there is a message for a key.
+    pub fn has(&self, key: &[u8]) -> bool {
+        (0..self.points.len()).any(|index| self.key(index) == key)
+    }
+
     /// Puts messages in order that were added in the opposite one.
     pub fn reverse(&mut self) {
         self.points.reverse();
@@ -211,8 +216,13 @@ impl Source {
 
     /// Whether a range delete of the buffer covers a key of the reader's. The buffer's own points are newer.
     pub fn covers(&self, key: &[u8]) -> bool {
+        self.range_over(key).is_some()
+    }
+
+    /// The range that covers a key of the reader's, if one does.
+    pub fn range_over(&self, key: &[u8]) -> Option<&RangeDelete> {
         let at = self.ranges.partition_point(|range| !range.hi.is_above(key));
-        self.ranges.get(at).is_some_and(|range| range.covers(key))
+        self.ranges.get(at).filter(|range| range.covers(key))
     }
 
     /// The next point if it is a put and the only message for its key here.

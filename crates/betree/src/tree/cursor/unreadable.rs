@@ -4,13 +4,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::super::{Tree, astray};
-use super::gather::range_around;
-use super::walk::{Direction, Stop, Walk};
+use super::gather::{next_key, range_around};
+use super::walk::{Direction, Level, Stop, Walk};
 use crate::cache::Piece;
 use crate::error::{Error, Result};
 use crate::key::Cut;
+use crate::memtable::Found;
+use crate::message::{Kind, RangeDelete};
 use crate::node_id::NodeId;
-use crate::run::Layers;
+use crate::run::{Layers, Run};
 
 /// At most this many unreadable pieces are remembered: no path is longer.
 const REMEMBERED_MAX: usize = 64;
@@ -73,6 +75,7 @@ impl Tree<'_> {
     fn look_for_blame(&self, at: &Cut, bad: &mut BadPieces, gone: &mut Option<NodeId>) -> Blame {
         let Walk { window, levels, stop } = self.walk(&self.dict.state.read(), at, Direction::Forward);
         let mut errors = Vec::new();
+        let mut above: Vec<(Arc<Run>, &Level)> = Vec::new();
         let mut hi = window.hi.clone();
         let basement = match &stop {
             Stop::Leaf(place) => Some(&place.basement),
@@ -88,10 +91,14 @@ impl Tree<'_> {
             };
             let (place, end) = (level.down.cut_ref(at), level.down.cut_ref(&window.hi));
             for run in layers.newest_first() {
+                above.push((run.clone(), level));
                 // Newer messages hide everything below, which need not be read.
                 if let Some(range) = range_around(run, &place, Direction::Forward) {
-                    let end = level.up.cut((&range.hi).min(&*end));
-                    return Blame { hi: hi.min(end), errors, is_more: false };
+                    let hi = hi.min(level.up.cut((&range.hi).min(&*end)));
+                    if range.is_damage() {
+                        return self.blame_of_damage(at, range, hi, &above, errors);
+                    }
+                    return Blame { hi, errors, is_more: false };
                 }
                 let behind = run.ranges().iter().find(|range| range.lo > *place);
                 if let Some(range) = behind.filter(|range| range.lo < *end) {
@@ -109,5 +116,51 @@ impl Tree<'_> {
             false
         });
         Blame { hi, errors, is_more }
+    }
+
+    /// The blame of known damage up to `hi`, under the runs `above`, newest first: up to the next key that
+    /// messages over it know. None if they know the key at the place.
+    fn blame_of_damage(
+        &self,
+        at: &Cut,
+        damage: &RangeDelete,
+        hi: Cut,
+        above: &[(Arc<Run>, &Level)],
+        mut errors: Vec<Error>,
+    ) -> Blame {
+        let here = next_key(at, Direction::Forward);
+        let state = self.dict.state.read();
+        let mut deltas = Vec::new();
+        let in_memory = here.map(|key| {
+            let mut memtables = state.memtables(&self.at);
+            memtables.any(|memtable| !matches!(memtable.get(key, self.at.msn, &mut deltas), Found::Open))
+        });
+        let in_runs = here.map(|key| {
+            above.iter().any(|(run, level)| {
+                let key = level.down.key(key);
+                let from = run.lower_bound(&key);
+                let mut points = run.points(from, run.len()).take_while(|point| point.key == key);
+                points.any(|point| point.kind != Kind::Upsert)
+            })
+        });
+        if in_memory == Some(true) || in_runs == Some(true) {
+            return Blame { hi, errors, is_more: false };
+        }
+        let behind = here.map_or_else(|| at.clone(), Cut::just_after);
+        let next_in_memory = state.memtables(&self.at).filter_map(|memtable| {
+            let point = memtable.messages_within(&behind, &hi, self.at.msn).next();
+            let point = point.map(|(key, ..)| Cut::before(key));
+            let range = memtable.ranges_within(&behind, &hi, self.at.msn).into_iter().next();
+            point.into_iter().chain(range.map(|range| range.lo)).min()
+        });
+        let next_in_runs = above.iter().filter_map(|(run, level)| {
+            let point = run.first_behind(&level.down.cut_ref(&behind));
+            let end = level.down.cut_ref(&hi);
+            let is_before = point < run.len() && end.is_above(run.key(point));
+            is_before.then(|| level.up.cut(&Cut::before(run.key(point))))
+        });
+        let next = next_in_memory.chain(next_in_runs).filter(|next| *next > *at).min();
+        errors.push(damage.lost());
+        Blame { hi: next.map_or_else(|| hi.clone(), |next| next.min(hi.clone())), errors, is_more: false }
     }
 }

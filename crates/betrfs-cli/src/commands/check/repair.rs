@@ -90,7 +90,10 @@ pub fn run(arguments: &Arguments, shown: &str) -> Outcome {
     let verdict = verdict(shown, &repair);
     match arguments.format {
         Format::Json => print_json(&document(shown, &repair, verdict.as_ref()))?,
-        Format::Text if repair.before.found() == 0 => print(format_args!("{shown}: no problem found"))?,
+        Format::Text if repair.before.found() == 0 => {
+            print(format_args!("{shown}: no problem found"))?;
+            print_problems(shown, &repair.before.clone().into())?;
+        }
         // The list was printed before anything was written.
         Format::Text if !repair.mended.is_empty() => {}
         Format::Text => print_problems(shown, &repair.before.clone().into())?,

@@ -20,6 +20,16 @@ use crate::volume::Volume;
 /// How often a volume is looked through for what earlier changes have uncovered.
 const ROUNDS_MAX: usize = 16;
 
+/// Problems by which a part of a tree is lost.
+const LOST: [FindingCode; 6] = [
+    FindingCode::BadNode,
+    FindingCode::BadPiece,
+    FindingCode::DanglingEdge,
+    FindingCode::EdgeTooWide,
+    FindingCode::NodeMismatch,
+    FindingCode::NotFreed,
+];
+
 /// A repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,6 +91,10 @@ impl Volume {
             progress(done, all);
             ControlFlow::Continue(())
         };
+        if mending == Mending::All && note_damage(&env, &mut repair)? {
+            // With the place of what was lost, other findings may have gone, or become clear.
+            found = look_through(&env, Findings::default(), mends())?.1;
+        }
         let nodes = env.mend_references(&mut told)?;
         let engine_mended = [
             (FindingCode::BadSuperblock, "all copies of the superblock are written anew".into()),
@@ -113,6 +127,30 @@ impl Volume {
         }
         Ok(repair)
     }
+}
+
+/// Puts known damage in the place of what cannot be read, and lists that as taken away: the part was lost
+/// before, but is not looked for any more. Returns whether anything was lost.
+fn note_damage(env: &Env, repair: &mut Repair) -> Result<bool> {
+    let is_lost = |code: &str| LOST.iter().any(|lost| lost.name() == code);
+    let lost: Vec<Mended> = repair
+        .before
+        .problems
+        .iter()
+        .filter(|problem| is_lost(problem.code))
+        .map(|problem| {
+            let how = match problem.code == FindingCode::NotFreed.name() {
+                true => "it goes",
+                false => "that becomes known damage",
+            };
+            Mended { code: problem.code, loses: true, what: format!("{}: {how}", problem.what) }
+        })
+        .collect();
+    if lost.is_empty() || env.note_damage()? == 0 {
+        return Ok(false);
+    }
+    repair.mended.extend(lost);
+    Ok(true)
 }
 
 fn look_through(env: &Env, findings: Findings, mends: Option<Mends>) -> Result<(Report, Option<Mends>)> {

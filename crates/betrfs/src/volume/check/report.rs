@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use betree::{Cut, Finding, Place};
+use betree::{Cut, Finding, FindingCode, Place};
 
 use super::code::Code;
 use super::losses::{Losses, Lost, ObjectNames, paths_of};
@@ -47,6 +47,11 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// Number of problems beyond those in `problems`.
     pub problems_more: u64,
+    /// What repairs have noted as lost, with the files that it makes unreadable: no problem, for all else can
+    /// be changed, and what is written or deleted over it heals it. The first ranges.
+    pub known_damage: Vec<Problem>,
+    /// Number of ranges of known damage beyond those, at most.
+    pub known_damage_more: u64,
     /// Sentences that are not about problems: checks that could not be made, and why.
     pub notes: Vec<String>,
     /// The paths of files and directories with a problem or an unreadable part. Files that left no readable
@@ -79,6 +84,10 @@ struct Line {
 pub(super) struct Findings {
     lines: Vec<Line>,
     more: u64,
+    known: Vec<Line>,
+    known_more: u64,
+    /// The losses that a scan has met. Known damage that deletes above it hide is none.
+    met: BTreeSet<usize>,
     notes: Vec<String>,
     losses: Vec<Losses>,
     /// The number of an error's losses, by its sentence.
@@ -108,6 +117,9 @@ impl Findings {
     /// Adds a finding of the engine.
     pub fn found(&mut self, found: Finding) {
         let Finding { code, place, what, is_problem, hides, .. } = found;
+        if let (FindingCode::KnownDamage, Some(error)) = (code, &hides) {
+            return self.found_known(error, Some(place), what);
+        }
         if !is_problem {
             self.note(what);
             return;
@@ -116,6 +128,20 @@ impl Findings {
         let hides = hides.filter(|_| self.lines.len() < PROBLEMS_MAX);
         let losses = hides.map(|error| self.losses_of(&error));
         self.push(Line { code: code.name(), place: Some(place), own: None, what, losses });
+    }
+
+    /// Adds known damage, of which readers get an error.
+    fn found_known(&mut self, error: &betree::Error, place: Option<Place>, what: String) {
+        if self.known.len() >= PROBLEMS_MAX {
+            self.known_more += 1;
+            return;
+        }
+        // Clones of one leaf say the same of their parts.
+        let losses = self.losses_of(error);
+        if self.known.iter().all(|line| line.losses != Some(losses)) {
+            let code = FindingCode::KnownDamage.name();
+            self.known.push(Line { code, place, own: None, what, losses: Some(losses) });
+        }
     }
 
     /// Adds a problem that the engine does not know of.
@@ -147,14 +173,18 @@ impl Findings {
     /// The number of the losses by an error that a reader met. An error that the engine did not report
     /// becomes a problem. `None` if there are too many problems.
     pub fn blame(&mut self, error: &betree::Error) -> Option<usize> {
-        if let Some(known) = self.by_error.get(&error.to_string()) {
+        let what = error.to_string();
+        if let betree::Error::KnownDamage { .. } = error {
+            self.found_known(error, None, what.clone());
+        }
+        if let Some(known) = self.by_error.get(&what) {
+            self.met.insert(*known);
             return Some(*known);
         }
         if self.lines.len() >= PROBLEMS_MAX {
             return None;
         }
         let losses = self.losses_of(error);
-        let what = error.to_string();
         self.push(Line { code: Code::NotRead.name(), place: None, own: None, what, losses: Some(losses) });
         Some(losses)
     }
@@ -188,7 +218,8 @@ impl Findings {
     }
 
     /// The whole report.
-    pub fn report(self, objects: &ObjectNames, refused: Option<Error>) -> Report {
+    pub fn report(mut self, objects: &ObjectNames, refused: Option<Error>) -> Report {
+        self.known.retain(|line| line.losses.is_some_and(|losses| self.met.contains(&losses)));
         let problem = |Line { code, place, own, what, losses }: Line| {
             let losses = losses.and_then(|losses| self.losses.get(losses));
             let own = own.iter().flat_map(|own| paths_of(own, objects));
@@ -202,6 +233,8 @@ impl Findings {
         Report {
             problems: self.lines.into_iter().map(problem).collect(),
             problems_more: self.more,
+            known_damage: self.known.into_iter().map(problem).collect(),
+            known_damage_more: self.known_more,
             notes: self.notes,
             files: self.files.iter().flat_map(|own| paths_of(own, objects)).collect(),
             files_more: self.files_more,

@@ -1,0 +1,33 @@
+//! Laws of known damage: what a repair has noted as lost is an error to readers and nothing else, stays as it
+//! is through all changes of the tree, and goes where something newer covers it.
+#![allow(clippy::panic)]
+
+use betree_sim::harness::{guarded, seeds, setting};
+use betree_sim::{DamageReached, damage_history};
+
+const STEPS: usize = 100;
+
+#[test]
+fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
+    let mut all = DamageReached::default();
+    let mut damaged = 0;
+    for seed in seeds(setting("BETRFS_HISTORIES", 60)) {
+        let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
+        let ran = guarded(&replay, || {
+            if let Some(reached) = damage_history(seed, STEPS)? {
+                damaged += 1;
+                all.structures += reached.structures;
+                all.lost += reached.lost;
+                all.healed += reached.healed;
+                all.cloned += reached.cloned;
+            }
+            Ok(())
+        });
+        if let Err(what) = ran {
+            panic!("{what}\n  replay: {replay}");
+        }
+    }
+    println!("{damaged} volumes were damaged: {all:?}");
+    assert!(all.structures > damaged && all.lost > damaged as usize, "{damaged}: {all:?}");
+    assert!(all.healed > 0 && all.cloned > 0, "{all:?}");
+}

@@ -1,0 +1,182 @@
+//! What a repair has noted as lost: the files are named and give errors, everything else works, what is
+//! written over it heals it, and deleting the files clears it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use betree_platform::{BLOCK_BYTES, Device};
+use betree_sim::{MemDevice, Rng};
+use betrfs::{FileType, InodeId, Mending, Repair, Report, SetAttr, SnapshotsBelow, Volume};
+
+use crate::support::*;
+
+const FILES: usize = 60;
+const FILE_BYTES: usize = 30_000;
+/// Volumes that are damaged; in some, more than files is.
+const SEEDS: u64 = 10;
+const SUPERBLOCKS: u64 = 4 * BLOCK_BYTES as u64;
+
+fn contents(file: usize) -> Vec<u8> {
+    let mut rng = Rng::new(file as u64);
+    (0..FILE_BYTES).map(|_| rng.below(256) as u8).collect()
+}
+
+fn path(file: usize) -> String {
+    format!("/dir{}/file{file}", file % 4)
+}
+
+fn sample() -> Disk {
+    let disk = Disk::of_tiny_nodes(64 << 20);
+    let volume = disk.open();
+    let dirs: Vec<InodeId> = (0..4).map(|dir| mkdir(&volume, ROOT, &format!("dir{dir}")).node).collect();
+    for file in 0..FILES {
+        let made = mkfile(&volume, dirs[file % 4], &format!("file{file}")).node;
+        volume.write(made, 0, &contents(file)).unwrap();
+    }
+    volume.close().unwrap();
+    disk
+}
+
+/// A copy of the volume in which some blocks that hold contents of files are noise.
+fn damaged(disk: &Disk, seed: u64, blocks: usize) -> Arc<MemDevice> {
+    let device = Arc::new(disk.device.copy());
+    let mut rng = Rng::new(seed);
+    let used: Vec<u64> = device.written_blocks().into_iter().filter(|at| *at >= SUPERBLOCKS).collect();
+    for _ in 0..blocks {
+        let noise: Vec<u8> = (0..BLOCK_BYTES).map(|_| rng.below(256) as u8).collect();
+        device.write_at(*rng.pick(&used), &noise).unwrap();
+    }
+    device
+}
+
+fn examine(disk: &Disk, device: &Arc<MemDevice>) -> Report {
+    Volume::examine(device.clone(), disk.options.clone(), &mut |_, _| ()).unwrap()
+}
+
+fn repair(disk: &Disk, device: &Arc<MemDevice>, mending: Mending) -> betrfs::Result<Repair> {
+    Volume::repair(device.clone(), &disk.options, mending, &mut |_| true, &mut |_, _| ())
+}
+
+fn read(volume: &Volume, path: &str) -> Result<Vec<u8>, betrfs::Error> {
+    let entry = volume.resolve(path.as_bytes())?;
+    let mut bytes = Vec::new();
+    volume.read(entry.node, 0, entry.attr.size as usize, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The files that cannot be read; the others have their contents.
+fn unreadable(volume: &Volume) -> BTreeSet<usize> {
+    let is_lost = |file: &usize| match read(volume, &path(*file)) {
+        Ok(bytes) => {
+            assert!(bytes == contents(*file), "{} has other contents", path(*file));
+            false
+        }
+        Err(_) => true,
+    };
+    (0..FILES).filter(is_lost).collect()
+}
+
+fn open(disk: &Disk, device: &Arc<MemDevice>) -> Volume {
+    Volume::open(device.clone(), disk.options.clone()).unwrap()
+}
+
+/// Volumes with damage in the contents of some files alone, each with the files that a check names.
+fn repaired(disk: &Disk) -> Vec<(Arc<MemDevice>, BTreeSet<usize>)> {
+    let mut all = Vec::new();
+    for seed in 0..SEEDS {
+        let device = damaged(disk, seed, 3);
+        let report = examine(disk, &device);
+        let is_of_files = report.problems.iter().all(|problem| problem.what.contains("the data of /dir"))
+            && !report.problems.is_empty()
+            && report.refused.is_none();
+        if !is_of_files {
+            continue;
+        }
+        let named: BTreeSet<usize> = (0..FILES).filter(|file| report.files.contains(&path(*file))).collect();
+        let safe = repair(disk, &device, Mending::Safe).unwrap();
+        assert!(safe.generation.is_none(), "what is lost is noted only if the caller agrees");
+        let mended = repair(disk, &device, Mending::All).unwrap();
+        assert!(mended.mended.iter().all(|mended| mended.loses), "{:#?}", mended.mended);
+        for problem in &mended.before.problems {
+            let is_listed = mended.mended.iter().any(|mended| mended.what.starts_with(&problem.what));
+            assert!(is_listed, "{problem}: {:#?}", mended.mended);
+        }
+        assert_eq!(mended.after.problems, [], "{:#?}", mended.before.problems);
+        assert!(mended.generation.is_some());
+        all.push((device, named));
+    }
+    assert!(all.len() > 1, "{} volumes have damage in files alone", all.len());
+    all
+}
+
+#[test]
+fn a_repaired_volume_lists_what_was_lost_by_its_files_and_reads_all_others() {
+    let disk = sample();
+    for (device, named) in repaired(&disk) {
+        let report = examine(&disk, &device);
+        assert_eq!(report.problems, []);
+        assert!(!report.known_damage.is_empty());
+        assert!(report.known_damage.iter().all(|known| known.code == "known-damage"));
+        let listed: BTreeSet<usize> = (0..FILES).filter(|file| report.files.contains(&path(*file))).collect();
+        assert_eq!(listed, named);
+        let volume = open(&disk, &device);
+        assert_eq!(unreadable(&volume), named);
+        let in_use = volume.check_in_use(&mut |_, _| std::ops::ControlFlow::Continue(())).unwrap();
+        assert_eq!((in_use.problems.len(), in_use.files), (0, report.files));
+        volume.close().unwrap();
+    }
+}
+
+#[test]
+fn what_is_written_over_known_damage_heals_it_and_removing_the_files_clears_it() {
+    let disk = sample();
+    for (number, (device, named)) in repaired(&disk).into_iter().enumerate() {
+        let volume = open(&disk, &device);
+        // A clone of the directories shows the same damage.
+        let dir = volume.resolve(b"/dir0").unwrap().node;
+        volume.clone_inode(dir, ROOT, b"copy").unwrap();
+        for file in (0..FILES).filter(|file| file % 4 == 0) {
+            let copy = read(&volume, &format!("/copy/file{file}"));
+            assert_eq!(copy.is_err(), named.contains(&file), "{file}");
+        }
+        for (at, file) in named.iter().enumerate() {
+            let entry = volume.resolve(path(*file).as_bytes()).unwrap();
+            match (at + number) % 3 {
+                // Block by block, over the old ones.
+                0 => {
+                    volume.write(entry.node, 0, &contents(*file)).unwrap();
+                }
+                1 => {
+                    volume.setattr(entry.node, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
+                    volume.write(entry.node, 0, &contents(*file)).unwrap();
+                }
+                _ => {
+                    let dir = volume.resolve(format!("/dir{}", file % 4).as_bytes()).unwrap().node;
+                    volume.unlink(dir, format!("file{file}").as_bytes()).unwrap();
+                    let made = mkfile(&volume, dir, &format!("file{file}")).node;
+                    volume.write(made, 0, &contents(*file)).unwrap();
+                }
+            }
+        }
+        assert_eq!(unreadable(&volume), BTreeSet::new());
+        volume.close().unwrap();
+        let volume = open(&disk, &device);
+        assert_eq!(unreadable(&volume), BTreeSet::new());
+        let report = volume.check(&mut |_, _| ()).unwrap();
+        assert_eq!(report.problems, []);
+        let damaged_copies = report.files.iter().filter(|name| name.starts_with("/copy/")).count();
+        assert_eq!(report.files.len(), damaged_copies, "{:?}", report.files);
+        assert_eq!(damaged_copies, named.iter().filter(|file| *file % 4 == 0).count());
+        for name in ["copy", "dir0", "dir1", "dir2", "dir3"] {
+            let node = volume.resolve(format!("/{name}").as_bytes()).unwrap();
+            assert_eq!(node.attr.file_type, FileType::Directory);
+            volume.remove_below(node.node, SnapshotsBelow::Hold).unwrap();
+            volume.rmdir(ROOT, name.as_bytes()).unwrap();
+        }
+        volume.close().unwrap();
+        let report = examine(&disk, &device);
+        // Behind the last key of a leaf nothing tells that there was none.
+        assert_eq!((report.problems, report.files), (vec![], BTreeSet::new()));
+        assert!(report.known_damage.iter().all(|known| known.files.is_empty()), "{:#?}", report.known_damage);
+    }
+}
