@@ -21,6 +21,7 @@ use crate::format::superblock::Superblock;
 use crate::format::superblock::features::Features;
 use crate::format::superblock::slots;
 use crate::io::Disk;
+use crate::node_id::NodeId;
 use crate::settings::OpenMode;
 
 /// The superblock's tag of a repair: the generation before it, which the repair has left as it was.
@@ -77,27 +78,34 @@ impl Env {
         for dict in &self.engine.dicts {
             lost += self.engine.tree_of(dict).note_damage(&mut seen)?;
         }
-        let trees = || self.engine.dicts.iter().map(|dict| self.engine.tree_of(dict));
-        let mut is_dead_lost = false;
-        for tree in trees() {
-            is_dead_lost = is_dead_lost || tree.is_dead_lost(&seen)?;
-        }
-        if is_dead_lost {
-            // They would never be freed. All that no tree leads to goes.
-            self.engine.dicts.iter().for_each(|dict| dict.dead.lock().clear());
-            let mut table = self.engine.table.lock();
-            let nodes: Vec<_> = (0..)
-                .step_by(SLOTS_AT_ONCE as usize)
-                .map_while(|first| table.nodes_in(first, SLOTS_AT_ONCE))
-                .flatten()
-                .collect();
-            nodes.iter().filter(|(id, _)| !seen.contains(id)).for_each(|(id, _)| table.remove(*id));
-        }
+        let is_dead_lost = self.go_if_dead_are_lost(&seen)?;
         if lost > 0 {
             // From the next checkpoint on: versions that do not know it would take it for a range delete.
             self.checkpoint.lock().superblock.features.incompat |= Features::KNOWN_DAMAGE;
         }
         Ok(lost + u64::from(is_dead_lost))
+    }
+
+    /// Takes all nodes but those of trees, `seen`, out of the node table if a node that waits to be freed, or
+    /// one that it leads to, cannot be read: they would never be freed. Returns whether that is so.
+    fn go_if_dead_are_lost(&self, seen: &HashSet<NodeId>) -> Result<bool> {
+        let mut dead = HashSet::<NodeId>::new();
+        let mut is_lost = false;
+        for dict in &self.engine.dicts {
+            dead.extend(dict.dead.lock().iter().copied());
+            is_lost = is_lost || self.engine.tree_of(dict).is_dead_lost(seen)?;
+        }
+        let mut table = self.engine.table.lock();
+        let firsts = (0..).step_by(SLOTS_AT_ONCE as usize);
+        let nodes = firsts.map_while(|first| table.nodes_in(first, SLOTS_AT_ONCE)).flatten();
+        let others: Vec<_> = nodes.filter(|(id, _)| !seen.contains(id)).collect();
+        // Of these nothing tells the dictionary.
+        is_lost = is_lost || others.iter().any(|(id, references)| *references == 0 && !dead.contains(id));
+        if is_lost {
+            self.engine.dicts.iter().for_each(|dict| dict.dead.lock().clear());
+            others.iter().for_each(|(id, _)| table.remove(*id));
+        }
+        Ok(is_lost)
     }
 
     /// Applies a batch without clones in memory alone: readers and checks see it.
