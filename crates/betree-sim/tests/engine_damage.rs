@@ -11,7 +11,8 @@ const STEPS: usize = 100;
 fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
     let mut all = DamageReached::default();
     let mut damaged = 0;
-    for seed in seeds(setting("BETRFS_HISTORIES", 60)) {
+    let all_seeds = seeds(setting("BETRFS_HISTORIES", 60));
+    for seed in all_seeds.clone() {
         let replay = format!("BETRFS_SEED={seed} cargo test -p betree-sim --test engine_damage");
         let ran = guarded(&replay, || {
             if let Some(reached) = damage_history(seed, STEPS)? {
@@ -28,6 +29,9 @@ fn known_damage_is_an_error_for_its_keys_until_something_newer_covers_them() {
         }
     }
     println!("{damaged} volumes were damaged: {all:?}");
+    if all_seeds.count() == 1 {
+        return;
+    }
     assert!(all.structures > damaged && all.lost > damaged as usize, "{damaged}: {all:?}");
     assert!(all.healed > 0 && all.cloned > 0, "{all:?}");
 }
