@@ -16,6 +16,7 @@ pub(crate) mod recover;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod trim;
 mod view;
 
 use alloc::vec::Vec;

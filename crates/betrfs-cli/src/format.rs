@@ -18,9 +18,19 @@ pub enum Format {
     Json,
 }
 
-/// Prints a document as JSON.
+/// The version of all JSON documents: it grows when a field goes or changes its meaning; fields may be added.
+const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Versioned<'a, D> {
+    schema_version: u32,
+    #[serde(flatten)]
+    document: &'a D,
+}
+
+/// Prints a document with named fields as JSON, behind the version of its form.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
-    print(serde_json::to_string_pretty(document)?)
+    print(serde_json::to_string_pretty(&Versioned { schema_version: SCHEMA_VERSION, document })?)
 }
 
 /// Prints one or more lines on standard output. A closed pipe is no failure; any other write error is one.

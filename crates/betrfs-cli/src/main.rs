@@ -19,8 +19,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    backup, check, clone, completions, debug, install_helpers, kv, manual, mkfs, mount, probe, rescue,
-    rm_tree, scrub, snapshot, stats, sync, umount, usage,
+    backup, check, clone, completions, debug, df, doctor, info, install_helpers, kv, label, list, manual,
+    mkfs, mount, probe, rescue, rm_tree, scrub, snapshot, stats, sync, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -62,6 +62,8 @@ struct Arguments {
 enum Command {
     Mkfs(mkfs::Arguments),
     Probe(probe::Arguments),
+    Label(label::Arguments),
+    Uuid(uuid::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Check(check::Arguments),
@@ -72,7 +74,12 @@ enum Command {
     Clone(clone::Arguments),
     RmTree(rm_tree::Arguments),
     Snapshot(snapshot::Arguments),
+    List(list::Arguments),
+    Info(info::Arguments),
     Stats(stats::Arguments),
+    Df(df::Arguments),
+    Trim(trim::Arguments),
+    Doctor(doctor::Arguments),
     Sync(sync::Arguments),
     Usage(usage::Arguments),
     Kv(kv::Arguments),
@@ -102,6 +109,8 @@ fn main() -> ExitCode {
     let outcome = match &arguments.command {
         Command::Mkfs(command) => mkfs::run(command),
         Command::Probe(command) => probe::run(command),
+        Command::Label(command) => label::run(command),
+        Command::Uuid(command) => uuid::run(command),
         Command::Mount(command) => mount::run(command, arguments.verbose),
         Command::Umount(command) => umount::run(command),
         Command::Check(command) => check::run(command),
@@ -112,7 +121,12 @@ fn main() -> ExitCode {
         Command::Clone(command) => clone::run(command),
         Command::RmTree(command) => rm_tree::run(command),
         Command::Snapshot(command) => snapshot::run(command),
+        Command::List(command) => list::run(command),
+        Command::Info(command) => info::run(command),
         Command::Stats(command) => stats::run(command),
+        Command::Df(command) => df::run(command),
+        Command::Trim(command) => trim::run(command),
+        Command::Doctor(command) => doctor::run(command),
         Command::Sync(command) => sync::run(command),
         Command::Usage(command) => usage::run(command),
         Command::Kv(command) => kv::run(command),

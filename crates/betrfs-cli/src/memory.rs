@@ -19,7 +19,7 @@ fn cache_bytes_of(available_bytes: u64) -> u64 {
 }
 
 /// The machine's memory, or the least limit of this process's control groups.
-fn available_bytes() -> u64 {
+pub fn available_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine_bytes = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

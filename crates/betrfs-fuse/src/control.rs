@@ -9,11 +9,12 @@
 //! volume: so a connection begins with a word of the server that says whether its mount is over. It carries
 //! one request, a line. `status` is answered with JSON; `ping` with a word; `farewell` with a word at once,
 //! and with the outcome when the volume is closed and released; `check` and `scrub` with lines while it is
-//! read; `backup` with the volume's blocks.
+//! read; `backup` with the volume's blocks; `order` with the outcome of a change.
 
 mod backup;
 mod check;
 mod client;
+mod order;
 mod pace;
 mod probe;
 mod scrub;
@@ -27,6 +28,7 @@ use std::time::Duration;
 pub use backup::{BackupError, BackupPart};
 pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
+pub use order::{Order, OrderError};
 pub use probe::become_user;
 pub use scrub::ScrubRequest;
 pub use server::{Control, Served};
@@ -47,6 +49,8 @@ const CHECK: &str = "check\n";
 /// With the rate and where to begin behind it.
 const SCRUB: &str = "scrub ";
 const BACKUP: &str = "backup\n";
+/// Begins an order; JSON follows.
+const ORDER: &str = "order ";
 const PING: &str = "ping\n";
 const FAREWELL: &str = "farewell\n";
 /// The answer to `ping`, and the first to `farewell`.

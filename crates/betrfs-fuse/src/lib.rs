@@ -30,8 +30,8 @@ pub mod wire;
 pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::Closing;
 pub use control::{
-    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, ScrubRequest, Served,
-    Unheard,
+    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, Order, OrderError,
+    ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
@@ -40,6 +40,6 @@ pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_re
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;
 pub use server::{Acls, Answer, Caller, Server, Tasks};
-pub use status::{Identity, OperationCount, Status, VolumeState};
+pub use status::{Identity, OperationCount, Room, Status, VolumeState};
 pub use transport::Transport;
 pub use wire::Opcode;

@@ -13,7 +13,7 @@ use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, Worker
 use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
-use crate::control::{BackupPart, Control, Served};
+use crate::control::{BackupPart, Control, Order, Served};
 use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
@@ -72,6 +72,8 @@ pub struct MountOptions {
     pub log_loss: betree::LogLoss,
     /// What access control lists are good for.
     pub acls: Acls,
+    /// Whether blocks that became free are discarded after each checkpoint.
+    pub discard: bool,
 }
 
 /// Why a volume cannot be mounted, or was not closed well.
@@ -138,6 +140,7 @@ impl Mount {
             watcher: Some(Arc::new(TroubleLog::of(options.volume.clone()))),
             names_are_looked_up_again: true,
             log_loss: options.log_loss,
+            discard: options.discard,
             mode: if is_read_only(options.flags) { OpenMode::ReadOnly } else { OpenMode::ReadWrite },
             ..OpenOptions::new(Arc::clone(&platform))
         };
@@ -354,6 +357,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
 
     fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {
         self.server.backup(take)
+    }
+
+    fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
+        self.server.carry_out(order)
     }
 }
 

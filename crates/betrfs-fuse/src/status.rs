@@ -67,6 +67,36 @@ impl From<State> for VolumeState {
     }
 }
 
+/// The room on a volume, in bytes, as [`SpaceStats`](betree::SpaceStats) has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// The log.
+    pub log_bytes: u64,
+    /// All but log and superblocks.
+    pub total_bytes: u64,
+    /// Neither used nor owed to changes in memory.
+    pub unused_bytes: u64,
+    /// The part of it that a writer can get: the rest is the reserve for deletes.
+    pub available_bytes: u64,
+}
+
+impl Room {
+    fn of(volume: &Volume) -> Room {
+        let space = volume.env().space();
+        Room {
+            log_bytes: volume.env().geometry().log_bytes,
+            total_bytes: space.total_bytes,
+            unused_bytes: space.unused_bytes,
+            available_bytes: space.free_bytes,
+        }
+    }
+
+    /// What is used, or owed to changes in memory.
+    pub fn used_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.unused_bytes)
+    }
+}
+
 /// The status of a live mount.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -86,6 +116,9 @@ pub struct Status {
     /// The last scrub of the volume; `None` if there was none.
     #[serde(default)]
     pub last_scrub: Option<ScrubStatus>,
+    /// The room on the volume; all 0 of a server of an earlier version.
+    #[serde(default)]
+    pub room: Room,
     /// Kernel requests by kind.
     pub requests: BTreeMap<String, RequestCount>,
     /// The cost of operations in the tree, by kind.
@@ -111,6 +144,7 @@ impl Status {
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
             last_scrub: volume.env().last_scrub().map(ScrubStatus::from),
+            room: Room::of(volume),
             requests: counters.snapshot(),
             operations: operations(volume),
             engine: engine_counters(volume),

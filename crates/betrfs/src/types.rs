@@ -415,6 +415,8 @@ pub struct OpenOptions {
     pub log_loss: betree::LogLoss,
     /// What may be written.
     pub mode: OpenMode,
+    /// Whether blocks that became free are discarded after each checkpoint.
+    pub discard: bool,
 }
 
 impl OpenOptions {
@@ -433,6 +435,7 @@ impl OpenOptions {
             names_are_looked_up_again: false,
             log_loss: betree::LogLoss::Refuse,
             mode: OpenMode::ReadWrite,
+            discard: false,
         }
     }
 }

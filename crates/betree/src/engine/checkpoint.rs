@@ -24,7 +24,7 @@ use crate::message::Msn;
 use crate::node::Node;
 use crate::node_id::NodeId;
 use crate::planted;
-use crate::space::Extent;
+use crate::space::{BlockRange, Extent};
 use crate::store::Outgoing;
 use crate::table::{CapturedTable, PagePlace};
 
@@ -142,6 +142,33 @@ impl Engine {
                 return;
             }
         }
+    }
+
+    /// The free ranges, cut to the length of a discard.
+    pub fn free_pieces(&self) -> Vec<BlockRange> {
+        let pieces = |range: BlockRange| {
+            let end = range.start_block.saturating_add(range.len_blocks);
+            let starts = (range.start_block..end).step_by(DISCARD_BLOCKS_MAX as usize);
+            starts.map(move |start_block| BlockRange {
+                start_block,
+                len_blocks: DISCARD_BLOCKS_MAX.min(end - start_block),
+            })
+        };
+        self.store.space.free_ranges().into_iter().flat_map(pieces).collect()
+    }
+
+    /// Discards a range if all of it is free; returns the number of its blocks, or 0. The caller holds the
+    /// checkpoint lock.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn discard_if_free(&self, range: BlockRange) -> Result<u64> {
+        if !self.store.space.take_free(range) {
+            return Ok(0);
+        }
+        let told = self.store.disk.discard(range.start_block * BLOCK, range.len_blocks * BLOCK);
+        self.store.space.give_back_told(range);
+        told.map(|()| range.len_blocks)
     }
 
     /// Returns the number of bytes of nodes and of the node table that it has written.

@@ -131,7 +131,18 @@ impl Space {
             .then_some(BlockRange { start_block, len_blocks })
     }
 
-    /// Returns a range of [`take_untold`](Space::take_untold) to the free blocks.
+    /// Takes a range for a discard if all of it is free: no extent gets a part of it until
+    /// [`give_back_told`](Space::give_back_told).
+    pub(crate) fn take_free(&self, range: BlockRange) -> bool {
+        let Blocks { free, untold, .. } = &mut *self.blocks.lock();
+        let is_taken = free.take(range.start_block, range.len_blocks);
+        if let Some(untold) = untold.as_mut().filter(|_| is_taken) {
+            untold.remove_within(range.start_block, range.len_blocks);
+        }
+        is_taken
+    }
+
+    /// Returns a range that was taken for a discard to the free blocks.
     pub(crate) fn give_back_told(&self, range: BlockRange) {
         self.blocks.lock().free.give_back(range.start_block, range.len_blocks);
     }

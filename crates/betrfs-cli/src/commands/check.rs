@@ -53,13 +53,9 @@ pub struct Arguments {
     progress: bool,
 }
 
-/// The version of [`Document`]. It grows when a field goes or changes its meaning; fields may be added.
-const SCHEMA_VERSION: u32 = 1;
-
 /// The result for programs, printed in any case.
 #[derive(Serialize)]
 struct Document<'a> {
-    schema_version: u32,
     volume: &'a str,
     clean: bool,
     #[serde(flatten)]
@@ -166,14 +162,7 @@ fn document<'a>(shown: &'a str, checked: Checked, failure: Option<&Failure>) -> 
     let is_told = report.problems.is_empty();
     let refused = refused.as_ref().map(ToString::to_string);
     let error = refused.or_else(|| failure.filter(|_| is_told).map(ToString::to_string));
-    Document {
-        schema_version: SCHEMA_VERSION,
-        volume: shown,
-        clean: failure.is_none(),
-        report,
-        repair: None,
-        error,
-    }
+    Document { volume: shown, clean: failure.is_none(), report, repair: None, error }
 }
 
 pub fn print_problems(shown: &str, report: &CheckReport) -> Outcome {

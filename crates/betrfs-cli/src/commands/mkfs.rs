@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use betree_platform::Device;
 use betree_std::{FileDevice, OpenError, StdPlatform};
-use betrfs::{FormatOptions, Identity, InodeId, OpenOptions, SetAttr, Uuid, Volume};
+use betrfs::{FormatOptions, InodeId, OpenOptions, SetAttr, Uuid, Volume};
 use serde::Serialize;
 
+use crate::commands::label;
 use crate::failure::{Failure, Outcome, warn};
 use crate::format::{Format, print, print_json};
 use crate::path::absolute;
@@ -37,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_parser = size::parse_positive)]
     size: Option<u64>,
     /// The volume's label: at most 255 bytes of text
-    #[arg(short = 'L', long, default_value = "", hide_default_value = true, value_parser = parse_label)]
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true, value_parser = label::parse)]
     label: String,
     /// The volume's UUID; random by default
     #[arg(short = 'U', long, value_parser = parse_uuid)]
@@ -58,7 +59,6 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Made<'a> {
-    schema_version: u32,
     volume: &'a str,
     size_bytes: u64,
     node_bytes: u32,
@@ -73,10 +73,6 @@ struct Made<'a> {
 enum Existing {
     Kept,
     Overwritten,
-}
-
-fn parse_label(label: &str) -> Result<String, String> {
-    Identity::check_label(label).map(|()| label.to_owned()).map_err(|error| error.to_string())
 }
 
 fn parse_uuid(uuid: &str) -> Result<Uuid, String> {
@@ -108,7 +104,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
         )),
         Format::Text => print(format_args!("{shown}: a volume of {}", size::show(size_bytes))),
         Format::Json => print_json(&Made {
-            schema_version: 1,
             volume: &shown,
             size_bytes,
             node_bytes: geometry.node_bytes,

@@ -1,12 +1,18 @@
 //! The commands, one in each file.
 
 pub mod backup;
+pub mod change;
 pub mod check;
 pub mod clone;
 pub mod completions;
 pub mod debug;
+pub mod df;
+pub mod doctor;
+pub mod info;
 pub mod install_helpers;
 pub mod kv;
+pub mod label;
+pub mod list;
 pub mod manual;
 pub mod mkfs;
 pub mod mount;
@@ -17,5 +23,7 @@ pub mod scrub;
 pub mod snapshot;
 pub mod stats;
 pub mod sync;
+pub mod trim;
 pub mod umount;
 pub mod usage;
+pub mod uuid;

@@ -57,7 +57,7 @@ pub struct Arguments {
     /// later ones are lost for ever (`betrfs check` names the place; copy the volume first)
     #[arg(long)]
     accept_log_loss: bool,
-    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, noacl, remount,
+    /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, noacl, discard, remount,
     /// cache_size=SIZE
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<Options>,
@@ -207,6 +207,7 @@ fn serve(
         cache_bytes: usize::try_from(cache_bytes)?,
         flags: given.flags,
         transport: transport()?,
+        discard: given.discard,
         log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
         acls: given.acls,
     };

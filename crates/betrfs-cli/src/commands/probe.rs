@@ -37,7 +37,6 @@ pub struct Arguments {
 
 #[derive(Serialize)]
 struct Probed<'a> {
-    schema_version: u32,
     #[serde(rename = "type")]
     fs_type: &'static str,
     format_version: u32,
@@ -59,7 +58,6 @@ pub fn run(arguments: &Arguments) -> Outcome {
     }
     if arguments.format == Format::Json {
         return print_json(&Probed {
-            schema_version: 1,
             fs_type: TYPE,
             format_version: version,
             label,

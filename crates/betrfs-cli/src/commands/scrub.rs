@@ -49,13 +49,9 @@ pub struct Arguments {
     progress: bool,
 }
 
-/// The version of [`Document`]. It grows when a field goes or changes its meaning; fields may be added.
-const SCHEMA_VERSION: u32 = 1;
-
 /// The result for programs, printed in any case.
 #[derive(Serialize)]
 struct Document<'a> {
-    schema_version: u32,
     volume: &'a str,
     clean: bool,
     /// What was found; null if the scrub failed.
@@ -82,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
         (Format::Json, _) => {
             let error = failure.as_ref().filter(|_| scrubbed.is_none()).map(ToString::to_string);
             let clean = failure.is_none();
-            print_json(&Document { schema_version: SCHEMA_VERSION, volume: &shown, clean, scrubbed, error })?;
+            print_json(&Document { volume: &shown, clean, scrubbed, error })?;
         }
         (Format::Text, Some(ScrubReport { report, scrub })) => {
             if failure.is_none() {

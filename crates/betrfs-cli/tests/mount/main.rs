@@ -4,6 +4,7 @@
 
 mod access;
 mod acls;
+mod administration;
 mod attributes;
 mod backup;
 mod block_device;

@@ -20,15 +20,15 @@ use rustix::net::sockopt::socket_peercred;
 use super::backup::{self, BackupPart};
 use super::timed::{Timed, write_until};
 use super::turn::Turn;
-use super::{BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, OVER, PING, SCRUB, STATUS};
-use super::{check, name_of, scrub};
+use super::{BACKUP, CHECK, CLEAN, FAREWELL, HEARD, LIVE, LOOK_EVERY, ORDER, OVER, PING, SCRUB, STATUS};
+use super::{Order, check, name_of, order, scrub};
 
 /// How long a server waits for a client's request, and for the client to read the answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of clients that may wait for the farewell; one more drops the first.
 pub(super) const WAITING_MAX: usize = 64;
-/// The longest request.
-const REQUEST_BYTES_MAX: u64 = 64;
+/// The longest request: an order with a label of 255 bytes, each of them escaped.
+const REQUEST_BYTES_MAX: u64 = 2048;
 
 /// What a server answers with.
 pub trait Served: Send + Sync {
@@ -60,6 +60,12 @@ pub trait Served: Send + Sync {
     /// # Errors
     /// The volume's.
     fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()>;
+
+    /// Changes the volume; returns the number for the answer, 0 if there is none to tell.
+    ///
+    /// # Errors
+    /// The volume's; it is unchanged then.
+    fn carry_out(&self, order: &Order) -> betrfs::Result<u64>;
 }
 
 /// The work that takes long, each for one client at a time.
@@ -68,6 +74,7 @@ struct Turns {
     check: Turn,
     scrub: Turn,
     backup: Turn,
+    order: Turn,
 }
 
 /// The server's end.
@@ -151,6 +158,9 @@ fn answer(
     if let Some(words) = request.strip_prefix(SCRUB) {
         return scrub::answer(stream, words, served, &turns.scrub);
     }
+    if let Some(text) = request.strip_prefix(ORDER) {
+        return order::answer(stream, text, served, &turns.order);
+    }
     match request.as_str() {
         STATUS => write_until(&mut stream, &served.status(), Instant::now() + PATIENCE),
         CHECK => check::answer(stream, served, &turns.check),
@@ -173,12 +183,12 @@ fn answer(
 /// Reads a request: everything up to the end of a line.
 pub(super) fn request(stream: &UnixStream) -> io::Result<String> {
     let until = Instant::now() + PATIENCE;
-    let mut line = String::new();
+    let mut line = Vec::new();
     let mut bytes = Timed { stream, until }.take(REQUEST_BYTES_MAX);
-    while !line.ends_with('\n') {
+    while !line.ends_with(b"\n") {
         let mut byte = [0];
         bytes.read_exact(&mut byte)?;
-        line.push(char::from(byte[0]));
+        line.extend(byte);
     }
-    Ok(line)
+    String::from_utf8(line).map_err(io::Error::other)
 }

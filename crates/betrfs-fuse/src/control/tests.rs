@@ -75,6 +75,32 @@ impl Served for Asked {
         }
         if taken.is_break() { Err(betree::Error::Interrupted.into()) } else { Ok(()) }
     }
+
+    /// Answers with the length of a label, and refuses a trim.
+    fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
+        match order {
+            Order::Label(label) => Ok(label.len() as u64),
+            Order::Uuid(_) => Ok(0),
+            Order::Trim => Err(betree::Error::Interrupted.into()),
+        }
+    }
+}
+
+#[test]
+fn orders_are_carried_out_or_refused_with_a_sentence() {
+    let mount = mount_of(77);
+    let _control = listen(&mount);
+    let order = |order| Line::open(&mount).unwrap().order(&mount, &order);
+    // The longest label, of characters that JSON escapes or that have several bytes.
+    let label = format!("{}{}", "\"".repeat(127), "ü".repeat(64));
+    assert_eq!(order(Order::Label(label)).unwrap(), 255);
+    assert_eq!(order(Order::Uuid([7; 16])).unwrap(), 0);
+    let refused = order(Order::Trim).unwrap_err().to_string();
+    assert_eq!(refused, betree::Error::Interrupted.to_string());
+    // What is no order is not answered.
+    let mut line = Line::open(&mount).unwrap();
+    line.ask("order {}\n").unwrap();
+    assert!(matches!(line.status(), Err(Unheard::Refused)));
 }
 
 fn listen_as(mount: &MountEntry, unique: u64, status: &'static [u8], is_over: bool) -> Control {

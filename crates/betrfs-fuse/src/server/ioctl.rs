@@ -74,6 +74,18 @@ impl Server {
         Ok([usage.stored_bytes, usage.exclusive_bytes])
     }
 
+    /// IOCTL: discards all free space, if the whole volume is asked for, as fstrim(8) does by itself. The
+    /// second number of the answer is that of the bytes.
+    pub fn trim(&self, [start, len, len_min]: [u64; 3], caller: Caller<'_>) -> Answer<[u64; 3]> {
+        may_do_all(caller)?;
+        self.may_change()?;
+        if (start, len) != (0, u64::MAX) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let told_bytes = self.volume.env().trim().map_err(betrfs::Error::from).answer()?;
+        Ok([start, told_bytes, len_min])
+    }
+
     /// IOCTL: removes everything below a directory; returns the nodes whose attributes changed unknown to the
     /// kernel.
     pub fn empty(

@@ -29,7 +29,7 @@ use rustix::io::Errno;
 pub use self::caller::{Caller, ProcTasks, Tasks};
 use self::error_log::{ErrorLog, Saying};
 use crate::closing::Closing;
-use crate::control::BackupPart;
+use crate::control::{BackupPart, Order};
 use crate::counters::Counters;
 use crate::errno::{errno, is_alarming, is_of_read_only};
 use crate::status::{Identity, Status};
@@ -155,6 +155,20 @@ impl Server {
             taken = take(BackupPart::Piece { offset, bytes });
         }
         Err(betree::Error::Interrupted.into())
+    }
+
+    /// Changes the volume itself; returns the bytes that a trim has discarded, else 0.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
+        let env = self.volume.env();
+        match order {
+            Order::Label(label) => env.set_label(label)?,
+            Order::Uuid(bytes) => env.set_uuid(betrfs::Uuid::from_bytes(*bytes))?,
+            Order::Trim => return Ok(env.trim()?),
+        }
+        Ok(0)
     }
 
     /// The status that `betrfs stats` shows.

@@ -15,6 +15,9 @@ pub const GET_XATTR: u32 = opcode::read::<Fsxattr>(b'X', 31);
 /// See [`GET_XATTR`].
 pub const SET_XATTR: u32 = opcode::write::<Fsxattr>(b'X', 32);
 
+/// fstrim(8): first byte, bytes and shortest range to discard; the discarded bytes are the answer's second.
+pub const TRIM: u32 = opcode::read_write::<[u64; 3]>(b'X', 121);
+
 /// Flags and their bits in an [`Fsxattr`].
 const XFLAGS: [(InodeFlags, u32); 4] = [
     (InodeFlags::IMMUTABLE, 0x08),
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_linux() {
         assert_eq!((GET_FLAGS, SET_FLAGS), (0x8008_6601, 0x4008_6602));
-        assert_eq!((GET_XATTR, SET_XATTR), (0x801c_581f, 0x401c_5820));
+        assert_eq!((GET_XATTR, SET_XATTR, TRIM), (0x801c_581f, 0x401c_5820, 0xc018_5879));
     }
 
     #[test]

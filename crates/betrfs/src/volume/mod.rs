@@ -215,6 +215,7 @@ impl Volume {
         engine_options.watcher = watcher;
         engine_options.log_loss = options.log_loss;
         engine_options.mode = options.mode;
+        engine_options.discard = options.discard;
         let env = Env::open(device, engine_options)?;
         Self::from_env(Arc::new(env), options)
     }

@@ -8,7 +8,7 @@ use betrfs::{Mended, Mending, OpenOptions, Repair, Volume};
 use betrfs_fuse::CheckReport;
 use serde::Serialize;
 
-use super::{Arguments, Document, SCHEMA_VERSION, failed, print_problems};
+use super::{Arguments, Document, failed, print_problems};
 use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::progress::Progress;
@@ -167,7 +167,6 @@ fn document<'a>(shown: &'a str, repair: &'a Repair, verdict: Option<&Failure>) -
         changes.map(|Mended { code, loses, what, .. }| Change { code, loses: *loses, what }).collect();
     let told = Told { written: repair.generation.is_some(), changes, left: repair.after.clone().into() };
     Document {
-        schema_version: SCHEMA_VERSION,
         volume: shown,
         clean: verdict.is_none(),
         report: repair.before.clone().into(),

@@ -9,6 +9,7 @@ use crate::commands::mount::options::DESCRIBED;
 const LINES: &[&str] = &[
     "  /srv/data.betrfs  /data  betrfs  noauto,user                 0 0",
     "  /dev/sdb1         /data  betrfs  defaults,noatime,nofail     0 2",
+    "  LABEL=photos      /data  betrfs  nofail,discard              0 2",
 ];
 
 const PROMISES: &[&str] = &[

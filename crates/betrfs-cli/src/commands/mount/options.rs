@@ -18,6 +18,8 @@ pub struct Options {
     pub cache_bytes: Option<u64>,
     /// `acl` and `noacl`; they have no effect on an existing mount.
     pub acls: Acls,
+    /// `discard`: free blocks are discarded after each checkpoint.
+    pub discard: bool,
     /// `remount`: change the options of an existing mount.
     pub remount: bool,
     /// Unknown options.
@@ -43,12 +45,15 @@ impl FromStr for Options {
             flags: MountFlags::empty(),
             cache_bytes: None,
             acls: Acls::default(),
+            discard: false,
             remount: false,
             unknown: Vec::new(),
         };
         for option in text.split(',').filter(|option| !option.is_empty()) {
             if let Some(bytes) = option.strip_prefix("cache_size=") {
                 options.cache_bytes = Some(size::parse_positive(bytes)?);
+            } else if option == "discard" || option == "nodiscard" {
+                options.discard = option == "discard";
             } else if option == "remount" {
                 options.remount = true;
             } else if let Some(acls) = acls(option) {
@@ -130,9 +135,7 @@ const PASSED_OVER: &[&str] = &[
     // Access times are always written lazily, with other changes.
     "lazytime",
     "nolazytime",
-    // Free blocks of a volume's file are always discarded; the kernel has no inode versions for FUSE.
-    "discard",
-    "nodiscard",
+    // The kernel has no inode versions for FUSE.
     "iversion",
     "noiversion",
     "mand",
@@ -200,13 +203,18 @@ pub const DESCRIBED: &[(&str, &str)] = &[
       owner opens or searches, once, and one for each path from the root directory.",
     ),
     (
+        "discard, nodiscard",
+        "Free space is discarded after each checkpoint, or not (the default: `betrfs trim` does it when you say): \
+         punched out of the volume's file, or told to the block device.",
+    ),
+    (
         "remount",
-        "Changes the options above of a mount but for the cache and access control lists; an option that is \
+        "Changes the options above of a mount but for the cache, access control lists and discards; an option that is \
       not named stays.",
     ),
     ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
     (
-        "loop, discard, user_xattr, iversion, default_permissions, allow_other",
+        "loop, user_xattr, iversion, default_permissions, allow_other",
         "Accepted, and without an effect: it is so \
       in any case, or does not apply.",
     ),
@@ -273,6 +281,13 @@ mod tests {
             "nodiratime",
         ]);
         help.iter().for_each(|name| assert!(described.contains(name), "{name}"));
+    }
+
+    #[test]
+    fn the_last_word_on_discards_counts() {
+        let discard = |text: &str| text.parse::<Options>().unwrap().discard;
+        assert!(discard("discard") && discard("nodiscard,ro,discard"));
+        assert!(!discard("ro") && !discard("discard,nodiscard"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::planted::{self, Bug};
 use crate::protocol::kernel_cache::{Pages, forget_inode};
 use crate::server::Answer;
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_XATTR, HELD, SET_FLAGS, SET_XATTR, SOURCE, USAGE,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_XATTR, HELD, SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE,
     WRITTEN_BACK, held_bytes, of_xflags, xflags_of,
 };
 use crate::wire::{self, Fsxattr};
@@ -42,6 +42,10 @@ impl Dispatch {
             USAGE => {
                 let usage = server.usage(node, r.caller())?;
                 r.reply_done(usage.as_bytes())
+            }
+            TRIM => {
+                let (range, _) = <[u64; 3]>::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
+                r.reply_done(server.trim(range, r.caller())?.as_bytes())
             }
             HELD => {
                 let held = held_bytes(&server.held(node, r.caller())?);

@@ -1,0 +1,42 @@
+//! Changes of a volume itself: by the server of its mount, or on the closed volume.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use betree::Env;
+use betree_std::StdPlatform;
+use betrfs::{OpenOptions, Volume};
+use betrfs_fuse::{Line, MountEntry, Order, OrderError};
+
+use crate::commands::stats;
+use crate::failure::{Failure, Outcome};
+
+/// The mount of a volume, found by the directory, the file or the block device.
+pub fn mount_of(volume: &Path) -> Option<MountEntry> {
+    // Asks no server; the path of a volume's file is no root of a mount.
+    if let Some(mount) = MountEntry::at(volume).ok().flatten().filter(MountEntry::is_betrfs) {
+        return Some(mount);
+    }
+    let itself = volume.canonicalize().unwrap_or_else(|_| volume.to_owned());
+    let all = MountEntry::all().unwrap_or_default();
+    all.into_iter().find(|mount| mount.is_betrfs() && mount.is_of(&itself))
+}
+
+/// Has the server of a mount carry out an order; returns the answer's number.
+pub fn by_server(mount: &MountEntry, order: &Order) -> Result<u64, Failure> {
+    let dir = &mount.path;
+    let line = Line::open(mount).map_err(|why| stats::unheard(dir, &why))?;
+    line.order(mount, order).map_err(|error| match error {
+        OrderError::Unheard(why) => stats::unheard(dir, &why),
+        OrderError::Failed(why) => Failure::new(format!("{}: {why}", dir.display())),
+    })
+}
+
+/// Carries out a change on a volume that is mounted nowhere, and closes it.
+pub fn closed(volume: &Path, change: impl FnOnce(&Env) -> betree::Result<()>) -> Outcome {
+    let failed = |error: betrfs::Error| Failure::new(format!("{}: {error}", volume.display()));
+    let device = Arc::new(betrfs_fuse::open_device(volume)?);
+    let opened = Volume::open(device, OpenOptions::new(Arc::new(StdPlatform::new()))).map_err(failed)?;
+    change(opened.env()).map_err(|error| failed(error.into()))?;
+    opened.close().map_err(failed)
+}

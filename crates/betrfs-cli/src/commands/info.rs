@@ -1,0 +1,103 @@
+//! `betrfs info`: the volume that a path is on, and the object at the path.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use betrfs_fuse::{MountEntry, Status};
+use serde::Serialize;
+
+use crate::commands::stats;
+use crate::failure::{Failure, Outcome};
+use crate::format::{Format, print, print_json};
+use crate::size;
+
+/// Show the volume that a path is on, and what is at the path
+#[derive(clap::Args)]
+#[command(after_help = "\
+Only root and the user who mounted the volume may ask. `betrfs probe` tells of a volume that is not mounted.
+
+Example:
+  betrfs info /mnt/tree")]
+pub struct Arguments {
+    /// A path on a mount
+    path: PathBuf,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Serialize)]
+struct Info {
+    volume: String,
+    label: String,
+    uuid: String,
+    dir: String,
+    pid: i32,
+    state: String,
+    kind: &'static str,
+    inode: u64,
+    links: u64,
+    size_bytes: u64,
+    snapshots: Option<usize>,
+}
+
+fn kind_of(found: &fs::Metadata) -> &'static str {
+    match found {
+        _ if found.is_dir() => "directory",
+        _ if found.is_file() => "file",
+        _ if found.is_symlink() => "symbolic link",
+        _ => "special file",
+    }
+}
+
+fn info(path: &Path) -> Result<Info, Failure> {
+    let shown = path.display();
+    stats::approach(path)?;
+    let failed = |error: std::io::Error| Failure::new(format!("cannot examine {shown}: {error}"));
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;
+    let open =
+        rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let mount = MountEntry::of(&open).map_err(failed)?;
+    if !mount.is_betrfs() {
+        return Err(Failure::new(format!("{shown} is on no BetrFS mount: `betrfs list` lists all mounts")));
+    }
+    let found = fs::File::from(open).metadata().map_err(failed)?;
+    let status = Status::ask(&mount).map_err(|why| stats::unheard(&mount.path, &why))?;
+    let snapshots = if found.is_dir() { count_snapshots(path) } else { None };
+    Ok(Info {
+        volume: status.identity.volume.display().to_string(),
+        label: status.label,
+        uuid: status.uuid,
+        dir: mount.path.display().to_string(),
+        pid: status.identity.pid,
+        state: status.state.is,
+        kind: kind_of(&found),
+        inode: found.ino(),
+        links: found.nlink(),
+        size_bytes: found.len(),
+        snapshots,
+    })
+}
+
+/// The snapshots of a directory itself; `None` where they cannot be listed, as inside of a snapshot.
+fn count_snapshots(dir: &Path) -> Option<usize> {
+    let open = betrfs_fuse::open_snapshots(dir).ok()?;
+    let names = rustix::fs::Dir::new(open).ok()?.filter_map(Result::ok);
+    Some(names.filter(|entry| ![&b"."[..], b".."].contains(&entry.file_name().to_bytes())).count())
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let info = info(&arguments.path)?;
+    if arguments.format == Format::Json {
+        return print_json(&info);
+    }
+    print(format_args!("volume     {}", info.volume))?;
+    print(format_args!("label      {}", info.label))?;
+    print(format_args!("uuid       {}", info.uuid))?;
+    print(format_args!("mounted on {}, by process {}, {}", info.dir, info.pid, info.state))?;
+    print(format_args!("kind       {}, inode {}, {} links", info.kind, info.inode, info.links))?;
+    print(format_args!("size       {} ({} bytes)", size::show(info.size_bytes), info.size_bytes))?;
+    info.snapshots.map_or(Ok(()), |count| print(format_args!("snapshots  {count}")))
+}

@@ -1,0 +1,119 @@
+//! `betrfs list`: the mounts of this machine.
+
+use std::time::SystemTime;
+
+use betrfs_fuse::{MountEntry, Status};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::format::{Format, print, print_json};
+use crate::size;
+
+/// List the volumes that are mounted on this machine
+#[derive(clap::Args)]
+#[command(after_help = "\
+Asks the server of each mount for at most ten seconds. A server answers root and the user who mounted; of other mounts \
+only volume and directory are known, and the state says why.
+
+Example:
+  betrfs list --format json")]
+pub struct Arguments {
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// A mount, as far as it is known.
+#[derive(Serialize)]
+pub struct Listed {
+    /// The volume's file or block device.
+    volume: String,
+    /// Where it is mounted.
+    dir: String,
+    label: Option<String>,
+    uuid: Option<String>,
+    pid: Option<i32>,
+    size_bytes: Option<u64>,
+    used_bytes: Option<u64>,
+    /// When it was mounted, in seconds since 1970-01-01 00:00 UTC.
+    since: Option<i64>,
+    /// `writable`, `device-full`, `read-only`, or why its server was not heard.
+    state: String,
+}
+
+#[derive(Serialize)]
+struct List {
+    mounts: Vec<Listed>,
+}
+
+/// All mounts that are visible from here.
+pub fn mounts() -> Result<Vec<Listed>, Failure> {
+    let all = MountEntry::all().map_err(|error| Failure::new(format!("cannot list the mounts: {error}")))?;
+    Ok(all.iter().filter(|mount| mount.is_betrfs()).map(listed).collect())
+}
+
+fn listed(mount: &MountEntry) -> Listed {
+    let dir = mount.path.display().to_string();
+    match Status::ask(mount) {
+        Ok(status) => Listed {
+            volume: status.identity.volume.display().to_string(),
+            dir,
+            label: Some(status.label),
+            uuid: Some(status.uuid),
+            pid: Some(status.identity.pid),
+            size_bytes: Some(status.room.total_bytes),
+            used_bytes: Some(status.room.used_bytes()),
+            since: now().map(|now| now.saturating_sub(status.uptime_seconds.try_into().unwrap_or(i64::MAX))),
+            state: status.state.is,
+        },
+        Err(why) => Listed {
+            volume: mount.source.display().to_string(),
+            dir,
+            label: None,
+            uuid: None,
+            pid: None,
+            size_bytes: None,
+            used_bytes: None,
+            since: None,
+            state: why.to_string(),
+        },
+    }
+}
+
+fn now() -> Option<i64> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    since.as_secs().try_into().ok()
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let mounts = mounts()?;
+    match arguments.format {
+        Format::Json => print_json(&List { mounts }),
+        Format::Text => lines(&mounts).iter().try_for_each(print),
+    }
+}
+
+/// A line for each mount, under a heading.
+pub fn lines(mounts: &[Listed]) -> Vec<String> {
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size::show);
+    let line = |mount: &Listed| {
+        let pid = mount.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        let since = mount.since.and_then(|since| Timestamp::from_second(since).ok());
+        let since = since.map_or_else(|| "-".to_owned(), |since| since.strftime("%F %H:%M UTC").to_string());
+        format!(
+            "{pid:>8}{:>12}{:>12}  {since:<21} {:<9} {} on {}",
+            size(mount.size_bytes),
+            size(mount.used_bytes),
+            mount.state,
+            mount.volume,
+            mount.dir
+        )
+    };
+    let heading = format!(
+        "{:>8}{:>12}{:>12}  {:<21} {:<9} volume and directory",
+        "process", "size", "used", "since", "state"
+    );
+    std::iter::once(heading).chain(mounts.iter().map(line)).collect()
+}
