@@ -17,7 +17,8 @@ const OF_CRASHES: [Bug; 5] = [
     Bug::ClonesNotReplayed,
 ];
 
-const OF_THE_TREE: [Bug; 28] = [
+const OF_THE_TREE: [Bug; 29] = [
+    Bug::TableCopyNotWritten,
     Bug::KeptRunsCountedAsOne,
     Bug::BlocksTakenOverTwice,
     Bug::BlocksOfTheLivingTaken,

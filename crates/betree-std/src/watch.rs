@@ -46,4 +46,8 @@ impl Watcher for TroubleLog {
     fn work_failed(&self, error: &Error) {
         tracing::error!("{}: background work skipped unreadable data: {error}", self.volume.display());
     }
+
+    fn copy_used(&self, error: &Error) {
+        tracing::warn!("{}: {error}; its second copy was read instead", self.volume.display());
+    }
 }

@@ -9,10 +9,10 @@ mod mend;
 mod pieces;
 mod references;
 mod scrub;
+mod table;
 mod walk;
 
 use alloc::format;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
@@ -21,15 +21,12 @@ use betree_platform::sync::MutexGuard;
 use crate::dict::Dict;
 use crate::engine::checkpoint::Committed;
 use crate::env::Env;
-use crate::env::read_table::read_checked;
-use crate::error::{Error, Result};
-use crate::format::superblock::slots::{self, BadSlot};
+use crate::error::Result;
 use crate::node_id::NodeId;
-use crate::table::PagePlace;
 use crate::views::Live;
 pub use finding::{Finding, FindingCode, KeyRange, Place, Remedy};
 pub use mend::undo_repair;
-pub use scrub::{ScrubFrom, ScrubStep};
+pub use scrub::{OnDamage, ScrubFrom, ScrubOptions, ScrubStep};
 use walk::Walk;
 
 impl Env {
@@ -62,6 +59,7 @@ impl Env {
         }
         // Before anything is written.
         self.check_superblocks(self.opened.bad_copies.clone(), tell);
+        self.check_copies(tell);
         self.checkpoint()?;
         while self.engine.free_one()? {}
         loop {
@@ -92,6 +90,7 @@ impl Env {
         if !self.opened.is_damaged {
             // Those of a damaged volume were told when it was opened.
             self.check_superblocks(self.opened.bad_copies.clone(), tell);
+            self.check_copies(tell);
         }
         let committed = self.checkpoint.lock();
         self.engine.assign_all_unowned()?;
@@ -138,7 +137,8 @@ impl Env {
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<()> {
         self.refuse_unknown_features()?;
-        self.check_table(tell);
+        // They stay as they are.
+        let _bad_pages = self.check_table(tell);
         self.engine.assign_all_unowned()?;
         let (live, dead) = self.engine.begin_fixed(&self.engine.lock_structures());
         let walked = self.walk_from(&live, dead, tell, progress);
@@ -157,45 +157,6 @@ impl Env {
             return self.engine.store.disk.health.refuse_if_read_only();
         }
         Ok(())
-    }
-
-    /// The copies as they are now, and the bad ones before.
-    fn check_superblocks(&self, mut bad_copies: Vec<BadSlot>, tell: &mut dyn FnMut(Finding)) {
-        match slots::load(&self.engine.store.disk) {
-            Ok(loaded) => bad_copies.extend(loaded.bad_slots),
-            Err(error) => tell(bad_superblocks(&error)),
-        }
-        bad_copies.sort_by_key(|slot| slot.offset);
-        bad_copies.dedup_by_key(|slot| slot.offset);
-        for slot in bad_copies {
-            tell(bad_copy(&slot));
-        }
-    }
-
-    /// The superblocks and the node table, which opening has read, as they are on the device by now.
-    fn check_table(&self, tell: &mut dyn FnMut(Finding)) {
-        let disk = &self.engine.store.disk;
-        let directory = {
-            let committed = self.checkpoint.lock();
-            // Nobody writes a superblock meanwhile.
-            self.check_superblocks(Vec::new(), tell);
-            let place = &committed.superblock.table;
-            committed.directory.clone().map(|extent| (extent, place.len, place.checksum))
-        };
-        if let Some((extent, len, checksum)) = directory
-            && let Err(error) = read_checked(disk, "the node table's directory", &extent, len, checksum)
-        {
-            tell(Finding::lost(error));
-        }
-        for index in 0.. {
-            let Some(page) = self.engine.table.lock().page(index) else { return };
-            if let Some(PagePlace { extent, len_bytes, checksum }) = page
-                && let Err(error) =
-                    read_checked(disk, "a page of the node table", &extent, len_bytes, checksum)
-            {
-                tell(Finding::lost(error));
-            }
-        }
     }
 
     /// Walks the trees with their structures locked.
@@ -231,8 +192,8 @@ impl Env {
     /// only the last checkpoint names.
     fn check_space(&self, committed: &Committed, retired: u64, tell: &mut dyn FnMut(Finding)) {
         let table = self.engine.table.lock();
-        let directory = committed.directory.as_ref().map_or(0, |e| e.len_blocks());
-        let named: u64 = table.extents().map(|e| e.len_blocks()).sum::<u64>() + directory + retired;
+        let directories: u64 = committed.directories().map(|e| e.len_blocks()).sum();
+        let named: u64 = table.extents().map(|e| e.len_blocks()).sum::<u64>() + directories + retired;
         let space = &self.engine.store.space;
         let taken = space.total_blocks() - space.free_blocks();
         if named != taken {
@@ -240,24 +201,6 @@ impl Env {
             tell(Finding::problem(FindingCode::WrongSpace, Place::Volume, what));
         }
     }
-}
-
-/// The finding of an error that is about all copies of the superblock.
-fn bad_superblocks(error: &Error) -> Finding {
-    let place = Place::Superblock { offset: error.offset() };
-    Finding::problem(FindingCode::BadSuperblock, place, error.to_string())
-}
-
-/// The finding of a bad copy of the superblock.
-fn bad_copy(slot: &BadSlot) -> Finding {
-    let BadSlot { offset, why, may_be_torn } = slot;
-    let what = format!("the superblock's copy at byte {offset} is bad: {why}");
-    let (code, place) = (FindingCode::BadSuperblock, Place::Superblock { offset: Some(*offset) });
-    if *may_be_torn {
-        let what = format!("{what}; a crash while it is written leaves such a copy");
-        return Finding::note(code, place, what);
-    }
-    Finding::problem(code, place, what)
 }
 
 #[cfg(test)]

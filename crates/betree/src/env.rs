@@ -151,6 +151,8 @@ impl Env {
             range_queries: counters.range_queries.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
+            copy_write_bytes: counters.copy_bytes.load(Ordering::Relaxed),
+            copies_used: self.engine.store.disk.health.copies_used(),
             flushes: counters.flushes.load(Ordering::Relaxed),
             failed_work: self.engine.store.disk.health.failed_work(),
             height: self.engine.height(),

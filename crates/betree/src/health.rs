@@ -42,6 +42,9 @@ pub trait Watcher: Send + Sync {
 
     /// Background work met an error that hinders no change.
     fn work_failed(&self, error: &Error);
+
+    /// A structure is damaged, and was read from its second copy.
+    fn copy_used(&self, error: &Error);
 }
 
 /// See the module. Its lock is taken for a moment, under any other.
@@ -50,6 +53,7 @@ pub(crate) struct Health {
     state: Mutex<State>,
     watcher: Option<Arc<dyn Watcher>>,
     failed_work: AtomicU64,
+    copies_used: AtomicU64,
 }
 
 impl Health {
@@ -122,6 +126,19 @@ impl Health {
     /// How often background work has failed that could be left undone.
     pub fn failed_work(&self) -> u64 {
         self.failed_work.load(Ordering::Relaxed)
+    }
+
+    /// Counts and reports a damaged structure that was read from its second copy.
+    pub fn note_copy_used(&self, error: &Error) {
+        self.copies_used.fetch_add(1, Ordering::Relaxed);
+        if let Some(watcher) = &self.watcher {
+            watcher.copy_used(error);
+        }
+    }
+
+    /// How often a structure was read from its second copy.
+    pub fn copies_used(&self) -> u64 {
+        self.copies_used.load(Ordering::Relaxed)
     }
 
     /// [`Error::ReadOnly`] if changes are refused.

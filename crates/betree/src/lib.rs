@@ -139,7 +139,9 @@ mod usage;
 mod views;
 
 pub use batch::Batch;
-pub use check::{Finding, FindingCode, KeyRange, Place, Remedy, ScrubFrom, ScrubStep, undo_repair};
+pub use check::{
+    Finding, FindingCode, KeyRange, OnDamage, Place, Remedy, ScrubFrom, ScrubOptions, ScrubStep, undo_repair,
+};
 pub use env::{
     Backup, Compacted, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint,
     Swept, Transaction, TransactionCursor, View,

@@ -7,6 +7,8 @@ pub enum Bug {
     MissingSyncBeforeSuperblock,
     /// Extents that the last checkpoint names are reused while recovery may still need them.
     ExtentReusedOneCheckpointEarly,
+    /// The second copy of the node table is named, but not written.
+    TableCopyNotWritten,
     /// A sync of the log writes its segments but leaves them in the disk's cache.
     LogNotSynced,
     /// A recovery continues the epoch of the log that it found.

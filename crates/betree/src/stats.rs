@@ -50,6 +50,10 @@ stats! {
     checkpoints,
     /// Bytes of rewritten nodes that kept their blocks, in whole blocks.
     kept_bytes,
+    /// Bytes written as second copies of the node table.
+    copy_write_bytes,
+    /// Structures that were read from their second copy, because the first is damaged.
+    copies_used,
     /// Flushes from a node to a child.
     flushes,
     /// Pieces of background work that met unreadable data and left it.

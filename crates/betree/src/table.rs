@@ -48,6 +48,8 @@ pub(crate) struct Table {
 #[derive(Clone)]
 pub(crate) struct PagePlace {
     pub extent: Arc<Extent>,
+    /// Where it stands a second time, if it does.
+    pub copy: Option<Arc<Extent>>,
     pub len_bytes: u32,
     pub checksum: u64,
 }
@@ -318,9 +320,12 @@ impl Table {
         self.pages.get(index).cloned()
     }
 
-    /// The extents to which its pages were last written, by page.
+    /// The extents to which its pages were last written, by page; those of copies too.
     pub fn page_extents(&self) -> impl Iterator<Item = (u32, &Arc<Extent>)> {
-        (0..).zip(&self.pages).filter_map(|(index, page)| Some((index, &page.as_ref()?.extent)))
+        let pages = (0..).zip(&self.pages).filter_map(|(index, page)| Some((index, page.as_ref()?)));
+        pages.flat_map(|(index, page)| {
+            core::iter::once(&page.extent).chain(&page.copy).map(move |e| (index, e))
+        })
     }
 
     /// The most bytes of the table that a checkpoint would write now, without further parts of extents.
@@ -371,14 +376,36 @@ impl Table {
         }
         if let Some(old) = self.pages.get_mut(page as usize).and_then(|p| p.replace(place)) {
             captured.retired.push(old.extent);
+            captured.retired.extend(old.copy);
         }
+    }
+
+    /// Records where a checkpoint has written a page a second time.
+    pub fn page_copied(&mut self, page: u32, copy: Arc<Extent>) {
+        if let Some(place) = self.pages.get_mut(page as usize).and_then(Option::as_mut) {
+            place.copy = Some(copy);
+        }
+    }
+
+    /// Makes the next checkpoint write a page, whether it has changed or not.
+    pub fn touch_page(&mut self, page: u32) {
+        self.dirty_pages.insert(page);
     }
 
     /// The pages' places, for the directory.
     pub fn directory(&self) -> Entries<StoredPage> {
+        self.directory_to(|page| &page.extent)
+    }
+
+    /// The places of the pages' copies, for the directory of the copy; a page without one has its only place.
+    pub fn directory_of_copies(&self) -> Entries<StoredPage> {
+        self.directory_to(|page| page.copy.as_ref().unwrap_or(&page.extent))
+    }
+
+    fn directory_to(&self, extent_of: impl Fn(&PagePlace) -> &Arc<Extent>) -> Entries<StoredPage> {
         let mut directory = Entries::new();
         for page in self.pages.iter().flatten() {
-            let parts = page.extent.parts();
+            let parts = extent_of(page).parts();
             let first = parts.first().copied().unwrap_or_default();
             let stored = StoredPage {
                 start_block: U64::new(first.start_block),

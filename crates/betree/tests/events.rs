@@ -95,6 +95,8 @@ impl Watcher for Clock {
 
     fn state_changed(&self, _: &State) {}
 
+    fn copy_used(&self, _: &Error) {}
+
     fn work_failed(&self, _: &Error) {}
 }
 

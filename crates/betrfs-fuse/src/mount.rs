@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use betree::{ScrubFrom, ScrubStep};
+use betree::{ScrubOptions, ScrubStep};
 use betree_platform::Platform;
 use betree_std::{FileDevice, OpenError, StdPlatform, TroubleLog, Workers, WorkersOptions};
 use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
@@ -349,10 +349,10 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
 
     fn scrub(
         &self,
-        from: ScrubFrom,
+        options: ScrubOptions,
         step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
     ) -> betrfs::Result<Scrubbed> {
-        self.server.scrub(from, step)
+        self.server.scrub(options, step)
     }
 
     fn backup(&self, take: &mut dyn FnMut(BackupPart<'_>) -> ControlFlow<()>) -> betrfs::Result<()> {

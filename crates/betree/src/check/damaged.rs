@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 
 use betree_platform::Device;
 
-use super::{Finding, FindingCode, Place, bad_copy, bad_superblocks};
+use super::table::{bad_copy, bad_superblocks, one_bad};
+use super::{Finding, FindingCode, Place};
 use crate::engine::checkpoint::Committed;
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
-use crate::env::read_table::read_table;
+use crate::env::read_table::{ReadTable, read_table};
 use crate::env::recover::{engine_over, log_area, space_of};
 use crate::error::{Error, Result};
 use crate::format::record::Changes;
@@ -39,14 +40,14 @@ impl Env {
         options: Options,
         tell: &mut dyn FnMut(Finding),
     ) -> Result<Env> {
-        let Checkpoint { disk, bad_copies, superblock, engine, directory } =
+        let Checkpoint { disk, bad_copies, superblock, engine, directory, directory_copy } =
             last_checkpoint(device, options, tell)?;
         check_log(&disk, &superblock, tell);
         let start = LogStart { epoch: superblock.log_start.epoch, seq: 1, position: 0 };
         let log = Log::open_at(disk, log_area(&superblock), &superblock.identity.volume_id, &start, 0);
         let opened = Opened { bad_copies, is_damaged: true, for_reading: true, ..Opened::default() };
         let next_msn = superblock.next_msn;
-        Ok(Env::new(engine, log, next_msn, Committed { superblock, directory }, opened))
+        Ok(Env::new(engine, log, next_msn, Committed { superblock, directory, directory_copy }, opened))
     }
 }
 
@@ -59,6 +60,8 @@ pub(crate) struct Checkpoint {
     pub engine: Engine,
     /// The extent of the node table's directory, if that can be read.
     pub directory: Option<Arc<Extent>>,
+    /// That of the second copy, if there is one that can be read.
+    pub directory_copy: Option<Arc<Extent>>,
 }
 
 /// Opens the readable parts of the last checkpoint, without the log. Calls `tell` with the damage of
@@ -79,15 +82,15 @@ pub(crate) fn last_checkpoint(
         tell(Finding::lost(error));
         Ok(())
     };
-    let (table, directory) = match read_table(&disk, &space, &superblock, &mut lost) {
-        Ok((table, directory)) => (table, Some(directory)),
-        Err(error) => {
+    let ReadTable { table, directory, directory_copy, healed } =
+        read_table(&disk, &space, &superblock, &mut lost).unwrap_or_else(|error| {
             tell(Finding::lost(error.clone()));
-            (Table::lost(slots_per_page(superblock.table_page_bytes), error), None)
-        }
-    };
+            let table = Table::lost(slots_per_page(superblock.table_page_bytes), error);
+            ReadTable { table, directory: None, directory_copy: None, healed: Vec::new() }
+        });
+    healed.iter().for_each(|error| tell(one_bad(error)));
     let engine = engine_over(disk.clone(), space, table, &superblock, options);
-    Ok(Checkpoint { disk, superblock, bad_copies, engine, directory })
+    Ok(Checkpoint { disk, superblock, bad_copies, engine, directory, directory_copy })
 }
 
 /// The newest good superblock, and the bad copies. Calls `tell` with the damage.

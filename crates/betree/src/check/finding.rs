@@ -57,6 +57,8 @@ codes! {
     OldCheckpoint = "old-checkpoint", Left("what was lost may be newer than all that is left");
     /// The node table, or an entry of it, cannot be believed.
     BadNodeTable = "bad-node-table", Left("the nodes in that part of it are not known");
+    /// One of two copies of a part of the node table cannot be read.
+    BadCopy = "bad-copy", Mended("it is written anew; the other copy is good");
     /// Nodes whose places were lost were found by their headers, and may be older than those that were lost.
     NodesByHeader = "nodes-by-header", Left("it is no damage: a rescue has found them");
     /// The log cannot be replayed to its end.

@@ -142,6 +142,7 @@ impl Env {
         let mut committed = self.checkpoint.lock();
         let loaded = slots::load(disk)?;
         disk.accept_writes(FOR_READING)?;
+        self.mend_table();
         // Before a newer generation is written, this one needs both copies: one may be the way back.
         let written = loaded.repair_slots(disk).and_then(|()| {
             let structures = self.engine.lock_structures();

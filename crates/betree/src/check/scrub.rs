@@ -46,6 +46,29 @@ pub enum ScrubFrom {
     LastStop,
 }
 
+/// What a scrub does about damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDamage {
+    /// It tells of it.
+    Tell,
+    /// It also writes anew what has a good copy: superblocks, pages and directory of the node table.
+    Mend,
+}
+
+/// How a scrub is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScrubOptions {
+    /// Where it begins.
+    pub from: ScrubFrom,
+    /// What it does about damage.
+    pub on_damage: OnDamage,
+}
+
+impl ScrubOptions {
+    /// Of everything, without a repair.
+    pub const READ_ALL: ScrubOptions = ScrubOptions { from: ScrubFrom::Start, on_damage: OnDamage::Tell };
+}
+
 /// A step of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubStep {
@@ -83,6 +106,8 @@ struct Scrub<'e, 's> {
     record: ScrubRecord,
     buffer: AlignedBuf,
     damaged: Vec<Damaged>,
+    /// Pages of the node table of which a copy is bad.
+    bad_pages: Vec<u32>,
 }
 
 impl Env {
@@ -100,9 +125,9 @@ impl Env {
     /// # let (env, _folder) = doc::volume()?;
     /// use std::ops::ControlFlow;
     ///
-    /// use betree::{ScrubFrom, ScrubState};
+    /// use betree::{ScrubOptions, ScrubState};
     ///
-    /// let record = env.scrub(ScrubFrom::Start, &mut |found| panic!("{found}"), &mut |step| {
+    /// let record = env.scrub(ScrubOptions::READ_ALL, &mut |found| panic!("{found}"), &mut |step| {
     ///     assert!(step.done_bytes <= step.all_bytes);
     ///     ControlFlow::Continue(())
     /// })?;
@@ -113,18 +138,22 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoMemory`]; [`Error::ReadOnly`] for a volume with features of later versions; those of the
-    /// checkpoint at the end. A problem found is not an error, and neither is an end by `step`.
+    /// [`Error::NoMemory`]; [`Error::ReadOnly`] for a volume with features of later versions, or one that is
+    /// to be mended and takes no changes; those of the checkpoint at the end. A problem found is not an
+    /// error, and neither is an end by `step`.
     pub fn scrub(
         &self,
-        from: ScrubFrom,
+        options: ScrubOptions,
         tell: &mut dyn FnMut(Finding),
         step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
     ) -> Result<ScrubRecord> {
         self.refuse_unknown_features()?;
+        if options.on_damage == OnDamage::Mend {
+            self.writable(&self.commit.lock())?;
+        }
         let now_ns = || self.engine.store.disk.health.now_ns().unwrap_or(0);
         let last = self.last_scrub().filter(|last| last.state != ScrubState::Complete);
-        let record = match (from, last) {
+        let record = match (options.from, last) {
             (ScrubFrom::LastStop, Some(last)) => ScrubRecord { state: ScrubState::UnderWay, ..last },
             _ => ScrubRecord { state: ScrubState::UnderWay, began_ns: now_ns(), ..ScrubRecord::default() },
         };
@@ -137,6 +166,7 @@ impl Env {
             record,
             buffer: AlignedBuf::default(),
             damaged: Vec::new(),
+            bad_pages: Vec::new(),
         };
         let scrubbed = scrub.everything();
         scrub.tell_damaged();
@@ -145,7 +175,10 @@ impl Env {
             _ => ScrubState::Interrupted,
         };
         scrub.note();
-        let record = scrub.record;
+        let (record, bad_pages) = (scrub.record, scrub.bad_pages);
+        if options.on_damage == OnDamage::Mend {
+            self.mend_copies(bad_pages)?;
+        }
         // Even if it was interrupted: the next one goes on from there.
         scrubbed.and(self.checkpoint_if_open())?;
         Ok(record)
@@ -172,7 +205,7 @@ impl Scrub<'_, '_> {
         self.done_bytes = before;
         self.note();
         let env = self.env;
-        env.check_table(&mut |found| self.found(found));
+        self.bad_pages = env.check_table(&mut |found| self.found(found));
         if self.stepped(table_bytes).is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -211,10 +244,11 @@ impl Scrub<'_, '_> {
 
     /// The bytes of superblocks and node table.
     fn table_bytes(&self) -> u64 {
-        let directory = self.env.checkpoint.lock().directory.as_ref().map_or(0, |extent| extent.len_blocks());
+        let directories: u64 =
+            self.env.checkpoint.lock().directories().map(|extent| extent.len_blocks()).sum();
         let table = self.env.engine.table.lock();
         let pages: u64 = table.page_extents().map(|(_, extent)| extent.len_blocks()).sum();
-        slots::BYTES + (directory + pages) * BLOCK
+        slots::BYTES + (directories + pages) * BLOCK
     }
 
     /// The bytes of the nodes in slots before the record's, and of all nodes.

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use super::*;
 use crate::batch::Batch;
+use crate::error::Error;
 use crate::io::mem::MemDevice;
 use crate::key::Cut;
 use crate::settings::{DictId, Geometry, Options};

@@ -19,7 +19,7 @@ pub enum Owner {
     Superblocks,
     /// The log.
     Log,
-    /// The directory of the node table.
+    /// The directory of the node table, or of its second copy.
     Directory,
     /// A page of the node table, by its index.
     Page(u32),
@@ -52,7 +52,7 @@ impl Inspector {
         let mut add = |parts: &[BlockRange], owner| {
             all.extend(parts.iter().map(|part| Owned { blocks: *part, owner }));
         };
-        if let Some(directory) = &self.checkpoint.directory {
+        for directory in self.checkpoint.directory.iter().chain(&self.checkpoint.directory_copy) {
             add(directory.parts(), Owner::Directory);
         }
         let table = self.checkpoint.engine.table.lock();

@@ -16,6 +16,7 @@ use crate::dict::Dict;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::events;
+use crate::format::superblock::table_copy::TableCopy;
 use crate::format::superblock::{DICTS_MAX, DIRECTORY_PARTS_MAX, DictRoot, Superblock, TablePlace, slots};
 use crate::format::table::{encode_directory, encode_page};
 use crate::invariant::internal;
@@ -39,6 +40,15 @@ pub(crate) struct Committed {
     pub superblock: Superblock,
     /// The extent of the node table's directory.
     pub directory: Option<Arc<Extent>>,
+    /// That of the second copy of the node table, if there is one.
+    pub directory_copy: Option<Arc<Extent>>,
+}
+
+impl Committed {
+    /// The extents of both directories.
+    pub fn directories(&self) -> impl Iterator<Item = &Arc<Extent>> {
+        self.directory.iter().chain(&self.directory_copy)
+    }
 }
 
 /// Written nodes of a dictionary.
@@ -196,16 +206,23 @@ impl Engine {
             let bytes = encode_page(index, &slots);
             let extent = self.write_extent(&bytes, usize::MAX)?;
             written_bytes += extent.len_blocks() * BLOCK_BYTES as u64;
-            let place = PagePlace { extent, len_bytes: bytes.len() as u32, checksum: xxh3_64(&bytes) };
+            let place =
+                PagePlace { extent, copy: None, len_bytes: bytes.len() as u32, checksum: xxh3_64(&bytes) };
             self.table.lock().page_written(index, place, &mut captured.table);
         }
         let bytes = encode_directory(&self.table.lock().directory());
         let directory = self.write_extent(&bytes, DIRECTORY_PARTS_MAX)?;
         written_bytes += directory.len_blocks() * BLOCK_BYTES as u64;
+        // Last of all: what must be written has its place already.
+        let (copy, directory_copy) = self.write_table_copy(&captured.table)?.unzip();
+        written_bytes += directory_copy.as_ref().map_or(0, |extent| extent.len_blocks() * BLOCK_BYTES as u64);
         if !planted::is(planted::Bug::MissingSyncBeforeSuperblock) {
             self.store.disk.sync()?;
         }
+        let mut tail = superblock.tail.clone();
+        let is_named = TableCopy::put(copy.as_ref(), generation, &mut tail);
         let superblock = Superblock {
+            tail,
             generation,
             dicts: captured.roots,
             table: TablePlace::new(directory.parts(), bytes.len() as u32, xxh3_64(&bytes)),
@@ -215,6 +232,8 @@ impl Engine {
         slots::store(&self.store.disk, &superblock)?;
         committed.superblock = superblock;
         captured.table.retired.extend(committed.directory.replace(directory));
+        let last = core::mem::replace(&mut committed.directory_copy, directory_copy.filter(|_| is_named));
+        captured.table.retired.extend(last);
         Ok(written_bytes)
     }
 
@@ -266,11 +285,16 @@ impl Engine {
     fn write_extent(&self, bytes: &[u8], parts_max: usize) -> Result<Arc<Extent>> {
         let blocks = bytes.len().div_ceil(BLOCK_BYTES);
         let extent = self.store.space.allocate(blocks as u64, parts_max).ok_or(Error::NoSpace)?;
-        let mut buffer = AlignedBuf::zeroed(blocks)?;
+        self.write_to(&extent, bytes)?;
+        Ok(extent)
+    }
+
+    /// Writes bytes of the node table to an extent that was allocated for them.
+    pub(super) fn write_to(&self, extent: &Extent, bytes: &[u8]) -> Result<()> {
+        let mut buffer = AlignedBuf::zeroed(bytes.len().div_ceil(BLOCK_BYTES))?;
         let room = buffer.as_mut_slice().get_mut(..bytes.len());
         room.ok_or_else(|| internal!("a buffer has its blocks"))?.copy_from_slice(bytes);
-        self.store.disk.write_extent(&extent, buffer.as_slice())?;
-        Ok(extent)
+        self.store.disk.write_extent(extent, buffer.as_slice())
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod background;
 pub(crate) mod checkpoint;
 pub(crate) mod commit_ranges;
 pub(crate) mod scheduler;
+mod table_copy;
 pub(crate) mod unnamed_blocks;
 pub(crate) mod view;
 
@@ -38,6 +39,8 @@ use unnamed_blocks::UnnamedBlocks;
 pub(crate) struct Opened {
     /// Bad copies of the superblock; opening may have repaired them.
     pub bad_copies: Vec<BadSlot>,
+    /// The damage of parts of the node table that were read from their second copies, or of these.
+    pub healed: Vec<Error>,
     /// It was opened for a check alone, with its readable parts (`Env::open_damaged`).
     pub is_damaged: bool,
     /// Nothing is ever written to the device.
@@ -86,6 +89,7 @@ pub(crate) struct Counters {
     pub point_queries: AtomicU64,
     pub point_query_nodes: AtomicU64,
     pub kept_bytes: AtomicU64,
+    pub copy_bytes: AtomicU64,
     pub range_queries: AtomicU64,
     pub commits: AtomicU64,
     pub checkpoints: AtomicU64,

@@ -89,7 +89,7 @@ impl Env {
     /// The extents that the last checkpoint names, and perhaps others. While the caller holds the checkpoint
     /// lock, no node gets another extent, and one that leaves the table leaves its extent there.
     fn extents_of(&self, committed: &Committed) -> Vec<Arc<Extent>> {
-        let mut extents = Vec::from_iter(committed.directory.clone());
+        let mut extents = Vec::from_iter(committed.directories().cloned());
         let mut first = if planted::is(Bug::BackupHoldsNoNodes) { usize::MAX } else { 0 };
         loop {
             // Others need the table meanwhile.

@@ -185,7 +185,7 @@ impl Env {
         Ok(Ok(first_msn))
     }
 
-    pub(super) fn writable(&self, commit: &Committer) -> Result<()> {
+    pub(crate) fn writable(&self, commit: &Committer) -> Result<()> {
         self.engine.store.disk.health.refuse_if_read_only()?;
         if commit.end != End::Open {
             return Err(Error::ReadOnly { why: "the volume was closed".into() });

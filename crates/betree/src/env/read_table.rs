@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::format::limits::Limits;
 use crate::format::superblock::Superblock;
+use crate::format::superblock::table_copy::TableCopy;
 use crate::format::table::{
     Entries, StoredPage, StoredSlot, decode_directory, decode_page, directory_bytes_max, page_bytes_max,
     slots_per_page,
@@ -18,8 +19,23 @@ use crate::space::{BlockRange, Extent, Space};
 use crate::table::{PagePlace, Table};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// What errors call the directory of the second copy.
+pub(crate) const DIRECTORY_COPY: &str = "the directory of the node table's second copy";
 
-/// Reads the node table and claims the extents that it names. The directory and each page must not be longer
+/// A node table as it was read.
+pub(crate) struct ReadTable {
+    pub table: Table,
+    /// The extent of its directory, if that could be read.
+    pub directory: Option<Arc<Extent>>,
+    /// That of the second copy, if there is one that can be read.
+    pub directory_copy: Option<Arc<Extent>>,
+    /// The damage of parts of which the other copy is good. They are to be written anew with the next
+    /// checkpoint.
+    pub healed: Vec<Error>,
+}
+
+/// Reads the node table and claims the extents that it names. A part that is damaged is read from its second
+/// copy, if that is good. The directory and each page must not be longer
 /// than their entries need, nor list more than the volume has room for. Calls `lost` with the error of each
 /// page and node that cannot be known; if `lost` returns `Ok`, the others are read.
 ///
@@ -30,21 +46,63 @@ pub(crate) fn read_table(
     space: &Arc<Space>,
     superblock: &Superblock,
     lost: &mut dyn FnMut(Error) -> Result<()>,
-) -> Result<(Table, Arc<Extent>)> {
+) -> Result<ReadTable> {
     let reader = TableReader::new(disk, space, superblock);
-    let (directory, pages) = reader.directory()?;
+    let mut healed = Vec::new();
+    let first = reader.directory();
+    let second = reader.directory_copy();
+    let (directory, directory_copy, pages, copies) = match (first, second) {
+        (Ok((directory, pages)), Some(Ok((copy, copies)))) => {
+            (Some(directory), Some(copy), pages, Some(copies))
+        }
+        (Ok((directory, pages)), None) => (Some(directory), None, pages, None),
+        (Ok((directory, pages)), Some(Err(error))) => {
+            healed.push(error);
+            (Some(directory), None, pages, None)
+        }
+        // What it leads to are the copies; the pages themselves are not known.
+        (Err(error), Some(Ok((copy, copies)))) => {
+            disk.health.note_copy_used(&error);
+            healed.push(error);
+            (None, Some(copy), copies, None)
+        }
+        (Err(error), _) => return Err(error),
+    };
+    let is_last = |index: usize| index + 1 == pages.entries.len();
     let mut table = Table::new(reader.slots_per_page());
     for (index, page) in pages.entries.iter().enumerate() {
-        let at = PageAt { index, is_last: index + 1 == pages.entries.len() };
-        match reader.page(pages.parts_of(index, page.first_part()), page, at) {
-            Ok((place, slots)) => table.push_page(place, &slots, |parts| reader.claim(parts), lost)?,
-            Err(error) => {
-                lost(error.clone())?;
-                table.push_lost_page(error);
+        let parts = pages.parts_of(index, page.first_part());
+        let copy = copies.as_ref().and_then(|copies| Some((copies, copies.entries.get(index)?)));
+        let copy = copy.map(|(copies, copy)| (copies.parts_of(index, copy.first_part()), copy));
+        // A page that was not copied has its only place in both directories.
+        let copy = copy.filter(|(copied, _)| *copied != parts);
+        let at = PageAt { index, is_last: is_last(index) };
+        match (reader.page(parts, page, at), copy) {
+            (Ok((place, slots)), copy) => {
+                // One that cannot be claimed is none.
+                let copy = copy.and_then(|(parts, _)| reader.claim(parts).ok());
+                let copy = copy.filter(|copy| copy.len_blocks() == place.extent.len_blocks());
+                table.push_page(PagePlace { copy, ..place }, &slots, |parts| reader.claim(parts), lost)?;
             }
+            (Err(error), copy) => match copy.map(|(parts, copy)| reader.page(parts, copy, at)) {
+                Some(Ok((place, slots))) => {
+                    disk.health.note_copy_used(&error);
+                    healed.push(error);
+                    table.push_page(place, &slots, |parts| reader.claim(parts), lost)?;
+                    table.touch_page(index as u32);
+                }
+                Some(Err(_)) | None => {
+                    lost(error.clone())?;
+                    table.push_lost_page(error);
+                }
+            },
         }
     }
-    Ok((table, directory))
+    if !healed.is_empty() && (directory.is_none() || directory_copy.is_none()) {
+        // The other directory led to what is a second copy of each.
+        (0..pages.entries.len()).for_each(|index| table.touch_page(index as u32));
+    }
+    Ok(ReadTable { table, directory, directory_copy, healed })
 }
 
 /// Where a page stands in the node table.
@@ -92,13 +150,31 @@ impl<'r> TableReader<'r> {
     /// The directory with its extent.
     pub(crate) fn directory(&self) -> Result<(Arc<Extent>, Entries<StoredPage>)> {
         let place = &self.superblock.table;
-        let directory = self.space.claim(place.parts())?;
-        let what = "the node table's directory";
-        if u64::from(place.len) > directory_bytes_max(self.pages_max(), self.limits.blocks) {
+        self.directory_at("the node table's directory", place.parts(), place.len, place.checksum)
+    }
+
+    /// The directory of the second copy with its extent; `None` if there is no such copy.
+    pub(crate) fn directory_copy(&self) -> Option<Result<(Arc<Extent>, Entries<StoredPage>)>> {
+        let TableCopy { parts, len, checksum } = TableCopy::of(self.superblock)?;
+        Some(self.directory_at(DIRECTORY_COPY, parts, len, checksum))
+    }
+
+    fn directory_at(
+        &self,
+        what: &'static str,
+        parts: Vec<BlockRange>,
+        len: u32,
+        checksum: u64,
+    ) -> Result<(Arc<Extent>, Entries<StoredPage>)> {
+        let directory = self.space.claim(parts)?;
+        if u64::from(len) > directory_bytes_max(self.pages_max(), self.limits.blocks) {
             return Err(corrupt(what, &directory, "it is longer than this volume allows"));
         }
-        let bytes = read_checked(self.disk, what, &directory, place.len, place.checksum)?;
-        let pages = decode_directory(bytes_of(&bytes, place.len))
+        if u64::from(len).div_ceil(BLOCK) > directory.len_blocks() {
+            return Err(corrupt(what, &directory, "it is longer than its extent"));
+        }
+        let bytes = read_checked(self.disk, what, &directory, len, checksum)?;
+        let pages = decode_directory(bytes_of(&bytes, len))
             .ok_or_else(|| corrupt(what, &directory, "it does not parse"))?;
         if pages.entries.len() as u64 > self.pages_max() {
             return Err(corrupt(what, &directory, "it has more pages than this volume allows"));
@@ -129,7 +205,7 @@ impl<'r> TableReader<'r> {
             .filter(|slots| slots.entries.len() == per_page as usize || at.is_last)
             .filter(|slots| slots.entries.len() <= per_page as usize)
             .ok_or_else(|| corrupt(what, &extent, "it does not parse as this page"))?;
-        Ok((PagePlace { extent, len_bytes, checksum }, slots))
+        Ok((PagePlace { extent, copy: None, len_bytes, checksum }, slots))
     }
 }
 

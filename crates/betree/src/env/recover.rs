@@ -13,7 +13,7 @@ use crate::engine::checkpoint::Committed;
 use crate::engine::commit_ranges::{Installed, PreparedRanges};
 use crate::engine::{Engine, Opened};
 use crate::env::Env;
-use crate::env::read_table::read_table;
+use crate::env::read_table::{ReadTable, read_table};
 use crate::error::{Error, Result, bit_numbers};
 use crate::events;
 use crate::expiry::Clock;
@@ -97,7 +97,8 @@ impl Env {
         let mut superblock = loaded.superblock;
         superblock.bind_upsert(&*options.upsert)?;
         let space = space_of(&superblock);
-        let (table, directory) = read_table(&disk, &space, &superblock, &mut Err)?;
+        let ReadTable { table, directory, directory_copy, healed } =
+            read_table(&disk, &space, &superblock, &mut Err)?;
         let discards = options.discard && !for_reading;
         if discards {
             space.note_freed();
@@ -117,7 +118,7 @@ impl Env {
                 why: alloc::format!("the root {root} of a dictionary is not in the node table"),
             });
         }
-        let mut committed = Committed { superblock: superblock.clone(), directory: Some(directory) };
+        let mut committed = Committed { superblock: superblock.clone(), directory, directory_copy };
         let mut next_msn = superblock.next_msn;
         let mut replayed_batches = 0u64;
         let mut each = |first_msn: u64, changes: u32, record: &[u8]| -> Result<()> {
@@ -202,6 +203,7 @@ impl Env {
         events::opened(committed.superblock.generation, engine.dicts.len(), was_closed);
         let opened = Opened {
             bad_copies: loaded.bad_slots,
+            healed,
             is_damaged: false,
             for_reading,
             mode,

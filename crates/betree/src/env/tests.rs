@@ -298,6 +298,10 @@ impl Watcher for Diary {
     fn work_failed(&self, error: &Error) {
         self.0.lock().unwrap().push(alloc::format!("work: {error}"));
     }
+
+    fn copy_used(&self, error: &Error) {
+        self.0.lock().unwrap().push(alloc::format!("copy: {error}"));
+    }
 }
 
 /// A watched environment and its reports.

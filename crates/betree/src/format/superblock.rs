@@ -21,6 +21,7 @@ pub(crate) mod identity;
 mod raw;
 pub(crate) mod scrub_record;
 pub(crate) mod slots;
+pub(crate) mod table_copy;
 
 pub use identity::{Identity, LABEL_BYTES_MAX};
 

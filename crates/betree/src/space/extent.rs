@@ -46,6 +46,25 @@ pub(crate) struct Extent {
     inheritance: Mutex<Inheritance>,
 }
 
+impl Blocks {
+    /// Takes free blocks: by `in_one` if there is a gap for them, else in at most `parts_max` parts.
+    fn allocate(
+        &mut self,
+        blocks: u64,
+        parts_max: usize,
+        in_one: impl FnOnce(&mut FreeMap, u64) -> Option<u64>,
+    ) -> Option<Vec<BlockRange>> {
+        let parts = match in_one(&mut self.free, blocks) {
+            Some(start_block) => Vec::from([BlockRange { start_block, len_blocks: blocks }]),
+            None => self.free.gather(blocks, parts_max)?,
+        };
+        if let Some(untold) = &mut self.untold {
+            parts.iter().for_each(|part| untold.remove_within(part.start_block, part.len_blocks));
+        }
+        Some(parts)
+    }
+}
+
 impl Space {
     /// `total_blocks` free blocks from `first_block` on (superblocks and log lie before).
     pub(crate) fn new(first_block: u64, total_blocks: u64) -> Arc<Space> {
@@ -71,13 +90,7 @@ impl Space {
         kept: &[BlockRange],
     ) -> Option<Arc<Extent>> {
         let mut all = self.blocks.lock();
-        let mut parts = match all.free.allocate(blocks) {
-            Some(start_block) => Vec::from([BlockRange { start_block, len_blocks: blocks }]),
-            None => all.free.gather(blocks, parts_max)?,
-        };
-        if let Some(untold) = &mut all.untold {
-            parts.iter().for_each(|part| untold.remove_within(part.start_block, part.len_blocks));
-        }
+        let mut parts = all.allocate(blocks, parts_max, FreeMap::allocate)?;
         for part in kept {
             all.refcounts.add(*part);
             match parts.last_mut() {
@@ -88,6 +101,13 @@ impl Space {
             }
         }
         drop(all);
+        Some(self.extent(parts))
+    }
+
+    /// As [`allocate`](Space::allocate), as near to the end of the volume as a gap allows: far from what was
+    /// allocated before.
+    pub(crate) fn allocate_last(self: &Arc<Space>, blocks: u64, parts_max: usize) -> Option<Arc<Extent>> {
+        let parts = self.blocks.lock().allocate(blocks, parts_max, FreeMap::allocate_last)?;
         Some(self.extent(parts))
     }
 
@@ -366,6 +386,25 @@ mod tests {
         let starts: Vec<_> = all.iter().map(|e| e.parts()[0].start_block).collect();
         assert_eq!(starts, (1..=10).map(|i| i * 10).collect::<Vec<_>>());
         assert!(space.allocate(1, 1).is_none());
+    }
+
+    #[test]
+    fn copies_stand_at_the_end_and_leave_the_cursor_alone() {
+        let space = Space::new(0, 100);
+        let first = space.allocate(10, 1).unwrap();
+        let starts: Vec<_> = (0..2)
+            .map(|_| {
+                let copy = space.allocate_last(5, 1).unwrap();
+                let start = copy.parts()[0].start_block;
+                core::mem::forget(copy);
+                start
+            })
+            .collect();
+        assert_eq!(starts, [95, 90]);
+        let next = space.allocate(10, 1).unwrap();
+        assert_eq!((first.parts()[0].start_block, next.parts()[0].start_block), (0, 10));
+        assert!(space.allocate_last(71, 1).is_none() && space.allocate_last(0, 1).is_none());
+        assert_eq!(space.allocate_last(70, 1).unwrap().parts()[0].start_block, 20);
     }
 
     #[test]

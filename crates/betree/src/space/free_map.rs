@@ -73,6 +73,15 @@ impl FreeMap {
         Some(start)
     }
 
+    /// Allocates `len` blocks at the end of the last gap that has them, among those that are looked at. The
+    /// next [`allocate`](FreeMap::allocate) goes on as if it had not been called.
+    pub fn allocate_last(&mut self, len: u64) -> Option<u64> {
+        let mut last = self.by_start.iter().rev().take(GAPS_SEARCHED_MAX);
+        let (&gap_start, &gap_len) = last.find(|(_, gap_len)| **gap_len >= len && len > 0)?;
+        let start = gap_start + gap_len - len;
+        self.take(start, len).then_some(start)
+    }
+
     /// Allocates `len` blocks in the largest gaps, so in as few parts as possible, at most `parts_max`.
     /// `None`, without a change, if these gaps are too small.
     pub fn gather(&mut self, len: u64, parts_max: usize) -> Option<Vec<BlockRange>> {

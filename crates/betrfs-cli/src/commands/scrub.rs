@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use betree::ScrubFrom;
+use betree::{FindingCode, OnDamage, ScrubFrom, ScrubOptions};
 use betrfs_fuse::{CheckError, Line, ScrubReport, ScrubRequest};
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
 
 use crate::commands::check::print_problems;
 use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Kind, Outcome};
 use crate::format::{Format, print, print_json};
 use crate::helper::ExitCodes;
 use crate::progress::Progress;
@@ -25,8 +25,8 @@ bounded rate, while others go on. It finds what the disk has lost before somebod
 counts fit together is for `betrfs check`. \
 Ctrl-C or an unmount interrupts it, and --resume goes on from there, even after the next mount. `betrfs stats` shows \
 the record of the last scrub. Only root and the user who mounted the volume may scrub it. \
-Problems are listed and exit codes are as by `betrfs check`: 0 no problem, 4 problems were found, 8 the scrub failed, \
-16 the command line is wrong, 32 interrupted.
+Problems are listed and exit codes are as by `betrfs check`: 0 no problem, 1 all problems were mended, 4 problems are \
+left (5: some were mended), 8 the scrub failed, 16 the command line is wrong, 32 interrupted.
 
 Examples:
   betrfs scrub /mnt
@@ -41,6 +41,9 @@ pub struct Arguments {
     /// Go on where the last scrub was interrupted; begin anew if it was not
     #[arg(long)]
     resume: bool,
+    /// Write anew what has a good copy: superblocks and parts of the node table
+    #[arg(long)]
+    repair: bool,
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -69,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Outcome {
     signal_hook::flag::register_conditional_shutdown(SIGINT, code, Arc::new(AtomicBool::new(true)))?;
     let (scrubbed, failure) = match scrub(arguments) {
         Ok(scrubbed) => {
-            let failure = verdict(&shown, &scrubbed);
+            let failure = verdict(&shown, &scrubbed, arguments.repair);
             (Some(scrubbed), failure)
         }
         Err(failure) => (None, Some(failure)),
@@ -93,12 +96,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 /// Has the server of a mount scrub its volume.
 fn scrub(arguments: &Arguments) -> Result<ScrubReport, Failure> {
-    let Arguments { dir, rate, resume, progress, .. } = arguments;
+    let Arguments { dir, rate, resume, repair, progress, .. } = arguments;
     let mount = stats::mount_at(dir)?;
     let from = if *resume { ScrubFrom::LastStop } else { ScrubFrom::Start };
     let mut progress = Progress::of_scrub(*progress);
     let line = Line::open(&mount).map_err(|why| stats::unheard(dir, &why))?;
-    let request = ScrubRequest { bytes_per_second: *rate, from };
+    let on_damage = if *repair { OnDamage::Mend } else { OnDamage::Tell };
+    let request = ScrubRequest { bytes_per_second: *rate, options: ScrubOptions { from, on_damage } };
     line.scrub(&mount, request, &mut |done, all| progress.tell(done, all)).map_err(|error| match error {
         CheckError::Unheard(why) => stats::unheard(dir, &why),
         CheckError::Failed(why) => Failure::new(format!("cannot scrub {}: {why}", dir.display())),
@@ -106,13 +110,28 @@ fn scrub(arguments: &Arguments) -> Result<ScrubReport, Failure> {
 }
 
 /// The outcome of the command for a report.
-fn verdict(shown: &str, ScrubReport { scrub, .. }: &ScrubReport) -> Option<Failure> {
+fn verdict(shown: &str, ScrubReport { report, scrub }: &ScrubReport, repairs: bool) -> Option<Failure> {
+    let has_copies =
+        |code: &str| [FindingCode::BadCopy, FindingCode::BadSuperblock].iter().any(|c| c.name() == code);
+    let copied = report.problems.iter().filter(|problem| has_copies(&problem.code)).count() as u64;
+    let mended = if repairs { copied } else { 0 };
     let more = "`betrfs check` of the unmounted volume reads all of it";
-    match scrub.problems {
-        0 if scrub.state == "complete" => None,
-        0 => {
-            Some(Failure::new(format!("the scrub of {shown} was interrupted: `--resume` goes on from there")))
-        }
-        found => Some(Failure::damage(format!("{shown} is damaged ({found} found): {more}"))),
-    }
+    Some(match scrub.problems {
+        0 if scrub.state == "complete" => return None,
+        0 => Failure::new(format!("the scrub of {shown} was interrupted: `--resume` goes on from there")),
+        found if mended == found => Failure::of(
+            Kind::Mended,
+            format!("{shown} was damaged: {found} found, all written anew from good copies"),
+        ),
+        found if mended > 0 => Failure::of(
+            Kind::MendedInPart,
+            format!(
+                "{shown} is damaged ({found} found, {mended} of them written anew from good copies): {more}"
+            ),
+        ),
+        found if copied == found => Failure::damage(format!(
+            "{shown} is damaged ({found} found), and all has a good copy: `betrfs scrub --repair` writes it anew"
+        )),
+        found => Failure::damage(format!("{shown} is damaged ({found} found): {more}")),
+    })
 }

@@ -118,3 +118,21 @@ fn what_is_no_mount_is_refused() {
     assert_eq!(found["clean"], false);
     assert!(found["error"].as_str().unwrap().contains("no BetrFS volume is mounted"), "{found}");
 }
+
+#[test]
+fn a_repair_writes_anew_what_has_a_good_copy() {
+    let mounted = with_files();
+    let volume = OpenOptions::new().read(true).write(true).open(&mounted.volume).unwrap();
+    for copy in [0, 3] {
+        volume.write_all_at(&[0xff; 8], copy * 4096 + 100).unwrap();
+    }
+    volume.sync_all().unwrap();
+    let repaired = scrub(&mounted, &["--repair"]);
+    assert_eq!(repaired.status.code(), Some(1), "{repaired:?}");
+    let found = document(&repaired);
+    let codes: Vec<_> = found["problems"].as_array().unwrap().iter().map(|p| p["code"].clone()).collect();
+    assert_eq!(codes, ["bad-superblock", "bad-superblock"], "{found}");
+    assert_eq!(document(&scrub(&mounted, &[]))["clean"], true);
+    mounted.umount();
+    ok(&run(["check".as_ref(), mounted.volume.as_os_str()]));
+}

@@ -1,6 +1,7 @@
-//! `scrub RATE start` or `scrub RATE resume` on the control socket: the server reads all that is stored, at
-//! most RATE bytes a second, and answers as to `check`. A client that is gone ends the scrub, which the next
-//! one may resume.
+//! `scrub RATE start tell` on the control socket: the server reads all that is stored, at most RATE bytes a
+//! second, and answers as to `check`. With `resume` in place of `start` it goes on with the last one, with
+//! `mend` in place of `tell` it writes anew what has a good copy. A client that is gone ends the scrub, which
+//! the next one may resume.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use betree::ScrubFrom;
+use betree::{OnDamage, ScrubFrom, ScrubOptions};
 use rustix::io::Errno;
 
 use super::SCRUB;
@@ -27,31 +28,42 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 const BUSY: &str = "another scrub of this mount is running";
 const START: &str = "start";
 const RESUME: &str = "resume";
+const TELL: &str = "tell";
+const MEND: &str = "mend";
 
 /// How a scrub is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubRequest {
     /// The most bytes that it reads in a second.
     pub bytes_per_second: u64,
-    /// Where it begins.
-    pub from: ScrubFrom,
+    /// Where it begins, and what it does about damage.
+    pub options: ScrubOptions,
 }
 
 impl ScrubRequest {
     /// The request behind its first word.
     fn parse(words: &str) -> Option<ScrubRequest> {
-        let (rate, from) = words.strip_suffix('\n')?.split_once(' ')?;
-        let from = match from {
+        let mut words = words.strip_suffix('\n')?.split(' ');
+        let bytes_per_second = words.next()?.parse().ok()?;
+        let from = match words.next()? {
             START => ScrubFrom::Start,
             RESUME => ScrubFrom::LastStop,
             _ => return None,
         };
-        Some(ScrubRequest { bytes_per_second: rate.parse().ok()?, from })
+        let on_damage = match words.next()? {
+            TELL => OnDamage::Tell,
+            MEND => OnDamage::Mend,
+            _ => return None,
+        };
+        let options = ScrubOptions { from, on_damage };
+        words.next().is_none().then_some(ScrubRequest { bytes_per_second, options })
     }
 
     fn line(self) -> String {
-        let from = if self.from == ScrubFrom::Start { START } else { RESUME };
-        format!("{SCRUB}{} {from}\n", self.bytes_per_second)
+        let ScrubRequest { bytes_per_second, options } = self;
+        let from = if options.from == ScrubFrom::Start { START } else { RESUME };
+        let on_damage = if options.on_damage == OnDamage::Tell { TELL } else { MEND };
+        format!("{SCRUB}{bytes_per_second} {from} {on_damage}\n")
     }
 }
 
@@ -67,7 +79,7 @@ pub(super) fn answer(
     in_thread(stream, turn, BUSY, "betrfs-scrub", move |stream| {
         let mut telling = Telling::new(stream);
         let mut began = Instant::now();
-        let scrubbed = served.scrub(request.from, &mut |step| {
+        let scrubbed = served.scrub(request.options, &mut |step| {
             let until = Instant::now() + pause(step.bytes, request.bytes_per_second, began.elapsed());
             loop {
                 if served.is_over() || telling.tell(step.done_bytes, step.all_bytes).is_break() {
@@ -112,15 +124,25 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        for from in [ScrubFrom::Start, ScrubFrom::LastStop] {
-            for bytes_per_second in [1, 50 << 20, u64::MAX] {
-                let request = ScrubRequest { bytes_per_second, from };
+        let all = [ScrubFrom::Start, ScrubFrom::LastStop];
+        for from in all {
+            for (bytes_per_second, on_damage) in [(1, OnDamage::Tell), (u64::MAX, OnDamage::Mend)] {
+                let request = ScrubRequest { bytes_per_second, options: ScrubOptions { from, on_damage } };
                 let line = request.line();
                 assert!(line.len() < 64);
                 assert_eq!(ScrubRequest::parse(line.strip_prefix(SCRUB).unwrap()), Some(request));
             }
         }
-        for wrong in ["", "\n", "1\n", "1 start", "x start\n", "1 begin\n", "-1 resume\n"] {
+        for wrong in [
+            "",
+            "\n",
+            "1\n",
+            "1 start\n",
+            "1 start tell",
+            "x start tell\n",
+            "1 begin tell\n",
+            "1 start fix\n",
+        ] {
             assert_eq!(ScrubRequest::parse(wrong), None, "{wrong}");
         }
     }

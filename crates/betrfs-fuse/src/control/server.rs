@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use betree::{ScrubFrom, ScrubStep};
+use betree::{ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ pub trait Served: Send + Sync {
     /// The volume's.
     fn scrub(
         &self,
-        from: ScrubFrom,
+        options: ScrubOptions,
         step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
     ) -> betrfs::Result<Scrubbed>;
 

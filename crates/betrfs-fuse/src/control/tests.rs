@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use betree::{ScrubFrom, ScrubStep};
+use betree::{ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed};
 use rustix::process::Uid;
 
@@ -54,7 +54,7 @@ impl Served for Asked {
     /// Goes on until it is ended.
     fn scrub(
         &self,
-        _: ScrubFrom,
+        _: ScrubOptions,
         step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
     ) -> betrfs::Result<Scrubbed> {
         while step(ScrubStep { bytes: 1 << 20, done_bytes: 1, all_bytes: 2 }).is_continue() {}
@@ -217,9 +217,9 @@ fn one_client_at_a_time_has_a_check_which_ends_with_it() {
 fn a_scrub_is_made_for_one_client_at_a_time_beside_a_check() {
     let mount = mount_of(10);
     let _control = listen(&mount);
-    let request = ScrubRequest { bytes_per_second: 100 << 20, from: ScrubFrom::Start };
+    let request = ScrubRequest { bytes_per_second: 100 << 20, options: ScrubOptions::READ_ALL };
     let mut line = Line::open(&mount).unwrap();
-    line.ask("scrub 104857600 start\n").unwrap();
+    line.ask("scrub 104857600 start tell\n").unwrap();
     let mut answer = line.patient(&mount);
     answer.read_exact(&mut [0; 6]).unwrap();
     let refused = Line::open(&mount).unwrap().scrub(&mount, request, &mut |_, _| ()).unwrap_err();

@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use betree::{ScrubFrom, ScrubStep};
+use betree::{ScrubOptions, ScrubStep};
 use betrfs::{Report, Scrubbed, Volume};
 use rustix::io::Errno;
 
@@ -133,10 +133,10 @@ impl Server {
     /// The volume's.
     pub fn scrub(
         &self,
-        from: ScrubFrom,
+        options: ScrubOptions,
         step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
     ) -> betrfs::Result<Scrubbed> {
-        self.volume.scrub(from, &mut |made| match self.is_closing() {
+        self.volume.scrub(options, &mut |made| match self.is_closing() {
             true => ControlFlow::Break(()),
             false => step(made),
         })

@@ -186,7 +186,10 @@ fn several_smashed_blocks_are_reported_as_each_alone() {
     let hides = |report: &Report| {
         report.refused.is_some() || report.problems.iter().any(|p| p.what.contains("header"))
     };
-    let (hiding, others): (Vec<_>, Vec<_>) = alone.iter().partition(|(_, report)| hides(report));
+    let (hiding, mut others): (Vec<_>, Vec<_>) = alone.iter().partition(|(_, report)| hides(report));
+    // Damage of both copies of a part of the node table is another case.
+    let is_second = |report: &Report| report.problems.iter().any(|p| p.what.contains("second copy"));
+    others.retain(|(_, report)| !is_second(report));
     assert!(hiding.len() > 20 && others.len() > 60, "{} and {}", hiding.len(), others.len());
     let mut rng = Rng::new(7);
     for round in 0..40 {

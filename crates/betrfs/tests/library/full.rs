@@ -34,7 +34,7 @@ fn a_full_volume_refuses_writes_cleanly_and_keeps_its_files() {
             Ok(written) => {
                 sizes[i] = written as u64;
                 // Whole pieces of a write without room may be there.
-                assert!(written == 200_000 || written.is_multiple_of(128 << 10), "{written}");
+                assert!(written == 200_000 || written.is_multiple_of(64 << 10), "{written}");
                 assert_eq!(volume.getattr(file.node).unwrap().size, sizes[i]);
             }
             Err(error) => {

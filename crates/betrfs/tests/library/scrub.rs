@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use betree::{ScrubFrom, ScrubState};
+use betree::{ScrubOptions, ScrubState};
 use betree_platform::Device;
 use betrfs::{Report, Scrubbed, Volume, XattrMode};
 
 use crate::support::*;
 
 fn scrub(volume: &Volume) -> Scrubbed {
-    volume.scrub(ScrubFrom::Start, &mut |_| ControlFlow::Continue(())).unwrap()
+    volume.scrub(ScrubOptions::READ_ALL, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 fn contents(number: u64) -> Vec<u8> {

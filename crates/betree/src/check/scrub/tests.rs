@@ -86,7 +86,8 @@ impl Volume {
     fn scrub(&self, from: ScrubFrom, steps: usize) -> (ScrubRecord, Vec<Finding>) {
         let mut found = Vec::new();
         let mut made = 0;
-        let record = self.env.scrub(from, &mut |finding| found.push(finding), &mut |step| {
+        let options = ScrubOptions { from, ..ScrubOptions::READ_ALL };
+        let record = self.env.scrub(options, &mut |finding| found.push(finding), &mut |step| {
             assert!(step.bytes > 0 && step.done_bytes <= step.all_bytes, "{step:?}");
             made += 1;
             if made < steps { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -107,7 +108,7 @@ impl Volume {
     /// The blocks of superblocks, node table and nodes.
     fn stored(&self) -> Vec<usize> {
         let committed = self.env.checkpoint.lock();
-        let mut extents = Vec::from_iter(committed.directory.clone());
+        let mut extents = Vec::from_iter(committed.directories().cloned());
         let table = self.env.engine.table.lock();
         extents.extend(table.page_extents().map(|(_, extent)| extent.clone()));
         extents.extend(table.extents_in(0, usize::MAX).unwrap());
@@ -224,4 +225,26 @@ fn blocks_that_the_device_refuses_hide_no_others_of_their_node() {
         "{found:?}"
     );
     assert!((1..=3).contains(&record.problems), "{found:?}");
+}
+
+#[test]
+fn copies_of_superblocks_and_node_table_are_mended_if_that_is_asked_for() {
+    let volume = Volume::new();
+    let page = volume.env.engine.table.lock().page(0).unwrap().unwrap();
+    let copy = page.copy.unwrap();
+    // A copy of each superblock, and one of a page.
+    let bytes = [100, BLOCK_BYTES as u64 * 3 + 100, copy.place(0) + 8];
+    bytes.iter().for_each(|byte| volume.device.device.flip(*byte as usize * 8));
+    let scrub = |on_damage| {
+        let mut found = Vec::new();
+        let options = ScrubOptions { on_damage, ..ScrubOptions::READ_ALL };
+        let tell = &mut |finding: Finding| found.push(finding.code);
+        volume.env.scrub(options, tell, &mut |_| ControlFlow::Continue(())).unwrap();
+        found
+    };
+    let page_is_bad = |found: &[Code]| found.contains(&Code::BadCopy);
+    assert_eq!(scrub(OnDamage::Tell), [Code::BadSuperblock, Code::BadSuperblock, Code::BadCopy]);
+    let found = scrub(OnDamage::Mend);
+    assert!(page_is_bad(&found) && found.contains(&Code::BadSuperblock), "{found:?}");
+    assert_eq!(scrub(OnDamage::Tell), []);
 }

@@ -9,6 +9,7 @@ use seeded::Rng;
 use super::*;
 use crate::check::Finding;
 use crate::error::Error;
+use crate::format::table::{Entries, StoredPage};
 use crate::key::Cut;
 use crate::tree::Unreadable;
 
@@ -20,7 +21,10 @@ struct Places {
     basements: Vec<u64>,
     partitions: Vec<u64>,
     pages: Vec<u64>,
+    /// The second copies of the pages.
+    copies: Vec<u64>,
     directory: u64,
+    directory_copy: u64,
 }
 
 fn places(device: &Arc<MemDevice>) -> Places {
@@ -32,7 +36,9 @@ fn places(device: &Arc<MemDevice>) -> Places {
         basements: Vec::new(),
         partitions: Vec::new(),
         pages: Vec::new(),
+        copies: Vec::new(),
         directory: 0,
+        directory_copy: 0,
     };
     let mut stack = Vec::from([tree.dict.state.read().root]);
     let mut seen = HashSet::new();
@@ -50,9 +56,14 @@ fn places(device: &Arc<MemDevice>) -> Places {
         }
         stack.extend(node.references());
     }
-    found.pages = tree.table.lock().directory().entries.iter().map(|page| page.start_block.get()).collect();
-    found.pages.iter_mut().for_each(|at| *at *= BLOCK_BYTES as u64);
-    found.directory = env.checkpoint.lock().directory.as_ref().unwrap().place(0);
+    let table = tree.table.lock();
+    let places_in = |directory: Entries<StoredPage>| -> Vec<u64> {
+        directory.entries.iter().map(|page| page.start_block.get() * BLOCK_BYTES as u64).collect()
+    };
+    (found.pages, found.copies) = (places_in(table.directory()), places_in(table.directory_of_copies()));
+    let committed = env.checkpoint.lock();
+    found.directory = committed.directory.as_ref().unwrap().place(0);
+    found.directory_copy = committed.directory_copy.as_ref().unwrap().place(0);
     found
 }
 
@@ -159,9 +170,9 @@ fn a_volume_that_cannot_be_opened_is_checked_as_far_as_it_is_readable() {
     let at = places(&device);
     assert!(at.pages.len() > 1, "the table has {} pages", at.pages.len());
     for (smashed, least) in [
-        (Vec::from([at.pages[1], at.basements[1], at.partitions[0]]), 1),
+        (Vec::from([at.pages[1], at.copies[1], at.basements[1], at.partitions[0]]), 1),
         (Vec::from([at.headers[0], 8192]), 2),
-        (Vec::from([at.directory, 0, 8192]), 3),
+        (Vec::from([at.directory, at.directory_copy, 0, 8192]), 3),
         (Vec::from([0, 4096, at.basements[1]]), 3),
     ] {
         let device = MemDevice::holding(device.bytes());
@@ -190,7 +201,10 @@ fn a_scan_skips_unreadable_keys_and_no_others() {
         let device = MemDevice::holding(device.bytes());
         let mut smashed: Vec<u64> = (0..1 + round % 6).map(|_| all[below(all.len())]).collect();
         if round % 4 == 0 {
-            smashed.push(at.pages[below(at.pages.len())]);
+            // Both copies.
+            let page = below(at.pages.len());
+            smashed.retain(|place| *place != at.pages[page]);
+            smashed.extend([at.pages[page], at.copies[page]]);
         }
         smash(&device, &smashed);
         let (env, told) = examine(&device);

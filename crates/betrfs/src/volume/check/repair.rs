@@ -98,6 +98,7 @@ impl Volume {
         let nodes = env.mend_references(&mut told)?;
         let engine_mended = [
             (FindingCode::BadSuperblock, "all copies of the superblock are written anew".into()),
+            (FindingCode::BadCopy, "damaged copies of the node table are written anew".into()),
             (
                 FindingCode::WrongReferences,
                 format!("the numbers of references to {nodes} nodes become those that were counted"),
@@ -118,7 +119,9 @@ impl Volume {
         env.check(&mut |found| findings.found(found), progress)?;
         repair.after = look_through(&env, findings, None)?.0;
         // Those on the device are looked at, and will be written.
-        repair.after.problems.retain(|problem| problem.code != FindingCode::BadSuperblock.name());
+        let is_rewritten =
+            |code| code == FindingCode::BadSuperblock.name() || code == FindingCode::BadCopy.name();
+        repair.after.problems.retain(|problem| !is_rewritten(problem.code));
         if repair.after.found() >= repair.before.found() {
             repair.mended.clear();
         }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use betree::{Cut, KeyRange, ScrubFrom, ScrubRecord, ScrubStep, Unreadable};
+use betree::{Cut, KeyRange, ScrubOptions, ScrubRecord, ScrubStep, Unreadable};
 
 use super::damaged_keys::KEYS_MAX;
 use super::losses::Lost;
@@ -38,9 +38,9 @@ impl Volume {
     /// # let (volume, _, _) = doc::volume()?;
     /// use std::ops::ControlFlow;
     ///
-    /// use betree::{ScrubFrom, ScrubState};
+    /// use betree::{ScrubOptions, ScrubState};
     ///
-    /// let scrubbed = volume.scrub(ScrubFrom::Start, &mut |_| ControlFlow::Continue(()))?;
+    /// let scrubbed = volume.scrub(ScrubOptions::READ_ALL, &mut |_| ControlFlow::Continue(()))?;
     /// assert!(scrubbed.report.problems.is_empty());
     /// assert_eq!(scrubbed.record.state, ScrubState::Complete);
     /// # Ok(())
@@ -52,7 +52,7 @@ impl Volume {
     /// `step`.
     pub fn scrub(
         &self,
-        from: ScrubFrom,
+        options: ScrubOptions,
         step: &mut dyn FnMut(ScrubStep) -> ControlFlow<()>,
     ) -> Result<Scrubbed> {
         let mut findings = Findings::default();
@@ -61,7 +61,7 @@ impl Volume {
             note_damaged(&mut damaged, &found);
             findings.found(found);
         };
-        let record = self.env.scrub(from, &mut tell, step)?;
+        let record = self.env.scrub(options, &mut tell, step)?;
         if damaged.is_empty() {
             return Ok(Scrubbed { report: findings.report(&BTreeMap::new(), None), record });
         }
