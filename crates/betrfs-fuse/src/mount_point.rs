@@ -16,7 +16,7 @@ pub use rustix::mount::MountFlags;
 
 pub use error::MountPointError;
 use error::failed;
-pub use found::{FoundMount, detach_root};
+pub use found::FoundMount;
 pub use own_mount::OwnMount;
 
 use crate::control::Unheard;

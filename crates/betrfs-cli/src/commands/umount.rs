@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use betrfs_fuse::mount_point::{FoundMount, detach_root};
+use betrfs_fuse::mount_point::FoundMount;
 use betrfs_fuse::{ANSWER_TIME_MAX, Line, MountEntry, Unheard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
@@ -46,16 +47,20 @@ pub struct Arguments {
     name_space: Option<OsString>,
     #[arg(short = 't', hide = true)]
     fs_type: Option<OsString>,
-    /// Detach only the mount whose root is open as standard input, in a process that may have to wait for
-    /// the server
-    #[arg(long, hide = true, conflicts_with = "lazy")]
-    detach: bool,
+    /// Detach only the mount with this number, whose name is in the directory that is open as standard input:
+    /// in a process that may have to wait for the server
+    #[arg(long, hide = true, value_name = "NUMBER", conflicts_with = "lazy")]
+    detach: Option<u64>,
 }
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    if arguments.detach {
-        return Ok(detach_root(rustix::stdio::stdin(), &arguments.dir)?);
+    if let Some(number) = arguments.detach {
+        let parent = std::io::stdin().as_fd().try_clone_to_owned()?;
+        return match FoundMount::numbered(number, parent)? {
+            Some(found) => Ok(found.detach()?),
+            None => Ok(()),
+        };
     }
     let dir = absolute(&arguments.dir)?;
     let found = stats::found_at(&dir)?;
@@ -97,12 +102,11 @@ pub fn run(arguments: &Arguments) -> Outcome {
 fn detach(found: &FoundMount) -> Outcome {
     let mount = found.entry();
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("umount").arg("--detach").arg("--").arg(&mount.path);
-    // It inherits none of our streams, so that a program that waits for our output does not wait for it.
-    let root = Stdio::from(found.root()?);
-    let mut detaching = command.stdin(root).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-    // With the root, whose last user may have to wait.
-    drop(command);
+    command.arg("umount").arg(format!("--detach={}", mount.id)).arg("--").arg(&mount.path);
+    // It opens the root itself: whoever closes that last may have to wait. And it inherits none of our streams,
+    // so that a program that waits for our output does not wait for it.
+    let parent = Stdio::from(found.parent()?);
+    let mut detaching = command.stdin(parent).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let start = Instant::now();
     while start.elapsed() < ANSWER_TIME_MAX {
         if let Some(status) = detaching.try_wait()? {

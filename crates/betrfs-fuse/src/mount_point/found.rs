@@ -43,6 +43,26 @@ impl FoundMount {
         Ok(FoundMount { entry, parent, name })
     }
 
+    /// The mount with a number, on a name in the directory that is open; `None` if it is no longer mounted.
+    ///
+    /// # Errors
+    /// The operating system's; `EINVAL` if it is the root of all.
+    pub fn numbered(id: u64, parent: OwnedFd) -> io::Result<Option<FoundMount>> {
+        let Some(entry) = MountEntry::all()?.into_iter().find(|entry| entry.id == id) else {
+            return Ok(None);
+        };
+        let name = entry.path.file_name().ok_or(Errno::INVAL)?.to_owned();
+        Ok(Some(FoundMount { entry, parent, name }))
+    }
+
+    /// The directory that its name is in, for [`numbered`](FoundMount::numbered) in another process.
+    ///
+    /// # Errors
+    /// The operating system's: no more open files.
+    pub fn parent(&self) -> io::Result<OwnedFd> {
+        self.parent.try_clone()
+    }
+
     /// Its line of the kernel's list.
     pub fn entry(&self) -> &MountEntry {
         &self.entry
@@ -78,7 +98,8 @@ impl FoundMount {
     /// # Errors
     /// [`MountPointError`]: `Elsewhere` if it is no longer there.
     pub fn detach(&self) -> Result<(), MountPointError> {
-        detach_root(&self.root()?, &self.entry.path)
+        let detached = rustix::mount::unmount(itself(&self.root()?), UnmountFlags::DETACH);
+        undone(detached, &self.entry.path, &["-u", "-z"])
     }
 
     /// Changes its flags.
@@ -111,14 +132,6 @@ impl FoundMount {
     fn must_be_there(&self) -> Result<(), MountPointError> {
         self.root().map(drop)
     }
-}
-
-/// Detaches the mount whose root is open; `path` is for messages, and for fusermount3.
-///
-/// # Errors
-/// [`MountPointError`], with what to do about it.
-pub fn detach_root(root: impl AsFd, path: &Path) -> Result<(), MountPointError> {
-    undone(rustix::mount::unmount(itself(root), UnmountFlags::DETACH), path, &["-u", "-z"])
 }
 
 /// A path that leads to an open file, whatever its names.
