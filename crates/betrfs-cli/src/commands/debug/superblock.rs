@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use betree::debug::{Superblock, SuperblockCopy, Superblocks, bit_numbers, superblocks};
+use betree::debug::{Features, Superblock, SuperblockCopy, Superblocks, bit_numbers, superblocks};
 use betree::{DictId, Identity};
 use betree_std::FileDevice;
 use serde_json::{Value, json};
@@ -105,8 +105,15 @@ fn dictionaries(superblock: &Superblock) -> impl Iterator<Item = Value> + '_ {
     })
 }
 
-fn features(bits: u64) -> String {
-    if bits == 0 { "none".to_owned() } else { format!("{} (not known to this version)", bit_numbers(bits)) }
+/// The bits of a feature word; `known` are those with a name.
+fn features(bits: u64, known: &[(u64, &str)]) -> String {
+    let names = known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_owned());
+    let mut told: Vec<String> = names.collect();
+    let others = known.iter().fold(bits, |bits, (bit, _)| bits & !bit);
+    if others != 0 {
+        told.push(format!("{} (not known to this version)", bit_numbers(others)));
+    }
+    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
 fn lines(superblock: &Superblock, page: &mut Page) {
@@ -131,9 +138,12 @@ fn lines(superblock: &Superblock, page: &mut Page) {
     page.line(format_args!("uuid          {uuid}"));
     page.line(format_args!("label         {label:?}"));
     page.line(format_args!("made          by {}, {made_ns} ns after 1970", made_by.escape_debug()));
-    page.line(format_args!("compat        {}", features(superblock.features.compat)));
-    page.line(format_args!("ro_compat     {}", features(superblock.features.ro_compat)));
-    page.line(format_args!("incompat      {}", features(superblock.features.incompat)));
+    page.line(format_args!("compat        {}", features(superblock.features.compat, &[])));
+    page.line(format_args!("ro_compat     {}", features(superblock.features.ro_compat, &[])));
+    page.line(format_args!(
+        "incompat      {}",
+        features(superblock.features.incompat, &[(Features::KNOWN_DAMAGE, "known damage")])
+    ));
     page.line(format_args!("volume        {} bytes", superblock.volume_bytes));
     page.line(format_args!(
         "nodes         of {} bytes, basements of {}, at most {} children, table pages of {}",
@@ -158,5 +168,18 @@ fn lines(superblock: &Superblock, page: &mut Page) {
     }
     for (tag, value) in superblock.tail.iter() {
         page.line(format_args!("tag {tag:<10} {} bytes: {}", value.len(), words::bytes(value)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_named_as_far_as_they_are_known() {
+        let known = [(Features::KNOWN_DAMAGE, "known damage")];
+        assert_eq!(features(0, &known), "none");
+        assert_eq!(features(1, &known), "known damage");
+        assert_eq!(features(5, &known), "known damage, 2 (not known to this version)");
     }
 }
