@@ -103,8 +103,8 @@ fn detach(found: &FoundMount) -> Outcome {
     let mount = found.entry();
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("umount").arg(format!("--detach={}", mount.id)).arg("--").arg(&mount.path);
-    // It opens the root itself: whoever closes that last may have to wait. And it inherits none of our streams,
-    // so that a program that waits for our output does not wait for it.
+    // It opens the root itself: whoever closes that last may have to wait. And it inherits none of our
+    // streams, so that a program that waits for our output does not wait for it.
     let parent = Stdio::from(found.parent()?);
     let mut detaching = command.stdin(parent).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let start = Instant::now();
