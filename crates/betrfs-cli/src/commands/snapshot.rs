@@ -1,17 +1,29 @@
 //! `betrfs snapshot`: read-only copies of a directory.
 
+mod listing;
+mod retention;
+
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use betrfs_fuse::Errno;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use rustix::fs::{AtFlags, Mode};
+use serde::Serialize;
 
-use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
-use crate::format::print;
+use crate::commands::{stats, usage};
+use crate::failure::{Failure, Kind, Outcome};
+use crate::format::{Format, print, print_json};
 use crate::path;
+use crate::size;
+use listing::{Snapshot, snapshots};
+use retention::{Rule, Rules};
+
+/// The beginning of the names of snapshots that were given none.
+const AUTO: &str = "auto-";
 
 /// Make, list and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
@@ -24,7 +36,9 @@ be removed before them, but together with them: see `betrfs rm-tree --snapshots`
 
 Examples:
   betrfs snapshot create /mnt/tree monday
-  betrfs snapshot list /mnt/tree
+  betrfs snapshot create /mnt/tree          with the time as its name, as in auto-2026-11-25T10-50-00Z
+  betrfs snapshot list -l /mnt/tree
+  betrfs snapshot prune /mnt/tree --prefix auto- --keep-hourly 24 --keep-daily 7
   betrfs snapshot delete /mnt/tree monday")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -37,13 +51,35 @@ enum Action {
     Create {
         /// The directory
         dir: PathBuf,
-        /// The snapshot's name
-        name: OsString,
+        /// The snapshot's name; by default auto- and the time (UTC)
+        name: Option<OsString>,
     },
     /// List the snapshots of a directory, one name per line
     List {
         /// The directory
         dir: PathBuf,
+        /// With the time of making, the size, and the space that its removal would free
+        #[arg(short, long)]
+        long: bool,
+        /// How to print it; JSON has all that `--long` shows
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Remove the snapshots that no rule keeps; at least one rule is needed
+    Prune {
+        /// The directory
+        dir: PathBuf,
+        #[command(flatten)]
+        rules: Rules,
+        /// Only snapshots whose names begin with this; the others stay, and count for no rule
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        prefix: OsString,
+        /// Remove nothing: only say what would be removed
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
     },
     /// Remove a snapshot with everything in it
     Delete {
@@ -56,30 +92,108 @@ enum Action {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Outcome {
-    let (Action::Create { dir, .. } | Action::List { dir } | Action::Delete { dir, .. }) = &arguments.action;
-    stats::approach(dir)?;
     match &arguments.action {
-        Action::Create { dir, name } => {
-            let name = checked(name)?;
-            let made = betrfs_fuse::write_back(dir)
-                .and_then(|()| betrfs_fuse::open_snapshots(dir))
-                .and_then(|snapshots| Ok(rustix::fs::mkdirat(snapshots, name, Mode::from_raw_mode(0o777))?));
-            made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
-        }
-        Action::List { dir } => {
-            for name in list(dir).map_err(|error| refused("list the snapshots of", dir, &error))? {
-                print(name.display())?;
-            }
-            Ok(())
-        }
+        Action::Create { dir, name } => create(dir, name.as_deref()),
+        Action::List { dir, long, format } => list(dir, *long, *format),
+        Action::Prune { dir, rules, prefix, dry_run, format } => prune(dir, rules, prefix, *dry_run, *format),
         Action::Delete { dir, name } => {
-            let name = checked(name)?;
-            let removed = betrfs_fuse::open_snapshots(dir)
-                .and_then(|snapshots| Ok(rustix::fs::unlinkat(snapshots, name, AtFlags::REMOVEDIR)?));
-            removed
-                .map_err(|error| refused(&format!("delete the snapshot {} of", name.display()), dir, &error))
+            stats::approach(dir)?;
+            delete(dir, checked(name)?)
         }
     }
+}
+
+fn create(dir: &Path, name: Option<&OsStr>) -> Outcome {
+    stats::approach(dir)?;
+    let by_time = OsString::from(format!("{AUTO}{}", Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ")));
+    let name = name.map_or(Ok(by_time.as_os_str()), checked)?;
+    let made = betrfs_fuse::write_back(dir)
+        .and_then(|()| betrfs_fuse::open_snapshots(dir))
+        .and_then(|snapshots| Ok(rustix::fs::mkdirat(snapshots, name, Mode::from_raw_mode(0o777))?));
+    made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
+}
+
+fn delete(dir: &Path, name: &OsStr) -> Outcome {
+    let removed = betrfs_fuse::open_snapshots(dir)
+        .and_then(|snapshots| Ok(rustix::fs::unlinkat(snapshots, name, AtFlags::REMOVEDIR)?));
+    removed.map_err(|error| refused(&format!("delete the snapshot {} of", name.display()), dir, &error))
+}
+
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    made: Timestamp,
+    #[serde(flatten)]
+    usage: usage::Usage,
+}
+
+fn list(dir: &Path, long: bool, format: Format) -> Outcome {
+    #[derive(Serialize)]
+    struct List {
+        snapshots: Vec<Listed>,
+    }
+    let found = found(dir)?;
+    if format == Format::Text && !long {
+        return found.iter().try_for_each(|snapshot| print(snapshot.name.display()));
+    }
+    let listed = found.iter().map(|Snapshot { name, made }| {
+        let usage = usage::usage_of(&dir.join(OsStr::from_bytes(betrfs::SNAPSHOTS_NAME)).join(name))?;
+        Ok(Listed { name: name.to_string_lossy().into_owned(), made: *made, usage })
+    });
+    let snapshots = listed.collect::<Result<Vec<_>, Failure>>()?;
+    if format == Format::Json {
+        return print_json(&List { snapshots });
+    }
+    print(format_args!("{:<20} {:>12} {:>12}  name", "made", "stored", "freed"))?;
+    snapshots.iter().try_for_each(|Listed { name, made, usage }| {
+        let made = Zoned::new(*made, TimeZone::system()).strftime("%F %T").to_string();
+        let (stored, freed) = (size::show(usage.stored_bytes), size::show(usage.freed_bytes));
+        print(format_args!("{made:<20} {stored:>12} {freed:>12}  {name}"))
+    })
+}
+
+fn prune(dir: &Path, rules: &Rules, prefix: &OsStr, dry_run: bool, format: Format) -> Outcome {
+    #[derive(Serialize)]
+    struct Kept {
+        name: String,
+        made: Timestamp,
+        rules: Vec<Rule>,
+    }
+    #[derive(Serialize)]
+    struct Pruned {
+        dry_run: bool,
+        removed: Vec<String>,
+        kept: Vec<Kept>,
+    }
+    if !rules.keep_some() {
+        let why = "give a rule that keeps some, as in --keep-daily 7: without one all snapshots would go";
+        return Err(Failure::of(Kind::Usage, why));
+    }
+    let mut found = found(dir)?;
+    found.retain(|snapshot| snapshot.name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()));
+    found.sort_by(|one, other| other.made.cmp(&one.made).then(other.name.cmp(&one.name)));
+    let made: Vec<Timestamp> = found.iter().map(|snapshot| snapshot.made).collect();
+    let mut pruned = Pruned { dry_run, removed: Vec::new(), kept: Vec::new() };
+    for (snapshot, rules) in found.iter().zip(rules.reasons(&made, &TimeZone::system())) {
+        let name = snapshot.name.to_string_lossy().into_owned();
+        if !rules.is_empty() {
+            pruned.kept.push(Kept { name, made: snapshot.made, rules });
+            continue;
+        }
+        if !dry_run {
+            delete(dir, &snapshot.name)?;
+        }
+        if format == Format::Text {
+            print(format_args!("{} {name}", if dry_run { "would remove" } else { "removed" }))?;
+        }
+        pruned.removed.push(name);
+    }
+    if format == Format::Json { print_json(&pruned) } else { Ok(()) }
+}
+
+fn found(dir: &Path) -> Result<Vec<Snapshot>, Failure> {
+    stats::approach(dir)?;
+    snapshots(dir).map_err(|error| refused("list the snapshots of", dir, &error))
 }
 
 /// Checks a snapshot's name: a path would lead elsewhere.
@@ -92,19 +206,6 @@ fn checked(name: &OsStr) -> Result<&OsStr, Failure> {
             Err(Failure::new(format!("`{shown}` is not the name of a snapshot: give one without `/`")))
         }
     }
-}
-
-fn list(dir: &Path) -> io::Result<Vec<OsString>> {
-    let snapshots = betrfs_fuse::open_snapshots(dir)?;
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::new(snapshots)? {
-        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
-        if name != "." && name != ".." {
-            names.push(name);
-        }
-    }
-    names.sort();
-    Ok(names)
 }
 
 fn refused(doing: &str, dir: &Path, error: &io::Error) -> Failure {

@@ -36,11 +36,15 @@ pub struct Arguments {
     format: Format,
 }
 
+/// The space that a file or a directory takes with all below it.
 #[derive(Serialize)]
-struct Usage {
-    stored_bytes: u64,
-    shared_bytes: u64,
-    freed_bytes: u64,
+pub struct Usage {
+    /// What is stored: compressed, and shared data counted once.
+    pub stored_bytes: u64,
+    /// The part of it that others share.
+    pub shared_bytes: u64,
+    /// What its removal would free.
+    pub freed_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -106,7 +110,8 @@ fn print_one(usage: &Usage, format: Format) -> Outcome {
     }
 }
 
-fn usage_of(path: &Path) -> Result<Usage, Failure> {
+/// Asks the mount for the usage of a path.
+pub fn usage_of(path: &Path) -> Result<Usage, Failure> {
     stats::approach(path)?;
     let (stored_bytes, freed_bytes) = betrfs_fuse::usage(path).map_err(|error| {
         let why = match error.raw_os_error().map(betrfs_fuse::Errno::from_raw_os_error) {

@@ -69,6 +69,86 @@ fn snapshots_are_taken_listed_read_and_deleted() {
     ok(&betrfs().arg("check").arg(&mounted.volume).output().unwrap());
 }
 
+fn json(output: &Output) -> serde_json::Value {
+    ok(output);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_long_listing_tells_when_snapshots_were_made_and_what_only_they_hold() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("tree");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("file"), seeded::bytes(1, 0, 16 << 20)).unwrap();
+    let before = jiff::Timestamp::now();
+    ok(&snapshot("create", &dir, &["one"]));
+    ok(&snapshot("create", &dir, &[]));
+    fs::write(dir.join("file"), seeded::bytes(2, 0, 16 << 20)).unwrap();
+    ok(&snapshot("create", &dir, &["three"]));
+    // Not the time of the directory or of a mount.
+    mounted.remount();
+    let listed = json(&snapshot("list", &dir, &["--format", "json"]));
+    assert_eq!(listed["schema_version"], 1);
+    let snapshots = listed["snapshots"].as_array().unwrap();
+    let names: Vec<&str> = snapshots.iter().map(|s| s["name"].as_str().unwrap()).collect();
+    assert!(matches!(names[..], [auto, "one", "three"] if auto.starts_with("auto-20")), "{names:?}");
+    let made = |nth: usize| snapshots[nth]["made"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(
+        before <= made(1) && made(1) <= made(0) && made(0) <= made(2) && made(2) <= jiff::Timestamp::now()
+    );
+    // Two share the first contents, which nothing else has.
+    for snapshot in snapshots {
+        assert!(snapshot["stored_bytes"].as_u64().unwrap() >= 16 << 20, "{listed}");
+    }
+    assert!(snapshots[1]["freed_bytes"].as_u64().unwrap() < 1 << 20, "{listed}");
+    let auto = names[0].to_owned();
+    ok(&snapshot("delete", &dir, &[&auto]));
+    // The removal is a message: df(1) has it carried out, once it is durable.
+    ok(&betrfs().arg("sync").arg(&mounted.dir).output().unwrap());
+    rustix::fs::statvfs(&mounted.dir).unwrap();
+    let listed = json(&snapshot("list", &dir, &["--format", "json"]));
+    assert!(listed["snapshots"][0]["freed_bytes"].as_u64().unwrap() >= 16 << 20, "{listed}");
+    let long = snapshot("list", &dir, &["-l"]);
+    ok(&long);
+    let text = String::from_utf8(long.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].ends_with("name") && lines[1].ends_with("  one") && lines[2].ends_with("  three"),
+        "{text}"
+    );
+}
+
+#[test]
+fn prune_removes_what_no_rule_keeps_and_nothing_without_a_rule() {
+    let mounted = Mounted::new();
+    let dir = mounted.path("tree");
+    fs::create_dir(&dir).unwrap();
+    for name in ["a1", "a2", "other", "a3"] {
+        ok(&snapshot("create", &dir, &[name]));
+    }
+    for wrong in [&[][..], &["--keep-daily", "0"], &["--keep-last", "-1"], &["--keep-last", "some"]] {
+        let output = snapshot("prune", &dir, wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+    let dry = snapshot("prune", &dir, &["-n", "--prefix", "a", "--keep-last", "1"]);
+    ok(&dry);
+    assert_eq!(String::from_utf8(dry.stdout).unwrap(), "would remove a2\nwould remove a1\n");
+    assert_eq!(list(&dir), "a1\na2\na3\nother\n");
+    let pruned = json(&snapshot(
+        "prune",
+        &dir,
+        &["--prefix", "a", "--keep-last", "1", "--keep-yearly", "3", "--format", "json"],
+    ));
+    assert_eq!(pruned["removed"], serde_json::json!(["a2", "a1"]));
+    assert_eq!(pruned["kept"][0]["name"], "a3");
+    assert_eq!(pruned["kept"][0]["rules"], serde_json::json!(["last", "yearly"]));
+    assert_eq!(list(&dir), "a3\nother\n");
+    open_to_all(&mounted);
+    let script = format!("{} snapshot prune \"$1\" --keep-last 1", env!("CARGO_BIN_EXE_betrfs"));
+    assert!(!as_nobody(&script, &dir));
+    assert_eq!(list(&dir), "a3\nother\n");
+}
+
 #[test]
 fn every_change_of_a_snapshot_is_refused() {
     let mounted = Mounted::new();
