@@ -1,5 +1,7 @@
 //! `betrfs stats`: the counters of a live mount.
 
+mod prometheus;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +11,7 @@ use betrfs_fuse::mount_point::FoundMount;
 use betrfs_fuse::{MountEntry, ScrubStatus, Status, Unheard, VolumeState};
 
 use crate::failure::{Failure, Outcome};
-use crate::format::{Format, print, print_json};
+use crate::format::{print, print_json};
 use crate::size;
 
 /// Show what a live mount has done: kernel requests, tree queries, device I/O
@@ -19,14 +21,27 @@ Requests have the kernel's names, operations the library's: `queries` and `scans
 tree (answers from memory need none), `commits` their changes. Only root and the user who mounted the volume \
 may ask.
 
-Example:
-  betrfs stats /mnt --format json")]
+Examples:
+  betrfs stats /mnt --format json
+  betrfs stats /mnt --format prometheus > /var/lib/prometheus/node-exporter/mnt.prom")]
 pub struct Arguments {
     /// The directory on which the volume is mounted
     dir: PathBuf,
     /// How to print the result
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: StatsFormat,
+}
+
+/// The forms of counters on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum StatsFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON document, for programs
+    Json,
+    /// Metrics for Prometheus, for its node exporter's directory of text files for instance
+    Prometheus,
 }
 
 /// Runs the command.
@@ -34,8 +49,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
     let dir = &arguments.dir;
     let status = Status::ask(&mount_at(dir)?).map_err(|why| unheard(dir, &why))?;
     match arguments.format {
-        Format::Text => print(told(&status)?.trim_end()),
-        Format::Json => print_json(&status),
+        StatsFormat::Text => print(told(&status)?.trim_end()),
+        StatsFormat::Json => print_json(&status),
+        StatsFormat::Prometheus => print(prometheus::metrics(&status)?.trim_end()),
     }
 }
 

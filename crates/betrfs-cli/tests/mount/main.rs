@@ -26,6 +26,7 @@ mod inode_flags;
 mod kernel_cache;
 mod lifecycle;
 mod mapping;
+mod metrics;
 mod mkfs;
 mod mounted;
 mod names;
