@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Options, Replace, State, Watcher};
 use betree_std::FileDevice;
@@ -133,6 +133,13 @@ fn put(env: &Env, numbers: std::ops::Range<u32>) {
     }
 }
 
+/// One test at a time: an event whose place in the code another thread reaches first, without a subscriber, might
+/// not be told.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The history of a test, and the events of it.
 fn seen(history: impl FnOnce()) -> Vec<Seen> {
     let diary = Diary::default();
@@ -146,6 +153,7 @@ fn of<'s>(seen: &'s [Seen], target: &str, with: &str) -> Vec<&'s Seen> {
 
 #[test]
 fn each_kind_of_event_has_its_level_and_its_fields() {
+    let _turn = turn();
     let volume = Volume::new();
     let seen = seen(|| {
         let env = volume.open(Some(Arc::new(Clock::default())));
@@ -215,6 +223,7 @@ fn each_kind_of_event_has_its_level_and_its_fields() {
 
 #[test]
 fn a_checkpoint_is_seen_from_its_beginning_to_its_end() {
+    let _turn = turn();
     let volume = Volume::new();
     let env = volume.open(Some(Arc::new(Clock::default())));
     let told = |history: &dyn Fn()| -> Vec<Seen> {
@@ -238,6 +247,7 @@ fn a_checkpoint_is_seen_from_its_beginning_to_its_end() {
 
 #[test]
 fn a_recovery_tells_what_it_replayed_and_without_a_clock_no_duration() {
+    let _turn = turn();
     let volume = Volume::new();
     let env = volume.open(None);
     put(&env, 0..10);

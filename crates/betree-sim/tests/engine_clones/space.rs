@@ -184,6 +184,7 @@ fn clones_take_as_little_once_all_is_flushed() {
     assert_eq!(count(&env, &name(0)), 100_000);
     commit(&env, |batch| batch.delete_range(D, &Cut::LOW, &Cut::HIGH));
     let left = carry_down();
-    assert!(left < alone / 50, "nothing is left, and {left} bytes are used");
+    // The node table has grown, and is stored twice.
+    assert!(left < alone / 30, "nothing is left, and {left} bytes of {alone} are used");
     assert_sound(&env);
 }

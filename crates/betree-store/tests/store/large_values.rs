@@ -42,8 +42,11 @@ fn large_values_are_put_read_replaced_and_found_again() {
     let lens: Vec<_> = found.iter().map(|value| value.as_ref().map(|value| value.len())).collect();
     assert_eq!(lens, [Some(5), Some(2 * MIB), Some(2 * MIB), None]);
     let estimate = dict.estimate("k".."l").unwrap();
-    assert_eq!(estimate.pairs, 1, "parts are no pairs");
-    assert_eq!(dict.estimate::<&str>(..).unwrap().pairs, 3);
+    // Each put of a key that waits above a leaf counts, as if the key were new: there were five. The parts of the
+    // values would be 70.
+    assert!((1..=5).contains(&estimate.pairs), "{} pairs: parts are no pairs", estimate.pairs);
+    let pairs = dict.estimate::<&str>(..).unwrap().pairs;
+    assert!((3..=7).contains(&pairs), "{pairs} pairs");
     let taken_bytes = estimate.stored_bytes;
     assert!((2 * MIB as u64..5 * MIB as u64).contains(&taken_bytes), "{taken_bytes} bytes");
     assert_eq!(dict.pop_first().unwrap().unwrap().1, text(5, 2 * MIB));

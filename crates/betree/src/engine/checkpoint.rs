@@ -214,8 +214,10 @@ impl Engine {
         let directory = self.write_extent(&bytes, DIRECTORY_PARTS_MAX)?;
         written_bytes += directory.len_blocks() * BLOCK_BYTES as u64;
         // Last of all: what must be written has its place already.
+        let copied_bytes = || self.counters.copy_bytes.load(Ordering::Relaxed);
+        let before_bytes = copied_bytes();
         let (copy, directory_copy) = self.write_table_copy(&captured.table)?.unzip();
-        written_bytes += directory_copy.as_ref().map_or(0, |extent| extent.len_blocks() * BLOCK_BYTES as u64);
+        written_bytes += copied_bytes().saturating_sub(before_bytes);
         if !planted::is(planted::Bug::MissingSyncBeforeSuperblock) {
             self.store.disk.sync()?;
         }

@@ -10,8 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::format::limits::Limits;
 use crate::format::node::{Entries, Header, RunRef, seal};
 use crate::format::segment;
-use crate::format::superblock::Superblock;
 use crate::format::superblock::slots;
+use crate::format::superblock::table_copy::TableCopy;
+use crate::format::superblock::{Decoded, Superblock};
 use crate::format::table::{StoredPage, decode_directory, decode_page, encode_directory, encode_page};
 use crate::io::Disk;
 use crate::io::mem::MemDevice;
@@ -64,6 +65,18 @@ impl Image {
             let sum = xxh3_64(&block[..BLOCK_BYTES - 8]);
             block[BLOCK_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
         }
+    }
+
+    /// The volume without a second copy of its node table, as an earlier version leaves it: so that a page and
+    /// the directory are changed in one place.
+    pub fn without_table_copy(mut self) -> Image {
+        for block in 0..4 {
+            let block = &mut self.bytes[places(block)];
+            let Decoded::Good(mut superblock) = Superblock::decode(block) else { panic!("a sound image") };
+            assert!(TableCopy::put(None, superblock.generation, &mut superblock.tail));
+            superblock.encode(block).unwrap();
+        }
+        self
     }
 
     fn directory(&self) -> Vec<u8> {

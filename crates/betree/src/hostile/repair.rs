@@ -15,13 +15,16 @@ use crate::io::mem::MemDevice;
 use crate::key::Cut;
 use crate::settings::{DictId, OpenMode};
 
-/// A sound volume that was closed.
+/// What a repair writes beside: the second copies of the only page and of the directory.
+const COPY_BYTES: u64 = 2 * 4096;
+
+/// A sound volume that was closed, without second copies.
 fn closed() -> Image {
     let device = sound().device();
     let env = open(device.clone()).unwrap();
     fill(&env, 264..300);
     env.close().unwrap();
-    Image { bytes: device.bytes() }
+    Image { bytes: device.bytes() }.without_table_copy()
 }
 
 fn open_as(device: &Arc<MemDevice>, mode: OpenMode) -> Env {
@@ -92,7 +95,7 @@ fn wrong_numbers_of_references_become_those_that_were_counted() {
                 (vec![], expected.clone()),
                 "slot {slot}: {references}"
             );
-            assert_eq!(env.space().used_bytes, space.used_bytes, "slot {slot}: {references}");
+            assert_eq!(env.space().used_bytes, space.used_bytes + COPY_BYTES, "slot {slot}: {references}");
         }
     }
 }
@@ -125,7 +128,7 @@ fn a_node_to_which_nothing_leads_goes_with_its_space() {
     assert_eq!(repair(&device), 1);
     let env = open_as(&device, OpenMode::ReadOnly);
     assert_eq!((problems(&env), pairs(&env)), (vec![], expected));
-    assert_eq!(env.space().used_bytes, space.used_bytes);
+    assert_eq!(env.space().used_bytes, space.used_bytes + COPY_BYTES);
 }
 
 #[test]

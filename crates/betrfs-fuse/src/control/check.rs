@@ -17,7 +17,7 @@ use super::CHECK;
 use super::client::{Line, Patient, Unheard};
 use super::server::{PATIENCE, Served};
 use super::timed::write_until;
-use super::turn::Turn;
+use super::turn::{Taken, Turn};
 use crate::check_report::CheckReport;
 use crate::mount_info::MountEntry;
 use crate::sched_idle::give_way;
@@ -34,34 +34,35 @@ const BUSY: &str = "another check of this mount is running";
 /// Answers a client in a thread of its own, which gives way to all others.
 pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
-    in_thread(stream, turn, BUSY, "betrfs-check", move |stream| {
+    in_thread(stream, turn, BUSY, "betrfs-check", move |stream, taken| {
         let mut telling = Telling::new(stream);
         let checked = served.check(&mut |done, all| match served.is_over() {
             true => ControlFlow::Break(()),
             false => telling.tell(done, all),
         });
+        // A client that has the report may ask again at once.
+        drop(taken);
         telling.report(checked.map(CheckReport::from))
     })
 }
 
 /// Does work for a client in a thread of its own, which gives way to all others; another client that comes
-/// meanwhile hears the sentence `busy`.
+/// meanwhile hears the sentence `busy`. The work gives its turn back before it reports.
 pub(super) fn in_thread(
     mut stream: UnixStream,
     turn: &Turn,
     busy: &str,
     name: &'static str,
-    work: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static,
+    work: impl FnOnce(&mut UnixStream, Taken) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
     let Some(taken) = turn.take() else {
         return write_until(&mut stream, format!("failed {busy}\n").as_bytes(), Instant::now() + PATIENCE);
     };
     thread::Builder::new().name(name.into()).spawn(move || {
-        let _taken = taken;
         if let Err(error) = give_way() {
             tracing::info!("{name} runs with the priority of all threads: {error}");
         }
-        if let Err(error) = work(&mut stream) {
+        if let Err(error) = work(&mut stream, taken) {
             tracing::info!("{name} ended before its client had the report: {error}");
         }
     })?;

@@ -76,7 +76,7 @@ pub(super) fn answer(
 ) -> io::Result<()> {
     let request = ScrubRequest::parse(words).ok_or(Errno::INVAL)?;
     let served = Arc::clone(served);
-    in_thread(stream, turn, BUSY, "betrfs-scrub", move |stream| {
+    in_thread(stream, turn, BUSY, "betrfs-scrub", move |stream, taken| {
         let mut telling = Telling::new(stream);
         let mut began = Instant::now();
         let scrubbed = served.scrub(request.options, &mut |step| {
@@ -98,6 +98,7 @@ pub(super) fn answer(
             // The client may be gone.
             scrubbed.report.problems.iter().for_each(|problem| tracing::warn!("a scrub found: {problem}"));
         }
+        drop(taken);
         telling.report(scrubbed.map(ScrubReport::from))
     })
 }
