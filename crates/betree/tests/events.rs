@@ -133,8 +133,8 @@ fn put(env: &Env, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// One test at a time: an event whose place in the code another thread reaches first, without a subscriber, might
-/// not be told.
+/// One test at a time: an event whose place in the code another thread reaches first, without a subscriber,
+/// might not be told.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -42,8 +42,8 @@ fn large_values_are_put_read_replaced_and_found_again() {
     let lens: Vec<_> = found.iter().map(|value| value.as_ref().map(|value| value.len())).collect();
     assert_eq!(lens, [Some(5), Some(2 * MIB), Some(2 * MIB), None]);
     let estimate = dict.estimate("k".."l").unwrap();
-    // Each put of a key that waits above a leaf counts, as if the key were new: there were five. The parts of the
-    // values would be 70.
+    // Each put of a key that waits above a leaf counts, as if the key were new: there were five. The parts of
+    // the values would be 70.
     assert!((1..=5).contains(&estimate.pairs), "{} pairs: parts are no pairs", estimate.pairs);
     let pairs = dict.estimate::<&str>(..).unwrap().pairs;
     assert!((3..=7).contains(&pairs), "{pairs} pairs");

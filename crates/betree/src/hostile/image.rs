@@ -67,8 +67,8 @@ impl Image {
         }
     }
 
-    /// The volume without a second copy of its node table, as an earlier version leaves it: so that a page and
-    /// the directory are changed in one place.
+    /// The volume without a second copy of its node table, as an earlier version leaves it: so that a page
+    /// and the directory are changed in one place.
     pub fn without_table_copy(mut self) -> Image {
         for block in 0..4 {
             let block = &mut self.bytes[places(block)];
