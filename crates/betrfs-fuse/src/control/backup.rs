@@ -8,16 +8,15 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::BACKUP;
+use super::check::in_thread;
 use super::client::{Line, Unheard};
 use super::server::{PATIENCE, Served};
 use super::timed::write_until;
 use super::turn::Turn;
 use crate::mount_info::MountEntry;
-use crate::sched_idle::give_way;
 
 /// How long a client may take to write a piece.
 const PIECE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -48,21 +47,9 @@ pub enum BackupPart<'a> {
 }
 
 /// Answers a client in a thread of its own, which gives way to all others.
-pub(super) fn answer(mut stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
-    let Some(taken) = turn.take() else {
-        return write_until(&mut stream, format!("failed {BUSY}\n").as_bytes(), Instant::now() + PATIENCE);
-    };
+pub(super) fn answer(stream: UnixStream, served: &Arc<dyn Served>, turn: &Turn) -> io::Result<()> {
     let served = Arc::clone(served);
-    thread::Builder::new().name("betrfs-backup".into()).spawn(move || {
-        let _taken = taken;
-        if let Err(error) = give_way() {
-            tracing::info!("a backup runs with the priority of all threads: {error}");
-        }
-        if let Err(error) = back_up(&mut stream, &*served) {
-            tracing::info!("a backup ended before its client had all of it: {error}");
-        }
-    })?;
-    Ok(())
+    in_thread(stream, turn, BUSY, "betrfs-backup", move |stream, _taken| back_up(stream, &*served))
 }
 
 fn back_up(stream: &mut UnixStream, served: &dyn Served) -> io::Result<()> {

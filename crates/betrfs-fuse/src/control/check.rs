@@ -55,10 +55,13 @@ pub(super) fn in_thread(
     name: &'static str,
     work: impl FnOnce(&mut UnixStream, Taken) -> io::Result<()> + Send + 'static,
 ) -> io::Result<()> {
-    let Some(taken) = turn.take() else {
-        return write_until(&mut stream, format!("failed {busy}\n").as_bytes(), Instant::now() + PATIENCE);
-    };
+    let (turn, busy) = (turn.clone(), format!("failed {busy}\n"));
     thread::Builder::new().name(name.into()).spawn(move || {
+        let Some(taken) = turn.take_soon() else {
+            // A client that does not hear it has gone.
+            let _ = write_until(&mut stream, busy.as_bytes(), Instant::now() + PATIENCE);
+            return;
+        };
         if let Err(error) = give_way() {
             tracing::info!("{name} runs with the priority of all threads: {error}");
         }

@@ -56,11 +56,12 @@ pub(super) fn answer(
     };
     let served = Arc::clone(served);
     thread::Builder::new().name("betrfs-order".into()).spawn(move || {
-        let _taken = taken;
         let line = match served.carry_out(&order) {
             Ok(number) => format!("done {number}\n"),
             Err(error) => format!("failed {error}\n"),
         };
+        // The client that hears of it may give its next order at once.
+        drop(taken);
         if let Err(error) = write_until(&mut stream, line.as_bytes(), Instant::now() + PATIENCE) {
             tracing::info!("{order:?} was carried out, and its client is gone: {error}");
         }
