@@ -41,6 +41,11 @@ impl Past {
         self.states.push(after);
     }
 
+    /// Notes that everything was read, whichever of the states it was.
+    pub fn all_read(&mut self, now_ns: i64) {
+        self.states.iter_mut().chain(&mut self.unfinished).for_each(|state| state.all_read(now_ns));
+    }
+
     /// Replaces the latest state by one that differs in what need not survive a crash.
     pub fn amend(&mut self, state: State) {
         self.states.pop();

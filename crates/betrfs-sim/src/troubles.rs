@@ -139,6 +139,10 @@ impl World {
             }
             Err(error) => return wrong(format!("a damaged volume cannot be opened: {error}")),
         };
+        if self.rules.reads_count {
+            // If the power is cut meanwhile, the next examination meets the times of this one.
+            self.past.all_read(self.platform.pass(0));
+        }
         let (found, unread) = match read_volume(&volume) {
             Ok(read) => read,
             Err((_, error)) if self.is_of_fault(&error) => return Ok(()),
