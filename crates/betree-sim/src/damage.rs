@@ -229,12 +229,13 @@ fn open_as(device: &Arc<dyn Device>, setup: &Setup, mode: OpenMode) -> Result<En
     Env::open(Arc::clone(device), options)
 }
 
-fn problems(env: &Env) -> Result<(Vec<String>, usize), String> {
+/// The problems that a check finds, but those of kinds that are to be `mended`, and how often it finds known
+/// damage.
+fn problems(env: &Env, mended: &[FindingCode]) -> Result<(Vec<String>, usize), String> {
     let (mut problems, mut known) = (Vec::new(), 0);
     let mut tell = |found: betree::Finding| {
         known += usize::from(found.code == FindingCode::KnownDamage);
-        // Second copies are mended when what they are copies of is written, or by a repair of copies.
-        if found.code != FindingCode::BadCopy {
+        if !mended.contains(&found.code) {
             problems.extend(found.into_problem());
         }
     };
@@ -336,7 +337,8 @@ fn repaired(
     let lost = model.dicts.iter().flat_map(|keys| keys.values()).filter(|known| **known == Known::Lost);
     model.reached.lost = lost.count();
     model.compare(&env).map_err(|what| format!("noted in memory: {what}"))?;
-    let (found, known) = problems(&env)?;
+    // Copies on the device are written anew with the repair.
+    let (found, known) = problems(&env, &[FindingCode::BadCopy])?;
     // A lost node that a pending range delete covers whole leaves none.
     if !found.is_empty() || known == 0 && model.reached.lost > 0 {
         return Err(format!("noted in memory, {known} ranges: a check finds {found:?}"));
@@ -398,7 +400,7 @@ fn go_on(device: &Arc<dyn Device>, setup: &Setup, steps: &[Step], model: &mut Mo
     model.compare(&env).map_err(|what| format!("after the last step: {what}"))?;
     while env.run_due_work().map_err(told("work"))? {}
     model.compare(&env).map_err(|what| format!("drained: {what}"))?;
-    let (found, known) = problems(&env)?;
+    let (found, known) = problems(&env, &[])?;
     let has_lost = model.dicts.iter().flat_map(|keys| keys.values()).any(|known| *known == Known::Lost);
     if !found.is_empty() || has_lost && known == 0 {
         return Err(format!("drained, {known} ranges known: a check finds {found:?}"));
@@ -412,7 +414,7 @@ fn go_on(device: &Arc<dyn Device>, setup: &Setup, steps: &[Step], model: &mut Mo
     drop(env);
     let env = open_env(device, setup).map_err(told("open the emptied"))?;
     model.compare(&env).map_err(|what| format!("emptied: {what}"))?;
-    match problems(&env)? {
+    match problems(&env, &[])? {
         (found, 0) if found.is_empty() => Ok(()),
         (found, known) => Err(format!("emptied, {known} ranges known: a check finds {found:?}")),
     }

@@ -8,6 +8,7 @@ mod blocks;
 mod compare;
 mod crash;
 mod damage;
+mod examine;
 mod expiry;
 mod failure;
 pub mod harness;
@@ -28,6 +29,7 @@ mod universe;
 
 pub use crash::{CrashHistory, first_violation};
 pub use damage::{DamageReached, damage_history};
+pub use examine::{problems, settled_bytes};
 pub use expiry::SimClock;
 pub use failure::Failure;
 pub use history::History;

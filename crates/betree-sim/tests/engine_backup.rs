@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use betree::{Batch, Cut, DictId, Env, Error, Geometry};
 use betree_platform::Device;
 use betree_sim::harness::{seeds, setting, try_history};
-use betree_sim::{MemDevice, Mix, Rng, Runner, Setup, format_env, history_of_seed, open_env};
+use betree_sim::{MemDevice, Mix, Rng, Runner, Setup, format_env, history_of_seed, open_env, problems};
 
 const D: DictId = DictId(0);
 const SETUP: Setup = Setup {
@@ -123,7 +123,6 @@ fn a_backup_ends_where_its_space_is_needed_and_refuses_nobody() {
     batch.delete_range(D, &Cut::LOW, &Cut::HIGH);
     env.commit(&batch).unwrap();
     while env.run_due_work().unwrap() {}
-    let mut problems = Vec::new();
-    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    let problems = problems(&env).unwrap();
     assert_eq!(problems, [""; 0]);
 }

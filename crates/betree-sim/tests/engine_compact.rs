@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Compacted, Cut, DictId, Env, Error, Geometry};
 use betree_platform::Device;
-use betree_sim::{Counts, MemDevice, Rng, Setup, SimDisk, format_env, open_env};
+use betree_sim::{Counts, MemDevice, Rng, Setup, SimDisk, format_env, open_env, problems, settled_bytes};
 
 const D: DictId = DictId(0);
 const SETUP: Setup = Setup {
@@ -74,17 +74,8 @@ fn all(env: &Env) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 fn check(env: &Env) {
-    let mut problems = Vec::new();
-    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    let problems = problems(env).unwrap();
     assert_eq!(problems, [""; 0]);
-}
-
-/// Used bytes, once everything is done that is due.
-fn settled_bytes(env: &Env) -> u64 {
-    while env.run_due_work().unwrap() {}
-    // The second frees what only the first one's predecessor named.
-    (0..2).for_each(|_| env.checkpoint().unwrap());
-    env.space().used_bytes
 }
 
 /// Puts in random order, and deletes of every third pair.
@@ -121,11 +112,11 @@ fn a_compacted_dictionary_is_as_one_that_was_ingested() {
     let (fresh, env) = new_env(&SETUP);
     let pairs = (0..PAIRS).filter(stays).map(|number| Ok::<_, Error>((key(number), value(number))));
     env.ingest(D, pairs).unwrap();
-    let fresh_bytes = settled_bytes(&env);
+    let fresh_bytes = settled_bytes(&env).unwrap();
     env.close().unwrap();
     let (device, env) = new_env(&SETUP);
     aged(&env);
-    let aged_bytes = settled_bytes(&env);
+    let aged_bytes = settled_bytes(&env).unwrap();
     env.close().unwrap();
     drop(env);
     let (should, aged) = (cold_scan(&fresh), cold_scan(&device));
@@ -148,7 +139,7 @@ fn a_compacted_dictionary_is_as_one_that_was_ingested() {
         (0..PAIRS).filter(stays).map(|number| (key(number).to_vec(), value(number))).collect();
     assert!(all(&env) == found);
     check(&env);
-    let compact_bytes = settled_bytes(&env);
+    let compact_bytes = settled_bytes(&env).unwrap();
     assert!(compact_bytes < aged_bytes, "{compact_bytes} bytes, {aged_bytes} before");
     assert!(compact_bytes < fresh_bytes / 20 * 21, "{compact_bytes} bytes, {fresh_bytes} if ingested");
     env.close().unwrap();
@@ -166,23 +157,23 @@ fn what_clones_share_is_left_alone() {
         commit(&env, |batch| batch.put(D, &[&b"c/"[..], &key(number)].concat(), &value(number)));
     }
     commit(&env, |batch| batch.clone_range(D, b"a/", b"b/"));
-    let before = (settled_bytes(&env), all(&env));
+    let before = (settled_bytes(&env).unwrap(), all(&env));
     let part = |name: &str| env.view().usage(D, &Cut::before(name), &Cut::after(name)).unwrap();
     assert!(part("a/").exclusive_bytes < part("a/").stored_bytes / 5);
     let done = whole(&env).unwrap();
     assert!(done.shared > 0 && done.steps > 0, "{done:?}");
-    let after_bytes = settled_bytes(&env);
+    let after_bytes = settled_bytes(&env).unwrap();
     // Copies of what is shared would be 2 MiB; leaves that were put in order are a little fuller.
     assert!(after_bytes <= before.0 + (256 << 10), "{after_bytes} bytes, {} before", before.0);
     assert!(part("a/").exclusive_bytes < part("a/").stored_bytes / 5, "still shared");
     assert!(all(&env) == before.1);
     assert!(done.written_bytes < 3 << 20, "{done:?}");
     commit(&env, |batch| batch.delete_range(D, &Cut::before("b/"), &Cut::after("b/")));
-    settled_bytes(&env);
+    settled_bytes(&env).unwrap();
     // The first one brings the delete down; what it frees is the dictionary's own for the second.
     for _ in 0..2 {
         whole(&env).unwrap();
-        settled_bytes(&env);
+        settled_bytes(&env).unwrap();
     }
     let usage = part("a/");
     assert_eq!(usage.exclusive_bytes, usage.stored_bytes);
@@ -224,12 +215,12 @@ fn its_caller_may_end_it_and_all_deleted_leaves_go() {
         |done: &Compacted| if done.steps == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     assert_eq!(env.compact(D, &Cut::LOW, &Cut::HIGH, stop).unwrap().steps, 2);
     assert_eq!(all(&env).len(), before);
-    let empty_bytes = settled_bytes(&new_env(&SETUP).1);
+    let empty_bytes = settled_bytes(&new_env(&SETUP).1).unwrap();
     for number in 0..PAIRS {
         commit(&env, |batch| batch.delete(D, &key(number)));
     }
     whole(&env).unwrap();
-    let left_bytes = settled_bytes(&env);
+    let left_bytes = settled_bytes(&env).unwrap();
     assert!(left_bytes < empty_bytes + (1 << 20), "{left_bytes} bytes are left, {empty_bytes} if empty");
 }
 
@@ -252,7 +243,7 @@ fn a_full_disk_refuses_it_and_has_the_same_contents() {
     assert!(all(&env) == before && before.len() == number as usize);
     check(&env);
     commit(&env, |batch| batch.delete_range(D, &Cut::LOW, &Cut::before(key(number / 2))));
-    let used_bytes = settled_bytes(&env);
+    let used_bytes = settled_bytes(&env).unwrap();
     let done = whole(&env);
     assert!(done.is_ok(), "{done:?}, {used_bytes} were used, {:?}", env.space());
     check(&env);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use betree::{Batch, Compression, Cut, DictId, Env, Error, Geometry, Options, Replace};
-use betree_sim::{MemDevice, Rng};
+use betree_sim::{MemDevice, Rng, problems};
 use betree_std::Zstd;
 
 const D: DictId = DictId(0);
@@ -63,8 +63,7 @@ fn data_written_with_several_compressions_is_read_with_any() {
             assert_eq!((key, found), (&number.to_be_bytes()[..], value(number).as_slice()));
         }
         assert!(cursor.next().unwrap().is_none());
-        let mut problems = Vec::new();
-        env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+        let problems = problems(&env).unwrap();
         assert_eq!(problems, Vec::<String>::new());
         env.close().unwrap();
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Outcome};
 use betree_platform::Device;
-use betree_sim::{Setup, SimDisk, format_env, open_env};
+use betree_sim::{Setup, SimDisk, format_env, open_env, problems};
 
 const DICTS: [DictId; 2] = [DictId(0), DictId(1)];
 const SETUP: Setup = Setup {
@@ -38,12 +38,6 @@ fn new_volume(setup: &Setup) -> Arc<SimDisk> {
 fn open(disk: &Arc<SimDisk>, setup: &Setup) -> betree::Result<Arc<Env>> {
     let device: Arc<dyn Device> = disk.clone();
     open_env(&device, setup).map(Arc::new)
-}
-
-fn problems(env: &Env) -> Vec<String> {
-    let mut problems = Vec::new();
-    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
-    problems
 }
 
 const TRANSACTIONS: u32 = 1000;
@@ -121,7 +115,7 @@ fn a_crash_between_any_two_writes_of_a_thousand_transactions_leaves_a_prefix_of_
         let env = open(&Arc::new(disk.crash(call)), &SETUP).unwrap();
         let found = transactions_in(&env);
         assert!((synced..=begun).contains(&found), "call {call}: {found}, {synced} were synced of {begun}");
-        assert_eq!(problems(&env), Vec::<String>::new(), "call {call}");
+        assert_eq!(problems(&env).unwrap(), Vec::<String>::new(), "call {call}");
         (lost, kept) = (lost + begun - found, kept + found - synced);
         env.abandon();
     }
@@ -162,7 +156,7 @@ fn a_crash_with_views_and_spilled_versions_leaves_none_of_their_blocks() {
     let free_with_views = env.space().free_bytes;
     for seed in 0..8 {
         let env = open(&Arc::new(disk.crash(seed)), &ROOMY).unwrap();
-        assert_eq!(problems(&env), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(problems(&env).unwrap(), Vec::<String>::new(), "seed {seed}");
         let free = env.space().free_bytes;
         assert!(
             free > free_with_views,

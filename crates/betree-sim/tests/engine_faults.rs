@@ -10,7 +10,7 @@ use betree_platform::{Device, DeviceOp};
 use betree_sim::harness::{guarded, seeds, setting};
 use betree_sim::{
     EIO, ENOSPC, Edit, Failure, Fault, MemDevice, Mix, ModelEnv, Rng, Runner, Setup, SimDisk, Step, batch_of,
-    format_env, history_of_seed, open_env,
+    format_env, history_of_seed, open_env, problems,
 };
 
 const MIX: Mix = Mix { get: 10, walk: 10, reopen: 2, ..Mix::CRASHES };
@@ -268,8 +268,7 @@ impl Full {
         }
         self.env.checkpoint().unwrap();
         self.env.checkpoint().unwrap();
-        let mut problems = Vec::new();
-        self.env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+        let problems = problems(&self.env).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
         let found = ModelEnv::read(&self.env, 1).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&self.model), None);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Options, Replace};
 use betree_platform::Device;
-use betree_sim::{MemDevice, OnSync, Rng};
+use betree_sim::{MemDevice, OnSync, Rng, problems};
 
 const VOLUME_BYTES: usize = 16 << 20;
 const CACHE_BYTES: usize = 4 << 20;
@@ -96,8 +96,7 @@ impl Files {
                 assert!(found == Some(noise(number << 16 | block, BLOCK_BYTES)), "block {block} of {number}");
             }
         }
-        let mut problems = Vec::new();
-        self.env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+        let problems = problems(&self.env).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
     }
 

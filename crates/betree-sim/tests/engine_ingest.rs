@@ -7,7 +7,7 @@ use std::thread;
 
 use betree::{Batch, Cut, DictId, Env, Error, Geometry, Isolation, Outcome};
 use betree_platform::{Device, DeviceOp};
-use betree_sim::{EIO, Fault, MemDevice, Rng, Setup, SimDisk, format_env, open_env};
+use betree_sim::{EIO, Fault, MemDevice, Rng, Setup, SimDisk, format_env, open_env, problems, settled_bytes};
 
 const D: DictId = DictId(0);
 const KIB: usize = 1 << 10;
@@ -82,17 +82,8 @@ fn expect(env: &Env, numbers: impl Iterator<Item = u32>) {
 }
 
 fn check(env: &Env) {
-    let mut problems = Vec::new();
-    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    let problems = problems(env).unwrap();
     assert_eq!(problems, [""; 0]);
-}
-
-/// Free bytes, once everything is done that is due.
-fn settled_bytes(env: &Env) -> u64 {
-    while env.run_due_work().unwrap() {}
-    // The second frees what only the first one's predecessor named.
-    (0..2).for_each(|_| env.checkpoint().unwrap());
-    env.space().used_bytes
 }
 
 #[test]
@@ -188,11 +179,11 @@ fn few_pairs_go_the_way_of_a_batch() {
 fn refused(pairs: impl Iterator<Item = Pair>, what: impl Fn(&Error) -> bool) {
     let (_, env) = new_env(&SETUP);
     put(&env, 77, b"was there");
-    let before = settled_bytes(&env);
+    let before = settled_bytes(&env).unwrap();
     let error = env.ingest(D, pairs).unwrap_err();
     assert!(what(&error), "{error}");
     assert_eq!(all(&env), [(key(77).to_vec(), b"was there".to_vec())]);
-    assert_eq!(settled_bytes(&env), before, "all space is given back");
+    assert_eq!(settled_bytes(&env).unwrap(), before, "all space is given back");
     check(&env);
     // Its ids too: the next ingest is as good as the first.
     assert_eq!(env.ingest(D, self::pairs(0..5000)).unwrap().pairs, 5000);
@@ -223,11 +214,11 @@ fn what_is_refused_leaves_nothing() {
 fn a_full_disk_refuses_it_and_has_all_its_room_again() {
     let (_, env) = new_env(&SETUP);
     put(&env, u32::MAX, b"was there");
-    let before = settled_bytes(&env);
+    let before = settled_bytes(&env).unwrap();
     let error = env.ingest(D, pairs(0..u32::MAX)).unwrap_err();
     assert_eq!(error, Error::NoSpace);
     // The node table keeps its pages.
-    assert!(settled_bytes(&env) <= before + 64 * KIB as u64, "{before}");
+    assert!(settled_bytes(&env).unwrap() <= before + 64 * KIB as u64, "{before}");
     assert_eq!(all(&env).len(), 1);
     // Three quarters of the volume fit, reserve and log aside.
     env.ingest(D, pairs(0..200_000)).unwrap();
@@ -290,7 +281,7 @@ fn a_crash_at_any_write_leaves_all_of_it_or_nothing_and_no_space() {
         match found {
             0 => {
                 without += 1;
-                let used = settled_bytes(&env);
+                let used = settled_bytes(&env).unwrap();
                 assert_eq!(*free_without.get_or_insert(used), used, "call {n}");
             }
             // With it, or with the put behind it too: that one was made later.

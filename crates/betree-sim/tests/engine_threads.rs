@@ -9,7 +9,7 @@ use std::time::Duration;
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
 use betree_sim::harness::setting;
-use betree_sim::{Edit, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env};
+use betree_sim::{Edit, Map, MemDevice, ModelEnv, Rng, Setup, batch_of, format_env, open_env, problems};
 use betree_std::{Workers, WorkersOptions};
 
 const THREADS: u8 = 6;
@@ -182,8 +182,7 @@ fn all_at_once(setup: &Setup) -> u64 {
         let env = open_env(&device, setup).unwrap();
         let found = ModelEnv::read(&env, DICTS).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found.difference(&union), None, "round {round}, reopened");
-        let mut problems = Vec::new();
-        env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+        let problems = problems(&env).unwrap();
         assert!(problems.is_empty(), "round {round}: {problems:?}");
         kept = Some(union);
     }

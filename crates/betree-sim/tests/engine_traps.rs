@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry, Isolation, Outcome, View};
 use betree_platform::Device;
-use betree_sim::{MemDevice, OnSync, Setup, format_env, open_env};
+use betree_sim::{MemDevice, OnSync, Setup, format_env, open_env, problems};
 
 const D: DictId = DictId(0);
 const SETUP: Setup = Setup {
@@ -46,12 +46,6 @@ fn put(env: &Env, key: &[u8], value: &[u8]) {
 fn arrive(env: &Env) {
     env.checkpoint().unwrap();
     while env.run_due_work().unwrap() {}
-}
-
-fn problems(env: &Env) -> Vec<String> {
-    let mut problems = Vec::new();
-    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
-    problems
 }
 
 fn pairs(view: &View) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -105,7 +99,7 @@ fn a_view_reads_each_upsert_once_whatever_comes_next_and_whenever_it_arrives() {
             assert_eq!(pairs(&view), then, "{at}");
             assert_eq!(env.get(D, b"to/k").unwrap().as_deref(), Some(&b"4,"[..]), "{at}");
             drop(view);
-            assert_eq!(problems(&env), Vec::<String>::new(), "{at}");
+            assert_eq!(problems(&env).unwrap(), Vec::<String>::new(), "{at}");
         }
     }
 }
@@ -171,7 +165,7 @@ fn a_view_reads_leaves_that_were_freed_unread_after_their_slots_are_used_again()
     let later = env.view();
     assert_is_of_round(&later, 2);
     drop((view, later));
-    assert_eq!(problems(&env), Vec::<String>::new());
+    assert_eq!(problems(&env).unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -190,7 +184,7 @@ fn old_versions_that_left_memory_are_read_from_their_places() {
     }
     assert!(env.stats().device_reads > reads, "they had left memory");
     drop(views);
-    assert_eq!(problems(&env), Vec::<String>::new());
+    assert_eq!(problems(&env).unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -215,7 +209,7 @@ fn a_view_that_ends_while_a_checkpoint_is_written_leaves_nothing() {
     assert_is_of_round(&env.view(), 2);
     arrive(&env);
     (0..2).for_each(|_| env.checkpoint().unwrap());
-    assert_eq!(problems(&env), Vec::<String>::new());
+    assert_eq!(problems(&env).unwrap(), Vec::<String>::new());
     let now = env.space().used_bytes;
     assert!(now < used + used / 2, "{now} bytes are used, {used} were before the views");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use betree::{Batch, Cut, DictId, Env, Geometry};
 use betree_platform::Device;
-use betree_sim::{MemDevice, Setup, format_env, open_env};
+use betree_sim::{MemDevice, Setup, format_env, open_env, problems};
 
 const D: DictId = DictId(0);
 /// Nodes so small that the largest directory makes a tree of several levels.
@@ -76,7 +76,6 @@ fn count(env: &Env, dir: &[u8]) -> usize {
 }
 
 fn assert_sound(env: &Env) {
-    let mut problems = Vec::new();
-    env.check(&mut |found| problems.extend(found.into_problem()), &mut |_, _| ()).unwrap();
+    let problems = problems(env).unwrap();
     assert_eq!(problems, Vec::<String>::new());
 }
