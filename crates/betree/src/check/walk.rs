@@ -127,6 +127,21 @@ impl<'e, 't> Walk<'e, 't> {
         (self.tell)(Finding { keys, ..found });
     }
 
+    /// The visit of a dictionary's root.
+    ///
+    /// # Errors
+    /// [`Error::ViewEnded`].
+    fn root(&self, dict: &Dict) -> Result<Visit> {
+        let moment = self.moment(dict);
+        let id = {
+            let state = dict.state.read();
+            moment.refuse_if_ended()?;
+            state.root_at(&moment)
+        };
+        let (dict, lo, hi) = (dict.index as u8, Cut::LOW, Cut::HIGH);
+        Ok(Visit { id, dict, lo, hi, below_height: 256, longest_key: None, up: Translation::default() })
+    }
+
     /// Goes from each root down.
     ///
     /// # Errors
@@ -135,15 +150,7 @@ impl<'e, 't> Walk<'e, 't> {
         let total = self.engine.table.lock().nodes_len();
         let mut done = 0;
         for dict in &self.engine.dicts {
-            let moment = self.moment(dict);
-            let id = {
-                let state = dict.state.read();
-                moment.refuse_if_ended()?;
-                state.root_at(&moment)
-            };
-            let (dict, lo, hi) = (dict.index as u8, Cut::LOW, Cut::HIGH);
-            let up = Translation::default();
-            self.stack.push(Visit { id, dict, lo, hi, below_height: 256, longest_key: None, up });
+            self.stack.push(self.root(dict)?);
             while let Some(visit) = self.stack.pop() {
                 let node = self.found.entry(visit.id).or_default();
                 node.references += 1;

@@ -6,7 +6,6 @@ use hashbrown::{HashMap, HashSet};
 
 use super::{Visit, Walk};
 use crate::error::Result;
-use crate::key::{Cut, Translation};
 use crate::node_id::NodeId;
 use crate::store::ReadScope;
 
@@ -19,16 +18,8 @@ impl Walk<'_, '_> {
         let mut ways = HashMap::new();
         let mut seen = HashSet::new();
         for dict in &self.engine.dicts {
-            let moment = self.moment(dict);
-            let id = {
-                let state = dict.state.read();
-                moment.refuse_if_ended()?;
-                state.root_at(&moment)
-            };
-            let (index, lo, hi) = (dict.index as u8, Cut::LOW, Cut::HIGH);
-            let up = Translation::default();
-            let root = Visit { id, dict: index, lo, hi, below_height: 256, longest_key: None, up };
-            let mut stack = Vec::from([root]);
+            let index = dict.index as u8;
+            let mut stack = Vec::from([self.root(dict)?]);
             while let Some(visit) = stack.pop() {
                 if wanted.is_empty() {
                     return Ok(ways);
