@@ -13,6 +13,7 @@ mod closing;
 mod control;
 mod counters;
 mod errno;
+mod inherited;
 mod ioctl;
 mod loop_device;
 mod mount;
@@ -35,6 +36,7 @@ pub use control::{
 };
 pub use counters::{Counters, RequestCount};
 pub use errno::{Errno, errno, is_damage};
+pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
 pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};
 pub use mount_info::{FS_TYPES, MountEntry};

@@ -235,7 +235,7 @@ with open(sys.argv[1], 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:
 fn direct_io_goes_past_the_pages() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), seeded::bytes(5, 0, 8192)).unwrap();
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
+    let flags = rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::DIRECT;
     let file = File::from(rustix::fs::open(mounted.path("f"), flags, rustix::fs::Mode::empty()).unwrap());
     let mut contents = vec![0; 8192];
     file.read_exact_at(&mut contents, 0).unwrap();

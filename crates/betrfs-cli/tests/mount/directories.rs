@@ -47,8 +47,10 @@ fn a_listing_can_be_rewound_and_continued() {
     for i in 0..500 {
         fs::write(mounted.path(format!("f{i}")), b"").unwrap();
     }
-    let open =
-        || Dir::new(rustix::fs::open(&mounted.dir, OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap();
+    let open = || {
+        Dir::new(rustix::fs::open(&mounted.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap())
+            .unwrap()
+    };
     let mut first = open();
     let names = |dir: &mut Dir| -> Vec<_> { dir.map(|e| e.unwrap().file_name().to_owned()).collect() };
     let begin: Vec<_> = first.by_ref().take(100).map(|e| e.unwrap().file_name().to_owned()).collect();
@@ -72,8 +74,10 @@ fn dots_and_inode_numbers_are_those_of_stat() {
         for entry in entries {
             assert_eq!(entry.ino(), entry.metadata().unwrap().ino(), "{round}: {:?}", entry.file_name());
         }
-        let dots =
-            Dir::new(rustix::fs::open(mounted.path("d"), OFlags::DIRECTORY, Mode::empty()).unwrap()).unwrap();
+        let dots = Dir::new(
+            rustix::fs::open(mounted.path("d"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap(),
+        )
+        .unwrap();
         let dot = dots.map(Result::unwrap).find(|e| e.file_name().to_bytes() == b".").unwrap();
         assert_eq!(dot.ino(), fs::metadata(mounted.path("d")).unwrap().ino());
         mounted.remount();
@@ -84,10 +88,10 @@ fn dots_and_inode_numbers_are_those_of_stat() {
 fn an_open_directory_that_is_removed_is_empty() {
     let mounted = Mounted::new();
     fs::create_dir(mounted.path("d")).unwrap();
-    let fd = rustix::fs::open(mounted.path("d"), OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let fd = rustix::fs::open(mounted.path("d"), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
     fs::remove_dir(mounted.path("d")).unwrap();
     assert_eq!(rustix::fs::fstat(&fd).unwrap().st_nlink, 0);
-    let made = rustix::fs::openat(&fd, "f", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU);
+    let made = rustix::fs::openat(&fd, "f", OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RWXU);
     assert_eq!(made.err(), Some(rustix::io::Errno::NOENT));
     rustix::fs::fsync(&fd).unwrap();
 }

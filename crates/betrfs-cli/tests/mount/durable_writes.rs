@@ -19,8 +19,12 @@ fn written(options: &[&str], flags: OFlags, way: ReadWriteFlags) -> (Vec<u8>, u6
     ok(&mounted.try_mount(options));
     let server = mounted.server();
     let syncs = || mounted.stats()["engine"]["device_syncs"].as_u64().unwrap();
-    let file =
-        rustix::fs::open(mounted.path("f"), flags | OFlags::CREATE | OFlags::EXCL, Mode::RWXU).unwrap();
+    let file = rustix::fs::open(
+        mounted.path("f"),
+        flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC,
+        Mode::RWXU,
+    )
+    .unwrap();
     let before = syncs();
     for (at, byte) in b"ab".iter().enumerate() {
         assert_eq!(rustix::io::pwritev2(&file, &[IoSlice::new(&[*byte])], at as u64, way), Ok(1));

@@ -38,7 +38,7 @@ fn by_copy_file_range(path: &Path, from: &Path) {
 }
 
 fn by_splice(path: &Path, program: &[u8]) {
-    let (out, into) = rustix::pipe::pipe().unwrap();
+    let (out, into) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let bytes = &program[..4096];
     assert_eq!(rustix::io::write(into, bytes).unwrap(), bytes.len());
     let flags = rustix::pipe::SpliceFlags::empty();
@@ -49,7 +49,7 @@ const WAYS: [(&str, Change); 12] = [
     ("write", |path, program| to_write(path).write_all_at(program, 0).unwrap()),
     ("a short write", |path, program| to_write(path).write_all_at(&program[..1], 0).unwrap()),
     ("direct write", |path, program| {
-        let direct = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::DIRECT;
+        let direct = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(path, direct, rustix::fs::Mode::empty()).unwrap());
         // FUSE accepts any alignment of the buffer.
         file.write_all_at(&program[..4096], 0).unwrap();

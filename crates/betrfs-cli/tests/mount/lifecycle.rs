@@ -147,6 +147,23 @@ fn a_busy_mount_is_not_unmounted() {
 }
 
 #[test]
+fn a_server_in_the_background_keeps_no_descriptor_of_its_starter() {
+    use rustix::fs::{Mode, OFlags};
+    let mounted = Mounted::unmounted();
+    let lock = mounted.dir.with_file_name("lock");
+    // As a shell opens it: what it executes gets the descriptor.
+    let flags = OFlags::CREATE | OFlags::RDWR;
+    let inherited = rustix::fs::open(&lock, flags, Mode::RUSR | Mode::WUSR).unwrap();
+    mounted.mount();
+    drop(inherited);
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", mounted.server().as_raw_nonzero())).unwrap();
+    let open: Vec<_> =
+        descriptors.filter_map(|descriptor| fs::read_link(descriptor.unwrap().path()).ok()).collect();
+    assert!(open.contains(&mounted.volume), "{open:?}");
+    assert!(!open.contains(&lock), "{open:?}");
+}
+
+#[test]
 fn sigterm_unmounts_and_closes() {
     let mounted = Mounted::new();
     fs::write(mounted.path("f"), b"x").unwrap();

@@ -142,18 +142,19 @@ impl Mounted {
         let umount = || betrfs().arg("umount").arg(&self.dir).output().unwrap();
         // A child that another test starts holds this process's descriptors until it executes.
         let busy = |output: &Output| told(output).contains("in use");
-        let tries = std::iter::repeat_with(umount).take(50);
+        let tries = std::iter::repeat_with(umount).take(200);
         let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
-        ok(&tries.find(|output| !busy(output)).unwrap());
+        // The last refusal, if each try met one.
+        ok(&tries.find(|output| !busy(output)).unwrap_or_else(umount));
     }
 
     /// Unmounts it as umount(8) does.
     pub fn umount_plainly(&self) {
         let unmount = || rustix::mount::unmount(&self.dir, UnmountFlags::NOFOLLOW);
         // As above.
-        let tries = std::iter::repeat_with(unmount).take(50);
+        let tries = std::iter::repeat_with(unmount).take(200);
         let mut tries = tries.inspect(|_| thread::sleep(Duration::from_millis(10)));
-        tries.find(|unmounted| *unmounted != Err(Errno::BUSY)).unwrap().unwrap();
+        tries.find(|unmounted| *unmounted != Err(Errno::BUSY)).unwrap_or_else(unmount).unwrap();
     }
 
     /// Unmounts and mounts it.

@@ -172,17 +172,34 @@ fn unlink_and_rmdir_distinguish_files_and_directories() {
 fn a_deep_tree_is_reached_step_by_step() {
     let mounted = Mounted::new();
     let name = "d".repeat(200);
-    let mut at = rustix::fs::open(&mounted.dir, rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut at = rustix::fs::open(
+        &mounted.dir,
+        rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .unwrap();
     // Longer than PATH_MAX, within the limit of a key.
     for _ in 0..100 {
         rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
-        at = rustix::fs::openat(&at, &name, rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
+        at = rustix::fs::openat(
+            &at,
+            &name,
+            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .unwrap();
     }
     // Far beyond it.
     let refused = (0..400).find_map(|_| {
         let made = rustix::fs::mkdirat(&at, &name, Mode::RWXU);
         if made.is_ok() {
-            at = rustix::fs::openat(&at, &name, rustix::fs::OFlags::DIRECTORY, Mode::empty()).unwrap();
+            at = rustix::fs::openat(
+                &at,
+                &name,
+                rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .unwrap();
         }
         made.err()
     });
@@ -195,7 +212,7 @@ fn a_file_without_a_name_gets_one_or_is_gone() {
     let mounted = Mounted::new();
     fs::create_dir(mounted.path("d")).unwrap();
     let unnamed = || {
-        let flags = OFlags::TMPFILE | OFlags::RDWR;
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         fs::File::from(rustix::fs::open(mounted.path("d"), flags, Mode::from_raw_mode(0o600)).unwrap())
     };
     let mut files = [unnamed(), unnamed()];

@@ -69,6 +69,9 @@ pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>
         None => Stdio::null(),
     };
     command.arg("--").arg(absolute(path)?).arg(absolute(&arguments.dir)?);
+    if let Err(error) = betrfs_fuse::hand_down_standard_descriptors_only() {
+        tracing::debug!("the server inherits this process's descriptors: {error}");
+    }
     let mut server = command.stdin(input).stdout(Stdio::piped()).stderr(log).spawn()?;
     let interrupted = interrupt_with_us(&server)?;
     let mut said = String::new();
