@@ -153,6 +153,7 @@ impl Env {
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
             copy_write_bytes: counters.copy_bytes.load(Ordering::Relaxed),
             copies_used: self.engine.store.disk.health.copies_used(),
+            known_damage_reads: self.engine.store.disk.health.known_damage_reads(),
             flushes: counters.flushes.load(Ordering::Relaxed),
             failed_work: self.engine.store.disk.health.failed_work(),
             height: self.engine.height(),

@@ -54,6 +54,7 @@ pub(crate) struct Health {
     watcher: Option<Arc<dyn Watcher>>,
     failed_work: AtomicU64,
     copies_used: AtomicU64,
+    known_damage_reads: AtomicU64,
 }
 
 impl Health {
@@ -139,6 +140,18 @@ impl Health {
     /// How often a structure was read from its second copy.
     pub fn copies_used(&self) -> u64 {
         self.copies_used.load(Ordering::Relaxed)
+    }
+
+    /// Counts a read that ends with this error if it has come to known damage.
+    pub fn count_known_damage(&self, error: &Error) {
+        if let Error::KnownDamage { .. } = error {
+            self.known_damage_reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many reads have come to known damage.
+    pub fn known_damage_reads(&self) -> u64 {
+        self.known_damage_reads.load(Ordering::Relaxed)
     }
 
     /// [`Error::ReadOnly`] if changes are refused.

@@ -54,6 +54,8 @@ stats! {
     copy_write_bytes,
     /// Structures that were read from their second copy, because the first is damaged.
     copies_used,
+    /// Reads that came to keys that were lost, which a repair has noted as known damage.
+    known_damage_reads,
     /// Flushes from a node to a child.
     flushes,
     /// Pieces of background work that met unreadable data and left it.

@@ -72,7 +72,10 @@ impl Tree<'_> {
         let base = match found {
             Found::Value(value) => Some(value),
             Found::Absent | Found::Open => None,
-            Found::Lost(error) => return Err(error),
+            Found::Lost(error) => {
+                self.store.disk.health.count_known_damage(&error);
+                return Err(error);
+            }
         };
         let value =
             pending.iter().rev().try_fold(base, |old, delta| self.upsert.apply(old.as_deref(), delta))?;

@@ -10,6 +10,7 @@ mod mounted;
 mod damaged;
 mod forged;
 mod log_loss;
+mod repaired;
 mod whole;
 
 use std::fs::{self, OpenOptions};

@@ -16,6 +16,7 @@ mod names;
 mod repair;
 mod report;
 mod scrub;
+mod unowned;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -28,7 +29,7 @@ use betree_platform::Device;
 
 use crate::error::{Error, Result};
 use crate::op::{AllCounts, Op, OpKind};
-use crate::schema::{META, VolumeRecord, key};
+use crate::schema::{DATA, META, VolumeRecord, key};
 use crate::types::{OpenMode, OpenOptions};
 use crate::volume::{Volume, each_marker};
 use code::Code;
@@ -60,6 +61,8 @@ struct Check<'a> {
     pairs: u32,
     findings: Findings,
     gaps: Gaps,
+    /// Known damage in `data` that scans have met.
+    known_in_data: Vec<(Cut, Cut)>,
     /// By path.
     dirs: BTreeMap<Vec<u8>, DirCount>,
     /// By object id.
@@ -301,6 +304,7 @@ fn scan<'v>(
     check.names();
     check.counts();
     check.data();
+    check.unowned_damage();
     check.links();
     check.link_counts();
     check.user();
@@ -319,6 +323,7 @@ impl<'a> Check<'a> {
             pairs: 0,
             findings,
             gaps: Gaps::default(),
+            known_in_data: Vec::new(),
             dirs: BTreeMap::new(),
             links: BTreeMap::new(),
             orphans: BTreeSet::new(),
@@ -399,6 +404,10 @@ impl Check<'_> {
         let mut to_blame: Vec<usize> = errors.iter().filter_map(|error| self.findings.blame(error)).collect();
         to_blame.sort_unstable();
         to_blame.dedup();
+        let is_known = |error: &betree::Error| matches!(error, betree::Error::KnownDamage { .. });
+        if dict == DATA && self.mends.is_some() && errors.iter().all(is_known) {
+            self.known_in_data.push((lo.clone(), hi.clone()));
+        }
         // A range that is scanned twice is reported once.
         if dict == META && self.gaps.over(META, &(lo.clone(), hi.clone())).is_none() {
             to_blame.iter().for_each(|losses| self.findings.lose_names(*losses, &lo, &hi));

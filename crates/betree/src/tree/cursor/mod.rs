@@ -71,6 +71,14 @@ impl<'e> Cursor<'e> {
     /// Steps over the next pair in a direction; `false` at the end of the range.
     fn step(&mut self, direction: Direction) -> Result<bool> {
         let Some(tree) = self.tree else { return Ok(false) };
+        let stepped = self.step_in(&tree, direction);
+        if let Err(error) = &stepped {
+            tree.store.disk.health.count_known_damage(error);
+        }
+        stepped
+    }
+
+    fn step_in(&mut self, tree: &Tree<'_>, direction: Direction) -> Result<bool> {
         loop {
             if let Some(chunk) = self.chunk.as_mut().filter(|chunk| chunk.direction() == direction) {
                 match chunk.step(&tree.expiry()) {
@@ -83,7 +91,7 @@ impl<'e> Cursor<'e> {
                 }
                 self.chunk = None;
             }
-            if !self.read(&tree, direction)? {
+            if !self.read(tree, direction)? {
                 return Ok(false);
             }
         }

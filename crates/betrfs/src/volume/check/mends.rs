@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use betree::{Batch, Cut, DictId, Remedy};
+use betree::{Batch, Cut, DictId, FindingCode, Remedy};
 
 use super::Check;
 use super::code::Code;
@@ -99,8 +99,19 @@ impl Check<'_> {
         true
     }
 
-    fn is_mending(&self) -> bool {
+    pub(super) fn is_mending(&self) -> bool {
         self.mends.is_some() && self.is_of_one_moment
+    }
+
+    /// Removes known damage over keys of `data` that no file has.
+    pub(super) fn mend_unowned_damage(&mut self, ranges: &[(Cut, Cut)]) {
+        let Some(mends) = self.mends.as_mut().filter(|mends| mends.mending == Mending::All) else { return };
+        if ranges.is_empty() {
+            return;
+        }
+        ranges.iter().for_each(|(lo, hi)| mends.batch.delete_range(DATA, lo, hi));
+        let what = format!("known damage where no file has a key goes, in {} ranges", ranges.len());
+        mends.done.push(Mended { code: FindingCode::KnownDamage.name(), loses: false, what });
     }
 
     /// Mends by a change of the record at a key.

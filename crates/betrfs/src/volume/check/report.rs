@@ -18,6 +18,8 @@ const PROBLEMS_MAX: usize = 1000;
 const NOTES_MAX: usize = 100;
 /// Number of files listed.
 const FILES_MAX: usize = 10_000;
+/// Number of errors told apart. Known damage beyond has no place.
+const ERRORS_MAX: usize = 100_000;
 
 /// A problem that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ struct Line {
     own: Option<Vec<u8>>,
     what: String,
     losses: Option<usize>,
+    /// Number of ranges of known damage of the same node beyond the one in `what`.
+    ranges_more: u64,
 }
 
 /// The findings so far.
@@ -127,7 +131,7 @@ impl Findings {
         // Losses are kept only for problems that are listed.
         let hides = hides.filter(|_| self.lines.len() < PROBLEMS_MAX);
         let losses = hides.map(|error| self.losses_of(&error));
-        self.push(Line { code: code.name(), place: Some(place), own: None, what, losses });
+        self.push(Line { code: code.name(), place: Some(place), own: None, what, losses, ranges_more: 0 });
     }
 
     /// Adds known damage, of which readers get an error.
@@ -136,23 +140,38 @@ impl Findings {
             self.known_more += 1;
             return;
         }
+        // A lost leaf of many files is known damage in many ranges: they are one line.
+        if let Some(line) = self.known.iter_mut().find(|line| place.is_some() && line.place == place) {
+            line.ranges_more += 1;
+            if let (Some(losses), true) = (line.losses, self.by_error.len() < ERRORS_MAX) {
+                self.by_error.entry(error.to_string()).or_insert(losses);
+            }
+            return;
+        }
         // Clones of one leaf say the same of their parts.
         let losses = self.losses_of(error);
         if self.known.iter().all(|line| line.losses != Some(losses)) {
             let code = FindingCode::KnownDamage.name();
-            self.known.push(Line { code, place, own: None, what, losses: Some(losses) });
+            self.known.push(Line { code, place, own: None, what, losses: Some(losses), ranges_more: 0 });
         }
     }
 
     /// Adds a problem that the engine does not know of.
     pub fn problem(&mut self, code: Code, what: String) {
-        self.push(Line { code: code.name(), place: None, own: None, what, losses: None });
+        self.push(Line { code: code.name(), place: None, own: None, what, losses: None, ranges_more: 0 });
     }
 
     /// Adds a problem of the file with this own key.
     pub fn problem_of(&mut self, code: Code, own: &[u8], what: String) {
         self.name(own);
-        self.push(Line { code: code.name(), place: None, own: Some(own.to_vec()), what, losses: None });
+        self.push(Line {
+            code: code.name(),
+            place: None,
+            own: Some(own.to_vec()),
+            what,
+            losses: None,
+            ranges_more: 0,
+        });
     }
 
     pub fn note(&mut self, what: String) {
@@ -185,7 +204,14 @@ impl Findings {
             return None;
         }
         let losses = self.losses_of(error);
-        self.push(Line { code: Code::NotRead.name(), place: None, own: None, what, losses: Some(losses) });
+        self.push(Line {
+            code: Code::NotRead.name(),
+            place: None,
+            own: None,
+            what,
+            losses: Some(losses),
+            ranges_more: 0,
+        });
         Some(losses)
     }
 
@@ -220,7 +246,11 @@ impl Findings {
     /// The whole report.
     pub fn report(mut self, objects: &ObjectNames, refused: Option<Error>) -> Report {
         self.known.retain(|line| line.losses.is_some_and(|losses| self.met.contains(&losses)));
-        let problem = |Line { code, place, own, what, losses }: Line| {
+        let problem = |Line { code, place, own, what, losses, ranges_more }: Line| {
+            let what = match ranges_more {
+                0 => what,
+                more => format!("{what}, and {more} ranges more"),
+            };
             let losses = losses.and_then(|losses| self.losses.get(losses));
             let own = own.iter().flat_map(|own| paths_of(own, objects));
             let files = own.chain(losses.into_iter().flat_map(|losses| losses.paths(objects))).collect();

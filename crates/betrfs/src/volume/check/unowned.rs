@@ -1,0 +1,131 @@
+//! Known damage over keys of `data` that no file has: nothing was lost there, and it can go.
+//!
+//! Of a lost leaf nothing tells which keys it had, so its damage lies over its whole range: over the blocks
+//! of files, and between them. Where all names in the range can be read, they tell which keys files may have.
+//! What lies outside of these goes, so that deletes of the files take the last of the damage along.
+
+use alloc::vec::Vec;
+
+use betree::Cut;
+
+use super::Check;
+use crate::contents::POINT_DELETES_MAX;
+use crate::schema::block::BLOCK;
+use crate::schema::{META, Record, Stored, XattrValue, key};
+use crate::types::FileType;
+
+/// A range of keys.
+type Range = (Cut, Cut);
+
+impl Check<'_> {
+    /// Collects deletes of known damage in `data` where no file has a key.
+    pub(super) fn unowned_damage(&mut self) {
+        let mut known = core::mem::take(&mut self.known_in_data);
+        if !self.is_mending() || self.gaps.touch(META, &key::markers()) {
+            return;
+        }
+        known.sort();
+        let mut joined: Vec<Range> = Vec::new();
+        for (lo, hi) in known {
+            match joined.last_mut() {
+                Some((_, end)) if lo <= *end => *end = hi.max(end.clone()),
+                _ => joined.push((lo, hi)),
+            }
+        }
+        let mut unowned = Vec::new();
+        for range in joined {
+            if let Some(owned) = self.owned_within(&range) {
+                outside(range, owned, &mut unowned);
+            }
+        }
+        self.mend_unowned_damage(&unowned);
+    }
+
+    /// The keys in a range of `data` that files may have; `None` if not all of their names can be read.
+    fn owned_within(&mut self, (lo, hi): &Range) -> Option<Vec<Range>> {
+        let names = (Cut::before(lo.bytes()), hi.clone());
+        if self.gaps.touch(META, &names) {
+            return None;
+        }
+        let mut owned = Vec::new();
+        // Files before the range whose keys may reach into it: their own keys begin its bound.
+        for (at, _) in lo.bytes().iter().enumerate().filter(|(_, byte)| **byte == 0) {
+            let own = lo.bytes().get(..at).unwrap_or_default();
+            if let Some(bytes) = self.get(META, own)? {
+                keys_of(own, &Stored::decode(own, &bytes).ok()?, &mut owned);
+            }
+        }
+        let mut pairs = self.op.scan(META, names);
+        while let Some((own, bytes)) = self.next(META, &mut pairs) {
+            if key::split_entry(own).is_some() || key::object_id(own).is_some() || own == key::ROOT_KEY {
+                keys_of(own, &Stored::decode(own, bytes).ok()?, &mut owned);
+            }
+        }
+        owned.extend(self.orphans.iter().map(|own| key::within(key::data(own))));
+        self.stopped.is_none().then_some(owned)
+    }
+}
+
+/// Adds the keys in `data` that an object may have. A file of few blocks deletes them one by one: so what it
+/// leaves between them has to go now.
+fn keys_of(own: &[u8], stored: &Stored, owned: &mut Vec<Range>) {
+    let Stored::Inode(record) = stored else { return };
+    let only = |key: Vec<u8>| (Cut::before(key.clone()), Cut::just_after(&key));
+    let blocks = blocks_of(record);
+    if blocks > POINT_DELETES_MAX {
+        owned.push(key::blocks(own, 0, blocks));
+    } else {
+        owned.extend((0..blocks).map(|number| only(key::block(own, number))));
+    }
+    let stored = record.xattrs.iter().filter(|attr| matches!(attr.value, XattrValue::Stored(_)));
+    owned.extend(stored.map(|attr| only(key::xattr(own, &attr.name))));
+}
+
+fn blocks_of(record: &Record) -> u64 {
+    if record.file_type == FileType::Regular { record.size.div_ceil(BLOCK) } else { 0 }
+}
+
+/// Adds the parts of a range outside of others.
+fn outside((lo, hi): Range, mut others: Vec<Range>, parts: &mut Vec<Range>) {
+    others.sort();
+    let mut from = lo;
+    for (begin, end) in others {
+        if begin >= hi {
+            break;
+        }
+        if from < begin {
+            parts.push((from.clone(), begin));
+        }
+        from = from.max(end);
+    }
+    if from < hi {
+        parts.push((from, hi));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EVERYTHING;
+    use super::*;
+
+    fn range(lo: u8, hi: u8) -> Range {
+        (Cut::before([lo]), Cut::before([hi]))
+    }
+
+    #[test]
+    fn what_lies_outside_of_other_ranges_is_all_but_them() {
+        let mut parts = Vec::new();
+        outside(
+            range(10, 20),
+            Vec::from([range(14, 16), range(5, 11), range(15, 17), range(19, 30)]),
+            &mut parts,
+        );
+        assert_eq!(parts, [range(11, 14), range(17, 19)]);
+        parts.clear();
+        outside(range(10, 20), Vec::from([range(20, 22), range(1, 10)]), &mut parts);
+        assert_eq!(parts, [range(10, 20)]);
+        parts.clear();
+        outside(range(10, 20), Vec::from([EVERYTHING]), &mut parts);
+        assert_eq!(parts, []);
+    }
+}
