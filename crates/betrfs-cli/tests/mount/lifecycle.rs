@@ -147,6 +147,18 @@ fn a_busy_mount_is_not_unmounted() {
 }
 
 #[test]
+fn a_mount_with_another_on_it_is_not_unmounted_and_the_other_is_named() {
+    let mounted = Mounted::new();
+    let other = mounted.path("other place");
+    fs::create_dir(&other).unwrap();
+    rustix::mount::mount_bind(&mounted.dir, &other).unwrap();
+    let refusal = betrfs().arg("umount").arg(&mounted.dir).output().unwrap();
+    rustix::mount::unmount(&other, rustix::mount::UnmountFlags::DETACH).unwrap();
+    refused(&refusal, &["in use", "other place is mounted on it", "findmnt"]);
+    mounted.umount();
+}
+
+#[test]
 fn a_server_in_the_background_keeps_no_descriptor_of_its_starter() {
     use rustix::fs::{Mode, OFlags};
     let mounted = Mounted::unmounted();

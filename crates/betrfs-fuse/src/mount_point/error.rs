@@ -56,6 +56,14 @@ pub enum MountPointError {
         /// The mount point.
         path: PathBuf,
     },
+    /// Something is mounted on it.
+    #[error("{} is in use: {} is mounted on it (`findmnt -R {}` lists all that is); unmount that first, then try again", .path.display(), .mounted.display(), .path.display())]
+    MountedOn {
+        /// The mount point.
+        path: PathBuf,
+        /// Where the other is mounted.
+        mounted: PathBuf,
+    },
     /// Processes use the mount.
     #[error("{0} is in use: end what has files open or its working directory there (`fuser -vm {0}` lists it), then try again", .path.display())]
     Busy {

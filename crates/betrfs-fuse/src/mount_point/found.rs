@@ -86,11 +86,25 @@ impl FoundMount {
     /// Unmounts it; does not wait for processes that use it.
     ///
     /// # Errors
-    /// [`MountPointError`]: `Busy` if processes use it, `Elsewhere` if it is no longer there.
+    /// [`MountPointError`]: `Busy` if processes use it, `MountedOn` if something is mounted on it, `Elsewhere`
+    /// if it is no longer there.
     pub fn unmount(&self) -> Result<(), MountPointError> {
         self.must_be_there()?;
         let unmounted = rustix::mount::unmount(below(&self.parent, &self.name), UnmountFlags::NOFOLLOW);
-        undone(unmounted, &self.entry.path, &["-u"])
+        match undone(unmounted, &self.entry.path, &["-u"]) {
+            Err(MountPointError::Busy { path }) => {
+                Err(self.used_by_mounts().unwrap_or(MountPointError::Busy { path }))
+            }
+            undone => undone,
+        }
+    }
+
+    /// The error that names a mount on this one, if there is any.
+    fn used_by_mounts(&self) -> Option<MountPointError> {
+        let mounts = MountEntry::all().ok()?;
+        // The last one is nothing else's place, as a rule.
+        let mounted = mounts.into_iter().rfind(|other| other.parent_id == self.entry.id)?.path;
+        Some(MountPointError::MountedOn { path: self.entry.path.clone(), mounted })
     }
 
     /// Detaches it even if it is in use or its server is dead; processes that use it go on.
