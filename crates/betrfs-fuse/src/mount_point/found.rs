@@ -86,8 +86,8 @@ impl FoundMount {
     /// Unmounts it; does not wait for processes that use it.
     ///
     /// # Errors
-    /// [`MountPointError`]: `Busy` if processes use it, `MountedOn` if something is mounted on it, `Elsewhere`
-    /// if it is no longer there.
+    /// [`MountPointError`]: `Busy` if processes use it, `MountedOn` if something is mounted on it,
+    /// `Elsewhere` if it is no longer there.
     pub fn unmount(&self) -> Result<(), MountPointError> {
         self.must_be_there()?;
         let unmounted = rustix::mount::unmount(below(&self.parent, &self.name), UnmountFlags::NOFOLLOW);
