@@ -11,6 +11,7 @@ mod memory;
 mod path;
 mod progress;
 mod size;
+mod span;
 mod tags;
 
 use std::io::Write;

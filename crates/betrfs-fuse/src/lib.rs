@@ -15,7 +15,9 @@ mod counters;
 mod errno;
 mod inherited;
 mod ioctl;
+mod latency;
 mod loop_device;
+mod metrics_page;
 mod mount;
 mod mount_info;
 pub mod mount_point;
@@ -34,10 +36,12 @@ pub use control::{
     ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, Order, OrderError,
     ScrubRequest, Served, Unheard,
 };
-pub use counters::{Counters, RequestCount};
+pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use inherited::hand_down_standard_descriptors_only;
 pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
+pub use latency::Latency;
+pub use metrics_page::metrics_page;
 pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};
 pub use mount_info::{FS_TYPES, MountEntry};
 pub use protocol::abort_on_stray_panics;

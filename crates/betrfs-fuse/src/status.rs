@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::check_report::ScrubStatus;
 use crate::control::{Line, Unheard};
-use crate::counters::{Counters, RequestCount};
+use crate::counters::{Counters, DataBytes, RequestCount};
+use crate::latency::Latency;
 use crate::mount_info::MountEntry;
 
 /// The identity of a mount. Bytes of paths that are not UTF-8 become replacement characters.
@@ -121,6 +122,12 @@ pub struct Status {
     pub room: Room,
     /// Kernel requests by kind.
     pub requests: BTreeMap<String, RequestCount>,
+    /// The times of requests by kind; none of a server of an earlier version.
+    #[serde(default)]
+    pub latencies: BTreeMap<String, Latency>,
+    /// The bytes that requests carried; all 0 of a server of an earlier version.
+    #[serde(default)]
+    pub data: DataBytes,
     /// The cost of operations in the tree, by kind.
     pub operations: BTreeMap<String, OperationCount>,
     /// The engine's counters, by name.
@@ -146,6 +153,8 @@ impl Status {
             last_scrub: volume.env().last_scrub().map(ScrubStatus::from),
             room: Room::of(volume),
             requests: counters.snapshot(),
+            latencies: counters.latencies(),
+            data: counters.data(),
             operations: operations(volume),
             engine: engine_counters(volume),
         }

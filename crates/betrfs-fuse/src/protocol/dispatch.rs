@@ -4,6 +4,7 @@ mod ioctl;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use betrfs::{Entry, FileType, InodeId, NewNode, SNAPSHOTS_NAME, SetGroupId};
 use rustix::fs::{OFlags, XattrFlags};
@@ -63,11 +64,10 @@ impl Answerer for Dispatch {
         };
         let counters = self.server.counters();
         counters.arrived(opcode);
+        let began = Instant::now();
         let request = Request { header, body, out, tasks: self.server.tasks() };
         let answer = answering(opcode.name(), || self.compute(opcode, request));
-        if answer.is_err() {
-            counters.failed(opcode);
-        }
+        counters.answered(opcode, began.elapsed(), &answer);
         match opcode {
             Opcode::Forget | Opcode::BatchForget => Outcome::Silent,
             _ => Outcome::Reply(answer),

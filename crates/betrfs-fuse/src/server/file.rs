@@ -52,7 +52,9 @@ impl Server {
     /// at the end of the file.
     pub fn read(&self, node: InodeId, offset: u64, out: &mut [u8], flags: OFlags) -> Answer<usize> {
         self.pages.come(node);
-        self.volume.read_into(node, offset, out, access_by(flags)).answer()
+        let given = self.volume.read_into(node, offset, out, access_by(flags)).answer()?;
+        self.counters.gave(given);
+        Ok(given)
     }
 
     /// Notes that a write also went to the kernel's pages.
@@ -63,13 +65,18 @@ impl Server {
     /// WRITE; returns the number of bytes written.
     pub fn write(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
         // Set-id bits were cleared before, see `kill_set_id`.
-        self.volume.write(node, offset, data).answer()
+        self.counted(self.volume.write(node, offset, data).answer())
+    }
+
+    fn counted(&self, written: Answer<usize>) -> Answer<usize> {
+        self.counters.took(*written.as_ref().unwrap_or(&0));
+        written
     }
 
     /// WRITE of a dirty page of a mapping, which may be older than the file's flags.
     pub fn write_mapped(&self, node: InodeId, offset: u64, data: &[u8]) -> Answer<usize> {
         if self.belated_pages.may_come(node) {
-            return self.volume.write_belated(node, offset, data).answer();
+            return self.counted(self.volume.write_belated(node, offset, data).answer());
         }
         self.write(node, offset, data)
     }

@@ -1,14 +1,22 @@
 //! The counters of a mount in Prometheus' text format (its exposition format, version 0.0.4).
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
-use betrfs_fuse::{OperationCount, Status};
+use crate::latency::Latency;
+use crate::status::{OperationCount, Status};
 
 /// The engine's values that may become smaller.
 const GAUGES: [&str; 3] = ["height", "cache_bytes", "dirty_bytes"];
 
-/// Counters and gauges, each with the mount's directory as a label.
-pub fn metrics(status: &Status) -> Result<String, fmt::Error> {
+/// The powers of two of nanoseconds that end the buckets of latencies, from a microsecond to 17 seconds. No
+/// bucket of a [`Latency`] crosses one.
+const BUCKET_POWERS: std::ops::RangeInclusive<u32> = 10..=34;
+
+/// Counters, gauges and histograms, each with the mount's directory as a label.
+///
+/// # Errors
+/// None: strings take all that is written to them.
+pub fn metrics_page(status: &Status) -> Result<String, fmt::Error> {
     let mount = [("mount", status.identity.mount_point.to_string_lossy().into_owned())];
     let mut page = Page { text: String::new(), common: &mount };
     let volume = status.identity.volume.to_string_lossy().into_owned();
@@ -50,6 +58,20 @@ pub fn metrics(status: &Status) -> Result<String, fmt::Error> {
     for (kind, requests) in &status.requests {
         page.sample("request_errors_total", &[("kind", kind.clone())], requests.errors)?;
     }
+    page.family(
+        "request_duration_seconds",
+        "histogram",
+        "Time of the server for a request of the kernel, without the kernel's queue.",
+    )?;
+    for (kind, latency) in &status.latencies {
+        page.histogram("request_duration_seconds", kind, latency)?;
+    }
+    for (name, help, bytes) in [
+        ("read_bytes_total", "Bytes of files given to readers by requests.", status.data.read_bytes),
+        ("write_bytes_total", "Bytes of files taken from writers by requests.", status.data.write_bytes),
+    ] {
+        page.single(name, "counter", help, bytes)?;
+    }
     type Part = fn(&OperationCount) -> u64;
     let parts: [(&str, &str, Part); 4] = [
         ("operations_total", "Operations of the file system.", |cost| cost.calls),
@@ -83,12 +105,27 @@ impl Page<'_> {
         writeln!(self.text, "# HELP betrfs_{name} {help}\n# TYPE betrfs_{name} {kind}")
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: u64) -> fmt::Result {
+    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: impl Display) -> fmt::Result {
         let labels =
             self.common.iter().map(|(name, value)| (*name, value)).chain(labels.iter().map(|(n, v)| (*n, v)));
         let labels: Vec<String> =
             labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         writeln!(self.text, "betrfs_{name}{{{}}} {value}", labels.join(","))
+    }
+
+    /// The samples of one kind of request in a histogram.
+    fn histogram(&mut self, name: &str, kind: &str, latency: &Latency) -> fmt::Result {
+        let kind = ("kind", kind.to_owned());
+        for power in BUCKET_POWERS {
+            let end_ns = (1_u64 << power) - 1;
+            let count: u64 = latency.buckets.range(..=end_ns).map(|(_, count)| count).sum();
+            let le = ("le", seconds(end_ns).to_string());
+            self.sample(&format!("{name}_bucket"), &[kind.clone(), le], count)?;
+        }
+        let all = ("le", "+Inf".to_owned());
+        self.sample(&format!("{name}_bucket"), &[kind.clone(), all], latency.count)?;
+        self.sample(&format!("{name}_sum"), std::slice::from_ref(&kind), seconds(latency.sum_ns))?;
+        self.sample(&format!("{name}_count"), &[kind], latency.count)
     }
 
     /// A family of one sample.
@@ -98,6 +135,10 @@ impl Page<'_> {
     }
 }
 
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
 /// A label's value as it stands between quotes.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -105,7 +146,23 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    #[test]
+    fn buckets_of_a_histogram_count_all_times_up_to_their_end() {
+        let mut page = Page { text: String::new(), common: &[] };
+        let buckets = BTreeMap::from([(1023, 2), (1087, 5), (1 << 35, 1)]);
+        page.histogram("h", "read", &Latency::of(1_500_000_000, buckets)).unwrap();
+        let lines: Vec<&str> = page.text.lines().collect();
+        assert_eq!(lines[0], "betrfs_h_bucket{kind=\"read\",le=\"0.000001023\"} 2");
+        assert_eq!(lines[1], "betrfs_h_bucket{kind=\"read\",le=\"0.000002047\"} 7");
+        assert_eq!(lines[24], "betrfs_h_bucket{kind=\"read\",le=\"17.179869183\"} 7");
+        let rest =
+            ["_bucket{kind=\"read\",le=\"+Inf\"} 8", "_sum{kind=\"read\"} 1.5", "_count{kind=\"read\"} 8"];
+        assert_eq!(lines[25..], rest.map(|end| format!("betrfs_h{end}")));
+    }
 
     #[test]
     fn values_of_labels_are_escaped() {
