@@ -151,6 +151,8 @@ impl Env {
             range_queries: counters.range_queries.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             checkpoints: counters.checkpoints.load(Ordering::Relaxed),
+            checkpoints_under_way: counters.checkpoints_under_way.load(Ordering::Relaxed),
+            log_used_bytes: self.log.used_bytes(),
             copy_write_bytes: counters.copy_bytes.load(Ordering::Relaxed),
             copies_used: self.engine.store.disk.health.copies_used(),
             known_damage_reads: self.engine.store.disk.health.known_damage_reads(),

@@ -62,6 +62,10 @@ stats! {
     failed_work,
     /// Levels of the highest tree now, with its leaves.
     height,
+    /// 1 while a checkpoint is being written, else 0.
+    checkpoints_under_way,
+    /// Bytes of the log that are in use now, or will be when what is in memory is written.
+    log_used_bytes,
     /// Bytes in the node cache now.
     cache_bytes,
     /// Bytes in the node cache that are not on the device yet.

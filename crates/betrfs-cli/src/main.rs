@@ -21,7 +21,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, info, install_helpers, kv, label, list, manual,
-    mkfs, mount, probe, rescue, rm_tree, scrub, snapshot, stats, sync, trim, umount, usage, uuid,
+    mkfs, mount, probe, rescue, rm_tree, scrub, snapshot, stats, sync, top, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -78,6 +78,7 @@ enum Command {
     List(list::Arguments),
     Info(info::Arguments),
     Stats(stats::Arguments),
+    Top(top::Arguments),
     Df(df::Arguments),
     Trim(trim::Arguments),
     Doctor(doctor::Arguments),
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
         Command::List(command) => list::run(command),
         Command::Info(command) => info::run(command),
         Command::Stats(command) => stats::run(command),
+        Command::Top(command) => top::run(command),
         Command::Df(command) => df::run(command),
         Command::Trim(command) => trim::run(command),
         Command::Doctor(command) => doctor::run(command),

@@ -6,7 +6,7 @@ use crate::latency::Latency;
 use crate::status::{OperationCount, Status};
 
 /// The engine's values that may become smaller.
-const GAUGES: [&str; 3] = ["height", "cache_bytes", "dirty_bytes"];
+const GAUGES: [&str; 5] = ["height", "checkpoints_under_way", "log_used_bytes", "cache_bytes", "dirty_bytes"];
 
 /// The powers of two of nanoseconds that end the buckets of latencies, from a microsecond to 17 seconds. No
 /// bucket of a [`Latency`] crosses one.

@@ -118,7 +118,10 @@ impl Engine {
         let nodes = captured.dirty.iter().map(HashMap::len).sum();
         // Not earlier: writers wait while it is captured.
         events::checkpoint_captured(captured.next_msn, nodes, captured.table.pages_len());
-        match self.write_captured(committed, &mut captured, superblock, on_progress) {
+        self.counters.checkpoints_under_way.store(1, Ordering::Relaxed);
+        let written = self.write_captured(committed, &mut captured, superblock, on_progress);
+        self.counters.checkpoints_under_way.store(0, Ordering::Relaxed);
+        match written {
             Ok(bytes) => {
                 self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let health = &self.store.disk.health;

@@ -90,6 +90,8 @@ pub(crate) struct Counters {
     pub point_query_nodes: AtomicU64,
     pub kept_bytes: AtomicU64,
     pub copy_bytes: AtomicU64,
+    /// 1 while a checkpoint is being written; only one is at a time.
+    pub checkpoints_under_way: AtomicU64,
     pub range_queries: AtomicU64,
     pub commits: AtomicU64,
     pub checkpoints: AtomicU64,

@@ -127,7 +127,7 @@ impl Env {
 
     /// Captures a moment at which all memtables are empty. So the checkpoint needs no record of the log;
     /// otherwise a batch that is only partly in the trees would have to be durable in the log first.
-    fn capture(&self) -> Result<Captured> {
+    pub(super) fn capture(&self) -> Result<Captured> {
         self.engine.freeze(true);
         self.engine.absorb_all()?;
         let structures = self.engine.lock_structures();

@@ -51,6 +51,26 @@ fn env_of(dicts: u8, cache_bytes: usize) -> Env {
 }
 
 #[test]
+fn stats_tell_how_full_the_log_is_and_whether_a_checkpoint_is_under_way() {
+    let env = env_of(1, 1 << 20);
+    env.checkpoint().unwrap();
+    let empty = env.stats().log_used_bytes;
+    env.commit(&noisy(1, 6000)).unwrap();
+    // Also before it is written.
+    assert!(env.stats().log_used_bytes >= empty + 6000);
+    env.checkpoint().unwrap();
+    assert!(env.stats().log_used_bytes < empty + 6000);
+    env.commit(&noisy(2, 6000)).unwrap();
+    let captured = env.capture().unwrap();
+    let mut committed = env.checkpoint.lock();
+    let superblock = committed.superblock.clone();
+    let seen = core::cell::Cell::new(0);
+    let look = || seen.set(env.stats().checkpoints_under_way);
+    env.engine.write_checkpoint(&mut committed, captured, superblock, &look).unwrap();
+    assert_eq!((seen.get(), env.stats().checkpoints_under_way), (1, 0));
+}
+
+#[test]
 fn background_work_passes_over_a_dictionary_that_is_busy() {
     let env = env_of(3, 1 << 20);
     // The first is busy and has nothing to do, the second is busy and full, the third is full.

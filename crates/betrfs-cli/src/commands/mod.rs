@@ -23,6 +23,7 @@ pub mod scrub;
 pub mod snapshot;
 pub mod stats;
 pub mod sync;
+pub mod top;
 pub mod trim;
 pub mod umount;
 pub mod usage;

@@ -114,7 +114,7 @@ fn told_of_scrub(scrub: &ScrubStatus) -> String {
 }
 
 /// The volume's state in words: whether it takes changes, and if not, since when and why.
-fn told_of(state: &VolumeState) -> String {
+pub fn told_of(state: &VolumeState) -> String {
     let since = |since: i64| format!(" for {} s", seconds_since(since));
     let why = state.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     format!("{}{}{why}", state.is, state.since.map(since).unwrap_or_default())

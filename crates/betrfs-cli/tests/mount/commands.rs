@@ -17,7 +17,7 @@ fn every_help_teaches_by_example_and_names_the_exit_codes() {
     };
     assert!(help(&["--help"]).contains("Exit codes:"));
     for command in
-        ["mkfs", "mount", "umount", "check", "debug", "clone", "rm-tree", "snapshot", "stats", "usage"]
+        ["mkfs", "mount", "umount", "check", "debug", "clone", "rm-tree", "snapshot", "stats", "top", "usage"]
     {
         let text = help(&[command, "--help"]);
         assert!(text.contains(&format!("  betrfs {command} ")), "{command}: no example in\n{text}");

@@ -39,4 +39,5 @@ mod snapshots;
 mod space;
 mod suspended;
 mod tags;
+mod top;
 mod xattrs;
