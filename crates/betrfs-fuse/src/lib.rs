@@ -18,6 +18,7 @@ mod ioctl;
 mod latency;
 mod loop_device;
 mod metrics_page;
+mod metrics_server;
 mod mount;
 mod mount_info;
 pub mod mount_point;

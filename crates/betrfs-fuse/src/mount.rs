@@ -1,6 +1,7 @@
 //! A mount from beginning to end: open, mount, serve, close.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
 use crate::control::{BackupPart, Control, Order, Served};
+use crate::metrics_page::metrics_page;
+use crate::metrics_server::MetricsServer;
 use crate::mount_info::FS_TYPES;
 use crate::mount_info::MountEntry;
 use crate::mount_point::{self, Found, MountFlags, MountPointError, OwnMount};
@@ -74,6 +77,8 @@ pub struct MountOptions {
     pub acls: Acls,
     /// Whether blocks that became free are discarded after each checkpoint.
     pub discard: bool,
+    /// Where the metrics are served by HTTP, if anywhere; port 0 stands for any free one.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Why a volume cannot be mounted, or was not closed well.
@@ -93,6 +98,14 @@ pub enum MountError {
         /// The library's error.
         source: betrfs::Error,
     },
+    /// The address for the metrics.
+    #[error("cannot serve metrics on {address}: {source}; give another address or port (`--metrics`)")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's error.
+        source: io::Error,
+    },
     /// The operating system.
     #[error("cannot {doing}: {source}")]
     Io {
@@ -108,6 +121,7 @@ pub struct Mount {
     // In this order: without a server, the mount can be removed only after the connection is closed.
     connection: Connection,
     control: Control,
+    metrics: Option<MetricsServer>,
     mount: Undone,
     closing: Arc<Closing>,
     options: MountOptions,
@@ -130,6 +144,8 @@ impl Mount {
     /// # Errors
     /// As `new`.
     pub fn of(device: Arc<FileDevice>, options: MountOptions) -> Result<Mount, MountError> {
+        // Before the volume is opened, which may take long and write.
+        let listener = options.metrics.map(listen_for_metrics).transpose()?;
         let platform: Arc<dyn Platform> = Arc::new(StdPlatform::new());
         // The kernel caches contents: a second copy would cost memory and time.
         let open = OpenOptions {
@@ -173,10 +189,15 @@ impl Mount {
         let tasks = Arc::new(ProcTasks);
         let server =
             Arc::new(Server::new(volume, identity, read_only, options.acls, Arc::clone(&closing), tasks));
-        match connect(&options, &device, &server, platform.random_u64()) {
-            Ok((connection, mount, control)) => {
+        let metrics = listener.map(|listener| serve_metrics(listener, &server)).transpose();
+        let connected = metrics.and_then(|metrics| {
+            let (connection, mount, control) = connect(&options, &device, &server, platform.random_u64())?;
+            Ok((connection, mount, control, metrics))
+        });
+        match connected {
+            Ok((connection, mount, control, metrics)) => {
                 let mount = Undone { mount, is_over: false };
-                Ok(Mount { connection, control, mount, closing, options })
+                Ok(Mount { connection, control, metrics, mount, closing, options })
             }
             Err(error) => {
                 if let Err(error) = closing.outcome() {
@@ -199,7 +220,7 @@ impl Mount {
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), MountError> {
         // An error drops these from the last to the first: the connection must close before the mount is
         // removed, as nobody answers.
-        let Mount { closing, mut mount, control, connection, options } = self;
+        let Mount { closing, mut mount, metrics, control, connection, options } = self;
         let own_mount = mount.mount.clone();
         ensure_spare_files()
             .map_err(|source| MountError::Io { doing: "keep descriptors for the control socket", source })?;
@@ -221,6 +242,7 @@ impl Mount {
         mount.is_over = served.is_ok();
         // If the mount is still there, it goes before the volume is closed.
         drop(mount);
+        drop(metrics);
         let closed = closing.outcome();
         match &closed {
             Ok(()) => tracing::info!("{shown}: unmounted and closed"),
@@ -233,6 +255,25 @@ impl Mount {
         closed.map_err(|source| MountError::Volume { volume: options.volume, source })?;
         served.map_err(|source| MountError::Io { doing: "go on talking to the kernel", source })
     }
+}
+
+fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, MountError> {
+    if !address.ip().is_loopback() {
+        tracing::warn!("metrics on {address}: whoever reaches this address reads them");
+    }
+    TcpListener::bind(address).map_err(|source| MountError::Metrics { address, source })
+}
+
+fn serve_metrics(listener: TcpListener, server: &Arc<Server>) -> Result<MetricsServer, MountError> {
+    let asked = Arc::clone(server);
+    let page = move || metrics_page(&asked.status()).unwrap_or_default();
+    let started = MetricsServer::start(listener, Arc::new(page)).and_then(|metrics| {
+        let address = metrics.address()?;
+        server.set_metrics_address(address);
+        tracing::info!("metrics on http://{address}/metrics");
+        Ok(metrics)
+    });
+    started.map_err(|source| MountError::Io { doing: "serve metrics", source })
 }
 
 /// Makes sure that [`SPARE_FILES`] more files can be opened: else no client of the control socket is heard.

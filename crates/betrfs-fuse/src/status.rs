@@ -110,6 +110,9 @@ pub struct Status {
     pub uuid: String,
     /// The transport: `io_uring` or `device`.
     pub transport: String,
+    /// The address where its metrics are served by HTTP, if they are.
+    #[serde(default)]
+    pub metrics: Option<String>,
     /// Seconds since the mount.
     pub uptime_seconds: u64,
     /// Whether the volume takes changes.
@@ -148,6 +151,7 @@ impl Status {
             label,
             uuid: uuid.to_string(),
             transport: transport.to_owned(),
+            metrics: None,
             uptime_seconds: uptime.as_secs(),
             state: volume.env().state().into(),
             last_scrub: volume.env().last_scrub().map(ScrubStatus::from),

@@ -6,6 +6,7 @@ mod signals;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ Examples:
   betrfs mount LABEL=photos /mnt                 the block device with that label
   betrfs mount data.betrfs /mnt --create 8G      makes the volume first if it does not exist
   betrfs mount data.betrfs /mnt --foreground     runs until the unmount, or Ctrl-C
+  betrfs mount data.betrfs /mnt --metrics 9469   metrics on http://127.0.0.1:9469/metrics
 To unmount: betrfs umount /mnt")]
 pub struct Arguments {
     /// The volume's file or block device, or UUID=... or LABEL=... of a block device
@@ -57,8 +59,13 @@ pub struct Arguments {
     /// later ones are lost for ever (`betrfs check` names the place; copy the volume first)
     #[arg(long)]
     accept_log_loss: bool,
+    /// Serve the metrics of `betrfs stats --format prometheus` as http://ADDRESS/metrics while it is mounted.
+    /// A port alone is one of 127.0.0.1 (0: any free one, which `betrfs stats` tells); whoever reaches the
+    /// address reads them
+    #[arg(long, value_name = "ADDRESS", value_parser = options::parse_metrics)]
+    metrics: Option<SocketAddr>,
     /// mount(8)'s options, separated by commas: ro, noatime, nosuid, nodev, noexec, noacl, discard, remount,
-    /// cache_size=SIZE
+    /// cache_size=SIZE, metrics=ADDRESS
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<Options>,
     /// Flags of mount(8) for its helpers.
@@ -208,6 +215,7 @@ fn serve(
         flags: given.flags,
         transport: transport()?,
         discard: given.discard,
+        metrics: given.metrics.or(arguments.metrics),
         log_loss: if arguments.accept_log_loss { LogLoss::Accept } else { LogLoss::Refuse },
         acls: given.acls,
     };

@@ -131,6 +131,9 @@ fn told(status: &Status) -> Result<String, std::fmt::Error> {
     writeln!(out, "mounted on   {}", identity.mount_point.display())?;
     writeln!(out, "server       process {}, up {} s", identity.pid, status.uptime_seconds)?;
     writeln!(out, "requests by  {}", status.transport)?;
+    if let Some(address) = &status.metrics {
+        writeln!(out, "metrics      http://{address}/metrics")?;
+    }
     writeln!(out, "state        {}", told_of(&status.state))?;
     if let Some(scrub) = &status.last_scrub {
         writeln!(out, "last scrub   {}", told_of_scrub(scrub))?;

@@ -1,9 +1,12 @@
-//! `betrfs stats --format prometheus`, read as strictly as the format is written down.
+//! Metrics by `betrfs stats --format prometheus` and by HTTP, read as strictly as their format is written
+//! down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use crate::mounted::{Mounted, betrfs, ok};
+use crate::mounted::{Mounted, betrfs, ended_with, ok, refused, told};
 
 /// The values of a page by `name{labels}`; fails where the page is not in the format.
 fn parsed(text: &str) -> BTreeMap<String, f64> {
@@ -135,4 +138,104 @@ fn metrics_are_in_the_format_of_prometheus_and_say_what_the_counters_say() {
     assert_eq!(value("engine_height", ""), before["engine"]["height"].as_f64().unwrap());
     assert_eq!(value("size_bytes", ""), before["room"]["total_bytes"].as_f64().unwrap());
     assert!(value("available_bytes", "") <= value("size_bytes", ""));
+}
+
+/// The answer to a request by HTTP.
+fn asked(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The address at which a mount serves its metrics.
+fn address(mounted: &Mounted) -> SocketAddr {
+    mounted.stats()["metrics"].as_str().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_mount_serves_its_metrics_until_it_ends() {
+    let mounted = Mounted::unmounted();
+    ok(&mounted.try_mount(&["--metrics", "0"]));
+    fs::write(mounted.path("file"), b"text").unwrap();
+    let at = address(&mounted);
+    assert!(at.ip().is_loopback() && at.port() > 0, "{at}");
+    let get = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let answer = asked(at, get);
+    let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", page.len())), "{head}");
+    let values = parsed(page);
+    let mount = format!("mount=\"{}\"", mounted.dir.display());
+    assert_eq!(values[&format!("betrfs_write_bytes_total{{{mount}}}")], 4.0);
+    assert!(asked(at, &get.replace("GET", "DELETE")).starts_with("HTTP/1.1 405 "));
+    assert!(asked(at, &get.replace("/metrics", "/")).starts_with("HTTP/1.1 404 "));
+    let text = betrfs().arg("stats").arg(&mounted.dir).output().unwrap();
+    let line = format!("metrics      http://{at}/metrics");
+    assert!(String::from_utf8(text.stdout).unwrap().lines().any(|told| told == line));
+    // A client that says nothing keeps neither others nor the unmount waiting.
+    let mut silent = TcpStream::connect(at).unwrap();
+    assert!(asked(at, get).starts_with("HTTP/1.1 200 "));
+    mounted.umount();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    TcpListener::bind(at).unwrap();
+}
+
+#[test]
+fn metrics_are_an_option_of_fstab_and_a_port_in_use_is_said() {
+    let (one, other) = (Mounted::unmounted(), Mounted::unmounted());
+    ok(&one.try_mount(&["-o", "noatime,metrics=127.0.0.1:0"]));
+    let at = address(&one);
+    assert!(asked(at, "HEAD /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    let in_use = other.try_mount(&["--metrics", &at.port().to_string()]);
+    refused(&in_use, &[&format!("cannot serve metrics on {at}"), "in use", "--metrics"]);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(other.dir.to_str().unwrap()));
+    other.mount();
+    assert_eq!(other.stats()["metrics"], serde_json::Value::Null);
+    for wrong in [&["--metrics", "localhost:1"][..], &["-o", "metrics=:1"]] {
+        ended_with(&one.try_mount(wrong), 2, &["is no address for metrics", "[::1]:9469"]);
+    }
+}
+
+#[test]
+fn whoever_opens_metrics_to_others_is_warned() {
+    let mounted = Mounted::unmounted();
+    ok(&mounted.try_mount(&["--metrics", "0.0.0.0:0"]));
+    assert!(mounted.log().contains("whoever reaches this address reads them"), "{}", mounted.log());
+    let at = SocketAddr::from(([127, 0, 0, 1], address(&mounted).port()));
+    assert!(asked(at, "GET /metrics HTTP/1.1\r\n\r\n").contains("betrfs_info{"));
+}
+
+/// All names of metrics in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("betrfs_")).collect()
+}
+
+#[test]
+fn the_dashboard_names_only_metrics_that_there_are() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana-dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let mounted = Mounted::new();
+    fs::write(mounted.path("file"), b"text").unwrap();
+    // There are metrics of scrubs only after one.
+    ok(&betrfs().arg("scrub").arg(&mounted.dir).output().unwrap());
+    let output = betrfs().arg("stats").arg(&mounted.dir).args(["--format", "prometheus"]).output().unwrap();
+    assert!(told(&output).is_empty());
+    let page = String::from_utf8(output.stdout).unwrap();
+    let there = names(&page);
+    let mut seen = 0;
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let named = names(target["expr"].as_str().unwrap());
+            assert!(!named.is_empty(), "{target}");
+            named.iter().for_each(|name| assert!(there.contains(name), "{name} in {target}"));
+            seen += named.len();
+        }
+    }
+    assert!(seen > 20, "{seen}");
+    let mounts = &dashboard["templating"]["list"][1]["query"];
+    assert!(names(mounts.as_str().unwrap()).is_subset(&there), "{mounts}");
 }

@@ -18,6 +18,7 @@ mod readdirplus_policy;
 mod writable_mappings;
 mod xattr;
 
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
@@ -57,6 +58,7 @@ pub struct Server {
     closing: Arc<Closing>,
     tasks: Arc<dyn Tasks>,
     transport: OnceLock<&'static str>,
+    metrics: OnceLock<SocketAddr>,
     started: Instant,
     sources: ioctl::Sources,
     readdirplus_policy: readdirplus_policy::ReaddirplusPolicy,
@@ -85,6 +87,7 @@ impl Server {
             closing,
             tasks,
             transport: OnceLock::new(),
+            metrics: OnceLock::new(),
             started: Instant::now(),
             sources: ioctl::Sources::default(),
             readdirplus_policy: readdirplus_policy::ReaddirplusPolicy::default(),
@@ -97,6 +100,11 @@ impl Server {
     /// Sets the transport's name for [`status`](Server::status), once.
     pub fn set_transport(&self, transport: &'static str) {
         self.transport.get_or_init(|| transport);
+    }
+
+    /// Sets the address of the metrics for [`status`](Server::status), once.
+    pub fn set_metrics_address(&self, address: SocketAddr) {
+        self.metrics.get_or_init(|| address);
     }
 
     /// DESTROY: the last request of a mount of a block device; umount(2) waits for its answer.
@@ -174,7 +182,10 @@ impl Server {
     /// The status that `betrfs stats` shows.
     pub fn status(&self) -> Status {
         let transport = self.transport.get().copied().unwrap_or_default();
-        Status::of(&self.identity, transport, &self.volume, &self.counters, self.started.elapsed())
+        let (volume, counters) = (&self.volume, &self.counters);
+        let mut status = Status::of(&self.identity, transport, volume, counters, self.started.elapsed());
+        status.metrics = self.metrics.get().map(SocketAddr::to_string);
+        status
     }
 
     /// The answer to a failed call; failures of the volume are logged too.

@@ -56,6 +56,7 @@ pub fn start(arguments: &Arguments, path: &Path, volume: Option<Arc<FileDevice>>
     command.args(arguments.log.is_none().then_some("--to-syslog"));
     command.args(arguments.accept_log_loss.then_some("--accept-log-loss"));
     command.args(arguments.cache_size.map(|bytes| format!("--cache-size={bytes}")));
+    command.args(arguments.metrics.map(|address| format!("--metrics={address}")));
     command.arg("-s").arg("-o").arg(&arguments.all_options()?.text);
     command.args(std::iter::repeat_n("--verbose", usize::from(verbose)));
     command.args(volume.is_some().then_some("--volume-is-open"));

@@ -1,5 +1,6 @@
 //! The value of `-o`, in the form of mount(8) and /etc/fstab.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use betrfs_fuse::Acls;
@@ -20,6 +21,8 @@ pub struct Options {
     pub acls: Acls,
     /// `discard`: free blocks are discarded after each checkpoint.
     pub discard: bool,
+    /// `metrics=`; it has no effect on an existing mount.
+    pub metrics: Option<SocketAddr>,
     /// `remount`: change the options of an existing mount.
     pub remount: bool,
     /// Unknown options.
@@ -46,12 +49,15 @@ impl FromStr for Options {
             cache_bytes: None,
             acls: Acls::default(),
             discard: false,
+            metrics: None,
             remount: false,
             unknown: Vec::new(),
         };
         for option in text.split(',').filter(|option| !option.is_empty()) {
             if let Some(bytes) = option.strip_prefix("cache_size=") {
                 options.cache_bytes = Some(size::parse_positive(bytes)?);
+            } else if let Some(address) = option.strip_prefix("metrics=") {
+                options.metrics = Some(parse_metrics(address)?);
             } else if option == "discard" || option == "nodiscard" {
                 options.discard = option == "discard";
             } else if option == "remount" {
@@ -68,6 +74,19 @@ impl FromStr for Options {
         }
         Ok(options)
     }
+}
+
+/// Parses where to serve metrics: a port of 127.0.0.1, or an address with its port.
+///
+/// # Errors
+/// A sentence with the forms.
+pub fn parse_metrics(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse().map_err(|_| {
+        format!("`{text}` is no address for metrics: write a port, or an address with it, as in 9469, 127.0.0.1:9469, [::1]:9469")
+    })
 }
 
 fn acls(option: &str) -> Option<Acls> {
@@ -208,9 +227,14 @@ pub const DESCRIBED: &[(&str, &str)] = &[
          punched out of the volume's file, or told to the block device.",
     ),
     (
+        "metrics=ADDRESS",
+        "Counters and latencies for Prometheus are served by HTTP at this address, path /metrics: a port of 127.0.0.1, \
+         or an address with its port, as in 9469 or [::1]:9469. Whoever reaches the address reads them.",
+    ),
+    (
         "remount",
-        "Changes the options above of a mount but for the cache, access control lists and discards; an option that is \
-      not named stays.",
+        "Changes the options above of a mount but for the cache, access control lists, discards and metrics; an option \
+      that is not named stays.",
     ),
     ("noauto, nofail, _netdev, x-*", "For readers of /etc/fstab; without an effect here."),
     (
@@ -265,7 +289,8 @@ mod tests {
     fn the_manual_describes_options_that_exist_and_each_with_a_flag() {
         let described: Vec<&str> = DESCRIBED.iter().flat_map(|(names, _)| names.split(", ")).collect();
         for name in &described {
-            let given = name.replace("SIZE", "64M").replace("x-*", "x-systemd.automount");
+            let given =
+                name.replace("SIZE", "64M").replace("ADDRESS", "9469").replace("x-*", "x-systemd.automount");
             assert_eq!(given.parse::<Options>().unwrap().unknown, Vec::<String>::new(), "{name}");
         }
         let mut help =
@@ -281,6 +306,24 @@ mod tests {
             "nodiratime",
         ]);
         help.iter().for_each(|name| assert!(described.contains(name), "{name}"));
+    }
+
+    #[test]
+    fn metrics_are_on_loopback_unless_an_address_is_written_out() {
+        for (text, address) in [
+            ("9469", "127.0.0.1:9469"),
+            ("127.0.0.1:9469", "127.0.0.1:9469"),
+            ("[::1]:9469", "[::1]:9469"),
+            ("0.0.0.0:9469", "0.0.0.0:9469"),
+        ] {
+            assert_eq!(parse_metrics(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for wrong in ["", ":9469", "*:9469", "70000", "localhost:9469", "127.0.0.1", "::1", "-1", "0.0.0.0"] {
+            assert!(parse_metrics(wrong).unwrap_err().contains("[::1]:9469"), "{wrong}");
+        }
+        let options: Options = "ro,metrics=9470".parse().unwrap();
+        assert_eq!(options.metrics, Some("127.0.0.1:9470".parse().unwrap()));
+        assert!("metrics=".parse::<Options>().is_err());
     }
 
     #[test]
