@@ -22,7 +22,7 @@ impl<'b> Read<'b> {
     }
 }
 
-/// A disk: a fixed number of bytes that are read and written in blocks.
+/// A disk: a number of bytes that are read and written in blocks. It never becomes shorter.
 ///
 /// Assumptions of the engine: later reads see a write that has returned; writes before a
 /// [`sync`](Device::sync) that returned `Ok` survive a crash; later writes may survive wholly, partly (in any
@@ -57,6 +57,16 @@ pub trait Device: Send + Sync {
     /// The size in bytes.
     fn len(&self) -> u64;
 
+    /// Makes the device at least `len` bytes long, a multiple of [`BLOCK_BYTES`], if its size can be chosen;
+    /// one of a given size looks whether that has grown. Returns the size, which is durable.
+    ///
+    /// # Errors
+    /// The device's own; the size is then as it was.
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        let _ = len;
+        Ok(self.len())
+    }
+
     /// Whether the device holds nothing at all.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -84,6 +94,8 @@ pub enum DeviceOp {
     Sync,
     /// [`Device::discard`]
     Discard,
+    /// [`Device::grow`]
+    Grow,
 }
 
 /// Linux's error number for a device that failed.
@@ -106,6 +118,7 @@ impl core::fmt::Display for DeviceOp {
             DeviceOp::Write => "write",
             DeviceOp::Sync => "sync",
             DeviceOp::Discard => "discard",
+            DeviceOp::Grow => "growth",
         })
     }
 }

@@ -63,7 +63,7 @@ impl Counts {
 
 /// A disk in memory. Blocks that were never written take no memory and read as zeros.
 pub struct MemDevice {
-    len: u64,
+    len: AtomicU64,
     seeks: bool,
     blocks: RwLock<Blocks>,
     fault: Mutex<Option<Fault>>,
@@ -84,7 +84,7 @@ impl MemDevice {
 
     pub(crate) fn holding(blocks: Blocks, len: u64) -> MemDevice {
         MemDevice {
-            len: len - len % BLOCK_BYTES as u64,
+            len: AtomicU64::new(len - len % BLOCK_BYTES as u64),
             seeks: true,
             blocks: RwLock::new(blocks),
             fault: Mutex::new(None),
@@ -101,7 +101,7 @@ impl MemDevice {
     /// A separate disk with the same contents, with counts at 0 and without a fault.
     pub fn copy(&self) -> MemDevice {
         let blocks = self.blocks.read().unwrap_or_else(PoisonError::into_inner).clone();
-        MemDevice::holding(blocks, self.len).which_seeks(self.seeks)
+        MemDevice::holding(blocks, self.len()).which_seeks(self.seeks)
     }
 
     /// The same disk, which reports whether it seeks.
@@ -152,7 +152,7 @@ impl MemDevice {
         let fail = |errno| Err(DeviceError { op, offset, len, errno });
         let block = BLOCK_BYTES as u64;
         let whole = offset.is_multiple_of(block) && len.is_multiple_of(block);
-        if !whole || offset.checked_add(len).is_none_or(|end| end > self.len) {
+        if !whole || offset.checked_add(len).is_none_or(|end| end > self.len()) {
             return fail(EINVAL);
         }
         let mut fault = self.lock_fault();
@@ -208,7 +208,13 @@ impl Device for MemDevice {
     }
 
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        self.admit(DeviceOp::Grow, 0, 0)?;
+        self.len.fetch_max(len, Ordering::Relaxed);
+        Ok(self.len())
     }
 
     fn seeks(&self) -> bool {

@@ -35,6 +35,8 @@ pub struct Mix {
     pub abandon: usize,
     /// The steps by which values expire; without them, none has a time.
     pub expiry: usize,
+    /// [`Step::Grow`](crate::Step::Grow)
+    pub grow: usize,
 }
 
 impl Mix {
@@ -55,6 +57,7 @@ impl Mix {
         reopen: 2,
         abandon: 1,
         expiry: 0,
+        grow: 0,
     };
     /// For views.
     pub const VIEWS: Mix = Mix { commit: 45, views: 40, get: 2, walk: 2, ..Mix::LAWS };
@@ -69,6 +72,8 @@ impl Mix {
     /// For values that expire.
     pub const EXPIRY: Mix =
         Mix { commit: 40, expiry: 20, views: 24, transactions: 10, pump: 36, ..Mix::LAWS };
+    /// For volumes that grow.
+    pub const GROWTH: Mix = Mix { grow: 6, backup: 4, checkpoint: 4, ..Mix::LAWS };
     /// For crashes: mostly calls that write.
     pub const CRASHES: Mix = Mix {
         commit: 60,
@@ -86,10 +91,14 @@ impl Mix {
         reopen: 1,
         abandon: 0,
         expiry: 0,
+        grow: 0,
     };
 
     /// For crashes with ingests and compactions.
     pub const INGEST_CRASHES: Mix = Mix { commit: 40, ingest: 20, compact: 5, ..Mix::CRASHES };
+
+    /// For crashes of volumes that grow.
+    pub const GROWTH_CRASHES: Mix = Mix { grow: 10, ..Mix::CRASHES };
 
     /// For crashes with transactions and views.
     pub const TRANSACTION_CRASHES: Mix = Mix { commit: 10, transactions: 90, views: 8, ..Mix::CRASHES };
@@ -112,6 +121,7 @@ impl Mix {
         reopen: 0,
         abandon: 0,
         expiry: 0,
+        grow: 0,
     };
 
     /// Chooses a kind of step.
@@ -132,6 +142,7 @@ impl Mix {
             (self.reopen, Kind::Reopen),
             (self.abandon, Kind::Abandon),
             (self.expiry, Kind::Expiry),
+            (self.grow, Kind::Grow),
         ];
         let mut at = rng.below(parts.iter().map(|(part, _)| part).sum());
         for (part, kind) in parts {
@@ -162,4 +173,5 @@ pub(crate) enum Kind {
     Reopen,
     Abandon,
     Expiry,
+    Grow,
 }

@@ -54,6 +54,10 @@ impl Device for OnSync {
         self.inner.len()
     }
 
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        self.inner.grow(len)
+    }
+
     fn seeks(&self) -> bool {
         self.inner.seeks()
     }

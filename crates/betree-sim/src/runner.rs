@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use betree::{Cut, DictId, Env, Error, Options, View};
-use betree_platform::{Device, Platform};
+use betree::{Cut, DictId, Env, Error, Growth, Options, View};
+use betree_platform::{BLOCK_BYTES, Device, Platform};
 
 use crate::compare::{ModelCursor, compare_many, compare_pair, compare_value};
 use crate::expiry::SimClock;
@@ -254,7 +254,21 @@ impl Runner {
                 Ok(())
             }
             Step::Sweep(dict) => self.sweep(*dict),
+            Step::Grow(blocks) => self.grow(*blocks),
         }
+    }
+
+    /// Makes the volume larger: all of it is there at once.
+    fn grow(&mut self, blocks: u64) -> Result<(), Failure> {
+        let more_bytes = blocks * BLOCK_BYTES as u64;
+        let env = self.env()?;
+        let (has, total) = (env.volume_bytes(), env.space().total_bytes);
+        let grown = env.grow(Growth::By(more_bytes))?;
+        if (grown, env.space().total_bytes) != (has + more_bytes, total + more_bytes) {
+            return Err(Failure::Wrong(format!("{has} bytes and {more_bytes} more are {grown}")));
+        }
+        self.history.synced();
+        Ok(())
     }
 
     /// Removes all of a dictionary that has expired, some bytes at a time.

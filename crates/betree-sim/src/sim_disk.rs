@@ -1,6 +1,7 @@
 //! A disk with a volatile cache, whose power can be cut.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use betree_platform::{BLOCK_BYTES, Device, DeviceError, DeviceOp};
@@ -16,7 +17,7 @@ const DISCARDED: u8 = 0xdd;
 
 /// A disk whose crash keeps all synced writes, and any part of the others.
 pub struct SimDisk {
-    len: u64,
+    len: AtomicU64,
     seeks: bool,
     state: Mutex<State>,
 }
@@ -34,6 +35,8 @@ struct State {
     /// The number of syncs until one fails, including that one.
     sync_fails_in: Option<u64>,
     has_failed: bool,
+    /// The length that the disk may have after a crash, because the power failed while it grew.
+    growing_to: Option<u64>,
 }
 
 struct Pending {
@@ -61,7 +64,8 @@ enum Fate {
 impl SimDisk {
     /// An empty disk of `len` bytes, rounded down to whole blocks.
     pub fn new(len: u64) -> SimDisk {
-        SimDisk { len: len - len % BLOCK_BYTES as u64, seeks: true, state: Mutex::default() }
+        let len = AtomicU64::new(len - len % BLOCK_BYTES as u64);
+        SimDisk { len, seeks: true, state: Mutex::default() }
     }
 
     /// The same disk, which reports whether it seeks.
@@ -139,8 +143,10 @@ impl SimDisk {
             }
             found.write(*number, &block);
         }
+        let has_grown = state.growing_to.filter(|_| rng.percent(50));
+        let len = AtomicU64::new(has_grown.unwrap_or(self.len()));
         let state = State { durable: found, ..State::default() };
-        SimDisk { len: self.len, seeks: self.seeks, state: Mutex::new(state) }
+        SimDisk { len, seeks: self.seeks, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,7 +156,7 @@ impl SimDisk {
     fn check_range(&self, op: DeviceOp, offset: u64, len: u64) -> Result<(), DeviceError> {
         let block = BLOCK_BYTES as u64;
         let whole = offset.is_multiple_of(block) && len.is_multiple_of(block);
-        if whole && offset.checked_add(len).is_some_and(|end| end <= self.len) {
+        if whole && offset.checked_add(len).is_some_and(|end| end <= self.len()) {
             return Ok(());
         }
         Err(DeviceError { op, offset, len, errno: EINVAL })
@@ -245,7 +251,7 @@ impl Device for SimDisk {
     fn sync(&self) -> Result<(), DeviceError> {
         let mut state = self.lock();
         if !state.has_power() {
-            return Err(DeviceError { op: DeviceOp::Sync, offset: 0, len: self.len, errno: EIO });
+            return Err(DeviceError { op: DeviceOp::Sync, offset: 0, len: self.len(), errno: EIO });
         }
         state.sync_fails_in = state.sync_fails_in.map(|syncs| syncs.saturating_sub(1));
         let fails = state.sync_fails_in == Some(0);
@@ -259,13 +265,24 @@ impl Device for SimDisk {
         }
         if fails {
             (state.sync_fails_in, state.has_failed) = (None, true);
-            return Err(DeviceError { op: DeviceOp::Sync, offset: 0, len: self.len, errno: EIO });
+            return Err(DeviceError { op: DeviceOp::Sync, offset: 0, len: self.len(), errno: EIO });
         }
         Ok(())
     }
 
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        let mut state = self.lock();
+        let was_cut = state.is_cut;
+        if !state.has_power() {
+            state.growing_to = state.growing_to.or(Some(len.max(self.len())).filter(|_| !was_cut));
+            return Err(DeviceError { op: DeviceOp::Grow, offset: 0, len, errno: EIO });
+        }
+        self.len.fetch_max(len, Ordering::Relaxed);
+        Ok(self.len())
     }
 
     fn seeks(&self) -> bool {

@@ -133,6 +133,8 @@ pub enum Step {
     Pass(i64),
     /// Removes all of a dictionary that has expired.
     Sweep(DictId),
+    /// Makes the volume larger by a number of blocks.
+    Grow(u64),
 }
 
 /// Makes the steps of one history.
@@ -215,6 +217,7 @@ impl Generator {
             Kind::Reopen => Step::Reopen,
             Kind::Abandon => Step::Abandon,
             Kind::Expiry => self.expiry(),
+            Kind::Grow => Step::Grow(self.rng.between(1, 200) as u64),
         }
     }
 

@@ -84,6 +84,7 @@ const OF_DAMAGE: [Bug; 3] = [Bug::DamageForgottenByMerge, Bug::DamageTakenForDel
 /// The length of the histories of `engine_damage`.
 const DAMAGE_STEPS: usize = 100;
 
+const OF_GROWTH: [Bug; 1] = [Bug::GrownSizeNotStored];
 const OF_BACKUPS: [Bug; 1] = [Bug::BackupHoldsNoNodes];
 
 /// Bugs that show in what transactions read and write, without a look at contents.
@@ -133,6 +134,9 @@ fn planted_bugs_are_found() {
     }
     for bug in OF_BACKUPS {
         find_by_histories(bug, Mix::BACKUPS);
+    }
+    for bug in OF_GROWTH {
+        find_by_histories(bug, Mix::GROWTH);
     }
     for bug in OF_INGESTS {
         find_by_histories(bug, Mix::INGESTS);

@@ -47,6 +47,7 @@ const MIX: Mix = Mix {
     reopen: 0,
     abandon: 0,
     expiry: 0,
+    grow: 0,
 };
 
 /// A volume with some hundred keys, and its history.

@@ -1,11 +1,13 @@
 //! A regular file or a block device as the engine's disk.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+mod locked;
+
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Seek, SeekFrom};
-use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use betree_platform::aligned::is_aligned;
@@ -14,6 +16,7 @@ use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use self::locked::Locked;
 use crate::open_error::OpenError;
 use crate::seek_detector::SeekDetector;
 use crate::side_by_side::side_by_side;
@@ -39,7 +42,7 @@ pub struct FileDevice {
     /// The exclusive claim on a block device, which a mount would need too.
     claim: Mutex<Option<File>>,
     path: PathBuf,
-    len: u64,
+    len: AtomicU64,
     direct: bool,
     seek_detector: SeekDetector,
 }
@@ -161,8 +164,7 @@ impl FileDevice {
         };
         let direct = direct_file.is_some();
         let file = Locked::new(direct_file.map_or_else(|| open(OFlags::empty()), Ok)?, path, access)?;
-        // The metadata of a block device say 0; its end is its size.
-        let len = whole_blocks((&*file).seek(SeekFrom::End(0)).map_err(|e| failed("measure", e))?);
+        let len = AtomicU64::new(end_of(&file).map_err(|e| failed("measure", e))?);
         let seek_detector = SeekDetector::of(&file);
         let (file, claim) = (RwLock::new(Some(file)), Mutex::new(claim));
         Ok(FileDevice { file, claim, path: path.to_owned(), len, direct, seek_detector })
@@ -204,7 +206,7 @@ impl FileDevice {
         file.set_len(0).and_then(|()| file.set_len(len)).map_err(|e| failed("size", e))?;
         file.sync_all().map_err(|e| failed("sync", e))?;
         drop(file);
-        self.len = len;
+        self.len.store(len, Ordering::Relaxed);
         Ok(())
     }
 
@@ -278,7 +280,7 @@ impl FileDevice {
         let block = BLOCK_BYTES as u64;
         let errno = if !offset.is_multiple_of(block) || !(len as u64).is_multiple_of(block) {
             Errno::INVAL
-        } else if offset.checked_add(len as u64).is_none_or(|end| end > self.len) {
+        } else if offset.checked_add(len as u64).is_none_or(|end| end > self.len()) {
             past_end
         } else {
             return Ok(());
@@ -374,11 +376,25 @@ impl Device for FileDevice {
         // Not retried on EINTR: after a failed sync the fate of the writes is unknown.
         self.file()
             .and_then(|file| file.sync_data())
-            .map_err(|e| device_error(DeviceOp::Sync, 0, self.len, &e))
+            .map_err(|e| device_error(DeviceOp::Sync, 0, self.len(), &e))
     }
 
     fn len(&self) -> u64 {
-        self.len
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        let grow = || {
+            let file = self.file()?;
+            if len > end_of(&file)? && !self.is_block_device() {
+                file.set_len(len)?;
+                file.sync_all()?;
+            }
+            end_of(&file)
+        };
+        let found = grow().map_err(|e| device_error(DeviceOp::Grow, 0, len, &e))?;
+        self.len.fetch_max(found, Ordering::Relaxed);
+        Ok(self.len())
     }
 
     fn seeks(&self) -> bool {
@@ -398,43 +414,6 @@ impl Device for FileDevice {
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
             Err(e) => Err(device_error(DeviceOp::Discard, offset, len, &e.into())),
         }
-    }
-}
-
-/// A file with a lock. The lock ends with this value, even if a child that is being started still
-/// has the file: until it runs its own program, a child has all open files.
-#[derive(Debug)]
-struct Locked(File);
-
-impl Locked {
-    fn new(file: File, path: &Path, access: Access) -> Result<Locked, OpenError> {
-        let locked = match access {
-            Access::Changes => file.try_lock(),
-            Access::Reading => file.try_lock_shared(),
-            Access::Looking => Ok(()),
-        };
-        match locked {
-            Ok(()) => Ok(Locked(file)),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => {
-                Err(OpenError::Io { doing: "lock", path: path.to_owned(), source })
-            }
-        }
-    }
-}
-
-impl Deref for Locked {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // Closing it does the same, a little later at worst.
-        let _ = self.0.unlock();
     }
 }
 
@@ -465,6 +444,12 @@ fn progress(moved: usize) -> io::Result<usize> {
 fn device_error(op: DeviceOp, offset: u64, len: u64, error: &io::Error) -> DeviceError {
     let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
     DeviceError { op, offset, len, errno }
+}
+
+/// The size of a file or block device in whole blocks. The metadata of a block device say 0; its end is its
+/// size.
+fn end_of(mut file: &File) -> io::Result<u64> {
+    file.seek(SeekFrom::End(0)).map(whole_blocks)
 }
 
 fn whole_blocks(len: u64) -> u64 {

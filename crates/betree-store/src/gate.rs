@@ -128,6 +128,10 @@ impl Device for Gate {
         self.device.len()
     }
 
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        self.device.grow(len)
+    }
+
     fn seeks(&self) -> bool {
         self.device.seeks()
     }

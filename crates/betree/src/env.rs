@@ -7,6 +7,7 @@ mod commit;
 mod compact;
 mod durability;
 mod expired;
+mod grow;
 mod identity;
 mod ingest;
 mod make_room;
@@ -22,7 +23,7 @@ mod view;
 use alloc::vec::Vec;
 
 use betree_platform::sync::Mutex;
-use betree_platform::sync::atomic::Ordering;
+use betree_platform::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::checkpoint::Committed;
 use crate::engine::scheduler::Scheduler;
@@ -42,6 +43,7 @@ use closing::End;
 use commit::Committer;
 pub use compact::Compacted;
 pub use expired::Swept;
+pub use grow::Growth;
 pub use ingest::Ingested;
 pub use transaction::{Conflict, Isolation, Outcome, Savepoint, Transaction, TransactionCursor};
 pub use view::{Difference, Differences, View};
@@ -66,6 +68,8 @@ pub struct Env {
     pub(crate) opened: Opened,
     /// The volume's identity as the next superblock will store it.
     identity: Mutex<Identity>,
+    /// The volume's size in bytes as the next superblock will store it; changed under the checkpoint lock.
+    volume_bytes: AtomicU64,
     /// The record of the last scrub as the next superblock will store it.
     pub(crate) last_scrub: Mutex<Option<ScrubRecord>>,
     /// Held while deletes are carried out to free their space.
@@ -84,6 +88,7 @@ impl Env {
             log,
             commit: Mutex::new(Committer { next_msn, end }),
             identity: Mutex::new(committed.superblock.identity.clone()),
+            volume_bytes: AtomicU64::new(committed.superblock.volume_bytes),
             last_scrub: Mutex::new(ScrubRecord::of(&committed.superblock.tail)),
             checkpoint: Mutex::new(committed),
             opened,
@@ -170,7 +175,7 @@ impl Env {
         let (free_bytes, unused_bytes) = (room.free_bytes(), room.unused_bytes());
         SpaceStats {
             total_bytes: room.total_bytes(),
-            used_bytes: room.total_bytes() - free_bytes,
+            used_bytes: room.total_bytes().saturating_sub(free_bytes),
             unused_bytes,
             free_bytes: unused_bytes.saturating_sub(room.reserve_bytes()),
         }

@@ -211,6 +211,22 @@ pub enum Error {
         /// The least that it would need.
         least_bytes: u64,
     },
+    /// A volume never shrinks; nothing was changed.
+    #[error("a volume cannot shrink: it has {volume_bytes} bytes, and {bytes} are fewer")]
+    CannotShrink {
+        /// The size asked for.
+        bytes: u64,
+        /// The size of the volume.
+        volume_bytes: u64,
+    },
+    /// The device, of a given size, is too small for the volume to grow as asked; nothing was changed.
+    #[error("the device has {device_bytes} bytes: a volume of {bytes} does not fit on it")]
+    DeviceTooSmall {
+        /// The size asked for.
+        bytes: u64,
+        /// The size of the device.
+        device_bytes: u64,
+    },
     /// The parameters of a new volume do not fit together.
     #[error("{0}")]
     BadGeometry(&'static str),

@@ -85,6 +85,15 @@ impl Disk {
         self.device.len()
     }
 
+    /// As [`Device::grow`].
+    pub(crate) fn grow(&self, len: u64) -> Result<u64> {
+        self.refuse_if_poisoned()?;
+        self.device.grow(len).map_err(|error| match error.is_full() {
+            true => Error::DeviceFull(error),
+            false => Error::Device(error),
+        })
+    }
+
     /// As [`Device::seeks`].
     pub(crate) fn seeks(&self) -> bool {
         self.device.seeks()

@@ -143,8 +143,8 @@ pub use check::{
     Finding, FindingCode, KeyRange, OnDamage, Place, Remedy, ScrubFrom, ScrubOptions, ScrubStep, undo_repair,
 };
 pub use env::{
-    Backup, Compacted, Conflict, Difference, Differences, Env, Ingested, Isolation, Outcome, Savepoint,
-    Swept, Transaction, TransactionCursor, View,
+    Backup, Compacted, Conflict, Difference, Differences, Env, Growth, Ingested, Isolation, Outcome,
+    Savepoint, Swept, Transaction, TransactionCursor, View,
 };
 pub use error::{Error, Result};
 pub use format::superblock::scrub_record::{ScrubRecord, ScrubState};

@@ -9,6 +9,8 @@ pub enum Bug {
     ExtentReusedOneCheckpointEarly,
     /// The second copy of the node table is named, but not written.
     TableCopyNotWritten,
+    /// A volume grows, and no superblock says so.
+    GrownSizeNotStored,
     /// A sync of the log writes its segments but leaves them in the disk's cache.
     LogNotSynced,
     /// A recovery continues the epoch of the log that it found.

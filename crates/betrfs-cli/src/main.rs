@@ -21,7 +21,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, info, install_helpers, kv, label, list, manual,
-    mkfs, mount, probe, rescue, rm_tree, scrub, snapshot, stats, sync, top, trim, umount, usage, uuid,
+    mkfs, mount, probe, rescue, resize, rm_tree, scrub, snapshot, stats, sync, top, trim, umount, usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -81,6 +81,7 @@ enum Command {
     Top(top::Arguments),
     Df(df::Arguments),
     Trim(trim::Arguments),
+    Resize(resize::Arguments),
     Doctor(doctor::Arguments),
     Sync(sync::Arguments),
     Usage(usage::Arguments),
@@ -129,6 +130,7 @@ fn main() -> ExitCode {
         Command::Top(command) => top::run(command),
         Command::Df(command) => df::run(command),
         Command::Trim(command) => trim::run(command),
+        Command::Resize(command) => resize::run(command),
         Command::Doctor(command) => doctor::run(command),
         Command::Sync(command) => sync::run(command),
         Command::Usage(command) => usage::run(command),

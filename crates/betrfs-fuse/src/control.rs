@@ -28,7 +28,7 @@ use std::time::Duration;
 pub use backup::{BackupError, BackupPart};
 pub use check::CheckError;
 pub use client::{Farewell, Line, Unheard};
-pub use order::{Order, OrderError};
+pub use order::{NewSize, Order, OrderError};
 pub use probe::become_user;
 pub use scrub::ScrubRequest;
 pub use server::{Control, Served};

@@ -34,8 +34,8 @@ pub mod wire;
 pub use check_report::{CheckProblem, CheckReport, ScrubReport, ScrubStatus};
 pub use closing::Closing;
 pub use control::{
-    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, Order, OrderError,
-    ScrubRequest, Served, Unheard,
+    ANSWER_TIME_MAX, BackupError, BackupPart, CheckError, Control, Farewell, Line, NewSize, Order,
+    OrderError, ScrubRequest, Served, Unheard,
 };
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};

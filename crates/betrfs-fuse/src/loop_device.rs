@@ -17,6 +17,7 @@ const CONTROL: &str = "/dev/loop-control";
 /// The kernel's LOOP_CTL_GET_FREE.
 const GET_FREE: libc::Ioctl = 0x4c82;
 const CONFIGURE: libc::Ioctl = 0x4c0a;
+const SET_CAPACITY: libc::Ioctl = 0x4c07;
 /// LO_FLAGS_AUTOCLEAR: the last close frees the device.
 const AUTOCLEAR: u32 = 4;
 /// Attempts, as other processes may take the free device first.
@@ -104,4 +105,17 @@ impl LoopDevice {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Has a loop device take the size that its file has by now.
+///
+/// # Errors
+/// The operating system's.
+pub fn take_size(path: &Path) -> io::Result<()> {
+    let open = File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);
+    // SAFETY: the ioctl takes no argument.
+    if unsafe { libc::ioctl(open.as_raw_fd(), SET_CAPACITY) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -15,6 +15,7 @@ use betrfs::{AccessTimes, OpenMode, OpenOptions, Report, Scrubbed, Volume};
 
 use crate::closing::Closing;
 use crate::control::{BackupPart, Control, Order, Served};
+use crate::loop_device;
 use crate::metrics_page::metrics_page;
 use crate::metrics_server::MetricsServer;
 use crate::mount_info::FS_TYPES;
@@ -358,7 +359,7 @@ fn listen(
     server: &Arc<Server>,
     unique: u64,
 ) -> Result<Control, MountError> {
-    let served = Asked { server: Arc::clone(server), is_over: connection.is_over() };
+    let served = Asked { server: Arc::clone(server), mount: mount.device(), is_over: connection.is_over() };
     Control::listen(mount.device(), unique, Arc::new(served))
         .map_err(|source| MountError::Io { doing: "listen on a socket", source })
 }
@@ -366,6 +367,8 @@ fn listen(
 /// A mount as its control socket sees it.
 struct Asked<F> {
     server: Arc<Server>,
+    /// The mount's device number.
+    mount: (u32, u32),
     is_over: F,
 }
 
@@ -401,7 +404,22 @@ impl<F: Fn() -> bool + Send + Sync> Served for Asked<F> {
     }
 
     fn carry_out(&self, order: &Order) -> betrfs::Result<u64> {
-        self.server.carry_out(order)
+        let done = self.server.carry_out(order)?;
+        if let Order::Resize(_) = order
+            && let Err(error) = self.show_size()
+        {
+            tracing::warn!("the mount's loop device still shows the size of before: {error}");
+        }
+        Ok(done)
+    }
+}
+
+impl<F> Asked<F> {
+    /// Has the loop device that stands for the volume's file show the file's size.
+    fn show_size(&self) -> io::Result<()> {
+        let all = MountEntry::all()?;
+        let stand_ins = all.iter().filter(|mount| mount.device == self.mount && mount.stands_for_file());
+        stand_ins.map(|mount| &mount.source).take(1).try_for_each(|source| loop_device::take_size(source))
     }
 }
 

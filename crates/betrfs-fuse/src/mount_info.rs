@@ -101,6 +101,14 @@ impl MountEntry {
         self.options.iter().any(|option| option == "allow_other")
     }
 
+    /// Whether its device is a loop device on a file that the kernel frees with the mount.
+    pub fn stands_for_file(&self) -> bool {
+        let name = self.source.strip_prefix("/dev").ok().filter(|name| is_loop(name));
+        let told =
+            name.and_then(|name| fs::read(Path::new("/sys/block").join(name).join("loop/autoclear")).ok());
+        self.fs_type == FS_TYPE_BLOCK && told.is_some_and(|told| told.starts_with(b"1"))
+    }
+
     /// Whether it is a mount of this file or block device, or of a loop device on the file.
     pub fn is_of(&self, volume: &Path) -> bool {
         let backing = || {

@@ -295,6 +295,10 @@ impl Device for Drive {
         self.disk.len()
     }
 
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        self.disk.grow(len)
+    }
+
     fn seeks(&self) -> bool {
         self.disk.seeks()
     }

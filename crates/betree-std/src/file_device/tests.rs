@@ -267,3 +267,29 @@ fn a_file_system_without_direct_io_is_used_through_the_page_cache() {
     device.read_at(4096, &mut back).unwrap();
     assert_eq!(back, pattern(4096, 5));
 }
+
+#[test]
+fn a_file_grows_and_a_file_that_has_grown_is_used_whole() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("v");
+    let device = FileDevice::create(&path, MIB).unwrap();
+    device.write_at(0, &pattern(4096, 5)).unwrap();
+    assert!(device.write_at(MIB, &pattern(4096, 6)).is_err());
+    assert_eq!((device.grow(3 * MIB), device.len()), (Ok(3 * MIB), 3 * MIB));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 3 * MIB);
+    device.write_at(3 * MIB - 4096, &pattern(4096, 6)).unwrap();
+    // Never shorter, and no more than it is asked for.
+    assert_eq!(device.grow(MIB), Ok(3 * MIB));
+    fs::File::options().write(true).open(&path).unwrap().set_len(4 * MIB + 100).unwrap();
+    assert_eq!(device.len(), 3 * MIB);
+    assert_eq!((device.grow(0), device.len()), (Ok(4 * MIB), 4 * MIB));
+    let mut back = vec![0; 4096];
+    for (offset, seed) in [(0, 5), (3 * MIB - 4096, 6)] {
+        device.read_at(offset, &mut back).unwrap();
+        assert_eq!(back, pattern(4096, seed));
+    }
+    let refused = device.grow(u64::MAX - 4095).unwrap_err();
+    assert_eq!((refused.op, device.len()), (DeviceOp::Grow, 4 * MIB));
+    device.release();
+    assert!(device.grow(8 * MIB).is_err());
+}

@@ -184,7 +184,7 @@ impl Room<'_> {
     /// to be worth the work.
     pub fn expects_much(&self) -> bool {
         let pending = self.engine.admission.pending_freed_bytes.load(Ordering::Relaxed);
-        let used = self.total_bytes() - self.free_bytes();
+        let used = self.total_bytes().saturating_sub(self.free_bytes());
         let worth_it = u64::from(self.engine.geometry.node_bytes) * 4;
         pending > (self.free_bytes() / 16).min((used / 16).max(worth_it))
     }

@@ -1,5 +1,7 @@
 //! Durability of commits: by the log, or by a checkpoint.
 
+use betree_platform::sync::atomic::Ordering;
+
 use super::Env;
 use crate::engine::background::RANGE_BOUNDS_AT_ONCE;
 use crate::engine::checkpoint::{Captured, Committed};
@@ -110,7 +112,9 @@ impl Env {
         let first_unapplied = captured.first_unapplied(self.engine.dicts.len());
         let log_start = self.log.start_for(first_unapplied);
         let identity = self.identity.lock().clone();
-        let mut superblock = Superblock { clean, log_start, identity, ..committed.superblock.clone() };
+        let volume_bytes = self.volume_bytes.load(Ordering::Relaxed);
+        let mut superblock =
+            Superblock { clean, log_start, identity, volume_bytes, ..committed.superblock.clone() };
         if let Some(record) = *self.last_scrub.lock() {
             superblock.tail = record.put(&superblock.tail);
         }

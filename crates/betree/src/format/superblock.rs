@@ -35,7 +35,7 @@ pub(crate) const LOG_BYTES_MIN: u64 = 16 * BLOCK_BYTES as u64;
 /// The largest node, basement or table page, in bytes.
 const PART_BYTES_MAX: u32 = 1 << 28;
 /// The largest volume, in bytes.
-const VOLUME_BYTES_MAX: u64 = 1 << 60;
+pub(crate) const VOLUME_BYTES_MAX: u64 = 1 << 60;
 /// The least number of nodes that fit on a volume beside its log.
 pub(crate) const NODES_MIN: u64 = 16;
 /// Counters that grow by one or by a record's length never come near the end of their type.

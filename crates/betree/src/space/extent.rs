@@ -24,7 +24,7 @@ use crate::planted::{self, Bug};
 pub(crate) struct Space {
     blocks: Mutex<Blocks>,
     first_block: u64,
-    total_blocks: u64,
+    total_blocks: AtomicU64,
     /// The number of parts of all extents beyond their first ones.
     further_parts: AtomicU64,
 }
@@ -71,7 +71,24 @@ impl Space {
         let total_blocks = total_blocks.min(u64::MAX - first_block);
         let free = FreeMap::new(first_block, total_blocks);
         let blocks = Mutex::new(Blocks { free, untold: None, refcounts: RefCounts::default() });
-        Arc::new(Space { blocks, first_block, total_blocks, further_parts: AtomicU64::new(0) })
+        Arc::new(Space {
+            blocks,
+            first_block,
+            total_blocks: AtomicU64::new(total_blocks),
+            further_parts: AtomicU64::new(0),
+        })
+    }
+
+    /// Adds free blocks behind the last one.
+    pub(crate) fn grow(&self, more_blocks: u64) {
+        let mut blocks = self.blocks.lock();
+        let end = self.first_block.saturating_add(self.total_blocks());
+        let more_blocks = more_blocks.min(u64::MAX - end);
+        if more_blocks > 0 {
+            // First: what is free is never more than all.
+            self.total_blocks.fetch_add(more_blocks, Ordering::Relaxed);
+            blocks.free.give_back(end, more_blocks);
+        }
     }
 
     /// Allocates `blocks` blocks: in one part, right behind the last allocation or in another gap, if a gap
@@ -173,7 +190,7 @@ impl Space {
     }
 
     fn refusal(&self, start: u64, len: u64) -> Error {
-        let (first, end) = (self.first_block, self.first_block + self.total_blocks);
+        let (first, end) = (self.first_block, self.first_block.saturating_add(self.total_blocks()));
         let inside = start >= first && start.checked_add(len).is_some_and(|e| e <= end);
         let why = match (len, inside) {
             (0, _) => format!("the extent at block {start} is empty"),
@@ -192,7 +209,7 @@ impl Space {
 
     /// Blocks in all.
     pub(crate) fn total_blocks(&self) -> u64 {
-        self.total_blocks
+        self.total_blocks.load(Ordering::Relaxed)
     }
 
     /// The free ranges in order of place.
@@ -306,6 +323,21 @@ mod tests {
         }
         assert_eq!(free_ranges(space), expected, "seed {seed}");
         assert_eq!(space.free_blocks(), expected.iter().map(|g| g.1).sum::<u64>());
+    }
+
+    #[test]
+    fn what_is_added_behind_the_end_is_free_in_one_range_with_the_end() {
+        let space = Space::new(7, 10);
+        let held = space.allocate(6, 1).unwrap();
+        space.grow(5);
+        assert_eq!((space.total_blocks(), free_ranges(&space)), (15, vec![(13, 9)]));
+        // What was outside is inside now.
+        assert!(space.claim(row(17, 5)).is_ok() && space.claim(row(18, 5)).is_err());
+        space.grow(0);
+        space.grow(u64::MAX);
+        assert_eq!(space.total_blocks(), u64::MAX - 7);
+        drop(held);
+        assert_eq!(free_ranges(&space), [(7, u64::MAX - 7)]);
     }
 
     #[test]

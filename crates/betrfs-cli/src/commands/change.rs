@@ -9,7 +9,7 @@ use betrfs::{OpenOptions, Volume};
 use betrfs_fuse::{Line, MountEntry, Order, OrderError};
 
 use crate::commands::stats;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Failure;
 
 /// The mount of a volume, found by the directory, the file or the block device.
 pub fn mount_of(volume: &Path) -> Option<MountEntry> {
@@ -33,10 +33,11 @@ pub fn by_server(mount: &MountEntry, order: &Order) -> Result<u64, Failure> {
 }
 
 /// Carries out a change on a volume that is mounted nowhere, and closes it.
-pub fn closed(volume: &Path, change: impl FnOnce(&Env) -> betree::Result<()>) -> Outcome {
+pub fn closed<T>(volume: &Path, change: impl FnOnce(&Env) -> betree::Result<T>) -> Result<T, Failure> {
     let failed = |error: betrfs::Error| Failure::new(format!("{}: {error}", volume.display()));
     let device = Arc::new(betrfs_fuse::open_device(volume)?);
     let opened = Volume::open(device, OpenOptions::new(Arc::new(StdPlatform::new()))).map_err(failed)?;
-    change(opened.env()).map_err(|error| failed(error.into()))?;
-    opened.close().map_err(failed)
+    let done = change(opened.env()).map_err(|error| failed(error.into()))?;
+    opened.close().map_err(failed)?;
+    Ok(done)
 }

@@ -18,6 +18,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod probe;
 pub mod rescue;
+pub mod resize;
 pub mod rm_tree;
 pub mod scrub;
 pub mod snapshot;

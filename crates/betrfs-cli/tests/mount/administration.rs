@@ -14,16 +14,19 @@ use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
 const UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 const MIB: usize = 1 << 20;
 
-fn run(command: &str, path: &Path, more: &[&str]) -> Output {
+/// Runs a command with a path and more behind it.
+pub fn run(command: &str, path: &Path, more: &[&str]) -> Output {
     betrfs().arg(command).arg(path).args(more).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+/// What a command that succeeded has printed.
+pub fn said(output: &Output) -> String {
     ok(output);
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn json(command: &str, path: &Path, more: &[&str]) -> Value {
+/// The document that a command prints.
+pub fn json(command: &str, path: &Path, more: &[&str]) -> Value {
     let told: Value =
         serde_json::from_str(&said(&run(command, path, &[more, &["--format", "json"]].concat()))).unwrap();
     assert_eq!(told["schema_version"], 1, "{command}");
@@ -31,7 +34,7 @@ fn json(command: &str, path: &Path, more: &[&str]) -> Value {
 }
 
 /// Bytes that do not compress.
-fn noise(len: usize) -> Vec<u8> {
+pub fn noise(len: usize) -> Vec<u8> {
     let mut rng = betree_sim::Rng::new(len as u64);
     std::iter::repeat_with(|| rng.next_u64().to_le_bytes()).flatten().take(len).collect()
 }
@@ -92,8 +95,9 @@ fn other_users_are_told_who_may() {
     fs::copy(env!("CARGO_BIN_EXE_betrfs"), &program).unwrap();
     let as_nobody =
         |arguments: &[&OsStr]| Command::new(&program).args(arguments).uid(65_534).output().unwrap();
-    for command in ["label", "uuid", "trim", "df", "info", "usage"] {
-        let output = as_nobody(&[command.as_ref(), mounted.dir.as_os_str()]);
+    for command in ["label", "uuid", "trim", "df", "info", "usage", "resize"] {
+        let more: &[&OsStr] = if command == "resize" { &["1G".as_ref()] } else { &[] };
+        let output = as_nobody(&[&[command.as_ref(), mounted.dir.as_os_str()], more].concat());
         refused(&output, &["only root and the user who mounted the volume may"]);
     }
     let output = as_nobody(&["list".as_ref(), "--format=json".as_ref()]);
@@ -240,7 +244,9 @@ fn the_option_discard_does_so_after_each_checkpoint() {
 /// Of each of these commands, and on nothing that could be changed.
 #[test]
 fn helps_have_examples_and_say_who_may() {
-    for command in ["label", "uuid", "list", "info", "doctor", "df", "trim", "usage", "probe", "mkfs"] {
+    for command in
+        ["label", "uuid", "list", "info", "doctor", "df", "trim", "usage", "probe", "mkfs", "resize"]
+    {
         let text = said(&betrfs().args([OsStr::new(command), "--help".as_ref()]).output().unwrap());
         assert!(text.contains(&format!("  betrfs {command}")), "{text}");
         // The width of the terminal breaks lines.

@@ -13,7 +13,8 @@ use crate::mounted::{Mounted, betrfs, ok, refused, told};
 pub struct LoopDevice(pub PathBuf);
 
 impl LoopDevice {
-    fn on(image: &Path) -> LoopDevice {
+    /// One that reads and writes past the page cache.
+    pub fn on(image: &Path) -> LoopDevice {
         LoopDevice::attach(&["--direct-io=on"], image)
     }
 

@@ -33,6 +33,7 @@ mod names;
 mod racing_users;
 mod read_only;
 mod request_costs;
+mod resize;
 mod restricted_server;
 mod scrub;
 mod snapshots;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use betree::Growth;
 use serde::{Deserialize, Serialize};
 
 use super::client::{Line, Unheard};
@@ -30,6 +31,30 @@ pub enum Order {
     Uuid([u8; 16]),
     /// Discards all free space: [`Env::trim`](betree::Env::trim). The number is that of its bytes.
     Trim,
+    /// Makes it larger: [`Env::grow`](betree::Env::grow). The number is that of its bytes.
+    Resize(NewSize),
+}
+
+/// The size that a volume is to have, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewSize {
+    /// So many.
+    To(u64),
+    /// So many more.
+    By(u64),
+    /// All of its device, or all that its file has already.
+    Max,
+}
+
+impl From<NewSize> for Growth {
+    fn from(size: NewSize) -> Growth {
+        match size {
+            NewSize::To(bytes) => Growth::To(bytes),
+            NewSize::By(bytes) => Growth::By(bytes),
+            NewSize::Max => Growth::ToDevice,
+        }
+    }
 }
 
 /// Why an order was not carried out.

@@ -82,6 +82,8 @@ impl Served for Asked {
             Order::Label(label) => Ok(label.len() as u64),
             Order::Uuid(_) => Ok(0),
             Order::Trim => Err(betree::Error::Interrupted.into()),
+            Order::Resize(NewSize::By(bytes)) => Ok(*bytes),
+            Order::Resize(_) => Ok(1),
         }
     }
 }
@@ -95,6 +97,8 @@ fn orders_are_carried_out_or_refused_with_a_sentence() {
     let label = format!("{}{}", "\"".repeat(127), "ü".repeat(64));
     assert_eq!(order(Order::Label(label)).unwrap(), 255);
     assert_eq!(order(Order::Uuid([7; 16])).unwrap(), 0);
+    assert_eq!(order(Order::Resize(NewSize::By(u64::MAX))).unwrap(), u64::MAX);
+    assert_eq!(order(Order::Resize(NewSize::Max)).unwrap(), 1);
     let refused = order(Order::Trim).unwrap_err().to_string();
     assert_eq!(refused, betree::Error::Interrupted.to_string());
     // What is no order is not answered.

@@ -165,7 +165,8 @@ impl Server {
         Err(betree::Error::Interrupted.into())
     }
 
-    /// Changes the volume itself; returns the bytes that a trim has discarded, else 0.
+    /// Changes the volume itself; returns the bytes that a trim has discarded or that a volume has grown to,
+    /// else 0.
     ///
     /// # Errors
     /// The volume's.
@@ -175,6 +176,7 @@ impl Server {
             Order::Label(label) => env.set_label(label)?,
             Order::Uuid(bytes) => env.set_uuid(betrfs::Uuid::from_bytes(*bytes))?,
             Order::Trim => return Ok(env.trim()?),
+            Order::Resize(size) => return Ok(env.grow((*size).into())?),
         }
         Ok(0)
     }

@@ -85,6 +85,11 @@ impl<D: Device> Device for SlowDevice<D> {
         self.0.len()
     }
 
+    fn grow(&self, len: u64) -> Result<u64, DeviceError> {
+        leave_gate();
+        self.0.grow(len)
+    }
+
     fn seeks(&self) -> bool {
         self.0.seeks()
     }
