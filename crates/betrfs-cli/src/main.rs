@@ -21,7 +21,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, info, install_helpers, kv, label, list, manual,
-    mkfs, mount, probe, rescue, resize, rm_tree, scrub, snapshot, stats, sync, top, trim, umount, usage, uuid,
+    mkfs, mount, probe, rescue, resize, rm_tree, scrub, snapshot, stats, sync, top, trim, umount, usage,
+    uuid,
 };
 use helper::ExitCodes;
 use log::Place;

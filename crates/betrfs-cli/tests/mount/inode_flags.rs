@@ -273,3 +273,44 @@ fn the_top_of_a_clone_is_free_and_what_is_below_keeps_its_flags() {
     chattr("-i", &dir);
     ok(&rm_tree(&dir));
 }
+
+/// The generation that lsattr(1) shows.
+fn generation(path: &Path) -> u32 {
+    let output = Command::new("lsattr").args(["-d", "-v"]).arg(path).output().unwrap();
+    ok(&output);
+    let line = String::from_utf8(output.stdout).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_file_has_a_generation_that_stays_and_is_its_own() {
+    let mounted = Mounted::new();
+    let (file, dir) = (mounted.path("f"), mounted.path("d"));
+    fs::write(&file, b"bytes").unwrap();
+    fs::create_dir(&dir).unwrap();
+    let before = (generation(&file), generation(&dir));
+    assert_ne!(before.0, before.1);
+    fs::rename(&file, dir.join("g")).unwrap();
+    mounted.remount();
+    assert_eq!((generation(&dir.join("g")), generation(&dir)), before);
+    // The kernel knows the root without asking.
+    assert_eq!(generation(&mounted.dir), 0);
+}
+
+/// Neither goes through FUSE: the kernel itself refuses, and nothing waits or is swapped.
+#[test]
+fn swap_files_and_freezes_by_the_kernel_are_refused() {
+    let mounted = Mounted::new();
+    let file = mounted.path("swap");
+    fs::write(&file, vec![0; 8 << 20]).unwrap();
+    ok(&shell("chmod 600 \"$1\"; mkswap \"$1\"", &file));
+    refused_by_kernel(Command::new("swapon").arg(&file), "Invalid argument");
+    assert!(!fs::read_to_string("/proc/swaps").unwrap().contains(file.to_str().unwrap()));
+    refused_by_kernel(Command::new("fsfreeze").arg("-f").arg(&mounted.dir), "Operation not supported");
+    fs::write(&file, b"goes on").unwrap();
+}
+
+fn refused_by_kernel(command: &mut Command, why: &str) {
+    let output = command.env("LC_ALL", "C").output().unwrap();
+    assert!(!output.status.success() && told(&output).contains(why), "{}", told(&output));
+}

@@ -13,6 +13,11 @@ impl Server {
         Ok((self.volume.inode_flags(node).answer()?, self.volume.project(node).answer()?))
     }
 
+    /// IOCTL: the generation of the object's number.
+    pub fn generation(&self, node: InodeId) -> Answer<u32> {
+        self.volume.generation(node).answer()
+    }
+
     /// IOCTL: sets flags, and the project if one is given. Returns a value to be set when all dirty pages of
     /// the file have been written back, if it may have some that the new flags refuse.
     pub fn set_inode_flags(

@@ -10,6 +10,8 @@ use super::Fsxattr;
 pub const GET_FLAGS: u32 = opcode::read::<libc::c_long>(b'f', 1);
 /// See [`GET_FLAGS`].
 pub const SET_FLAGS: u32 = opcode::write::<libc::c_long>(b'f', 2);
+/// lsattr(1) with `-v`: the generation of an inode's number. As with the flags, an int is transferred.
+pub const GET_VERSION: u32 = opcode::read::<libc::c_long>(b'v', 1);
 /// Flags, as other bits, and project.
 pub const GET_XATTR: u32 = opcode::read::<Fsxattr>(b'X', 31);
 /// See [`GET_XATTR`].
@@ -92,6 +94,7 @@ mod tests {
     #[test]
     fn the_numbers_are_those_of_linux() {
         assert_eq!((GET_FLAGS, SET_FLAGS), (0x8008_6601, 0x4008_6602));
+        assert_eq!(GET_VERSION, 0x8008_7601);
         assert_eq!((GET_XATTR, SET_XATTR, TRIM), (0x801c_581f, 0x401c_5820, 0xc018_5879));
     }
 

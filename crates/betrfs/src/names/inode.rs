@@ -326,7 +326,7 @@ impl Inode {
     /// The generation of its identity. Numbers are given once; but a crash may lose a file together with the
     /// knowledge that its number was given, and then the number is given again. The time of making tells the
     /// two apart, as far as 32 bits can.
-    fn generation(&self, record: &Record) -> u32 {
+    pub fn generation(&self, record: &Record) -> u32 {
         if self.id == InodeId::ROOT {
             // The kernel knows the root without asking.
             return 0;

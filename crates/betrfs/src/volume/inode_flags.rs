@@ -26,6 +26,16 @@ impl Volume {
         Ok(self.inode(node)?.state.read().record.rare().project)
     }
 
+    /// The generation of an object's number, as [`Entry::generation`](crate::Entry::generation).
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn generation(&self, node: InodeId) -> Result<u32> {
+        let inode = self.inode(node)?;
+        let state = inode.state.read();
+        Ok(inode.generation(&state.record))
+    }
+
     /// Replaces the flags of an object. They bind everyone from then on, including root and those who have it
     /// open.
     ///

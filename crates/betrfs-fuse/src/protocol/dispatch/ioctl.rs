@@ -9,8 +9,8 @@ use crate::planted::{self, Bug};
 use crate::protocol::kernel_cache::{Pages, forget_inode};
 use crate::server::Answer;
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_XATTR, HELD, SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE,
-    WRITTEN_BACK, held_bytes, of_xflags, xflags_of,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, SET_FLAGS, SET_XATTR, SOURCE,
+    TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags, xflags_of,
 };
 use crate::wire::{self, Fsxattr};
 
@@ -64,6 +64,10 @@ impl Dispatch {
             GET_FLAGS => {
                 let (flags, _) = server.inode_flags(node)?;
                 r.reply_done(flags.bits().as_bytes())
+            }
+            GET_VERSION => {
+                let generation = server.generation(node)?;
+                r.reply_done(generation.as_bytes())
             }
             SET_FLAGS => {
                 let (bits, _) = u32::read_from_prefix(data).map_err(|_| Errno::INVAL)?;
