@@ -6,6 +6,8 @@
 //! right, without more work. Requests are about open files, never paths; a token names the source of a copy.
 #![allow(unsafe_code)] // ioctl(2), whose argument only its number describes.
 
+mod restore;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -28,6 +30,8 @@ use crate::mounts_below::has_mounts_below;
 use crate::wire::ioctl::{
     EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, HELD, HeldBytes, SOURCE, UNFINISHED, USAGE, WRITTEN_BACK, held_of,
 };
+
+pub use restore::{Restoration, RestoreError};
 
 /// Time between two questions whether data written to mappings has arrived.
 const WRITE_BACK_POLL: Duration = Duration::from_millis(1);
@@ -248,11 +252,17 @@ pub fn sync(dir: &Path) -> io::Result<()> {
 fn wait_written_back(source: &File) -> Result<u64, Errno> {
     // SAFETY: the ioctl writes a u64, and the buffer is one.
     let token = unsafe { ioctl(source, Getter::<SOURCE, u64>::new()) }?;
+    wait_told(source, token)?;
+    Ok(token)
+}
+
+/// Waits until the kernel has followed the notices about a source.
+fn wait_told(source: &File, token: u64) -> Result<(), Errno> {
     loop {
         // SAFETY: the ioctl reads a u64, and the argument is one.
         match unsafe { ioctl(source, Setter::<WRITTEN_BACK, u64>::new(token)) } {
             Err(Errno::AGAIN) => thread::sleep(WRITE_BACK_POLL),
-            written => return written.map(|()| token),
+            told => return told,
         }
     }
 }

@@ -40,7 +40,10 @@ pub use control::{
 pub use counters::{Counters, DataBytes, RequestCount};
 pub use errno::{Errno, errno, is_damage};
 pub use inherited::hand_down_standard_descriptors_only;
-pub use ioctl::{RemoveTreeError, approach, clone, open_snapshots, remove_tree, sync, usage, write_back};
+pub use ioctl::{
+    RemoveTreeError, Restoration, RestoreError, approach, clone, open_snapshots, remove_tree, sync, usage,
+    write_back,
+};
 pub use latency::Latency;
 pub use metrics_page::metrics_page;
 pub use mount::{Mount, MountError, MountOptions, open_device, open_device_for_reading};

@@ -23,6 +23,10 @@ pub enum Bug {
     FillNotTold,
     /// A directory is emptied, and the kernel is not told.
     EmptyNotTold,
+    /// A directory is brought back to a snapshot, and the kernel is not told which names are gone.
+    RestoredNamesNotTold,
+    /// Absent names of a directory that can be brought back to a snapshot may be remembered.
+    AbsentBesideSnapshotsRemembered,
     /// A snapshot or a tree is removed, and the kernel is not told of other names of its files.
     RemovalNotTold,
     /// Flags change, and the kernel is not told of the time.

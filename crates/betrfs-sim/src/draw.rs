@@ -178,6 +178,11 @@ impl Draw {
             Kind::CloneOnto => Op::CloneOnto { from: self.source(), to: self.known_path() },
             Kind::Snapshot => Op::Snapshot { of: self.dir(), name: self.snapshot_name() },
             Kind::RemoveSnapshot => Op::RemoveSnapshot { of: self.dir(), name: self.snapshot_name() },
+            Kind::Restore => {
+                let keep_as = self.rng.pick(&[&b"s"[..], b"t", b"u", b"v"]).to_vec();
+                let (of, name) = self.a_snapshot();
+                Op::Restore { of, name, keep_as }
+            }
             Kind::Open => Op::Open { at: self.known_path(), slot: self.free_slot() },
             Kind::Hold => Op::Hold { at: self.known_path(), slot: self.free_slot() },
             Kind::OpenHeld => Op::OpenHeld { slot: self.used_slot() },
@@ -295,6 +300,23 @@ impl Draw {
 
     fn snapshot_name(&mut self) -> Vec<u8> {
         self.rng.pick(&[&b"s"[..], b"t"]).to_vec()
+    }
+
+    /// A directory and the name of a snapshot of it, mostly.
+    fn a_snapshot(&mut self) -> (At, Vec<u8>) {
+        let base = self.base();
+        let mut dirs = self.paths(&base, false, &|is_dir| is_dir);
+        dirs.push(base);
+        let names_of = |at: &At| match self.state.resolve(at) {
+            Ok(crate::model::Spot::Object(id)) => self.state.object(id).dir().map(|dir| &dir.snapshots),
+            _ => None,
+        };
+        let of_dir = |at: At| {
+            let names: Vec<_> = names_of(&at).into_iter().flatten().map(|(name, _)| name.clone()).collect();
+            names.into_iter().map(move |name| (at.clone(), name))
+        };
+        let all: Vec<_> = dirs.into_iter().flat_map(of_dir).collect();
+        if all.is_empty() { (self.dir(), self.snapshot_name()) } else { self.rng.pick(&all).clone() }
     }
 
     fn data(&mut self) -> Data {

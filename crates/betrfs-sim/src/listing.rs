@@ -30,8 +30,9 @@ impl Listing {
         self.listed.retain(|name| entries.contains(name));
     }
 
-    /// Notes a pause in which names may have left memory: they may be listed again.
-    pub fn has_paused(&mut self) {
+    /// Notes that names may be listed again: after a pause in which they may have left memory, or because
+    /// they lead to other objects now.
+    pub fn may_repeat(&mut self) {
         self.listed.clear();
     }
 

@@ -64,6 +64,7 @@ pub enum Op {
     CloneOnto { from: At, to: At },
     Snapshot { of: At, name: Vec<u8> },
     RemoveSnapshot { of: At, name: Vec<u8> },
+    Restore { of: At, name: Vec<u8>, keep_as: Vec<u8> },
     // Held objects.
     Open { at: At, slot: SlotId },
     Hold { at: At, slot: SlotId },
@@ -112,6 +113,7 @@ impl Op {
             Op::CloneOnto { .. } => "clone onto",
             Op::Snapshot { .. } => "snapshot",
             Op::RemoveSnapshot { .. } => "remove snapshot",
+            Op::Restore { .. } => "restore snapshot",
             Op::Open { .. } => "open",
             Op::Hold { .. } => "hold",
             Op::OpenHeld { .. } => "open held",
@@ -187,6 +189,10 @@ impl fmt::Display for Op {
             Op::CloneOnto { from, to } => write!(f, "clone {from} onto {to}"),
             Op::Snapshot { of, name } | Op::RemoveSnapshot { of, name } => {
                 write!(f, "{kind} {} of {of}", name.escape_ascii())
+            }
+            Op::Restore { of, name, keep_as } => {
+                let (name, keep_as) = (name.escape_ascii(), keep_as.escape_ascii());
+                write!(f, "restore {of} to its snapshot {name}, and keep it as {keep_as}")
             }
             Op::Open { at, slot } => write!(f, "open {at} as #{slot}"),
             Op::Hold { at, slot } => write!(f, "look {at} up as #{slot}"),

@@ -5,6 +5,7 @@ use betrfs::{FileType, SetAttr};
 use crate::at::At;
 use crate::client::{By, Parts};
 use crate::failure::{Failure, wrong};
+use crate::listing::Listing;
 use crate::model::{Done, Refusal, Spot, State, Why};
 use crate::op::Op;
 use crate::perform::Answer;
@@ -137,6 +138,9 @@ impl World {
                 self.past.add(done.between, after);
                 if matches!(op, Op::Fsync { .. } | Op::Sync) {
                     self.past.is_durable();
+                }
+                if matches!(op, Op::Restore { .. }) {
+                    self.listings.values_mut().for_each(Listing::may_repeat);
                 }
                 self.names_may_have_changed();
                 self.judge(op, &answer).or_else(wrong)?;

@@ -173,6 +173,9 @@ impl Nodes {
             Op::RemoveSnapshot { of, name } => {
                 done(self.with(&of.child(SNAPSHOTS_NAME), |dir| volume.rmdir(dir, name)))
             }
+            Op::Restore { of, name, keep_as } => {
+                done(self.with(of, |node| volume.restore_snapshot(node, name, keep_as)))
+            }
             Op::Open { at, slot } | Op::Hold { at, slot } => {
                 let node = self.hold(at)?;
                 if matches!(op, Op::Open { .. })

@@ -66,6 +66,8 @@ kinds! {
     Snapshot = 4,
     /// Removes a snapshot.
     RemoveSnapshot = 2,
+    /// Brings a directory back to a snapshot.
+    Restore = 3,
     /// Opens.
     Open = 5,
     /// Looks up and holds.

@@ -137,7 +137,7 @@ impl World {
     fn wait(&mut self, ms: u32) {
         self.platform.pass(i64::from(ms) * 1_000_000);
         if ms >= LISTING_IDLE_MS {
-            self.listings.values_mut().for_each(Listing::has_paused);
+            self.listings.values_mut().for_each(Listing::may_repeat);
         }
     }
 

@@ -7,7 +7,7 @@ use betrfs_sim::history::Trials;
 use betrfs_sim::runs::Plan;
 
 /// Each bug with the number of seeds within which it is found.
-const BUGS: [(Bug, u64); 16] = [
+const BUGS: [(Bug, u64); 18] = [
     (Bug::SetIdKept, 200),
     (Bug::SetIdNotTold, 200),
     (Bug::LookupNotCounted, 200),
@@ -18,6 +18,8 @@ const BUGS: [(Bug, u64); 16] = [
     (Bug::SnapshotsRemembered, 2000),
     (Bug::FillNotTold, 200),
     (Bug::EmptyNotTold, 200),
+    (Bug::RestoredNamesNotTold, 200),
+    (Bug::AbsentBesideSnapshotsRemembered, 200),
     (Bug::RemovalNotTold, 200),
     (Bug::FlagsNotTold, 200),
     (Bug::RenameFlagsIgnored, 200),

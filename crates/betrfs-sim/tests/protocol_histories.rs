@@ -30,8 +30,8 @@ fn histories_reach_notices_refusals_and_crashes() {
         ("list on", 150),
         ("notice", 1000),
         ("name from memory", 5000),
-        ("read from memory", 8),
-        ("listing from memory", 20),
+        ("read from memory", 5),
+        ("listing from memory", 10),
         ("inode forgotten", 500),
     ] {
         assert!(reached.of(what) >= least, "{what}: {}\n{reached}", reached.of(what));

@@ -41,6 +41,8 @@ pub enum Bug {
     NumbersNotReserved,
     /// A removed file leaves its large attributes.
     AttributesLeftBehind,
+    /// A directory that is brought back to a snapshot counts no snapshots.
+    SnapshotsOfRestoredNotCounted,
 }
 
 #[cfg(feature = "planted-bugs")]

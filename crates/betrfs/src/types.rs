@@ -450,6 +450,17 @@ pub enum SnapshotsBelow {
     Go,
 }
 
+/// What has changed beside the new state of a directory that was brought back to a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The entry with the directory's snapshots, which has one more.
+    pub snapshots: InodeId,
+    /// Names of entries that were in memory: none of them leads to what it led to.
+    pub names: Vec<Arc<[u8]>>,
+    /// Objects that the caller holds and whose attributes have changed.
+    pub changed: Vec<InodeId>,
+}
+
 /// The snapshots that hold a directory: its own and those of directories below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {

@@ -4,11 +4,12 @@ mod listing;
 mod retention;
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use betrfs_fuse::Errno;
+use betrfs_fuse::{Errno, Restoration, RestoreError};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use rustix::fs::{AtFlags, Mode};
@@ -24,14 +25,17 @@ use retention::{Rule, Rules};
 
 /// The beginning of the names of snapshots that were given none.
 const AUTO: &str = "auto-";
+/// The beginning of the names of snapshots that keep what a restore replaces. `prune --prefix auto-` leaves
+/// them.
+const BEFORE_RESTORE: &str = "before-restore-";
 
-/// Make, list and remove snapshots of a directory on a mount
+/// Make, list, restore and remove snapshots of a directory on a mount
 #[derive(clap::Args)]
 #[command(after_help = "\
 A snapshot is a read-only copy of a directory, made at once whatever its size; only later changes take \
 space. Its path is DIR/.betrfs-snapshots/NAME, which no listing shows; `mkdir` and `rmdir` there do the same, \
 without data just written to mappings of files. \
-Only root and the user who mounted the volume may make or remove snapshots. A directory with snapshots cannot \
+Only root and the user who mounted the volume may make, restore or remove snapshots. A directory with snapshots cannot \
 be removed before them, but together with them: see `betrfs rm-tree --snapshots`.
 
 Examples:
@@ -39,6 +43,8 @@ Examples:
   betrfs snapshot create /mnt/tree          with the time as its name, as in auto-2026-11-25T10-50-00Z
   betrfs snapshot list -l /mnt/tree
   betrfs snapshot prune /mnt/tree --prefix auto- --keep-hourly 24 --keep-daily 7
+  betrfs snapshot restore -n /mnt/tree monday
+  betrfs snapshot restore /mnt/tree monday
   betrfs snapshot delete /mnt/tree monday")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -81,6 +87,28 @@ enum Action {
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
+    /// Bring a directory back to a snapshot; its present state becomes another snapshot
+    #[command(after_help = "\
+Everything in the directory, and its own owner, permissions and extended attributes, become what they were in \
+the snapshot, in one step: after a crash all of it has happened or nothing. The state before is kept as a \
+snapshot, whose name is printed. Programs that have files in it open keep them, without a name: what they \
+write is lost when they close them. It is refused while something is mounted below the directory, and while a \
+directory below it has snapshots of its own.")]
+    Restore {
+        /// The directory
+        dir: PathBuf,
+        /// The snapshot's name
+        name: OsString,
+        /// The snapshot that keeps the state before; by default before-restore- and the time (UTC)
+        #[arg(long, value_name = "NAME")]
+        keep_as: Option<OsString>,
+        /// Change nothing: only say whether it can be done
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
     /// Remove a snapshot with everything in it
     Delete {
         /// The directory
@@ -96,6 +124,9 @@ pub fn run(arguments: &Arguments) -> Outcome {
         Action::Create { dir, name } => create(dir, name.as_deref()),
         Action::List { dir, long, format } => list(dir, *long, *format),
         Action::Prune { dir, rules, prefix, dry_run, format } => prune(dir, rules, prefix, *dry_run, *format),
+        Action::Restore { dir, name, keep_as, dry_run, format } => {
+            restore(dir, name, keep_as.as_deref(), *dry_run, *format)
+        }
         Action::Delete { dir, name } => {
             stats::approach(dir)?;
             delete(dir, checked(name)?)
@@ -105,12 +136,72 @@ pub fn run(arguments: &Arguments) -> Outcome {
 
 fn create(dir: &Path, name: Option<&OsStr>) -> Outcome {
     stats::approach(dir)?;
-    let by_time = OsString::from(format!("{AUTO}{}", Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ")));
+    let by_time = by_time(AUTO);
     let name = name.map_or(Ok(by_time.as_os_str()), checked)?;
     let made = betrfs_fuse::write_back(dir)
         .and_then(|()| betrfs_fuse::open_snapshots(dir))
         .and_then(|snapshots| Ok(rustix::fs::mkdirat(snapshots, name, Mode::from_raw_mode(0o777))?));
     made.map_err(|error| refused(&format!("take the snapshot {} of", name.display()), dir, &error))
+}
+
+/// A name of this beginning and the present time.
+fn by_time(beginning: &str) -> OsString {
+    format!("{beginning}{}", Timestamp::now().strftime("%Y-%m-%dT%H-%M-%SZ")).into()
+}
+
+fn restore(dir: &Path, name: &OsStr, keep_as: Option<&OsStr>, dry_run: bool, format: Format) -> Outcome {
+    #[derive(Serialize)]
+    struct RestoreDone {
+        dry_run: bool,
+        restored: String,
+        kept_as: String,
+    }
+    let by_time = by_time(BEFORE_RESTORE);
+    let (name, keep_as) = (checked(name)?, keep_as.map_or(Ok(by_time.as_os_str()), checked)?);
+    stats::approach(dir)?;
+    let prepared = Restoration::prepare(dir, name, keep_as);
+    let done = prepared.and_then(|prepared| if dry_run { Ok(()) } else { prepared.carry_out() });
+    done.map_err(|error| not_restored(dir, name, keep_as, &error))?;
+    let (shown, kept_as) = (name.display(), keep_as.display());
+    match format {
+        Format::Json => {
+            let (restored, kept_as) = (shown.to_string(), kept_as.to_string());
+            print_json(&RestoreDone { dry_run, restored, kept_as })
+        }
+        Format::Text => {
+            let dir = dir.display();
+            print(match dry_run {
+                true => format!("would restore {dir} to {shown}, and keep its present state as {kept_as}"),
+                false => format!("restored {dir} to {shown}; the state before is its snapshot {kept_as}"),
+            })
+        }
+    }
+}
+
+fn not_restored(dir: &Path, name: &OsStr, keep_as: &OsStr, error: &RestoreError) -> Failure {
+    let doing = format!("restore {} to its snapshot {}", dir.display(), name.display());
+    let why = match error {
+        RestoreError::HeldBelow(paths) => {
+            let mut why = "directories below it have snapshots, which would lose them; remove those first \
+                           (`betrfs snapshot delete`)"
+                .to_owned();
+            for path in paths {
+                let _ = write!(why, "\n  {}", dir.join(OsStr::from_bytes(path)).display());
+            }
+            why
+        }
+        RestoreError::Os(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::EXIST) => format!("a snapshot {} exists: give another --keep-as", keep_as.display()),
+            Some(Errno::PERM) => {
+                "only root and the user who mounted the volume may, and not if it is immutable or append-only \
+                 (`lsattr -d` shows flags)"
+                    .to_owned()
+            }
+            _ => why(error),
+        },
+        error @ (RestoreError::MountedBelow | RestoreError::NoSnapshot) => error.to_string(),
+    };
+    Failure::new(format!("cannot {doing}: {why}"))
 }
 
 fn delete(dir: &Path, name: &OsStr) -> Outcome {
@@ -209,13 +300,16 @@ fn checked(name: &OsStr) -> Result<&OsStr, Failure> {
 }
 
 fn refused(doing: &str, dir: &Path, error: &io::Error) -> Failure {
-    let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
+    Failure::new(format!("cannot {doing} {}: {}", dir.display(), why(error)))
+}
+
+fn why(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOTTY) => "it is on no BetrFS mount".to_owned(),
         Some(Errno::NOTDIR) => "it is no directory".to_owned(),
         Some(Errno::EXIST) => "a snapshot with that name exists".to_owned(),
         Some(Errno::LOOP) => path::LOOPS.to_owned(),
         Some(Errno::PERM) => "only root and the user who mounted the volume may".to_owned(),
         _ => error.to_string(),
-    };
-    Failure::new(format!("cannot {doing} {}: {why}", dir.display()))
+    }
 }

@@ -34,6 +34,7 @@ mod racing_users;
 mod read_only;
 mod request_costs;
 mod resize;
+mod restore;
 mod restricted_server;
 mod scrub;
 mod snapshots;

@@ -115,10 +115,7 @@ impl Dispatch {
                 };
                 // Node 0: the kernel remembers that the name is absent.
                 let mut reply = entry.as_ref().map_or_else(no_entry, to_entry);
-                let is_unfinished =
-                    || server.is_unfinished(node) && !planted::is(Bug::AbsentInCopyRemembered);
-                if entry.is_none() && is_unfinished() {
-                    // The name may exist once the copy is filled.
+                if entry.is_none() && server.may_gain_names(node) {
                     reply.entry_valid = 0;
                 }
                 let is_above = |entry: &Entry| name == b".." && server.holds_snapshots(entry.node);

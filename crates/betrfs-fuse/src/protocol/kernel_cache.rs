@@ -23,10 +23,11 @@
 //! | dirty pages of a mapped file | flags that forbid them | a notice ([`Pages::All`]): the kernel writes them back, or drops them if refused |
 //! | that a file can be written, and where | flags | nothing can: OPEN and each WRITE are checked |
 //! | listing of a directory | names made or removed | the kernel |
-//! | | removal of everything below | a notice ([`Pages::All`]) |
+//! | | removal of everything below; bringing it back to a snapshot | a notice ([`Pages::All`]) |
 //! | pages of a file | WRITE, past the pages or not; FALLOCATE; COPY_FILE_RANGE | the kernel: see [`WANTED`](super::init::WANTED) for why direct writes are synchronous |
 //! | presence or absence of a name | LOOKUP, CREATE, UNLINK, RENAME and their like | the kernel |
 //! | | filling a directory as a copy | not cached: absent names there have a lifetime of 0 |
+//! | | bringing a directory back to a snapshot | a notice for each name that may be in the kernel; absent names of a directory with snapshots have a lifetime of 0 |
 //! | the directory of snapshots | snapshots made or removed; chmod of its parent | not cached: its lifetime is 0 |
 //! | the target of a symbolic link | never changes | |
 //!
@@ -40,10 +41,12 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::NotifySink;
-use crate::wire::{NotifyInvalInode, OutHeader};
+use crate::wire::{NotifyInvalEntry, NotifyInvalInode, OutHeader};
 
 /// Code of the notice that invalidates an inode.
 const NOTIFY_INVAL_INODE: i32 = 2;
+/// Code of the notice that invalidates a name.
+const NOTIFY_INVAL_ENTRY: i32 = 3;
 
 /// The pages of an inode that the kernel must drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +61,25 @@ pub enum Pages {
 pub fn forget_inode(sink: &dyn NotifySink, nodeid: u64, pages: Pages) {
     let offset = if pages == Pages::All { 0 } else { -1 };
     let what = NotifyInvalInode { nodeid, offset, len: -1 };
-    let len = (size_of::<OutHeader>() + size_of_val(&what)) as u32;
+    tell(sink, NOTIFY_INVAL_INODE, &[what.as_bytes()]);
+}
+
+/// Tells the kernel to drop a name of a directory, and all that it knows below it. The kernel waits for those
+/// who change the directory, so no thread that answers requests may send this.
+pub fn forget_name(sink: &dyn NotifySink, parent: u64, name: &[u8]) {
+    // Names have at most 255 bytes.
+    let what = NotifyInvalEntry { parent, name_len: name.len() as u32, flags: 0 };
+    tell(sink, NOTIFY_INVAL_ENTRY, &[what.as_bytes(), name, &[0]]);
+}
+
+fn tell(sink: &dyn NotifySink, code: i32, parts: &[&[u8]]) {
+    let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
     // `unique` 0 marks a notice; `error` then holds its code.
-    let header = OutHeader { len, error: NOTIFY_INVAL_INODE, unique: 0 };
-    match sink.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(what.as_bytes())]) {
-        // ENOENT: the kernel does not know the inode.
+    let header = OutHeader { len: len as u32, error: code, unique: 0 };
+    let all: Vec<IoSlice<'_>> =
+        [header.as_bytes()].iter().chain(parts).map(|part| IoSlice::new(part)).collect();
+    match sink.send(&all) {
+        // ENOENT: the kernel does not know the inode or the name.
         Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
         Err(errno) => tracing::error!("the kernel does not take a notice: {errno}"),
     }

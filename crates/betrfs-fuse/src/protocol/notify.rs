@@ -1,7 +1,8 @@
-//! Notices that make the kernel write pages back.
+//! Notices that wait for the kernel.
 //!
-//! The kernel writes an inode's dirty pages back before it drops them, and waits for our answers. So no
-//! thread that answers requests may send such a notice: a thread of its own does, and holds no lock.
+//! The kernel writes an inode's dirty pages back before it drops them, and waits for our answers. It drops a
+//! name only when nobody changes the directory, and whoever does waits for our answers too. So no thread that
+//! answers requests may send such a notice: a thread of its own does, and holds no lock.
 
 use std::io;
 use std::sync::Arc;
@@ -13,22 +14,25 @@ use betrfs::InodeId;
 
 use rustix::io::Errno;
 
-use super::kernel_cache::{Pages, forget_inode};
+use super::kernel_cache::{Pages, forget_inode, forget_name};
 use super::{NotifySink, THREAD_NAME};
 use crate::server::Answer;
 
 /// Has notices sent by [`LateNotices`].
-pub struct Notifier(Sender<WriteBack>);
+pub struct Notifier(Sender<Due>);
 
 /// The notices that no thread may send that answers requests, for the one that sends them.
 pub struct LateNotices {
-    due: Receiver<WriteBack>,
+    due: Receiver<Due>,
     sink: Arc<dyn NotifySink>,
 }
 
-/// Files whose dirty pages the kernel must write back, and the flag to set then.
-struct WriteBack {
+/// What the kernel is to be told, and the flag to set then.
+struct Due {
+    /// Files whose dirty pages it must write back.
     files: Vec<InodeId>,
+    /// Names that it must drop, each with its directory.
+    names: Vec<(InodeId, Arc<[u8]>)>,
     done: Arc<AtomicBool>,
 }
 
@@ -48,7 +52,15 @@ impl Notifier {
             done.store(true, Ordering::Release);
             return Ok(());
         }
-        self.0.send(WriteBack { files, done }).map_err(|_| Errno::IO)
+        self.0.send(Due { files, names: Vec::new(), done }).map_err(|_| Errno::IO)
+    }
+
+    /// Has the kernel drop these names, each of a directory; sets `done` afterwards.
+    ///
+    /// # Errors
+    /// `EIO` if the thread has ended.
+    pub fn drop_names(&self, names: Vec<(InodeId, Arc<[u8]>)>, done: Arc<AtomicBool>) -> Answer<()> {
+        self.0.send(Due { files: Vec::new(), names, done }).map_err(|_| Errno::IO)
     }
 }
 
@@ -68,7 +80,8 @@ impl LateNotices {
     }
 }
 
-fn send(sink: &dyn NotifySink, WriteBack { files, done }: WriteBack) {
+fn send(sink: &dyn NotifySink, Due { files, names, done }: Due) {
+    names.iter().for_each(|(dir, name)| forget_name(sink, dir.0, name));
     files.iter().for_each(|file| forget_inode(sink, file.0, Pages::All));
     done.store(true, Ordering::Release);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use betree_platform::Platform;
 use betree_std::StdPlatform;
-use betrfs::{Held, InodeId, SnapshotsBelow};
+use betrfs::{Held, InodeId, Restored, SnapshotsBelow};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -97,6 +97,40 @@ impl Server {
         may_do_all(caller)?;
         self.may_change()?;
         self.volume.remove_below(node, snapshots).answer()
+    }
+
+    /// IOCTL: brings a directory back to the first of two names of snapshots, and keeps its present state
+    /// under the second. The token is that of the directory as a source. Returns the flag to be set when the
+    /// kernel has dropped the names that were there.
+    pub fn restore(
+        &self,
+        node: InodeId,
+        token: u64,
+        (name, keep_as): (&[u8], &[u8]),
+        caller: Caller<'_>,
+    ) -> Answer<(Restored, Arc<AtomicBool>)> {
+        may_do_all(caller)?;
+        self.may_change()?;
+        let told = {
+            let sources = self.sources.0.lock();
+            let source = sources.iter().find(|source| source.token == token && source.node == node);
+            Arc::clone(&source.ok_or(Errno::STALE)?.written_back)
+        };
+        let restored = self.volume.restore_snapshot(node, name, keep_as).answer()?;
+        told.store(false, Ordering::Release);
+        Ok((restored, told))
+    }
+
+    /// IOCTL: whether [`restore`](Server::restore) would succeed.
+    pub fn may_restore(
+        &self,
+        node: InodeId,
+        (name, keep_as): (&[u8], &[u8]),
+        caller: Caller<'_>,
+    ) -> Answer<()> {
+        may_do_all(caller)?;
+        self.may_change()?;
+        self.volume.may_restore_snapshot(node, name, keep_as).answer()
     }
 
     /// IOCTL: the snapshots that hold a directory.

@@ -43,8 +43,18 @@ impl Server {
         self.volume.holds_snapshots(node).unwrap_or(false)
     }
 
+    /// Whether names that a directory lacks may come without a request of the kernel that makes them: it is
+    /// an unfinished copy, or has snapshots, to one of which it may be brought back.
+    pub fn may_gain_names(&self, dir: InodeId) -> bool {
+        let may_be_restored = || {
+            self.volume.may_have_snapshots(dir).unwrap_or(false)
+                && !planted::is(Bug::AbsentBesideSnapshotsRemembered)
+        };
+        self.is_unfinished(dir) && !planted::is(Bug::AbsentInCopyRemembered) || may_be_restored()
+    }
+
     /// Whether a directory is an unfinished copy.
-    pub fn is_unfinished(&self, dir: InodeId) -> bool {
+    fn is_unfinished(&self, dir: InodeId) -> bool {
         self.volume.name(dir).is_some_and(|name| name.starts_with(UNFINISHED.as_bytes()))
     }
 

@@ -47,11 +47,40 @@ pub type HeldBytes = [u8; 4096];
 /// On a directory: returns the snapshots that hold it.
 pub const HELD: u32 = opcode::read::<HeldBytes>(b'B', 7);
 
+/// The argument of [`RESTORE`]: the token of the directory as a source, then two names, each ended by a zero
+/// byte: of a snapshot of it, and of the one that is to have its present state.
+pub type RestoreBytes = [u8; 8 + 2 * 256];
+/// On a directory: brings it back to a snapshot. Then [`WRITTEN_BACK`] says `EAGAIN` until the kernel has
+/// dropped the names that were there.
+pub const RESTORE: u32 = opcode::write::<RestoreBytes>(b'B', 8);
+/// On a directory, with the argument of [`RESTORE`], whose token does not count: whether that would succeed.
+pub const MAY_RESTORE: u32 = opcode::write::<RestoreBytes>(b'B', 9);
+
 /// On a file or directory: returns its stored bytes, and the bytes that its removal would free.
 pub const USAGE: u32 = opcode::read::<[u64; 2]>(b'B', 5);
 
 /// Prefix of the name of an unfinished copy.
 pub const UNFINISHED: &str = ".betrfs-clone-";
+
+/// Encodes the argument of [`RESTORE`]; `None` if a name is too long, or no name.
+pub fn restore_bytes(token: u64, name: &[u8], keep_as: &[u8]) -> Option<RestoreBytes> {
+    let is_name = |name: &[u8]| !name.is_empty() && name.len() < 256 && !name.contains(&0);
+    if !is_name(name) || !is_name(keep_as) {
+        return None;
+    }
+    let mut bytes = [0; size_of::<RestoreBytes>()];
+    let given = [&token.to_le_bytes()[..], name, &[0], keep_as].concat();
+    bytes.iter_mut().zip(given).for_each(|(to, byte)| *to = byte);
+    Some(bytes)
+}
+
+/// Decodes the argument of [`RESTORE`].
+pub fn restore_of(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
+    let (bytes, _) = bytes.split_first_chunk::<{ size_of::<RestoreBytes>() }>()?;
+    let (token, names) = bytes.split_first_chunk()?;
+    let mut names = names.split(|byte| *byte == 0);
+    Some((u64::from_le_bytes(*token), names.next()?, names.next()?))
+}
 
 /// Encodes the answer to [`HELD`].
 pub fn held_bytes(held: &Held) -> HeldBytes {
@@ -96,6 +125,19 @@ mod tests {
         assert_eq!((GET_FLAGS, SET_FLAGS), (0x8008_6601, 0x4008_6602));
         assert_eq!(GET_VERSION, 0x8008_7601);
         assert_eq!((GET_XATTR, SET_XATTR, TRIM), (0x801c_581f, 0x401c_5820, 0xc018_5879));
+    }
+
+    #[test]
+    fn two_names_come_back_and_what_is_none_is_refused() {
+        let longest = [b'n'; 255];
+        for (name, keep_as) in [(&b"a"[..], &b"b"[..]), (&longest, &longest)] {
+            let bytes = restore_bytes(u64::MAX - 1, name, keep_as).unwrap();
+            assert_eq!(restore_of(&bytes), Some((u64::MAX - 1, name, keep_as)));
+            assert_eq!(restore_of(&bytes[1..]), None);
+        }
+        for wrong in [&b""[..], b"a\0", &[b'n'; 256]] {
+            assert_eq!((restore_bytes(0, wrong, b"a"), restore_bytes(0, b"a", wrong)), (None, None));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use betrfs_fuse::Errno;
 use betrfs_fuse::protocol::NotifySink;
-use betrfs_fuse::wire::{self, EntryOut, NotifyInvalInode, OutHeader};
+use betrfs_fuse::wire::{self, EntryOut, NotifyInvalEntry, NotifyInvalInode, OutHeader};
 use zerocopy::FromBytes;
 
 /// The bytes of a page.
@@ -18,6 +18,8 @@ pub const PAGE_BYTES: u64 = 4096;
 pub const ROOT_NODE: u64 = 1;
 /// Code of the notice that invalidates an inode.
 const NOTIFY_INVAL_INODE: i32 = 2;
+/// Code of the notice that invalidates a name.
+const NOTIFY_INVAL_ENTRY: i32 = 3;
 
 /// Attributes that are stale, each a bit.
 pub mod stale {
@@ -199,6 +201,15 @@ impl Caches {
         }
     }
 
+    /// Follows a notice about a name.
+    fn drop_name(&mut self, dir: u64, name: &[u8]) -> Result<(), Errno> {
+        self.inodes.get(&dir).ok_or(Errno::NOENT)?;
+        let gone = self.names.remove(&(dir, name.to_vec())).ok_or(Errno::NOENT)?;
+        self.dir_changed(dir);
+        self.prune(gone.node);
+        Ok(())
+    }
+
     /// The names known of a directory.
     pub fn names_in(&self, dir: u64) -> impl Iterator<Item = (&Vec<u8>, &Dentry)> {
         self.names
@@ -302,7 +313,17 @@ impl NotifySink for Shared {
     fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), Errno> {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let (header, rest) = OutHeader::read_from_prefix(&bytes).map_err(|_| Errno::INVAL)?;
-        if header.unique != 0 || header.len as usize != bytes.len() || header.error != NOTIFY_INVAL_INODE {
+        if header.unique != 0 || header.len as usize != bytes.len() {
+            return Err(Errno::INVAL);
+        }
+        if header.error == NOTIFY_INVAL_ENTRY {
+            let (what, name) = NotifyInvalEntry::read_from_prefix(rest).map_err(|_| Errno::INVAL)?;
+            let name = name.strip_suffix(&[0]).filter(|name| name.len() == what.name_len as usize);
+            let mut caches = self.lock();
+            caches.counts.notices += 1;
+            return caches.drop_name(what.parent, name.ok_or(Errno::INVAL)?);
+        }
+        if header.error != NOTIFY_INVAL_INODE {
             return Err(Errno::INVAL);
         }
         let (what, _) = NotifyInvalInode::read_from_prefix(rest).map_err(|_| Errno::INVAL)?;

@@ -74,6 +74,11 @@ impl Kernel {
                 self.look_at(self.walk(&of.child(SNAPSHOTS_NAME))?)?;
                 Ok(Answer::Done)
             }
+            Op::Restore { of, name, keep_as } => {
+                self.restore(of, name, keep_as)?;
+                self.look_at(self.walk(&of.child(SNAPSHOTS_NAME))?)?;
+                Ok(Answer::Done)
+            }
             Op::Open { at, slot } | Op::Hold { at, slot } => {
                 if at.names.is_empty() && at.base != crate::at::Base::Root {
                     return Err(Errno::INVAL.into());
@@ -199,15 +204,46 @@ impl Kernel {
                 let _ = self.look_up(target, name);
             }
         }
+        let token = self.written_back(source)?;
+        self.ioctl(target, ioctl::FILL, &token)?;
+        Ok(())
+    }
+
+    /// Brings a directory back to a snapshot.
+    fn restore(&self, of: &At, name: &[u8], keep_as: &[u8]) -> Result<(), Failed> {
+        let dir = self.walk(of)?;
+        // Others look for names that are there or not.
+        for name in [b"a", b"b", b"c"] {
+            let _ = self.look_up(dir, name);
+        }
+        let argument = |token| ioctl::restore_bytes(token, name, keep_as).ok_or_else(short);
+        let may = self.ioctl(dir, ioctl::MAY_RESTORE, &argument(0)?);
+        let token = self.written_back(dir)?;
+        let number = u64::from_le_bytes(*token.first_chunk().ok_or_else(short)?);
+        let restored = self.ioctl(dir, ioctl::RESTORE, &argument(number)?);
+        if may.is_ok() != restored.is_ok() {
+            return Err(Failed::Wrong(format!("MAY_RESTORE says {may:?}, and RESTORE {restored:?}")));
+        }
+        restored?;
+        self.wait_told(dir, &token)
+    }
+
+    /// Registers a source, and has the kernel write back what it holds of it; returns its token.
+    fn written_back(&self, source: u64) -> Result<Vec<u8>, Failed> {
         let token = self.ioctl(source, ioctl::SOURCE, b"")?;
+        self.wait_told(source, &token)?;
+        Ok(token)
+    }
+
+    /// Waits until the kernel has followed the notices about a source.
+    fn wait_told(&self, source: u64, token: &[u8]) -> Result<(), Failed> {
         for asked in 0.. {
-            match self.ioctl(source, ioctl::WRITTEN_BACK, &token) {
+            match self.ioctl(source, ioctl::WRITTEN_BACK, token) {
                 Ok(_) => break,
                 Err(Failed::Request(Errno::AGAIN)) if asked < ASKS_MAX => self.connection.send_late_notices(),
                 Err(failed) => return Err(failed),
             }
         }
-        self.ioctl(target, ioctl::FILL, &token)?;
         Ok(())
     }
 

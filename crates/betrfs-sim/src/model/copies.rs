@@ -49,16 +49,23 @@ impl State {
             self.refuse_in_use(target)?;
         }
         refuse_if(old.is_protected(), Why::Protected)?;
+        self.replace_by_copy(source, target, now_ns);
+        Ok(Done::default())
+    }
+
+    /// Makes an object without entries a copy of another. Its snapshots stay.
+    fn replace_by_copy(&mut self, source: ObjectId, target: ObjectId, now_ns: i64) {
+        let old = self.object(target);
         let (names, crtime_ns) = (old.names, old.crtime_ns);
-        let parent = old.dir().map(|dir| dir.parent);
+        let stays = old.dir().map(|dir| (dir.parent, dir.snapshots.clone()));
         let copy = self.copy(source, target, Some(target), false);
         self.begin_copy(copy, now_ns);
         // The copy takes the target's place, and what is below it gets the target as its parent.
         let mut object = self.object(copy).clone();
         (object.names, object.crtime_ns) = (names, crtime_ns);
         unprotect(&mut object);
-        if let (Some(dir), Some(parent)) = (object.dir_mut(), parent) {
-            dir.parent = parent;
+        if let (Some(dir), Some(stays)) = (object.dir_mut(), stays) {
+            (dir.parent, dir.snapshots) = stays;
         }
         let below: Vec<ObjectId> =
             object.dir().map_or_else(Vec::new, |dir| dir.entries.values().copied().collect());
@@ -69,6 +76,30 @@ impl State {
         }
         *self.change(target) = object;
         self.change(copy).standing = Standing::Gone;
+    }
+
+    pub(super) fn restore(
+        &mut self,
+        of: &At,
+        name: &[u8],
+        keep_as: &[u8],
+        now_ns: i64,
+        rules: &Rules,
+    ) -> Result<Done, Refusal> {
+        let of = self.changeable_dir(self.resolve(of)?)?;
+        self.check_room(rules)?;
+        let snapshots = self.object(of).dir().map(|dir| dir.snapshots.clone()).unwrap_or_default();
+        let source = *snapshots.get(name).ok_or(Why::NotFound)?;
+        refuse_if(snapshots.contains_key(keep_as), Why::Exists)?;
+        refuse_if(self.object(of).is_protected(), Why::Protected)?;
+        refuse_if(self.count_snapshots(of) > snapshots.len(), Why::HeldBySnapshots)?;
+        let kept = self.copy(of, of, None, true);
+        self.begin_copy(kept, now_ns);
+        self.empty_of_entries(of, now_ns);
+        if let Some(dir) = self.change(of).dir_mut() {
+            dir.snapshots.insert(keep_as.to_vec(), kept);
+        }
+        self.replace_by_copy(source, of, now_ns);
         Ok(Done::default())
     }
 

@@ -111,6 +111,7 @@ impl State {
             Op::CloneOnto { from, to } => self.clone_onto(from, to, now_ns, rules),
             Op::Snapshot { of, name } => self.snapshot(of, name, now_ns, rules),
             Op::RemoveSnapshot { of, name } => self.remove_snapshot(of, name, now_ns),
+            Op::Restore { of, name, keep_as } => self.restore(of, name, keep_as, now_ns, rules),
             Op::Open { at, slot } => self.hold(at, *slot, true),
             Op::Hold { at, slot } => self.hold(at, *slot, false),
             Op::OpenHeld { slot } => self.open_held(*slot),

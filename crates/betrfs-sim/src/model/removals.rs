@@ -97,13 +97,22 @@ impl State {
 
     /// Removes all entries and snapshots of a directory with everything below them.
     fn empty(&mut self, id: ObjectId, now_ns: i64) {
+        self.empty_of_entries(id, now_ns);
+        let Some(dir) = self.change(id).dir_mut() else { return };
+        let snapshots = std::mem::take(&mut dir.snapshots);
+        snapshots.into_values().for_each(|id| self.remove_whole(id, now_ns));
+    }
+
+    /// Removes all entries of a directory with everything below them.
+    pub(super) fn empty_of_entries(&mut self, id: ObjectId, now_ns: i64) {
         let Some(dir) = self.change(id).dir_mut() else { return };
         let entries = std::mem::take(&mut dir.entries);
-        let snapshots = std::mem::take(&mut dir.snapshots);
-        for id in entries.into_values().chain(snapshots.into_values()) {
-            self.empty_if_dir(id, now_ns);
-            self.lose_name(id, Loss::Removed, now_ns);
-        }
+        entries.into_values().for_each(|id| self.remove_whole(id, now_ns));
+    }
+
+    fn remove_whole(&mut self, id: ObjectId, now_ns: i64) {
+        self.empty_if_dir(id, now_ns);
+        self.lose_name(id, Loss::Removed, now_ns);
     }
 
     fn empty_if_dir(&mut self, id: ObjectId, now_ns: i64) {

@@ -256,6 +256,12 @@ impl Directory {
         self.names.iter().filter_map(|known| known.name().node)
     }
 
+    /// Its names whose objects may be in memory.
+    pub fn known_objects(&self) -> impl Iterator<Item = Arc<[u8]>> {
+        let may_be = |known: &&Known| known.node != 0 || known.is_redirect;
+        self.names.iter().filter(may_be).map(|known| known.text.clone())
+    }
+
     /// Counts the beginning of a listing.
     pub fn begin_listing(&mut self) {
         self.listings = self.listings.saturating_add(1);

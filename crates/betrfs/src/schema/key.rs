@@ -123,6 +123,13 @@ pub(crate) fn snapshots(path: &[u8]) -> (Cut, Cut) {
     within(snapshots_path(path))
 }
 
+/// Bounds of all keys in snapshots of directories below a directory, without its own snapshots.
+pub(crate) fn snapshots_below(path: &[u8]) -> (Cut, Cut) {
+    // The name of a directory below is no empty component, as the one that its own snapshots have there.
+    let own = child_path(&snapshots_path(path), b"");
+    (Cut::after(own), snapshots(path).1)
+}
+
 /// Bounds of all names, those in snapshots too, without objects and markers.
 pub(crate) fn names() -> [(Cut, Cut); 2] {
     [(Cut::LOW, Cut::before([OBJECT])), within(alloc::vec![SNAPSHOT])]

@@ -42,7 +42,7 @@ pub(super) struct Copy<'a> {
 }
 
 /// A linked file on its way into a copy.
-struct LinkedCopy {
+pub(super) struct LinkedCopy {
     oid: u64,
     marker: u64,
     record: Record,
@@ -216,13 +216,28 @@ impl Volume {
         copy: &Copy<'_>,
         record: &mut Record,
     ) -> Result<()> {
+        let linked = self.add_copy(exclusive, op, &mut batch, source, copy, record)?;
+        op.commit(&batch).inspect_err(|_| self.discard(op, &linked))
+    }
+
+    /// Adds to the batch the copy of `source` with this record. Returns the linked files copied ahead, which
+    /// the caller discards if the batch is not committed.
+    pub(super) fn add_copy(
+        &self,
+        exclusive: &Exclusive<'_>,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        source: &Arc<Inode>,
+        copy: &Copy<'_>,
+        record: &mut Record,
+    ) -> Result<Vec<LinkedCopy>> {
         let Copy { to_key, to_path, flags } = *copy;
         batch.limit_clone_keys(key::OWN_KEY_BYTES_MAX);
         let from_key = op.own_key(source)?;
-        copy_data(op, &mut batch, record, &from_key, to_key)?;
+        copy_data(op, batch, record, &from_key, to_key)?;
         if matches!(source.place(), Place::Orphan { .. }) {
             // Its record is in memory only, with all values in it.
-            store_xattrs(&mut batch, to_key, record);
+            store_xattrs(batch, to_key, record);
         }
         let mut linked = Vec::new();
         if record.is_dir() {
@@ -250,7 +265,7 @@ impl Volume {
             }
         }
         batch.put(META, to_key, &record.encode());
-        op.commit(&batch).inspect_err(|_| self.discard(op, &linked))
+        Ok(linked)
     }
 
     /// Copies each file that has several names and at least one of them below a directory.
@@ -318,7 +333,7 @@ impl Volume {
     }
 
     /// Deletes copies that got no name.
-    fn discard(&self, op: &Op<'_>, copies: &[LinkedCopy]) {
+    pub(super) fn discard(&self, op: &Op<'_>, copies: &[LinkedCopy]) {
         let mut batch = Batch::new();
         for copy in copies {
             delete_data(&mut batch, &key::object(copy.oid), &copy.record);

@@ -10,6 +10,7 @@
 //! | `clone_inode`, `clone_onto` | unlinked open files below the source and the target, linked files below the source |
 //! | `share_range` | nothing |
 //! | making a snapshot | as `clone_inode` |
+//! | `restore_snapshot` | as `clone_inode` of the directory and of the snapshot, and as `remove_below` |
 //! | removing a snapshot, `remove_below` | open files and linked files below it, and the directories that lead to open ones |
 //! | `check` | everything: nobody else can use the volume |
 //!

@@ -42,6 +42,7 @@ mod relocate;
 mod remove_tree;
 mod removed_inodes;
 mod rename;
+mod restore;
 mod snapshots;
 mod unlink;
 mod usage;

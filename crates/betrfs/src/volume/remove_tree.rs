@@ -56,6 +56,11 @@ impl<'a> Emptied<'a> {
         self.ranges.push(key::snapshots(self.path));
         self
     }
+
+    /// Whether snapshots go too.
+    fn has_snapshots(&self) -> bool {
+        self.ranges.len() > 1
+    }
 }
 
 impl Volume {
@@ -125,8 +130,22 @@ impl Volume {
         Ok(self.removed(exclusive, removal, cut_off, now_ns))
     }
 
-    /// Adds to a batch the removal of a directory's contents.
+    /// Adds to a batch the removal of a directory's contents, and marks it as one that frees space.
     pub(super) fn remove_contents(
+        &self,
+        exclusive: &Exclusive<'_>,
+        op: &Op<'_>,
+        batch: &mut Batch,
+        emptied: &Emptied<'_>,
+        now_ns: i64,
+    ) -> Result<Removal> {
+        let removal = self.take_contents(exclusive, op, batch, emptied, now_ns)?;
+        batch.mark_freeing(self.env.space().total_bytes / TREE_PART);
+        Ok(removal)
+    }
+
+    /// Adds to a batch the removal of a directory's contents, of which a copy may stay.
+    pub(super) fn take_contents(
         &self,
         exclusive: &Exclusive<'_>,
         op: &Op<'_>,
@@ -136,7 +155,7 @@ impl Volume {
     ) -> Result<Removal> {
         self.move_orphans_away(exclusive, op, emptied.path)?;
         let mut removal = Removal::default();
-        for inode in self.open_below(exclusive, op, emptied.dir, true) {
+        for inode in self.open_below(exclusive, op, emptied.dir, emptied.has_snapshots()) {
             let mut record = inode.state.read().record.clone();
             (record.nlink, record.ctime_ns) = (0, now_ns);
             let place = self.keep_contents(op, batch, &op.own_key(&inode)?, &mut record)?;
@@ -148,7 +167,6 @@ impl Volume {
                 batch.delete_range(dict, lo, hi);
             }
         }
-        batch.mark_freeing(self.env.space().total_bytes / TREE_PART);
         Ok(removal)
     }
 

@@ -208,6 +208,15 @@ impl Volume {
         Ok(())
     }
 
+    /// Whether a directory may have snapshots of its own: its record counts those that it has, and in a copy
+    /// those of the source.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn may_have_snapshots(&self, node: InodeId) -> Result<bool> {
+        Ok(self.inode(node)?.state.read().record.snapshots > 0)
+    }
+
     /// Whether the object is the entry `.betrfs-snapshots` of a directory.
     ///
     /// ```

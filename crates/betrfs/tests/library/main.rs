@@ -25,6 +25,7 @@ mod listings;
 mod lost_blocks;
 mod renames;
 mod repair;
+mod restore;
 mod scrub;
 mod snapshots;
 mod sparse;

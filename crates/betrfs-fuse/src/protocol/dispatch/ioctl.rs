@@ -9,8 +9,8 @@ use crate::planted::{self, Bug};
 use crate::protocol::kernel_cache::{Pages, forget_inode};
 use crate::server::Answer;
 use crate::wire::ioctl::{
-    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, SET_FLAGS, SET_XATTR, SOURCE,
-    TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags, xflags_of,
+    EMPTY, EMPTY_WITH_SNAPSHOTS, FILL, GET_FLAGS, GET_VERSION, GET_XATTR, HELD, MAY_RESTORE, RESTORE,
+    SET_FLAGS, SET_XATTR, SOURCE, TRIM, USAGE, WRITTEN_BACK, held_bytes, of_xflags, restore_of, xflags_of,
 };
 use crate::wire::{self, Fsxattr};
 
@@ -59,6 +59,25 @@ impl Dispatch {
                     forget_inode(&*self.sink, node.0, Pages::All);
                 }
                 self.tell_removed(changed)?;
+                r.reply_done(&[])
+            }
+            MAY_RESTORE => {
+                let (_, name, keep_as) = restore_of(data).ok_or(Errno::INVAL)?;
+                server.may_restore(node, (name, keep_as), r.caller())?;
+                r.reply_done(&[])
+            }
+            RESTORE => {
+                let (token, name, keep_as) = restore_of(data).ok_or(Errno::INVAL)?;
+                let (restored, told) = server.restore(node, token, (name, keep_as), r.caller())?;
+                forget_inode(&*self.sink, node.0, Pages::All);
+                forget_inode(&*self.sink, restored.snapshots.0, Pages::All);
+                self.tell_removed(restored.changed)?;
+                let mut names: Vec<_> = restored.names.into_iter().map(|name| (node, name)).collect();
+                if planted::is(Bug::RestoredNamesNotTold) {
+                    names.clear();
+                }
+                names.push((restored.snapshots, keep_as.into()));
+                self.notifier.drop_names(names, told)?;
                 r.reply_done(&[])
             }
             GET_FLAGS => {
