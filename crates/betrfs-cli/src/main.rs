@@ -21,8 +21,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
     backup, check, clone, completions, debug, df, doctor, info, install_helpers, kv, label, list, manual,
-    mkfs, mount, probe, rescue, resize, rm_tree, scrub, snapshot, stats, sync, top, trim, umount, usage,
-    uuid,
+    mkfs, mount, probe, rescue, resize, rm_tree, scrub, snapshot, stats, sync, top, tree, trim, umount,
+    usage, uuid,
 };
 use helper::ExitCodes;
 use log::Place;
@@ -86,6 +86,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Sync(sync::Arguments),
     Usage(usage::Arguments),
+    Tree(tree::Arguments),
     Kv(kv::Arguments),
     InstallHelpers(install_helpers::Arguments),
     Manual(manual::Arguments),
@@ -135,6 +136,7 @@ fn main() -> ExitCode {
         Command::Doctor(command) => doctor::run(command),
         Command::Sync(command) => sync::run(command),
         Command::Usage(command) => usage::run(command),
+        Command::Tree(command) => tree::run(command),
         Command::Kv(command) => kv::run(command),
         Command::InstallHelpers(command) => install_helpers::run(command),
         Command::Manual(command) => manual::run(command, Arguments::command()),

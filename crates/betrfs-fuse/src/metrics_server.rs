@@ -328,9 +328,11 @@ mod tests {
     #[test]
     fn it_ends_with_its_connections_and_frees_the_port() {
         let (server, address) = server();
+        let connections = Arc::clone(&server.connections);
         let silent = connect(address);
         assert!(asked(address, b"HEAD /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
         drop(server);
+        assert!(connections.lock().is_empty());
         assert_eq!((&silent).read(&mut [0]).unwrap(), 0);
         TcpListener::bind(address).unwrap();
     }

@@ -25,6 +25,7 @@ pub mod snapshot;
 pub mod stats;
 pub mod sync;
 pub mod top;
+pub mod tree;
 pub mod trim;
 pub mod umount;
 pub mod usage;

@@ -1,6 +1,6 @@
 //! `betrfs snapshot`: read-only copies of a directory.
 
-mod listing;
+pub mod listing;
 mod retention;
 
 use std::ffi::{OsStr, OsString};

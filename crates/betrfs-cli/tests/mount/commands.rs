@@ -16,9 +16,10 @@ fn every_help_teaches_by_example_and_names_the_exit_codes() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert!(help(&["--help"]).contains("Exit codes:"));
-    for command in
-        ["mkfs", "mount", "umount", "check", "debug", "clone", "rm-tree", "snapshot", "stats", "top", "usage"]
-    {
+    for command in [
+        "mkfs", "mount", "umount", "check", "debug", "clone", "rm-tree", "snapshot", "stats", "top", "tree",
+        "usage",
+    ] {
         let text = help(&[command, "--help"]);
         assert!(text.contains(&format!("  betrfs {command} ")), "{command}: no example in\n{text}");
     }

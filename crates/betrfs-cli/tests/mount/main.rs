@@ -42,4 +42,5 @@ mod space;
 mod suspended;
 mod tags;
 mod top;
+mod tree;
 mod xattrs;
