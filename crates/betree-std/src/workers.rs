@@ -32,7 +32,7 @@ impl Default for WorkersOptions {
 
 /// The number of readahead threads, which is the number of leaves read at a time.
 const READERS: usize = 2;
-/// The number of writeback threads of checkpoints, which is the number of writes at a time.
+/// The number of writeback threads of checkpoints and ingests, which is the number of writes at a time.
 const WRITERS: usize = 2;
 
 /// The threads that do an environment's background work, until this is stopped or dropped.

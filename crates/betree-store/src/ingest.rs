@@ -1,5 +1,6 @@
 //! Ingests: many pairs in the order of their keys, at once.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
@@ -39,6 +40,21 @@ enum Stop<E> {
 impl<E> From<betree::Error> for Stop<E> {
     fn from(error: betree::Error) -> Stop<E> {
         Stop::Engine(error)
+    }
+}
+
+/// A value as it is stored: most are as they were given, and are not copied for that.
+enum AsStored<V> {
+    Given(V),
+    Other(Vec<u8>),
+}
+
+impl<V: AsRef<[u8]>> AsRef<[u8]> for AsStored<V> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            AsStored::Given(value) => value.as_ref(),
+            AsStored::Other(value) => value,
+        }
     }
 }
 
@@ -101,7 +117,8 @@ impl Dict {
         let mut ingesting = Ingesting::begin(self)?;
         let stored = pairs.into_iter().map(|pair| {
             let (key, value) = pair.map_err(Stop::Caller)?;
-            ingesting.stored(key.as_ref(), value.as_ref()).map_err(Stop::Store)
+            let (key, other) = ingesting.stored(key.as_ref(), value.as_ref()).map_err(Stop::Store)?;
+            Ok((key, other.map_or(AsStored::Given(value), AsStored::Other)))
         });
         let done = self.shared.env.ingest(ENGINE_DICT, stored);
         let engine = match done {
@@ -153,8 +170,9 @@ impl<'d> Ingesting<'d> {
         self.dict.state.refuse_if_dropped()
     }
 
-    /// A pair as the engine has it. The parts of a large value are put for it.
-    fn stored(&mut self, key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    /// The key of a pair in the engine, and what is stored in place of its value unless it is the value
+    /// itself. The parts of a large value are put for it.
+    fn stored(&mut self, key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
         let Dict { shared, state } = self.dict;
         let is_large = self.dict.check_put(key, value)?;
         self.pair_bytes += (key.len() + value.len()) as u64;
@@ -163,7 +181,11 @@ impl<'d> Ingesting<'d> {
         self.last.extend_from_slice(key);
         let pair_key = keys::pair_key(state.number, key);
         if !is_large {
-            return Ok((pair_key, stored(value).into_owned()));
+            let other = match stored(value) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(other) => Some(other),
+            };
+            return Ok((pair_key, other));
         }
         self.be_alone()?;
         let generation = shared.generation.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +193,7 @@ impl<'d> Ingesting<'d> {
         let large = Large { dict: state, key, value, reference };
         self.parts.push(large.cuts());
         large.put_parts(shared)?;
-        Ok((pair_key, reference.stored()))
+        Ok((pair_key, Some(reference.stored())))
     }
 
     /// Removes the parts that were put: nothing refers to them. If they cannot be removed, the next value of

@@ -58,7 +58,7 @@
 //! |---|---|
 //! | [`Env::run_worker`] | flushes, makes checkpoints and frees nodes, until [`Env::stop`] |
 //! | [`Env::run_readahead`] | reads for scans to come, until [`Env::stop`] |
-//! | [`Env::run_writeback`] | encodes and writes the nodes of checkpoints, until [`Env::stop`] |
+//! | [`Env::run_writeback`] | encodes and writes the nodes of checkpoints and ingests, until [`Env::stop`] |
 //! | [`Env::run_due_work`] | does one piece of a worker's work in the caller's thread |
 //! | [`Env::throttle`] | waits for room before the caller takes locks of its own |
 //! | [`Env::stop`] | makes the three loops return |

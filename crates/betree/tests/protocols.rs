@@ -427,3 +427,58 @@ fn serializable_transactions_have_an_order_in_every_schedule() {
         schedules(150),
     );
 }
+
+/// Ingests enough pairs for leaves on several levels, with helpers that encode and write.
+fn ingest_with_helpers(env: &Arc<Env>, round: usize, pairs: usize) -> betree::Result<betree::Ingested> {
+    let helpers: Vec<_> = (0..2)
+        .map(|_| {
+            let env = env.clone();
+            thread::spawn(move || env.run_writeback())
+        })
+        .collect();
+    let done = env.ingest(D, (0..pairs).map(|n| Ok::<_, betree::Error>((key(round, n), [n as u8; 60]))));
+    env.stop();
+    helpers.into_iter().for_each(|t| t.join().unwrap());
+    done
+}
+
+#[test]
+fn what_other_threads_write_of_an_ingest_is_whole_when_it_returns() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 64 << 10));
+            let ingested = ingest_with_helpers(&env, 1, 40).unwrap();
+            assert!(ingested.written_bytes > 0 && ingested.pairs == 40, "{ingested:?}");
+            env.sync().unwrap();
+            let after_crash = open(&Disk::holding(disk.durable()), 1 << 20);
+            for n in 0..40 {
+                let found = after_crash.get(D, &key(1, n)).unwrap();
+                assert_eq!(found.as_deref(), Some(&[n as u8; 60][..]), "key {n}");
+            }
+            assert_eq!(problems(&after_crash), Vec::<String>::new());
+        },
+        schedules(60),
+    );
+}
+
+#[test]
+fn a_write_of_another_thread_that_fails_fails_the_ingest_and_leaves_nothing_of_it() {
+    shuttle::check_random(
+        || {
+            let disk = Disk::holding(formatted());
+            let env = Arc::new(open(&disk, 64 << 10));
+            put(&env, &key(0, 0), b"before");
+            // The second frees what the first one's predecessor named alone.
+            (0..2).for_each(|_| env.checkpoint().unwrap());
+            let free_bytes = env.space().free_bytes;
+            *disk.writes_left.lock().unwrap() = Some(3);
+            assert!(ingest_with_helpers(&env, 1, 40).is_err());
+            // A page of the node table is to be written, which had the ids of its nodes.
+            assert!(env.space().free_bytes >= free_bytes - BLOCK_BYTES as u64);
+            assert_eq!(env.get(D, &key(0, 0)).unwrap().as_deref(), Some(&b"before"[..]));
+            assert!((0..40).all(|n| env.get(D, &key(1, n)).unwrap().is_none()));
+        },
+        schedules(60),
+    );
+}

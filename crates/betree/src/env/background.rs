@@ -93,9 +93,9 @@ impl Env {
         });
     }
 
-    /// Encodes and writes the nodes of checkpoints, one at a time per thread in here, until
+    /// Encodes and writes the nodes of checkpoints and ingests, one at a time per thread in here, until
     /// [`stop`](Env::stop); a platform may lend a few threads. Without any, the thread that makes a
-    /// checkpoint writes its nodes.
+    /// checkpoint or ingests writes its nodes.
     pub fn run_writeback(&self) {
         self.engine.store.writeback.serve(&self.engine.store);
     }

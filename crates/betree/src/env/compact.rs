@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::key::Cut;
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
+use crate::store::PlaceNode;
 use crate::transaction::Footprint;
-use crate::tree::{BuiltTree, PlaceNode, TreeBuilder};
+use crate::tree::{BuiltTree, TreeBuilder};
 
 /// The most leaves of a step.
 const LEAVES_AT_ONCE: u32 = 8;

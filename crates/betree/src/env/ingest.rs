@@ -17,9 +17,9 @@ use crate::key::Cut;
 use crate::message::Msn;
 use crate::planted::{self, Bug};
 use crate::settings::DictId;
-use crate::store::{Encoded, Outgoing};
+use crate::store::{Encoded, Outgoing, PlaceNode};
 use crate::transaction::{Footprint, Since};
-use crate::tree::{BuiltTree, PlaceNode, TreeBuilder};
+use crate::tree::{BuiltTree, TreeBuilder};
 
 /// Pairs of at most one part in this many of a node are committed as a batch: a leaf for so few would cost
 /// more than it saves.
@@ -56,9 +56,11 @@ impl Env {
     /// checkpoint, and until then nothing later becomes durable either.
     ///
     /// The pairs do not pass the log, a memtable or the upper nodes of the tree: each leaf is written to the
-    /// device once, when it is full. Where there were pairs between the first key and the last, all of the
+    /// device once, when it is full, by the threads of [`run_writeback`](Env::run_writeback) if there are
+    /// any, while the next one fills. Where there were pairs between the first key and the last, all of the
     /// range is written a second time, with these merged in. Pairs of less than a quarter of a node in all
-    /// are committed as a batch. In memory is one leaf, and what the node table holds of each node.
+    /// are committed as a batch. In memory are one leaf, at most two nodes on their way to the device, and
+    /// what the node table holds of each node.
     ///
     /// A transaction that depends on any key between the first and the last meets a conflict. If others
     /// change that range before it is in place, the range is looked at again; after eight times, writers wait
@@ -297,76 +299,4 @@ impl Env {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::batch::Batch;
-    use crate::io::mem::MemDevice;
-    use crate::settings::{Geometry, Options};
-    use crate::upsert::Replace;
-
-    const D: DictId = DictId(0);
-
-    fn env(blocks: usize) -> Arc<Env> {
-        let geometry = Geometry {
-            node_bytes: 8 << 10,
-            basement_bytes: 1024,
-            fanout_max: 4,
-            log_bytes: 1 << 20,
-            dicts: 1,
-        };
-        let device = MemDevice::new(blocks);
-        Env::format(device.clone(), &geometry, [1; 16]).unwrap();
-        Arc::new(Env::open(device, Options::new(256 << 10, Arc::new(Replace))).unwrap())
-    }
-
-    fn key(number: u32) -> [u8; 4] {
-        number.to_be_bytes()
-    }
-
-    /// Puts pairs in place as after eight rounds in which others were faster. Returns what that wrote.
-    fn put_alone(env: &Arc<Env>, numbers: impl Iterator<Item = u32>) -> Result<u64> {
-        let (memory, place) = (env.memory_apart(), |encoded| env.place_with_room(encoded));
-        let mut builder = TreeBuilder::new(env.engine.tree(D)?, &memory, &place);
-        for number in numbers {
-            builder.push(&key(number), &seeded::bytes(u64::from(number), 0, 100))?;
-        }
-        let built = builder.finish()?.unwrap();
-        env.put_while_others_wait(D, &built)
-    }
-
-    fn count(env: &Env) -> usize {
-        let mut cursor = env.cursor(D, Cut::LOW, Cut::HIGH);
-        core::iter::from_fn(|| cursor.next().unwrap().map(|_| ())).count()
-    }
-
-    #[test]
-    fn while_others_wait_it_is_put_over_what_they_put_before() {
-        let env = env(4096);
-        let mut batch = Batch::new();
-        [3, 5000].iter().for_each(|number| batch.put(D, &key(*number), b"others'"));
-        env.commit(&batch).unwrap();
-        let view = env.view();
-        assert!(put_alone(&env, (0..2000).map(|number| number * 2)).unwrap() > 2000 * 100);
-        assert_eq!(count(&env), 2002);
-        assert_eq!(env.get(D, &key(3)).unwrap().as_deref(), Some(&b"others'"[..]));
-        assert_eq!(view.get(D, &key(4)).unwrap(), None, "a view from before");
-        drop(view);
-        assert_eq!(put_alone(&env, 10_000..12_000).unwrap(), 0, "nothing is there to merge");
-        env.close().unwrap();
-        assert_eq!(count(&env), 4002);
-    }
-
-    #[test]
-    fn while_others_wait_no_room_is_made() {
-        // Room for the pairs, and none for them a second time.
-        let env = env(1024);
-        let mut batch = Batch::new();
-        batch.put(D, &key(3), b"others'");
-        env.commit(&batch).unwrap();
-        env.checkpoint().unwrap();
-        let before = env.engine.room().free_bytes();
-        let refused = put_alone(&env, (0..14_000).map(|number| number * 2));
-        assert_eq!(refused, Err(Error::NoSpace));
-        assert_eq!((count(&env), env.engine.room().free_bytes()), (1, before));
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ mod readahead;
 mod spans;
 mod verify;
 mod write;
+mod write_behind;
 mod writeback;
 
 use alloc::sync::Arc;
@@ -19,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) use read::{ReadScope, Reading, Together};
 pub(crate) use readahead::{LEAVES_AHEAD, Readahead, Request};
 pub(crate) use write::{Encoded, Outgoing};
+pub(crate) use write_behind::{PlaceNode, WriteBehind};
 pub(crate) use writeback::Writeback;
 
 use crate::cache::{Cache, OnDevice};

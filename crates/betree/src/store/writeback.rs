@@ -1,12 +1,14 @@
 //! Writes of nodes by background threads of the platform, so that all CPUs encode and the device has several
 //! writes in hand.
 //!
-//! One checkpoint at a time uses it. Without such threads the checkpoint's own thread writes.
+//! One checkpoint at a time uses it, and any number of ingests ([`WriteBehind`](super::WriteBehind)). Without
+//! such threads the checkpoint's or the ingest's own thread writes.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::queue::Queue;
+use super::write_behind::Step;
 use super::{NodePlace, Outgoing, Store};
 use crate::error::Result;
 use crate::io::AlignedBuf;
@@ -22,7 +24,7 @@ struct Job {
 /// Nodes on their way to the device. Nodes written by the threads lie there in the order of submission.
 #[derive(Default)]
 pub(crate) struct Writeback {
-    queue: Queue<Job, Result<Outgoing>>,
+    queue: Queue<Job, Step, Result<Outgoing>>,
 }
 
 impl Writeback {
@@ -35,12 +37,20 @@ impl Writeback {
         self.queue.add_done(placed.and_then(|outgoing| store.write_node(outgoing, &buffer)));
     }
 
+    /// Submits a step of an ingest; without threads it is done here. The step tells its result itself.
+    pub(super) fn step(&self, store: &Store, step: Step) {
+        if let Some(step) = self.queue.give_apart(step) {
+            step.run(store);
+        }
+    }
+
     /// The results since the last call.
     pub fn take_done(&self) -> Vec<Result<Outgoing>> {
         self.queue.take_done()
     }
 
-    /// Waits for all submitted nodes. Returns the results since the last [`take_done`](Writeback::take_done).
+    /// Waits for all submitted nodes of the checkpoint. Returns the results since the last
+    /// [`take_done`](Writeback::take_done).
     pub fn finish(&self) -> Vec<Result<Outgoing>> {
         self.queue.finish()
     }
@@ -51,7 +61,14 @@ impl Writeback {
             |Job { dict, node, last }, buffer| store.encode_node(dict, node, last.as_ref(), buffer),
             |encoded| encoded.and_then(|node| store.place_node(node)),
             |placed, buffer: &mut AlignedBuf| placed.and_then(|outgoing| store.write_node(outgoing, buffer)),
+            |step| step.run(store),
         );
+    }
+
+    /// Whether a thread serves.
+    #[cfg(test)]
+    pub fn is_served(&self) -> bool {
+        self.queue.is_served()
     }
 
     /// Makes every [`serve`](Writeback::serve) return, now and later.

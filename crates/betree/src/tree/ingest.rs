@@ -1,6 +1,8 @@
 //! Builds a tree of pairs in order, bottom-up and apart: each node goes to the device once, as soon as it is
-//! full, and no other tree names it before all of them are there.
+//! full, and no other tree names it before all of them are there. Where the platform lends threads, they
+//! encode and write nodes while the next one fills.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -14,15 +16,13 @@ use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::invariant::internal;
-use crate::io::AlignedBuf;
 use crate::key::{Cut, KEY_BYTES_MAX};
 use crate::message::Goto;
 use crate::node::{Basement, Body, Edge, join_nulls};
 use crate::node_id::NodeId;
-use crate::planted::{self, Bug};
 use crate::run::{Run, RunBuilder};
 use crate::settings::DictId;
-use crate::store::{Encoded, NodePlace, Outgoing, ReadScope};
+use crate::store::{NodePlace, Outgoing, PlaceNode, ReadScope, WriteBehind};
 
 /// Of a leaf one part in this many stays free, so that the first puts into it do not split it.
 const FREE_PARTS: usize = 8;
@@ -37,12 +37,10 @@ pub(crate) struct WrittenNode {
     pub references: u32,
 }
 
-/// Waits for room on the device, and gives a node its place there.
-pub(crate) type PlaceNode<'m> = &'m dyn Fn(Encoded) -> Result<Outgoing>;
-
-/// Takes pairs in order and writes nodes of them. In memory are one leaf, the edges of one node for each
-/// level above, and for each written node what the node table will hold of it. All nodes have the keys of the
-/// root: nothing is stripped. Dropping it gives back ids and space.
+/// Takes pairs in order and writes nodes of them. In memory are one leaf, two nodes on their way to the
+/// device, the edges of one node for each level above, and for each written node what the node table will
+/// hold of it. All nodes have the keys of the root: nothing is stripped. Dropping it gives back ids and
+/// space.
 pub(crate) struct TreeBuilder<'e, 'm> {
     nodes: NodeWriter<'e, 'm>,
     /// Charges its memory: to the cache's budget it would be dirty, and no checkpoint could change that.
@@ -59,16 +57,18 @@ pub(crate) struct TreeBuilder<'e, 'm> {
 
 /// Writes nodes, and keeps what they are until a tree names them.
 struct NodeWriter<'e, 'm> {
-    tree: Tree<'e>,
     place: PlaceNode<'m>,
+    /// Dropped before what is written gives back its space.
+    behind: WriteBehind<'e>,
     written: Unnamed<'e>,
-    buffer: AlignedBuf,
 }
 
 /// Written nodes that no tree names. Dropping them gives back their ids and their space.
 struct Unnamed<'e> {
     tree: Tree<'e>,
     nodes: Arc<Vec<WrittenNode>>,
+    /// The ids of nodes on their way to the device, the oldest first.
+    on_their_way: VecDeque<NodeId>,
     bytes: u64,
     is_named: AtomicBool,
 }
@@ -77,53 +77,65 @@ impl Drop for Unnamed<'_> {
     fn drop(&mut self) {
         if !self.is_named.load(Ordering::Relaxed) {
             let mut table = self.tree.table.lock();
-            self.nodes.iter().for_each(|node| table.release_reserved(node.id));
+            let written = self.nodes.iter().map(|node| node.id);
+            written.chain(self.on_their_way.iter().copied()).for_each(|id| table.release_reserved(id));
         }
     }
 }
 
-impl NodeWriter<'_, '_> {
-    /// Writes a node for `[lo, hi)` and returns the edge to it.
+impl<'e> NodeWriter<'e, '_> {
+    /// Has a node for `[lo, hi)` written, and returns the edge to it. An error may be that of an earlier
+    /// node.
     fn write(&mut self, height: u8, lo: Cut, hi: Cut, body: Body, longest_key: u32) -> Result<Edge> {
-        let id = self.tree.table.lock().reserve();
-        let written = self.write_as(id, height, lo, hi, body, longest_key);
-        if written.is_err() {
-            self.tree.table.lock().release_reserved(id);
-        }
-        written
+        let Tree { table, dict, .. } = self.written.tree;
+        let id = table.lock().reserve();
+        self.written.on_their_way.push_back(id);
+        let node = self.written.tree.version(id, height, lo.clone(), hi.clone(), body);
+        let written = self.behind.give(dict.index as u8, node.clone(), self.place)?;
+        self.note_written(written)?;
+        Ok(self.written.tree.edge_to(node, &lo, &hi, Lift::default(), longest_key).1)
     }
 
-    fn write_as(
-        &mut self,
-        id: NodeId,
-        height: u8,
-        lo: Cut,
-        hi: Cut,
-        body: Body,
-        longest_key: u32,
-    ) -> Result<Edge> {
-        let (store, dict) = (self.tree.store, self.tree.dict.index as u8);
-        let node = self.tree.version(id, height, lo.clone(), hi.clone(), body);
-        let encoded = store.encode_node(dict, node.clone(), None, &mut self.buffer)?;
-        let mut outgoing = (self.place)(encoded)?;
-        if !planted::is(Bug::IngestedNodesNamedUnwritten) {
-            outgoing = store.write_node(outgoing, &self.buffer)?;
+    fn note_written(&mut self, written: Vec<Outgoing>) -> Result<()> {
+        for outgoing in written {
+            let oldest = self.written.on_their_way.pop_front();
+            self.written.bytes += outgoing.written_bytes();
+            let Outgoing { node, place, .. } = outgoing;
+            let nodes = Arc::get_mut(&mut self.written.nodes);
+            let nodes = nodes.ok_or_else(|| internal!("nodes are shared once all are written"))?;
+            nodes.push(WrittenNode { id: node.id, height: node.height, place, references: 1 });
+            if oldest != Some(node.id) {
+                return Err(internal!("nodes are written in the order in which they were given"));
+            }
         }
-        self.written.bytes += outgoing.written_bytes();
-        let place = outgoing.place.clone();
-        let nodes = Arc::get_mut(&mut self.written.nodes);
-        let nodes = nodes.ok_or_else(|| internal!("nodes are shared once all are written"))?;
-        nodes.push(WrittenNode { id, height, place, references: 1 });
-        Ok(self.tree.edge_to(node, &lo, &hi, Lift::default(), longest_key).1)
+        Ok(())
+    }
+
+    /// Whether no node was given to be written.
+    fn is_empty(&self) -> bool {
+        self.behind.is_empty() && self.written.nodes.is_empty()
+    }
+
+    /// All nodes, once they are written.
+    fn finish(mut self) -> Result<Unnamed<'e>> {
+        let written = self.behind.finish(self.place)?;
+        self.note_written(written)?;
+        Ok(self.written)
     }
 }
 
 impl<'e, 'm> TreeBuilder<'e, 'm> {
     /// A builder of nodes for the dictionary of `tree`, with a cache of its own for the pieces at hand.
     pub fn new(tree: Tree<'e>, memory: &'m Cache, place: PlaceNode<'m>) -> TreeBuilder<'e, 'm> {
-        let written = Unnamed { tree, nodes: Arc::default(), bytes: 0, is_named: AtomicBool::new(false) };
+        let written = Unnamed {
+            tree,
+            nodes: Arc::default(),
+            on_their_way: VecDeque::new(),
+            bytes: 0,
+            is_named: AtomicBool::new(false),
+        };
         TreeBuilder {
-            nodes: NodeWriter { tree, place, written, buffer: AlignedBuf::default() },
+            nodes: NodeWriter { place, behind: WriteBehind::new(tree.store), written },
             memory,
             leaf: LeafBuilder::new(memory, tree.geometry.basement_bytes),
             leaf_lo: None,
@@ -153,7 +165,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     ///
     /// # Errors
     /// [`Error::NotInOrder`], [`Error::KeyTooLong`], [`Error::TooLarge`]; those of the device and of room for
-    /// a full leaf.
+    /// an earlier leaf.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.last_key.as_deref().is_some_and(|last| last >= key) {
             return Err(Error::NotInOrder { position: self.pairs });
@@ -162,7 +174,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
             return Err(Error::KeyTooLong { bytes: key.len() as u64, limit_bytes: KEY_BYTES_MAX as u64 });
         }
         let bytes = (key.len() + value.len()) as u64;
-        let limit_bytes = self.nodes.tree.geometry.batch_bytes_max();
+        let limit_bytes = self.nodes.written.tree.geometry.batch_bytes_max();
         if bytes > limit_bytes {
             return Err(Error::TooLarge { what: "a pair", bytes, limit_bytes });
         }
@@ -172,7 +184,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     /// As [`push`](TreeBuilder::push), of a pair that is known to be in order and within limits.
     ///
     /// # Errors
-    /// Those of the device and of room for a full leaf.
+    /// Those of the device and of room for an earlier leaf.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.leaf_lo.is_none() {
             self.leaf_lo = Some(Cut::before(key));
@@ -191,7 +203,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
 
     /// Where the leaf at hand ends if this pair comes next and has no room in it.
     pub fn leaf_end_before(&self, key: &[u8], value: &[u8]) -> Option<Cut> {
-        let geometry = self.nodes.tree.geometry;
+        let geometry = self.nodes.written.tree.geometry;
         let most_bytes = geometry.node_bytes as usize / FREE_PARTS * (FREE_PARTS - 1);
         let is_full = self.leaf.pushed_bytes() > 0
             && self.leaf.pushed_bytes() + RunBuilder::bytes_of(key, value) > most_bytes;
@@ -204,7 +216,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     /// # Errors
     /// None but those of a broken invariant.
     pub fn take_few(&mut self, dict: DictId, bytes_max: u64) -> Result<Option<Batch>> {
-        if self.bytes > bytes_max || !self.nodes.written.nodes.is_empty() {
+        if self.bytes > bytes_max || !self.nodes.is_empty() {
             return Ok(None);
         }
         let mut batch = Batch::new();
@@ -219,7 +231,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     }
 
     fn take_leaf(&mut self) -> (Vec<Basement>, u32) {
-        let empty = LeafBuilder::new(self.memory, self.nodes.tree.geometry.basement_bytes);
+        let empty = LeafBuilder::new(self.memory, self.nodes.written.tree.geometry.basement_bytes);
         core::mem::replace(&mut self.leaf, empty).finish()
     }
 
@@ -233,7 +245,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
     }
 
     fn add_edge(&mut self, level: usize, edge: Edge) -> Result<()> {
-        let fanout_max = self.nodes.tree.geometry.fanout_max as usize;
+        let fanout_max = self.nodes.written.tree.geometry.fanout_max as usize;
         if self.levels.get(level).is_some_and(|edges| edges.len() >= fanout_max) {
             self.end_node(level)?;
         }
@@ -287,7 +299,7 @@ impl<'e, 'm> TreeBuilder<'e, 'm> {
         let top = self.levels.pop().and_then(|mut edges| edges.pop());
         let goto = top.as_ref().and_then(Edge::to_goto);
         let goto = goto.ok_or_else(|| internal!("a tree with pairs has a top"))?;
-        let mut nodes = self.nodes.written;
+        let mut nodes = self.nodes.finish()?;
         // Nothing names the top yet. It was written last.
         let all = Arc::get_mut(&mut nodes.nodes).map(|nodes| nodes.last_mut());
         let top = all.flatten().filter(|top| top.id == goto.target);

@@ -31,7 +31,7 @@ use betree_platform::sync::Mutex;
 use hashbrown::HashMap;
 
 pub use cursor::{Cursor, Unreadable};
-pub(crate) use ingest::{BuiltTree, PlaceNode, TreeBuilder};
+pub(crate) use ingest::{BuiltTree, TreeBuilder};
 pub(crate) use rebalance::{FLUSH_NODES, PASSING_FLUSH_NODES};
 
 use crate::dict::{Dict, Old};
