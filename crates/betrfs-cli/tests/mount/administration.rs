@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
+use crate::schemas::valid;
 
 const UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 const MIB: usize = 1 << 20;
@@ -30,6 +31,8 @@ pub fn json(command: &str, path: &Path, more: &[&str]) -> Value {
     let told: Value =
         serde_json::from_str(&said(&run(command, path, &[more, &["--format", "json"]].concat()))).unwrap();
     assert_eq!(told["schema_version"], 1, "{command}");
+    let is_of_several = told.get("paths").is_some();
+    valid(if is_of_several { "usage-paths" } else { command }, &told);
     told
 }
 
@@ -130,6 +133,7 @@ fn list_info_doctor_and_df_tell_of_a_mount() {
 
     let list: Value =
         serde_json::from_str(&said(&betrfs().args(["list", "--format", "json"]).output().unwrap())).unwrap();
+    valid("list", &list);
     let own = list["mounts"].as_array().unwrap().iter().find(|mount| mount["dir"] == dir).unwrap().clone();
     assert_eq!(
         (&own["volume"], &own["label"], &own["state"]),
@@ -158,6 +162,7 @@ fn list_info_doctor_and_df_tell_of_a_mount() {
     let doctor: Value =
         serde_json::from_str(&said(&betrfs().args(["doctor", "--format", "json"]).output().unwrap()))
             .unwrap();
+    valid("doctor", &doctor);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_eq!((&doctor["kernel"], &doctor["schema_version"]), (&kernel.trim().into(), &1.into()));
     assert_eq!((&doctor["dev_fuse"], &doctor["format_version"]), (&true.into(), &6.into()));

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::mounted::{Mounted, alone, betrfs, check_failed, is_damaged, ok, refused, run, told};
+use crate::schemas::valid;
 
 #[test]
 fn every_help_teaches_by_example_and_names_the_exit_codes() {
@@ -40,6 +41,7 @@ fn mkfs_makes_a_file_of_the_size_and_prints_it() {
         betrfs().arg("mkfs").arg(&volume).args(["--size", "256M", "--format", "json"]).output().unwrap();
     ok(&output);
     let made: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid("mkfs", &made);
     assert_eq!(made["size_bytes"], 256 << 20);
     assert_eq!(fs::metadata(&volume).unwrap().len(), 256 << 20);
 }

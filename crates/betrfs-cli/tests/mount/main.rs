@@ -36,6 +36,7 @@ mod request_costs;
 mod resize;
 mod restore;
 mod restricted_server;
+mod schemas;
 mod scrub;
 mod snapshots;
 mod space;

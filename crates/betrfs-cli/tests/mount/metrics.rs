@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused, told};
+use crate::schemas::valid;
 
 /// The values of a page by `name{labels}`; fails where the page is not in the format.
 fn parsed(text: &str) -> BTreeMap<String, f64> {
@@ -78,6 +79,7 @@ fn latencies_of_all_requests_are_told_in_each_form() {
     assert_eq!(fs::read(mounted.path("file3")).unwrap(), [7; 1000]);
     // No request is under way, and to ask is none.
     let stats = mounted.stats();
+    valid("stats", &stats);
     assert!(stats["latencies"]["create"]["count"].as_u64().unwrap() >= 20, "{stats}");
     for (kind, requests) in stats["requests"].as_object().unwrap() {
         let latency = &stats["latencies"][kind];
@@ -194,6 +196,7 @@ fn metrics_are_an_option_of_fstab_and_a_port_in_use_is_said() {
     assert!(!mounts.contains(other.dir.to_str().unwrap()));
     other.mount();
     assert_eq!(other.stats()["metrics"], serde_json::Value::Null);
+    valid("stats", &one.stats());
     for wrong in [&["--metrics", "localhost:1"][..], &["-o", "metrics=:1"]] {
         ended_with(&one.try_mount(wrong), 2, &["is no address for metrics", "[::1]:9469"]);
     }
@@ -222,6 +225,7 @@ fn the_dashboard_names_only_metrics_that_there_are() {
     fs::write(mounted.path("file"), b"text").unwrap();
     // There are metrics of scrubs only after one.
     ok(&betrfs().arg("scrub").arg(&mounted.dir).output().unwrap());
+    valid("stats", &mounted.stats());
     let output = betrfs().arg("stats").arg(&mounted.dir).args(["--format", "prometheus"]).output().unwrap();
     assert!(told(&output).is_empty());
     let page = String::from_utf8(output.stdout).unwrap();

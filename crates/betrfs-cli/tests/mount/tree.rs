@@ -8,6 +8,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::mounted::{Mounted, betrfs, ended_with, ok, refused};
+use crate::schemas::valid;
 
 const MIB: u64 = 1 << 20;
 
@@ -20,6 +21,7 @@ fn json(dir: &Path, more: &[&str]) -> Value {
     ok(&output);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(told["schema_version"], 1);
+    valid("tree", &told);
     told
 }
 
